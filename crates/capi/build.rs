@@ -1,4 +1,5 @@
-//! Names the library as the loader knows FoundationDB's, and keeps it loaded: its threads outlive any `dlclose`.
+//! Names the library as the loader knows FoundationDB's, and keeps it loaded: its threads outlive
+//! any `dlclose`.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,12 +1,14 @@
-//! Gives the program the commit it is built from: `PLINTH_COMMIT` if that is set, else what git says, else `unknown`. And has it
-//! linked so that its code has the same place in the file and in memory: perf takes the one for the other where it sets its
-//! breakpoints on tracepoints, and would set them a page away.
+//! Gives the program the commit it is built from: `PLINTH_COMMIT` if that is set, else what git
+//! says, else `unknown`. And has it linked so that its code has the same place in the file and in
+//! memory: perf takes the one for the other where it sets its breakpoints on tracepoints, and would
+//! set them a page away.
 
 use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-env-changed=PLINTH_COMMIT");
-    // Each commit and each change of branch adds a line there. Where there is no git, there is nothing to watch.
+    // Each commit and each change of branch adds a line there. Where there is no git, there is
+    // nothing to watch.
     if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
         println!("cargo::rerun-if-changed={log}");
     }

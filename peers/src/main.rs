@@ -1,9 +1,11 @@
-//! Plinth's workloads on other embedded stores, with the same durability, the same rows and the same clients.
+//! Plinth's workloads on other embedded stores, with the same durability, the same rows and the
+//! same clients.
 //!
 //! ## Role
-//! Opens each store in a directory of its own, loads the benchmark's rows, and runs the workloads that all of them have, the stores
-//! one after the other at each workload, so that each workload meets all of them within the same minute. Afterwards Plinth runs all
-//! workloads once more with the benchmark's own clients. Prints a Markdown table.
+//! Opens each store in a directory of its own, loads the benchmark's rows, and runs the workloads
+//! that all of them have, the stores one after the other at each workload, so that each workload
+//! meets all of them within the same minute. Afterwards Plinth runs all workloads once more with
+//! the benchmark's own clients. Prints a Markdown table.
 //!
 //! ## Data structure
 //! ```text
@@ -17,7 +19,8 @@
 //! 3. Keys, values and random numbers are the benchmark's own.
 //!
 //! ## Not here
-//! The workloads that only Plinth has, and FoundationDB's figures: `plinth bench`. Read next: `store.rs`, `workloads.rs`.
+//! The workloads that only Plinth has, and FoundationDB's figures: `plinth bench`. Read next:
+//! `store.rs`, `workloads.rs`.
 //!
 //! ```text
 //! cargo run --release --manifest-path peers/Cargo.toml [--features rocksdb] -- [--rows N] [--seconds S] [--dir DIR] [--store NAME,...]
@@ -71,7 +74,12 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options> {
             "--seconds" => options.time = Duration::try_from_secs_f64(value.parse()?)?,
             "--dir" => options.dir = Some(PathBuf::from(value)),
             "--store" => options.stores = value.split(',').map(str::to_owned).collect(),
-            _ => return Err(format!("no option {name}; there are --rows, --seconds, --dir, --store").into()),
+            _ => {
+                return Err(format!(
+                    "no option {name}; there are --rows, --seconds, --dir, --store"
+                )
+                .into());
+            }
         }
     }
     if let Some(unknown) = options.stores.iter().find(|name| !known.contains(&name.as_str())) {
@@ -105,13 +113,16 @@ fn run(options: &Options) -> Result<()> {
     for workload in workloads::ALL {
         for (store, column) in &mut open {
             let tally = workloads::run(&env, store, &dataset, workload, options.time)?;
-            let cell = cell(tally.operations as f64 / options.time.as_secs_f64(), tally.latency().p99);
+            let cell =
+                cell(tally.operations as f64 / options.time.as_secs_f64(), tally.latency().p99);
             eprintln!("{} on {}: {cell}", workload.name, column.name);
             column.cells.push(cell);
         }
     }
-    let isolation: Vec<String> =
-        open.iter().map(|(store, column)| format!("{}: {}", column.name, store.isolation())).collect();
+    let isolation: Vec<String> = open
+        .iter()
+        .map(|(store, column)| format!("{}: {}", column.name, store.isolation()))
+        .collect();
     let mut columns: Vec<Column> = open.into_iter().map(|(_, column)| column).collect();
     columns.insert(0, tasks(&dir.join("plinth-tasks"), options)?);
     print!("{}", table(&env, &dir, options, &columns, &isolation));
@@ -122,8 +133,13 @@ fn run(options: &Options) -> Result<()> {
 fn tasks(path: &Path, options: &Options) -> Result<Column> {
     let database = plinth::Database::open(path)?;
     let settings = Settings { rows: options.rows, time: options.time, ..Settings::default() };
-    let bench =
-        Bench::prepare((*database).clone(), path.to_owned(), settings, Progress::Lines, Arc::default())?;
+    let bench = Bench::prepare(
+        (*database).clone(),
+        path.to_owned(),
+        settings,
+        Progress::Lines,
+        Arc::default(),
+    )?;
     let load = bench.load.as_ref().map(plinth_bench::workloads::Load::rate);
     let mut cells = vec![load.map_or_else(String::new, words::short)];
     for workload in workloads::ALL {
@@ -139,7 +155,13 @@ fn cell(rate: f64, p99: Duration) -> String {
     format!("{} ({})", words::short(rate), words::duration(p99))
 }
 
-fn table(env: &Env, dir: &Path, options: &Options, columns: &[Column], isolation: &[String]) -> String {
+fn table(
+    env: &Env,
+    dir: &Path,
+    options: &Options,
+    columns: &[Column],
+    isolation: &[String],
+) -> String {
     let machine = Machine::this(env, dir);
     let mut text = format!(
         "{} rows of 16-byte keys and values of 8 to 100 bytes, {} a workload; {}, {} processors, {}, {}\n\n",
@@ -151,7 +173,11 @@ fn table(env: &Env, dir: &Path, options: &Options, columns: &[Column], isolation
         machine.filesystem,
     );
     let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
-    text.push_str(&format!("| workload | {} |\n|---|{}\n", names.join(" | "), "---:|".repeat(names.len())));
+    text.push_str(&format!(
+        "| workload | {} |\n|---|{}\n",
+        names.join(" | "),
+        "---:|".repeat(names.len())
+    ));
     let load = ("load, rows/s".to_owned(), 0);
     let rest = workloads::ALL.iter().enumerate();
     let rest = rest.map(|(number, workload)| {

@@ -1,7 +1,8 @@
 //! The workloads that every store can run, and the clients that run them.
 //!
-//! Each client is a thread that does one transaction after the other, with the benchmark's own keys, values, random numbers
-//! and tally. A transaction counts if it ends within the measured time; one that conflicts is made again, its time going on.
+//! Each client is a thread that does one transaction after the other, with the benchmark's own
+//! keys, values, random numbers and tally. A transaction counts if it ends within the measured
+//! time; one that conflicts is made again, its time going on.
 
 use crate::store::{Key, Result, Store};
 use plinth_bench::{Dataset, Random, Tally, key};
@@ -60,7 +61,13 @@ pub const ALL: &[Workload] = &[
         clients: 1,
         transaction: read,
     },
-    Workload { name: "read", what: "2 threads, 10 reads", counted: "reads/s", clients: 2, transaction: read },
+    Workload {
+        name: "read",
+        what: "2 threads, 10 reads",
+        counted: "reads/s",
+        clients: 2,
+        transaction: read,
+    },
     Workload {
         name: "90-10",
         what: "100 clients, 9 reads and a write",
@@ -96,7 +103,9 @@ impl Client {
 
 /// Takes note of something read, so that no read can be optimised away.
 fn saw(hash: &mut u64, bytes: &[u8]) {
-    *hash = hash.rotate_left(5) ^ bytes.len() as u64 ^ bytes.first().map_or(0, |&byte| u64::from(byte) << 8);
+    *hash = hash.rotate_left(5)
+        ^ bytes.len() as u64
+        ^ bytes.first().map_or(0, |&byte| u64::from(byte) << 8);
 }
 
 fn lend<const COUNT: usize>(rows: &[(Key, Vec<u8>); COUNT]) -> [(Key, &[u8]); COUNT] {
@@ -117,7 +126,8 @@ fn read(store: &dyn Store, client: &mut Client) -> Result<Option<u64>> {
 
 fn mixed(store: &dyn Store, client: &mut Client) -> Result<Option<u64>> {
     let (keys, rows) = (client.keys::<9>(), client.rows::<1>());
-    let committed = store.read_and_write(&keys, &lend(&rows), &mut |bytes| saw(&mut client.hash, bytes))?;
+    let committed =
+        store.read_and_write(&keys, &lend(&rows), &mut |bytes| saw(&mut client.hash, bytes))?;
     Ok(committed.then_some(10))
 }
 
@@ -125,7 +135,8 @@ fn range(store: &dyn Store, client: &mut Client) -> Result<Option<u64>> {
     const KEYS: u64 = 1_000;
     let keys = KEYS.min(client.dataset.rows());
     let first = client.random.below(client.dataset.rows() - keys + 1);
-    let count = store.range(&key(first), keys as usize, &mut |bytes| saw(&mut client.hash, bytes))?;
+    let count =
+        store.range(&key(first), keys as usize, &mut |bytes| saw(&mut client.hash, bytes))?;
     Ok(Some(count))
 }
 
@@ -143,9 +154,17 @@ pub fn run(
     let replies: Vec<_> = (0..workload.clients)
         .map(|number| {
             let (promise, reply) = reply::promise();
-            let (clock, store, mut client) = (env.clone(), store.clone(), Client::new(dataset, number));
+            let (clock, store, mut client) =
+                (env.clone(), store.clone(), Client::new(dataset, number));
             env.spawn("peer-client", async move {
-                promise.send(client_loop(&clock, store.as_ref(), &mut client, transaction, begin, end));
+                promise.send(client_loop(
+                    &clock,
+                    store.as_ref(),
+                    &mut client,
+                    transaction,
+                    begin,
+                    end,
+                ));
             });
             reply
         })
@@ -197,14 +216,17 @@ pub fn load(env: &Env, store: &Arc<dyn Store>, dataset: &Dataset) -> Result<Dura
                     let first = batch * LOAD_BATCH;
                     let end = client.dataset.rows().min(first + LOAD_BATCH);
                     let rows: Vec<(Key, Vec<u8>)> = (first..end)
-                        .map(|row| (key(row), client.dataset.random_value(&mut client.random).to_vec()))
+                        .map(|row| {
+                            (key(row), client.dataset.random_value(&mut client.random).to_vec())
+                        })
                         .collect();
-                    let lent: Vec<_> = rows.iter().map(|(key, value)| (*key, value.as_slice())).collect();
+                    let lent: Vec<_> =
+                        rows.iter().map(|(key, value)| (*key, value.as_slice())).collect();
                     store.write(&lent)
                 });
-                promise.send(
-                    written.map_err(|error| plinth::Error::internal_error().with_detail(error.to_string())),
-                );
+                promise.send(written.map_err(|error| {
+                    plinth::Error::internal_error().with_detail(error.to_string())
+                }));
             });
             reply
         })

@@ -3,16 +3,18 @@
 use crate::Result;
 use std::process::{Command, Stdio};
 
-/// Cargo as this process was started by it, so that a toolchain chosen with `cargo +x xtask` holds throughout.
+/// Cargo as this process was started by it, so that a toolchain chosen with `cargo +x xtask` holds
+/// throughout.
 pub fn command() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     forget_package(&mut command);
     command
 }
 
-/// Takes from a command's environment what cargo told this process of its own package. The build script of `ring` asks to be run
-/// again when one of these variables changes, and with it go TLS, server, program and C library: a build by `cargo xtask` and
-/// one from a shell, which has no such variables, would each undo the other, minutes at a time.
+/// Takes from a command's environment what cargo told this process of its own package. The build
+/// script of `ring` asks to be run again when one of these variables changes, and with it go TLS,
+/// server, program and C library: a build by `cargo xtask` and one from a shell, which has no such
+/// variables, would each undo the other, minutes at a time.
 pub fn forget_package(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
@@ -30,7 +32,9 @@ pub fn run(arguments: &[&str]) -> Result<bool> {
 /// The same, with more in the environment.
 pub fn run_with(arguments: &[&str], environment: &[(&str, &str)]) -> Result<bool> {
     let status = command().args(arguments).envs(environment.iter().copied()).status();
-    status.map(|status| status.success()).map_err(|e| format!("start cargo {}: {e}", arguments.join(" ")))
+    status
+        .map(|status| status.success())
+        .map_err(|e| format!("start cargo {}: {e}", arguments.join(" ")))
 }
 
 /// Runs cargo and gives back what it wrote to standard output; its messages go to the terminal.
@@ -56,6 +60,10 @@ mod tests {
         for name in ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME", "CARGO_PKG_VERSION"] {
             assert!(removed.iter().any(|removed| *removed == name), "{name} stays: {removed:?}");
         }
-        assert!(!removed.iter().any(|removed| *removed == "CARGO_TARGET_DIR" || *removed == "CARGO_HOME"));
+        assert!(
+            !removed
+                .iter()
+                .any(|removed| *removed == "CARGO_TARGET_DIR" || *removed == "CARGO_HOME")
+        );
     }
 }

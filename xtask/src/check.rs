@@ -1,7 +1,7 @@
 //! `cargo xtask check`: every step that looks at the tree, none of which changes it.
 //!
-//! All steps run, also after one has failed, so that one run tells everything; the quickest come first. Each prints one
-//! line, and what it found above it.
+//! All steps run, also after one has failed, so that one run tells everything; the quickest come
+//! first. Each prints one line, and what it found above it.
 
 use crate::finding::Finding;
 use crate::repository::Repository;
@@ -17,7 +17,11 @@ struct Step {
 
 const STEPS: [Step; 8] = [
     Step { name: "format", about: "cargo fmt; repaired by `make fix`", run: format },
-    Step { name: "tidy", about: "sizes, first pages, leftovers, links, dependencies' lines", run: tidy },
+    Step {
+        name: "tidy",
+        about: "sizes, first pages, leftovers, links, dependencies' lines",
+        run: tidy,
+    },
     Step {
         name: "layering",
         about: "crates use only what the table allows",
@@ -53,7 +57,12 @@ pub fn run(names: &[&str]) -> Result<bool> {
             false
         });
         let verdict = if passed { "ok    " } else { "FAILED" };
-        println!("check {verdict} {:<9} {:>6.1} s  {}", step.name, begun.elapsed().as_secs_f64(), step.about);
+        println!(
+            "check {verdict} {:<9} {:>6.1} s  {}",
+            step.name,
+            begun.elapsed().as_secs_f64(),
+            step.about
+        );
         if !passed {
             failed.push(step.name);
         }
@@ -84,15 +93,26 @@ fn format(_: &Repository) -> Result<bool> {
 
 /// The manifests of examples that are workspaces of their own.
 pub fn examples_of(repository: &Repository) -> impl Iterator<Item = &str> {
-    repository.texts("Cargo.toml").map(|(path, _)| path).filter(|path| path.starts_with("examples/"))
+    repository
+        .texts("Cargo.toml")
+        .map(|(path, _)| path)
+        .filter(|path| path.starts_with("examples/"))
 }
 
-/// Nobody who builds the workspace builds these, so what a crate needs more gets into their locks only when somebody looks.
+/// Nobody who builds the workspace builds these, so what a crate needs more gets into their locks
+/// only when somebody looks.
 fn examples(repository: &Repository) -> Result<bool> {
     let mut is_well = true;
     for path in examples_of(repository) {
         is_well &= cargo::run(&["fmt", "--manifest-path", path, "--check"])?;
-        let read = cargo::output(&["metadata", "--locked", "--format-version", "1", "--manifest-path", path]);
+        let read = cargo::output(&[
+            "metadata",
+            "--locked",
+            "--format-version",
+            "1",
+            "--manifest-path",
+            path,
+        ]);
         if let Err(why) = read {
             println!("{path}: {why}");
             is_well = false;
@@ -102,8 +122,15 @@ fn examples(repository: &Repository) -> Result<bool> {
 }
 
 fn clippy(_: &Repository) -> Result<bool> {
-    let arguments =
-        ["clippy", "--quiet", "--keep-going", "--locked", "--workspace", "--all-targets", "--all-features"];
+    let arguments = [
+        "clippy",
+        "--quiet",
+        "--keep-going",
+        "--locked",
+        "--workspace",
+        "--all-targets",
+        "--all-features",
+    ];
     cargo::run(&[&arguments[..], &["--", "--deny", "warnings"]].concat())
 }
 

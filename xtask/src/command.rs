@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 
 /// Whether a program of this name can be started.
 pub fn is_there(program: &str) -> bool {
-    let started = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let started =
+        Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     started.is_ok()
 }
 
@@ -51,7 +52,10 @@ mod tests {
     fn a_failure_says_what_was_run_and_what_it_said() {
         assert_eq!(output("sh", &["-c", "echo well"]), Ok("well\n".to_owned()));
         let told = output("sh", &["-c", "echo no room >&2; exit 3"]).unwrap_err();
-        assert!(told.starts_with("sh -c echo") && told.ends_with("exit status: 3: no room"), "{told}");
+        assert!(
+            told.starts_with("sh -c echo") && told.ends_with("exit status: 3: no room"),
+            "{told}"
+        );
         assert!(run("sh", &["-c", "exit 1"]).is_err());
         assert!(is_there("sh") && !is_there("no-such-program"));
     }

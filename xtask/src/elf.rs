@@ -1,16 +1,20 @@
-//! What is asked of a program or a library of ours before it is handed to people, by binutils: no debugging information inside but beside
-//! it, a size, and no newer C library than where it is to run.
+//! What is asked of a program or a library of ours before it is handed to people, by binutils: no
+//! debugging information inside but beside it, a size, and no newer C library than where it is to
+//! run.
 //!
-//! A C library numbers its symbols by the version that brought them (`GLIBC_2.34`). A program runs where the C library is at least as
-//! new as the newest number in it, whatever machine it was built on. Python's wheels say this number in their names.
+//! A C library numbers its symbols by the version that brought them (`GLIBC_2.34`). A program runs
+//! where the C library is at least as new as the newest number in it, whatever machine it was built
+//! on. Python's wheels say this number in their names.
 
 use crate::{Result, command};
 use std::path::Path;
 
-/// The largest that a program or library may be, in bytes. The aim is 25 MB, and the program is above it: 28.2 MB, of which 20 are code
-/// (crates in several units, and inlined between them: one unit and LTO over all of them is what to try next).
+/// The largest that a program or library may be, in bytes. The aim is 25 MB, and the program is
+/// above it: 28.2 MB, of which 20 are code (crates in several units, and inlined between them: one
+/// unit and LTO over all of them is what to try next).
 pub const MAX_BYTES: u64 = 32 << 20;
-/// The C library that packages are built for: Debian 10, RHEL 8, Ubuntu 18.10 and everything later have it.
+/// The C library that packages are built for: Debian 10, RHEL 8, Ubuntu 18.10 and everything later
+/// have it.
 pub const GLIBC: (u32, u32) = (2, 28);
 /// What else of the system's libraries a wheel that says so may use.
 const OF_THE_SYSTEM: [&str; 8] = [
@@ -24,8 +28,8 @@ const OF_THE_SYSTEM: [&str; 8] = [
     "ld-linux-aarch64.so.1",
 ];
 
-/// Copies a program or library without what only debuggers want, and puts that into `debug` beside; debuggers find it by the
-/// name of the file, in its directory or in `.debug/` there.
+/// Copies a program or library without what only debuggers want, and puts that into `debug` beside;
+/// debuggers find it by the name of the file, in its directory or in `.debug/` there.
 pub fn split(from: &Path, to: &Path, debug: &Path) -> Result<()> {
     let (from, to, debug) = (text(from)?, text(to)?, text(debug)?);
     command::run("objcopy", &["--only-keep-debug", "--compress-debug-sections", from, debug])?;
@@ -39,7 +43,8 @@ pub fn can_split() -> bool {
 
 /// Complains of a file that is larger than it may be.
 pub fn check_size(file: &Path) -> Result<()> {
-    let bytes = std::fs::metadata(file).map_err(|e| format!("look at {}: {e}", file.display()))?.len();
+    let bytes =
+        std::fs::metadata(file).map_err(|e| format!("look at {}: {e}", file.display()))?.len();
     judge_size(&file.display().to_string(), bytes)
 }
 
@@ -53,7 +58,8 @@ fn judge_size(name: &str, bytes: u64) -> Result<()> {
     ))
 }
 
-/// Complains of a program that wants a newer C library than [`GLIBC`], or libraries that not every system has.
+/// Complains of a program that wants a newer C library than [`GLIBC`], or libraries that not every
+/// system has.
 pub fn check_portable(file: &Path) -> Result<()> {
     let symbols = command::output("objdump", &["-T", text(file)?])?;
     let headers = command::output("objdump", &["-p", text(file)?])?;
@@ -126,11 +132,10 @@ DYNAMIC SYMBOL TABLE:
 
     #[test]
     fn only_libraries_of_the_system_are_needed() {
-        let headers =
-            "Dynamic Section:\n  NEEDED               libc.so.6\n  NEEDED               libm.so.6\n";
+        let headers = "Dynamic Section:\n  NEEDED               libc.so.6\n  NEEDED               libm.so.6\n";
         assert_eq!(judge_libraries("x", headers), Ok(()));
-        let told =
-            judge_libraries("x", &format!("{headers}  NEEDED               libzstd.so.1\n")).unwrap_err();
+        let told = judge_libraries("x", &format!("{headers}  NEEDED               libzstd.so.1\n"))
+            .unwrap_err();
         assert!(told.contains("libzstd.so.1"), "{told}");
     }
 

@@ -28,7 +28,14 @@ impl Finding {
         what: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Finding {
-        Finding { rule, path: path.to_string(), line, what: what.into(), remedy: remedy.into(), size: None }
+        Finding {
+            rule,
+            path: path.to_string(),
+            line,
+            what: what.into(),
+            remedy: remedy.into(),
+            size: None,
+        }
     }
 
     /// The same, as a finding about the size of `item` which an exception can name.

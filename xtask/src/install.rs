@@ -1,4 +1,5 @@
-//! `cargo xtask install`: the program, the C library with its headers, and what pkg-config and CMake want to know of them.
+//! `cargo xtask install`: the program, the C library with its headers, and what pkg-config and
+//! CMake want to know of them.
 //!
 //! ```text
 //!   PREFIX/bin/plinth
@@ -8,9 +9,10 @@
 //!   PREFIX/include/foundationdb/
 //!   PREFIX/share/man/man1/, and completions where bash, zsh and fish look for them
 //! ```
-//! Program and library are stripped; what debuggers want lies in `.debug/` beside each.
-//! The names are those that FoundationDB's own packages use, so that programs find one as they find the other. With DESTDIR
-//! everything goes below that directory, but is written as if it lay in PREFIX: so packages are made.
+//! Program and library are stripped; what debuggers want lies in `.debug/` beside each. The names
+//! are those that FoundationDB's own packages use, so that programs find one as they find the
+//! other. With DESTDIR everything goes below that directory, but is written as if it lay in PREFIX:
+//! so packages are made.
 
 use crate::{Result, cargo, command, elf};
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
@@ -42,7 +44,8 @@ pub fn run(arguments: &[&str]) -> Result<bool> {
         for (directory, name) in [("bin", program()), ("lib", library("fdb_c"))] {
             let directory = below(destdir, prefix, directory);
             let beside = directory.join(".debug");
-            std::fs::create_dir_all(&beside).map_err(|e| format!("make {}: {e}", beside.display()))?;
+            std::fs::create_dir_all(&beside)
+                .map_err(|e| format!("make {}: {e}", beside.display()))?;
             let stripped = directory.join(format!("{name}.new"));
             elf::split(&built.join(&name), &stripped, &beside.join(format!("{name}.debug")))?;
             let installed = directory.join(name);
@@ -73,7 +76,9 @@ fn parse<'a>(arguments: &[&'a str]) -> Result<Arguments<'a>> {
             "--prefix" => parsed.prefix = value()?,
             "--destdir" => parsed.destdir = value()?,
             "--profile" => parsed.profile = value()?,
-            other => return Err(format!("install knows --prefix, --destdir, --profile, not '{other}'")),
+            other => {
+                return Err(format!("install knows --prefix, --destdir, --profile, not '{other}'"));
+            }
         }
     }
     if !Path::new(parsed.prefix).is_absolute() {
@@ -104,7 +109,9 @@ fn files(built: &Path, prefix: &str) -> Result<Vec<(String, Content)>> {
         files.push((path.to_owned(), Content::Text(text)));
     }
     let headers = Path::new("crates/capi/include/foundationdb");
-    for entry in std::fs::read_dir(headers).map_err(|e| format!("list {}: {e}", headers.display()))? {
+    for entry in
+        std::fs::read_dir(headers).map_err(|e| format!("list {}: {e}", headers.display()))?
+    {
         let entry = entry.map_err(|e| format!("list {}: {e}", headers.display()))?;
         let name = entry.file_name().to_string_lossy().into_owned();
         files.push((format!("include/foundationdb/{name}"), Content::Copy(entry.path())));
@@ -188,7 +195,8 @@ fn below(destdir: &str, prefix: &str, path: &str) -> PathBuf {
     Path::new(destdir).join(inside).join(path)
 }
 
-/// Puts a file where it belongs, by a name beside it first: a program that runs keeps the file it has.
+/// Puts a file where it belongs, by a name beside it first: a program that runs keeps the file it
+/// has.
 fn place(to: &Path, content: &Content) -> Result<()> {
     let failed = |e: std::io::Error| format!("install {}: {e}", to.display());
     let parent = to.parent().ok_or("a file lies in a directory")?;

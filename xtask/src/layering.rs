@@ -1,7 +1,9 @@
-//! Layering: which crate of the workspace may use which, in one table, compared with what cargo says.
+//! Layering: which crate of the workspace may use which, in one table, compared with what cargo
+//! says.
 //!
-//! A crate uses lower levels only, so that each can be read, built and tested with nothing above it. The table says more
-//! than the level: an edge that is not in it is a decision, and belongs into a commit that says why.
+//! A crate uses lower levels only, so that each can be read, built and tested with nothing above
+//! it. The table says more than the level: an edge that is not in it is a decision, and belongs
+//! into a commit that says why.
 
 use crate::finding::Finding;
 use crate::packages::{self, Member};
@@ -32,7 +34,12 @@ const LAYERS: &[Layer] = &[
         uses: &["plinth-types", "plinth-usdt", "plinth-env"],
         tests_use: &[],
     },
-    Layer { level: 2, name: "plinth-storage", uses: &["plinth-types", "plinth-env"], tests_use: &[] },
+    Layer {
+        level: 2,
+        name: "plinth-storage",
+        uses: &["plinth-types", "plinth-env"],
+        tests_use: &[],
+    },
     Layer { level: 2, name: "plinth-tls", uses: &["plinth-types", "plinth-env"], tests_use: &[] },
     Layer {
         level: 3,
@@ -138,7 +145,14 @@ const LAYERS: &[Layer] = &[
     Layer {
         level: LEAF,
         name: "plinth-bench",
-        uses: &["plinth-types", "plinth-env", "plinth-client", "plinth-backup", "plinth-dr", "plinth-series"],
+        uses: &[
+            "plinth-types",
+            "plinth-env",
+            "plinth-client",
+            "plinth-backup",
+            "plinth-dr",
+            "plinth-series",
+        ],
         tests_use: &["plinth"],
     },
     Layer {
@@ -236,18 +250,27 @@ fn compare(
             let ours = |used: &&String| normal.iter().any(|member| member.name == **used);
             for used in member.uses.iter().filter(ours) {
                 let listed = |list: &[&str]| list.contains(&used.as_str());
-                if *used != member.name && !listed(layer.uses) && !(for_tests && listed(layer.tests_use)) {
+                if *used != member.name
+                    && !listed(layer.uses)
+                    && !(for_tests && listed(layer.tests_use))
+                {
                     let (path, line) = place(&member.name, used);
                     let tests = if for_tests { " in its tests" } else { "" };
-                    let what = format!("{} (level {}) may not use {used}{tests}", member.name, layer.level);
-                    let remedy =
-                        format!("move what is needed to a lower crate, or argue for the edge in {TABLE}");
+                    let what = format!(
+                        "{} (level {}) may not use {used}{tests}",
+                        member.name, layer.level
+                    );
+                    let remedy = format!(
+                        "move what is needed to a lower crate, or argue for the edge in {TABLE}"
+                    );
                     findings.push(Finding::new("layering", &path, line, what, remedy));
                 }
             }
         }
     }
-    for layer in layers.iter().filter(|layer| !normal.iter().any(|member| member.name == layer.name)) {
+    for layer in
+        layers.iter().filter(|layer| !normal.iter().any(|member| member.name == layer.name))
+    {
         let what = format!("the table names {}, which is no package here", layer.name);
         findings.push(Finding::new("layering", TABLE, 0, what, "remove its line"));
     }
@@ -257,9 +280,11 @@ fn compare(
 /// The manifest of `package`, and the line on which it names `used`.
 fn place(repository: &Repository, package: &str, used: &str) -> (String, usize) {
     let own = format!("name = \"{package}\"");
-    let manifest = repository.texts("Cargo.toml").find(|(_, text)| text.lines().any(|line| line == own));
+    let manifest =
+        repository.texts("Cargo.toml").find(|(_, text)| text.lines().any(|line| line == own));
     let Some((path, text)) = manifest else { return ("Cargo.toml".to_string(), 0) };
-    let declared = crate::manifest::dependencies(text).into_iter().find(|declared| declared.name == used);
+    let declared =
+        crate::manifest::dependencies(text).into_iter().find(|declared| declared.name == used);
     (path.to_string(), declared.map_or(0, |declared| declared.line))
 }
 
@@ -275,7 +300,10 @@ mod tests {
 
     fn members(edges: &[(&str, &[&str])]) -> Vec<Member> {
         let owned = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
-        edges.iter().map(|(name, uses)| Member { name: name.to_string(), uses: owned(uses) }).collect()
+        edges
+            .iter()
+            .map(|(name, uses)| Member { name: name.to_string(), uses: owned(uses) })
+            .collect()
     }
 
     fn whats(normal: &[(&str, &[&str])], tests: &[(&str, &[&str])]) -> Vec<String> {
@@ -293,7 +321,8 @@ mod tests {
 
     #[test]
     fn an_edge_that_is_not_listed_is_found() {
-        let normal: [(&str, &[&str]); 3] = [("low", &["high"]), ("high", &["leaf"]), ("leaf", &["low"])];
+        let normal: [(&str, &[&str]); 3] =
+            [("low", &["high"]), ("high", &["leaf"]), ("leaf", &["low"])];
         let expected = [
             "low (level 0) may not use high",
             "high (level 1) may not use leaf",
@@ -305,27 +334,41 @@ mod tests {
     #[test]
     fn test_edges_have_a_list_of_their_own() {
         let normal: [(&str, &[&str]); 3] = [("low", &[]), ("high", &[]), ("leaf", &[])];
-        assert_eq!(whats(&normal, &[("high", &["leaf"])]), ["high (level 1) may not use leaf in its tests"]);
+        assert_eq!(
+            whats(&normal, &[("high", &["leaf"])]),
+            ["high (level 1) may not use leaf in its tests"]
+        );
     }
 
     #[test]
     fn table_and_workspace_name_the_same_packages() {
         let normal: [(&str, &[&str]); 3] = [("low", &[]), ("high", &[]), ("new", &[])];
-        let expected =
-            ["new has no line in the table of layers", "the table names leaf, which is no package here"];
+        let expected = [
+            "new has no line in the table of layers",
+            "the table names leaf, which is no package here",
+        ];
         assert_eq!(whats(&normal, &[]), expected);
     }
 
     #[test]
     fn the_table_itself_goes_downwards() {
-        let level = |name: &str| LAYERS.iter().find(|layer| layer.name == name).map(|layer| layer.level);
+        let level =
+            |name: &str| LAYERS.iter().find(|layer| layer.name == name).map(|layer| layer.level);
         for (index, layer) in LAYERS.iter().enumerate() {
-            assert!(!LAYERS[..index].iter().any(|other| other.name == layer.name), "{} twice", layer.name);
+            assert!(
+                !LAYERS[..index].iter().any(|other| other.name == layer.name),
+                "{} twice",
+                layer.name
+            );
             for used in layer.uses {
                 let below = level(used).is_some_and(|used| used < layer.level);
                 let earlier_leaf =
                     level(used) == Some(LEAF) && LAYERS[..index].iter().any(|l| l.name == *used);
-                assert!(below || (layer.level == LEAF && earlier_leaf), "{} uses {used}", layer.name);
+                assert!(
+                    below || (layer.level == LEAF && earlier_leaf),
+                    "{} uses {used}",
+                    layer.name
+                );
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Licences: every package that a build can take in comes under one of those that deny.toml allows.
 //!
-//! cargo-deny asks the same and more (advisories, sources), but a fresh machine does not have it, and building it takes longer
-//! than building Plinth. So this check reads the same list from deny.toml and needs nothing; `check` starts cargo-deny
-//! besides where it is installed.
+//! cargo-deny asks the same and more (advisories, sources), but a fresh machine does not have it,
+//! and building it takes longer than building Plinth. So this check reads the same list from
+//! deny.toml and needs nothing; `check` starts cargo-deny besides where it is installed.
 
 use crate::Result;
 use crate::finding::Finding;
@@ -21,9 +21,11 @@ fn judge(allowed: &[&str], packages: &[Licensed]) -> Vec<Finding> {
     let refused = packages.iter().filter(|package| !accepts(&package.licence, allowed));
     refused
         .map(|package| {
-            let shown = if package.licence.is_empty() { "no licence stated" } else { &package.licence };
+            let shown =
+                if package.licence.is_empty() { "no licence stated" } else { &package.licence };
             let what = format!("{} comes under: {shown}", package.package);
-            let remedy = format!("do without it, or argue for the licence and add it to `allow` in {LIST}");
+            let remedy =
+                format!("do without it, or argue for the licence and add it to `allow` in {LIST}");
             Finding::new("licence", "Cargo.lock", 0, what, remedy)
         })
         .collect()
@@ -37,7 +39,8 @@ fn allowed(text: &str) -> Vec<&str> {
     list.split('"').skip(1).step_by(2).collect()
 }
 
-/// Whether an SPDX expression can be met with the allowed licences: one of each `OR`, all of each `AND`.
+/// Whether an SPDX expression can be met with the allowed licences: one of each `OR`, all of each
+/// `AND`.
 fn accepts(expression: &str, allowed: &[&str]) -> bool {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -96,8 +99,15 @@ mod tests {
             "(MIT OR GPL-3.0) AND Unicode-3.0",
             "Apache-2.0 WITH LLVM-exception OR GPL-3.0",
         ];
-        let bad =
-            ["", "GPL-3.0", "MIT AND GPL-3.0", "MIT OR", "(MIT", "MIT)", "(GPL-3.0 OR AGPL-3.0) AND MIT"];
+        let bad = [
+            "",
+            "GPL-3.0",
+            "MIT AND GPL-3.0",
+            "MIT OR",
+            "(MIT",
+            "MIT)",
+            "(GPL-3.0 OR AGPL-3.0) AND MIT",
+        ];
         for expression in good {
             assert!(accepts(expression, &allowed), "{expression}");
         }
@@ -114,9 +124,12 @@ mod tests {
 
     #[test]
     fn a_refused_package_is_named() {
-        let package = |name: &str, licence: &str| Licensed { package: name.into(), licence: licence.into() };
-        let found =
-            judge(&["MIT"], &[package("a v1", "MIT"), package("b v2", "GPL-3.0"), package("c v3", "")]);
+        let package =
+            |name: &str, licence: &str| Licensed { package: name.into(), licence: licence.into() };
+        let found = judge(
+            &["MIT"],
+            &[package("a v1", "MIT"), package("b v2", "GPL-3.0"), package("c v3", "")],
+        );
         let whats: Vec<String> = found.into_iter().map(|finding| finding.what).collect();
         assert_eq!(whats, ["b v2 comes under: GPL-3.0", "c v3 comes under: no licence stated"]);
     }

@@ -2,8 +2,9 @@
 //!
 //! ## Role
 //! `cargo xtask check` reads the tree and changes nothing; `fix` repairs what a program can repair;
-//! `test` runs every suite and adds up the results; `demo`, `bench`, `sim` and `install` build and start
-//! the product. No dependencies, so that the first `make` on a fresh machine waits a moment and not a minute.
+//! `test` runs every suite and adds up the results; `demo`, `bench`, `sim` and `install` build and
+//! start the product. No dependencies, so that the first `make` on a fresh machine waits a moment
+//! and not a minute.
 //!
 //! ## Data structure
 //! ```text
@@ -19,8 +20,8 @@
 //! 3. A finding always says what to do about it.
 //!
 //! ## Not here
-//! Anything about the store. Read next: `check.rs`, then `rules/mod.rs`, then one rule; `layering.rs` has the table of
-//! which crate may use which.
+//! Anything about the store. Read next: `check.rs`, then `rules/mod.rs`, then one rule;
+//! `layering.rs` has the table of which crate may use which.
 #![forbid(unsafe_code)]
 #![expect(clippy::disallowed_methods, reason = "a tool of the repository: nothing simulates it")]
 
@@ -84,20 +85,24 @@ fn run(arguments: &[String]) -> Result<bool> {
         return Err(format!("no command given\n\n{USAGE}"));
     };
     let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
-    std::env::set_current_dir(repository::root()?).map_err(|e| format!("enter the repository: {e}"))?;
+    std::env::set_current_dir(repository::root()?)
+        .map_err(|e| format!("enter the repository: {e}"))?;
     match command.as_str() {
         "check" => check::run(&rest),
         "test" => test::run(&rest),
         "fix" => fix(),
-        "demo" => {
-            cargo::run(&[&["run", "--release", "--package", "plinth-cli", "--", "demo"], &rest[..]].concat())
-        }
-        "bench" => {
-            cargo::run(&[&["run", "--release", "--package", "plinth-cli", "--", "bench"], &rest[..]].concat())
-        }
+        "demo" => cargo::run(
+            &[&["run", "--release", "--package", "plinth-cli", "--", "demo"], &rest[..]].concat(),
+        ),
+        "bench" => cargo::run(
+            &[&["run", "--release", "--package", "plinth-cli", "--", "bench"], &rest[..]].concat(),
+        ),
         "sim" => cargo::run(
-            &[&["run", "--profile", "checked", "--package", "plinth-sim", "--all-features", "--"], &rest[..]]
-                .concat(),
+            &[
+                &["run", "--profile", "checked", "--package", "plinth-sim", "--all-features", "--"],
+                &rest[..],
+            ]
+            .concat(),
         ),
         "install" => install::run(&rest),
         "packages" => dist::run(&rest),
@@ -111,8 +116,14 @@ fn run(arguments: &[String]) -> Result<bool> {
 }
 
 fn fix() -> Result<bool> {
-    let repaired =
-        cargo::run(&["clippy", "--fix", "--workspace", "--all-targets", "--allow-dirty", "--allow-staged"])?;
+    let repaired = cargo::run(&[
+        "clippy",
+        "--fix",
+        "--workspace",
+        "--all-targets",
+        "--allow-dirty",
+        "--allow-staged",
+    ])?;
     let mut formatted = cargo::run(&["fmt", "--all"])?;
     for example in check::examples_of(&repository::Repository::read()?) {
         formatted &= cargo::run(&["fmt", "--manifest-path", example])?;

@@ -1,7 +1,8 @@
-//! What the checks need to know of a Cargo.toml: the names of its dependencies, and the lines they stand on.
+//! What the checks need to know of a Cargo.toml: the names of its dependencies, and the lines they
+//! stand on.
 //!
-//! Read line by line, which is enough for manifests as people write them: a section header, then one key to a line, whose
-//! value may go on over several lines in brackets.
+//! Read line by line, which is enough for manifests as people write them: a section header, then
+//! one key to a line, whose value may go on over several lines in brackets.
 
 /// A dependency as it is declared.
 #[derive(Debug, PartialEq, Eq)]
@@ -12,7 +13,8 @@ pub struct Declared {
     pub line: usize,
 }
 
-/// Every dependency of a manifest: normal, for tests, for build scripts, for single platforms, of the workspace.
+/// Every dependency of a manifest: normal, for tests, for build scripts, for single platforms, of
+/// the workspace.
 pub fn dependencies(text: &str) -> Vec<Declared> {
     let mut found: Vec<Declared> = Vec::new();
     let mut section = String::new();
@@ -26,7 +28,10 @@ pub fn dependencies(text: &str) -> Vec<Declared> {
             }
             key if section.ends_with("dependencies") => {
                 let name = key.split('.').next().unwrap_or(key);
-                found.push(Declared { name: renamed(value).unwrap_or(unquoted(name)).to_string(), line });
+                found.push(Declared {
+                    name: renamed(value).unwrap_or(unquoted(name)).to_string(),
+                    line,
+                });
             }
             "package" if section.contains("dependencies.") => {
                 if let Some(declared) = found.last_mut() {
@@ -50,7 +55,8 @@ pub fn has(text: &str, section: &str, key: &str, value: &str) -> bool {
     })
 }
 
-/// The lines that begin something: a section (with the key `[]` and its name as value), or a key with the rest of its line.
+/// The lines that begin something: a section (with the key `[]` and its name as value), or a key
+/// with the rest of its line.
 fn entries(text: &str) -> Vec<(usize, &str, &str)> {
     let mut found = Vec::new();
     let mut depth = 0i32;
@@ -110,7 +116,8 @@ workspace = true
 
     #[test]
     fn every_kind_of_dependency_is_seen() {
-        let names: Vec<String> = dependencies(SAMPLE).into_iter().map(|declared| declared.name).collect();
+        let names: Vec<String> =
+            dependencies(SAMPLE).into_iter().map(|declared| declared.name).collect();
         assert_eq!(names, ["bytes", "short", "real", "long", "tested", "libc", "table", "own"]);
         assert_eq!(dependencies(SAMPLE)[3].line, 8);
     }

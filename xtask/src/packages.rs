@@ -1,6 +1,7 @@
 //! What cargo knows of the workspace: which package uses which, and under which licence each comes.
 //!
-//! Taken from `cargo tree`, whose output is made to order by `--format`, so that no JSON has to be read.
+//! Taken from `cargo tree`, whose output is made to order by `--format`, so that no JSON has to be
+//! read.
 
 use crate::{Result, cargo};
 
@@ -18,11 +19,13 @@ pub struct Licensed {
     pub licence: String,
 }
 
-const EVERYTHING: [&str; 6] = ["tree", "--workspace", "--locked", "--all-features", "--target", "all"];
+const EVERYTHING: [&str; 6] =
+    ["tree", "--workspace", "--locked", "--all-features", "--target", "all"];
 
 /// The members and what each uses through edges of the given kinds (`normal,build` or `dev`).
 pub fn members(kinds: &str) -> Result<Vec<Member>> {
-    let shape = ["--no-dedupe", "--depth", "1", "--prefix", "depth", "--edges", kinds, "--format", "{p}"];
+    let shape =
+        ["--no-dedupe", "--depth", "1", "--prefix", "depth", "--edges", kinds, "--format", "{p}"];
     Ok(parse_members(&cargo::output(&[&EVERYTHING[..], &shape].concat())?))
 }
 
@@ -70,17 +73,20 @@ mod tests {
         let tree = "0plinth-env v0.1.0 (/a b/env)\n1libc v0.2.1\n1plinth-types v0.1.0 (/a b/types)\n1libc v0.2.1\n\n0plinth-types v0.1.0 (/x)\n[dev-dependencies]\n1bytes v1.0.0\n";
         let read: Vec<(String, Vec<String>)> =
             parse_members(tree).into_iter().map(|member| (member.name, member.uses)).collect();
-        let expected = [("plinth-env", vec!["libc", "plinth-types"]), ("plinth-types", vec!["bytes"])];
         let expected =
-            expected.map(|(name, uses)| (name.to_string(), uses.into_iter().map(String::from).collect()));
+            [("plinth-env", vec!["libc", "plinth-types"]), ("plinth-types", vec!["bytes"])];
+        let expected = expected
+            .map(|(name, uses)| (name.to_string(), uses.into_iter().map(String::from).collect()));
         assert_eq!(read, expected);
     }
 
     #[test]
     fn licences_are_read_once_for_each_package() {
         let tree = "a v1.0.0 (/p)\tMIT OR Apache-2.0\n\nb v2.0.0 (proc-macro)\tMIT\na v1.0.0 (/p)\tMIT OR Apache-2.0\na v1.0.0 (/p)\tMIT OR Apache-2.0 (*)\nc v3.0.0\t\nc v3.0.0\t (*)\n";
-        let read: Vec<String> =
-            parse_licences(tree).into_iter().map(|l| format!("{}: {}", l.package, l.licence)).collect();
+        let read: Vec<String> = parse_licences(tree)
+            .into_iter()
+            .map(|l| format!("{}: {}", l.package, l.licence))
+            .collect();
         assert_eq!(read, ["a v1.0.0: MIT OR Apache-2.0", "b v2.0.0: MIT", "c v3.0.0: "]);
     }
 }

@@ -1,7 +1,8 @@
 //! The files of the repository, read once, as the rules see them.
 //!
-//! Git says which files belong to it: those committed and those that would be (so that a check before the first commit of a
-//! new file sees it). Where there is no git, as in an unpacked archive, everything below the root does, build output aside.
+//! Git says which files belong to it: those committed and those that would be (so that a check
+//! before the first commit of a new file sees it). Where there is no git, as in an unpacked
+//! archive, everything below the root does, build output aside.
 
 use crate::Result;
 use crate::source::Source;
@@ -14,7 +15,8 @@ pub struct Repository {
     files: Vec<File>,
 }
 
-/// One file: a path from the root with `/` between its parts, its length, and its text if it is text.
+/// One file: a path from the root with `/` between its parts, its length, and its text if it is
+/// text.
 pub struct File {
     pub path: String,
     pub bytes: u64,
@@ -47,7 +49,10 @@ impl Repository {
     #[cfg(test)]
     pub fn of(files: &[(&str, &str)]) -> Repository {
         Repository {
-            files: files.iter().map(|(path, text)| File::new(path, text.as_bytes().to_vec())).collect(),
+            files: files
+                .iter()
+                .map(|(path, text)| File::new(path, text.as_bytes().to_vec()))
+                .collect(),
         }
     }
 
@@ -79,25 +84,36 @@ impl Repository {
         let path = path.trim_end_matches('/');
         path.is_empty()
             || self.files.iter().any(|file| {
-                file.path.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                file.path
+                    .strip_prefix(path)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             })
     }
 }
 
 /// The directory that holds the workspace's Cargo.toml: the parent of xtask's own.
 pub fn root() -> Result<PathBuf> {
-    let own =
-        std::env::var_os("CARGO_MANIFEST_DIR").ok_or("start this with `cargo xtask`, not by its path")?;
-    Path::new(&own).parent().map(Path::to_path_buf).ok_or_else(|| "xtask has no parent directory".to_string())
+    let own = std::env::var_os("CARGO_MANIFEST_DIR")
+        .ok_or("start this with `cargo xtask`, not by its path")?;
+    Path::new(&own)
+        .parent()
+        .map(Path::to_path_buf)
+        .ok_or_else(|| "xtask has no parent directory".to_string())
 }
 
 fn paths() -> Result<Vec<String>> {
-    let git =
-        Command::new("git").args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).output();
+    let git = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .output();
     let mut paths: Vec<String> = match git {
         Ok(output) if output.status.success() => {
-            let listed = String::from_utf8(output.stdout).map_err(|e| format!("a path is not UTF-8: {e}"))?;
-            listed.split('\0').filter(|path| Path::new(path).is_file()).map(str::to_string).collect()
+            let listed = String::from_utf8(output.stdout)
+                .map_err(|e| format!("a path is not UTF-8: {e}"))?;
+            listed
+                .split('\0')
+                .filter(|path| Path::new(path).is_file())
+                .map(str::to_string)
+                .collect()
         }
         _ => {
             let mut found = Vec::new();

@@ -1,9 +1,10 @@
 //! Rust source as the rules read it: with comments and the insides of literals blanked out.
 //!
-//! The rules look for words and match braces; a brace in a string or a word in a comment would mislead them. A parser
-//! would know better, and would be most of xtask's build time. So one pass over the bytes tells code from comments and
-//! literals, and writes a text of the same length and the same lines in which everything but code is spaces: an offset in
-//! one is the same place in the other.
+//! The rules look for words and match braces; a brace in a string or a word in a comment would
+//! mislead them. A parser would know better, and would be most of xtask's build time. So one pass
+//! over the bytes tells code from comments and literals, and writes a text of the same length and
+//! the same lines in which everything but code is spaces: an offset in one is the same place in the
+//! other.
 
 use std::ops::Range;
 
@@ -42,7 +43,8 @@ impl Source {
         1 + self.code.as_bytes()[..offset].iter().filter(|byte| **byte == b'\n').count()
     }
 
-    /// Every function with a body, nested ones too: from the line of `fn` to that of its closing brace.
+    /// Every function with a body, nested ones too: from the line of `fn` to that of its closing
+    /// brace.
     pub fn functions(&self) -> Vec<Item> {
         let mut found = Vec::new();
         for at in words(&self.code, "fn") {
@@ -59,11 +61,15 @@ impl Source {
     /// The parts of the file that only tests see: the offsets of each item under `#[cfg(test)]`.
     pub fn test_items(&self) -> Vec<Range<usize>> {
         let marks = self.code.match_indices("#[cfg(test)]").map(|(at, mark)| (at, at + mark.len()));
-        let items =
-            marks.filter_map(|(at, after)| Some((at, find_outside_brackets(&self.code, after, b"{;")?)));
+        let items = marks
+            .filter_map(|(at, after)| Some((at, find_outside_brackets(&self.code, after, b"{;")?)));
         items
             .map(|(at, open)| {
-                at..if self.code.as_bytes()[open] == b'{' { closing(&self.code, open) } else { open }
+                at..if self.code.as_bytes()[open] == b'{' {
+                    closing(&self.code, open)
+                } else {
+                    open
+                }
             })
             .collect()
     }
@@ -98,7 +104,9 @@ pub fn words<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 
 fn identifier(code: &str, from: usize) -> Option<(String, usize)> {
     let rest = &code[from..];
     let start = from + (rest.len() - rest.trim_start().len());
-    let length = code[start..].find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(code.len() - start);
+    let length = code[start..]
+        .find(|c: char| !c.is_alphanumeric() && c != '_')
+        .unwrap_or(code.len() - start);
     (length > 0).then(|| (code[start..start + length].to_string(), start + length))
 }
 
@@ -171,7 +179,8 @@ fn blank_out(text: &str) -> String {
     String::from_utf8(code).expect("whole characters are blanked out, so the rest is still UTF-8")
 }
 
-/// Whether the byte at `at` continues an identifier, other than the `b` and `c` that mark a byte or C string.
+/// Whether the byte at `at` continues an identifier, other than the `b` and `c` that mark a byte or
+/// C string.
 fn follows_word(bytes: &[u8], at: usize) -> bool {
     let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     match at.checked_sub(1).map(|before| bytes[before]) {
@@ -233,7 +242,9 @@ fn character_end(text: &str, at: usize) -> usize {
     match characters.next() {
         Some((_, '\\')) => {
             characters.next();
-            characters.find(|(_, c)| *c == '\'').map_or(text.len(), |(length, _)| at + 1 + length + 1)
+            characters
+                .find(|(_, c)| *c == '\'')
+                .map_or(text.len(), |(length, _)| at + 1 + length + 1)
         }
         Some(_) => match characters.next() {
             Some((length, '\'')) => at + 1 + length + 1,
@@ -259,7 +270,8 @@ mod tests {
 
     #[test]
     fn escapes_and_non_ascii_characters_do_not_mislead() {
-        let source = Source::new("f('\\'', '\\u{7d}', 'é', b'\\\\', \"\\\"}é\", br\"\\\", for_r\"x\") }");
+        let source =
+            Source::new("f('\\'', '\\u{7d}', 'é', b'\\\\', \"\\\"}é\", br\"\\\", for_r\"x\") }");
         assert_eq!(source.code().matches('}').count(), 1);
         assert_eq!(source.code().matches(',').count(), 6);
         assert!(source.code().is_char_boundary(source.code().len() - 1));
@@ -311,7 +323,8 @@ pub struct Many<F: Fn(u8) -> u8> where F: Fn(u8) -> u8 {
     #[test]
     fn items_for_tests_are_known() {
         let text = "fn a() {} #[cfg(test)] mod tests { fn b() {} } fn c() {} #[cfg(test)] mod d; fn e() {}";
-        let items: Vec<&str> = Source::new(text).test_items().into_iter().map(|item| &text[item]).collect();
+        let items: Vec<&str> =
+            Source::new(text).test_items().into_iter().map(|item| &text[item]).collect();
         assert_eq!(items, ["#[cfg(test)] mod tests { fn b() {} ", "#[cfg(test)] mod d"]);
     }
 

@@ -1,15 +1,20 @@
 //! `cargo xtask test`: every test there is, and one line at the end that adds them up.
 //!
-//! The workspace's tests and doctests run in the profile `checked` (optimised, with debug assertions and overflow
-//! checks), because simulation and model tests spend their time computing. Then come the binding suites: each folder of
-//! `tests/bindings/` with an executable `run`, which installs what it needs, prints what cargo's tests print
-//! (`test result: ok. 3 passed; 0 failed; 0 ignored`), and ends with status 77 and a last line that says why when it
-//! can't run on this machine. Those that any database will do for run a second time, against a server. Last come, by
-//! the same rules, the suite of the alert rules, that of backups to an object store, the console's, in a browser, the example layer's in simulation, packages, and that of programs which send time series and read them.
-//! the same rules, the suite of the alert rules, that of backups to an object store, the console's, in a browser, the examples, packages, and that of programs which send time series and read them.
+//! The workspace's tests and doctests run in the profile `checked` (optimised, with debug
+//! assertions and overflow checks), because simulation and model tests spend their time computing.
+//! Then come the binding suites: each folder of `tests/bindings/` with an executable `run`, which
+//! installs what it needs, prints what cargo's tests print
+//! (`test result: ok. 3 passed; 0 failed; 0 ignored`), and ends with status 77 and a last line that
+//! says why when it can't run on this machine. Those that any database will do for run a second
+//! time, against a server. Last come, by the same rules, the suite of the alert rules, that of
+//! backups to an object store, the console's, in a browser, the example layer's in simulation,
+//! packages, and that of programs which send time series and read them. the same rules, the suite
+//! of the alert rules, that of backups to an object store, the console's, in a browser, the
+//! examples, packages, and that of programs which send time series and read them.
 //!
-//! A suite that fails without having counted a failure (it didn't build, it was killed) counts as one failed test, so that
-//! the sum never looks better than the run was. The last lines name the tests that failed and where.
+//! A suite that fails without having counted a failure (it didn't build, it was killed) counts as
+//! one failed test, so that the sum never looks better than the run was. The last lines name the
+//! tests that failed and where.
 
 use crate::{Result, cargo};
 use std::fmt;
@@ -26,8 +31,8 @@ const ON_A_SERVER: [&str; 7] = ["go", "java", "node", "openland", "python", "rec
 /// Variables of the environment, and their values.
 type Settings = &'static [(&'static str, &'static str)];
 
-/// Binding suites that run on a cluster of three servers besides: what of them, with which settings. Where servers are killed meanwhile what
-/// is judged is in loops of retries.
+/// Binding suites that run on a cluster of three servers besides: what of them, with which
+/// settings. Where servers are killed meanwhile what is judged is in loops of retries.
 const ON_A_CLUSTER: [(&str, &[&str], Settings); 4] = [
     ("c", &["threads_that_block"], &[]),
     ("python", &[], &[("PLINTH_FDB_PYTHON", "7.3.79 8.0.0")]),
@@ -63,9 +68,11 @@ struct Tally {
     suites: Vec<(String, Counts)>,
     /// The suite whose result comes next, once cargo has announced it.
     current: String,
-    /// The crate whose unit tests cargo announced last: those in its folder `tests` come behind them.
+    /// The crate whose unit tests cargo announced last: those in its folder `tests` come behind
+    /// them.
     of_crate: String,
-    /// The tests that failed since the last result, and what they said; then those of the whole run.
+    /// The tests that failed since the last result, and what they said; then those of the whole
+    /// run.
     failing: Vec<String>,
     failures: Vec<String>,
     /// Where the panic of a test that failed was; its message is the next line.
@@ -97,7 +104,8 @@ impl Tally {
         }
     }
 
-    /// Notes a test that failed, as cargo, pytest and the other runners name it, and where a panic was.
+    /// Notes a test that failed, as cargo, pytest and the other runners name it, and where a panic
+    /// was.
     fn read_failure(&mut self, line: &str) {
         if let Some(place) = self.panicked.take() {
             self.failing.push(format!("{place} {line}"));
@@ -113,7 +121,8 @@ impl Tally {
         let counted = self.suites[before..].iter().any(|(_, counts)| counts.failed > 0);
         if !success && !counted {
             let note = format!("{name}: ended before it had counted its tests");
-            self.failures.extend(self.failing.drain(..).map(|failure| format!("{name}: {failure}")));
+            self.failures
+                .extend(self.failing.drain(..).map(|failure| format!("{name}: {failure}")));
             self.suites.push((note, Counts { failed: 1, ..Counts::default() }));
         }
     }
@@ -126,7 +135,8 @@ impl Tally {
 
     fn print(&self) {
         println!("\ntests run:");
-        for (name, counts) in self.suites.iter().filter(|(_, counts)| *counts != Counts::default()) {
+        for (name, counts) in self.suites.iter().filter(|(_, counts)| *counts != Counts::default())
+        {
             println!("  {name}: {counts}");
         }
         if !self.failures.is_empty() {
@@ -139,7 +149,8 @@ impl Tally {
     }
 }
 
-/// Runs everything but what `--skip NAME=REASON` names; other arguments go to cargo's tests as filters.
+/// Runs everything but what `--skip NAME=REASON` names; other arguments go to cargo's tests as
+/// filters.
 pub fn run(arguments: &[&str]) -> Result<bool> {
     let Arguments { skips, filters } = parse(arguments)?;
     let mut tally = Tally::default();
@@ -189,8 +200,10 @@ fn parse<'a>(arguments: &[&'a str]) -> Result<Arguments<'a>> {
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         if *argument == "--skip" {
-            let skip =
-                rest.next().and_then(|value| value.split_once('=')).filter(|(_, reason)| !reason.is_empty());
+            let skip = rest
+                .next()
+                .and_then(|value| value.split_once('='))
+                .filter(|(_, reason)| !reason.is_empty());
             parsed.skips.push(skip.ok_or("--skip wants NAME=REASON")?);
         } else {
             parsed.filters.push(*argument);
@@ -213,7 +226,12 @@ fn suites() -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn run_suite(tally: &mut Tally, name: &str, skips: &[(&str, &str)], on_a_server: bool) -> Result<()> {
+fn run_suite(
+    tally: &mut Tally,
+    name: &str,
+    skips: &[(&str, &str)],
+    on_a_server: bool,
+) -> Result<()> {
     let label = format!("bindings/{name}{}", if on_a_server { ", on a server" } else { "" });
     let mut command = Command::new(Path::new("tests/bindings").join(name).join("run"));
     if on_a_server {
@@ -235,7 +253,8 @@ fn run_program(
         tally.suites.push((format!("{label}, left out: {reason}"), skipped));
         return Ok(());
     }
-    // A suite may count several times, once for each version of a package: all of them have its name.
+    // A suite may count several times, once for each version of a package: all of them have its
+    // name.
     let before = tally.suites.len();
     let (status, last) = watch(tally, label, command)?;
     for (suite, _) in &mut tally.suites[before..] {
@@ -252,7 +271,8 @@ fn watch(tally: &mut Tally, name: &str, mut command: Command) -> Result<(Option<
     let failed = |e: std::io::Error| format!("run {name}: {e}");
     let before = tally.suites.len();
     cargo::forget_package(&mut command);
-    // One pipe for both outputs: cargo names a suite on one of them and its results come on the other.
+    // One pipe for both outputs: cargo names a suite on one of them and its results come on the
+    // other.
     let (reader, writer) = std::io::pipe().map_err(failed)?;
     command.stdout(writer.try_clone().map_err(failed)?).stderr(writer);
     let mut child = command.spawn().map_err(failed)?;
@@ -269,7 +289,8 @@ fn watch(tally: &mut Tally, name: &str, mut command: Command) -> Result<(Option<
     Ok((status.code(), last))
 }
 
-/// The name of the test that a line says has failed: `test kill::twice ... FAILED`, `FAILED test_kv.py::test_get - ...`.
+/// The name of the test that a line says has failed: `test kill::twice ... FAILED`,
+/// `FAILED test_kv.py::test_get - ...`.
 fn failed_test(line: &str) -> Option<&str> {
     let cargo = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"));
     cargo.or_else(|| line.strip_prefix("FAILED "))
@@ -285,7 +306,8 @@ enum Announced {
     Doctests(String),
 }
 
-/// Reads `Running unittests src/lib.rs (.../plinth_log-0123)`, `Running tests/faults.rs (...)` and `Doc-tests plinth_log`.
+/// Reads `Running unittests src/lib.rs (.../plinth_log-0123)`, `Running tests/faults.rs (...)` and
+/// `Doc-tests plinth_log`.
 fn announced(line: &str) -> Option<Announced> {
     let line = line.trim_start();
     if let Some(name) = line.strip_prefix("Doc-tests ") {
@@ -358,8 +380,7 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     fn the_tests_that_failed_are_named() {
         let mut tally = tally(OUTPUT);
         let of = "plinth_types, tests/crash.rs";
-        let panic =
-            "thread 'torn::tail' (7) panicked at crates/types/tests/crash.rs:9:5: three records were there";
+        let panic = "thread 'torn::tail' (7) panicked at crates/types/tests/crash.rs:9:5: three records were there";
         assert_eq!(tally.failures, [format!("{of}: torn::tail"), format!("{of}: {panic}")]);
         for line in [
             "FAILED test_kv.py::test_get - assert 1 == 2",

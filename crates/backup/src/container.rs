@@ -2,7 +2,9 @@
 //!
 //! Nothing but names and headers is read here, and the key is needed for none of it.
 
-use crate::format::{BlockKind, FileBuilder, FileReader, Header, Key, Kind, MAX_HEADER_LEN, damaged};
+use crate::format::{
+    BlockKind, FileBuilder, FileReader, Header, Key, Kind, MAX_HEADER_LEN, damaged,
+};
 use crate::names;
 use crate::ranges::{json_of_ranges, ranges_of_json, show_ranges};
 use crate::target::Target;
@@ -13,7 +15,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long who puts an identity may take for it, in a directory, where it is seen before it is whole.
+/// How long who puts an identity may take for it, in a directory, where it is seen before it is
+/// whole.
 const TORN: Duration = Duration::from_secs(5);
 
 /// A backup in its target.
@@ -34,8 +37,8 @@ impl Backup {
     /// The backup in `target`.
     ///
     /// # Errors
-    /// `file_not_found` if there is none; `client_invalid_operation` if it is encrypted by another key; `file_corrupt` and
-    /// `unsupported_operation` of its identity; those of the target.
+    /// `file_not_found` if there is none; `client_invalid_operation` if it is encrypted by another
+    /// key; `file_corrupt` and `unsupported_operation` of its identity; those of the target.
     pub async fn open(env: &Env, target: Arc<dyn Target>, key: Option<Key>) -> Result<Self> {
         let bytes = target.get(names::IDENTITY).await.map_err(|error| {
             if error == Error::file_not_found() {
@@ -49,15 +52,19 @@ impl Backup {
             let detail = format!("the backup in {} is not encrypted: give no key", target.url());
             return Err(Error::client_invalid_operation().with_detail(detail));
         }
-        let mut reader = FileReader::new(&bytes, names::IDENTITY, Kind::Identity, &[0; 16], key.as_ref())?;
+        let mut reader =
+            FileReader::new(&bytes, names::IDENTITY, Kind::Identity, &[0; 16], key.as_ref())?;
         let (id, mut database, mut ranges) = (reader.header.backup, String::new(), None);
         while let Some(block) = reader.next()? {
             let fields: serde_json::Value = serde_json::from_slice(&block.body).unwrap_or_default();
             match block.kind {
-                BlockKind::Clear => database = fields["database"].as_str().unwrap_or_default().to_owned(),
+                BlockKind::Clear => {
+                    database = fields["database"].as_str().unwrap_or_default().to_owned()
+                }
                 BlockKind::Secret if !is_sealed || key.is_some() => {
-                    let wrong =
-                        || damaged(names::IDENTITY, 0, "ranges", "a list of ranges", "something else");
+                    let wrong = || {
+                        damaged(names::IDENTITY, 0, "ranges", "a list of ranges", "something else")
+                    };
                     ranges = Some(ranges_of_json(&fields["ranges"]).ok_or_else(wrong)?);
                 }
                 _ => {}
@@ -66,12 +73,13 @@ impl Backup {
         Ok(Self { env: env.clone(), target, id, key, database, ranges, is_sealed })
     }
 
-    /// The backup of these ranges of the database with this id in `target`; made there if there is none. All its snapshots and its
-    /// log are of these ranges, which are in order and don't overlap; see [`everything`](crate::everything).
+    /// The backup of these ranges of the database with this id in `target`; made there if there is
+    /// none. All its snapshots and its log are of these ranges, which are in order and don't
+    /// overlap; see [`everything`](crate::everything).
     ///
     /// # Errors
-    /// As [`Backup::open`]; `client_invalid_operation` if it is that of another database or of other ranges, or one is encrypted and
-    /// the other not.
+    /// As [`Backup::open`]; `client_invalid_operation` if it is that of another database or of
+    /// other ranges, or one is encrypted and the other not.
     pub async fn open_or_create(
         env: &Env,
         target: Arc<dyn Target>,
@@ -79,19 +87,22 @@ impl Backup {
         database: &str,
         ranges: &[KeyRange],
     ) -> Result<Self> {
-        let is_torn = match Self::open_own(env, target.clone(), key.clone(), database, ranges).await {
+        let is_torn = match Self::open_own(env, target.clone(), key.clone(), database, ranges).await
+        {
             Err(error) if error == Error::file_not_found() => false,
             Err(error) if error == Error::file_corrupt() && is_bare(&*target).await? => true,
             opened => return opened,
         };
         let mut id = [0; 16];
         env.fill_random(&mut id);
-        let mut file = FileBuilder::new(env, Kind::Identity, names::IDENTITY.into(), id, key.as_ref());
+        let mut file =
+            FileBuilder::new(env, Kind::Identity, names::IDENTITY.into(), id, key.as_ref());
         let now = env.wall_clock().as_millis() as u64;
         (file.header.time_from, file.header.time_to) = (now, now);
         let fields = serde_json::json!({ "database": database }).to_string();
         file.block(BlockKind::Clear, 1, fields.as_bytes());
-        // Keys are no secret of a backup that isn't sealed. In one that is another key is told by this block at once.
+        // Keys are no secret of a backup that isn't sealed. In one that is another key is told by
+        // this block at once.
         let fields = serde_json::json!({ "ranges": json_of_ranges(ranges) }).to_string();
         file.block(BlockKind::Secret, 1, fields.as_bytes());
         let contents = bytes::Bytes::from(file.finish());
@@ -99,13 +110,16 @@ impl Backup {
             // Whoever began to put it may be at it still.
             env.sleep(TORN).await;
             match Self::open_own(env, target.clone(), key.clone(), database, ranges).await {
-                Err(error) if error == Error::file_corrupt() => target.put(names::IDENTITY, contents).await?,
+                Err(error) if error == Error::file_corrupt() => {
+                    target.put(names::IDENTITY, contents).await?
+                }
                 opened => return opened,
             }
         } else if !target.create(names::IDENTITY, contents).await? {
             tracing::info!(url = target.url(), "another one has begun the backup at the same time");
         }
-        // Of several who put one at the same time one did. Where a store knows no condition it is the last one, which the lease finds out.
+        // Of several who put one at the same time one did. Where a store knows no condition it is
+        // the last one, which the lease finds out.
         let opened = Self::open(env, target, key).await?;
         opened.check_is_of(database, ranges).map(|()| opened)
     }
@@ -167,7 +181,8 @@ impl Backup {
             Ok(header) if header.backup == self.id => Ok(()),
             Err(error) if error != Error::file_not_found() => Err(error),
             _ => {
-                let detail = format!("the backup in {} was deleted, or is another one now", self.url());
+                let detail =
+                    format!("the backup in {} was deleted, or is another one now", self.url());
                 Err(Error::file_not_found().with_detail(detail))
             }
         }
@@ -206,7 +221,12 @@ impl Backup {
         FileBuilder::new(&self.env, kind, name, self.id, self.key.as_ref())
     }
 
-    pub(crate) fn reader<'b>(&self, bytes: &'b Bytes, name: &str, kind: Kind) -> Result<FileReader<'b>> {
+    pub(crate) fn reader<'b>(
+        &self,
+        bytes: &'b Bytes,
+        name: &str,
+        kind: Kind,
+    ) -> Result<FileReader<'b>> {
         FileReader::new(bytes, name, kind, &self.id, self.key.as_ref()).map_err(|error| {
             if error != Error::client_invalid_operation() {
                 return error;
@@ -225,15 +245,18 @@ impl Backup {
     /// What it holds.
     ///
     /// # Errors
-    /// Those of the target. A manifest that is damaged or missing stands among [`Contents::damaged`]; where the target couldn't be
-    /// asked nothing is known of it, and that is an error.
+    /// Those of the target. A manifest that is damaged or missing stands among
+    /// [`Contents::damaged`]; where the target couldn't be asked nothing is known of it, and that
+    /// is an error.
     pub async fn contents(&self) -> Result<Contents> {
         let mut contents = Contents::default();
         let mut unfinished = BTreeMap::<String, u64>::new();
         let mut manifests = Vec::new();
         for object in self.target.list(names::SNAPSHOTS).await? {
             contents.bytes += object.len;
-            let Some((snapshot, is_manifest)) = names::parse_snapshot(&object.name) else { continue };
+            let Some((snapshot, is_manifest)) = names::parse_snapshot(&object.name) else {
+                continue;
+            };
             *unfinished.entry(snapshot.to_owned()).or_default() += object.len;
             if is_manifest {
                 manifests.push((snapshot.to_owned(), object.name));
@@ -242,7 +265,9 @@ impl Backup {
         for (directory, name) in manifests {
             let stored = unfinished.remove(&directory).unwrap_or_default();
             match self.header(&name).await {
-                Ok(header) => contents.snapshots.push(Snapshot { directory, manifest: name, header, stored }),
+                Ok(header) => {
+                    contents.snapshots.push(Snapshot { directory, manifest: name, header, stored })
+                }
                 Err(error) if is_of_the_file(&error) => contents.damaged.push((name, error)),
                 Err(error) => return Err(error),
             }
@@ -253,7 +278,13 @@ impl Backup {
             contents.bytes += object.len;
             if let Some((from, to)) = names::parse_log(&object.name) {
                 let begins = names::begins(&object.name);
-                contents.logs.push(LogFile { name: object.name, from, to, begins, stored: object.len });
+                contents.logs.push(LogFile {
+                    name: object.name,
+                    from,
+                    to,
+                    begins,
+                    stored: object.len,
+                });
             }
         }
         contents.logs.sort_by_key(|log| (log.from, log.to));
@@ -313,7 +344,8 @@ pub struct LogFile {
     pub from: Version,
     /// The first version that it no longer speaks of.
     pub to: Version,
-    /// Whether it is the first of its stream, or follows on another; `None` of those that the first programs put.
+    /// Whether it is the first of its stream, or follows on another; `None` of those that the first
+    /// programs put.
     pub begins: Option<bool>,
     /// Its bytes.
     pub stored: u64,
@@ -331,13 +363,15 @@ pub struct Gap {
 }
 
 impl Contents {
-    /// Files of the log that lead from `from` on, each beginning where one before ends or earlier, as far as they go, but no further
-    /// than `to` takes. Gives them, and the first version that they don't speak of.
+    /// Files of the log that lead from `from` on, each beginning where one before ends or earlier,
+    /// as far as they go, but no further than `to` takes. Gives them, and the first version that
+    /// they don't speak of.
     pub fn chain(&self, from: Version, to: Version) -> (Vec<&LogFile>, Version) {
         let (mut chain, mut at) = (Vec::new(), from);
         let mut files = self.logs.iter().peekable();
         while at < to {
-            // The longest of those that go on here: a merged file, or one that somebody else wrote besides.
+            // The longest of those that go on here: a merged file, or one that somebody else wrote
+            // besides.
             let mut best: Option<&LogFile> = None;
             while let Some(file) = files.next_if(|file| file.from <= at) {
                 if file.to > at && best.is_none_or(|best| file.to > best.to) {
@@ -351,7 +385,8 @@ impl Contents {
         (chain, at)
     }
 
-    /// The versions that the database can be restored to: first and last of each stretch, ascending. Stretches may overlap.
+    /// The versions that the database can be restored to: first and last of each stretch,
+    /// ascending. Stretches may overlap.
     pub fn restorable(&self) -> Vec<(Version, Version)> {
         let mut stretches: Vec<(Version, Version)> = Vec::new();
         for snapshot in &self.snapshots {
@@ -364,7 +399,8 @@ impl Contents {
         stretches
     }
 
-    /// The gap behind this version, the last that can be restored of a stretch, if there are later files.
+    /// The gap behind this version, the last that can be restored of a stretch, if there are later
+    /// files.
     pub fn gap_behind(&self, last: Version) -> Option<Gap> {
         let mut later = self.logs.iter().filter(|log| log.from > last + 1);
         let next = later.next()?;

@@ -4,10 +4,11 @@
 //!   lease/7.lease     holder, until when      renewed by its holder, who writes it again
 //!   lease/8.lease     the next holder's       made once the one before hasn't changed for longer than it lasts
 //! ```
-//! The highest number counts. Whether a lease lapsed is not told by comparing clocks: whoever wants the next one watches the last one
-//! by a clock of its own, for as long as it lasts. A holder that finds a higher number than its own has lost the backup, and so has one
-//! that finds something else in its file than it put there: numbers begin again when a lease was given back, and not every store
-//! keeps two from putting the same one.
+//! The highest number counts. Whether a lease lapsed is not told by comparing clocks: whoever wants
+//! the next one watches the last one by a clock of its own, for as long as it lasts. A holder that
+//! finds a higher number than its own has lost the backup, and so has one that finds something else
+//! in its file than it put there: numbers begin again when a lease was given back, and not every
+//! store keeps two from putting the same one.
 
 use crate::container::Backup;
 use crate::format::{BlockKind, FileReader, Kind};
@@ -31,11 +32,12 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Takes the lease for `holder`, a name for people. One that another holds is waited for if it isn't renewed any more.
+    /// Takes the lease for `holder`, a name for people. One that another holds is waited for if it
+    /// isn't renewed any more.
     ///
     /// # Errors
-    /// `backup_duplicate`, naming the holder, if it is renewed; `file_not_found` if the backup was deleted meanwhile; those of the
-    /// target.
+    /// `backup_duplicate`, naming the holder, if it is renewed; `file_not_found` if the backup was
+    /// deleted meanwhile; those of the target.
     pub async fn take(backup: &Backup, holder: &str) -> Result<Self> {
         let env = &backup.env;
         let mut seen: Option<(u64, Vec<u8>)> = None;
@@ -67,8 +69,13 @@ impl Lease {
             }
             let number = last.map_or(1, |last| last + 1);
             let holder = holder.to_owned();
-            let mut lease =
-                Self { backup: backup.clone(), number, holder, renewed: env.now(), put: Vec::new() };
+            let mut lease = Self {
+                backup: backup.clone(),
+                number,
+                holder,
+                renewed: env.now(),
+                put: Vec::new(),
+            };
             let contents = lease.contents();
             lease.put.push(contents.clone());
             let is_created = backup.target.create(&names::lease(number), contents.into()).await?;
@@ -109,7 +116,8 @@ impl Lease {
     /// Renews it if that is due. To be called before each file that counts.
     ///
     /// # Errors
-    /// `backup_duplicate` if another one has it now; `file_not_found` if the backup is no longer there; those of the target.
+    /// `backup_duplicate` if another one has it now; `file_not_found` if the backup is no longer
+    /// there; those of the target.
     pub async fn renew(&mut self) -> Result<()> {
         let now = self.backup.env.now();
         if now.saturating_sub(self.renewed) < BEAT {

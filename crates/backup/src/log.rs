@@ -1,10 +1,12 @@
-//! Files of the log: what was committed between two versions, and at which second it was which version.
+//! Files of the log: what was committed between two versions, and at which second it was which
+//! version.
 //!
 //! ```text
 //!   mutations:  version step, count, (kind, length, length, bytes, bytes) * count | ...     a step of 0 goes on with the version before
 //!   times    :  milliseconds since 1970, version | ...                                      both ascend
 //! ```
-//! A file speaks of the versions from its first up to, and without, its last: what it has nothing for was not written then.
+//! A file speaks of the versions from its first up to, and without, its last: what it has nothing
+//! for was not written then.
 
 use crate::container::Backup;
 use crate::format::{
@@ -72,7 +74,8 @@ impl LogBuilder {
         Self { from, begins: false, blocks, body, count: 0, last: from, times, scratch }
     }
 
-    /// Says that it is the first of its stream: what lies before it, and in no other file, is not missing.
+    /// Says that it is the first of its stream: what lies before it, and in no other file, is not
+    /// missing.
     #[must_use]
     pub fn that_begins(self, begins: bool) -> Self {
         Self { begins, ..self }
@@ -104,7 +107,8 @@ impl LogBuilder {
         }
     }
 
-    /// Adds a moment. They ascend: where a clock is behind that of whoever noted the one before, it is as late as that.
+    /// Adds a moment. They ascend: where a clock is behind that of whoever noted the one before, it
+    /// is as late as that.
     pub fn moment(&mut self, moment: Moment) {
         let last = self.times.last().copied().unwrap_or(moment);
         if moment.version >= last.version {
@@ -155,10 +159,12 @@ impl LogBuilder {
 }
 
 impl Backup {
-    /// Puts a file of the log, which speaks of the versions up to, and without, `to`. Gives its length.
+    /// Puts a file of the log, which speaks of the versions up to, and without, `to`. Gives its
+    /// length.
     ///
     /// # Errors
-    /// `client_invalid_operation` if the backup is encrypted and its key wasn't given; those of the target.
+    /// `client_invalid_operation` if the backup is encrypted and its key wasn't given; those of the
+    /// target.
     pub async fn put_log(&self, log: LogBuilder, to: Version) -> Result<u64> {
         self.needs_key()?;
         let (name, contents) = log.finish(self, to);
@@ -187,7 +193,8 @@ impl Backup {
     }
 }
 
-/// Calls `each` with every mutation of a file of the log, by version and in order, and gives the moments.
+/// Calls `each` with every mutation of a file of the log, by version and in order, and gives the
+/// moments.
 ///
 /// # Errors
 /// `file_corrupt`, naming file and offset; those of `each`.

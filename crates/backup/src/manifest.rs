@@ -1,9 +1,12 @@
-//! The manifest of a snapshot: its ranges and its files. A snapshot counts once its manifest is there, which is put last.
+//! The manifest of a snapshot: its ranges and its files. A snapshot counts once its manifest is
+//! there, which is put last.
 //!
 //! Always: its files speak of all keys of its ranges, and those are the ranges of its backup.
 
 use crate::container::{Backup, Snapshot};
-use crate::format::{BlockKind, FileReader, Kind, damaged, push_bytes, push_number, take_bytes, take_number};
+use crate::format::{
+    BlockKind, FileReader, Kind, damaged, push_bytes, push_number, take_bytes, take_number,
+};
 use bytes::Bytes;
 use plinth_types::{KeyRange, Result, Version, printable};
 
@@ -49,7 +52,9 @@ impl Manifest {
             body.clear();
             for file in files {
                 push_bytes(&mut body, file.name.as_bytes());
-                for number in [file.len, file.checksum.into(), file.version as u64, file.rows, file.bytes] {
+                for number in
+                    [file.len, file.checksum.into(), file.version as u64, file.rows, file.bytes]
+                {
                     push_number(&mut body, number);
                 }
                 push_bytes(&mut body, &file.range.begin);
@@ -118,7 +123,9 @@ impl Manifest {
         for range in &self.ranges {
             let mut reached = range.begin.clone();
             while reached < range.end {
-                match files.next_if(|file| file.range.begin == reached && file.range.end <= range.end) {
+                match files
+                    .next_if(|file| file.range.begin == reached && file.range.end <= range.end)
+                {
                     Some(file) if file.range.end > reached => reached = file.range.end.clone(),
                     _ => {
                         let expected = format!("a file that begins at {}", printable(&reached));

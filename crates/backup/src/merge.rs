@@ -1,12 +1,14 @@
-//! Small files of the log become larger ones: a backup that puts a file each second would have a listing of millions in a year.
+//! Small files of the log become larger ones: a backup that puts a file each second would have a
+//! listing of millions in a year.
 //!
 //! ```text
 //!   before    ├1┤├2┤├3┤├4┤             a listing that goes on meanwhile has the small ones, one that begins then has the merged one:
 //!   merged    ├1┤├2┤├3┤├4┤├── M ──┤    either way it has every version
 //!   later     ├── M ──┤                 the small ones go when no listing can go on from before M was there
 //! ```
-//! Always: the merged file is there for [`LINGERS`] before those that it was made of go, and has all of their versions; files may overlap.
-//! Whoever listed them before and finds one gone lists again.
+//! Always: the merged file is there for [`LINGERS`] before those that it was made of go, and has
+//! all of their versions; files may overlap. Whoever listed them before and finds one gone lists
+//! again.
 
 use crate::container::{Backup, Contents, LogFile};
 use crate::format::Kind;
@@ -19,7 +21,8 @@ use std::time::Duration;
 const LARGE: u64 = 4 << 20;
 /// About how many bytes a merged file has at most.
 const MOST: u64 = 16 << 20;
-/// How long files stay whose versions another one has: longer than a listing takes, of a million files, too.
+/// How long files stay whose versions another one has: longer than a listing takes, of a million
+/// files, too.
 const LINGERS: Duration = Duration::from_secs(600);
 
 /// Files whose versions another file has, and since when that is known.
@@ -29,7 +32,8 @@ pub(crate) struct Superseded {
 }
 
 impl Superseded {
-    /// Merges the small files up to a version that follow one another, and removes what has been superseded for long enough.
+    /// Merges the small files up to a version that follow one another, and removes what has been
+    /// superseded for long enough.
     pub async fn merge_logs(&mut self, backup: &Backup, upto: Version) -> Result<()> {
         let contents = backup.contents().await?;
         let mut covered = covered(&contents);
@@ -117,8 +121,8 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    /// An agent died between giving a merged file its name and making that durable; the next one takes away what has been merged, and the machine
-    /// loses its power just then.
+    /// An agent died between giving a merged file its name and making that durable; the next one
+    /// takes away what has been merged, and the machine loses its power just then.
     #[test]
     fn files_go_only_when_the_one_that_has_their_versions_is_durable() {
         for round in 0..200 {
@@ -126,8 +130,9 @@ mod tests {
             let machine = simulation.process("node");
             let target = |machine| Arc::new(Directory::new(machine, "/backup"));
             let (backup, mut superseded) = simulation.run_until(async {
-                let backup =
-                    Backup::open_or_create(&machine, target(&machine), None, "db", &[]).await.unwrap();
+                let backup = Backup::open_or_create(&machine, target(&machine), None, "db", &[])
+                    .await
+                    .unwrap();
                 for (from, to) in [(1, 5), (5, 9)] {
                     backup.put_log(LogBuilder::new(from), to).await.unwrap();
                 }
@@ -135,7 +140,8 @@ mod tests {
                 superseded.merge_logs(&backup, 8).await.unwrap();
                 let files = machine.files();
                 let all = backup.contents().await.unwrap().logs;
-                let merged = all.iter().find(|file| (file.from, file.to) == (1, 9)).expect("a merged file");
+                let merged =
+                    all.iter().find(|file| (file.from, file.to) == (1, 9)).expect("a merged file");
                 let name = Path::new("/backup").join(&merged.name);
                 let contents = files.read(&name).await.unwrap();
                 files.remove(&name).await.unwrap();
@@ -148,7 +154,12 @@ mod tests {
                 machine.sleep(LINGERS).await;
                 (backup, superseded)
             });
-            drop(machine.spawn("merge", async move { superseded.merge_logs(&backup, 8).await.unwrap() }));
+            drop(
+                machine.spawn(
+                    "merge",
+                    async move { superseded.merge_logs(&backup, 8).await.unwrap() },
+                ),
+            );
             simulation.run_for(Duration::from_micros(20 * round));
             simulation.crash(&machine);
             let machine = simulation.restart(&machine);
@@ -162,7 +173,8 @@ mod tests {
 
     #[test]
     fn covered_files_are_those_that_one_other_has() {
-        let file = |from, to| LogFile { name: format!("{from}-{to}"), from, to, begins: None, stored: 1 };
+        let file =
+            |from, to| LogFile { name: format!("{from}-{to}"), from, to, begins: None, stored: 1 };
         let spans = [(1, 5), (1, 9), (5, 9), (7, 12), (9, 10), (12, 14), (12, 14), (20, 30)];
         let logs = spans.map(|(from, to)| file(from, to)).to_vec();
         let contents = Contents { logs, ..Contents::default() };

@@ -4,8 +4,9 @@ use plinth_types::calendar::{Date, days_of_month};
 use plinth_types::{Error, Result};
 use std::fmt::Write;
 
-/// The milliseconds since 1970 that a text says: `2026-11-25T03:05:34Z`, `2026-11-25 03:05:34+0100`, FoundationDB's
-/// `2026/11/25.03:05:34+0100`, or seconds since 1970. Without an offset it is UTC.
+/// The milliseconds since 1970 that a text says: `2026-11-25T03:05:34Z`,
+/// `2026-11-25 03:05:34+0100`, FoundationDB's `2026/11/25.03:05:34+0100`, or seconds since 1970.
+/// Without an offset it is UTC.
 ///
 /// # Errors
 /// `client_invalid_operation` for anything else.
@@ -23,7 +24,10 @@ fn parse(text: &str) -> Option<u64> {
     }
     let bytes = text.as_bytes();
     let separators = [(4, &b"-/"[..]), (7, b"-/"), (10, b"T .t"), (13, b":"), (16, b":")];
-    if !text.is_ascii() || bytes.len() < 19 || separators.iter().any(|(at, of)| !of.contains(&bytes[*at])) {
+    if !text.is_ascii()
+        || bytes.len() < 19
+        || separators.iter().any(|(at, of)| !of.contains(&bytes[*at]))
+    {
         return None;
     }
     let digits = |range: std::ops::Range<usize>| {
@@ -42,7 +46,8 @@ fn parse(text: &str) -> Option<u64> {
     let mut millis = 0;
     if let Some(fraction) = rest.strip_prefix('.') {
         let len = fraction.bytes().take_while(u8::is_ascii_digit).count();
-        millis = format!("{:0<3}", &fraction[..len])[..3].parse::<i64>().ok().filter(|_| len > 0)?;
+        millis =
+            format!("{:0<3}", &fraction[..len])[..3].parse::<i64>().ok().filter(|_| len > 0)?;
         rest = &fraction[len..];
     }
     let offset = match rest {
@@ -58,7 +63,8 @@ fn parse(text: &str) -> Option<u64> {
             sign * (number / 100 * 60 + number % 100) * 60
         }
     };
-    let seconds = Date { year, month, day }.days() * 86_400 + hour * 3600 + minute * 60 + second - offset;
+    let seconds =
+        Date { year, month, day }.days() * 86_400 + hour * 3600 + minute * 60 + second - offset;
     u64::try_from(seconds * 1000 + millis).ok()
 }
 

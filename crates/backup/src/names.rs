@@ -1,6 +1,8 @@
-//! Names of the files of a backup. What a listing has to know stands in them, so that it need not read a file.
+//! Names of the files of a backup. What a listing has to know stands in them, so that it need not
+//! read a file.
 //!
-//! Files have a dot in their last part and directories have none, so that a directory's listing need not ask which is which.
+//! Files have a dot in their last part and directories have none, so that a directory's listing
+//! need not ask which is which.
 
 use plinth_types::Version;
 
@@ -44,7 +46,8 @@ pub(crate) fn parse_snapshot_version(name: &str) -> Option<Version> {
     name.strip_prefix(SNAPSHOTS)?.split('-').next()?.parse().ok()
 }
 
-/// The log of the versions from `from` up to, and without, `to`. It follows on a file before, or begins anew.
+/// The log of the versions from `from` up to, and without, `to`. It follows on a file before, or
+/// begins anew.
 pub(crate) fn log(from: Version, to: Version, salt: u64, begins: bool) -> String {
     let how = if begins { "begin" } else { "next" };
     format!("{LOGS}{from:020}-{to:020}-{salt:016x}-{how}.log")
@@ -87,7 +90,10 @@ mod tests {
         for (how, is_first) in [("begin", true), ("next", false)] {
             let name = log(7, 12_345_678_901, 0xab, is_first);
             assert_eq!(name, format!("{before}-{how}.log"));
-            assert_eq!((parse_log(&name), begins(&name)), (Some((7, 12_345_678_901)), Some(is_first)));
+            assert_eq!(
+                (parse_log(&name), begins(&name)),
+                (Some((7, 12_345_678_901)), Some(is_first))
+            );
         }
         // As the first programs wrote them.
         let name = format!("{before}.log");
@@ -97,8 +103,13 @@ mod tests {
         assert_eq!(parse_snapshot(&rows(&snapshot, 3)), Some((&*snapshot, false)));
         assert_eq!(parse_snapshot_version(&manifest(&snapshot)), Some(42));
         assert_eq!(parse_lease(&lease(9)), Some(9));
-        for other in ["logs/x.log", "logs/5-5-0.log", "logs/-1-5-0.log", "snapshots/x", "lease/x.lease", ""] {
-            assert_eq!((parse_log(other), parse_snapshot(other), parse_lease(other)), (None, None, None));
+        for other in
+            ["logs/x.log", "logs/5-5-0.log", "logs/-1-5-0.log", "snapshots/x", "lease/x.lease", ""]
+        {
+            assert_eq!(
+                (parse_log(other), parse_snapshot(other), parse_lease(other)),
+                (None, None, None)
+            );
         }
     }
 }

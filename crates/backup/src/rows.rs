@@ -6,7 +6,8 @@
 //! A block begins where the one before ends, so a row that is missing shows.
 
 use crate::format::{
-    BlockKind, FileBuilder, FileReader, damaged, push_bytes, push_number, take, take_bytes, take_number,
+    BlockKind, FileBuilder, FileReader, damaged, push_bytes, push_number, take, take_bytes,
+    take_number,
 };
 use bytes::Bytes;
 use plinth_types::{KeyRange, Result, Rows, RowsBuilder, printable};
@@ -21,7 +22,13 @@ pub struct Piece {
 }
 
 /// Adds the rows of a range as a block. `scratch` is a buffer to be used again.
-pub(crate) fn push(file: &mut FileBuilder, begin: &[u8], end: &[u8], rows: &Rows, scratch: &mut Vec<u8>) {
+pub(crate) fn push(
+    file: &mut FileBuilder,
+    begin: &[u8],
+    end: &[u8],
+    rows: &Rows,
+    scratch: &mut Vec<u8>,
+) {
     scratch.clear();
     scratch.reserve(rows.data_len() + 4 * rows.len() + begin.len() + end.len() + 8);
     push_bytes(scratch, begin);
@@ -80,7 +87,8 @@ fn decode(body: &[u8], count: usize) -> Result<Piece, String> {
     let mut rows = RowsBuilder::with_capacity(count.min(rest.len()), rest.len());
     let mut last: Option<&[u8]> = None;
     while !rest.is_empty() {
-        let row = take_row(&mut rest).ok_or_else(|| format!("{} bytes that are no row", rest.len()))?;
+        let row =
+            take_row(&mut rest).ok_or_else(|| format!("{} bytes that are no row", rest.len()))?;
         if row.0 < begin || row.0 >= end || last.is_some_and(|last| last >= row.0) {
             return Err(format!("the key {}", printable(row.0)));
         }

@@ -1,12 +1,15 @@
-//! Taking a snapshot: ranges are read at a version, piece by piece, by several workers, into files of rows; the manifest is last.
+//! Taking a snapshot: ranges are read at a version, piece by piece, by several workers, into files
+//! of rows; the manifest is last.
 //!
 //! ```text
 //!   ranges ──split──▶ work ──▶ worker: read 1 MiB ▸ block ▸ ... 16 MiB: put ──▶ files ──▶ manifest
 //! ```
-//! The version is a pinned one, which stays readable for as long as it takes. Where nobody else can write (a directory that this
-//! process has opened for the backup alone) any version will do, since all have the same rows.
+//! The version is a pinned one, which stays readable for as long as it takes. Where nobody else can
+//! write (a directory that this process has opened for the backup alone) any version will do, since
+//! all have the same rows.
 //!
-//! Always: a snapshot that has a manifest is whole; what was interrupted has none, and counts for nothing.
+//! Always: a snapshot that has a manifest is whole; what was interrupted has none, and counts for
+//! nothing.
 
 use crate::container::Backup;
 use crate::format::{FileBuilder, Kind};
@@ -96,9 +99,9 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Takes a snapshot that has everything committed before this was called.
 ///
 /// # Errors
-/// Those of the database and of the target; `client_invalid_operation` for other ranges than the backup's;
-/// `operation_cancelled` if it was stopped. Then there is no snapshot, and what was put is
-/// left for `expire`.
+/// Those of the database and of the target; `client_invalid_operation` for other ranges than the
+/// backup's; `operation_cancelled` if it was stopped. Then there is no snapshot, and what was put
+/// is left for `expire`.
 pub async fn take_snapshot(
     backup: &Backup,
     db: &Database,
@@ -149,13 +152,14 @@ pub async fn take_snapshot(
     work.finish().await
 }
 
-/// Reads a version at which everything acknowledged before is visible, whether the database is locked or not.
+/// Reads a version at which everything acknowledged before is visible, whether the database is
+/// locked or not.
 pub(crate) async fn read_version(db: &Database) -> Result<Version> {
     Retries { attempts: ATTEMPTS, pause: PAUSE }.read_version(db).await
 }
 
-/// Pins a version that has everything up to `since`. The engine `ssd` pins what its tables have, some seconds behind: until they
-/// have come so far others are pinned and dropped.
+/// Pins a version that has everything up to `since`. The engine `ssd` pins what its tables have,
+/// some seconds behind: until they have come so far others are pinned and dropped.
 async fn pin_behind(db: &Database, since: Version, stop: &AtomicBool) -> Result<PinnedSnapshot> {
     let env = db.endpoint().env().clone();
     loop {

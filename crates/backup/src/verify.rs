@@ -1,7 +1,8 @@
-//! Verifying: every file of a backup is read, and what is damaged or missing is told with what that costs.
+//! Verifying: every file of a backup is read, and what is damaged or missing is told with what that
+//! costs.
 //!
-//! The backup may run meanwhile. Always: what is told to be wrong is; a file of the log that was merged since it was listed is not
-//! missing, and what has its versions is read instead.
+//! The backup may run meanwhile. Always: what is told to be wrong is; a file of the log that was
+//! merged since it was listed is not missing, and what has its versions is read instead.
 
 use crate::container::{Backup, Contents, Gap, LogFile};
 use crate::format::{FileReader, Header, Kind};
@@ -18,7 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub struct Problem {
     /// What is wrong with which file.
     pub error: Error,
-    /// Versions that can't be restored because of it, first and last; those of a file of the log are its own.
+    /// Versions that can't be restored because of it, first and last; those of a file of the log
+    /// are its own.
     pub costs: Option<(Version, Version)>,
     /// What can be done about it, if there is something.
     pub help: Option<Help>,
@@ -50,10 +52,11 @@ pub struct VerifyReport {
     pub problems: Vec<Problem>,
     /// The versions that can be restored all the same, first and last of each stretch.
     pub restorable: Vec<(Version, Version)>,
-    /// Versions of which no file of the log has anything although there are later ones: the backup was broken or begun anew then. Where
-    /// files are missing that is among the problems.
+    /// Versions of which no file of the log has anything although there are later ones: the backup
+    /// was broken or begun anew then. Where files are missing that is among the problems.
     pub gaps: Vec<Gap>,
-    /// Versions that were committed at such a time or later, in milliseconds since 1970, and those that were by then; each ascending.
+    /// Versions that were committed at such a time or later, in milliseconds since 1970, and those
+    /// that were by then; each ascending.
     floors: Vec<(Version, u64)>,
     ceilings: Vec<(Version, u64)>,
     /// Whether rows and mutations were looked at, or, for want of the key, checksums alone.
@@ -63,7 +66,8 @@ pub struct VerifyReport {
 /// Reads all files of a backup. `read` counts bytes, and `stop` ends it.
 ///
 /// # Errors
-/// Those of listing the target; `operation_cancelled` if it was stopped. What is wrong with a file is no error.
+/// Those of listing the target; `operation_cancelled` if it was stopped. What is wrong with a file
+/// is no error.
 pub async fn verify(backup: &Backup, read: &AtomicU64, stop: &AtomicBool) -> Result<VerifyReport> {
     let mut contents = backup.contents().await?;
     let is_deep = !backup.is_sealed() || backup.key.is_some();
@@ -93,7 +97,8 @@ pub async fn verify(backup: &Backup, read: &AtomicU64, stop: &AtomicBool) -> Res
             }
         } else {
             for object in backup.target.list(&snapshot.directory).await? {
-                let kind = if object.name == snapshot.manifest { Kind::Manifest } else { Kind::Rows };
+                let kind =
+                    if object.name == snapshot.manifest { Kind::Manifest } else { Kind::Rows };
                 errors.extend(check_blocks(backup, &object.name, kind).await.err());
                 report.count(object.len, read);
             }
@@ -121,16 +126,17 @@ pub async fn verify(backup: &Backup, read: &AtomicU64, stop: &AtomicBool) -> Res
 }
 
 impl VerifyReport {
-    /// Between which times these versions were committed, in milliseconds since 1970: the last known time before them, and the first
-    /// one behind, if there are any.
+    /// Between which times these versions were committed, in milliseconds since 1970: the last
+    /// known time before them, and the first one behind, if there are any.
     pub fn times(&self, (from, to): (Version, Version)) -> (Option<u64>, Option<u64>) {
         let before = self.floors.iter().rfind(|(version, _)| *version <= from);
         let behind = self.ceilings.iter().find(|(version, _)| *version >= to);
         (before.map(|(_, time)| *time), behind.map(|(_, time)| *time))
     }
 
-    /// What a header says of the times of these versions. Of a file of the log those are its first and last moment, between which others of
-    /// its versions may lie: its first version came by then, its last one not before.
+    /// What a header says of the times of these versions. Of a file of the log those are its first
+    /// and last moment, between which others of its versions may lie: its first version came by
+    /// then, its last one not before.
     fn learn(&mut self, (first, last): (Version, Version), header: &Header) {
         let known = |time: u64| time > 0;
         self.ceilings.extend(Some((first, header.time_from)).filter(|told| known(told.1)));
@@ -146,7 +152,8 @@ impl VerifyReport {
 
 /// A gap that is none of the backup's own.
 fn missing(gap: &Gap, contents: &Contents) -> Problem {
-    let next = contents.restorable().into_iter().map(|(first, _)| first).find(|first| *first > gap.from);
+    let next =
+        contents.restorable().into_iter().map(|(first, _)| first).find(|first| *first > gap.from);
     let end = contents.logs.iter().map(|log| log.to).max().unwrap_or(gap.to + 1);
     let detail = format!(
         "{}: a file of the log with the versions {} to {} is missing",
@@ -174,8 +181,8 @@ fn unreached(
     (from <= to).then_some((from, to))
 }
 
-/// Reads the files of the log; `contents` has those that are sound then. One that was merged since it was listed is not missing: what
-/// has its versions now is read in its stead.
+/// Reads the files of the log; `contents` has those that are sound then. One that was merged since
+/// it was listed is not missing: what has its versions now is read in its stead.
 async fn check_logs(
     backup: &Backup,
     contents: &mut Contents,
@@ -193,14 +200,16 @@ async fn check_logs(
         }
         let checked = check_log(backup, &file, report).await;
         if checked == Err(Error::file_not_found()) {
-            let is_listed = |listed: &Contents| listed.logs.iter().any(|other| other.name == file.name);
+            let is_listed =
+                |listed: &Contents| listed.logs.iter().any(|other| other.name == file.name);
             let listed = match latest.take().filter(|listed| !is_listed(listed)) {
                 Some(listed) => listed,
                 None => backup.contents().await?,
             };
             let (chain, end) = listed.chain(file.from, file.to);
             let covers = end >= file.to && !is_listed(&listed);
-            let others = chain.into_iter().filter(|other| covers && known.insert(other.name.clone()));
+            let others =
+                chain.into_iter().filter(|other| covers && known.insert(other.name.clone()));
             waiting.extend(others.cloned());
             latest = Some(listed);
             if covers {
@@ -248,7 +257,8 @@ async fn check_rows(backup: &Backup, file: &RowsFile) -> Result<()> {
     let pieces = read_pieces(backup, file, std::slice::from_ref(&file.range)).await?;
     let rows: u64 = pieces.iter().map(|piece| piece.rows.len() as u64).sum();
     if rows != file.rows {
-        let detail = format!("{} at offset 0: rows: expected {}, found {rows}", file.name, file.rows);
+        let detail =
+            format!("{} at offset 0: rows: expected {}, found {rows}", file.name, file.rows);
         return Err(Error::file_corrupt().with_detail(detail));
     }
     Ok(())
@@ -271,7 +281,8 @@ mod tests {
     #[test]
     fn versions_lie_between_the_times_that_are_known_around_them() {
         let moments = vec![(10, 1_000), (20, 2_000), (30, 3_000)];
-        let report = VerifyReport { floors: moments.clone(), ceilings: moments, ..VerifyReport::default() };
+        let report =
+            VerifyReport { floors: moments.clone(), ceilings: moments, ..VerifyReport::default() };
         assert_eq!(report.times((12, 25)), (Some(1_000), Some(3_000)));
         assert_eq!(report.times((20, 20)), (Some(2_000), Some(2_000)));
         assert_eq!(report.times((5, 15)), (None, Some(2_000)));

@@ -1,8 +1,11 @@
-//! Continuous backups of a database that is written all the while: every version that a backup says it reaches can be restored, and is
-//! what the model had then, whatever happened to the agent and to the database's machine on the way.
+//! Continuous backups of a database that is written all the while: every version that a backup says
+//! it reaches can be restored, and is what the model had then, whatever happened to the agent and
+//! to the database's machine on the way.
 //!
 //! The last test is of the others: mistakes are made on purpose, and have to be noticed.
 
+#[path = "continuous/behind.rs"]
+mod behind;
 mod common;
 
 use common::*;
@@ -58,11 +61,15 @@ async fn compare(machine: &Env, history: &History, random: &mut Random, name: &s
             _ => from + random.below((to - from) as u64 + 1) as Version,
         };
         let dir = format!("/restored-{name}-{round}");
-        restore_dir(machine, &backup, Goal::Version(at), Mapping::default(), &dir, "memory").await.unwrap();
+        restore_dir(machine, &backup, Goal::Version(at), Mapping::default(), &dir, "memory")
+            .await
+            .unwrap();
         let rows = rows_of(&*open(machine, &dir, "memory").await).await;
-        // Between the two commits of a step the model has the one before, but for what the first did.
-        let stamp =
-            rows.get(&b"last"[..]).map(|value| usize::from_be_bytes((&value[..]).try_into().unwrap()));
+        // Between the two commits of a step the model has the one before, but for what the first
+        // did.
+        let stamp = rows
+            .get(&b"last"[..])
+            .map(|value| usize::from_be_bytes((&value[..]).try_into().unwrap()));
         let before = history.iter().rposition(|(version, _)| *version <= at);
         assert_eq!(stamp, before, "{name}: version {at} of {from} to {to}");
         if let Some(before) = before.filter(|before| history[*before].0 == at) {
@@ -85,7 +92,8 @@ fn wish() -> Wish {
     Wish { snapshot_interval: Duration::from_secs(20), ..Wish::new("/backup") }
 }
 
-/// A database whose backup takes one snapshot and follows the log from there on, and the agent that does it.
+/// A database whose backup takes one snapshot and follows the log from there on, and the agent that
+/// does it.
 async fn begun(machine: &Env) -> (Database, Agent) {
     let db = open(machine, "/db", "memory").await;
     let runs = Agent::start(machine, &db);
@@ -101,15 +109,6 @@ async fn mount_again(machine: &Env) {
         files.remove_dir_all("/backup").await.unwrap();
     }
     files.rename("/mounted", "/backup").await.unwrap();
-}
-
-/// Takes the place away, or brings it back; says whether it is away.
-async fn toggle_place(machine: &Env, is_away: bool) -> bool {
-    match is_away {
-        true => mount_again(machine).await,
-        false => machine.files().rename("/backup", "/mounted").await.unwrap(),
-    }
-    !is_away
 }
 
 #[test]
@@ -269,8 +268,9 @@ fn a_broken_backup_begins_anew_by_itself() {
     });
 }
 
-/// An agent took the word of a node that lacked what came next of the stream for the end of it: a backup of a cluster of which another node
-/// had everything was broken, and that node's log was let go of.
+/// An agent took the word of a node that lacked what came next of the stream for the end of it: a
+/// backup of a cluster of which another node had everything was broken, and that node's log was let
+/// go of.
 #[test]
 fn what_one_node_lacks_breaks_no_backup() {
     for has_others in [true, false] {
@@ -300,7 +300,8 @@ fn what_one_node_lacks_breaks_no_backup() {
     }
 }
 
-/// An agent that died between the end of the stream and the note of it left the next one a backup whose stream was gone, which counted as broken.
+/// An agent that died between the end of the stream and the note of it left the next one a backup
+/// whose stream was gone, which counted as broken.
 #[test]
 fn an_end_that_is_cut_off_is_no_break() {
     // The first run tells when it ends, the others are cut off before.
@@ -333,7 +334,8 @@ fn an_end_that_is_cut_off_is_no_break() {
             ended = simulation.now();
             continue;
         }
-        let until_cut = ended.saturating_sub(simulation.now() + Duration::from_micros(100 * (cut - 1)));
+        let until_cut =
+            ended.saturating_sub(simulation.now() + Duration::from_micros(100 * (cut - 1)));
         simulation.run_for(until_cut);
         simulation.kill(&agents);
         let agents = simulation.restart(&agents);
@@ -401,7 +403,8 @@ fn a_snapshot_that_fails_is_tried_again_soon() {
     });
 }
 
-/// It began another backup in an empty place, without a snapshot, and had the database let go of the log.
+/// It began another backup in an empty place, without a snapshot, and had the database let go of
+/// the log.
 #[test]
 fn a_place_that_was_emptied_gets_nothing() {
     let simulation = Simulation::new(8);
@@ -425,7 +428,10 @@ fn a_place_that_was_emptied_gets_nothing() {
             until(&db, "failing", |tag| tag.error.is_some()).await;
             write_for(&db, &mut history, &mut random, 60).await;
             let told = status(&db).await;
-            assert!(told.error.as_ref().is_some_and(|error| error.contains("the backup")), "{told:?}");
+            assert!(
+                told.error.as_ref().is_some_and(|error| error.contains("the backup")),
+                "{told:?}"
+            );
             assert_eq!((told.saved, told.broken), (saved, 0));
             // It is mounted again, and nothing is missing.
             mount_again(&machine).await;
@@ -436,64 +442,17 @@ fn a_place_that_was_emptied_gets_nothing() {
         // Another backup is none either.
         machine.files().rename("/backup", "/mounted").await.unwrap();
         new_backup(&machine, &db).await;
-        until(&db, "failing", |tag| tag.error.as_ref().is_some_and(|error| error.contains("another"))).await;
+        until(&db, "failing", |tag| {
+            tag.error.as_ref().is_some_and(|error| error.contains("another"))
+        })
+        .await;
         assert_eq!(status(&db).await.snapshots, 1);
         runs.unwrap().stop().await.unwrap();
     });
 }
 
-/// It said that it was behind by nothing until it had saved something for the first time.
-#[test]
-fn a_backup_that_never_saved_anything_is_behind_since_it_was_begun() {
-    let simulation = Simulation::new(14);
-    let machine = simulation.process("node");
-    simulation.run_until(async {
-        let db = open(&machine, "/db", "memory").await;
-        let runs = Agent::start(&machine, &db);
-        let wish = Wish { key_file: Some("/no-key".into()), ..wish() };
-        agent::start(&db, "default", &wish).await.unwrap();
-        machine.sleep(Duration::from_secs(600)).await;
-        let told = status(&db).await;
-        assert!(told.error.is_some() && told.saved.is_none() && told.complete.is_none(), "{told:?}");
-        assert!((599.0..602.0).contains(&told.behind_seconds), "{told:?}");
-        runs.stop().await.unwrap();
-    });
-}
-
-/// Its place is away for hours, in which the wall clock jumps: it says how far behind it is, and catches up without a gap.
-#[test]
-fn a_backup_that_falls_behind_for_hours_catches_up() {
-    for by in [-3600_i64, 7200] {
-        let simulation = Simulation::new(11);
-        let machine = simulation.process("node");
-        let history = simulation.run_until(async {
-            let (db, runs) = begun(&machine).await;
-            let (mut random, mut history) = (Random::new(11), History::new());
-            write_for(&db, &mut history, &mut random, 20).await;
-            until(&db, "restorable", |tag| tag.is_restorable && tag.saved.is_some()).await;
-            machine.files().rename("/backup", "/mounted").await.unwrap();
-            for minute in 0..180 {
-                write_for(&db, &mut history, &mut random, 2).await;
-                machine.sleep(Duration::from_secs(60)).await;
-                if minute == 90 {
-                    simulation.move_wall_clock(&machine, by);
-                }
-            }
-            let told = status(&db).await;
-            assert!(told.behind_seconds > 10_000.0 && told.error.is_some() && told.broken == 0, "{told:?}");
-            mount_again(&machine).await;
-            let newest = history.last().unwrap().0;
-            until(&db, "caught up", |tag| tag.saved >= Some(newest) && tag.error.is_none()).await;
-            assert!(status(&db).await.behind_seconds < 12.0, "{:?}", status(&db).await);
-            compare(&machine, &history, &mut random, "after", 6).await;
-            runs.stop().await.unwrap();
-            history
-        });
-        assert!(history.len() > 300, "{}", history.len());
-    }
-}
-
-/// Without its key nothing of an encrypted backup was ever old enough, nor where the target was away.
+/// Without its key nothing of an encrypted backup was ever old enough, nor where the target was
+/// away.
 #[test]
 fn an_encrypted_backup_expires_by_time() {
     let simulation = Simulation::new(9);
@@ -503,7 +462,9 @@ fn an_encrypted_backup_expires_by_time() {
         let mut history = History::new();
         machine.files().replace("/key", &[7; 32]).await.unwrap();
         let runs = Agent::start(&machine, &db);
-        agent::start(&db, "default", &Wish { key_file: Some("/key".into()), ..wish() }).await.unwrap();
+        agent::start(&db, "default", &Wish { key_file: Some("/key".into()), ..wish() })
+            .await
+            .unwrap();
         write_for(&db, &mut history, &mut random, 20).await;
         until(&db, "restorable", |tag| tag.is_restorable).await;
         let before = machine.wall_clock().as_millis() as u64 - 1_000_000;
@@ -529,7 +490,8 @@ fn an_encrypted_backup_expires_by_time() {
     });
 }
 
-/// Files of the log that the agent merged meanwhile were missing to a restore and damaged to `verify`.
+/// Files of the log that the agent merged meanwhile were missing to a restore and damaged to
+/// `verify`.
 #[test]
 fn what_is_merged_meanwhile_is_read_all_the_same() {
     let simulation = Simulation::new(10);
@@ -571,7 +533,8 @@ fn what_is_merged_meanwhile_is_read_all_the_same() {
             assert!(rows == history.last().unwrap().1, "{dir}");
         }
         let before = backup.contents().await.unwrap();
-        let report = verify(&slow(0).await, &AtomicU64::new(0), &AtomicBool::new(false)).await.unwrap();
+        let report =
+            verify(&slow(0).await, &AtomicU64::new(0), &AtomicBool::new(false)).await.unwrap();
         assert_eq!(report.problems, []);
         assert!(report.restorable[0].1 >= plan.version, "{report:?}");
         let logs = backup.contents().await.unwrap().logs;
@@ -589,7 +552,8 @@ fn what_is_merged_meanwhile_is_read_all_the_same() {
     });
 }
 
-/// Between two pages of a listing the agent put a merged file before what was still to come, and took the small ones away: the listing had neither.
+/// Between two pages of a listing the agent put a merged file before what was still to come, and
+/// took the small ones away: the listing had neither.
 #[test]
 fn a_listing_in_the_middle_of_a_merge_has_no_gap() {
     let simulation = Simulation::new(13);
@@ -607,7 +571,9 @@ fn a_listing_in_the_middle_of_a_merge_has_no_gap() {
         let (tail, env) = (last.name.clone(), machine.clone());
         let is_merged = move |all: &[plinth::backup::Object]| {
             let spans = |name: &str| {
-                name.split(['/', '-']).nth(2).is_some_and(|to| to >= tail.split('-').nth(1).unwrap())
+                name.split(['/', '-'])
+                    .nth(2)
+                    .is_some_and(|to| to >= tail.split('-').nth(1).unwrap())
             };
             all.iter().any(|object| spans(&object.name) && object.name < tail)
         };
@@ -619,136 +585,18 @@ fn a_listing_in_the_middle_of_a_merge_has_no_gap() {
         });
         let listed = slow.contents().await.unwrap();
         let reach = listed.restorable();
-        assert!(reach.len() == 1 && reach[0].1 >= last.to - 1, "{reach:?}, the log went up to {}", last.to);
+        assert!(
+            reach.len() == 1 && reach[0].1 >= last.to - 1,
+            "{reach:?}, the log went up to {}",
+            last.to
+        );
         writing.await.unwrap();
         runs.stop().await.unwrap();
     });
 }
 
-/// Nothing was missing of an idle database's backup, and status said that it was up to ten seconds behind.
-#[test]
-fn an_idle_database_is_not_behind() {
-    let simulation = Simulation::new(15);
-    let machine = simulation.process("node");
-    simulation.run_until(async {
-        let (db, runs) = begun(&machine).await;
-        let mut history = History::new();
-        write_for(&db, &mut history, &mut Random::new(15), 5).await;
-        let newest = history.last().unwrap().0;
-        until(&db, "saved", |tag| tag.is_restorable && tag.saved >= Some(newest)).await;
-        let backup = Backup::open(&machine, backup_target(&machine), None).await.unwrap();
-        let files = async || backup.contents().await.unwrap().logs.len();
-        machine.sleep(Duration::from_secs(2)).await;
-        let (before, mut notes, mut last) = (files().await, 0, None);
-        for _ in 0..600 {
-            machine.sleep(Duration::from_millis(100)).await;
-            let told = status(&db).await;
-            assert!(told.behind_seconds < 1.5 && told.behind_versions < 1_500_000, "{told:?}");
-            assert!(told.saved >= Some(newest) && told.complete >= told.saved && told.error.is_none());
-            let shown: serde_json::Value = serde_json::from_str(&runs.layer()()).unwrap();
-            let shown = &shown["tags"]["default"];
-            assert!(shown["last_restorable_seconds_behind"].as_f64() < Some(2.5), "{shown:#}");
-            // What can be restored is in files alone.
-            assert!(shown["last_restorable_version"].as_i64() <= told.saved, "{shown:#}");
-            notes += u32::from(told.complete != std::mem::replace(&mut last, told.complete));
-        }
-        assert!((55..=65).contains(&notes), "{notes} notes");
-        // An object store is asked for nothing.
-        let files = files().await - before;
-        assert!((5..=7).contains(&files), "{files} files");
-        // A second that no file speaks of yet is restored to what there was.
-        let last = backup.contents().await.unwrap().logs.last().unwrap().to;
-        machine.sleep(Duration::from_secs(3)).await;
-        assert!(status(&db).await.complete > Some(last));
-        let now = machine.wall_clock().as_millis() as u64;
-        let moment = plan(&backup, Goal::Time(now), Mapping::default()).await.unwrap().moment.unwrap();
-        assert!(moment.version < last && (now - 15_000..now).contains(&moment.time), "{moment:?}, {now}");
-        restore_dir(&machine, &backup, Goal::Time(now), Mapping::default(), "/idle", "memory").await.unwrap();
-        let rows = rows_of(&*open(&machine, "/idle", "memory").await).await;
-        assert!(rows == history.last().unwrap().1);
-        // What is committed then does not wait.
-        let version = set(&db, b"first", b"").await;
-        assert!(status(&db).await.complete < Some(version));
-        machine.sleep(Duration::from_secs(1)).await;
-        assert!(status(&db).await.saved >= Some(version), "{:?}", status(&db).await);
-        runs.stop().await.unwrap();
-    });
-}
-
-/// Whatever becomes of agent, stream and place: what a backup is said to be complete up to it has, but for what was lost, which is told.
-#[test]
-fn a_backup_is_not_said_to_have_what_it_lacks() {
-    for seed in 0..2 {
-        let simulation = Simulation::new(seed);
-        let machine = simulation.process("node");
-        simulation.run_until(async {
-            let (db, runs) = begun(&machine).await;
-            let (mut random, mut runs, mut commits) = (Random::new(seed), Some(runs), Vec::new());
-            until(&db, "restorable", |tag| tag.is_restorable && tag.saved.is_some()).await;
-            let (mut is_away, mut is_paused) = (false, false);
-            for step in 0..60 {
-                match random.index(6) {
-                    0 | 1 => is_away = toggle_place(&machine, is_away).await,
-                    2 => {
-                        is_paused = !is_paused;
-                        let state = if is_paused { State::Paused } else { State::Running };
-                        agent::change(&db, "default", state).await.unwrap();
-                    }
-                    3 => {
-                        runs.take().unwrap().stop().await.unwrap();
-                        runs = Some(Agent::start(&machine, &db));
-                    }
-                    _ => {}
-                }
-                for _ in 0..random.index(3) {
-                    machine.sleep(Duration::from_millis(random.below(1500))).await;
-                    commits.push(set(&db, b"key", &[step]).await);
-                }
-                for _ in 0..random.index(30) {
-                    machine.sleep(Duration::from_millis(200)).await;
-                    let told = status(&db).await;
-                    let lacks = |version: &&Version| Some(**version) > told.saved;
-                    let first = commits.iter().find(lacks);
-                    assert!(first.is_none_or(|first| told.complete < Some(*first)), "{first:?} {told:?}");
-                }
-            }
-            if is_paused {
-                agent::change(&db, "default", State::Running).await.unwrap();
-            }
-            if is_away {
-                toggle_place(&machine, is_away).await;
-            }
-            until(&db, "caught up", |tag| tag.saved.as_ref() >= commits.last()).await;
-            until(&db, "complete", |tag| tag.behind_seconds < 1.5).await;
-            assert_eq!(status(&db).await.broken, 0);
-        });
-    }
-}
-
-/// With its place away a backup falls behind, whether anything is committed or not: nobody knows that there is room for it.
-#[test]
-fn an_idle_database_whose_place_is_away_falls_behind() {
-    let simulation = Simulation::new(16);
-    let machine = simulation.process("node");
-    simulation.run_until(async {
-        let (db, runs) = begun(&machine).await;
-        until(&db, "restorable", |tag| tag.is_restorable && tag.saved.is_some()).await;
-        machine.files().rename("/backup", "/mounted").await.unwrap();
-        machine.sleep(Duration::from_secs(60)).await;
-        let told = status(&db).await;
-        assert!(told.behind_seconds > 40.0 && told.error.is_some(), "{told:?}");
-        let version = set(&db, b"first", b"").await;
-        machine.sleep(Duration::from_secs(60)).await;
-        let told = status(&db).await;
-        assert!(told.behind_seconds > 100.0 && told.complete < Some(version), "{told:?}");
-        mount_again(&machine).await;
-        until(&db, "caught up", |tag| tag.saved >= Some(version) && tag.behind_seconds < 1.5).await;
-        runs.stop().await.unwrap();
-    });
-}
-
-/// A backup that runs through a snapshot in the middle of writes, a pause and an end, and is restored to drawn versions, before and after
-/// what is old was removed.
+/// A backup that runs through a snapshot in the middle of writes, a pause and an end, and is
+/// restored to drawn versions, before and after what is old was removed.
 fn story(seed: u64) {
     let simulation = Simulation::new(seed);
     let machine = simulation.process("node");

@@ -1,9 +1,11 @@
-//! Backups that earlier commits wrote are restored row for row, whatever has become of the format since.
+//! Backups that earlier commits wrote are restored row for row, whatever has become of the format
+//! since.
 //!
-//! `tests/formats/VERSION/backup-NAME.tar.gz` is a backup as it lay in a directory: two snapshots and the log between and behind them;
-//! `backup-NAME.rows` is what was there at some of its versions: `at VERSION`, then `row KEY VALUE` in hexadecimal digits. The sealed one's
-//! key is 32 times the byte 7. They stay there for good; what is written today is judged in the same way, and left in the directory that
-//! `PLINTH_FORMATS` names. `docs/format/README.md` has the promise.
+//! `tests/formats/VERSION/backup-NAME.tar.gz` is a backup as it lay in a directory: two snapshots
+//! and the log between and behind them; `backup-NAME.rows` is what was there at some of its
+//! versions: `at VERSION`, then `row KEY VALUE` in hexadecimal digits. The sealed one's key is 32
+//! times the byte 7. They stay there for good; what is written today is judged in the same way, and
+//! left in the directory that `PLINTH_FORMATS` names. `docs/format/README.md` has the promise.
 
 #[path = "../../plinth/tests/formats/archives.rs"]
 mod archives;
@@ -54,7 +56,9 @@ fn read(text: &str) -> Known {
                 at = version.parse().unwrap();
                 known.insert(at, Model::new());
             }
-            ["row", key, value] => drop(known.get_mut(&at).unwrap().insert(unhex(key), unhex(value))),
+            ["row", key, value] => {
+                drop(known.get_mut(&at).unwrap().insert(unhex(key), unhex(value)))
+            }
             _ => panic!("{line:?}"),
         }
     }
@@ -64,7 +68,8 @@ fn read(text: &str) -> Known {
 /// Commits with every kind of mutation that a log may have, each noted with its version.
 async fn write(db: &Database, known: &mut Known, random: &mut Random, count: usize) {
     use MutationType::*;
-    let kinds = [Add, BitAndV2, BitOr, BitXor, AppendIfFits, Max, MinV2, ByteMin, ByteMax, CompareAndClear];
+    let kinds =
+        [Add, BitAndV2, BitOr, BitXor, AppendIfFits, Max, MinV2, ByteMin, ByteMax, CompareAndClear];
     for _ in 0..count {
         let tr = db.create_transaction();
         for _ in 0..4 {
@@ -138,8 +143,8 @@ async fn files_below(env: &Env, dir: &Path) -> Vec<(String, Bytes)> {
     files
 }
 
-/// A backup is whole, and each known version that it reaches is restored from it, into a directory. The disk is a simulated one, which is
-/// quick.
+/// A backup is whole, and each known version that it reaches is restored from it, into a directory.
+/// The disk is a simulated one, which is quick.
 fn judge(dir: &Path, name: &str, known: &Known) {
     let files = block_on(files_below(&Env::real(), dir));
     let key = name.contains("sealed").then(|| Key::of_file(&KEY).unwrap());
@@ -161,11 +166,20 @@ fn judge(dir: &Path, name: &str, known: &Known) {
         let [(from, to)] = reach[..] else { panic!("{name}: {reach:?}") };
         let reached: Vec<_> = known.range(from..=to).collect();
         let newest = known.keys().next_back();
-        assert!(reached.len() > 5 && reached.last().map(|(at, _)| *at) == newest, "{name}: {reach:?}");
+        assert!(
+            reached.len() > 5 && reached.last().map(|(at, _)| *at) == newest,
+            "{name}: {reach:?}"
+        );
         for (at, rows) in reached {
             let to = format!("/restored-{at}");
-            let restored =
-                restore_dir(&machine, &backup, Goal::Version(*at), Mapping::default(), &to, "memory");
+            let restored = restore_dir(
+                &machine,
+                &backup,
+                Goal::Version(*at),
+                Mapping::default(),
+                &to,
+                "memory",
+            );
             restored.await.unwrap_or_else(|error| panic!("{name} to {at}: {error}"));
             let db = open(&machine, &to, "memory").await;
             assert!(rows_of(&db).await == *rows, "{name}: version {at}");
@@ -202,7 +216,11 @@ fn todays_backups_are_restored() {
         judge(&dir, name, &known);
         let Some(out) = std::env::var_os("PLINTH_FORMATS").map(PathBuf::from) else { continue };
         pack(place.path(), "backup", &out.join(format!("{name}.tar.gz")));
-        block_on(Env::real().files().replace(out.join(format!("{name}.rows")), written(&known).as_bytes()))
-            .unwrap();
+        block_on(
+            Env::real()
+                .files()
+                .replace(out.join(format!("{name}.rows")), written(&known).as_bytes()),
+        )
+        .unwrap();
     }
 }

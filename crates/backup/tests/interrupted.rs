@@ -1,6 +1,7 @@
-//! Whatever ends a snapshot or a restore in the middle, nothing that is half there is taken for whole: a snapshot without its
-//! manifest counts for nothing, a directory has its name only when everything is in it, a database that is being restored stays
-//! locked, and the same restore goes on where it was.
+//! Whatever ends a snapshot or a restore in the middle, nothing that is half there is taken for
+//! whole: a snapshot without its manifest counts for nothing, a directory has its name only when
+//! everything is in it, a database that is being restored stays locked, and the same restore goes
+//! on where it was.
 
 mod common;
 
@@ -50,9 +51,11 @@ fn a_crash_during_a_snapshot_leaves_those_before() {
         simulation.run_until(async {
             let backup = Backup::open(&machine, backup_target(&machine), None).await.unwrap();
             let contents = backup.contents().await.unwrap();
-            let report = verify(&backup, &AtomicU64::new(0), &AtomicBool::new(false)).await.unwrap();
+            let report =
+                verify(&backup, &AtomicU64::new(0), &AtomicBool::new(false)).await.unwrap();
             assert_eq!(report.problems, [], "round {round}");
-            let restored = restore_dir(&machine, &backup, Goal::Newest, Mapping::default(), "/new", "memory");
+            let restored =
+                restore_dir(&machine, &backup, Goal::Newest, Mapping::default(), "/new", "memory");
             restored.await.unwrap();
             let mut rows = rows_of(&*open(&machine, "/new", "memory").await).await;
             let has_second = rows.remove(&b"second"[..]).is_some();
@@ -65,8 +68,9 @@ fn a_crash_during_a_snapshot_leaves_those_before() {
     assert!(without > 2 && with > 2, "{without} without, {with} with the second snapshot");
 }
 
-/// An agent had put a snapshot's manifest, and died before its name was durable. Whoever had what is old expire saw it, and had the snapshot
-/// before it go; then the machine lost its power, and there was none.
+/// An agent had put a snapshot's manifest, and died before its name was durable. Whoever had what
+/// is old expire saw it, and had the snapshot before it go; then the machine lost its power, and
+/// there was none.
 #[test]
 fn what_expires_goes_only_when_what_stays_is_durable() {
     for round in 0..20 {
@@ -82,7 +86,8 @@ fn what_expires_goes_only_when_what_stays_is_durable() {
             }
             let newest = backup.contents().await.unwrap().snapshots.pop().unwrap();
             let (files, manifest) = (machine.files(), Path::new("/backup").join(&newest.manifest));
-            let (contents, directory) = (files.read(&manifest).await.unwrap(), manifest.parent().unwrap());
+            let (contents, directory) =
+                (files.read(&manifest).await.unwrap(), manifest.parent().unwrap());
             files.remove(&manifest).await.unwrap();
             files.sync_dir(directory).await.unwrap();
             let before = manifest.with_extension("new");
@@ -98,9 +103,13 @@ fn what_expires_goes_only_when_what_stays_is_durable() {
         machine = simulation.restart(&machine);
         simulation.run_until(async {
             let backup = Backup::open(&machine, backup_target(&machine), None).await.unwrap();
-            let restored = restore_dir(&machine, &backup, Goal::Newest, Mapping::default(), "/new", "memory");
+            let restored =
+                restore_dir(&machine, &backup, Goal::Newest, Mapping::default(), "/new", "memory");
             restored.await.unwrap_or_else(|error| panic!("round {round}: {error}"));
-            assert!(rows_of(&*open(&machine, "/new", "memory").await).await == model, "round {round}");
+            assert!(
+                rows_of(&*open(&machine, "/new", "memory").await).await == model,
+                "round {round}"
+            );
         });
     }
 }
@@ -125,7 +134,9 @@ fn a_crash_during_a_restore_leaves_no_directory_or_a_whole_one() {
         let env = machine.clone();
         drop(machine.spawn("restore", async move {
             let backup = Backup::open(&env, backup_target(&env), None).await.unwrap();
-            restore_dir(&env, &backup, Goal::Newest, Mapping::default(), "/new", "memory").await.unwrap();
+            restore_dir(&env, &backup, Goal::Newest, Mapping::default(), "/new", "memory")
+                .await
+                .unwrap();
         }));
         simulation.run_for(Duration::from_micros(7_000 * (1 + round)));
         simulation.crash(&machine);
@@ -197,7 +208,8 @@ fn a_restore_into_a_database_goes_on_and_locks_it_meanwhile() {
     }
 }
 
-/// Two parts of a backup under the same names: the second went on where the first had been cut short, and the rows of both were there.
+/// Two parts of a backup under the same names: the second went on where the first had been cut
+/// short, and the rows of both were there.
 #[test]
 fn a_restore_of_another_part_under_the_same_names_is_another_restore() {
     let simulation = Simulation::new(13);
@@ -213,7 +225,8 @@ fn a_restore_of_another_part_under_the_same_names_is_another_restore() {
         take_snapshot(&backup, &db, &SnapshotSettings::default()).await.unwrap();
         let to = open(&machine, "/to", "memory").await;
         let plan_of = async |part: &'static str| {
-            let ranges = vec![plinth::KeyRange::new(part, plinth_types::strinc(part.as_bytes()).unwrap())];
+            let ranges =
+                vec![plinth::KeyRange::new(part, plinth_types::strinc(part.as_bytes()).unwrap())];
             let mapping = Mapping { ranges, remove_prefix: part.into(), add_prefix: "c/".into() };
             plan(&backup, Goal::Newest, mapping).await.unwrap()
         };
@@ -256,7 +269,8 @@ fn a_restore_of_ranges_locks_those_alone() {
         tr.set("restored/new", "");
         assert_eq!(tr.commit().await.unwrap_err(), locked);
         set(&to, b"a", b"still mine").await;
-        let document: serde_json::Value = serde_json::from_str(&to.status_json().await.unwrap()).unwrap();
+        let document: serde_json::Value =
+            serde_json::from_str(&to.status_json().await.unwrap()).unwrap();
         let told = &document["cluster"]["plinth"]["locked_ranges"];
         assert_eq!(told, &serde_json::json!([{ "begin": "restored/", "end": "restored/\\xff" }]));
         assert_eq!(document["cluster"]["database_locked"], false);
@@ -274,14 +288,16 @@ fn a_restore_of_ranges_locks_those_alone() {
         serve(&backup, &plan, &RestoreControl::default(), &to).await.unwrap();
         let mut rows = rows_of(&to).await;
         assert_eq!(rows.remove(&b"a"[..]).as_deref(), Some(&b"still mine"[..]));
-        let renamed =
-            model.iter().map(|(key, value)| ([b"restored/", &key[..]].concat().into(), value.clone()));
+        let renamed = model
+            .iter()
+            .map(|(key, value)| ([b"restored/", &key[..]].concat().into(), value.clone()));
         assert!(rows == renamed.collect::<Model>());
         set(&to, b"restored/free", b"").await;
     });
 }
 
-/// The backup goes on while a restore of it is cut short: the same command goes on with it, and another one doesn't.
+/// The backup goes on while a restore of it is cut short: the same command goes on with it, and
+/// another one doesn't.
 #[test]
 fn a_restore_of_the_newest_goes_on_although_the_backup_has_a_newer_one() {
     let simulation = Simulation::new(15);
@@ -306,7 +322,8 @@ fn a_restore_of_the_newest_goes_on_although_the_backup_has_a_newer_one() {
         set(&db, b"later", b"").await;
         take_snapshot(&backup, &db, &small_files()).await.unwrap();
         // Under another name it would be another restore.
-        let (other, goes_on) = plan(&Mapping { add_prefix: "elsewhere/".into(), ..Mapping::default() }).await;
+        let (other, goes_on) =
+            plan(&Mapping { add_prefix: "elsewhere/".into(), ..Mapping::default() }).await;
         assert!(!goes_on && other.version > begun.version);
         let (again, goes_on) = plan(&beside).await;
         assert!(goes_on && again.version == begun.version);
@@ -315,7 +332,8 @@ fn a_restore_of_the_newest_goes_on_although_the_backup_has_a_newer_one() {
     });
 }
 
-/// Somebody who read the empty range before, and writes by what it saw after, would have seen the restore neither before nor behind it.
+/// Somebody who read the empty range before, and writes by what it saw after, would have seen the
+/// restore neither before nor behind it.
 #[test]
 fn who_read_before_a_restore_of_ranges_conflicts_with_it_behind_its_end() {
     let simulation = Simulation::new(12);
@@ -344,8 +362,8 @@ fn who_read_before_a_restore_of_ranges_conflicts_with_it_behind_its_end() {
     });
 }
 
-/// A restore that dies in the middle of its log, which takes several transactions, and goes on, again and again. The log has additions:
-/// none comes twice, and none is left out.
+/// A restore that dies in the middle of its log, which takes several transactions, and goes on,
+/// again and again. The log has additions: none comes twice, and none is left out.
 fn dies_in_its_log(seed: u64) {
     let simulation = Simulation::new(seed);
     let machine = simulation.process("node");
@@ -375,7 +393,8 @@ fn dies_in_its_log(seed: u64) {
         let mut before = 0;
         for _ in 0..2 {
             let control = RestoreControl::default();
-            // Each gets a third of the way, or about: the transaction that is under way may be committed or not.
+            // Each gets a third of the way, or about: the transaction that is under way may be
+            // committed or not.
             let enough = plan.row_bytes() + plan.log_bytes() * (20 + random.below(7)) / 100;
             let restored = control.restored.clone();
             let is_enough = async {
@@ -384,7 +403,8 @@ fn dies_in_its_log(seed: u64) {
                 }
                 machine.sleep(Duration::from_micros(random.below(500))).await;
             };
-            let First::Right(()) = race(serve(&backup, &plan, &control, &to), is_enough).await else {
+            let First::Right(()) = race(serve(&backup, &plan, &control, &to), is_enough).await
+            else {
                 panic!("seed {seed}: it came to its end");
             };
             let shown = status(&to).await.unwrap().unwrap();
@@ -440,17 +460,25 @@ fn damage_is_named_and_nothing_is_restored_from_it() {
                 Some(contents) => target.put(first, contents.into()).await.unwrap(),
                 None => target.delete(first).await.unwrap(),
             }
-            let report = verify(&backup, &AtomicU64::new(0), &AtomicBool::new(false)).await.unwrap();
+            let report =
+                verify(&backup, &AtomicU64::new(0), &AtomicBool::new(false)).await.unwrap();
             assert_eq!(report.problems.len(), 1, "{what}: {:?}", report.problems);
-            assert!(report.problems[0].to_string().contains(&**first), "{what}: {}", report.problems[0]);
+            assert!(
+                report.problems[0].to_string().contains(&**first),
+                "{what}: {}",
+                report.problems[0]
+            );
             assert!(report.problems[0].costs.is_some() && report.restorable.is_empty(), "{what}");
             let restored =
-                restore_dir(&machine, &backup, Goal::Newest, Mapping::default(), "/new", "memory").await;
+                restore_dir(&machine, &backup, Goal::Newest, Mapping::default(), "/new", "memory")
+                    .await;
             assert_eq!(restored.unwrap_err().code(), code, "{what}");
             assert!(!machine.files().exists("/new").await.unwrap(), "{what}");
         }
         target.put(first, one).await.unwrap();
-        restore_dir(&machine, &backup, Goal::Newest, Mapping::default(), "/new", "memory").await.unwrap();
+        restore_dir(&machine, &backup, Goal::Newest, Mapping::default(), "/new", "memory")
+            .await
+            .unwrap();
     });
 }
 
@@ -481,14 +509,18 @@ fn one_backup_at_a_time_has_a_place() {
         machine.sleep(Duration::from_secs(6)).await;
         let began = machine.now();
         let lease = Lease::take(&backup, "the second").await.unwrap();
-        assert!(machine.now() - began >= Duration::from_secs(15), "nobody knows that the first one is gone");
+        assert!(
+            machine.now() - began >= Duration::from_secs(15),
+            "nobody knows that the first one is gone"
+        );
         first.await.unwrap();
         lease.give_back().await.unwrap();
         Lease::take(&backup, "the third").await.unwrap();
     });
 }
 
-/// A backup under `delete` was written on by whoever had waited for its lease, into a place that was no backup any more.
+/// A backup under `delete` was written on by whoever had waited for its lease, into a place that
+/// was no backup any more.
 #[test]
 fn who_waits_for_a_backup_that_is_deleted_gets_none() {
     let simulation = Simulation::new(1);
@@ -521,8 +553,8 @@ fn who_waits_for_a_backup_that_is_deleted_gets_none() {
     });
 }
 
-/// Where a store puts what it should only create, two had one lease and never noticed; nor did one that slept while its number was
-/// given out again.
+/// Where a store puts what it should only create, two had one lease and never noticed; nor did one
+/// that slept while its number was given out again.
 #[test]
 fn a_lease_has_one_holder() {
     for creates_always in [true, false] {
@@ -535,7 +567,8 @@ fn a_lease_has_one_holder() {
             let (env, calls) = (machine.clone(), AtomicU64::new(0));
             let hook: Hook = Box::new(move |call, _| {
                 let is_create = call == "create";
-                let waits = if is_create { 1000 + 100 * calls.fetch_add(1, Ordering::SeqCst) } else { 0 };
+                let waits =
+                    if is_create { 1000 + 100 * calls.fetch_add(1, Ordering::SeqCst) } else { 0 };
                 let env = env.clone();
                 Box::pin(async move {
                     env.sleep(Duration::from_millis(waits)).await;
@@ -596,7 +629,8 @@ fn a_backup_that_is_another_one_now_gets_no_manifest() {
     });
 }
 
-/// Of two that began a backup in one place at once each had put its own identity: who had read its own before the other one came wrote for nobody.
+/// Of two that began a backup in one place at once each had put its own identity: who had read its
+/// own before the other one came wrote for nobody.
 #[test]
 fn two_that_begin_at_once_begin_one_backup() {
     let simulation = Simulation::new(21);
@@ -619,7 +653,9 @@ fn two_that_begin_at_once_begin_one_backup() {
         let task = {
             let machine = machine.clone();
             machine.clone().spawn("late", async move {
-                let late = Backup::open_or_create(&machine, late, None, "shop", &everything()).await.unwrap();
+                let late = Backup::open_or_create(&machine, late, None, "shop", &everything())
+                    .await
+                    .unwrap();
                 Lease::take(&late, "late").await.unwrap().give_back().await.unwrap();
             })
         };
@@ -631,14 +667,16 @@ fn two_that_begin_at_once_begin_one_backup() {
     });
 }
 
-/// A machine that stops while it begins a backup in a directory leaves a part of its identity, which kept everybody from beginning one there.
+/// A machine that stops while it begins a backup in a directory leaves a part of its identity,
+/// which kept everybody from beginning one there.
 #[test]
 fn a_backup_that_was_begun_in_part_is_begun() {
     let simulation = Simulation::new(22);
     let machine = simulation.process("node");
     simulation.run_until(async {
         let begin = async || {
-            Backup::open_or_create(&machine, backup_target(&machine), None, "shop", &everything()).await
+            Backup::open_or_create(&machine, backup_target(&machine), None, "shop", &everything())
+                .await
         };
         begin().await.unwrap();
         let whole = machine.files().read("/backup/backup.id").await.unwrap();

@@ -1,13 +1,16 @@
-//! A snapshot and the log behind it are the database at every version that they reach: commits are written down as they happen, the
-//! log is cut into files anywhere, some of them overlapping, and restores to drawn versions are compared with what was there then.
+//! A snapshot and the log behind it are the database at every version that they reach: commits are
+//! written down as they happen, the log is cut into files anywhere, some of them overlapping, and
+//! restores to drawn versions are compared with what was there then.
 //!
 //! The log is written by hand here; what a stream of changes brings is another test's matter.
 
 mod common;
 
 use common::*;
-use plinth::backup::restore::{Goal, Mapping, RestoreControl, restore_into};
-use plinth::backup::{Backup, LogBuilder, Moment, SnapshotSettings, everything, take_snapshot, verify};
+use plinth::backup::restore::{Goal, Mapping, Plan, RestoreControl, restore_into};
+use plinth::backup::{
+    Backup, LogBuilder, Moment, Object, SnapshotSettings, everything, take_snapshot, verify,
+};
 use plinth::{Database, Env, Error, KeyRange, MutationType, Version};
 use plinth_env::simulated::Simulation;
 use plinth_types::{Bytes, MutationList, atomic};
@@ -19,7 +22,12 @@ use std::time::Duration;
 type Commit = (Version, MutationList, Model);
 
 /// Commits of every kind of mutation, and what was there after each.
-async fn commits(db: &Database, model: &mut Model, random: &mut Random, count: usize) -> Vec<Commit> {
+async fn commits(
+    db: &Database,
+    model: &mut Model,
+    random: &mut Random,
+    count: usize,
+) -> Vec<Commit> {
     use MutationType::*;
     let mut commits = Vec::new();
     for _ in 0..count {
@@ -31,7 +39,9 @@ async fn commits(db: &Database, model: &mut Model, random: &mut Random, count: u
                 if key < end {
                     list.push(ClearRange, key.as_bytes(), end.as_bytes());
                     tr.clear_range(&key, &end);
-                    model.retain(|row, _| !(key.as_bytes() <= &row[..] && &row[..] < end.as_bytes()));
+                    model.retain(|row, _| {
+                        !(key.as_bytes() <= &row[..] && &row[..] < end.as_bytes())
+                    });
                 }
                 continue;
             }
@@ -61,6 +71,44 @@ async fn commits(db: &Database, model: &mut Model, random: &mut Random, count: u
     commits
 }
 
+/// Puts the log of these commits, cut anywhere into files, which overlap now and then.
+async fn put_cut_anywhere(backup: &Backup, history: &[Commit], random: &mut Random) {
+    let mut begin = 0;
+    let mut from = 1;
+    while begin < history.len() {
+        let end = (begin + 1 + random.index(9)).min(history.len());
+        let mut log = LogBuilder::new(from);
+        for (version, list, _) in &history[begin..end] {
+            log.push(*version, list.iter());
+        }
+        let to = history[end - 1].0 + 1;
+        backup.put_log(log, to).await.unwrap();
+        let is_again = random.index(3) == 0 && end < history.len();
+        (begin, from) = if is_again { (end - 1, history[end - 1].0) } else { (end, to) };
+    }
+}
+
+/// Puts the log of these commits from this version on, ten of them to a file.
+async fn put_in_files_of_ten(backup: &Backup, history: &[Commit], mut from: Version) {
+    for part in history.chunks(10) {
+        let mut log = LogBuilder::new(from);
+        part.iter().for_each(|(version, list, _)| log.push(*version, list.iter()));
+        from = part.last().unwrap().0 + 1;
+        backup.put_log(log, from).await.unwrap();
+    }
+}
+
+/// Restores a version into a running database, under a prefix, and gives what is there then,
+/// without it.
+async fn moved_into(db: &Database, backup: &Backup, at: Version) -> Model {
+    let mapping = Mapping { add_prefix: "p/".into(), ..Mapping::default() };
+    let plan = plan(backup, Goal::Version(at), mapping).await.unwrap();
+    serve(backup, &plan, &RestoreControl::default(), db).await.unwrap();
+    let rows = rows_of(db).await;
+    let moved = rows.range(Bytes::from_static(b"p/")..Bytes::from_static(b"p0"));
+    moved.map(|(key, value)| (key.slice(2..), value.clone())).collect()
+}
+
 #[test]
 fn every_version_can_be_restored() {
     for seed in 0..5 {
@@ -74,20 +122,8 @@ fn every_version_can_be_restored() {
             let settings = SnapshotSettings { file_bytes: 300, ..SnapshotSettings::default() };
             let snapshot = take_snapshot(&backup, &db, &settings).await.unwrap();
             history.extend(commits(&db, &mut model, &mut random, 40).await);
-            // The log begins before the snapshot, and is cut anywhere; files overlap now and then.
-            let mut begin = 0;
-            let mut from = 1;
-            while begin < history.len() {
-                let end = (begin + 1 + random.index(9)).min(history.len());
-                let mut log = LogBuilder::new(from);
-                for (version, list, _) in &history[begin..end] {
-                    log.push(*version, list.iter());
-                }
-                let to = history[end - 1].0 + 1;
-                backup.put_log(log, to).await.unwrap();
-                let is_again = random.index(3) == 0 && end < history.len();
-                (begin, from) = if is_again { (end - 1, history[end - 1].0) } else { (end, to) };
-            }
+            // The log begins before the snapshot.
+            put_cut_anywhere(&backup, &history, &mut random).await;
             let reach = backup.contents().await.unwrap().restorable();
             let newest = history.last().unwrap().0;
             assert_eq!(reach, [(snapshot.version, newest)], "seed {seed}");
@@ -95,26 +131,29 @@ fn every_version_can_be_restored() {
                 let at = match round {
                     0 => snapshot.version,
                     1 => newest,
-                    _ => snapshot.version + random.below((newest - snapshot.version) as u64 + 1) as Version,
+                    _ => {
+                        snapshot.version
+                            + random.below((newest - snapshot.version) as u64 + 1) as Version
+                    }
                 };
                 let expected = history.iter().rev().find(|(version, ..)| *version <= at);
                 let expected = expected.map(|(.., rows)| rows.clone()).unwrap();
                 let (what, dir) = (format!("seed {seed}, version {at}"), format!("/new{round}"));
-                let restored =
-                    restore_dir(&machine, &backup, Goal::Version(at), Mapping::default(), &dir, "memory");
+                let restored = restore_dir(
+                    &machine,
+                    &backup,
+                    Goal::Version(at),
+                    Mapping::default(),
+                    &dir,
+                    "memory",
+                );
                 restored.await.unwrap();
                 let new = open(&machine, &dir, "memory").await;
                 assert!(rows_of(&new).await == expected, "{what}");
                 assert!(set(&new, b"x", b"").await > at, "{what}");
                 // Into a running one too, under another name.
                 if round < 2 {
-                    let mapping = Mapping { add_prefix: "p/".into(), ..Mapping::default() };
-                    let plan = plan(&backup, Goal::Version(at), mapping).await.unwrap();
-                    serve(&backup, &plan, &RestoreControl::default(), &new).await.unwrap();
-                    let rows = rows_of(&new).await;
-                    let moved = rows.range(Bytes::from_static(b"p/")..Bytes::from_static(b"p0"));
-                    let moved: Model = moved.map(|(key, value)| (key.slice(2..), value.clone())).collect();
-                    assert!(moved == expected, "{what}");
+                    assert!(moved_into(&new, &backup, at).await == expected, "{what}");
                 }
             }
             let beyond = plan(&backup, Goal::Version(newest + 1), Mapping::default()).await;
@@ -144,7 +183,20 @@ fn noting(machine: &Env) -> (Hooked, Arc<Mutex<Vec<String>>>) {
     (Hooked { inner: backup_target(machine), hook, creates_always: false }, read)
 }
 
-/// What a plan says of itself, and a dry run of that, is what a restore reads: these files, of that many bytes, once each.
+/// Asserts that the files that were read are those that the plan speaks of.
+fn check_read(mut names: Vec<String>, sizes: &[Object], plan: &Plan, what: &str) {
+    assert_eq!(names.len(), plan.file_count(), "{what}: {names:?}");
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), plan.file_count(), "{what}: one twice");
+    let len = |name: &String| sizes.iter().find(|object| object.name == *name).unwrap().len;
+    assert_eq!(names.iter().map(len).sum::<u64>(), plan.stored_bytes(), "{what}");
+    let logs = names.iter().filter(|name| name.starts_with("logs/"));
+    assert_eq!(logs.map(len).sum::<u64>(), plan.log_bytes(), "{what}");
+}
+
+/// What a plan says of itself, and a dry run of that, is what a restore reads: these files, of that
+/// many bytes, once each.
 #[test]
 fn what_a_plan_tells_is_what_is_read() {
     let simulation = Simulation::new(7);
@@ -157,13 +209,7 @@ fn what_a_plan_tells_is_what_is_read() {
         let settings = SnapshotSettings { file_bytes: 60, ..SnapshotSettings::default() };
         let first = take_snapshot(&backup, &db, &settings).await.unwrap().version;
         let history = commits(&db, &mut model, &mut random, 40).await;
-        let mut from = first + 1;
-        for part in history.chunks(10) {
-            let mut log = LogBuilder::new(from);
-            part.iter().for_each(|(version, list, _)| log.push(*version, list.iter()));
-            from = part.last().unwrap().0 + 1;
-            backup.put_log(log, from).await.unwrap();
-        }
+        put_in_files_of_ten(&backup, &history, first + 1).await;
         let (target, read) = noting(&machine);
         let watched = Backup::open(&machine, Arc::new(target), None).await.unwrap();
         let sizes = backup_target(&machine).list("").await.unwrap();
@@ -186,37 +232,41 @@ fn what_a_plan_tells_is_what_is_read() {
                 let control = RestoreControl::default();
                 read.lock().unwrap().clear();
                 let report = if into == "a directory" {
-                    let mut loader =
-                        Database::builder(&dir).env(machine.clone()).loader(plan.version).await.unwrap();
+                    let mut loader = Database::builder(&dir)
+                        .env(machine.clone())
+                        .loader(plan.version)
+                        .await
+                        .unwrap();
                     restore_into(&watched, &plan, &control, &mut loader).await.unwrap()
                 } else {
                     let to = open(&machine, &dir, "memory").await;
                     serve(&watched, &plan, &control, &to).await.unwrap()
                 };
-                let mut names = std::mem::take(&mut *read.lock().unwrap());
-                assert_eq!(names.len(), plan.file_count(), "{what}: {names:?}");
-                names.sort();
-                names.dedup();
-                assert_eq!(names.len(), plan.file_count(), "{what}: one twice");
-                let len = |name: &String| sizes.iter().find(|object| object.name == *name).unwrap().len;
-                assert_eq!(names.iter().map(len).sum::<u64>(), plan.stored_bytes(), "{what}");
-                let logs = names.iter().filter(|name| name.starts_with("logs/"));
-                assert_eq!(logs.map(len).sum::<u64>(), plan.log_bytes(), "{what}");
+                check_read(std::mem::take(&mut *read.lock().unwrap()), &sizes, &plan, &what);
                 assert_eq!(report.version, plan.version, "{what}");
                 assert_eq!(plan.cuts_files(), plan.ranges != everything(), "{what}");
                 if !plan.cuts_files() {
-                    assert_eq!((report.rows, report.bytes), (plan.rows(), plan.row_bytes()), "{what}");
+                    assert_eq!(
+                        (report.rows, report.bytes),
+                        (plan.rows(), plan.row_bytes()),
+                        "{what}"
+                    );
                 }
             }
         }
         let [all, middle, snapshot, part] = counts[..] else { panic!("{counts:?}") };
-        assert_eq!((all.0 - middle.0, middle.0 - snapshot.0, snapshot.1), (2, 2, false), "{counts:?}");
+        assert_eq!(
+            (all.0 - middle.0, middle.0 - snapshot.0, snapshot.1),
+            (2, 2, false),
+            "{counts:?}"
+        );
         assert!(part.0 < all.0, "{counts:?}");
     });
 }
 
-/// Files without a moment stood for early ones, so that a time was searched for in the wrong ones, and the snapshot was restored; and a clock
-/// that was behind another one's ended the merging of files.
+/// Files without a moment stood for early ones, so that a time was searched for in the wrong ones,
+/// and the snapshot was restored; and a clock that was behind another one's ended the merging of
+/// files.
 #[test]
 fn a_time_is_found_among_files_of_which_few_have_a_moment() {
     let simulation = Simulation::new(2);
@@ -225,7 +275,8 @@ fn a_time_is_found_among_files_of_which_few_have_a_moment() {
         let db = open(&machine, "/db", "memory").await;
         set(&db, b"a", b"0").await;
         let backup = new_backup(&machine, &db).await;
-        let begin = take_snapshot(&backup, &db, &SnapshotSettings::default()).await.unwrap().version;
+        let begin =
+            take_snapshot(&backup, &db, &SnapshotSettings::default()).await.unwrap().version;
         let (mut from, mut wanted) = (begin + 1, 0);
         for n in 1..=60_u8 {
             machine.sleep(Duration::from_millis(500)).await;
@@ -254,7 +305,8 @@ fn a_time_is_found_among_files_of_which_few_have_a_moment() {
     });
 }
 
-/// What a file's own header says of its first version is the time of its first moment, which may be much later.
+/// What a file's own header says of its first version is the time of its first moment, which may be
+/// much later.
 #[test]
 fn damage_in_the_log_is_told_with_the_times_around_it() {
     let simulation = Simulation::new(3);
@@ -263,7 +315,8 @@ fn damage_in_the_log_is_told_with_the_times_around_it() {
         let db = open(&machine, "/db", "memory").await;
         set(&db, b"a", b"0").await;
         let backup = new_backup(&machine, &db).await;
-        let begin = take_snapshot(&backup, &db, &SnapshotSettings::default()).await.unwrap().version;
+        let begin =
+            take_snapshot(&backup, &db, &SnapshotSettings::default()).await.unwrap().version;
         let mut files = Vec::new();
         let mut from = begin + 1;
         for n in 1..=5_u8 {
@@ -284,7 +337,8 @@ fn damage_in_the_log_is_told_with_the_times_around_it() {
             let mut bytes = kept.to_vec();
             *bytes.last_mut().unwrap() ^= 1;
             target.put(&logs[damaged].name, bytes.into()).await.unwrap();
-            let report = verify(&backup, &AtomicU64::new(0), &AtomicBool::new(false)).await.unwrap();
+            let report =
+                verify(&backup, &AtomicU64::new(0), &AtomicBool::new(false)).await.unwrap();
             let [problem] = &report.problems[..] else { panic!("{report:?}") };
             let (versions, _) = files[damaged];
             assert_eq!(problem.costs, Some(versions));
@@ -303,7 +357,8 @@ fn a_gap_ends_what_can_be_restored_and_moments_say_when() {
         let db = open(&machine, "/db", "memory").await;
         set(&db, b"a", b"0").await;
         let backup = new_backup(&machine, &db).await;
-        let begin = take_snapshot(&backup, &db, &SnapshotSettings::default()).await.unwrap().version;
+        let begin =
+            take_snapshot(&backup, &db, &SnapshotSettings::default()).await.unwrap().version;
         let millis = || machine.wall_clock().as_millis() as u64;
         let mut from = begin + 1;
         let mut times = Vec::new();
@@ -339,7 +394,9 @@ fn a_gap_ends_what_can_be_restored_and_moments_say_when() {
                 // Of the fifth there is no moment, so the fourth is the last that is known.
                 let expected = expected.min(4);
                 let goal = Goal::Time(time + later);
-                restore_dir(&machine, &backup, goal, Mapping::default(), &dir, "memory").await.unwrap();
+                restore_dir(&machine, &backup, goal, Mapping::default(), &dir, "memory")
+                    .await
+                    .unwrap();
                 let rows = rows_of(&*open(&machine, &dir, "memory").await).await;
                 assert_eq!(rows[&b"a"[..]], [expected][..], "{n}");
             }

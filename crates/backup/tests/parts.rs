@@ -1,12 +1,14 @@
-//! What a restore of ranges tells: the rows that it brought in, cut to the ranges, wherever they went and however often it was cut short;
-//! and how far it is, which comes to the whole. And what is told of a backup of which something is damaged or missing: what that
-//! costs, what stands in for it, and never that something old is the newest.
+//! What a restore of ranges tells: the rows that it brought in, cut to the ranges, wherever they
+//! went and however often it was cut short; and how far it is, which comes to the whole. And what
+//! is told of a backup of which something is damaged or missing: what that costs, what stands in
+//! for it, and never that something old is the newest.
 
 mod common;
 
 use common::*;
 use plinth::backup::restore::{
-    Choice, Goal, Mapping, Plan, RestoreControl, RestoreReport, abort, is_whole, restore_into, status,
+    Choice, Goal, Mapping, Plan, RestoreControl, RestoreReport, abort, is_whole, restore_into,
+    status,
 };
 use plinth::backup::{Backup, Gap, Help, LogBuilder, SnapshotSettings, take_snapshot, verify};
 use plinth::{Database, Env, Error, KeyRange, MutationType};
@@ -16,7 +18,8 @@ use plinth_types::MutationList;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A backup with a snapshot in files of some rows each and 40 changes behind it, and what there was.
+/// A backup with a snapshot in files of some rows each and 40 changes behind it, and what there
+/// was.
 async fn backed_up(machine: &Env) -> (Backup, Model) {
     let db = open(machine, "/db", "memory").await;
     for n in 0..300 {
@@ -44,7 +47,8 @@ async fn backed_up(machine: &Env) -> (Backup, Model) {
 /// Ranges that begin and end in the middle of files, two of them in the same one.
 fn mapping() -> Mapping {
     let range = |begin: &'static str, end: &'static str| KeyRange::new(begin, end);
-    let ranges = vec![range("row/003", "row/005"), range("row/007", "row/120"), range("row/200", "row/203")];
+    let ranges =
+        vec![range("row/003", "row/005"), range("row/007", "row/120"), range("row/200", "row/203")];
     Mapping { ranges, ..Mapping::default() }
 }
 
@@ -67,7 +71,9 @@ fn a_restore_tells_the_rows_that_it_brought_in() {
     let machine = simulation.process("node");
     simulation.run_until(async {
         let (backup, saved) = backed_up(&machine).await;
-        for (n, (mapping, mutations)) in [(mapping(), 17), (Mapping::default(), 40)].into_iter().enumerate() {
+        for (n, (mapping, mutations)) in
+            [(mapping(), 17), (Mapping::default(), 40)].into_iter().enumerate()
+        {
             let is_cut = !mapping.ranges.is_empty();
             let plan = plan(&backup, Goal::Newest, mapping).await.unwrap();
             let expected = expected(&plan, &saved, mutations);
@@ -102,7 +108,8 @@ fn a_restore_that_goes_on_tells_what_earlier_runs_brought_in() {
                     machine.sleep(Duration::from_micros(50)).await;
                 }
             };
-            let First::Right(()) = race(serve(&backup, &plan, &control, &to), is_enough).await else {
+            let First::Right(()) = race(serve(&backup, &plan, &control, &to), is_enough).await
+            else {
                 panic!("{part}: it came to its end");
             };
             let control = RestoreControl::default();
@@ -112,7 +119,8 @@ fn a_restore_that_goes_on_tells_what_earlier_runs_brought_in() {
     });
 }
 
-/// The newest that can be restored was taken for the newest that there is, and nothing said that a file of the log is missing.
+/// The newest that can be restored was taken for the newest that there is, and nothing said that a
+/// file of the log is missing.
 #[test]
 fn a_gap_in_the_log_is_told_and_what_lies_before_it_is_not_taken_for_the_newest() {
     let simulation = Simulation::new(6);
@@ -130,11 +138,13 @@ fn a_gap_in_the_log_is_told_and_what_lies_before_it_is_not_taken_for_the_newest(
             assert_eq!(refused, Error::restore_missing_data());
             let words = format!("versions {from} to {to}");
             assert!(refused.detail().is_some_and(|detail| detail.contains(&words)), "{refused}");
-            let before = plan(&backup, Goal::Version(whole.version), Mapping::default()).await.unwrap();
+            let before =
+                plan(&backup, Goal::Version(whole.version), Mapping::default()).await.unwrap();
             let gap = Gap { from, to, is_missing: !begins };
             assert_eq!(before.gap, Some(gap));
             // A stream that began there is no file that is missing.
-            let report = verify(&backup, &AtomicU64::new(0), &AtomicBool::new(false)).await.unwrap();
+            let report =
+                verify(&backup, &AtomicU64::new(0), &AtomicBool::new(false)).await.unwrap();
             if begins {
                 assert_eq!((report.problems, report.gaps), (vec![], vec![gap]));
                 let name = backup.contents().await.unwrap().logs.last().unwrap().name.clone();
@@ -164,7 +174,10 @@ fn an_older_snapshot_stands_in_for_one_that_is_damaged() {
         log.push(second, MutationList::new().iter());
         backup.put_log(log, second + 1).await.unwrap();
         let chosen = plan(&backup, Goal::Newest, Mapping::default()).await.unwrap();
-        assert_eq!((chosen.snapshot.header.to, chosen.older), (second, Some(newest.snapshot.header.to)));
+        assert_eq!(
+            (chosen.snapshot.header.to, chosen.older),
+            (second, Some(newest.snapshot.header.to))
+        );
         let name = format!("{}00000000.rows", chosen.snapshot.directory);
         let mut bytes = target.get(&name).await.unwrap().to_vec();
         *bytes.last_mut().unwrap() ^= 1;
@@ -174,7 +187,8 @@ fn an_older_snapshot_stands_in_for_one_that_is_damaged() {
         assert_eq!((problem.costs, &problem.help), (None, &Some(Help::OlderThan(second))));
         assert_eq!(report.restorable, [(newest.snapshot.header.to, second)]);
         let choice = Choice::Before(second);
-        let plan = Plan::make_from(&backup, Goal::Newest, Mapping::default(), &choice).await.unwrap();
+        let plan =
+            Plan::make_from(&backup, Goal::Newest, Mapping::default(), &choice).await.unwrap();
         assert_eq!(plan.snapshot.directory, newest.snapshot.directory);
         let to = open(&machine, "/to", "memory").await;
         serve(&backup, &plan, &RestoreControl::default(), &to).await.unwrap();

@@ -1,7 +1,9 @@
-//! What a snapshot saved is what a restore brings back, row for row: into a new directory and into a database that is running,
-//! all of it or ranges, under other names, encrypted or not, by both engines.
+//! What a snapshot saved is what a restore brings back, row for row: into a new directory and into
+//! a database that is running, all of it or ranges, under other names, encrypted or not, by both
+//! engines.
 //!
-//! And what a backup is of, which database and which ranges, is held against whatever is done with it.
+//! And what a backup is of, which database and which ranges, is held against whatever is done with
+//! it.
 
 mod common;
 
@@ -26,16 +28,20 @@ fn everything_comes_back_by_both_engines() {
             write_some(&db, &mut model, &mut random, 60).await;
             let target = Arc::new(Directory::new(&machine, "/backup"));
             let id = db.endpoint().describe().cluster_id;
-            let backup =
-                Backup::open_or_create(&machine, target, key.clone(), &id, &everything()).await.unwrap();
-            let settings = SnapshotSettings { file_bytes: 3000, workers: 3, ..SnapshotSettings::default() };
+            let backup = Backup::open_or_create(&machine, target, key.clone(), &id, &everything())
+                .await
+                .unwrap();
+            let settings =
+                SnapshotSettings { file_bytes: 3000, workers: 3, ..SnapshotSettings::default() };
             let report = take_snapshot(&backup, &db, &settings).await.unwrap();
             assert_eq!(report.rows, model.len() as u64, "seed {seed}");
             let expected = model.clone();
             // What comes later is no part of it.
             write_some(&db, &mut model, &mut random, 5).await;
             let backup = Backup::open(&machine, backup_target(&machine), key).await.unwrap();
-            restore_dir(&machine, &backup, Goal::Newest, Mapping::default(), "/new", engine).await.unwrap();
+            restore_dir(&machine, &backup, Goal::Newest, Mapping::default(), "/new", engine)
+                .await
+                .unwrap();
             let new = open(&machine, "/new", engine).await;
             assert!(rows_of(&new).await == expected, "seed {seed}");
             // Versions go on.
@@ -65,7 +71,9 @@ fn ranges_come_back_under_other_names() {
             remove_prefix: "b/".into(),
             add_prefix: "copy/".into(),
         };
-        restore_dir(&machine, &backup, Goal::Newest, mapping.clone(), "/new", "memory").await.unwrap();
+        restore_dir(&machine, &backup, Goal::Newest, mapping.clone(), "/new", "memory")
+            .await
+            .unwrap();
         let new = open(&machine, "/new", "memory").await;
         let rows = rows_of(&new).await;
         assert_eq!(rows.len(), 100);
@@ -98,12 +106,14 @@ fn another_database_and_another_key_are_refused() {
         let key = |byte| Some(Key::of_file(&[byte; 32]).unwrap());
         let id = db.endpoint().describe().cluster_id;
         let target = backup_target(&machine);
-        let backup =
-            Backup::open_or_create(&machine, target.clone(), key(1), &id, &everything()).await.unwrap();
+        let backup = Backup::open_or_create(&machine, target.clone(), key(1), &id, &everything())
+            .await
+            .unwrap();
         take_snapshot(&backup, &db, &SnapshotSettings::default()).await.unwrap();
         let refused = Err(Error::client_invalid_operation());
         for (key, id) in [(key(2), &*id), (None, &id), (key(1), "another")] {
-            let opened = Backup::open_or_create(&machine, target.clone(), key, id, &everything()).await;
+            let opened =
+                Backup::open_or_create(&machine, target.clone(), key, id, &everything()).await;
             assert_eq!(opened.map(drop), refused);
         }
         // Without the key there is a listing, and nothing else.
@@ -111,7 +121,10 @@ fn another_database_and_another_key_are_refused() {
         let contents = backup.contents().await.unwrap();
         assert_eq!((contents.snapshots.len(), backup.is_sealed()), (1, true));
         assert_eq!(plan(&backup, Goal::Newest, Mapping::default()).await.map(drop), refused);
-        assert_eq!(take_snapshot(&backup, &db, &SnapshotSettings::default()).await.map(drop), refused);
+        assert_eq!(
+            take_snapshot(&backup, &db, &SnapshotSettings::default()).await.map(drop),
+            refused
+        );
     });
 }
 
@@ -129,12 +142,15 @@ fn a_database_of_ones_own_is_read_as_it_is() {
         let began = machine.now();
         let report = take_snapshot(&backup, &db, &settings).await.unwrap();
         assert_eq!(report.rows, model.len() as u64);
-        assert!(machine.now() - began < std::time::Duration::from_secs(4), "it doesn't wait for tables");
+        assert!(
+            machine.now() - began < std::time::Duration::from_secs(4),
+            "it doesn't wait for tables"
+        );
     });
 }
 
-/// A snapshot of a part stood for the newest whole one: restores brought a part back and said nothing, and `expire` removed the whole
-/// one before it.
+/// A snapshot of a part stood for the newest whole one: restores brought a part back and said
+/// nothing, and `expire` removed the whole one before it.
 #[test]
 fn a_part_is_no_whole() {
     let simulation = Simulation::new(4);
@@ -150,16 +166,22 @@ fn a_part_is_no_whole() {
         };
         let id = db.endpoint().describe().cluster_id;
         let part = vec![KeyRange::new("b/", "b0")];
-        let settings =
-            |ranges: &[KeyRange]| SnapshotSettings { ranges: ranges.to_vec(), ..Default::default() };
+        let settings = |ranges: &[KeyRange]| SnapshotSettings {
+            ranges: ranges.to_vec(),
+            ..Default::default()
+        };
         for key in [None, Some(Key::of_file(&[1; 32]).unwrap())] {
             let place = if key.is_some() { "/sealed" } else { "/clear" };
             let target = || Arc::new(Directory::new(&machine, place));
-            let whole =
-                Backup::open_or_create(&machine, target(), key.clone(), &id, &everything()).await.unwrap();
+            let whole = Backup::open_or_create(&machine, target(), key.clone(), &id, &everything())
+                .await
+                .unwrap();
             take_snapshot(&whole, &db, &settings(&everything())).await.unwrap();
             let taken = take_snapshot(&whole, &db, &settings(&part)).await.unwrap_err();
-            refused(taken, "a backup of everything, not of the keys b/ to b0; take a place of its own");
+            refused(
+                taken,
+                "a backup of everything, not of the keys b/ to b0; take a place of its own",
+            );
             let begun = Backup::open_or_create(&machine, target(), key.clone(), &id, &part).await;
             refused(begun.map(drop).unwrap_err(), "not of the keys b/ to b0");
             expire(&whole, Goal::Newest).await.unwrap();
@@ -183,7 +205,8 @@ fn a_part_is_no_whole() {
     });
 }
 
-/// An older snapshot stood for the newest one without a word, also where the target was away for a moment.
+/// An older snapshot stood for the newest one without a word, also where the target was away for a
+/// moment.
 #[test]
 fn an_older_snapshot_is_not_taken_for_the_newest() {
     let simulation = Simulation::new(5);
@@ -220,9 +243,13 @@ fn an_older_snapshot_is_not_taken_for_the_newest() {
             let refused = plan(&backup, goal, Mapping::default()).await.map(drop).unwrap_err();
             assert_eq!(refused, Error::file_corrupt(), "{goal:?}");
             let told = refused.to_string();
-            assert!(told.contains(&whole.snapshots[1].manifest) && told.contains("--version"), "{told}");
+            assert!(
+                told.contains(&whole.snapshots[1].manifest) && told.contains("--version"),
+                "{told}"
+            );
         }
-        let asked = plan(&backup, Goal::Version(taken[0].version), Mapping::default()).await.unwrap();
+        let asked =
+            plan(&backup, Goal::Version(taken[0].version), Mapping::default()).await.unwrap();
         assert_eq!(asked.version, taken[0].version);
         machine.files().replace(&path, &kept).await.unwrap();
         let newest = plan(&backup, Goal::Newest, Mapping::default()).await.unwrap();
@@ -256,7 +283,8 @@ fn what_a_later_program_wrote_is_refused_in_words() {
             target.put(&name, of_a_later_format(&kept).into()).await.unwrap();
             let restored = async {
                 let backup = Backup::open(&machine, target.clone(), None).await?;
-                restore_dir(&machine, &backup, Goal::Newest, Mapping::default(), "/new", "memory").await
+                restore_dir(&machine, &backup, Goal::Newest, Mapping::default(), "/new", "memory")
+                    .await
             };
             let told = restored.await.unwrap_err().to_string();
             let words = format!("{name} is of format 2 of backups, this program reads up to 1");
@@ -264,6 +292,8 @@ fn what_a_later_program_wrote_is_refused_in_words() {
             assert!(!machine.files().exists("/new").await.unwrap(), "{name}");
             target.put(&name, kept).await.unwrap();
         }
-        restore_dir(&machine, &backup, Goal::Newest, Mapping::default(), "/new", "memory").await.unwrap();
+        restore_dir(&machine, &backup, Goal::Newest, Mapping::default(), "/new", "memory")
+            .await
+            .unwrap();
     });
 }

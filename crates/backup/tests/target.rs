@@ -50,7 +50,8 @@ fn urls_name_stores() {
         ("blobstore://key:a?hidden@host/n?bucket=b", "blobstore://key@host/n?bucket=b"),
         ("/backups/db", "file:///backups/db"),
     ] {
-        let target = block_on(named(&env, url, &[])).map_err(|error| format!("{url}: {error}")).unwrap();
+        let target =
+            block_on(named(&env, url, &[])).map_err(|error| format!("{url}: {error}")).unwrap();
         assert_eq!(target.url(), shown);
     }
     for (url, shown) in [
@@ -84,6 +85,9 @@ fn urls_name_stores() {
     ] {
         let error = block_on(named(&env, url, &[])).map(drop).unwrap_err();
         assert_eq!(error.code(), 2314, "{url}");
-        assert!(error.to_string().contains(words) && !error.to_string().contains("hidden"), "{error}");
+        assert!(
+            error.to_string().contains(words) && !error.to_string().contains("hidden"),
+            "{error}"
+        );
     }
 }

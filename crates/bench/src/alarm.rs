@@ -1,7 +1,9 @@
-//! An alarm that rings on the thread that waits for answers too: for arrivals that come every few microseconds.
+//! An alarm that rings on the thread that waits for answers too: for arrivals that come every few
+//! microseconds.
 //!
-//! `Env`'s timers have a thread of their own, which is woken to wake another: right for seconds, too slow for arrivals. On Linux a
-//! timer is a file like a socket, and the reactor of the calling network task waits for both. Elsewhere `Env`'s timers do.
+//! `Env`'s timers have a thread of their own, which is woken to wake another: right for seconds,
+//! too slow for arrivals. On Linux a timer is a file like a socket, and the reactor of the calling
+//! network task waits for both. Elsewhere `Env`'s timers do.
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::Alarm;
@@ -40,7 +42,8 @@ mod linux {
             reason = "what takes its place is unsafe, for files unlike this one that may close early"
         )]
         pub(crate) fn new(env: &Env) -> Result<Self> {
-            let no_timer = |error| Error::platform_error().with_detail(format!("no timer: {error}"));
+            let no_timer =
+                |error| Error::platform_error().with_detail(format!("no timer: {error}"));
             let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK)
                 .map_err(std::io::Error::from)
                 .and_then(AsyncFd::new)
@@ -48,19 +51,23 @@ mod linux {
             Ok(Self { env: env.clone(), timer, set_to: None })
         }
 
-        /// Has the task polled at `due`, or a little later if that is soon. The task sets it each time that it is polled.
+        /// Has the task polled at `due`, or a little later if that is soon. The task sets it each
+        /// time that it is polled.
         pub(crate) fn set(&mut self, due: Duration, context: &mut Context<'_>) {
-            // A virtual processor leaves its machine to set a timer, for some microseconds. While answers come anyway, an arrival is noticed
-            // without one.
+            // A virtual processor leaves its machine to set a timer, for some microseconds. While
+            // answers come anyway, an arrival is noticed without one.
             let due = due.max(self.env.now() + SPACING);
-            if self.set_to.is_some_and(|set_to| set_to <= due) && self.poll_rung(context).is_pending() {
+            if self.set_to.is_some_and(|set_to| set_to <= due)
+                && self.poll_rung(context).is_pending()
+            {
                 return;
             }
             self.set_to = Some(due);
             let after = due.saturating_sub(self.env.now());
             // Zero would unset it.
             let after = after.clamp(Duration::from_nanos(1), Duration::from_secs(3_600));
-            let time = Timespec { tv_sec: after.as_secs() as _, tv_nsec: after.subsec_nanos() as _ };
+            let time =
+                Timespec { tv_sec: after.as_secs() as _, tv_nsec: after.subsec_nanos() as _ };
             let once = Itimerspec { it_interval: Timespec::default(), it_value: time };
             let is_set = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once);
             if is_set.is_err() || self.poll_rung(context).is_ready() {
@@ -103,7 +110,8 @@ mod portable {
             Ok(Self { env: env.clone(), timer: None })
         }
 
-        /// Has the task polled at `due`, instead of when it was set to before. The task sets it each time that it is polled.
+        /// Has the task polled at `due`, instead of when it was set to before. The task sets it
+        /// each time that it is polled.
         pub(crate) fn set(&mut self, due: Duration, context: &mut Context<'_>) {
             let waker = context.waker().clone();
             self.timer = Some(self.env.call_at(due, move || waker.wake()));
@@ -120,7 +128,8 @@ mod tests {
     use std::task::Poll;
     use std::time::Duration;
 
-    /// Each moment lies a little behind the last; nothing but the alarm wakes the task, so one that is lost is waited for in vain.
+    /// Each moment lies a little behind the last; nothing but the alarm wakes the task, so one that
+    /// is lost is waited for in vain.
     #[test]
     fn an_alarm_rings_each_time_that_it_is_set() {
         let env = Env::real();

@@ -1,8 +1,9 @@
 //! One benchmark run: makes sure that the rows are there, then runs workload after workload.
 //!
-//! The rows are loaded once and used by all workloads, and by later runs on the same directory. A mark, a row
-//! of its own, says whether they are complete, so a load that was cut short is made again; and a database with data but no
-//! mark is somebody's, and refused before anything is written.
+//! The rows are loaded once and used by all workloads, and by later runs on the same directory. A
+//! mark, a row of its own, says whether they are complete, so a load that was cut short is made
+//! again; and a database with data but no mark is somebody's, and refused before anything is
+//! written.
 
 use crate::clients::Plan;
 use crate::dataset::{Dataset, MAX_ROWS};
@@ -24,7 +25,8 @@ use std::time::Duration;
 
 /// Rows in the guide's tests, which is what figures are compared with.
 const GUIDE_ROWS: u64 = 1_000_000;
-/// So many times the rows are used to see whether a memory is kept to, so that what every process takes matters little.
+/// So many times the rows are used to see whether a memory is kept to, so that what every process
+/// takes matters little.
 const BUDGET_ROWS: u64 = 20;
 /// How many times as large as the memory the data are then.
 const BUDGET_TIMES: u64 = 10;
@@ -62,7 +64,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The same for the workload `budget` where no memory was said: many more rows, and a memory for a tenth of their bytes.
+    /// The same for the workload `budget` where no memory was said: many more rows, and a memory
+    /// for a tenth of their bytes.
     #[must_use]
     pub fn of_budget(&self) -> Self {
         let rows = self.rows.saturating_mul(BUDGET_ROWS).min(MAX_ROWS);
@@ -108,15 +111,15 @@ fn seed_of(seed: u64, drive: u64) -> u64 {
 }
 
 impl Bench {
-    /// The seed of what clients are set to do now. With the one of the time before they would ask for the same rows again, and find
-    /// them in caches.
+    /// The seed of what clients are set to do now. With the one of the time before they would ask
+    /// for the same rows again, and find them in caches.
     pub(crate) fn next_seed(&self) -> u64 {
         seed_of(self.settings.seed, self.drives.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Makes sure that `database`, whose files lie in `directory`, holds the rows: loads them if it is empty,
-    /// takes them if it holds just them, and refuses it if it holds anything else. Setting `stop` ends the load, and
-    /// later the run, early.
+    /// Makes sure that `database`, whose files lie in `directory`, holds the rows: loads them if it
+    /// is empty, takes them if it holds just them, and refuses it if it holds anything else.
+    /// Setting `stop` ends the load, and later the run, early.
     pub fn prepare(
         database: Database,
         directory: PathBuf,
@@ -126,7 +129,9 @@ impl Bench {
     ) -> Result<Self> {
         if settings.rows == 0 || settings.rows > MAX_ROWS {
             let most = words::grouped(MAX_ROWS);
-            return Err(Error::OtherData(format!("the number of rows must lie between 1 and {most}")));
+            return Err(Error::OtherData(format!(
+                "the number of rows must lie between 1 and {most}"
+            )));
         }
         let env = Env::real();
         let dataset = Dataset::new(settings.rows, settings.seed);
@@ -180,15 +185,16 @@ impl Bench {
         let before = Spent::now(&self.database);
         let mut outcome = (workload.run)(self)?;
         // Time series are no rows of the guide's.
-        outcome.comparable &= self.settings.rows >= GUIDE_ROWS || workload.name.starts_with("series-");
+        outcome.comparable &=
+            self.settings.rows >= GUIDE_ROWS || workload.name.starts_with("series-");
         if let Some(before) = before {
             before.judge(&self.database, &mut outcome);
         }
         Ok(outcome)
     }
 
-    /// The plan of a workload that has so many clients on so many threads, unless the settings say otherwise. With a server they
-    /// are on all threads that serve connections.
+    /// The plan of a workload that has so many clients on so many threads, unless the settings say
+    /// otherwise. With a server they are on all threads that serve connections.
     pub(crate) fn plan(&self, title: &str, clients: usize, threads: usize) -> Plan {
         let threads = if self.is_served { self.env.network_threads() } else { threads };
         Plan {
@@ -222,8 +228,10 @@ fn set_mark(database: &Database, mark: &str) -> Result<()> {
 fn holds_rows(database: &Database, rows: u64) -> Result<bool> {
     let (loaded, is_empty) = database.transact_blocking(|transaction| {
         let loaded = transaction.get(MARK).wait()?;
-        let first = transaction.get_range(RangeOptions::from(&b""[..]..&b"\xff"[..]).limit(3)).wait()?;
-        // A server that takes in series has written what they are kept as, and who has them, before there is any.
+        let first =
+            transaction.get_range(RangeOptions::from(&b""[..]..&b"\xff"[..]).limit(3)).wait()?;
+        // A server that takes in series has written what they are kept as, and who has them, before
+        // there is any.
         let series = plinth_series::Settings::default().prefix;
         let is_of_series = first.rows.iter().all(|(key, _)| key.starts_with(&series));
         let is_empty = first.rows.is_empty() || (first.rows.len() < 3 && is_of_series);

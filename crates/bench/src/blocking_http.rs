@@ -1,4 +1,5 @@
-//! A client of HTTP that does nothing but wait for one answer, over a socket that blocks: what a measured query costs beyond the server is then two wake-ups.
+//! A client of HTTP that does nothing but wait for one answer, over a socket that blocks: what a
+//! measured query costs beyond the server is then two wake-ups.
 
 #![expect(
     clippy::disallowed_types,
@@ -19,7 +20,8 @@ pub(crate) struct Answer {
     pub(crate) beginning: String,
 }
 
-/// A connection that stays open from query to query. It blocks, as the peer's was: who waits for one answer has nothing else to do.
+/// A connection that stays open from query to query. It blocks, as the peer's was: who waits for
+/// one answer has nothing else to do.
 pub(crate) struct Connection {
     stream: TcpStream,
     address: SocketAddr,
@@ -39,7 +41,8 @@ impl Connection {
     /// Asks a query, and reads all of the answer.
     pub(crate) fn ask(&mut self, body: &str) -> Result<Answer> {
         let (address, len) = (self.address, body.len());
-        let head = format!("POST /api/query HTTP/1.1\r\nHost: {address}\r\nContent-Length: {len}\r\n\r\n");
+        let head =
+            format!("POST /api/query HTTP/1.1\r\nHost: {address}\r\nContent-Length: {len}\r\n\r\n");
         self.stream.write_all((head + body).as_bytes()).map_err(lost)?;
         let status = self.line()?;
         let mut is_chunked = false;
@@ -108,7 +111,8 @@ impl Connection {
             let part = &self.buffer[begin..begin + count.min(self.held.len())];
             answer.lines += part.iter().filter(|byte| **byte == b'\n').count();
             if answer.bytes == 0 {
-                answer.beginning = String::from_utf8_lossy(&part[..part.len().min(200)]).into_owned();
+                answer.beginning =
+                    String::from_utf8_lossy(&part[..part.len().min(200)]).into_owned();
             }
             answer.bytes += part.len() as u64;
             count -= part.len();

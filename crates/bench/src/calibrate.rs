@@ -1,9 +1,9 @@
 //! Calibrators: what this machine gives right now, without a database.
 //!
-//! Machines differ, and the same machine differs from minute to minute. So each figure that depends on
-//! the disk or on how reads scale stands beside one of these, taken in between slices of the same run:
-//! random gets from a read-only `BTreeMap`, loads from memory that depend on each other, and synced writes to a file
-//! beside the database's.
+//! Machines differ, and the same machine differs from minute to minute. So each figure that depends
+//! on the disk or on how reads scale stands beside one of these, taken in between slices of the
+//! same run: random gets from a read-only `BTreeMap`, loads from memory that depend on each other,
+//! and synced writes to a file beside the database's.
 
 use crate::Bench;
 use crate::dataset::{self, Dataset};
@@ -35,7 +35,8 @@ pub struct SyncTimes {
 }
 
 impl SyncTimes {
-    /// One write and sync after the other, for a while, in the database's directory; adds to what was there.
+    /// One write and sync after the other, for a while, in the database's directory; adds to what
+    /// was there.
     pub fn measure(&mut self, bench: &Bench, time: Duration) -> Result<()> {
         let env = &bench.env;
         block_on(async {
@@ -108,7 +109,8 @@ const LINE: usize = 8;
 const MOST_BYTES: usize = 1 << 30;
 const LOADS: u32 = 1 << 20;
 
-/// Seconds for a load from so many bytes of memory, each of another line and known only when the one before is there: what a search waits for.
+/// Seconds for a load from so many bytes of memory, each of another line and known only when the
+/// one before is there: what a search waits for.
 pub fn dependent_load(bench: &Bench, bytes: usize) -> f64 {
     let count = (bytes.min(MOST_BYTES) / (LINE * size_of::<u64>())).max(2);
     let mut random = Random::new(1, 0);
@@ -130,7 +132,12 @@ pub fn dependent_load(bench: &Bench, bytes: usize) -> f64 {
 }
 
 /// Random gets a second from the map, on so many threads, and a hash of what was got.
-pub fn map_gets(bench: &Bench, map: &Arc<RowMap>, threads: usize, time: Duration) -> Result<(f64, u64)> {
+pub fn map_gets(
+    bench: &Bench,
+    map: &Arc<RowMap>,
+    threads: usize,
+    time: Duration,
+) -> Result<(f64, u64)> {
     let began = bench.env.now();
     let end = began + time;
     let replies: Vec<_> = (0..threads as u64)
@@ -144,7 +151,8 @@ pub fn map_gets(bench: &Bench, map: &Arc<RowMap>, threads: usize, time: Duration
                 while gets == 0 || (clock.now() < end && !stop.load(Ordering::Relaxed)) {
                     for _ in 0..GETS {
                         let value = map.get(&dataset.random_key(&mut random)[..]);
-                        let first = value.and_then(|value| value.first()).copied().unwrap_or_default();
+                        let first =
+                            value.and_then(|value| value.first()).copied().unwrap_or_default();
                         hash = hash.rotate_left(5) ^ u64::from(first);
                     }
                     gets += GETS;

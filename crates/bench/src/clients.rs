@@ -1,13 +1,15 @@
-//! Drives a workload: so many clients on so many threads, each one transaction after the other, for a while.
+//! Drives a workload: so many clients on so many threads, each one transaction after the other, for
+//! a while.
 //!
-//! A client is a task. Each thread has a small executor of its own that polls its clients in turn, so a
-//! hundred clients cost no hundred threads, and no work is passed between threads that the database
-//! doesn't pass itself. A client gives way after each transaction even if nothing made it wait: then all
-//! of them are under way at once, as they would be were they a hundred programs.
+//! A client is a task. Each thread has a small executor of its own that polls its clients in turn,
+//! so a hundred clients cost no hundred threads, and no work is passed between threads that the
+//! database doesn't pass itself. A client gives way after each transaction even if nothing made it
+//! wait: then all of them are under way at once, as they would be were they a hundred programs.
 //!
-//! Where the database is a server's, the threads are those that serve the connections to it, so that answers come to the clients
-//! without a hand-over; FoundationDB's own `mako --async` runs on its client's network thread in the same way. Clients that
-//! block, or read ranges, have threads of their own there too.
+//! Where the database is a server's, the threads are those that serve the connections to it, so
+//! that answers come to the clients without a hand-over; FoundationDB's own `mako --async` runs on
+//! its client's network thread in the same way. Clients that block, or read ranges, have threads of
+//! their own there too.
 
 use crate::dataset::Dataset;
 use crate::machine::{CpuOfSlices, CpuTimes, CpuUse};
@@ -69,7 +71,8 @@ impl Client {
 
 /// What clients do, over and over.
 pub trait Work: Clone + Send + Sync + 'static {
-    /// Whether its threads are its own with a server too: because it blocks them, or has much to do with what it reads.
+    /// Whether its threads are its own with a server too: because it blocks them, or has much to do
+    /// with what it reads.
     const OWN_THREADS: bool = false;
 
     /// Does its reads and writes once, commits, and says how many operations that were.
@@ -99,8 +102,8 @@ struct Run {
 #[repr(align(128))]
 struct Counter(AtomicU64);
 
-/// Has clients do their work for as long as `plan` says. An attempt that fails with an error that allows another is made
-/// again, and counted.
+/// Has clients do their work for as long as `plan` says. An attempt that fails with an error that
+/// allows another is made again, and counted.
 pub fn drive<W: Work>(bench: &Bench, plan: &Plan, work: W) -> crate::Result<Measurement> {
     if bench.stop.load(Ordering::Relaxed) {
         return Err(Error::Interrupted);
@@ -140,11 +143,20 @@ pub fn drive<W: Work>(bench: &Bench, plan: &Plan, work: W) -> crate::Result<Meas
         sum.add(&reply.wait()?);
     }
     let elapsed = (bench.env.now() - began).as_secs_f64();
-    let cpu = cpu.zip(CpuTimes::now(&bench.env, bench.server)).map(|(then, now)| now.since(then, elapsed));
+    let cpu = cpu
+        .zip(CpuTimes::now(&bench.env, bench.server))
+        .map(|(then, now)| now.since(then, elapsed));
     if bench.stop.load(Ordering::Relaxed) {
         return Err(Error::Interrupted);
     }
-    Ok(Measurement { clients: plan.clients, threads, time: plan.time, tally: sum, cpu, cpu_of_slices })
+    Ok(Measurement {
+        clients: plan.clients,
+        threads,
+        time: plan.time,
+        tally: sum,
+        cpu,
+        cpu_of_slices,
+    })
 }
 
 /// Shows progress until every thread is done. Gives how busy the processors were in each slice.
@@ -159,7 +171,8 @@ fn watch(bench: &Bench, plan: &Plan, run: &Run, replies: &[Reply<Tally>]) -> Vec
         slices.look(&bench.env, bench.server);
         let now = bench.env.now();
         if now - then >= 5 * TICK {
-            let done = run.progress.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum::<u64>();
+            let done =
+                run.progress.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum::<u64>();
             let rate = (done - before) as f64 / (now - then).as_secs_f64();
             task.set((now - began).as_millis() as u64, format!("{}/s", words::short(rate)));
             (before, then) = (done, now);
@@ -217,7 +230,8 @@ impl Run {
                 tally.record(ended - began, operations);
                 if self.slices > 0 {
                     let slice = (ended - self.begin).as_nanos() * self.slices as u128;
-                    tally.slices[(slice / (self.end - self.begin).as_nanos()) as usize] += operations;
+                    tally.slices[(slice / (self.end - self.begin).as_nanos()) as usize] +=
+                        operations;
                 }
                 self.progress[thread].0.store(tally.operations, Ordering::Relaxed);
             }

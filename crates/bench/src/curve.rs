@@ -1,4 +1,5 @@
-//! Curves: how one quantity depends on another, beside what the seeds say of it. What a report plots.
+//! Curves: how one quantity depends on another, beside what the seeds say of it. What a report
+//! plots.
 
 use crate::unit::Unit;
 use serde_json::{Value, json};
@@ -100,8 +101,7 @@ impl Curve {
     /// For the report.
     pub fn to_json(&self) -> Value {
         let series = |series: &Series| json!({"name": series.name, "points": series.points});
-        let reference =
-            |reference: &Reference| json!({"name": reference.name, "x": reference.x, "y": reference.y});
+        let reference = |reference: &Reference| json!({"name": reference.name, "x": reference.x, "y": reference.y});
         json!({
             "title": self.title,
             "x": self.x.label,

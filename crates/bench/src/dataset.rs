@@ -1,9 +1,9 @@
 //! The rows of the benchmarking guide: 16-byte keys, random values of 8 to 100 bytes.
 //!
 //! A row's key is `row:000` and its number in nine digits, so keys sort by number, and a range of a
-//! thousand keys is a thousand numbers. That long common prefix is what real keys look like, and what
-//! FoundationDB's own benchmark uses. Values are slices of one pool of random bytes: making one costs
-//! nanoseconds, so what is measured is the database.
+//! thousand keys is a thousand numbers. That long common prefix is what real keys look like, and
+//! what FoundationDB's own benchmark uses. Values are slices of one pool of random bytes: making
+//! one costs nanoseconds, so what is measured is the database.
 
 use crate::random::Random;
 use std::sync::Arc;
@@ -74,8 +74,8 @@ pub fn key(number: u64) -> [u8; KEY_LEN] {
     key
 }
 
-/// Eight decimal digits as ASCII, the first in the lowest byte. All lanes of a word are divided at once: first
-/// into two halves of four digits, then into four of two, then into eight of one.
+/// Eight decimal digits as ASCII, the first in the lowest byte. All lanes of a word are divided at
+/// once: first into two halves of four digits, then into four of two, then into eight of one.
 #[inline]
 fn eight_digits(number: u32) -> u64 {
     let number = u64::from(number);
@@ -124,7 +124,10 @@ mod tests {
         for _ in 0..20_000 {
             seen[data.random_value(&mut random).len()] = true;
         }
-        assert!(seen[..VALUE_MIN].iter().all(|seen| !seen) && seen[VALUE_MIN..].iter().all(|&seen| seen));
+        assert!(
+            seen[..VALUE_MIN].iter().all(|seen| !seen)
+                && seen[VALUE_MIN..].iter().all(|&seen| seen)
+        );
         assert_eq!(Dataset::new(0, 5).rows(), 1);
     }
 }

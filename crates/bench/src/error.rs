@@ -17,7 +17,8 @@ pub enum Error {
         /// The names there are.
         known: String,
     },
-    /// The database holds something else than the rows asked for: give another directory, or the same number of rows.
+    /// The database holds something else than the rows asked for: give another directory, or the
+    /// same number of rows.
     OtherData(String),
     /// This workload can't run here, for the reason given; others can.
     Skipped(String),

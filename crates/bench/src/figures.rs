@@ -1,8 +1,10 @@
-//! The figures to compare with: the seeds' published ones, FoundationDB measured, what we ask of ourselves.
+//! The figures to compare with: the seeds' published ones, FoundationDB measured, what we ask of
+//! ourselves.
 //!
-//! "Published" is the benchmarking guide: one process on one core of an E3-1240. "FoundationDB" is the
-//! best cell of the row when version 7.3 ran on a machine of two virtual cores, its client on the same
-//! two. A requirement is a multiple of that best cell, and in no case less than the published figure.
+//! "Published" is the benchmarking guide: one process on one core of an E3-1240. "FoundationDB" is
+//! the best cell of the row when version 7.3 ran on a machine of two virtual cores, its client on
+//! the same two. A requirement is a multiple of that best cell, and in no case less than the
+//! published figure.
 
 /// What one figure is held against. All in the unit of the figure.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -118,8 +120,8 @@ pub fn range(engine: &str) -> Target {
 }
 /// From so many rows on, reads on one thread have another bound.
 pub const MANY_ROWS: u64 = 10_000_000;
-/// Ten reads a transaction on one thread: reads a second. Of `ssd` it is asked of rows in its cache alone, to which
-/// `is_cached` says whether they have room in it.
+/// Ten reads a transaction on one thread: reads a second. Of `ssd` it is asked of rows in its cache
+/// alone, to which `is_cached` says whether they have room in it.
 pub fn read_one_thread(engine: &str, rows: u64, is_cached: bool) -> Target {
     match (is_ssd(engine), is_cached) {
         (true, true) => Target::at_least(300_000.0, 700_000.0),
@@ -128,7 +130,8 @@ pub fn read_one_thread(engine: &str, rows: u64, is_cached: bool) -> Target {
         (false, _) => Target::at_least(1_000_000.0, 1_500_000.0),
     }
 }
-/// How far reads scale from one thread to two, as a part of how far a read-only map scales: asked of `memory`.
+/// How far reads scale from one thread to two, as a part of how far a read-only map scales: asked
+/// of `memory`.
 pub fn read_scaling(engine: &str) -> Target {
     let target = Target::at_least(0.9, 1.0);
     if is_ssd(engine) { target.beside() } else { target }
@@ -152,7 +155,8 @@ pub const SERVED_MIXED: Target = Target::times(107_000.0, 48_000.0, 4.0, 6.0);
 pub const SERVED_RANGE: Target = Target::times(3_600_000.0, 3_800_000.0, 1.5, 2.5);
 /// The slowest tenth of a thousand busy clients, as a part of the median one.
 pub const FAIRNESS: Target = Target { required: Some(0.5), ..Target::NONE };
-/// Points of time series for a second of the server's processor time: twice and four times the better of Akumuli and VictoriaMetrics.
+/// Points of time series for a second of the server's processor time: twice and four times the
+/// better of Akumuli and VictoriaMetrics.
 pub const SERIES_NAMES: Target = Target::at_least(1_380_000.0, 2_760_000.0);
 /// [`SERIES_NAMES`] in rows of ten.
 pub const SERIES_ROWS: Target = Target::at_least(2_640_000.0, 5_280_000.0);
@@ -161,13 +165,17 @@ pub const SERIES_DICTIONARY: Target = Target::at_least(3_500_000.0, 7_000_000.0)
 /// [`SERIES_NAMES`] in OpenTSDB's protocol.
 pub const SERIES_OPENTSDB: Target = Target::at_least(1_860_000.0, 3_720_000.0);
 /// Half of the starts, and of the reads, at three quarters of a server's peak, in seconds.
-pub const SERVED_LATENCY: Target = Target { required: Some(0.5e-3), smaller_is_better: true, ..Target::NONE };
+pub const SERVED_LATENCY: Target =
+    Target { required: Some(0.5e-3), smaller_is_better: true, ..Target::NONE };
 /// Half of its commits there, beyond three synced writes.
 pub const SERVED_COMMIT_LATENCY: Target = Target { required: Some(1e-3), ..SERVED_LATENCY };
-/// What a read costs the server, in seconds of a processor, from its own accounts; FoundationDB's ten microseconds.
-pub const SERVED_READ_CPU: Target = Target { foundationdb: Some(10e-6), ..Target::at_most(3e-6, 1.5e-6) };
+/// What a read costs the server, in seconds of a processor, from its own accounts; FoundationDB's
+/// ten microseconds.
+pub const SERVED_READ_CPU: Target =
+    Target { foundationdb: Some(10e-6), ..Target::at_most(3e-6, 1.5e-6) };
 
-/// The start after a crash: bytes of checkpoint and log loaded a second, where all data is loaded; seconds where it isn't.
+/// The start after a crash: bytes of checkpoint and log loaded a second, where all data is loaded;
+/// seconds where it isn't.
 pub fn restart(engine: &str) -> (Target, Target) {
     let bytes = Target { required: Some(200e6), ..Target::NONE };
     let seconds = Target { required: Some(2.0), smaller_is_better: true, ..Target::NONE };
@@ -175,11 +183,14 @@ pub fn restart(engine: &str) -> (Target, Target) {
 }
 
 /// How long a checkpoint may stop commits, in seconds.
-pub const CHECKPOINT_STOP: Target = Target { required: Some(0.010), smaller_is_better: true, ..Target::NONE };
+pub const CHECKPOINT_STOP: Target =
+    Target { required: Some(0.010), smaller_is_better: true, ..Target::NONE };
 
-/// A snapshot of an idle database into local files: bytes of rows a second. FoundationDB took 35 s for 116 MB.
+/// A snapshot of an idle database into local files: bytes of rows a second. FoundationDB took 35 s
+/// for 116 MB.
 pub const SNAPSHOT: Target = Target { foundationdb: Some(3.5e6), ..Target::at_least(150e6, 300e6) };
-/// A restore from local files into a new directory: bytes of rows a second. FoundationDB took 16.6 s for 116 MB.
+/// A restore from local files into a new directory: bytes of rows a second. FoundationDB took 16.6
+/// s for 116 MB.
 pub const RESTORE: Target = Target { foundationdb: Some(7e6), ..Target::at_least(150e6, 300e6) };
 /// The same into a server that is running.
 pub const RESTORE_SERVED: Target = Target::at_least(40e6, 100e6);
@@ -190,7 +201,8 @@ pub const BACKUP_LOG: Target = Target::at_most(1.1, 1.03);
 /// How far a second site may be behind at half of the first one's peak, in seconds.
 pub const DR_LAG: Target = Target::at_most(0.200, 0.050);
 
-/// The longest pause of a client when the server that leads is killed, in seconds; FoundationDB's was 5.2 in the median.
+/// The longest pause of a client when the server that leads is killed, in seconds; FoundationDB's
+/// was 5.2 in the median.
 pub const FAILOVER: Target = Target { foundationdb: Some(5.2), ..Target::at_most(1.0, 0.4) };
 /// When it is stopped or cut off; FoundationDB's were 3.6 to 18.6.
 pub const FAILOVER_SILENT: Target = Target { foundationdb: Some(3.6), ..Target::at_most(2.0, 1.0) };
@@ -201,9 +213,10 @@ pub const CATCH_UP: Target = Target::at_least(100e6, 200e6);
 /// What is left of the others' commits meanwhile.
 pub const CATCH_UP_COST: Target = Target::at_least(0.8, 0.95);
 
-/// How long after its commit's answer a change may come to the consumer of a stream, in seconds on average; FoundationDB's design says
-/// a tenth of a second.
-pub const CHANGES_DELAY: Target = Target { foundationdb: Some(0.1), ..Target::at_most(0.050, 0.005) };
+/// How long after its commit's answer a change may come to the consumer of a stream, in seconds on
+/// average; FoundationDB's design says a tenth of a second.
+pub const CHANGES_DELAY: Target =
+    Target { foundationdb: Some(0.1), ..Target::at_most(0.050, 0.005) };
 /// What a stream of everything may leave of the writes.
 pub const CHANGES_COST: Target = Target::at_least(0.9, 0.97);
 
@@ -252,7 +265,8 @@ pub const KPI_COMMIT_LATENCY: Target = Target::latency(0.010, KPI_CORES);
 /// About ten milliseconds, it says of a transaction of its blend.
 pub const KPI_TRANSACTION_LATENCY: Target = Target::latency(0.010, KPI_CORES);
 
-/// Reads alone and writes alone by one process on one core, which the performance page gives for each engine.
+/// Reads alone and writes alone by one process on one core, which the performance page gives for
+/// each engine.
 pub fn unmixed(engine: &str) -> (Target, Target) {
     match engine {
         "memory" => (Target::cluster(90_000.0, 1), Target::cluster(35_000.0, 1)),
@@ -268,10 +282,12 @@ pub fn adjacent_times(engine: &str) -> Target {
 
 /// Reads of the device for each read, where data is larger than memory.
 pub const DEVICE_READS: Target = Target::at_most(1.2, 1.05);
-/// Reads of the device a second where no cache answers, as a part of what the device gives to 32 readers at once.
+/// Reads of the device a second where no cache answers, as a part of what the device gives to 32
+/// readers at once.
 pub const UNCACHED: Target = Target::at_least(0.8, 0.95);
 /// Bytes written to the device for each byte flushed to it.
-pub const WRITE_AMPLIFICATION: Target = Target { goal: Some(12.0), smaller_is_better: true, ..Target::NONE };
+pub const WRITE_AMPLIFICATION: Target =
+    Target { goal: Some(12.0), smaller_is_better: true, ..Target::NONE };
 
 /// The memory of the process beyond what it had before there were data, as a part of the setting.
 pub const BUDGET: Target = Target::at_most(1.2, 1.05);
@@ -282,14 +298,15 @@ pub fn growth(few: f64, many: f64) -> Target {
     Target { required: Some(times), smaller_is_better: true, ..Target::NONE }
 }
 
-/// Memory at rest, in bytes a key, for so many bytes of key and value a key. What `ssd` keeps in memory is bounded by its
-/// setting, whatever the data: see [`BUDGET`].
+/// Memory at rest, in bytes a key, for so many bytes of key and value a key. What `ssd` keeps in
+/// memory is bounded by its setting, whatever the data: see [`BUDGET`].
 pub fn memory_at_rest(engine: &str, data: f64) -> Target {
     let target = Target::at_most(1.6 * data + 64.0, 1.3 * data + 48.0);
     if is_ssd(engine) { target.beside() } else { target }
 }
 
-/// Whether what is asked of the engine on a disk holds. Bounds that aren't named for it are those of `memory`.
+/// Whether what is asked of the engine on a disk holds. Bounds that aren't named for it are those
+/// of `memory`.
 fn is_ssd(engine: &str) -> bool {
     engine == "ssd"
 }

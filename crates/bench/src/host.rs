@@ -1,7 +1,8 @@
-//! What only whoever opened the database can do for a workload: checkpoints, crashes, restarts, and databases beside it.
+//! What only whoever opened the database can do for a workload: checkpoints, crashes, restarts, and
+//! databases beside it.
 //!
-//! Most workloads see a database as any client does. A few measure what happens around it; they ask their host, and
-//! are skipped where there is none (a database on another machine, say).
+//! Most workloads see a database as any client does. A few measure what happens around it; they ask
+//! their host, and are skipped where there is none (a database on another machine, say).
 
 use plinth_backup::restore::Loader;
 use plinth_client::Database;
@@ -20,16 +21,23 @@ pub trait Host: Send + Sync {
     /// What held up the database's commits longest since this was last asked.
     fn take_longest_waits(&self) -> Waits;
 
-    /// In a directory that doesn't exist yet: has another process load `rows` rows, write a checkpoint, and then overwrite
-    /// random rows as fast as it can; kills it without warning after `transactions` of its commits were acknowledged. Its
-    /// database has the same engine, and so many bytes of memory, if that is said.
+    /// In a directory that doesn't exist yet: has another process load `rows` rows, write a
+    /// checkpoint, and then overwrite random rows as fast as it can; kills it without warning after
+    /// `transactions` of its commits were acknowledged. Its database has the same engine, and so
+    /// many bytes of memory, if that is said.
     ///
     /// # Errors
     /// Whatever kept the process from getting so far.
-    fn crash(&self, directory: &Path, rows: u64, transactions: u64, memory: Option<u64>) -> Result<Crash>;
+    fn crash(
+        &self,
+        directory: &Path,
+        rows: u64,
+        transactions: u64,
+        memory: Option<u64>,
+    ) -> Result<Crash>;
 
-    /// A new database of the same engine in a directory that doesn't exist yet; with so many bytes of memory for its data,
-    /// caches and all, if that is said.
+    /// A new database of the same engine in a directory that doesn't exist yet; with so many bytes
+    /// of memory for its data, caches and all, if that is said.
     ///
     /// # Errors
     /// `unsupported_operation` if the engine can't be given so little; those of opening a database.
@@ -41,8 +49,8 @@ pub trait Host: Send + Sync {
     /// Those of opening a database.
     fn open(&self, directory: &Path, memory: Option<u64>) -> Result<Database>;
 
-    /// Begins to make a new database of the same engine of rows, for a restore to a directory that doesn't exist yet. Its versions
-    /// go on behind `version`.
+    /// Begins to make a new database of the same engine of rows, for a restore to a directory that
+    /// doesn't exist yet. Its versions go on behind `version`.
     ///
     /// # Errors
     /// Those of writing files.
@@ -54,12 +62,18 @@ pub trait Host: Send + Sync {
     /// Whatever kept it from serving.
     fn serve(&self, directory: &Path) -> Result<Server>;
 
-    /// Starts so many servers of a new database of the same engine, one cluster, in a directory that doesn't exist yet. `is_apart`: each
-    /// can be cut off from the others, which costs what goes between them time.
+    /// Starts so many servers of a new database of the same engine, one cluster, in a directory
+    /// that doesn't exist yet. `is_apart`: each can be cut off from the others, which costs what
+    /// goes between them time.
     ///
     /// # Errors
     /// `unsupported_operation` if it can't; whatever kept them from serving.
-    fn cluster(&self, directory: &Path, servers: usize, is_apart: bool) -> Result<Box<dyn Cluster>> {
+    fn cluster(
+        &self,
+        directory: &Path,
+        servers: usize,
+        is_apart: bool,
+    ) -> Result<Box<dyn Cluster>> {
         let _ = (directory, servers, is_apart);
         Err(plinth_types::Error::unsupported_operation()
             .with_detail("it needs servers, which nobody starts here"))
@@ -163,7 +177,8 @@ pub struct Crash {
     pub log_bytes: u64,
 }
 
-/// The key under which a process that is going to be killed counts its transactions, eight bytes, little-endian.
+/// The key under which a process that is going to be killed counts its transactions, eight bytes,
+/// little-endian.
 pub const COMMITS: &[u8] = b"bench:commits";
 /// Random rows that it overwrites in each of them.
 pub const CRASH_WRITES: u64 = 10;

@@ -1,10 +1,10 @@
 //! Workloads that measure a database, and the reports that say what they found.
 //!
 //! ## Role
-//! Takes any [`plinth_client::Database`] (in process, over a socket, over `libfdb_c`), loads the rows of
-//! FoundationDB's benchmarking guide into it, runs the guide's workloads and our own, and holds what it
-//! measured against the published figures, FoundationDB's measured ones, and what we require. The `plinth`
-//! program gives it a database and prints the report.
+//! Takes any [`plinth_client::Database`] (in process, over a socket, over `libfdb_c`), loads the
+//! rows of FoundationDB's benchmarking guide into it, runs the guide's workloads and our own, and
+//! holds what it measured against the published figures, FoundationDB's measured ones, and what we
+//! require. The `plinth` program gives it a database and prints the report.
 //!
 //! ## Data structures
 //! ```text
@@ -15,12 +15,14 @@
 //!
 //! ## Invariants
 //! 1. What is counted ended inside the measured time; the warm-up before it is not counted.
-//! 2. A figure that depends on the disk or on the number of cores stands beside a calibrator of the same run.
+//! 2. A figure that depends on the disk or on the number of cores stands beside a calibrator of the
+//!    same run.
 //! 3. Nothing is held against a bound unless it was measured in the set-up that the bound is for.
 //! 4. A database that holds anything but this benchmark's rows is refused, and left as it was.
 //!
 //! ## Not here
-//! The command line, opening databases, temporary directories: `cli`. Microbenchmarks of parts: beside the parts.
+//! The command line, opening databases, temporary directories: `cli`. Microbenchmarks of parts:
+//! beside the parts.
 //! Read next: [`workloads`], `clients.rs`, `figures.rs`.
 #![forbid(unsafe_code)]
 

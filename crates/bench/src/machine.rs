@@ -1,8 +1,9 @@
 //! What the report says about the machine, and what else it was doing meanwhile.
 //!
-//! Everything is read from Linux's `/proc`; on other systems it is unknown, and said to be. A figure
-//! measured while other processes used the processors is worth little, so each measurement says how much they did. A server
-//! that is measured, on the same machine, is not one of the others.
+//! Everything is read from Linux's `/proc`; on other systems it is unknown, and said to be. A
+//! figure measured while other processes used the processors is worth little, so each measurement
+//! says how much they did. A server that is measured, on the same machine, is not one of the
+//! others.
 
 use plinth_env::reply::{self, Reply};
 use plinth_env::{Env, Open, block_on};
@@ -39,7 +40,8 @@ pub struct Machine {
 pub struct CpuUse {
     /// By this process, and the server that it measures.
     pub own: f64,
-    /// By all others: other processes, a hypervisor, and the kernel's threads, those that write for this process too.
+    /// By all others: other processes, a hypervisor, and the kernel's threads, those that write for
+    /// this process too.
     pub others: f64,
     /// Of that, by other programs' own code, and by the hypervisor, for whatever it was.
     pub taken: f64,
@@ -84,7 +86,10 @@ impl Machine {
         let version = read_text(env, "/proc/sys/kernel/osrelease").unwrap_or_default();
         let memory = read_text(env, "/proc/meminfo").and_then(|text| kilobytes(&text, "MemTotal:"));
         Self {
-            processor: names("model name").next().map_or("unknown", |(_, name)| name.trim()).to_owned(),
+            processor: names("model name")
+                .next()
+                .map_or("unknown", |(_, name)| name.trim())
+                .to_owned(),
             cores: names("processor").count().max(1),
             memory,
             system: format!("{} {}", std::env::consts::OS, version.trim()).trim().to_owned(),
@@ -105,7 +110,8 @@ impl Machine {
 }
 
 impl CpuTimes {
-    /// Now; `None` where that can't be known. The process of this number, if one is given, counts as this one.
+    /// Now; `None` where that can't be known. The process of this number, if one is given, counts
+    /// as this one.
     pub fn now(env: &Env, server: Option<u32>) -> Option<Self> {
         let mut own = own_ticks(&read_text(env, "/proc/self/stat")?)?;
         if let Some(server) = server {
@@ -129,7 +135,8 @@ impl CpuTimes {
     }
 }
 
-/// How busy the processors were in each of a row of slices of time. It is looked at now and then, so a slice's ends are as exact as that.
+/// How busy the processors were in each of a row of slices of time. It is looked at now and then,
+/// so a slice's ends are as exact as that.
 pub struct CpuOfSlices {
     slice: Duration,
     count: usize,
@@ -171,8 +178,8 @@ impl CpuUse {
         self.others > DISTURBED
     }
 
-    /// Whether others took so much. What the kernel does for this process on threads of its own isn't counted, so a
-    /// database that makes it work hard can't hide behind that.
+    /// Whether others took so much. What the kernel does for this process on threads of its own
+    /// isn't counted, so a database that makes it work hard can't hide behind that.
     pub fn is_robbed(self) -> bool {
         self.taken > DISTURBED
     }
@@ -199,7 +206,8 @@ pub fn resident(env: &Env) -> Option<u64> {
     kilobytes(&read_text(env, "/proc/self/status")?, "VmRSS:")
 }
 
-/// What the kernel has counted of this process's files: calls that read, and bytes that it sent towards disks.
+/// What the kernel has counted of this process's files: calls that read, and bytes that it sent
+/// towards disks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileUse {
     /// System calls that read, of files and all else.
@@ -217,7 +225,8 @@ impl FileUse {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let number = |name| text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok();
+        let number =
+            |name| text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok();
         let [read_calls, read_bytes] = [number("syscr:")?, number("read_bytes:")?];
         Some(Self { read_calls, read_bytes, written_bytes: number("write_bytes:")? })
     }
@@ -271,7 +280,8 @@ pub fn filesystem(env: &Env, directory: &Path) -> Option<String> {
         .map(|fields| fields[2].to_owned())
 }
 
-/// A text file of the system's; `None` if it can't be read. Those of `/proc` don't know their length.
+/// A text file of the system's; `None` if it can't be read. Those of `/proc` don't know their
+/// length.
 pub fn read_text(env: &Env, path: &str) -> Option<String> {
     let read = async {
         let file = env.files().open(Path::new(path), Open::Read).await.ok()?;
@@ -292,17 +302,20 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
 }
 
-/// User and system time of `/proc/self/stat`; the name before them may hold anything, a parenthesis too.
+/// User and system time of `/proc/self/stat`; the name before them may hold anything, a parenthesis
+/// too.
 fn own_ticks(stat: &str) -> Option<OwnTicks> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut times = fields.split_whitespace().skip(11);
     Some(OwnTicks { user: times.next()?.parse().ok()?, system: times.next()?.parse().ok()? })
 }
 
-/// The first line of `/proc/stat`: user, nice, system, idle, waiting for devices, two kinds of interrupts, stolen.
+/// The first line of `/proc/stat`: user, nice, system, idle, waiting for devices, two kinds of
+/// interrupts, stolen.
 fn all_ticks(stat: &str) -> Option<AllTicks> {
     let line = stat.lines().next()?.strip_prefix("cpu ")?;
-    let ticks: Vec<f64> = line.split_whitespace().take(8).filter_map(|ticks| ticks.parse().ok()).collect();
+    let ticks: Vec<f64> =
+        line.split_whitespace().take(8).filter_map(|ticks| ticks.parse().ok()).collect();
     (ticks.len() == 8).then(|| AllTicks {
         busy: ticks.iter().sum::<f64>() - ticks[3] - ticks[4],
         user: ticks[0] + ticks[1],
@@ -324,7 +337,8 @@ mod tests {
         assert_eq!((own_ticks("17"), all_ticks("cpu  1 2")), (None, None));
         let nothing = AllTicks { busy: 0.0, user: 0.0, stolen: 0.0 };
         let then = CpuTimes { own: OwnTicks { user: 0.0, system: 0.0 }, all: nothing };
-        // Of the kernel's 50 ticks, those that aren't ours may be for us all the same: nobody took them.
+        // Of the kernel's 50 ticks, those that aren't ours may be for us all the same: nobody took
+        // them.
         let taken = (310.0 - 250.0 + 140.0) / 200.0;
         assert_eq!(CpuTimes { own, all }.since(then, 2.0), CpuUse { own: 1.5, others: 1.0, taken });
     }
@@ -341,14 +355,18 @@ mod tests {
         }
         let uses = slices.finish();
         assert_eq!(uses.len(), if CpuTimes::now(&env, None).is_some() { 3 } else { 0 }, "{uses:?}");
-        let [quiet, loud] = [0.1, 0.3].map(|others| CpuUse { own: 1.0, others, taken: others / 2.0 });
+        let [quiet, loud] =
+            [0.1, 0.3].map(|others| CpuUse { own: 1.0, others, taken: others / 2.0 });
         assert!(!quiet.is_disturbed() && loud.is_disturbed() && !loud.is_robbed());
     }
 
     #[test]
     fn what_the_kernel_counts_of_files_is_found() {
         let text = "rchar: 5\nwchar: 6\nsyscr: 7\nsyscw: 8\nread_bytes: 9\nwrite_bytes: 4096\n";
-        assert_eq!(FileUse::parse(text), Some(FileUse { read_calls: 7, read_bytes: 9, written_bytes: 4096 }));
+        assert_eq!(
+            FileUse::parse(text),
+            Some(FileUse { read_calls: 7, read_bytes: 9, written_bytes: 4096 })
+        );
         assert_eq!(FileUse::parse("syscr: 7\n"), None);
     }
 
@@ -363,15 +381,22 @@ mod tests {
     fn this_machine_has_a_processor_and_memory() {
         let env = Env::real();
         let machine = Machine::this(&env, Path::new("/proc"));
-        assert!(machine.cores >= 1 && machine.memory.is_some_and(|memory| memory > 1 << 24), "{machine:?}");
+        assert!(
+            machine.cores >= 1 && machine.memory.is_some_and(|memory| memory > 1 << 24),
+            "{machine:?}"
+        );
         assert_eq!(machine.filesystem, "proc");
         assert!(resident(&env).is_some_and(|resident| resident > 1 << 18));
         assert!(CpuTimes::now(&env, None).is_some());
-        // Two processes that are the same one count twice, which shows once this one has used some ticks.
+        // Two processes that are the same one count twice, which shows once this one has used some
+        // ticks.
         let used = |server| CpuTimes::now(&env, server).expect("Linux tells").own;
         while used(None).user + used(None).system < 20.0 {}
         let (before, twice) = (used(None), used(Some(env.process_id())));
-        assert!(twice.user + twice.system >= 2.0 * (before.user + before.system), "{twice:?} {before:?}");
+        assert!(
+            twice.user + twice.system >= 2.0 * (before.user + before.system),
+            "{twice:?} {before:?}"
+        );
         assert!(CpuTimes::now(&env, Some(u32::MAX)).is_none(), "there is no such process");
     }
 }

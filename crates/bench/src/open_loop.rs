@@ -1,14 +1,17 @@
-//! Load at a given rate: transactions that come when they come, whether or not earlier ones have ended.
+//! Load at a given rate: transactions that come when they come, whether or not earlier ones have
+//! ended.
 //!
-//! A client that waits for its answer before it asks again asks less often when the database is slow, and so hides
-//! what it was meant to measure (coordinated omission). Here arrivals are drawn beforehand, independent of each other as
-//! those of many users are, and each latency is counted from the arrival, also when nobody had time to begin at once.
+//! A client that waits for its answer before it asks again asks less often when the database is
+//! slow, and so hides what it was meant to measure (coordinated omission). Here arrivals are drawn
+//! beforehand, independent of each other as those of many users are, and each latency is counted
+//! from the arrival, also when nobody had time to begin at once.
 //!
-//! Tasks make them, in the same threads that serve the connections to a server, so that answers come without a hand-over
-//! (see `clients.rs`); of a database in the process, one task. Between arrivals and answers a thread sleeps. How late it is woken
-//! counts as latency, some fifty microseconds on a virtual processor. A thread that stays awake instead takes a processor
-//! from the server beside it.
-//! With no rate given it keeps a fixed number under way, through the same code: that is the peak that rates are parts of.
+//! Tasks make them, in the same threads that serve the connections to a server, so that answers
+//! come without a hand-over (see `clients.rs`); of a database in the process, one task. Between
+//! arrivals and answers a thread sleeps. How late it is woken counts as latency, some fifty
+//! microseconds on a virtual processor. A thread that stays awake instead takes a processor from
+//! the server beside it. With no rate given it keeps a fixed number under way, through the same
+//! code: that is the peak that rates are parts of.
 
 use crate::alarm::Alarm;
 use crate::clients::{Client, lock};
@@ -141,7 +144,9 @@ pub fn offer(
         sums.add(&reply.wait()?);
     }
     let elapsed = (bench.env.now() - began).as_secs_f64();
-    let cpu = cpu.zip(CpuTimes::now(&bench.env, bench.server)).map(|(then, now)| now.since(then, elapsed));
+    let cpu = cpu
+        .zip(CpuTimes::now(&bench.env, bench.server))
+        .map(|(then, now)| now.since(then, elapsed));
     if bench.stop.load(Ordering::Relaxed) {
         return Err(Error::Interrupted);
     }
@@ -217,7 +222,8 @@ struct Run {
     newcomer: Client,
     /// The next client's number.
     clients: AtomicU64,
-    /// Those without a transaction. All this is one task's; what it awaits may move between threads, hence the locks.
+    /// Those without a transaction. All this is one task's; what it awaits may move between
+    /// threads, hence the locks.
     idle: Mutex<Vec<Client>>,
     sums: Mutex<Sums>,
 }
@@ -232,14 +238,19 @@ impl Run {
             stop: stop.clone(),
             begin: during.start,
             end: during.end,
-            newcomer: Client { random: Random::new(bench.next_seed(), 0), dataset: dataset.clone(), hash: 0 },
+            newcomer: Client {
+                random: Random::new(bench.next_seed(), 0),
+                dataset: dataset.clone(),
+                hash: 0,
+            },
             clients: AtomicU64::new(number << 32),
             idle: Mutex::default(),
             sums: Mutex::default(),
         }
     }
 
-    /// Begins what arrives and goes on with what is under way, until nothing arrives and all has ended.
+    /// Begins what arrives and goes on with what is under way, until nothing arrives and all has
+    /// ended.
     async fn all(self, mut schedule: Schedule, kind: &impl Kind) -> Result<Sums> {
         let mut under_way = FuturesUnordered::new();
         let mut alarm = Alarm::new(&self.env)?;
@@ -289,7 +300,8 @@ impl Run {
             sums.whole.record(self.env.now() - arrived, parts.operations);
             sums.whole.retries += retries;
             let Sums { start, read, commit, .. } = &mut *sums;
-            for (tally, part) in [(start, parts.start), (read, parts.read), (commit, parts.commit)] {
+            for (tally, part) in [(start, parts.start), (read, parts.read), (commit, parts.commit)]
+            {
                 part.into_iter().for_each(|part| tally.record(part, 1));
             }
         }
@@ -317,12 +329,16 @@ mod tests {
             arrivals: Arrivals::PerSecond(1_000.0),
             next: Duration::ZERO,
         };
-        // Nobody looks for a second; then all of that second are there, with the times at which they came.
+        // Nobody looks for a second; then all of that second are there, with the times at which
+        // they came.
         let arrived: Vec<Duration> =
             std::iter::from_fn(|| schedule.take(Duration::from_secs(1), 0)).collect();
         assert!((850..1_150).contains(&arrived.len()), "{}", arrived.len());
-        assert!(arrived.is_sorted() && arrived.last().is_some_and(|last| last.as_secs_f64() <= 1.0));
-        let gaps: Vec<f64> = arrived.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect();
+        assert!(
+            arrived.is_sorted() && arrived.last().is_some_and(|last| last.as_secs_f64() <= 1.0)
+        );
+        let gaps: Vec<f64> =
+            arrived.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect();
         // Of independent arrivals, those closer than the mean are more than half.
         let close = gaps.iter().filter(|&&gap| gap < 1e-3).count();
         assert!((55..72).contains(&(close * 100 / gaps.len())), "{close} of {}", gaps.len());
@@ -334,6 +350,9 @@ mod tests {
         let arrivals = Arrivals::UnderWay(2);
         let mut schedule = Schedule { random: Random::new(1, 1), arrivals, next: Duration::ZERO };
         let now = Duration::from_secs(5);
-        assert_eq!([0, 1, 2].map(|under_way| schedule.take(now, under_way)), [Some(now), Some(now), None]);
+        assert_eq!(
+            [0, 1, 2].map(|under_way| schedule.take(now, under_way)),
+            [Some(now), Some(now), None]
+        );
     }
 }

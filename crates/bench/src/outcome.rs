@@ -1,8 +1,9 @@
 //! What a workload found out: its figures, each beside what it is held against.
 //!
-//! An [`Outcome`] has one or more [`Figure`]s, the most important one first, and most have a [`Measurement`]: what
-//! the clients counted. Whether a figure is judged at all depends on the run's set-up, which the outcome
-//! knows ([`Outcome::comparable`]); the figure only knows its bounds.
+//! An [`Outcome`] has one or more [`Figure`]s, the most important one first, and most have a
+//! [`Measurement`]: what the clients counted. Whether a figure is judged at all depends on the
+//! run's set-up, which the outcome knows ([`Outcome::comparable`]); the figure only knows its
+//! bounds.
 
 use crate::curve::Curve;
 use crate::figures::Target;
@@ -24,9 +25,11 @@ pub struct Figure {
     pub unit: Unit,
     /// What it is held against.
     pub target: Target,
-    /// What it is held against in place of that where the database is a server's, if the workload says so.
+    /// What it is held against in place of that where the database is a server's, if the workload
+    /// says so.
     pub served: Option<Target>,
-    /// Whether it needs the machine for itself: it compares two measurements that other processes disturb differently.
+    /// Whether it needs the machine for itself: it compares two measurements that other processes
+    /// disturb differently.
     pub needs_quiet: bool,
 }
 
@@ -152,8 +155,11 @@ impl Unit {
         };
         // `2.00 M` says no more than `2 M`, `500 k` and `50.0 µs` are what they are.
         let (number, rest) = text.split_once(' ').unwrap_or((&text, ""));
-        let number =
-            if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number };
+        let number = if number.contains('.') {
+            number.trim_end_matches('0').trim_end_matches('.')
+        } else {
+            number
+        };
         format!("{number} {rest}").trim_end().to_owned()
     }
 }
@@ -164,7 +170,8 @@ impl Measurement {
         self.tally.operations as f64 / self.time.as_secs_f64()
     }
 
-    /// Operations for each second that this process had a processor; on a busy machine that moves less than the rate.
+    /// Operations for each second that this process had a processor; on a busy machine that moves
+    /// less than the rate.
     pub fn rate_of_processor(&self) -> Option<f64> {
         self.cpu.filter(|cpu| cpu.own > 0.01).map(|cpu| self.rate() / cpu.own)
     }
@@ -199,7 +206,12 @@ impl Measurement {
 
 impl Outcome {
     /// The outcome of a workload whose clients measured this, with its first figure.
-    pub fn new(name: &'static str, title: String, figure: Figure, measurement: Option<Measurement>) -> Self {
+    pub fn new(
+        name: &'static str,
+        title: String,
+        figure: Figure,
+        measurement: Option<Measurement>,
+    ) -> Self {
         let figures = vec![figure];
         let (curves, notes, details) = (Vec::new(), Vec::new(), Vec::new());
         Self { name, title, figures, measurement, comparable: true, curves, notes, details }
@@ -215,7 +227,8 @@ impl Outcome {
 
     /// Whether one of its figures has a bound that it can't be held against.
     pub fn has_unjudged(&self) -> bool {
-        let bounds = self.figures.iter().filter_map(|figure| Some((figure, figure.target.required?)));
+        let bounds =
+            self.figures.iter().filter_map(|figure| Some((figure, figure.target.required?)));
         bounds.into_iter().any(|(figure, bound)| self.mark(figure, bound) == Mark::NotComparable)
     }
 

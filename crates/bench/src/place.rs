@@ -1,4 +1,5 @@
-//! A directory beside the measured database's files, for workloads that need a database of their own on the same disk.
+//! A directory beside the measured database's files, for workloads that need a database of their
+//! own on the same disk.
 
 use crate::Result;
 use plinth_env::{Env, block_on};

@@ -1,5 +1,5 @@
-//! What a person sees while the benchmark works, on standard error: bars on a terminal, a line now and
-//! then where there is none (a log file, a build server), nothing at all in tests.
+//! What a person sees while the benchmark works, on standard error: bars on a terminal, a line now
+//! and then where there is none (a log file, a build server), nothing at all in tests.
 
 use crate::words::{duration, grouped};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -53,7 +53,8 @@ impl Progress {
             Self::Bars => {
                 let style = ProgressStyle::with_template("  {spinner} {prefix}, {elapsed}  {msg}")
                     .unwrap_or_else(|_| ProgressStyle::default_spinner());
-                let bar = ProgressBar::new_spinner().with_style(style).with_prefix(title.to_owned());
+                let bar =
+                    ProgressBar::new_spinner().with_style(style).with_prefix(title.to_owned());
                 bar.enable_steady_tick(SPIN);
                 Some(bar)
             }

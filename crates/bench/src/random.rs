@@ -1,4 +1,5 @@
-//! The benchmark's own random numbers: fast, seeded, so that two runs ask for the same keys in the same order.
+//! The benchmark's own random numbers: fast, seeded, so that two runs ask for the same keys in the
+//! same order.
 
 /// A SplitMix64 generator. A nanosecond a number; not for secrets.
 #[derive(Clone, Debug)]

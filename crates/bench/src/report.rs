@@ -1,7 +1,8 @@
 //! All that a run found out, with what is needed to judge it and to repeat it.
 //!
-//! A figure without its commit, command, machine and date is a rumour, so they are part of the report, in the
-//! text as in the JSON. So is what spoils figures: other processes on the same processors.
+//! A figure without its commit, command, machine and date is a rumour, so they are part of the
+//! report, in the text as in the JSON. So is what spoils figures: other processes on the same
+//! processors.
 
 use crate::machine::Machine;
 use crate::outcome::Outcome;
@@ -133,7 +134,8 @@ impl Report {
 
     pub(crate) fn head_lines(&self) -> Vec<String> {
         let Machine { processor, cores, memory, system, filesystem } = &self.machine;
-        let memory = memory.map_or_else(String::new, |bytes| format!(", {} GiB", (bytes + (1 << 29)) >> 30));
+        let memory =
+            memory.map_or_else(String::new, |bytes| format!(", {} GiB", (bytes + (1 << 29)) >> 30));
         let Provenance { version, commit, command, engine } = &self.provenance;
         let mut lines = vec![
             format!("plinth {version}, commit {commit}, {} UTC", date(self.date)),
@@ -166,8 +168,13 @@ impl Report {
             .measured()
             .filter(|(_, measured)| measured.tally.retries > 0)
             .map(|(name, measured)| {
-                let share = measured.tally.retries as f64 / measured.tally.transactions.max(1) as f64;
-                format!("{name} {} ({:.2} %)", words::grouped(measured.tally.retries), share * 100.0)
+                let share =
+                    measured.tally.retries as f64 / measured.tally.transactions.max(1) as f64;
+                format!(
+                    "{name} {} ({:.2} %)",
+                    words::grouped(measured.tally.retries),
+                    share * 100.0
+                )
             })
             .collect();
         if !retries.is_empty() {
@@ -202,12 +209,15 @@ impl Report {
     }
 
     fn measured(&self) -> impl Iterator<Item = (&'static str, &crate::Measurement)> {
-        self.outcomes.iter().filter_map(|outcome| Some((outcome.name, outcome.measurement.as_ref()?)))
+        self.outcomes
+            .iter()
+            .filter_map(|outcome| Some((outcome.name, outcome.measurement.as_ref()?)))
     }
 
     /// Of everything that every workload read.
     fn hash(&self) -> u64 {
-        self.measured().fold(0, |hash: u64, (_, measured)| hash.rotate_left(9) ^ measured.tally.hash)
+        self.measured()
+            .fold(0, |hash: u64, (_, measured)| hash.rotate_left(9) ^ measured.tally.hash)
     }
 }
 
@@ -220,7 +230,12 @@ fn date(since_epoch: Duration) -> String {
     let seconds = since_epoch.as_secs();
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let Date { year, month, day } = Date::of_days(days as i64);
-    format!("{year}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
+    format!(
+        "{year}-{month:02}-{day:02} {:02}:{:02}:{:02}",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    )
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! A database in another process: what it is held against, and what its server says of itself.
 //!
-//! The bounds for a server are others than those for a database in the process, because sockets and a second process share
-//! the machine. What a read costs the server comes from its own accounts: processor time and keys read, before and after.
+//! The bounds for a server are others than those for a database in the process, because sockets and
+//! a second process share the machine. What a read costs the server comes from its own accounts:
+//! processor time and keys read, before and after.
 
 use crate::figures::{self, Target};
 use crate::outcome::{Figure, Outcome};
@@ -58,14 +59,16 @@ pub(crate) fn series_address(database: &Database, protocol: &str) -> Option<Sock
     server_of(database)?.get("series")?.get(protocol)?.as_str()?.parse().ok()
 }
 
-/// The process that serves `database`, if it is another one of this machine: one that can be reached only from here.
+/// The process that serves `database`, if it is another one of this machine: one that can be
+/// reached only from here.
 pub(crate) fn process(database: &Database) -> Option<u32> {
     process_of(&server_of(database)?)
 }
 
 fn process_of(server: &Value) -> Option<u32> {
     let is_here = |address: &Value| {
-        let address = address.as_str().map(|address| address.strip_suffix(":tls").unwrap_or(address));
+        let address =
+            address.as_str().map(|address| address.strip_suffix(":tls").unwrap_or(address));
         let address = address.and_then(|address| address.parse::<SocketAddr>().ok());
         address.is_some_and(|address| address.ip().is_loopback())
     };
@@ -79,7 +82,8 @@ fn server_of(database: &Database) -> Option<Value> {
     Some(document.pointer_mut("/cluster/plinth/server")?.take())
 }
 
-/// What the figure at this place of a workload's is held against: what it says itself, or what is asked of the workload.
+/// What the figure at this place of a workload's is held against: what it says itself, or what is
+/// asked of the workload.
 fn asked_of(figure: &Figure, place: usize, workload: &str) -> Target {
     let asked = if place == 0 { target(workload) } else { Target::NONE };
     held_against(figure.target, figure.served.unwrap_or(asked))
@@ -122,7 +126,8 @@ mod tests {
         assert_eq!(rate.required, figures::SERVED_READ.required);
     }
 
-    /// Only the first figure of a workload is what its name says; others were left without any bound.
+    /// Only the first figure of a workload is what its name says; others were left without any
+    /// bound.
     #[test]
     fn a_figure_that_says_what_a_server_is_held_against_keeps_it() {
         let figure = |what: &str| Figure::new(what, 1.0, Unit::Seconds, figures::READ);
@@ -135,7 +140,8 @@ mod tests {
 
     #[test]
     fn a_server_is_a_process_of_this_machine_only_if_nobody_else_reaches_it() {
-        let server = |addresses: &[&str]| serde_json::json!({"addresses": addresses, "process_id": 17});
+        let server =
+            |addresses: &[&str]| serde_json::json!({"addresses": addresses, "process_id": 17});
         assert_eq!(process_of(&server(&["127.0.0.1:4500", "[::1]:4500:tls"])), Some(17));
         assert_eq!(process_of(&server(&["127.0.0.1:4500", "10.0.0.7:4500"])), None);
         assert_eq!(process_of(&serde_json::json!({"addresses": ["127.0.0.1:4500"]})), None);

@@ -1,7 +1,7 @@
 //! What the clients of one thread counted, and what all of them together measured.
 //!
-//! A transaction counts if it ended between the end of the warm-up and the deadline, so the rate is the
-//! count over exactly that time, whatever is still under way at its edges.
+//! A transaction counts if it ended between the end of the warm-up and the deadline, so the rate is
+//! the count over exactly that time, whatever is still under way at its edges.
 
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
@@ -65,8 +65,8 @@ impl Tally {
         let _same_bounds = self.latencies.add(&other.latencies);
     }
 
-    /// What the slowest tenth of the clients got each, as a part of what the median client got; `None` below ten clients, or if the
-    /// median got nothing.
+    /// What the slowest tenth of the clients got each, as a part of what the median client got;
+    /// `None` below ten clients, or if the median got nothing.
     pub fn fairness(&self) -> Option<f64> {
         let mut clients = self.of_clients.clone();
         clients.sort_unstable();
@@ -139,7 +139,8 @@ mod tests {
         assert_eq!((sum.transactions, sum.operations, sum.retries), (100, 1_000, 0));
         assert_eq!(sum.slices, [0, 5_050]);
         let latency = sum.latency();
-        let about = |duration: Duration, micros: f64| (duration.as_secs_f64() * 1e6 - micros).abs() < 0.1;
+        let about =
+            |duration: Duration, micros: f64| (duration.as_secs_f64() * 1e6 - micros).abs() < 0.1;
         assert!(
             about(latency.mean, 50.5) && about(latency.p50, 50.0) && about(latency.p99, 99.0),
             "{latency:?}"

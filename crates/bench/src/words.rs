@@ -67,9 +67,20 @@ mod tests {
     fn figures_keep_three_digits() {
         let counts = [0, 12, 999, 1_000, 1_000_000, 12_345_678].map(grouped);
         assert_eq!(counts, ["0", "12", "999", "1,000", "1,000,000", "12,345,678"]);
-        let figures =
-            [0.0, 1.234, 9.999, 917.0, 4_425.0, 11_234.0, 99_960.0, 999_499.0, 999_600.0, 12_345_678.0];
-        let expected = ["0", "1.23", "10.0", "917", "4,425", "11.2 k", "100 k", "999 k", "1.00 M", "12.3 M"];
+        let figures = [
+            0.0,
+            1.234,
+            9.999,
+            917.0,
+            4_425.0,
+            11_234.0,
+            99_960.0,
+            999_499.0,
+            999_600.0,
+            12_345_678.0,
+        ];
+        let expected =
+            ["0", "1.23", "10.0", "917", "4,425", "11.2 k", "100 k", "999 k", "1.00 M", "12.3 M"];
         assert_eq!(figures.map(short), expected);
         assert_eq!(short(f64::INFINITY), "-");
     }
@@ -82,8 +93,8 @@ mod tests {
 
     #[test]
     fn durations_choose_their_unit() {
-        let durations =
-            [5, 1_500, 92_100, 1_300_000, 2_000_000_000].map(|nanos| duration(Duration::from_nanos(nanos)));
+        let durations = [5, 1_500, 92_100, 1_300_000, 2_000_000_000]
+            .map(|nanos| duration(Duration::from_nanos(nanos)));
         assert_eq!(durations, ["5 ns", "1.50 µs", "92.1 µs", "1.30 ms", "2 s"]);
     }
 }

@@ -1,6 +1,6 @@
-//! Every workload runs, with few rows and for an instant, and reports what it did: a benchmark that nobody
-//! runs between releases would rot. What needs more than a client sees gets a host that does it in this process;
-//! none of the figures means anything here, and none is looked at.
+//! Every workload runs, with few rows and for an instant, and reports what it did: a benchmark that
+//! nobody runs between releases would rot. What needs more than a client sees gets a host that does
+//! it in this process; none of the figures means anything here, and none is looked at.
 
 use plinth::backup::restore::Loader;
 use plinth_bench::host::{COMMITS, Crash, Host, Server, Waits};
@@ -15,7 +15,8 @@ use std::time::Duration;
 /// A database in a directory, and what can be done around it without a second process.
 struct Local(plinth::Database, Engine);
 
-/// What was written moves on to tables as soon as that; with the usual window a small memory would have the load wait for it.
+/// What was written moves on to tables as soon as that; with the usual window a small memory would
+/// have the load wait for it.
 const WINDOW: Duration = Duration::from_millis(200);
 
 /// The engine of the databases made beside it.
@@ -43,8 +44,14 @@ impl Host for Local {
         memory: Option<u64>,
     ) -> plinth::Result<Crash> {
         let database = self.builder(directory, memory).open()?;
-        Bench::prepare((*database).clone(), directory.into(), tiny(rows), Progress::Silent, Arc::default())
-            .unwrap();
+        Bench::prepare(
+            (*database).clone(),
+            directory.into(),
+            tiny(rows),
+            Progress::Silent,
+            Arc::default(),
+        )
+        .unwrap();
         if self.1 == Engine::Memory {
             database.checkpoint()?;
         }
@@ -58,7 +65,8 @@ impl Host for Local {
         }
         drop(database);
         let report = block_on(plinth::check(&Env::real(), directory))?;
-        let (checkpoint_bytes, log_bytes) = (report.checkpoint_bytes + report.table_bytes, report.log_bytes);
+        let (checkpoint_bytes, log_bytes) =
+            (report.checkpoint_bytes + report.table_bytes, report.log_bytes);
         Ok(Crash { acknowledged: transactions, checkpoint_bytes, log_bytes })
     }
 
@@ -73,7 +81,11 @@ impl Host for Local {
         Ok((*self.builder(directory, memory).must_exist().open()?).clone())
     }
 
-    fn loader(&self, directory: &Path, version: plinth::Version) -> plinth::Result<Box<dyn Loader>> {
+    fn loader(
+        &self,
+        directory: &Path,
+        version: plinth::Version,
+    ) -> plinth::Result<Box<dyn Loader>> {
         Ok(Box::new(block_on(self.builder(directory, None).loader(version))?))
     }
 
@@ -105,8 +117,18 @@ fn directory() -> TemporaryDir {
     block_on(Env::real().files().temporary_dir("plinth-bench-test")).unwrap()
 }
 
-fn prepare(database: &Database, directory: &TemporaryDir, settings: Settings) -> Result<Bench, Error> {
-    Bench::prepare(database.clone(), directory.path().to_owned(), settings, Progress::Silent, Arc::default())
+fn prepare(
+    database: &Database,
+    directory: &TemporaryDir,
+    settings: Settings,
+) -> Result<Bench, Error> {
+    Bench::prepare(
+        database.clone(),
+        directory.path().to_owned(),
+        settings,
+        Progress::Silent,
+        Arc::default(),
+    )
 }
 
 #[test]
@@ -120,7 +142,8 @@ fn the_stream_that_is_measured_delivers_every_commit() {
     assert!(bench.database.list_changes().wait().unwrap().is_empty(), "no stream is left");
 }
 
-/// Runs a workload. Where nothing was committed in so short a time the machine has too much to do: a longer one is taken.
+/// Runs a workload. Where nothing was committed in so short a time the machine has too much to do:
+/// a longer one is taken.
 fn run_one(bench: &mut Bench, workload: &Workload) -> Result<Outcome, Error> {
     let is_idle = |outcome: &Outcome| {
         outcome.measurement.as_ref().is_some_and(|measured| measured.tally.transactions == 0)
@@ -134,6 +157,19 @@ fn run_one(bench: &mut Bench, workload: &Workload) -> Result<Outcome, Error> {
     }
 }
 
+/// Whether a workload may say that it can't run in this process.
+fn may_be_skipped(name: &str) -> bool {
+    match name {
+        // Not every system says how much memory a process takes, and not every engine can do with
+        // less.
+        "memory" | "larger" | "budget" | "uncached" => true,
+        // They need servers as processes: `cli`'s tests run them.
+        "failover" | "catch-up" => true,
+        // A server takes them in: `cli`'s tests run them against one.
+        name => name.starts_with("series-"),
+    }
+}
+
 /// What some workloads say of themselves.
 fn check_details(name: &str, outcome: &Outcome) {
     let json = outcome.to_json();
@@ -141,7 +177,8 @@ fn check_details(name: &str, outcome: &Outcome) {
     match name {
         "backup" => {
             let bytes = |name: &str| json["backup"][name].as_u64().unwrap();
-            let (written, raw) = (bytes("log_keys_and_values"), bytes("log_bytes_before_compression"));
+            let (written, raw) =
+                (bytes("log_keys_and_values"), bytes("log_bytes_before_compression"));
             assert!(written > 0 && (written..2 * written).contains(&raw), "{}", json["backup"]);
         }
         "dr" => assert_eq!(json["not_arrived"], 0, "{:?}", outcome.notes),
@@ -158,16 +195,10 @@ fn every_workload_runs_and_says_what_it_did() {
     assert_eq!(bench.load.as_ref().unwrap().rows, 3_000);
     for workload in ALL {
         // This one is sixty times as long as the others.
-        bench.settings.time = Duration::from_millis(if workload.name == "sustained" { 5 } else { 100 });
+        bench.settings.time =
+            Duration::from_millis(if workload.name == "sustained" { 5 } else { 100 });
         let outcome = match run_one(&mut bench, workload) {
-            // Not every system says how much memory a process takes, and not every engine can do with less.
-            Err(Error::Skipped(_)) if ["memory", "larger", "budget", "uncached"].contains(&workload.name) => {
-                continue;
-            }
-            // A server takes them in: `cli`'s tests run them against one.
-            Err(Error::Skipped(_)) if workload.name.starts_with("series-") => continue,
-            // They need servers as processes: `cli`'s tests run them.
-            Err(Error::Skipped(_)) if ["failover", "catch-up"].contains(&workload.name) => continue,
+            Err(Error::Skipped(_)) if may_be_skipped(workload.name) => continue,
             outcome => outcome.unwrap_or_else(|error| panic!("{}: {error}", workload.name)),
         };
         assert_eq!(outcome.name, workload.name);
@@ -230,7 +261,8 @@ fn what_is_about_data_larger_than_memory_runs_on_tables() {
     assert!(bench.engine == "ssd" && bench.dataset.bytes() > MEMORY);
     bench.host = Some(Arc::new(Local(local, Engine::Ssd)));
     for workload in workloads::select(&["larger", "budget", "uncached", "restart"]).unwrap() {
-        let outcome = bench.run_one(workload).unwrap_or_else(|error| panic!("{}: {error}", workload.name));
+        let outcome =
+            bench.run_one(workload).unwrap_or_else(|error| panic!("{}: {error}", workload.name));
         let value = |what: &str| {
             let figure = outcome.figures.iter().find(|figure| figure.what.starts_with(what));
             figure.unwrap_or_else(|| panic!("no {what} in {outcome:?}")).value
@@ -250,7 +282,9 @@ fn what_is_about_data_larger_than_memory_runs_on_tables() {
             (value("bytes written to tables for each flushed"), value("device reads an uncached"));
         assert!(writes > 0.5 && reads > 0.5, "{outcome:?}");
         if workload.name == "budget" {
-            for what in ["uncached reads, of the disk's own rate", "device reads/s", "random pages/s"] {
+            for what in
+                ["uncached reads, of the disk's own rate", "device reads/s", "random pages/s"]
+            {
                 assert!(value(what) > 0.0, "{what}: {outcome:?}");
             }
         }
@@ -263,7 +297,8 @@ fn what_needs_its_host_is_skipped_without_one() {
     let bench = prepare(&database(), &directory, tiny(300)).unwrap();
     let report = bench
         .run(
-            &workloads::select(&["checkpoint", "restart", "restore", "dr", "failover", "catch-up"]).unwrap(),
+            &workloads::select(&["checkpoint", "restart", "restore", "dr", "failover", "catch-up"])
+                .unwrap(),
             Provenance::default(),
         )
         .unwrap();
@@ -296,7 +331,11 @@ fn a_restart_that_lost_a_commit_is_an_error_and_no_figure() {
         fn open(&self, directory: &Path, memory: Option<u64>) -> plinth::Result<Database> {
             self.0.open(directory, memory)
         }
-        fn loader(&self, directory: &Path, version: plinth::Version) -> plinth::Result<Box<dyn Loader>> {
+        fn loader(
+            &self,
+            directory: &Path,
+            version: plinth::Version,
+        ) -> plinth::Result<Box<dyn Loader>> {
             self.0.loader(directory, version)
         }
         fn serve(&self, directory: &Path) -> plinth::Result<Server> {
@@ -305,10 +344,14 @@ fn a_restart_that_lost_a_commit_is_an_error_and_no_figure() {
     }
     let directory = directory();
     let mut bench = prepare(&database(), &directory, tiny(300)).unwrap();
-    bench.host = Some(Arc::new(Forgetful(Local(plinth::Database::in_memory().unwrap(), Engine::Memory))));
+    bench.host =
+        Some(Arc::new(Forgetful(Local(plinth::Database::in_memory().unwrap(), Engine::Memory))));
     let [restart] = workloads::select(&["restart"]).unwrap()[..] else { panic!("one workload") };
     let error = bench.run_one(restart).unwrap_err().to_string();
-    assert!(error.contains("31 commits were acknowledged") && error.contains("30 are there"), "{error}");
+    assert!(
+        error.contains("31 commits were acknowledged") && error.contains("30 are there"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -324,22 +367,33 @@ fn a_report_has_the_table_the_set_up_and_everything_in_json() {
     let report = bench.run(&workloads::select(&["write3", "read"]).unwrap(), provenance).unwrap();
     for style in [Style::Plain, Style::Markdown, Style::Colours] {
         let text = report.text(style);
-        for word in
-            ["write3", "read", "500 rows", "abc", "plinth bench --rows 500", "46.0 k", "FoundationDB's guide"]
-        {
+        for word in [
+            "write3",
+            "read",
+            "500 rows",
+            "abc",
+            "plinth bench --rows 500",
+            "46.0 k",
+            "FoundationDB's guide",
+        ] {
             assert!(text.contains(word), "no `{word}` in\n{text}");
         }
     }
     let json = report.to_json();
     assert_eq!((&json["commit"], &json["settings"]["rows"]), (&"abc".into(), &500.into()));
     let read = &json["workloads"][1];
-    assert_eq!((&read["name"], &read["figures"][0]["published"]), (&"read".into(), &305_000.0.into()));
+    assert_eq!(
+        (&read["name"], &read["figures"][0]["published"]),
+        (&"read".into(), &305_000.0.into())
+    );
     assert!(read["figures"][0]["required_reached"].is_null(), "500 rows are not judged");
     assert!(read["measurement"]["latency"]["p99_us"].as_f64().is_some_and(|micros| micros > 0.0));
     assert!(report.json_text().ends_with("}\n"));
     let page = plinth_bench::page(&[report.clone(), report]);
     assert!(
-        page.contains("write3") && page.contains("plinth bench --rows 500") && page.ends_with("</html>\n")
+        page.contains("write3")
+            && page.contains("plinth bench --rows 500")
+            && page.ends_with("</html>\n")
     );
 }
 
@@ -376,13 +430,18 @@ fn a_run_with_no_rows_or_too_many_is_refused() {
 #[test]
 fn a_stop_ends_a_run_early() {
     let directory = directory();
-    let bench =
-        prepare(&database(), &directory, Settings { time: Duration::from_secs(3_600), ..tiny(300) }).unwrap();
+    let bench = prepare(
+        &database(),
+        &directory,
+        Settings { time: Duration::from_secs(3_600), ..tiny(300) },
+    )
+    .unwrap();
     let stop = bench.stop.clone();
     let timer = bench.env.call_at(bench.env.now() + Duration::from_millis(20), move || {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
-    let report = bench.run(&workloads::select(&["read", "write1"]).unwrap(), Provenance::default()).unwrap();
+    let report =
+        bench.run(&workloads::select(&["read", "write1"]).unwrap(), Provenance::default()).unwrap();
     assert_eq!(report.skipped, ["read", "write1"].map(|name| (name, "interrupted".to_owned())));
     drop(timer);
 }

@@ -1,9 +1,11 @@
-//! What the C API adds to the client: the workloads of `workloads.c`, once by the C program and once by the client itself.
+//! What the C API adds to the client: the workloads of `workloads.c`, once by the C program and
+//! once by the client itself.
 //!
-//! `cargo bench -p plinth-capi` prints nanoseconds of processor time an operation for both and their ratio: of turns that the
-//! two take, the best of each, for whatever else the machine does can only add to that. Under `cargo test` each runs once,
-//! shortly, to see that it runs. Each has a store of its own in memory, filled alike; what only reads comes first, before there
-//! are older versions to clear away. The C program is compiled here; a machine without a C compiler says so.
+//! `cargo bench -p plinth-capi` prints nanoseconds of processor time an operation for both and
+//! their ratio: of turns that the two take, the best of each, for whatever else the machine does
+//! can only add to that. Under `cargo test` each runs once, shortly, to see that it runs. Each has
+//! a store of its own in memory, filled alike; what only reads comes first, before there are older
+//! versions to clear away. The C program is compiled here; a machine without a C compiler says so.
 use plinth_client::{Database, RangeOptions, StreamingMode, Transaction};
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{Node, NodeConfig};
@@ -140,7 +142,8 @@ fn range(bench: &mut Bench, round: usize) -> usize {
     options.limit = 1000;
     options.mode = StreamingMode::Exact;
     let result = bench.transactions[0].snapshot().get_range(options).wait().expect("a read");
-    let looked: usize = result.rows.iter().map(|(key, value)| usize::from(key[15]) + value.len()).sum();
+    let looked: usize =
+        result.rows.iter().map(|(key, value)| usize::from(key[15]) + value.len()).sum();
     bench.seen += looked;
     result.rows.len()
 }
@@ -156,7 +159,8 @@ fn native(rounds: usize) -> Vec<f64> {
         }
         best((0..PARTS).map(|_| {
             let begun = env.cpu_time();
-            let operations: usize = (0..rounds / PARTS + 1).map(|round| body(&mut bench, round)).sum();
+            let operations: usize =
+                (0..rounds / PARTS + 1).map(|round| body(&mut bench, round)).sum();
             (env.cpu_time() - begun).as_nanos() as f64 / operations as f64
         }))
     });
@@ -212,7 +216,9 @@ fn main() {
     let env = Env::real();
     let folder = block_on(env.files().temporary_dir("overhead")).expect("a folder");
     let Some(program) = compile(folder.path()) else {
-        return println!("there is no C compiler on this machine, or it fails: nothing to compare with");
+        return println!(
+            "there is no C compiler on this machine, or it fails: nothing to compare with"
+        );
     };
     let (mut c, mut rust) = (Vec::new(), Vec::new());
     for _ in 0..turns {

@@ -72,7 +72,8 @@ impl Endpoint for Absent {
     }
 
     fn status_json(&self) -> Reply<String> {
-        let document = r#"{"client":{"database_status":{"available":false,"healthy":false}},"cluster":{}}"#;
+        let document =
+            r#"{"client":{"database_status":{"available":false,"healthy":false}},"cluster":{}}"#;
         Reply::ready(Ok(document.to_string()))
     }
 
@@ -115,7 +116,8 @@ mod tests {
 
     #[test]
     fn operations_tell_what_is_wrong() {
-        let absent = Absent::new(Env::real(), Description::default(), Error::no_cluster_file_found());
+        let absent =
+            Absent::new(Env::real(), Description::default(), Error::no_cluster_file_found());
         let tr = Database::new(Arc::new(absent)).create_transaction();
         assert_eq!(tr.get("key").wait(), Err(Error::no_cluster_file_found()));
         tr.set("key", "value");

@@ -1,7 +1,7 @@
 //! What C hands in, made safe: bytes, texts, handles, and the wall that no panic passes.
 //!
-//! A null pointer of length 0 is the empty bytes; a null pointer of another length, or a negative length, is misuse,
-//! which becomes FoundationDB's number for it and never a crash.
+//! A null pointer of length 0 is the empty bytes; a null pointer of another length, or a negative
+//! length, is misuse, which becomes FoundationDB's number for it and never a crash.
 
 use crate::future::FutureCore;
 pub(crate) use crate::guard::guard;
@@ -12,12 +12,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// `fdb_error_t`.
 pub(crate) type Code = c_int;
 
-/// Runs what an exported function does that gives an error number; a panic becomes `internal_error`.
+/// Runs what an exported function does that gives an error number; a panic becomes
+/// `internal_error`.
 pub(crate) fn guard_code(f: impl FnOnce() -> Result<()>) -> Code {
     guard(Error::internal_error().code(), || code(f()))
 }
 
-/// Runs what an exported function does that gives a future; an error, or a panic, becomes a failed one.
+/// Runs what an exported function does that gives a future; an error, or a panic, becomes a failed
+/// one.
 pub(crate) fn guard_future(f: impl FnOnce() -> Result<*mut FutureCore>) -> *mut FutureCore {
     let result = catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|_| Err(Error::internal_error()));
     result.unwrap_or_else(|error| FutureCore::failed(error).into_raw())
@@ -35,12 +37,15 @@ fn misuse(what: &str) -> Error {
 /// The bytes that C names by pointer and length.
 ///
 /// # Safety
-/// If `length` is positive and `pointer` not null, that many bytes must be readable there for as long as the result is used.
+/// If `length` is positive and `pointer` not null, that many bytes must be readable there for as
+/// long as the result is used.
 pub(crate) unsafe fn bytes<'a>(pointer: *const u8, length: c_int) -> Result<&'a [u8]> {
     match usize::try_from(length) {
         Ok(0) => Ok(&[]),
-        // SAFETY: the caller's promise, and the pointer is not null.
-        Ok(length) if !pointer.is_null() => Ok(unsafe { std::slice::from_raw_parts(pointer, length) }),
+        Ok(length) if !pointer.is_null() => {
+            // SAFETY: the caller's promise, and the pointer is not null.
+            Ok(unsafe { std::slice::from_raw_parts(pointer, length) })
+        }
         Ok(_) => Err(misuse("a null pointer where bytes should be")),
         Err(_) => Err(misuse("a negative length")),
     }
@@ -50,7 +55,10 @@ pub(crate) unsafe fn bytes<'a>(pointer: *const u8, length: c_int) -> Result<&'a 
 ///
 /// # Safety
 /// As [`bytes`].
-pub(crate) unsafe fn option_value<'a>(pointer: *const u8, length: c_int) -> Result<Option<&'a [u8]>> {
+pub(crate) unsafe fn option_value<'a>(
+    pointer: *const u8,
+    length: c_int,
+) -> Result<Option<&'a [u8]>> {
     if pointer.is_null() && length == 0 {
         return Ok(None);
     }
@@ -61,7 +69,8 @@ pub(crate) unsafe fn option_value<'a>(pointer: *const u8, length: c_int) -> Resu
 /// The text that C names; `None` for null or bytes that are no UTF-8.
 ///
 /// # Safety
-/// `pointer` must be null or lead to a string that ends in a zero byte and stays while the result is used.
+/// `pointer` must be null or lead to a string that ends in a zero byte and stays while the result
+/// is used.
 pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> Option<&'a str> {
     if pointer.is_null() {
         return None;

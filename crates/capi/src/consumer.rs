@@ -1,10 +1,13 @@
-//! Consumers of streams of changes, as C has them: a position that one operation at a time may use and move on.
+//! Consumers of streams of changes, as C has them: a position that one operation at a time may use
+//! and move on.
 //!
-//! C may cancel a future while its answer arrives, on another thread. So an operation gives its turn back with the answer, and
-//! the future moves the position on when the answer is its own. A cancelled operation may still be on its way out on that
-//! thread when C asks for the next one: its turn is taken away from it.
+//! C may cancel a future while its answer arrives, on another thread. So an operation gives its
+//! turn back with the answer, and the future moves the position on when the answer is its own. A
+//! cancelled operation may still be on its way out on that thread when C asks for the next one: its
+//! turn is taken away from it.
 //!
-//! Always: the position is behind everything that C could get from a future, and before everything else.
+//! Always: the position is behind everything that C could get from a future, and before everything
+//! else.
 
 use plinth_client::{ChangeConsumer, Changes, Database, Error, Result, Version};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,7 +32,8 @@ struct State {
 
 struct Holder {
     turn: u64,
-    /// Whether C's future of the operation is over. Absent while it begins, when C has no handle to cancel it by.
+    /// Whether C's future of the operation is over. Absent while it begins, when C has no handle to
+    /// cancel it by.
     is_over: Option<IsOver>,
 }
 
@@ -41,21 +45,23 @@ impl Holder {
     }
 }
 
-/// The right to use a consumer, until it is dropped, or its operation is cancelled and the next one begins.
+/// The right to use a consumer, until it is dropped, or its operation is cancelled and the next one
+/// begins.
 pub(crate) struct Turn {
     consumer: Arc<Consumer>,
     number: u64,
 }
 
-/// What a stream has delivered, and the consumer that is to move on once C can have it: a future that is cancelled first drops
-/// both.
+/// What a stream has delivered, and the consumer that is to move on once C can have it: a future
+/// that is cancelled first drops both.
 pub(crate) struct Consumed {
     pub(crate) changes: Changes,
     pub(crate) turn: Turn,
 }
 
 impl Consumer {
-    /// A consumer of this stream that goes on behind this version; below 0: behind what was acknowledged.
+    /// A consumer of this stream that goes on behind this version; below 0: behind what was
+    /// acknowledged.
     pub(crate) fn new(database: Database, id: u64, position: Version) -> Arc<Self> {
         let state = State { position: position.max(NOWHERE), turns: 0, holder: None };
         let state = Mutex::new(state);
@@ -76,7 +82,8 @@ impl Consumer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins an operation: `start` gives what C has of it, and `is_over` says of that whether it has ended, or was cancelled.
+    /// Begins an operation: `start` gives what C has of it, and `is_over` says of that whether it
+    /// has ended, or was cancelled.
     ///
     /// # Errors
     /// `client_invalid_operation` while another one is under way.
@@ -117,7 +124,8 @@ impl Consumer {
         }
         let streams = self.database.list_changes().await?;
         let stream = streams.into_iter().find(|stream| stream.id == self.id).ok_or_else(|| {
-            Error::client_invalid_operation().with_detail(format!("no stream has the id {}", self.id))
+            Error::client_invalid_operation()
+                .with_detail(format!("no stream has the id {}", self.id))
         })?;
         Ok(self.database.resume_changes(self.id, stream.acknowledged))
     }
@@ -154,7 +162,8 @@ impl Drop for Turn {
     }
 }
 
-/// What is gone, because it was acknowledged or its consumer was away for too long, has a number of its own there.
+/// What is gone, because it was acknowledged or its consumer was away for too long, has a number of
+/// its own there.
 fn as_theirs(error: Error) -> Error {
     if error != Error::version_invalid() {
         return error;
@@ -184,8 +193,10 @@ mod tests {
         }
         let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).expect("a store");
         let database = Database::new(Arc::new(node.endpoint()));
-        let stream =
-            database.register_changes("all", [KeyRange::new("a", "z")], None).wait().expect("a stream");
+        let stream = database
+            .register_changes("all", [KeyRange::new("a", "z")], None)
+            .wait()
+            .expect("a stream");
         let tr = database.create_transaction();
         tr.set("key", "value");
         tr.commit().wait().expect("a commit");
@@ -197,9 +208,11 @@ mod tests {
         let future = begin(&consumer, |turn| async move {
             opened.await?;
             let changes = turn.consume().await;
-            // Another thread comes in between, with the next operation before this one has seen that it is cancelled.
+            // Another thread comes in between, with the next operation before this one has seen
+            // that it is cancelled.
             cancels.lock().expect("nobody panicked").take().expect("it is there").cancel();
-            let next = begin(&cancelled, Turn::consume).expect("the cancelled one is not in its way");
+            let next =
+                begin(&cancelled, Turn::consume).expect("the cancelled one is not in its way");
             *goes_on.lock().expect("nobody panicked") = Some(next);
             changes
         });
@@ -216,6 +229,9 @@ mod tests {
         };
         let version = consumed(&again).expect("they come again");
         assert!(consumer.position() >= version);
-        assert!(begin(&consumer, Turn::acknowledge).is_ok(), "it is free once its answer can be seen");
+        assert!(
+            begin(&consumer, Turn::acknowledge).is_ok(),
+            "it is free once its answer can be seen"
+        );
     }
 }

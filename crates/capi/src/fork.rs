@@ -1,7 +1,9 @@
-//! Children of a fork: they have this library's memory, but none of the threads that keep a store going.
+//! Children of a fork: they have this library's memory, but none of the threads that keep a store
+//! going.
 //!
-//! A child may end as it likes without hanging: what it destroys is left where it is (the parent's store is not the child's
-//! to close), waiting fails, and stopping the network does nothing. It can't use databases that its parent opened.
+//! A child may end as it likes without hanging: what it destroys is left where it is (the parent's
+//! store is not the child's to close), waiting fails, and stopping the network does nothing. It
+//! can't use databases that its parent opened.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,8 +33,9 @@ fn register() {
     unsafe extern "C" fn child() {
         IS_CHILD.store(true, Ordering::Relaxed);
     }
-    // SAFETY: the function is one of POSIX with this signature; the handler only stores to an atomic, which is allowed there.
-    // If the system has no memory for it, children behave as they do without it.
+    // SAFETY: the function is one of POSIX with this signature; the handler only stores to an
+    // atomic, which is allowed there. If the system has no memory for it, children behave as they
+    // do without it.
     unsafe { pthread_atfork(None, None, Some(child)) };
 }
 

@@ -1,4 +1,5 @@
-//! Futures: cells that are filled once, and may be asked, waited for, called back from and destroyed on any thread.
+//! Futures: cells that are filled once, and may be asked, waited for, called back from and
+//! destroyed on any thread.
 //!
 //! ```text
 //!   UNASKED ──first use──▶ ASKING ──▶ PENDING ──answer, cancel──▶ FILLING ──▶ DONE ──release──▶ RELEASED
@@ -6,20 +7,22 @@
 //!      │ cancel              └─ there at once ──▶ DONE, FAILED       │
 //!      └─────────────────────────────────────────────────────────────┘
 //! ```
-//! A point read of a transaction whose version is known is not asked for until somebody wants it, so that those asked for
-//! one after the other go together: what they find is fixed already.
+//! A point read of a transaction whose version is known is not asked for until somebody wants it,
+//! so that those asked for one after the other go together: what they find is fixed already.
 //!
-//! One atomic word says who owns the slot with the value: whoever moved it to ASKING or FILLING; in DONE and FAILED nobody,
-//! and everybody may read. So a future whose answer is there at once costs one allocation and no lock. What only waiting
-//! needs (the Rust future that is waited for, callbacks, blocked threads) stands behind a lock that is taken only once
-//! MORE says that there is some: whoever adds something sets MORE under the lock and looks at the phase it replaced; whoever
-//! fills the slot looks at MORE in the word it replaced. One of the two sees the other.
+//! One atomic word says who owns the slot with the value: whoever moved it to ASKING or FILLING; in
+//! DONE and FAILED nobody, and everybody may read. So a future whose answer is there at once costs
+//! one allocation and no lock. What only waiting needs (the Rust future that is waited for,
+//! callbacks, blocked threads) stands behind a lock that is taken only once MORE says that there is
+//! some: whoever adds something sets MORE under the lock and looks at the phase it replaced;
+//! whoever fills the slot looks at MORE in the word it replaced. One of the two sees the other.
 //!
-//! A pending future is itself the waker of the Rust future that it waits for. No lock is held while that is polled or
-//! dropped, or while a callback runs, since each of these may come back here.
+//! A pending future is itself the waker of the Rust future that it waits for. No lock is held while
+//! that is polled or dropped, or while a callback runs, since each of these may come back here.
 //!
-//! A handle that C has is one count of a [`Held`]; a callback that is due holds another. It counts as an `Arc` does, but the
-//! last one, which mostly is the only one there ever was, goes without a write.
+//! A handle that C has is one count of a [`Held`]; a callback that is due holds another. It counts
+//! as an `Arc` does, but the last one, which mostly is the only one there ever was, goes without a
+//! write.
 
 use crate::network::{Call, Callback, NETWORK, Parameter, is_network_thread};
 use crate::value::Value;
@@ -54,8 +57,9 @@ pub(crate) struct FutureCore {
     holders: AtomicU32,
 }
 
-// SAFETY: the word says who may touch the slot: one thread in ASKING and FILLING, for which `Slot: Send` is enough, and any
-// number of readers of a `Result<Value>` in DONE and FAILED, which is `Sync`: asserted below.
+// SAFETY: the word says who may touch the slot: one thread in ASKING and FILLING, for which
+// `Slot: Send` is enough, and any number of readers of a `Result<Value>` in DONE and FAILED, which
+// is `Sync`: asserted below.
 unsafe impl Send for FutureCore {}
 // SAFETY: as above.
 unsafe impl Sync for FutureCore {}
@@ -149,7 +153,8 @@ impl FutureCore {
         Self::born(Err(error))
     }
 
-    /// The C future of a point read: if only its transaction's version is known, it is sent when somebody wants its value.
+    /// The C future of a point read: if only its transaction's version is known, it is sent when
+    /// somebody wants its value.
     pub(crate) fn of_get(get: Get) -> Held {
         if get.is_settled() {
             return Self::begin(UNASKED, Slot::Unasked(get), None);
@@ -162,8 +167,8 @@ impl FutureCore {
         Self::begin(PENDING, Slot::Empty, None)
     }
 
-    /// The C future of a reply that takes a while, as a commit does: whoever sends the answer writes it here, with no waker and no
-    /// second look in between.
+    /// The C future of a reply that takes a while, as a commit does: whoever sends the answer
+    /// writes it here, with no waker and no second look in between.
     pub(crate) fn of_reply(mut reply: Reply<()>) -> Held {
         if let Some(result) = reply.try_take() {
             return Self::born(result.map(Into::into));
@@ -175,7 +180,8 @@ impl FutureCore {
         future
     }
 
-    /// The C future of a Rust one, which is asked at once: what is there already costs one allocation.
+    /// The C future of a Rust one, which is asked at once: what is there already costs one
+    /// allocation.
     pub(crate) fn start<T: Into<Value>>(
         mut future: impl Future<Output = Result<T>> + Send + Unpin + 'static,
     ) -> Held {
@@ -194,7 +200,8 @@ impl FutureCore {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves the word from one phase to another, keeping the rest of it; false if it is not in the first one.
+    /// Moves the word from one phase to another, keeping the rest of it; false if it is not in the
+    /// first one.
     fn advance(&self, from: u64, to: u64) -> bool {
         let step = |word| (phase(word) == from).then_some(word & !PHASE | to);
         self.word.fetch_update(AcqRel, Acquire, step).is_ok()
@@ -216,7 +223,8 @@ impl FutureCore {
 
     /// Drops a released value, by whoever saw the last of its readers go.
     fn drop_value(&self) {
-        // SAFETY: the word is in RELEASED, which nobody reads from, and no reader that came before is left.
+        // SAFETY: the word is in RELEASED, which nobody reads from, and no reader that came before
+        // is left.
         drop(unsafe { std::mem::replace(&mut *self.slot.get(), Slot::Empty) });
     }
 
@@ -247,8 +255,8 @@ impl Held {
         if !self.advance(UNASKED, ASKING) {
             return self.word.load(Acquire);
         }
-        // SAFETY: this thread moved the word to ASKING, so the slot is its own until it moves the word on; whatever asking
-        // may call keeps off it, as every other thread does.
+        // SAFETY: this thread moved the word to ASKING, so the slot is its own until it moves the
+        // word on; whatever asking may call keeps off it, as every other thread does.
         let slot = unsafe { &mut *self.slot.get() };
         let Slot::Unasked(get) = slot else { return self.word.load(Acquire) };
         // In its place, and without a waker: one that is pending is polled below.
@@ -257,11 +265,14 @@ impl Held {
             *slot = Slot::Done(result.map(Into::into));
             return self.publish(phase, false);
         }
-        let Slot::Unasked(get) = std::mem::replace(slot, Slot::Empty) else { return self.word.load(Acquire) };
+        let Slot::Unasked(get) = std::mem::replace(slot, Slot::Empty) else {
+            return self.word.load(Acquire);
+        };
         let source: Source = Box::pin(async move { get.await.map(Into::into) });
         let mut waiting = self.lock();
         waiting.get_or_insert_default().source = Some(source);
-        let before = self.word.fetch_update(AcqRel, Acquire, |word| Some(word & !PHASE | PENDING | MORE));
+        let before =
+            self.word.fetch_update(AcqRel, Acquire, |word| Some(word & !PHASE | PENDING | MORE));
         drop(waiting);
         if before.is_ok_and(|word| word & CANCELLED != 0) {
             self.complete(Err(Error::operation_cancelled()), true);
@@ -292,7 +303,8 @@ impl Held {
                 Poll::Pending => {
                     let mut waiting = self.lock();
                     if is_over(self.word.load(Acquire)) {
-                        // Cancelled meanwhile: dropping the source, without the lock, takes back what was asked for.
+                        // Cancelled meanwhile: dropping the source, without the lock, takes back
+                        // what was asked for.
                         drop(waiting);
                         return drop(source);
                     }
@@ -322,14 +334,16 @@ impl Held {
         // SAFETY: the caller moved the word to ASKING or FILLING, so the slot is this thread's own.
         let before = unsafe { std::mem::replace(&mut *self.slot.get(), Slot::Done(result)) };
         self.publish(phase, by_program);
-        // A read that was never sent, or an answer that nobody wants: only now, for this may call out.
+        // A read that was never sent, or an answer that nobody wants: only now, for this may call
+        // out.
         match before {
             Slot::Awaited(listener) if by_program => listener.cancel(),
             before => drop(before),
         }
     }
 
-    /// Shows everybody the slot that this thread has written, and tells whoever waits. Gives the word as it is then.
+    /// Shows everybody the slot that this thread has written, and tells whoever waits. Gives the
+    /// word as it is then.
     fn publish(&self, phase: u64, by_program: bool) -> u64 {
         let word = self.word.swap(phase, AcqRel);
         if word & MORE != 0 {
@@ -437,8 +451,8 @@ impl Held {
                 Err(now) => word = now,
             }
         }
-        // SAFETY: the word was in DONE when this thread counted itself among the readers, and the value is dropped by none
-        // but the last of them.
+        // SAFETY: the word was in DONE when this thread counted itself among the readers, and the
+        // value is dropped by none but the last of them.
         let taken = match unsafe { &*self.slot.get() } {
             Slot::Done(Ok(value)) => take(value),
             _ => None,
@@ -448,11 +462,14 @@ impl Held {
         if phase(before) == RELEASED && before & READERS == READER {
             self.drop_value();
         }
-        taken.ok_or_else(|| Error::client_invalid_operation().with_detail("the future is of another kind"))
+        taken.ok_or_else(|| {
+            Error::client_invalid_operation().with_detail("the future is of another kind")
+        })
     }
 }
 
-/// The future behind a handle. The count is C's: whatever outlives the call must take one of its own.
+/// The future behind a handle. The count is C's: whatever outlives the call must take one of its
+/// own.
 ///
 /// # Safety
 /// `handle` must be null or a handle that is not destroyed while the result is used.
@@ -460,6 +477,7 @@ pub(crate) unsafe fn behind(handle: *const FutureCore) -> Result<ManuallyDrop<He
     if handle.is_null() {
         return Err(Error::client_invalid_operation().with_detail("a null handle"));
     }
-    // SAFETY: the handle came from `Held::into_raw`, its count is still there, and here it is not given back.
+    // SAFETY: the handle came from `Held::into_raw`, its count is still there, and here it is not
+    // given back.
     Ok(ManuallyDrop::new(unsafe { Held::from_raw(handle) }))
 }

@@ -1,8 +1,10 @@
-//! The generated headers, from the same tables that the code goes by: `fdb_c_options.g.h`, options and other enumerations for C,
-//! and `fdb.options`, the same as XML for those who generate them for other languages.
+//! The generated headers, from the same tables that the code goes by: `fdb_c_options.g.h`, options
+//! and other enumerations for C, and `fdb.options`, the same as XML for those who generate them for
+//! other languages.
 //!
-//! The files are checked in, so that a build writes nothing; a test below fails when a table has changed, and writes them
-//! anew when `PLINTH_WRITE_HEADERS` is set. Other tests hold the headers written by hand against what is exported.
+//! The files are checked in, so that a build writes nothing; a test below fails when a table has
+//! changed, and writes them anew when `PLINTH_WRITE_HEADERS` is set. Other tests hold the headers
+//! written by hand against what is exported.
 
 use crate::network_options::{self, Kind};
 use plinth_client::{DatabaseOption, OptionParameter, TransactionOption};
@@ -45,7 +47,8 @@ fn options_header() -> String {
         "/* Made from the tables in the source; see crates/capi/src/headers.rs. */\n\
          #ifndef FDB_C_OPTIONS_G_H\n#define FDB_C_OPTIONS_G_H\n#pragma once\n\n",
     );
-    let network = network_options::ALL.iter().map(|(code, name, kind)| (*code, *name, kind.words()));
+    let network =
+        network_options::ALL.iter().map(|(code, name, kind)| (*code, *name, kind.words()));
     enumeration(&mut out, "FDBNetworkOption", "NET_OPTION", network);
     let words = |parameter: &OptionParameter| match parameter {
         OptionParameter::None => "no value",
@@ -55,7 +58,8 @@ fn options_header() -> String {
     };
     let database = DatabaseOption::ALL.iter().map(|(code, name, kind)| (*code, *name, words(kind)));
     enumeration(&mut out, "FDBDatabaseOption", "DB_OPTION", database);
-    let transaction = TransactionOption::ALL.iter().map(|(code, name, kind)| (*code, *name, words(kind)));
+    let transaction =
+        TransactionOption::ALL.iter().map(|(code, name, kind)| (*code, *name, words(kind)));
     enumeration(&mut out, "FDBTransactionOption", "TR_OPTION", transaction);
     for (name, prefix, members) in [
         ("FDBStreamingMode", "STREAMING_MODE", &MODES[..]),
@@ -82,7 +86,11 @@ fn enumeration<'a>(
     while let Some((code, member, words)) = members.next() {
         let comma = if members.peek().is_some() { "," } else { "" };
         let comment = if words.is_empty() { String::new() } else { format!(" /* {words} */") };
-        let _ = writeln!(out, "    FDB_{prefix}_{} = {code}{comma}{comment}", member.to_ascii_uppercase());
+        let _ = writeln!(
+            out,
+            "    FDB_{prefix}_{} = {code}{comma}{comment}",
+            member.to_ascii_uppercase()
+        );
     }
     let _ = writeln!(out, "}} {name};\n");
 }
@@ -112,9 +120,11 @@ fn options_list() -> String {
         "NetworkOption",
         network_options::ALL.iter().map(|(code, name, k)| (*code, *name, kind(k))),
     );
-    let database = DatabaseOption::ALL.iter().map(|(code, name, kind)| (*code, *name, parameter(kind)));
+    let database =
+        DatabaseOption::ALL.iter().map(|(code, name, kind)| (*code, *name, parameter(kind)));
     scope(&mut out, "DatabaseOption", database);
-    let transaction = TransactionOption::ALL.iter().map(|(code, name, kind)| (*code, *name, parameter(kind)));
+    let transaction =
+        TransactionOption::ALL.iter().map(|(code, name, kind)| (*code, *name, parameter(kind)));
     scope(&mut out, "TransactionOption", transaction);
     for (name, members, parameter) in [
         ("StreamingMode", &MODES[..], None),
@@ -163,7 +173,10 @@ fn the_headers_are_as_the_tables_are() {
                 .expect("the source folder can be written");
         }
         let kept = plinth_env::block_on(files.read(&path)).unwrap_or_default();
-        assert!(kept == text.as_bytes(), "{path} is old: run this test with PLINTH_WRITE_HEADERS=1");
+        assert!(
+            kept == text.as_bytes(),
+            "{path} is old: run this test with PLINTH_WRITE_HEADERS=1"
+        );
     }
 }
 
@@ -195,16 +208,26 @@ fn the_headers_declare_what_is_exported() {
         include_str!("../include/foundationdb/fdb_c.h"),
         include_str!("../include/foundationdb/fdb_c_internal.h"),
     );
-    // A declaration begins with this word; the function's name is the last before the first bracket.
+    // A declaration begins with this word; the function's name is the last before the first
+    // bracket.
     let declarations = HEADERS.split("DLLEXPORT ").skip(1);
-    let names = declarations.filter_map(|text| text.split('(').next()?.split([' ', '*']).next_back());
+    let names =
+        declarations.filter_map(|text| text.split('(').next()?.split([' ', '*']).next_back());
     let declared: BTreeSet<&str> = names.filter(|name| name.starts_with("fdb_")).collect();
     // Programs compiled for a version that old are not served by these headers.
     let undeclared = ["fdb_future_is_error"];
     let all: BTreeSet<&str> = declared.iter().copied().chain(undeclared).collect();
     let exported = exported();
-    assert_eq!(exported.difference(&all).copied().collect::<Vec<&str>>(), [""; 0], "exported, not declared");
-    assert_eq!(all.difference(&exported).copied().collect::<Vec<&str>>(), [""; 0], "declared, not exported");
+    assert_eq!(
+        exported.difference(&all).copied().collect::<Vec<&str>>(),
+        [""; 0],
+        "exported, not declared"
+    );
+    assert_eq!(
+        all.difference(&exported).copied().collect::<Vec<&str>>(),
+        [""; 0],
+        "declared, not exported"
+    );
 }
 
 const PAGE: &str = include_str!("../../../docs/compatibility.md");
@@ -230,9 +253,11 @@ fn rows(heading: &str) -> BTreeSet<(i32, &'static str)> {
 
 #[test]
 fn every_option_stands_on_the_page_of_compatibility() {
-    let network: BTreeSet<_> = network_options::ALL.iter().map(|(code, name, _)| (*code, *name)).collect();
+    let network: BTreeSet<_> =
+        network_options::ALL.iter().map(|(code, name, _)| (*code, *name)).collect();
     assert_eq!(rows("### Network options"), network);
-    let database: BTreeSet<_> = DatabaseOption::ALL.iter().map(|(code, name, _)| (*code, *name)).collect();
+    let database: BTreeSet<_> =
+        DatabaseOption::ALL.iter().map(|(code, name, _)| (*code, *name)).collect();
     assert_eq!(rows("### Database options"), database);
     let transaction: BTreeSet<_> =
         TransactionOption::ALL.iter().map(|(code, name, _)| (*code, *name)).collect();

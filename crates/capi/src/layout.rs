@@ -1,7 +1,7 @@
 //! Structures as C sees them: sizes and offsets are part of the ABI.
 //!
-//! FoundationDB packs them to 4 bytes, and bindings walk arrays of them with these strides, so fields may lie
-//! unaligned: they are only ever copied in and out as a whole.
+//! FoundationDB packs them to 4 bytes, and bindings walk arrays of them with these strides, so
+//! fields may lie unaligned: they are only ever copied in and out as a whole.
 
 use plinth_types::KeySelector;
 use std::ffi::c_int;
@@ -104,7 +104,10 @@ const _: () = {
     assert!(size_of::<MappedRange>() == 56 && offset_of!(MappedRange, data) == 40);
     assert!(size_of::<CdcStreamInfo>() == 40 && offset_of!(CdcStreamInfo, min_version) == 32);
     assert!(size_of::<CdcMutation>() == 28 && offset_of!(CdcMutation, param1) == 4);
-    assert!(size_of::<CdcVersionedMutations>() == 20 && offset_of!(CdcVersionedMutations, mutations) == 8);
+    assert!(
+        size_of::<CdcVersionedMutations>() == 20
+            && offset_of!(CdcVersionedMutations, mutations) == 8
+    );
     assert!(size_of::<MappedKeyValue>() == 112 && offset_of!(MappedKeyValue, private) == 80);
 };
 

@@ -1,8 +1,10 @@
-//! `libfdb_c.so`: FoundationDB's C library with Plinth behind it, so that its bindings and layers run unchanged.
+//! `libfdb_c.so`: FoundationDB's C library with Plinth behind it, so that its bindings and layers
+//! run unchanged.
 //!
 //! ## Role
-//! Exports the functions of FoundationDB's C API (versions up to 800) and makes of each call one of the client's.
-//! Where the database lives is in the cluster file argument: a directory or `:memory:` runs the store in this process.
+//! Exports the functions of FoundationDB's C API (versions up to 800) and makes of each call one of
+//! the client's. Where the database lives is in the cluster file argument: a directory or
+//! `:memory:` runs the store in this process.
 //!
 //! ## Data structure
 //! ```text
@@ -19,12 +21,14 @@
 //!
 //! ## Invariants
 //! 1. Memory that C reads belongs to a future, and stays until that is released or destroyed.
-//! 2. Each callback runs once: in the call that sets it if the future is ready, else on a network thread.
+//! 2. Each callback runs once: in the call that sets it if the future is ready, else on a network
+//!    thread.
 //! 3. No lock is held while the program's code runs.
 //! 4. No panic and no error of the program's passes into C but as a number.
 //!
 //! ## Not here
-//! What transactions do: `client`. The store: `pipeline`. What differs from FoundationDB: `docs/compatibility.md`.
+//! What transactions do: `client`. The store: `pipeline`. What differs from FoundationDB:
+//! `docs/compatibility.md`.
 //! Read next: `target.rs`, `future.rs`, `network.rs`, then `exports/transaction.rs`.
 
 mod absent;

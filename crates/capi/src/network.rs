@@ -1,12 +1,13 @@
 //! The network thread: where callbacks run.
 //!
-//! There is no network in it. Answers come on whatever thread has them, and waiting threads are woken there and then; but
-//! FoundationDB promises that callbacks run on the thread that the program lent to `fdb_run_network`, and programs
-//! rely on it, so callbacks queue here. Several threads may be lent; each takes the next callback.
+//! There is no network in it. Answers come on whatever thread has them, and waiting threads are
+//! woken there and then; but FoundationDB promises that callbacks run on the thread that the
+//! program lent to `fdb_run_network`, and programs rely on it, so callbacks queue here. Several
+//! threads may be lent; each takes the next callback.
 //!
-//! After `fdb_stop_network` the queue is emptied once more. A callback that comes later runs only if the program itself
-//! caused it (by cancelling or destroying a future), on the thread that did: a thread that the program doesn't know must not
-//! call into a language that may be shutting down.
+//! After `fdb_stop_network` the queue is emptied once more. A callback that comes later runs only
+//! if the program itself caused it (by cancelling or destroying a future), on the thread that did:
+//! a thread that the program doesn't know must not call into a language that may be shutting down.
 
 use crate::future::FutureCore;
 use crate::future::held::Held;
@@ -26,7 +27,8 @@ pub(crate) type Hook = unsafe extern "C" fn(*mut c_void);
 #[derive(Clone, Copy)]
 pub(crate) struct Parameter(pub(crate) *mut c_void);
 
-// SAFETY: the pointer is never followed here; what the program makes of it on another thread is its own promise.
+// SAFETY: the pointer is never followed here; what the program makes of it on another thread is its
+// own promise.
 unsafe impl Send for Parameter {}
 
 /// A callback that is due.
@@ -39,13 +41,15 @@ pub(crate) struct Call {
 impl Call {
     pub(crate) fn run(self) {
         let future = self.future.as_raw();
-        // SAFETY: the program gave the function to be called with this future and parameter, and the future lives
-        // through the call, for `self` holds it, even if the callback destroys the handle.
+        // SAFETY: the program gave the function to be called with this future and parameter, and
+        // the future lives through the call, for `self` holds it, even if the callback destroys the
+        // handle.
         guard((), || unsafe { (self.callback)(future, self.parameter.0) });
     }
 }
 
-pub(crate) static NETWORK: Network = Network { state: Mutex::new(State::new()), changed: Condvar::new() };
+pub(crate) static NETWORK: Network =
+    Network { state: Mutex::new(State::new()), changed: Condvar::new() };
 
 pub(crate) struct Network {
     state: Mutex<State>,
@@ -70,7 +74,13 @@ enum Stage {
 
 impl State {
     const fn new() -> Self {
-        Self { stage: Stage::Unset, threads: 0, ended: false, due: VecDeque::new(), hooks: Vec::new() }
+        Self {
+            stage: Stage::Unset,
+            threads: 0,
+            ended: false,
+            due: VecDeque::new(),
+            hooks: Vec::new(),
+        }
     }
 }
 
@@ -138,7 +148,8 @@ impl Network {
         let hooks = state.hooks.clone();
         drop(state);
         for (hook, parameter) in hooks {
-            // SAFETY: the program gave the function to be called with this parameter when a network thread ends.
+            // SAFETY: the program gave the function to be called with this parameter when a network
+            // thread ends.
             guard((), || unsafe { hook(parameter.0) });
         }
         IS_NETWORK_THREAD.set(false);
@@ -152,7 +163,8 @@ impl Network {
         Ok(())
     }
 
-    /// Has a callback run on a network thread. `by_program`: a call of the program's on this very thread made it due.
+    /// Has a callback run on a network thread. `by_program`: a call of the program's on this very
+    /// thread made it due.
     pub(crate) fn deliver(&self, call: Call, by_program: bool) {
         let mut state = self.lock();
         if state.stage == Stage::Stopped && state.threads == 0 && by_program {

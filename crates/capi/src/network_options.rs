@@ -1,7 +1,8 @@
-//! Network options: validated as FoundationDB does; here there is no network for most of them to act on.
+//! Network options: validated as FoundationDB does; here there is no network for most of them to
+//! act on.
 //!
-//! Environment variables `FDB_NETWORK_OPTION_<NAME>` set options too: they are read once, before the first option that the
-//! program sets, or when the network is set up.
+//! Environment variables `FDB_NETWORK_OPTION_<NAME>` set options too: they are read once, before
+//! the first option that the program sets, or when the network is set up.
 
 use crate::network::NETWORK;
 use plinth_client::remote::{Source, TlsOptions};
@@ -128,7 +129,9 @@ fn set_tls(code: i32, value: &[u8]) {
 /// `invalid_option` for an unknown code or one that comes too late; `invalid_option_value`.
 pub(crate) fn set(code: i32, value: Option<&[u8]>) -> Result<()> {
     let Some((_, name, kind)) = ALL.iter().find(|(known, ..)| *known == code) else {
-        return Err(Error::invalid_option().with_detail(format!("no network option has the code {code}")));
+        return Err(
+            Error::invalid_option().with_detail(format!("no network option has the code {code}"))
+        );
     };
     check(code, *kind, value).map_err(|error| error.with_detail(*name))?;
     match code {
@@ -137,7 +140,9 @@ pub(crate) fn set(code: i32, value: Option<&[u8]>) -> Result<()> {
         42 | 43 | 45..=47 | 52..=54 => set_tls(code, value.unwrap_or_default()),
         55 => TLS_ONLY.store(true, Ordering::Relaxed),
         64 => LOCAL_CLIENT_DISABLED.store(true, Ordering::Relaxed),
-        65 if value != Some(&1_i64.to_le_bytes()) => LOCAL_CLIENT_DISABLED.store(true, Ordering::Relaxed),
+        65 if value != Some(&1_i64.to_le_bytes()) => {
+            LOCAL_CLIENT_DISABLED.store(true, Ordering::Relaxed)
+        }
         _ => {}
     }
     Ok(())
@@ -174,7 +179,8 @@ fn check(code: i32, kind: Kind, value: Option<&[u8]>) -> Result<()> {
         (Kind::Text | Kind::Bytes, 34) => matches!(bytes, b"xml" | b"json"),
         (Kind::Text | Kind::Bytes, 35) => matches!(bytes, b"now" | b"realtime"),
         (Kind::Text | Kind::Bytes, 36) => {
-            bytes.len() <= 50 && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+            bytes.len() <= 50
+                && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
         }
         (Kind::Text | Kind::Bytes, 40) => {
             bytes.iter().position(|byte| *byte == b'=').is_some_and(|at| at > 0)
@@ -215,7 +221,8 @@ fn set_text(code: i32, kind: Kind, text: &str) -> Result<()> {
     }
 }
 
-/// The values of a variable: separated by colons, with a backslash before what is meant as it stands.
+/// The values of a variable: separated by colons, with a backslash before what is meant as it
+/// stands.
 fn split(values: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut letters = values.chars();

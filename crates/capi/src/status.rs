@@ -16,7 +16,9 @@ pub(crate) fn document(db: &Database) -> String {
     let storage: Vec<String> = addresses
         .iter()
         .filter(|_| connected)
-        .map(|address| format!(r#"{{"Address":{address},"SSID":{}}}"#, quoted(&description.cluster_id)))
+        .map(|address| {
+            format!(r#"{{"Address":{address},"SSID":{}}}"#, quoted(&description.cluster_id))
+        })
         .collect();
     let status = if connected { "connected" } else { "disconnected" };
     let connections: Vec<String> = addresses

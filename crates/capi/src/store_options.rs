@@ -1,7 +1,7 @@
 //! How a directory is to be opened, as the end of its name says: `DIR?engine=ssd&memory=2GiB`.
 //!
-//! A binding's `open` takes one string and nothing else, so what a program wants of a new store stands
-//! behind a question mark. A directory that has all of that as its name is opened as it is.
+//! A binding's `open` takes one string and nothing else, so what a program wants of a new store
+//! stands behind a question mark. A directory that has all of that as its name is opened as it is.
 
 use plinth_pipeline::{Creation, EngineKind, NodeConfig, SsdSettings};
 use plinth_types::amount::{LEAST_MEMORY, bytes_in};
@@ -22,7 +22,8 @@ pub(crate) fn split(name: &str) -> Result<(&str, NodeConfig)> {
             ("create", _) => return Err(refused(option, "true and false are allowed")),
             ("engine", _) => config.engine = EngineKind::from_name(value)?,
             ("memory", _) => {
-                let allowed = "a number of bytes from 16MiB on is allowed, such as 67108864, 512MiB or 4GiB";
+                let allowed =
+                    "a number of bytes from 16MiB on is allowed, such as 67108864, 512MiB or 4GiB";
                 let bytes = bytes_in(value).filter(|bytes| *bytes >= LEAST_MEMORY);
                 let bytes = bytes.ok_or_else(|| refused(option, allowed))?;
                 config.memory_bytes = Some(bytes);
@@ -30,7 +31,8 @@ pub(crate) fn split(name: &str) -> Result<(&str, NodeConfig)> {
             }
             _ => {
                 let known = "create=true|false, engine=memory|ssd, memory=BYTES";
-                let detail = format!("there is no option {option:?} of a directory; there are {known}");
+                let detail =
+                    format!("there is no option {option:?} of a directory; there are {known}");
                 return Err(Error::invalid_option().with_detail(detail));
             }
         }
@@ -42,7 +44,8 @@ fn refused(option: &str, allowed: &str) -> Error {
     Error::invalid_option_value().with_detail(format!("{option:?}: {allowed}"))
 }
 
-/// Whether a name is nearly one of a cluster file, and no longer one of a directory that somebody wants made.
+/// Whether a name is nearly one of a cluster file, and no longer one of a directory that somebody
+/// wants made.
 pub(crate) fn is_nearly_a_cluster_file(name: &str) -> bool {
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension).to_lowercase();
     !name.ends_with(".cluster") && (1..3).contains(&distance(&extension, "cluster"))
@@ -70,7 +73,10 @@ mod tests {
     #[test]
     fn a_name_may_say_how_it_is_opened() {
         let (directory, config) = split("a/b?create=false&engine=ssd&memory=2GiB").unwrap();
-        assert_eq!((directory, config.creation, config.engine), ("a/b", Creation::Never, EngineKind::Ssd));
+        assert_eq!(
+            (directory, config.creation, config.engine),
+            ("a/b", Creation::Never, EngineKind::Ssd)
+        );
         assert_eq!((config.memory_bytes, config.ssd.memory), (Some(2 << 30), 2 << 30));
         let (directory, config) = split("a/b").unwrap();
         assert_eq!((directory, config.creation), ("a/b", Creation::IfMissing));

@@ -25,7 +25,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 const MEMORY: &str = ":memory:";
-/// How long to wait for a directory that this process is about to let go of: this often, with this pause.
+/// How long to wait for a directory that this process is about to let go of: this often, with this
+/// pause.
 const CLOSING_TRIES: u32 = 1000;
 const CLOSING_PAUSE: Duration = Duration::from_millis(2);
 const SYSTEM_CLUSTER_FILE: &str = if cfg!(target_os = "macos") {
@@ -40,7 +41,8 @@ static OPEN: Mutex<BTreeMap<PathBuf, Weak<Node>>> = Mutex::new(BTreeMap::new());
 /// The database that a cluster file argument names.
 ///
 /// # Errors
-/// Those of opening a directory. What is wrong with a cluster file is told by the database's operations.
+/// Those of opening a directory. What is wrong with a cluster file is told by the database's
+/// operations.
 pub(crate) fn open(given: Option<&str>) -> Result<Arc<dyn Endpoint>> {
     match given {
         Some(name) if !name.is_empty() => open_named(name),
@@ -79,9 +81,11 @@ fn open_named(name: &str) -> Result<Arc<dyn Endpoint>> {
     let files = env().files();
     let path = Path::new(name);
     let exists = block_on(files.exists(path))?;
-    let is_directory = if exists { block_on(files.list(path)).is_ok() } else { !name.ends_with(".cluster") };
+    let is_directory =
+        if exists { block_on(files.list(path)).is_ok() } else { !name.ends_with(".cluster") };
     if is_directory {
-        let (name, config) = if exists { (name, NodeConfig::default()) } else { store_options::split(name)? };
+        let (name, config) =
+            if exists { (name, NodeConfig::default()) } else { store_options::split(name)? };
         return open_directory(Path::new(name), config);
     }
     Ok(match block_on(ClusterFile::read(env(), path)) {
@@ -110,8 +114,9 @@ fn open_memory(name: &str) -> Result<Arc<dyn Endpoint>> {
 }
 
 /// # Errors
-/// `file_not_found` if the directory above it doesn't exist, or it has nearly the name of a cluster file: more
-/// likely than not somebody mistyped a name, and an empty database would be no answer. Those of a node.
+/// `file_not_found` if the directory above it doesn't exist, or it has nearly the name of a cluster
+/// file: more likely than not somebody mistyped a name, and an empty database would be no answer.
+/// Those of a node.
 fn open_directory(path: &Path, config: NodeConfig) -> Result<Arc<dyn Endpoint>> {
     let exists = block_on(env().files().exists(path))?;
     if !exists && store_options::is_nearly_a_cluster_file(&path.to_string_lossy()) {
@@ -130,7 +135,8 @@ fn open_directory(path: &Path, config: NodeConfig) -> Result<Arc<dyn Endpoint>> 
 #[expect(clippy::disallowed_methods, reason = "the C library lives in the real world alone")]
 fn canonical(path: &Path, exists: bool) -> Result<PathBuf> {
     let (false, Some(name)) = (exists, path.file_name()) else { return Ok(path.canonicalize()?) };
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent =
+        path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let above = parent.canonicalize().map_err(|error| {
         let detail = format!("{}: the directory above it: {error}", path.display());
         Error::from(error).with_detail(detail)
@@ -162,7 +168,9 @@ fn is_memory(name: &Path) -> bool {
 fn when_free(tries: u32, make: impl Fn() -> Result<Arc<Node>>) -> Result<Arc<Node>> {
     for _ in 1..tries {
         match make() {
-            Err(error) if error == Error::lock_file_failure() => block_on(env().sleep(CLOSING_PAUSE)),
+            Err(error) if error == Error::lock_file_failure() => {
+                block_on(env().sleep(CLOSING_PAUSE))
+            }
             made => return made,
         }
     }
@@ -181,7 +189,9 @@ mod tests {
 
     #[test]
     fn connection_strings_are_told_from_names() {
-        let told = |text| open_connection_string(text).map(|endpoint| endpoint.describe().connection_string);
+        let told = |text| {
+            open_connection_string(text).map(|endpoint| endpoint.describe().connection_string)
+        };
         let server = "desc:id@127.0.0.1:4500";
         assert_eq!(told(server).map_err(|error| error.code()), Ok(server.to_string()));
         for bad in ["", "desc@1.2.3.4:1", "d:i@", "d:i@host"] {
@@ -208,7 +218,8 @@ mod tests {
         drop(third);
     }
 
-    /// A thread that opened a directory while another let go of it was told that the directory was locked.
+    /// A thread that opened a directory while another let go of it was told that the directory was
+    /// locked.
     #[test]
     fn closing_and_reopening_may_race() {
         let dir = block_on(env().files().temporary_dir("capi-race")).unwrap();
@@ -219,7 +230,8 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..25 {
                         let endpoint = open_named(name).expect("it opens");
-                        let version = endpoint.read_version(plinth_client::ReadVersionRequest::default());
+                        let version =
+                            endpoint.read_version(plinth_client::ReadVersionRequest::default());
                         assert!(version.wait().is_ok());
                     }
                 });

@@ -1,12 +1,13 @@
 //! What a future can hold, and the C arrays made of it.
 //!
-//! Arrays are made when they are first asked for, so that the thread that brings an answer does no work for it. They
-//! point into the value beside them, which nothing changes until both are dropped.
+//! Arrays are made when they are first asked for, so that the thread that brings an answer does no
+//! work for it. They point into the value beside them, which nothing changes until both are
+//! dropped.
 
 use crate::consumer::{Consumed, Consumer, Turn};
 use crate::layout::{
-    CdcMutation, CdcStreamInfo, CdcVersionedMutations, Key, KeyRange, KeyValue, MappedKeyValue, MappedRange,
-    Selector, length,
+    CdcMutation, CdcStreamInfo, CdcVersionedMutations, Key, KeyRange, KeyValue, MappedKeyValue,
+    MappedRange, Selector, length,
 };
 use plinth_client::{ChangeStream, Mapped, MappedRangeResult, Tenant};
 use plinth_types::{Bytes, ChangeBatch, Changes, MutationRef, RangeResult, Versionstamp};
@@ -62,7 +63,8 @@ impl<V, A> Listed<V, A> {
 /// An array for C. It points into the value that it is kept beside.
 pub(crate) struct Array<T>(Box<[T]>);
 
-// SAFETY: the pointers in it lead to memory that is shared immutably and lives as long as the array's owner.
+// SAFETY: the pointers in it lead to memory that is shared immutably and lives as long as the
+// array's owner.
 unsafe impl<T> Send for Array<T> {}
 // SAFETY: as above; the array itself is only read.
 unsafe impl<T> Sync for Array<T> {}
@@ -125,14 +127,21 @@ impl ChangeArray {
             param2: mutation.param2.as_ptr(),
             param2_length: length(mutation.param2.len()),
         };
-        let mutations: Vec<_> =
-            changes.batches.iter().map(|batch| Array::of(batch.mutations.iter().map(mutation))).collect();
-        let batch = |(batch, mutations): (&ChangeBatch, &Array<CdcMutation>)| CdcVersionedMutations {
-            version: batch.version,
-            mutations: mutations.as_slice().as_ptr(),
-            mutation_count: length(mutations.as_slice().len()),
-        };
-        Self { batches: Array::of(changes.batches.iter().zip(&mutations).map(batch)), _mutations: mutations }
+        let mutations: Vec<_> = changes
+            .batches
+            .iter()
+            .map(|batch| Array::of(batch.mutations.iter().map(mutation)))
+            .collect();
+        let batch =
+            |(batch, mutations): (&ChangeBatch, &Array<CdcMutation>)| CdcVersionedMutations {
+                version: batch.version,
+                mutations: mutations.as_slice().as_ptr(),
+                mutation_count: length(mutations.as_slice().len()),
+            };
+        Self {
+            batches: Array::of(changes.batches.iter().zip(&mutations).map(batch)),
+            _mutations: mutations,
+        }
     }
 }
 
@@ -160,8 +169,9 @@ impl Value {
     /// The rows and whether there may be more.
     pub(crate) fn rows(&self) -> Option<(&[KeyValue], bool)> {
         let Self::Rows(listed) = self else { return None };
-        let pairs =
-            |result: &RangeResult| Array::of(result.rows.iter().map(|(key, value)| KeyValue::of(key, value)));
+        let pairs = |result: &RangeResult| {
+            Array::of(result.rows.iter().map(|(key, value)| KeyValue::of(key, value)))
+        };
         Some((listed.array(pairs).as_slice(), listed.value.more))
     }
 
@@ -205,7 +215,8 @@ impl MappedArray {
                 }
             };
             let size = crate::layout::length(array.as_slice().len());
-            let range = MappedRange { begin, end, data: array.as_slice().as_ptr(), size, capacity: size };
+            let range =
+                MappedRange { begin, end, data: array.as_slice().as_ptr(), size, capacity: size };
             rows.push(MappedKeyValue {
                 key: Key::of(&row.key),
                 value: Key::of(&row.value),

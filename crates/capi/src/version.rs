@@ -1,7 +1,8 @@
 //! The API version that the program selected: once, for the whole process.
 //!
-//! A program says two: the one whose behaviour it wants (*runtime*), and the one whose header it was compiled with. Functions
-//! changed their C signatures long before the oldest header accepted here, so the header's version is only checked.
+//! A program says two: the one whose behaviour it wants (*runtime*), and the one whose header it
+//! was compiled with. Functions changed their C signatures long before the oldest header accepted
+//! here, so the header's version is only checked.
 
 use plinth_types::{Error, Result};
 use std::sync::atomic::{AtomicI32, Ordering};

@@ -1,7 +1,8 @@
 //! C programs against our headers and library, as a user of the C API would build them.
 //!
-//! A machine without a C compiler says so and passes: there is nothing to be learnt there. The suite `tests/bindings/c` runs the
-//! same programs against an installed library, and under valgrind.
+//! A machine without a C compiler says so and passes: there is nothing to be learnt there. The
+//! suite `tests/bindings/c` runs the same programs against an installed library, and under
+//! valgrind.
 
 use plinth_env::{Env, block_on};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,11 @@ fn library() -> PathBuf {
 }
 
 fn shown(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
 }
 
 /// Builds the program and runs it with these arguments.
@@ -46,7 +51,12 @@ fn run(name: &str, arguments: &[&str]) {
         .env("DYLD_LIBRARY_PATH", library())
         .output()
         .unwrap();
-    assert!(ran.status.success() && ran.stdout.ends_with(b"ok\n"), "{}: {}", ran.status, shown(&ran));
+    assert!(
+        ran.status.success() && ran.stdout.ends_with(b"ok\n"),
+        "{}: {}",
+        ran.status,
+        shown(&ran)
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! What works on a database beside its server: the agent of continuous backups, and whoever looks how a second site is.
+//! What works on a database beside its server: the agent of continuous backups, and whoever looks
+//! how a second site is.
 
 use plinth::Database;
 use plinth::backup::Agent;
@@ -19,7 +20,11 @@ pub struct Agents {
 
 impl Agents {
     /// Begins; for a member of a cluster `cluster` is the same database, wherever it is led.
-    pub fn start(env: &Env, database: &Database, cluster: Option<&plinth::client::Database>) -> Self {
+    pub fn start(
+        env: &Env,
+        database: &Database,
+        cluster: Option<&plinth::client::Database>,
+    ) -> Self {
         let backups = match cluster {
             Some(cluster) => Agent::start_in_cluster(env, database, cluster),
             None => Agent::start(env, database),
@@ -44,7 +49,8 @@ impl Agents {
         }
     }
 
-    /// Ends them. What the agent is at goes on wherever another one begins; one that waits for its target is not waited for.
+    /// Ends them. What the agent is at goes on wherever another one begins; one that waits for its
+    /// target is not waited for.
     pub async fn end(self, env: &Env) {
         race(self.backups.stop(), env.sleep(FAREWELL)).await;
         race(self.sites.stop(), env.sleep(FAREWELL)).await;

@@ -1,7 +1,8 @@
 //! `plinth changes`: streams of changes, registered, listed, followed and removed.
 //!
-//! `tail` prints what comes until it is interrupted, as text or as a line of JSON for each mutation, and acknowledges, if it is
-//! told to, what has left standard output. Everything else is one call of the library.
+//! `tail` prints what comes until it is interrupted, as text or as a line of JSON for each
+//! mutation, and acknowledges, if it is told to, what has left standard output. Everything else is
+//! one call of the library.
 
 use crate::failure::{Failure, INTERRUPTED};
 use crate::interrupt;
@@ -50,7 +51,9 @@ pub fn command() -> Command {
         register,
         Command::new("list").about("Lists streams, and how far their consumers are"),
         tail,
-        Command::new("remove").about("Removes a stream, and what its consumer hasn't taken").arg(name()),
+        Command::new("remove")
+            .about("Removes a stream, and what its consumer hasn't taken")
+            .arg(name()),
     ];
     Command::new("changes")
         .about("Streams of changes: what is committed in some ranges, in order")
@@ -113,10 +116,11 @@ fn open(options: &ArgMatches) -> Result<Database, Failure> {
     let from_environment = || std::env::var_os("FDB_CLUSTER_FILE").map(PathBuf::from);
     let target = match (named("dir"), named("cluster-file").or_else(from_environment)) {
         (Some(dir), _) => Target::Directory(dir),
-        (None, Some(file)) => {
-            Target::of_cluster_file(Some(&file)).map_err(|error| Failure::usage(error.to_string()))?
+        (None, Some(file)) => Target::of_cluster_file(Some(&file))
+            .map_err(|error| Failure::usage(error.to_string()))?,
+        (None, None) => {
+            return Err(Failure::usage("say where the database is: --dir or --cluster-file"));
         }
-        (None, None) => return Err(Failure::usage("say where the database is: --dir or --cluster-file")),
     };
     target.open(true).map_err(|error| Failure::opening("the database", &error))
 }
@@ -141,8 +145,9 @@ fn register(database: &Database, options: &ArgMatches) -> Result<u8, Failure> {
 
 /// The keys that begin with these prefixes; all normal ones without any.
 pub fn ranges_of<'a>(prefixes: impl Iterator<Item = &'a [u8]>) -> Vec<KeyRange> {
-    let range =
-        |prefix: &[u8]| KeyRange::new(Bytes::copy_from_slice(prefix), strinc(prefix).unwrap_or_default());
+    let range = |prefix: &[u8]| {
+        KeyRange::new(Bytes::copy_from_slice(prefix), strinc(prefix).unwrap_or_default())
+    };
     let ranges: Vec<_> = prefixes.map(range).collect();
     if ranges.is_empty() { vec![KeyRange::new("", &b"\xff"[..])] } else { ranges }
 }
@@ -150,7 +155,8 @@ pub fn ranges_of<'a>(prefixes: impl Iterator<Item = &'a [u8]>) -> Vec<KeyRange> 
 /// A stream in a line.
 pub fn described(stream: &ChangeStream) -> String {
     let ChangeStream { name, id, ranges, registered, acknowledged, bound_bytes } = stream;
-    let bound = bound_bytes.map_or("a quarter of the free disk".into(), |bytes| format!("{bytes} bytes"));
+    let bound =
+        bound_bytes.map_or("a quarter of the free disk".into(), |bytes| format!("{bytes} bytes"));
     format!(
         "{}: id {id}, acknowledged {acknowledged}, registered {registered}, bound {bound}, {ranges:?}",
         printable(name)
@@ -165,7 +171,8 @@ fn list(database: &Database) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The newest version that is committed now, which is as far as `--once` goes: the server that gives changes may lag.
+/// The newest version that is committed now, which is as far as `--once` goes: the server that
+/// gives changes may lag.
 pub fn committed(database: &plinth::client::Database) -> plinth::Result<Version> {
     let transaction = database.create_transaction();
     transaction.set_option(TransactionOption::LockAware)?;
@@ -179,7 +186,8 @@ fn tail(database: &Database, options: &ArgMatches) -> Result<u8, Failure> {
     if let Some(from) = options.get_one::<i64>("from") {
         consumer = database.resume_changes(consumer.id(), *from);
     }
-    let end = if options.get_flag("once") { committed(database).map_err(failed)? } else { Version::MAX };
+    let end =
+        if options.get_flag("once") { committed(database).map_err(failed)? } else { Version::MAX };
     let is_json = options.get_one::<String>("format").is_some_and(|format| format == "json");
     while !stop.load(Ordering::Relaxed) {
         let changes = match options.get_flag("once") {

@@ -1,6 +1,7 @@
 //! The command line: its subcommands, options and help.
 //!
-//! What a value may be is said here as far as a type can say it; the commands check the rest, and say so in the same words.
+//! What a value may be is said here as far as a type can say it; the commands check the rest, and
+//! say so in the same words.
 
 use clap::{Arg, ArgAction, Command, value_parser};
 use plinth_bench::workloads::ALL;
@@ -61,7 +62,8 @@ fn demo() -> Command {
 }
 
 fn bench() -> Command {
-    let workloads = ALL.iter().map(|workload| format!("\n  {:20} {}", workload.name, workload.about));
+    let workloads =
+        ALL.iter().map(|workload| format!("\n  {:20} {}", workload.name, workload.about));
     let help = format!(
         "Workloads:{}\n\nGroups of them:\n  \
          guide                the six of FoundationDB's benchmarking guide for one core\n  \
@@ -156,9 +158,12 @@ fn check() -> Command {
 }
 
 fn salvage() -> Command {
-    let place = |name: &'static str| Arg::new(name).required(true).value_parser(value_parser!(PathBuf));
+    let place =
+        |name: &'static str| Arg::new(name).required(true).value_parser(value_parser!(PathBuf));
     Command::new("salvage")
-        .about("Copies what is readable of a damaged database into a new one, and says what was not")
+        .about(
+            "Copies what is readable of a damaged database into a new one, and says what was not",
+        )
         .after_help(format!(
             "DIR is not changed. OUT must not exist, or be empty.\n\n\
              Example:\n  plinth salvage ./shop ./shop-saved\n\n{CODES}"
@@ -180,8 +185,9 @@ fn writer() -> Command {
 }
 
 fn bench_writer() -> Command {
-    let number =
-        |name: &'static str| Arg::new(name).required(true).value_parser(value_parser!(u64).range(1..));
+    let number = |name: &'static str| {
+        Arg::new(name).required(true).value_parser(value_parser!(u64).range(1..))
+    };
     Command::new(BENCH_WRITER)
         .hide(true)
         .about("Writes until it is killed: the victim of the workload `restart`")

@@ -1,7 +1,7 @@
 //! `plinth check` and `plinth salvage`: what to do when a disk has not kept what it was given.
 //!
-//! Both print what they found to standard output, each damaged place on a line of its own, and end with
-//! exit code 3 if there was any.
+//! Both print what they found to standard output, each damaged place on a line of its own, and end
+//! with exit code 3 if there was any.
 
 use crate::failure::{DAMAGED, Failure};
 use crate::terminal::{self, Terminal};
@@ -17,7 +17,8 @@ pub fn check(options: &ArgMatches) -> Result<u8, Failure> {
     let task = terminal::progress().unknown(&format!("checking {}", dir.display()));
     let report = block_on(plinth::check(&Env::real(), &dir));
     drop(task);
-    let report = report.map_err(|error| Failure::of(format!("cannot check {}", dir.display()), error))?;
+    let report =
+        report.map_err(|error| Failure::of(format!("cannot check {}", dir.display()), error))?;
     let terminal = Terminal::stdout();
     let (records, log) = (grouped(report.log_records), bytes(report.log_bytes));
     let (rows, checkpoints) = (grouped(report.checkpoint_rows), bytes(report.checkpoint_bytes));
@@ -31,7 +32,10 @@ pub fn check(options: &ArgMatches) -> Result<u8, Failure> {
         ));
     }
     if report.problems.is_empty() {
-        lines.push(format!("{}: it opens with every row, and every checksum holds", terminal.good("ok")));
+        lines.push(format!(
+            "{}: it opens with every row, and every checksum holds",
+            terminal.good("ok")
+        ));
     } else {
         lines.extend(places(terminal, &report.problems));
         let dir = dir.display();
@@ -45,17 +49,23 @@ pub fn check(options: &ArgMatches) -> Result<u8, Failure> {
 /// `plinth salvage DIR OUT`.
 pub fn salvage(options: &ArgMatches) -> Result<u8, Failure> {
     let (dir, out) = (path(options, "dir"), path(options, "out"));
-    let task = terminal::progress().unknown(&format!("copying {} to {}", dir.display(), out.display()));
+    let task =
+        terminal::progress().unknown(&format!("copying {} to {}", dir.display(), out.display()));
     let report = block_on(plinth::salvage(&Env::real(), &dir, &out));
     drop(task);
-    let failed = |error| Failure::of(format!("cannot copy {} to {}", dir.display(), out.display()), error);
+    let failed =
+        |error| Failure::of(format!("cannot copy {} to {}", dir.display(), out.display()), error);
     let report = report.map_err(failed)?;
     let terminal = Terminal::stdout();
     let (rows, batches) = (grouped(report.rows), grouped(report.batches));
     let mut lines = vec![format!("copied       {rows} rows, after {batches} batches of the log")];
     let whole = report.problems.is_empty() && report.missing_batches == 0;
     if whole {
-        lines.push(format!("{}: nothing was damaged, {} has everything", terminal.good("ok"), out.display()));
+        lines.push(format!(
+            "{}: nothing was damaged, {} has everything",
+            terminal.good("ok"),
+            out.display()
+        ));
     }
     lines.extend(places(terminal, &report.problems));
     if report.missing_batches > 0 {
@@ -73,7 +83,8 @@ fn places(terminal: Terminal, problems: &[impl Display]) -> Vec<String> {
         return Vec::new();
     }
     let places = if problems.len() == 1 { "place" } else { "places" };
-    let head = format!("{} in {} {places}:", terminal.bad("damaged"), grouped(problems.len() as u64));
+    let head =
+        format!("{} in {} {places}:", terminal.bad("damaged"), grouped(problems.len() as u64));
     std::iter::once(head).chain(problems.iter().map(|problem| format!("  {problem}"))).collect()
 }
 

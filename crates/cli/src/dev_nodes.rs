@@ -1,6 +1,7 @@
 //! `plinth dev --nodes 3`: a cluster on one machine to try things with.
 //!
-//! It lives as long as this process does. A server that is killed is told of, and started again with `--respawn`; the others go on.
+//! It lives as long as this process does. A server that is killed is told of, and started again
+//! with `--respawn`; the others go on.
 
 use crate::failure::{Failure, tell};
 use crate::interrupt;

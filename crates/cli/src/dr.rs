@@ -1,7 +1,8 @@
 //! `plinth dr`: a second site, a database that follows another one and can take its place.
 //!
-//! Here stands what a command line needs: names of databases become databases, what there is becomes lines or JSON, and what went
-//! wrong becomes advice. The work itself is the crate `plinth-dr`. Always: whatever is interrupted can be said again.
+//! Here stands what a command line needs: names of databases become databases, what there is
+//! becomes lines or JSON, and what went wrong becomes advice. The work itself is the crate
+//! `plinth-dr`. Always: whatever is interrupted can be said again.
 
 use crate::failure::{Failure, INTERRUPTED};
 use crate::interrupt;
@@ -10,7 +11,9 @@ use crate::terminal;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::{Database, Error, block_on};
 use plinth_bench::words::{bytes, grouped};
-use plinth_dr::{Agent, Control, DEFAULT_TAG, Ending, Leftover, Phase, Sites, StartSettings, Status, Waits};
+use plinth_dr::{
+    Agent, Control, DEFAULT_TAG, Ending, Leftover, Phase, Sites, StartSettings, Status, Waits,
+};
 use plinth_env::sync::{First, race};
 use serde_json::json;
 use std::time::Duration;
@@ -87,7 +90,11 @@ pub fn command() -> Command {
 }
 
 fn from() -> Arg {
-    Arg::new("from").short('s').long("from").value_name("F").help("The first database: who is written")
+    Arg::new("from")
+        .short('s')
+        .long("from")
+        .value_name("F")
+        .help("The first database: who is written")
 }
 
 fn to() -> Arg {
@@ -110,7 +117,9 @@ fn flag(name: &'static str, help: &'static str) -> Arg {
 /// Runs the command with these options.
 pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let Some((name, options)) = options.subcommand() else {
-        return Err(Failure::usage("plinth dr start, agent, status, wait, switch, pause, resume or abort"));
+        return Err(Failure::usage(
+            "plinth dr start, agent, status, wait, switch, pause, resume or abort",
+        ));
     };
     let opened = Opened::open(options)?;
     let done = match name {
@@ -137,8 +146,7 @@ fn open(options: &ArgMatches, side: &str) -> Result<Option<(String, Database)>, 
     let Some(name) = options.get_one::<String>(side).cloned() else { return Ok(None) };
     let target = Target::named(&name).map_err(|error| Failure::usage(error.to_string()))?;
     if matches!(target, Target::Foundation(_)) && side == "to" {
-        let detail =
-            "a second site is a database of Plinth's: FoundationDB can be followed, and can't follow";
+        let detail = "a second site is a database of Plinth's: FoundationDB can be followed, and can't follow";
         return Err(Failure::usage(format!("{name}: {detail}")));
     }
     let database = target.open(true).map_err(|error| Failure::opening(&name, &error))?;
@@ -160,7 +168,8 @@ impl Opened {
     }
 
     fn sites(&self) -> Result<Sites, Failure> {
-        let (_, from) = self.from.as_ref().ok_or_else(|| Failure::usage("say which database: --from"))?;
+        let (_, from) =
+            self.from.as_ref().ok_or_else(|| Failure::usage("say which database: --from"))?;
         Ok(Sites::new((**from).clone(), (*self.to.1).clone()))
     }
 
@@ -185,7 +194,9 @@ impl Opened {
         let is_new = block_on(plinth_dr::start(&sites, &settings)).map_err(failed)?;
         let ((from, to), how) = (self.names(false), if is_new { "begins" } else { "goes on" });
         if options.get_flag("no-agent") {
-            terminal::print(&format!("{how}: plinth dr agent --from {from} --to {to} does the work\n"))?;
+            terminal::print(&format!(
+                "{how}: plinth dr agent --from {from} --to {to} does the work\n"
+            ))?;
             return Ok(0);
         }
         terminal::print(&format!("{how}: {to} follows {from} for as long as this runs\n"))?;
@@ -220,7 +231,8 @@ impl Opened {
             let from = self.from.as_ref().map(|(_, database)| &**database);
             // What is wrong the agent says, or tries again.
             let Ok(Some(status)) = plinth_dr::status(from, &self.to.1).await else { continue };
-            let new = (status.phase, status.is_reversed, copied_tenths(&status), status.problem.clone());
+            let new =
+                (status.phase, status.is_reversed, copied_tenths(&status), status.problem.clone());
             if said.as_ref() != Some(&new) {
                 if let Err(failure) = terminal::print(&format!("{}\n", self.line(&status))) {
                     return failure;
@@ -238,7 +250,9 @@ impl Opened {
         match (status.phase, status.whole_at) {
             (Phase::Copying, _) => {
                 let (rows, copied) = status.copied;
-                let of = status.first_bytes.map_or(String::new(), |of| format!(" of about {}", bytes(of)));
+                let of = status
+                    .first_bytes
+                    .map_or(String::new(), |of| format!(" of about {}", bytes(of)));
                 format!("copying: {} rows, {}{of}", grouped(rows), bytes(copied))
             }
             (Phase::Following, Some(version)) => {
@@ -251,7 +265,8 @@ impl Opened {
     fn status(&self, as_json: bool) -> Result<u8, Failure> {
         let found = self.found()?;
         if as_json {
-            let shown = found.as_ref().map_or(json!({ "state": "none" }), |status| self.json(status));
+            let shown =
+                found.as_ref().map_or(json!({ "state": "none" }), |status| self.json(status));
             terminal::print(&format!("{shown:#}\n"))?;
             return Ok(0);
         }
@@ -260,12 +275,16 @@ impl Opened {
             return Ok(0);
         };
         let (from, to) = self.names(status.is_reversed);
-        let version = |version: Option<i64>| version.map_or("-".to_owned(), |version| version.to_string());
+        let version =
+            |version: Option<i64>| version.map_or("-".to_owned(), |version| version.to_string());
         let mut lines = vec![
             format!("state        {}", status.phase.name()),
             format!("tag          {}", status.tag),
             format!("first        {from}, newest version {}", version(status.newest)),
-            format!("second       {to}, which has everything up to version {}", version(status.position)),
+            format!(
+                "second       {to}, which has everything up to version {}",
+                version(status.position)
+            ),
         ];
         lines.push(match status.whole_at {
             Some(version) => format!("whole        at version {version}"),
@@ -279,7 +298,9 @@ impl Opened {
             lines.push(format!("             {}", self.line(&status)));
         }
         if !status.is_first_reached {
-            lines.push("             the first can't be reached: this is what the second knows".to_owned());
+            lines.push(
+                "             the first can't be reached: this is what the second knows".to_owned(),
+            );
         }
         lines.push(match status.agent_age {
             Some(age) => format!("agent        last heard of {:.1} s ago", age.as_secs_f64()),
@@ -313,7 +334,9 @@ impl Opened {
         let control = Control { stop: interrupt::flag() };
         let tell = |waits: Waits<'_>| {
             let what = match waits {
-                Waits::Status(status) if status.agent_age.is_none() => "an agent: plinth dr agent".to_owned(),
+                Waits::Status(status) if status.agent_age.is_none() => {
+                    "an agent: plinth dr agent".to_owned()
+                }
                 Waits::Status(status) => self.line(status),
                 Waits::Answer(error) => error.to_string(),
             };
@@ -339,8 +362,12 @@ impl Opened {
         let (from, to) = self.names(false);
         match block_on(plinth_dr::switch(&self.sites()?, &control)) {
             Ok(true) if self.is_followed_one_way() => terminal::print(&self.handed_over())?,
-            Ok(true) => terminal::print(&format!("{to} takes writes now, and {from} follows it\n"))?,
-            Ok(false) => terminal::print(&format!("{to} takes writes already, and {from} follows it\n"))?,
+            Ok(true) => {
+                terminal::print(&format!("{to} takes writes now, and {from} follows it\n"))?
+            }
+            Ok(false) => {
+                terminal::print(&format!("{to} takes writes already, and {from} follows it\n"))?
+            }
             Err(error) if error == Error::operation_cancelled() => {
                 eprintln!("plinth: {error}");
                 return Ok(INTERRUPTED);
@@ -358,8 +385,12 @@ impl Opened {
     /// What is said of a FoundationDB whose place was taken.
     fn handed_over(&self) -> String {
         let (from, to) = self.names(false);
-        let lock = self.from.as_ref().and_then(|(_, from)| block_on(plinth_dr::lock_of(from)).ok().flatten());
-        let unlock = lock.map_or("fdbcli's unlock".to_owned(), |uid| format!("fdbcli --exec 'unlock {uid}'"));
+        let lock = self
+            .from
+            .as_ref()
+            .and_then(|(_, from)| block_on(plinth_dr::lock_of(from)).ok().flatten());
+        let unlock = lock
+            .map_or("fdbcli's unlock".to_owned(), |uid| format!("fdbcli --exec 'unlock {uid}'"));
         format!(
             "{to} takes writes now; {from} is locked, and stays so: FoundationDB doesn't follow back ({unlock} makes it free)\n"
         )
@@ -386,8 +417,12 @@ impl Opened {
             }
         };
         let said = match version.map_err(failed)? {
-            Some(version) => format!("ended: {to} is free, as the first was at version {version}\n"),
-            None if leftover == Leftover::Keep => format!("ended: {to} is free, with what was copied\n"),
+            Some(version) => {
+                format!("ended: {to} is free, as the first was at version {version}\n")
+            }
+            None if leftover == Leftover::Keep => {
+                format!("ended: {to} is free, with what was copied\n")
+            }
             None => "ended\n".to_owned(),
         };
         terminal::print(&said)?;

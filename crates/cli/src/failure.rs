@@ -7,9 +7,11 @@ use std::fmt;
 pub const FAILED: u8 = 1;
 /// The command line makes no sense.
 pub const USAGE: u8 = 2;
-/// A database that was to be opened is damaged, `check` found damage, or `salvage` could not save everything.
+/// A database that was to be opened is damaged, `check` found damage, or `salvage` could not save
+/// everything.
 pub const DAMAGED: u8 = 3;
-/// A server ended to be started again, because a client asked for that. Whoever starts programs again only after a failure does so then.
+/// A server ended to be started again, because a client asked for that. Whoever starts programs
+/// again only after a failure does so then.
 pub const BEGINS_ANEW: u8 = 75;
 /// The user interrupted it.
 pub const INTERRUPTED: u8 = 130;
@@ -42,7 +44,8 @@ impl Failure {
         Self::new(format!("{work}: {error}"))
     }
 
-    /// A database can't be opened, whose name is given. The code tells scripts whether it is damaged.
+    /// A database can't be opened, whose name is given. The code tells scripts whether it is
+    /// damaged.
     pub fn opening(name: impl fmt::Display, error: &Error) -> Self {
         Self::of_database(format!("cannot open {name}"), error)
     }

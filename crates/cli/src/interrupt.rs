@@ -1,12 +1,13 @@
-//! Ctrl-C: the first one asks the work to end, so that temporary directories are removed; the second one ends it. And
-//! SIGHUP, by which a server is asked to read its certificates again.
+//! Ctrl-C: the first one asks the work to end, so that temporary directories are removed; the
+//! second one ends it. And SIGHUP, by which a server is asked to read its certificates again.
 
 use plinth_env::Env;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Signals within so short a time are one: `timeout` sends its own to the process, and to the group that the process is in.
+/// Signals within so short a time are one: `timeout` sends its own to the process, and to the group
+/// that the process is in.
 const ONE: Duration = Duration::from_millis(500);
 
 /// A flag that Ctrl-C, or a request to terminate, sets. A second one ends the process at once.

@@ -1,4 +1,5 @@
-//! What the status document says of continuous backups and of a second site, in lines for people: the shell's `status`, and `plinth top`.
+//! What the status document says of continuous backups and of a second site, in lines for people:
+//! the shell's `status`, and `plinth top`.
 
 use plinth_bench::Value;
 
@@ -21,17 +22,21 @@ pub fn backups(document: &Value) -> Vec<String> {
 
 /// The sides of a second site that the database has, a line each.
 pub fn sites(document: &Value) -> Vec<String> {
-    let tags =
-        |layer: &str| document.pointer(&format!("/cluster/layers/{layer}/tags")).and_then(Value::as_object);
+    let tags = |layer: &str| {
+        document.pointer(&format!("/cluster/layers/{layer}/tags")).and_then(Value::as_object)
+    };
     let behind = |tag: &Value| match tag["seconds_behind"].as_f64() {
         Some(seconds) => format!("{seconds:.1} s behind"),
         None => "nobody knows how far behind".to_owned(),
     };
-    let first =
-        tags("dr_backup").into_iter().flatten().map(|(name, tag)| match tag["running_backup"] == true {
+    let first = tags("dr_backup").into_iter().flatten().map(|(name, tag)| {
+        match tag["running_backup"] == true {
             true => format!("{name}: this is the first, the second is {}", behind(tag)),
-            false => format!("{name}: this is the first; the second HAS LOST ITS STREAM, begin it anew"),
-        });
+            false => {
+                format!("{name}: this is the first; the second HAS LOST ITS STREAM, begin it anew")
+            }
+        }
+    });
     let second = tags("dr_backup_dest").into_iter().flatten().map(|(name, tag)| {
         let state = tag["backup_state"].as_str().unwrap_or_default();
         let why = match (tag["agent"] == false, tag["error"].as_str()) {

@@ -1,10 +1,11 @@
-//! What the program tells of its work as it goes on: a line on standard error for each event, if `PLINTH_LOG` asks for it, or
-//! a server's setting `log`.
+//! What the program tells of its work as it goes on: a line on standard error for each event, if
+//! `PLINTH_LOG` asks for it, or a server's setting `log`.
 //!
-//! A server tells what an operator would want to know unless it is told otherwise; other commands tell nothing.
-//! `PLINTH_LOG=text` is for people, `PLINTH_LOG=json` for programs that gather logs, `off` for nobody; `,error`, `,warn`, `,info` (the default),
-//! `,debug` or `,trace` behind it say how much. An event is whole in its line, so no spans are kept for it. With the feature
-//! `otel` both go to a collector as well, if one is named.
+//! A server tells what an operator would want to know unless it is told otherwise; other commands
+//! tell nothing. `PLINTH_LOG=text` is for people, `PLINTH_LOG=json` for programs that gather logs,
+//! `off` for nobody; `,error`, `,warn`, `,info` (the default), `,debug` or `,trace` behind it say
+//! how much. An event is whole in its line, so no spans are kept for it. With the feature `otel`
+//! both go to a collector as well, if one is named.
 
 use crate::failure::Failure;
 use crate::log_line::Fields;

@@ -1,7 +1,7 @@
 //! The line of an event: its fields, as text or as JSON, and when it was.
 //!
-//! Text is for people: time, level, message, then `name=value`. JSON is for programs that gather logs: the same in one object, with the
-//! target besides.
+//! Text is for people: time, level, message, then `name=value`. JSON is for programs that gather
+//! logs: the same in one object, with the target besides.
 
 use plinth_bench::Value;
 use plinth_types::calendar::Date;
@@ -35,7 +35,8 @@ impl Fields {
     }
 
     pub(crate) fn text(&self, metadata: &Metadata<'_>, at: Duration) -> String {
-        let mut line = format!("{} {:5} {}", timestamp(at), metadata.level().as_str(), self.message);
+        let mut line =
+            format!("{} {:5} {}", timestamp(at), metadata.level().as_str(), self.message);
         for (name, value) in &self.named {
             // Writing to a string can't fail.
             let _ = write!(line, " {name}={value}");

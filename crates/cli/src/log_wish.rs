@@ -1,4 +1,5 @@
-//! How somebody says what is to be told of the program's work: the form of an event's line, and how much.
+//! How somebody says what is to be told of the program's work: the form of an event's line, and how
+//! much.
 
 use tracing::Level;
 
@@ -14,7 +15,8 @@ pub enum Form {
 }
 
 /// What a wish may be.
-pub const ALLOWED: &str = "text, json or off is allowed, and a level behind it, such as \"json,debug\"";
+pub const ALLOWED: &str =
+    "text, json or off is allowed, and a level behind it, such as \"json,debug\"";
 
 /// Whether a wish may be this. Nobody needs to wish for anything.
 pub fn makes_sense(wish: &str) -> bool {

@@ -1,8 +1,8 @@
 //! The `plinth` program: a guided tour, the benchmark, a shell, help for damaged databases.
 //!
 //! ## Role
-//! Turns a command line into calls of the library, and what they give into words, tables and exit codes. It
-//! uses the same API as every application.
+//! Turns a command line into calls of the library, and what they give into words, tables and exit
+//! codes. It uses the same API as every application.
 //!
 //! ## Data structure
 //! ```text
@@ -24,11 +24,13 @@
 //!
 //! ## Invariants
 //! 1. What a command found goes to standard output; progress and failures go to standard error.
-//! 2. A failure says what happened, where, and what to do; the exit code tells scripts which kind it was.
+//! 2. A failure says what happened, where, and what to do; the exit code tells scripts which kind
+//!    it was.
 //! 3. Temporary directories are gone at the end, also after Ctrl-C.
 //!
 //! ## Not here
-//! Workloads and the figures they are held against: `bench`. Read next: `command.rs`, then `demo/mod.rs`.
+//! Workloads and the figures they are held against: `bench`. Read next: `command.rs`, then
+//! `demo/mod.rs`.
 #![deny(unsafe_code)]
 
 mod agents;
@@ -117,7 +119,9 @@ fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         Some((reference::COMPLETIONS, options)) => {
             reference::completions(&command::command(VERSION), options)
         }
-        Some((reference::MAN_PAGES, options)) => reference::man_pages(&command::command(VERSION), options),
+        Some((reference::MAN_PAGES, options)) => {
+            reference::man_pages(&command::command(VERSION), options)
+        }
         Some(("version", _)) => {
             terminal::print(&format!("plinth {VERSION}\n"))?;
             Ok(0)

@@ -1,7 +1,8 @@
 //! A server that is a member of a cluster: formed if it isn't yet, connected to the others, opened.
 //!
-//! What makes it one is its cluster file, which names several servers. Until all of them are there and agree, it says whom it
-//! waits for; then it opens its directory, and the server serves it as any other.
+//! What makes it one is its cluster file, which names several servers. Until all of them are there
+//! and agree, it says whom it waits for; then it opens its directory, and the server serves it as
+//! any other.
 
 use crate::failure::{Failure, tell};
 use plinth::cluster::{Members, Membership, Spoken, Voter};
@@ -22,7 +23,8 @@ use std::time::Duration;
 /// How soon a request to end is noticed.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How long a leader that is heard of takes at most to say that its log begins behind what this member has.
+/// How long a leader that is heard of takes at most to say that its log begins behind what this
+/// member has.
 const SETTLED: Duration = Duration::from_millis(200);
 
 /// A member that is up.
@@ -106,7 +108,8 @@ fn membership(standing: &Standing) -> Membership {
     Membership::founding(charter.cluster_id, *node, charter.members.iter().map(voter).collect())
 }
 
-/// Forms the cluster if need be, and opens the member. `None` if somebody asked for the end meanwhile.
+/// Forms the cluster if need be, and opens the member. `None` if somebody asked for the end
+/// meanwhile.
 pub fn open(
     env: &Env,
     plan: &Plan<'_>,
@@ -117,7 +120,9 @@ pub fn open(
     let cannot = format!("cannot be a member of {}", plan.file.connection_string());
     let failed = |error: Error| Failure::of_database(&cannot, &error);
     let (wish, own) = block_on(wish(env, plan)).map_err(failed)?;
-    if ours("IDENTITY").map_err(failed)? && !ours(plinth_peers::charter::FILE_NAME).map_err(failed)? {
+    if ours("IDENTITY").map_err(failed)?
+        && !ours(plinth_peers::charter::FILE_NAME).map_err(failed)?
+    {
         let detail = format!(
             "{} holds a database that is no member of a cluster: a cluster is formed of empty directories, and rows get \
              into it with `plinth migrate`",
@@ -129,7 +134,8 @@ pub fn open(
     let listener = block_on(env.sockets().listen(listen))
         .map_err(|error| Failure::of(format!("cannot listen on {listen}"), error))?;
     let builder = builder.spoken(plan.spoken);
-    let founder = Founder { builder: builder.clone(), env: env.clone(), dir: plan.dir.to_path_buf() };
+    let founder =
+        Founder { builder: builder.clone(), env: env.clone(), dir: plan.dir.to_path_buf() };
     let (trust, own) = (wish.trust.clone(), wish.own.clone());
     let forming = forming::form(env, wish, listener, Arc::new(founder));
     let Some(standing) = until_stopped(env, stop, forming) else { return Ok(None) };
@@ -164,7 +170,8 @@ fn follow_members(mesh: &Mesh, database: &Database) {
     mesh.when_moved(move |node, address| moved.note_move(node, address));
 }
 
-/// The server's cluster file names those who vote, whoever writes it besides: a client that heard of others a while ago may do so last.
+/// The server's cluster file names those who vote, whoever writes it besides: a client that heard
+/// of others a while ago may do so last.
 fn follow_coordinators(env: &Env, mut file: ClusterFile, database: &Database) {
     let (task_env, database) = (env.clone(), database.clone());
     drop(env.spawn_network("cluster file", async move {
@@ -209,7 +216,8 @@ async fn wish(env: &Env, plan: &Plan<'_>) -> Result<(Wish, SocketAddr), Error> {
     let wanted: Vec<_> = plan.public.into_iter().chain(plan.listen.iter().copied()).collect();
     if wanted.is_empty() {
         return Err(invalid(
-            "the cluster file names several servers; say which of them this is: --listen".to_owned(),
+            "the cluster file names several servers; say which of them this is: --listen"
+                .to_owned(),
         ));
     }
     let mut own = None;
@@ -232,7 +240,9 @@ async fn wish(env: &Env, plan: &Plan<'_>) -> Result<(Wish, SocketAddr), Error> {
         } else {
             "ends its addresses in :tls"
         };
-        return Err(invalid(format!("the cluster file {why}, and the server's certificates say otherwise")));
+        return Err(invalid(format!(
+            "the cluster file {why}, and the server's certificates say otherwise"
+        )));
     }
     let (own, place) = match (own, known_as(env, plan, wanted[0]).await) {
         // It was excluded, so the file names it no more; it stays excluded by the name that it has.
@@ -255,8 +265,8 @@ async fn wish(env: &Env, plan: &Plan<'_>) -> Result<(Wish, SocketAddr), Error> {
     Ok((wish, place))
 }
 
-/// The address under which others know the node in the directory, if that is where this server is: another name of the same place would be
-/// news of a move.
+/// The address under which others know the node in the directory, if that is where this server is:
+/// another name of the same place would be news of a move.
 async fn known_as(env: &Env, plan: &Plan<'_>, place: SocketAddr) -> Option<String> {
     let known = Membership::read(env, plan.dir).await.ok()?;
     let address = known.address_of(known.node)?;
@@ -306,7 +316,8 @@ fn until<T>(env: &Env, is_to_end: impl Fn() -> bool, work: impl Future<Output = 
 }
 
 impl Member {
-    /// Waits until somebody leads, and this member has what the others have, so that clients are served. False if somebody asked for the end meanwhile.
+    /// Waits until somebody leads, and this member has what the others have, so that clients are
+    /// served. False if somebody asked for the end meanwhile.
     pub fn until_served(&self, env: &Env, is_to_end: impl Fn() -> bool) -> bool {
         let served = async {
             let mut since = env.now();

@@ -1,7 +1,8 @@
-//! `plinth migrate`: copies a database into another one, ours or FoundationDB's, while it is in use.
+//! `plinth migrate`: copies a database into another one, ours or FoundationDB's, while it is in
+//! use.
 //!
-//! Here stands what a command line needs: names of databases become databases, progress becomes a bar or lines, and
-//! what went wrong becomes advice. The copy itself is the crate `plinth-migrate`.
+//! Here stands what a command line needs: names of databases become databases, progress becomes a
+//! bar or lines, and what went wrong becomes advice. The copy itself is the crate `plinth-migrate`.
 
 use crate::failure::{DAMAGED, Failure, INTERRUPTED};
 use crate::interrupt;
@@ -14,7 +15,8 @@ use plinth_migrate::{Phase, Progress, Report, Settings, migrate};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A line of progress is printed each time that this many bytes more have been read, where there is no terminal.
+/// A line of progress is printed each time that this many bytes more have been read, where there is
+/// no terminal.
 const LINE_BYTES: u64 = 1 << 30;
 
 /// The command line of `plinth migrate`.
@@ -46,7 +48,8 @@ pub fn command() -> Command {
 
 /// Runs the command with these options.
 pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
-    let [from, to] = ["from", "to"].map(|side| options.get_one::<String>(side).cloned().unwrap_or_default());
+    let [from, to] =
+        ["from", "to"].map(|side| options.get_one::<String>(side).cloned().unwrap_or_default());
     let targets = [target(&from)?, target(&to)?];
     let source = targets[0].open(true).map_err(|error| Failure::opening(&from, &error))?;
     let destination = targets[1].open(false).map_err(|error| Failure::opening(&to, &error))?;
@@ -120,7 +123,11 @@ fn summary(report: &Report, from: &str, to: &str) -> String {
         format!("bytes        {}", grouped(report.sum.bytes)),
         format!("checksum     {:032x}, of both sides", report.sum.hash),
         format!("version      {} of {from}", report.version),
-        format!("pieces       {} written in {} rounds", grouped(report.pieces_written), report.rounds),
+        format!(
+            "pieces       {} written in {} rounds",
+            grouped(report.pieces_written),
+            report.rounds
+        ),
     ];
     if report.resumed_pieces > 0 {
         lines.push(format!(

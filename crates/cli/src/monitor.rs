@@ -1,7 +1,8 @@
 //! `plinth status` and `plinth top`: how a database fares, once or again and again.
 //!
-//! Both read the status document and nothing else, so they show whatever has one: a server, FoundationDB, a directory. Rates are
-//! differences of its counters between two looks, so they are exact for the time between.
+//! Both read the status document and nothing else, so they show whatever has one: a server,
+//! FoundationDB, a directory. Rates are differences of its counters between two looks, so they are
+//! exact for the time between.
 
 use crate::failure::Failure;
 use crate::interrupt;
@@ -25,10 +26,9 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn place() -> Arg {
-    Arg::new("database")
-        .value_name("T")
-        .required(true)
-        .help("A server's cluster file, fdb:CLUSTER_FILE[?lib=PATH], or a directory that nobody has open")
+    Arg::new("database").value_name("T").required(true).help(
+        "A server's cluster file, fdb:CLUSTER_FILE[?lib=PATH], or a directory that nobody has open",
+    )
 }
 
 /// The command line of `plinth status`.
@@ -79,7 +79,8 @@ fn look(name: &str, database: &Database) -> Result<Value, Failure> {
             Err(Error::timed_out().with_detail(format!("no answer in {}", duration(PATIENCE))))
         }
     };
-    let text = text.map_err(|error| Failure::of(format!("cannot read the status of {name}"), error))?;
+    let text =
+        text.map_err(|error| Failure::of(format!("cannot read the status of {name}"), error))?;
     text.parse().map_err(|error| Failure::of(format!("the status of {name} is not JSON"), error))
 }
 
@@ -124,7 +125,8 @@ fn state(document: &Value, terminal: Terminal) -> String {
 
 fn summary(document: &Value, terminal: Terminal) -> String {
     let state = state(document, terminal);
-    let locked = if flag(document, "/cluster/database_lock_state/locked") { ", locked" } else { "" };
+    let locked =
+        if flag(document, "/cluster/database_lock_state/locked") { ", locked" } else { "" };
     let rate = |path: &str| short(number(document, &format!("/cluster/workload/{path}/hz")));
     let size = |path: &str| bytes(number(document, path) as u64);
     let mut out = String::new();
@@ -152,7 +154,11 @@ fn summary(document: &Value, terminal: Terminal) -> String {
     line("starts", format!("{} a second", rate("transactions/started")));
     line(
         "commits",
-        format!("{} a second, {} conflicts", rate("transactions/committed"), rate("transactions/conflicted")),
+        format!(
+            "{} a second, {} conflicts",
+            rate("transactions/committed"),
+            rate("transactions/conflicted")
+        ),
     );
     line("reads", format!("{} a second, of {} keys", rate("operations/reads"), rate("keys/read")));
     line("writes", format!("{} a second", rate("operations/writes")));
@@ -182,9 +188,11 @@ pub fn messages(document: &Value) -> impl Iterator<Item = &Value> {
     lists.into_iter().flatten().filter_map(Value::as_array).flatten()
 }
 
-/// What goes on behind the database, a line each: streams of changes, continuous backups, a second site.
+/// What goes on behind the database, a line each: streams of changes, continuous backups, a second
+/// site.
 fn followers(document: &Value) -> Vec<(&'static str, String)> {
-    let mut lines: Vec<_> = streams(document).map(|streams| ("streams", streams)).into_iter().collect();
+    let mut lines: Vec<_> =
+        streams(document).map(|streams| ("streams", streams)).into_iter().collect();
     lines.extend(layers::backups(document).into_iter().map(|backup| ("backup", backup)));
     lines.extend(layers::sites(document).into_iter().map(|site| ("site", site)));
     lines
@@ -200,17 +208,24 @@ pub fn streams(document: &Value) -> Option<String> {
     })?;
     let lag = seconds(number(slowest, "/lag/seconds"));
     let lost = if lost > 0 { format!(", {lost} LOST") } else { String::new() };
-    Some(format!("{} of changes{lost}; {} not acknowledged for {lag}", streams.len(), text(slowest, "/name")))
+    Some(format!(
+        "{} of changes{lost}; {} not acknowledged for {lag}",
+        streams.len(),
+        text(slowest, "/name")
+    ))
 }
 
-/// The servers of a cluster, by address: what each is, and how far behind. What holds for all of them comes first, without an address. Nothing for a database that has one server.
+/// The servers of a cluster, by address: what each is, and how far behind. What holds for all of
+/// them comes first, without an address. Nothing for a database that has one server.
 fn servers(document: &Value, terminal: Terminal) -> Vec<(String, String)> {
     let Some(own) = document.pointer("/cluster/plinth/member").filter(|own| own.is_object()) else {
         return Vec::new();
     };
-    let may_fail = number(document, "/cluster/fault_tolerance/max_zone_failures_without_losing_availability");
+    let may_fail =
+        number(document, "/cluster/fault_tolerance/max_zone_failures_without_losing_availability");
     let (term, elections) = (number(own, "/term"), number(own, "/elections"));
-    let all = format!("{may_fail} servers may fail; term {term}, {elections} elections seen from here");
+    let all =
+        format!("{may_fail} servers may fail; term {term}, {elections} elections seen from here");
     let mut lines = vec![(String::new(), all)];
     let processes = document.pointer("/cluster/processes").and_then(Value::as_object);
     let is_away = |node: &Value| {
@@ -227,9 +242,13 @@ fn servers(document: &Value, terminal: Terminal) -> Vec<(String, String)> {
                 (false, false) => "follows, without a vote",
             };
             let lag = server["lag_entries"].as_u64().filter(|lag| *lag > 0);
-            let lag = lag.map(|lag| format!(", lacks {} entries", grouped(lag))).unwrap_or_default();
-            let away =
-                if is_away(&server["node"]) { terminal.bad("  CAN'T BE REACHED") } else { String::new() };
+            let lag =
+                lag.map(|lag| format!(", lacks {} entries", grouped(lag))).unwrap_or_default();
+            let away = if is_away(&server["node"]) {
+                terminal.bad("  CAN'T BE REACHED")
+            } else {
+                String::new()
+            };
             lines.push((text(server, "/address").to_owned(), format!("{role}{lag}{away}")));
         }
     }
@@ -259,8 +278,11 @@ pub fn top(options: &ArgMatches) -> Result<u8, Failure> {
         trend.add(now.0, TREND.map(|(_, path)| rate(&before.1, &now.1, path, passed)).to_vec());
         let page = page(&name, &before.1, &now.1, passed, &trend, Terminal::stdout());
         // Home, the page, and nothing of what stood below: so that nothing flickers.
-        let page =
-            if screen { format!("\x1b[H{}\x1b[J", page.replace('\n', "\x1b[K\n")) } else { page + "\n" };
+        let page = if screen {
+            format!("\x1b[H{}\x1b[J", page.replace('\n', "\x1b[K\n"))
+        } else {
+            page + "\n"
+        };
         terminal::print(&page)?;
         before = now;
     }
@@ -271,8 +293,11 @@ pub fn top(options: &ArgMatches) -> Result<u8, Failure> {
 const TICK: Duration = Duration::from_millis(50);
 
 /// What `top` shows two minutes of.
-const TREND: [(&str, &str); 3] =
-    [("commits", "transactions/committed"), ("keys read", "keys/read"), ("writes", "operations/writes")];
+const TREND: [(&str, &str); 3] = [
+    ("commits", "transactions/committed"),
+    ("keys read", "keys/read"),
+    ("writes", "operations/writes"),
+];
 
 /// How often a second a counter went up between two looks.
 fn rate(before: &Value, now: &Value, path: &str, seconds_passed: f64) -> f64 {
@@ -307,7 +332,8 @@ fn page(
 ) -> String {
     let rate = |path: &str| short(rate(before, now, path, seconds_passed));
     let size = |path: &str| bytes(number(now, path) as u64);
-    let probe = |what: &str| seconds(number(now, &format!("/cluster/latency_probe/{what}_seconds")));
+    let probe =
+        |what: &str| seconds(number(now, &format!("/cluster/latency_probe/{what}_seconds")));
     let state = state(now, terminal);
     let locked = if flag(now, "/cluster/database_lock_state/locked") { ", locked" } else { "" };
     let limited = text(now, "/cluster/qos/performance_limited_by/name");
@@ -333,7 +359,8 @@ fn page(
     for at in 0..rows.len().max(beside.len()) {
         let (group, what, figure) = rows.get(at).cloned().unwrap_or_default();
         let beside = beside.get(at).map_or("", String::as_str);
-        let _ = writeln!(out, "{}", format!("{group:10}{what:16}{figure:>12}    {beside}").trim_end());
+        let _ =
+            writeln!(out, "{}", format!("{group:10}{what:16}{figure:>12}    {beside}").trim_end());
     }
     for (at, (what, _)) in TREND.iter().enumerate() {
         let (group, line) = (if at == 0 { "2 minutes" } else { "" }, trend.line(at));
@@ -386,8 +413,7 @@ mod tests {
             "last_restorable_seconds_behind": 0.5,
         });
         shown["cluster"]["layers"]["backup"] = serde_json::json!({ "tags": { "default": tag } });
-        shown["cluster"]["layers"]["dr_backup"] =
-            serde_json::json!({ "tags": { "site": { "running_backup": true, "seconds_behind": 0.25 } } });
+        shown["cluster"]["layers"]["dr_backup"] = serde_json::json!({ "tags": { "site": { "running_backup": true, "seconds_behind": 0.25 } } });
         let page = page("x", &shown, &shown, 1.0, &Trend::default(), Terminal::stdout());
         for wanted in [
             "streams   1 of changes; s not acknowledged for 2 s\n",

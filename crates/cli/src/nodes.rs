@@ -1,7 +1,8 @@
-//! Several servers on this machine as processes of this program, which form a cluster: what `plinth dev --nodes` starts, and the tour.
+//! Several servers on this machine as processes of this program, which form a cluster: what
+//! `plinth dev --nodes` starts, and the tour.
 //!
-//! Each has a directory and a port of its own, and all have one cluster file. They are ended with this value, if they
-//! haven't ended by then.
+//! Each has a directory and a port of its own, and all have one cluster file. They are ended with
+//! this value, if they haven't ended by then.
 
 use crate::failure::Failure;
 use plinth::client::remote::RemoteEndpoint;
@@ -31,8 +32,8 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Starts so many servers in a directory; those that are there already are started again. A quiet one says nothing but
-    /// that it is ready.
+    /// Starts so many servers in a directory; those that are there already are started again. A
+    /// quiet one says nothing but that it is ready.
     pub fn start(env: &Env, place: &Path, count: usize, quiet: bool) -> Result<Self, Failure> {
         let path = place.join(CLUSTER_FILE);
         let failed = |error| Failure::of(format!("cannot use {}", path.display()), error);
@@ -44,11 +45,15 @@ impl Nodes {
         let file = block_on(ClusterFile::read(env, &path)).map_err(failed)?;
         if file.addresses().len() != count {
             let there = file.addresses().len();
-            return Err(Failure::usage(format!("{} has {there} servers, not {count}", place.display())));
+            return Err(Failure::usage(format!(
+                "{} has {there} servers, not {count}",
+                place.display()
+            )));
         }
         let console = unused_addresses(env, 1)?.remove(0);
         let children = (0..count).map(|_| None).collect();
-        let mut nodes = Self { env: env.clone(), place: place.to_path_buf(), file, quiet, console, children };
+        let mut nodes =
+            Self { env: env.clone(), place: place.to_path_buf(), file, quiet, console, children };
         (0..count).try_for_each(|at| nodes.spawn(at))?;
         (0..count).try_for_each(|at| nodes.until_ready(at))?;
         Ok(nodes)
@@ -67,7 +72,12 @@ impl Nodes {
     /// Their addresses and processes, in order.
     pub fn list(&self) -> Vec<(String, Option<u32>)> {
         let child = |child: &Option<Child>| child.as_ref().map(Child::id);
-        self.file.addresses().iter().map(ToString::to_string).zip(self.children.iter().map(child)).collect()
+        self.file
+            .addresses()
+            .iter()
+            .map(ToString::to_string)
+            .zip(self.children.iter().map(child))
+            .collect()
     }
 
     /// Starts the process of a node that has none.
@@ -126,7 +136,8 @@ impl Nodes {
             let located = block_on(endpoint.locate());
             let located = located.map_err(|error| Failure::of("cannot find the leader", error))?;
             let is_leader = |address: &str| located.leader_address() == Some(address);
-            let leader = self.file.addresses().iter().position(|address| is_leader(&address.to_string()));
+            let leader =
+                self.file.addresses().iter().position(|address| is_leader(&address.to_string()));
             if let Some(leader) = leader {
                 return Ok(leader);
             }

@@ -1,9 +1,12 @@
-//! Export to OpenTelemetry: events as log records and spans as traces, to a collector that takes OTLP over HTTP in JSON.
+//! Export to OpenTelemetry: events as log records and spans as traces, to a collector that takes
+//! OTLP over HTTP in JSON.
 //!
-//! It is asked for by OpenTelemetry's own variables: `OTEL_EXPORTER_OTLP_ENDPOINT` (`http://HOST:PORT`, a collector on this
-//! machine or in a network that is trusted: nothing is encrypted), `OTEL_SERVICE_NAME`, and `OTEL_TRACES_SAMPLER_ARG`, the share
-//! of traces that is kept. What happened is put into two lists that never wait and never grow beyond a bound; a task sends them
-//! once a second. What a collector doesn't take is dropped and counted, and the count is sent as an attribute with the next ones.
+//! It is asked for by OpenTelemetry's own variables: `OTEL_EXPORTER_OTLP_ENDPOINT`
+//! (`http://HOST:PORT`, a collector on this machine or in a network that is trusted: nothing is
+//! encrypted), `OTEL_SERVICE_NAME`, and `OTEL_TRACES_SAMPLER_ARG`, the share of traces that is
+//! kept. What happened is put into two lists that never wait and never grow beyond a bound; a task
+//! sends them once a second. What a collector doesn't take is dropped and counted, and the count is
+//! sent as an attribute with the next ones.
 
 use crate::failure::Failure;
 use crate::log_line::Fields;
@@ -79,11 +82,14 @@ impl Export {
         let text = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
         let Some(endpoint) = text(ENDPOINT) else { return Ok(None) };
         let place = Place::parse(&endpoint).ok_or_else(|| {
-            Failure::usage(format!("{ENDPOINT} is {endpoint:?}; http://HOST:PORT is allowed, and no https"))
+            Failure::usage(format!(
+                "{ENDPOINT} is {endpoint:?}; http://HOST:PORT is allowed, and no https"
+            ))
         })?;
         let ratio = text(RATIO).map_or(Some(1.0), |ratio| ratio.parse::<f64>().ok());
         let ratio = ratio.filter(|ratio| (0.0..=1.0).contains(ratio));
-        let ratio = ratio.ok_or_else(|| Failure::usage(format!("{RATIO} is a number from 0 to 1")))?;
+        let ratio =
+            ratio.ok_or_else(|| Failure::usage(format!("{RATIO} is a number from 0 to 1")))?;
         let export = Arc::new(Self {
             env: env.clone(),
             place,
@@ -257,7 +263,9 @@ impl Place {
         let rest = text.strip_prefix("http://")?;
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (host, port) = match authority.rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok().filter(|port| *port > 0)?),
+            Some((host, port)) if !port.ends_with(']') => {
+                (host, port.parse().ok().filter(|port| *port > 0)?)
+            }
             _ => (authority, 4318),
         };
         let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -273,7 +281,9 @@ impl Place {
 
     /// Posts a document; whether it was taken.
     async fn post(&self, env: &Env, path: &str, body: &str) -> bool {
-        let Ok(addresses) = env.sockets().resolve(&self.host, self.port).await else { return false };
+        let Ok(addresses) = env.sockets().resolve(&self.host, self.port).await else {
+            return false;
+        };
         let Some(address) = addresses.first() else { return false };
         let Ok(stream) = env.sockets().connect(*address).await else { return false };
         let head = format!(
@@ -344,7 +354,8 @@ mod tests {
 
     #[test]
     fn collectors_are_named_as_opentelemetry_does() {
-        let place = |text: &str| Place::parse(text).map(|place| (place.host, place.port, place.path));
+        let place =
+            |text: &str| Place::parse(text).map(|place| (place.host, place.port, place.path));
         let is = |host: &str, port, path: &str| Some((host.to_owned(), port, path.to_owned()));
         assert_eq!(place("http://localhost:4318"), is("localhost", 4318, ""));
         assert_eq!(place("http://otel/"), is("otel", 4318, ""));

@@ -1,5 +1,6 @@
-//! What Prometheus' own libraries tell of a process, under their names: `process_cpu_seconds_total`, `process_open_fds`, ...; and which build
-//! it is, `plinth_build_info`.
+//! What Prometheus' own libraries tell of a process, under their names:
+//! `process_cpu_seconds_total`, `process_open_fds`, ...; and which build it is,
+//! `plinth_build_info`.
 //!
 //! Taken from Linux's `/proc`; where there is none, only the build is told.
 
@@ -17,7 +18,8 @@ const CPU: About =
     ("process_cpu_seconds_total", "counter", "Processor time that the process took, in seconds");
 const START: About =
     ("process_start_time_seconds", "gauge", "When the process started, in seconds since 1970");
-const RESIDENT: About = ("process_resident_memory_bytes", "gauge", "Memory of the process that is in memory");
+const RESIDENT: About =
+    ("process_resident_memory_bytes", "gauge", "Memory of the process that is in memory");
 const VIRTUAL: About = ("process_virtual_memory_bytes", "gauge", "Address space of the process");
 const OPEN: About = ("process_open_fds", "gauge", "File descriptors that are open");
 const MOST: About = ("process_max_fds", "gauge", "File descriptors that may be open");
@@ -71,7 +73,8 @@ struct Stat {
     threads: u64,
 }
 
-/// The fields of `/proc/self/stat`. The second is the program's name in parentheses, and may have any characters.
+/// The fields of `/proc/self/stat`. The second is the program's name in parentheses, and may have
+/// any characters.
 fn of_stat(text: &str) -> Option<Stat> {
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     // They are counted from 1, and the first of these is the third.
@@ -91,19 +94,26 @@ mod tests {
 
     #[test]
     fn what_linux_tells_of_a_process_is_read() {
-        let stat = "7 (a ) b) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9 0 1234 8192000 500 1844 0";
+        let stat =
+            "7 (a ) b) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9 0 1234 8192000 500 1844 0";
         let expected =
             Stat { cpu_seconds: 3.0, started_seconds: 12.34, virtual_bytes: 8_192_000, threads: 9 };
         assert_eq!(of_stat(stat), Some(expected));
         assert_eq!(of_stat("7 (short) S 1"), None);
         assert_eq!(field("Name:\tx\nVmRSS:\t  12 kB\n", "VmRSS:"), Some(12));
-        assert_eq!(field("Max open files            unlimited  unlimited  files\n", "Max open files"), None);
+        assert_eq!(
+            field("Max open files            unlimited  unlimited  files\n", "Max open files"),
+            None
+        );
     }
 
     #[test]
     fn the_build_is_told_everywhere_and_the_process_on_linux() {
         let text = metrics(&Env::real(), "1.2.3", "abc");
-        assert!(text.contains("\nplinth_build_info{version=\"1.2.3\",commit=\"abc\"} 1\n"), "{text}");
+        assert!(
+            text.contains("\nplinth_build_info{version=\"1.2.3\",commit=\"abc\"} 1\n"),
+            "{text}"
+        );
         if cfg!(target_os = "linux") {
             for (name, ..) in [CPU, START, RESIDENT, VIRTUAL, OPEN, MOST, THREADS] {
                 let value = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));

@@ -1,5 +1,8 @@
-//! `plinth completions SHELL`, and the hidden `plinth man-pages DIR`: what shells and `man` want to know of the command line, made of
-//! its definition, so that it is never another one.
+//! `plinth completions SHELL`, and the hidden `plinth man-pages DIR`: what shells and `man` want to
+//! know of the command line, made of its definition, so that it is never another one.
+//!
+//! Always: hidden commands are in neither, and pages of one version are the same bytes, whatever
+//! commit and day they were made of.
 
 use crate::failure::Failure;
 use crate::terminal;
@@ -46,8 +49,9 @@ pub fn completions(whole: &Command, options: &ArgMatches) -> Result<u8, Failure>
 /// `plinth man-pages DIR`.
 pub fn man_pages(whole: &Command, options: &ArgMatches) -> Result<u8, Failure> {
     let dir = options.get_one::<PathBuf>("dir").cloned().unwrap_or_default();
-    let failed =
-        |error: plinth::Error| Failure::of(format!("cannot write man pages to {}", dir.display()), error);
+    let failed = |error: plinth::Error| {
+        Failure::of(format!("cannot write man pages to {}", dir.display()), error)
+    };
     let env = Env::real();
     block_on(async {
         env.files().create_dir_all(&dir).await?;
@@ -67,9 +71,11 @@ fn visible(whole: &Command) -> Command {
         .filter(|command| command.is_hide_set())
         .map(|c| c.get_name().to_owned())
         .collect();
-    // Nothing takes a command away from one that has it: so a new one is made, of those that are left.
-    let kept =
-        whole.get_subcommands().filter(|command| !hidden.iter().any(|name| name == command.get_name()));
+    // Nothing takes a command away from one that has it: so a new one is made, of those that are
+    // left.
+    let kept = whole
+        .get_subcommands()
+        .filter(|command| !hidden.iter().any(|name| name == command.get_name()));
     let mut visible = Command::new(PROGRAM).version(crate::VERSION).subcommands(kept.cloned());
     if let Some(about) = whole.get_about() {
         visible = visible.about(about.clone());
@@ -93,8 +99,11 @@ fn add_pages(command: &Command, name: &str, all: &mut Vec<(String, Vec<u8>)>) {
     // `man` is told no commit, only the version: pages of one version are the same bytes.
     let page = command.clone().version(env!("CARGO_PKG_VERSION")).name(name.to_owned());
     let mut text = Vec::new();
-    let rendered =
-        clap_mangen::Man::new(page).title(name.to_uppercase()).manual("Plinth").date("").render(&mut text);
+    let rendered = clap_mangen::Man::new(page)
+        .title(name.to_uppercase())
+        .manual("Plinth")
+        .date("")
+        .render(&mut text);
     // Writing to memory doesn't fail.
     debug_assert!(rendered.is_ok(), "{name}");
     all.push((name.to_owned(), text));
@@ -115,11 +124,19 @@ mod tests {
     fn every_command_that_people_see_has_a_page() {
         let pages = pages(&whole());
         let names: Vec<_> = pages.iter().map(|(name, _)| name.as_str()).collect();
-        for name in ["plinth", "plinth-server", "plinth-shell", "plinth-series-export", "plinth-completions"]
-        {
+        for name in [
+            "plinth",
+            "plinth-server",
+            "plinth-shell",
+            "plinth-series-export",
+            "plinth-completions",
+        ] {
             assert!(names.contains(&name), "{name} of {names:?}");
         }
-        assert!(!names.iter().any(|name| name.contains("writer") || name.contains("man-pages")), "{names:?}");
+        assert!(
+            !names.iter().any(|name| name.contains("writer") || name.contains("man-pages")),
+            "{names:?}"
+        );
         let server = &pages[names.iter().position(|name| *name == "plinth-server").unwrap()].1;
         let text = String::from_utf8(server.clone()).unwrap();
         assert!(text.contains("PLINTH_LISTEN") && text.contains(r"\-\-listen"), "{text}");

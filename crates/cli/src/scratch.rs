@@ -1,8 +1,9 @@
 //! A temporary directory on a real disk.
 //!
-//! Many systems keep `/tmp` in memory, where a synced write costs nothing and a benchmark means nothing.
-//! So if the system's place for temporary files is such a file system and nobody asked for it by `TMPDIR`,
-//! the directory is made in `/var/tmp`, which is meant to outlive a restart and so lies on a disk.
+//! Many systems keep `/tmp` in memory, where a synced write costs nothing and a benchmark means
+//! nothing. So if the system's place for temporary files is such a file system and nobody asked for
+//! it by `TMPDIR`, the directory is made in `/var/tmp`, which is meant to outlive a restart and so
+//! lies on a disk.
 
 use crate::failure::Failure;
 use plinth_bench::machine;
@@ -31,7 +32,11 @@ impl Scratch {
                 return Ok(Self { env: env.clone(), path, _temporary: None });
             }
         }
-        Ok(Self { env: env.clone(), path: temporary.path().to_owned(), _temporary: Some(temporary) })
+        Ok(Self {
+            env: env.clone(),
+            path: temporary.path().to_owned(),
+            _temporary: Some(temporary),
+        })
     }
 
     /// Where it is.
@@ -41,7 +46,8 @@ impl Scratch {
 
     /// What to tell about it if it is not on a disk.
     pub fn warning(&self) -> Option<String> {
-        let warning = "is in memory, not on a disk: commits will look faster than they are; give --dir DIR";
+        let warning =
+            "is in memory, not on a disk: commits will look faster than they are; give --dir DIR";
         in_memory(&self.env, &self.path).then(|| format!("{} {warning}", self.path.display()))
     }
 }

@@ -1,7 +1,8 @@
-//! `plinth server` and `plinth dev`: a database in a directory, or a FoundationDB cluster, offered to clients on a socket.
+//! `plinth server` and `plinth dev`: a database in a directory, or a FoundationDB cluster, offered
+//! to clients on a socket.
 //!
-//! One line says where it is once it serves; a request to terminate ends it cleanly: what is under way is answered, and
-//! what was acknowledged is on the disk.
+//! One line says where it is once it serves; a request to terminate ends it cleanly: what is under
+//! way is answered, and what was acknowledged is on the disk.
 
 use crate::agents::Agents;
 use crate::dev_nodes;
@@ -21,8 +22,8 @@ use plinth::series::SeriesLimits;
 use plinth::{Builder, Compression, Database, block_on, fdb};
 use plinth_env::Env;
 use plinth_server::{
-    Among, ConsoleConfig, Limits, PROTOCOLS, Page, SeriesConfig, Server, ServerConfig, Source, TlsOptions,
-    Usual,
+    Among, ConsoleConfig, Limits, PROTOCOLS, Page, SeriesConfig, Server, ServerConfig, Source,
+    TlsOptions, Usual,
 };
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -115,7 +116,8 @@ pub fn dev(options: &ArgMatches) -> Result<u8, Failure> {
         }
         Some(given) => given,
     };
-    let nodes = options.get_one::<String>("nodes").and_then(|count| count.parse().ok()).unwrap_or(1);
+    let nodes =
+        options.get_one::<String>("nodes").and_then(|count| count.parse().ok()).unwrap_or(1);
     if nodes > 1 {
         let Home::Directory(dir) = &home else {
             return Err(Failure::usage(
@@ -131,7 +133,8 @@ pub fn dev(options: &ArgMatches) -> Result<u8, Failure> {
         let export = terminal.code(&format!("export FDB_CLUSTER_FILE={}", file.display()));
         // Not of this database, which has rows already: what /metrics shows, as series.
         let bench = terminal.code("plinth bench");
-        let connect = terminal.code(&format!("Database::connect({:?})", file.display().to_string()));
+        let connect =
+            terminal.code(&format!("Database::connect({:?})", file.display().to_string()));
         let console = terminal.code(http(server).trim_start());
         let points = terminal.code(&points(server));
         let query = terminal.code(&query(server));
@@ -170,30 +173,35 @@ fn usual() -> Usual {
 fn series(server: &Server) -> String {
     let SeriesConfig { resp, udp, opentsdb, http, .. } = server.series_addresses();
     let all = [("resp", resp), ("udp", udp), ("opentsdb", opentsdb), ("http", http)];
-    let all: String =
-        all.iter().filter_map(|(name, address)| address.map(|at| format!(" {name} {at}"))).collect();
+    let all: String = all
+        .iter()
+        .filter_map(|(name, address)| address.map(|at| format!(" {name} {at}")))
+        .collect();
     if all.is_empty() { all } else { format!("series{all}\n") }
 }
 
 /// A command that sends a point.
 fn points(server: &Server) -> String {
-    let address =
-        server.series_addresses().resp.map(|address| format!("{} {}", address.ip(), address.port()));
+    let address = server
+        .series_addresses()
+        .resp
+        .map(|address| format!("{} {}", address.ip(), address.port()));
     let message = r"+cpu.load host=a\n+20260101T000000\n+0.5\n+SYNC\n";
     format!("printf '{message}' | nc -N {}", address.unwrap_or_default())
 }
 
 /// A command that asks for points.
 fn query(server: &Server) -> String {
-    let address = server.series_addresses().http.map(|address| address.to_string()).unwrap_or_default();
-    let query =
-        r#"{"select":"cpu.load","range":{"from":0,"to":"22000101T000000"},"output":{"format":"csv"}}"#;
+    let address =
+        server.series_addresses().http.map(|address| address.to_string()).unwrap_or_default();
+    let query = r#"{"select":"cpu.load","range":{"from":0,"to":"22000101T000000"},"output":{"format":"csv"}}"#;
     format!("curl {address}/api/query -d '{query}'")
 }
 
 fn addresses(server: &Server) -> String {
     let tls = if server.connection_string().ends_with(":tls") { ":tls" } else { "" };
-    let addresses: Vec<_> = server.addresses().iter().map(|address| format!("{address}{tls}")).collect();
+    let addresses: Vec<_> =
+        server.addresses().iter().map(|address| format!("{address}{tls}")).collect();
     addresses.join(",")
 }
 
@@ -211,7 +219,8 @@ fn token(server: &Server) -> String {
 enum Home {
     /// In a directory, which this process alone has open.
     Directory(PathBuf),
-    /// On a FoundationDB cluster, which others use at the same time. Clients find this server by `file`, if it has one.
+    /// On a FoundationDB cluster, which others use at the same time. Clients find this server by
+    /// `file`, if it has one.
     Store { target: fdb::Target, file: Option<PathBuf> },
 }
 
@@ -226,7 +235,8 @@ impl Home {
                 "a database is in a directory (--dir) or on a FoundationDB cluster (--store), not both",
             ));
         }
-        let target = store.parse().map_err(|error: plinth::Error| Failure::usage(error.to_string()))?;
+        let target =
+            store.parse().map_err(|error: plinth::Error| Failure::usage(error.to_string()))?;
         Ok(Some(Self::Store { target, file: settings.path("cluster-file") }))
     }
 
@@ -240,7 +250,8 @@ impl Home {
         }
     }
 
-    /// By what clients find the database: the server's cluster file, or what FoundationDB's find it by.
+    /// By what clients find the database: the server's cluster file, or what FoundationDB's find it
+    /// by.
     fn found_by(&self, file: Option<&Path>) -> String {
         match (self, file) {
             (Self::Directory(_), Some(file)) => file.display().to_string(),
@@ -248,7 +259,8 @@ impl Home {
         }
     }
 
-    /// The file with the token of HTTP at this address, if nothing is said of one and other machines can reach it.
+    /// The file with the token of HTTP at this address, if nothing is said of one and other
+    /// machines can reach it.
     fn token_file(&self, http: Option<SocketAddr>) -> Option<PathBuf> {
         let Self::Directory(dir) = self else { return None };
         http.filter(|http| !http.ip().is_loopback()).map(|_| dir.join(TOKEN_FILE))
@@ -271,7 +283,8 @@ struct Opened {
     among: Option<Among>,
 }
 
-/// Opens the database, serves it, says so and where it is found, and goes on until somebody asks for the end.
+/// Opens the database, serves it, says so and where it is found, and goes on until somebody asks
+/// for the end.
 fn serve(
     env: &Env,
     settings: &Settings,
@@ -309,7 +322,12 @@ fn serve(
     let server = block_on(Server::start(database.endpoint().clone(), config))
         .map_err(|error| Failure::of("cannot serve", error))?;
     let console = http(&server).trim_start().to_owned();
-    tracing::info!(addresses = addresses(&server), console, cluster_file = found, "serving clients");
+    tracing::info!(
+        addresses = addresses(&server),
+        console,
+        cluster_file = found,
+        "serving clients"
+    );
     let is_to_end = || stop.load(Ordering::Relaxed) || server.is_to_begin_anew();
     if member.as_ref().is_none_or(|member| member.until_served(env, is_to_end)) {
         announce(&server, &found)?;
@@ -325,7 +343,8 @@ fn serve(
     let code = if server.is_to_begin_anew() { BEGINS_ANEW } else { 0 };
     block_on(server.stop());
     if let Some(error) = database.failure() {
-        // A new process finds out what is on the disk. Whoever started this one learns by the exit code whether to start another.
+        // A new process finds out what is on the disk. Whoever started this one learns by the exit
+        // code whether to start another.
         return Err(Failure::of_database(format!("the database in {home} failed"), &error));
     }
     let closed = database.close();
@@ -337,9 +356,19 @@ fn serve(
     Ok(code)
 }
 
-/// Goes on until the server is asked to end, or its database fails; reads certificates again when it is asked to.
-fn until_end(env: &Env, server: &Server, database: &Database, stop: &AtomicBool, hangup: &AtomicBool) {
-    while !stop.load(Ordering::Relaxed) && !server.is_to_begin_anew() && database.failure().is_none() {
+/// Goes on until the server is asked to end, or its database fails; reads certificates again when
+/// it is asked to.
+fn until_end(
+    env: &Env,
+    server: &Server,
+    database: &Database,
+    stop: &AtomicBool,
+    hangup: &AtomicBool,
+) {
+    while !stop.load(Ordering::Relaxed)
+        && !server.is_to_begin_anew()
+        && database.failure().is_none()
+    {
         block_on(env.sleep(TICK));
         if hangup.swap(false, Ordering::Relaxed) {
             tracing::info!(signal = "SIGHUP", "certificates are read again");
@@ -352,8 +381,14 @@ fn until_end(env: &Env, server: &Server, database: &Database, stop: &AtomicBool,
     }
 }
 
-/// What `/metrics` shows besides the server's own figures: those of the database, the process, and the agents.
-fn measurements(env: &Env, database: &Database, agents: Option<&Agents>, version: &'static str) -> Page {
+/// What `/metrics` shows besides the server's own figures: those of the database, the process, and
+/// the agents.
+fn measurements(
+    env: &Env,
+    database: &Database,
+    agents: Option<&Agents>,
+    version: &'static str,
+) -> Page {
     let (measured, own, of_agents) = (database.clone(), env.clone(), agents.map(Agents::metrics));
     Page::new(move || {
         let of_process = process::metrics(&own, version, env!("PLINTH_COMMIT"));
@@ -373,8 +408,8 @@ fn tell_why(database: &Database, server: &Server) {
     }
 }
 
-/// The database in a directory, which is that of a member if the cluster file names several servers. `None` if somebody asked for the
-/// end before a cluster was formed.
+/// The database in a directory, which is that of a member if the cluster file names several
+/// servers. `None` if somebody asked for the end before a cluster was formed.
 fn open(
     env: &Env,
     settings: &Settings,
@@ -420,7 +455,9 @@ fn client_protocol(settings: &Settings) -> Result<u16, Failure> {
     let known = u16::try_from(wanted).ok().filter(|wanted| PROTOCOLS.contains(wanted));
     known.ok_or_else(|| {
         let (oldest, newest) = (PROTOCOLS.start(), PROTOCOLS.end());
-        Failure::usage(format!("client-protocol {wanted}: this program speaks versions {oldest} to {newest}"))
+        Failure::usage(format!(
+            "client-protocol {wanted}: this program speaks versions {oldest} to {newest}"
+        ))
     })
 }
 
@@ -447,9 +484,11 @@ fn open_store(
     Ok(Opened { database, member: None, among })
 }
 
-/// With whom a member shares the series: with all other members, on the database of their cluster, whoever leads it.
+/// With whom a member shares the series: with all other members, on the database of their cluster,
+/// whoever leads it.
 fn among(env: &Env, file: &Path, settings: &Settings) -> Result<Among, Failure> {
-    let failed = |error| Failure::of(format!("cannot use the cluster file {}", file.display()), error);
+    let failed =
+        |error| Failure::of(format!("cannot use the cluster file {}", file.display()), error);
     let named = block_on(plinth::ClusterFile::read(env, file)).map_err(failed)?;
     let options = RemoteOptions {
         name: "series of a server".to_owned(),
@@ -463,7 +502,11 @@ fn among(env: &Env, file: &Path, settings: &Settings) -> Result<Among, Failure> 
 }
 
 /// Servers that share the series of this database.
-fn among_of(database: plinth::client::Database, name: String, settings: &Settings) -> Result<Among, Failure> {
+fn among_of(
+    database: plinth::client::Database,
+    name: String,
+    settings: &Settings,
+) -> Result<Among, Failure> {
     let machine = public(settings).map(|address| address.ip()).filter(|ip| !ip.is_unspecified());
     Ok(Among { database, name, machine, tls: tls_of_nodes(settings)? })
 }
@@ -477,7 +520,8 @@ fn public(settings: &Settings) -> Option<SocketAddr> {
 fn builder(env: &Env, settings: &Settings, dir: &Path) -> Builder {
     let engine = settings.text("engine").unwrap_or_default();
     let workers = settings.count("commit-workers").unwrap_or_else(|| commit_workers(env));
-    let mut builder = Database::builder(dir).engine(engine).env(env.clone()).commit_workers(workers);
+    let mut builder =
+        Database::builder(dir).engine(engine).env(env.clone()).commit_workers(workers);
     if let Some(bytes) = settings.bytes("memory") {
         builder = builder.memory_bytes(bytes);
     }
@@ -499,8 +543,9 @@ fn compression(settings: &Settings) -> Compression {
     }
 }
 
-/// How many commit workers a server has if nobody says. They share the processors with the threads that answer clients: on two of
-/// them reads at three quarters of the peak took 0.48 ms in the median with one, 0.76 ms with three (decision 9).
+/// How many commit workers a server has if nobody says. They share the processors with the threads
+/// that answer clients: on two of them reads at three quarters of the peak took 0.48 ms in the
+/// median with one, 0.76 ms with three (decision 9).
 fn commit_workers(env: &Env) -> usize {
     (env.network_threads() / 2).clamp(1, 3)
 }
@@ -536,7 +581,9 @@ fn config(
         without_client_certificates: settings.flag("without-client-certificates"),
         http: settings.address("http"),
         console: ConsoleConfig {
-            token_file: settings.path("http-token").or_else(|| home.token_file(settings.address("http"))),
+            token_file: settings
+                .path("http-token")
+                .or_else(|| home.token_file(settings.address("http"))),
             write: settings.flag("console-write"),
         },
         series: SeriesConfig {
@@ -549,7 +596,9 @@ fn config(
             metrics: settings.flag("series-metrics"),
             retention: settings.retention("series-retention"),
             limits: series_limits(settings),
-            new_series: settings.count("series-new-limit").and_then(|count| u32::try_from(count).ok()),
+            new_series: settings
+                .count("series-new-limit")
+                .and_then(|count| u32::try_from(count).ok()),
         },
         among: None,
         metrics: None,
@@ -559,7 +608,8 @@ fn config(
     })
 }
 
-/// How much the rows of series may take: half of the bound on the rows of all, where there is one, so that series leave keys room.
+/// How much the rows of series may take: half of the bound on the rows of all, where there is one,
+/// so that series leave keys room.
 fn series_rows(database: &Database, settings: &Settings) -> Option<u64> {
     let bound = settings.bytes("memory")?;
     let status = block_on(database.status_json()).ok()?;
@@ -574,7 +624,8 @@ fn series_limits(settings: &Settings) -> SeriesLimits {
     let usual = SeriesLimits::default();
     let count = |name, usual| settings.count(name).map_or(usual, |count| count as u64);
     let quarter = settings.bytes("memory").map(|bytes| bytes / 4);
-    let memory = settings.bytes("series-memory").or(quarter).and_then(|bytes| usize::try_from(bytes).ok());
+    let memory =
+        settings.bytes("series-memory").or(quarter).and_then(|bytes| usize::try_from(bytes).ok());
     SeriesLimits {
         series: count("series-limit", usual.series),
         of_metric: count("series-metric-limit", usual.of_metric),
@@ -590,7 +641,11 @@ fn tls(settings: &Settings) -> Result<Option<TlsOptions>, Failure> {
         certificate: file("tls-cert"),
         key: file("tls-key"),
         authorities: file("tls-ca"),
-        verify_peers: settings.text("tls-verify-peers").map(ToOwned::to_owned).into_iter().collect(),
+        verify_peers: settings
+            .text("tls-verify-peers")
+            .map(ToOwned::to_owned)
+            .into_iter()
+            .collect(),
         password: None,
     };
     match (&options.certificate, options == TlsOptions::default()) {
@@ -610,9 +665,11 @@ fn tls_of_nodes(settings: &Settings) -> Result<Option<TlsOptions>, Failure> {
     Ok(tls(settings)?.map(with_rule))
 }
 
-/// The cluster file, if there is one that names several servers: then this one is a member of a cluster.
+/// The cluster file, if there is one that names several servers: then this one is a member of a
+/// cluster.
 fn cluster(env: &Env, file: &Path) -> Result<Option<plinth::ClusterFile>, Failure> {
-    let failed = |error| Failure::of(format!("cannot use the cluster file {}", file.display()), error);
+    let failed =
+        |error| Failure::of(format!("cannot use the cluster file {}", file.display()), error);
     if !block_on(env.files().exists(file)).map_err(failed)? {
         return Ok(None);
     }
@@ -622,7 +679,8 @@ fn cluster(env: &Env, file: &Path) -> Result<Option<plinth::ClusterFile>, Failur
 
 /// The address that an existing cluster file gives the server.
 fn listed(env: &Env, file: &Path) -> Result<Option<SocketAddr>, Failure> {
-    let failed = |error| Failure::of(format!("cannot use the cluster file {}", file.display()), error);
+    let failed =
+        |error| Failure::of(format!("cannot use the cluster file {}", file.display()), error);
     if !block_on(env.files().exists(file)).map_err(failed)? {
         return Ok(None);
     }

@@ -1,7 +1,8 @@
-//! Says that no server answers, while somebody waits for one: what is asked of a database that is out of reach waits.
+//! Says that no server answers, while somebody waits for one: what is asked of a database that is
+//! out of reach waits.
 //!
-//! It is said once, and again when a server had answered meanwhile. A client that wants nothing tries no connection, so a shell at
-//! rest says nothing.
+//! It is said once, and again when a server had answered meanwhile. A client that wants nothing
+//! tries no connection, so a shell at rest says nothing.
 
 use plinth::client::Endpoint;
 use std::sync::Arc;

@@ -9,8 +9,9 @@ use std::time::Duration;
 /// How soon a request to end is noticed.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Runs the start of a server. A request to end ends the process at once: opening a database reads and repairs files on this thread, and whatever
-/// it is at, a crash at that instant loses nothing either.
+/// Runs the start of a server. A request to end ends the process at once: opening a database reads
+/// and repairs files on this thread, and whatever it is at, a crash at that instant loses nothing
+/// either.
 pub fn interruptible<T>(env: &Env, stop: &Arc<AtomicBool>, start: impl FnOnce() -> T) -> T {
     let started = Arc::new(Signal::new());
     let (until, stop, timer) = (started.clone(), stop.clone(), env.clone());

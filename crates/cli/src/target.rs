@@ -1,5 +1,5 @@
-//! A database by the name that a user gives it: a directory, a server's cluster file, or `fdb:` and what FoundationDB's C library
-//! takes.
+//! A database by the name that a user gives it: a directory, a server's cluster file, or `fdb:` and
+//! what FoundationDB's C library takes.
 
 use crate::silence;
 use plinth::{Database, Error, fdb};
@@ -28,13 +28,16 @@ impl Target {
         }
         let (path, env) = (PathBuf::from(text), Env::real());
         let exists = block_on(env.files().exists(&path)).unwrap_or(false);
-        let is_directory =
-            if exists { block_on(env.files().list(&path)).is_ok() } else { !text.ends_with(".cluster") };
+        let is_directory = if exists {
+            block_on(env.files().list(&path)).is_ok()
+        } else {
+            !text.ends_with(".cluster")
+        };
         Ok(if is_directory { Self::Directory(path) } else { Self::ClusterFile(path) })
     }
 
-    /// What `--cluster-file` stands for: a file, `fdb:` and what belongs to it, or, if nothing is given, the file where clients
-    /// look for one.
+    /// What `--cluster-file` stands for: a file, `fdb:` and what belongs to it, or, if nothing is
+    /// given, the file where clients look for one.
     ///
     /// # Errors
     /// `connection_string_invalid` for an `fdb:` that makes no sense.

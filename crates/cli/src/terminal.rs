@@ -1,4 +1,5 @@
-//! Who reads what we print: a person at a terminal, who gets colours and bars, or a program or a file.
+//! Who reads what we print: a person at a terminal, who gets colours and bars, or a program or a
+//! file.
 
 use crate::failure::Failure;
 use plinth_bench::{Progress, Style};
@@ -11,7 +12,8 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Standard output as it is: colours on a terminal, unless `NO_COLOR` is set or the terminal has none.
+    /// Standard output as it is: colours on a terminal, unless `NO_COLOR` is set or the terminal
+    /// has none.
     pub fn stdout() -> Self {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
@@ -48,7 +50,8 @@ impl Terminal {
     }
 }
 
-/// Prints to standard output. Whoever reads it may have gone: that ends a command, and nothing worse.
+/// Prints to standard output. Whoever reads it may have gone: that ends a command, and nothing
+/// worse.
 pub fn print(text: &str) -> Result<(), Failure> {
     print_bytes(text.as_bytes())
 }

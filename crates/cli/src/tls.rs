@@ -1,7 +1,7 @@
 //! `plinth tls`: an authority of one's own, and certificates for servers and clients, as files.
 //!
-//! What is there already is never replaced: a new authority under an old name would turn away everybody who has the old one's
-//! certificates. Keys are readable by their owner alone.
+//! What is there already is never replaced: a new authority under an old name would turn away
+//! everybody who has the old one's certificates. Keys are readable by their owner alone.
 
 use crate::failure::Failure;
 use crate::terminal;
@@ -102,7 +102,8 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
 
 fn new_cert(options: &ArgMatches) -> Result<(), Failure> {
     let name = text(options, "name");
-    if name.is_empty() || name == "ca" || name.contains(['/', '\\', '\0']) || name.starts_with('.') {
+    if name.is_empty() || name == "ca" || name.contains(['/', '\\', '\0']) || name.starts_with('.')
+    {
         return Err(Failure::usage(format!(
             "{name:?} can't be the name of its files: letters, digits and such, and not ca"
         )));
@@ -112,7 +113,10 @@ fn new_cert(options: &ArgMatches) -> Result<(), Failure> {
         let path = dir.join(file);
         block_on(env.files().read(&path)).map_err(|error| {
             Failure::of(
-                format!("cannot read the authority's {} (plinth tls new-ca makes one)", path.display()),
+                format!(
+                    "cannot read the authority's {} (plinth tls new-ca makes one)",
+                    path.display()
+                ),
                 error,
             )
         })

@@ -1,7 +1,8 @@
-//! What a status document tells besides counters, in words: latencies, hot ranges, clients, slow transactions.
+//! What a status document tells besides counters, in words: latencies, hot ranges, clients, slow
+//! transactions.
 //!
-//! `plinth top` and the shell's `status details` show them alike. What a document doesn't have (FoundationDB's, an older server's) is
-//! left out, so every part is a list that may be empty.
+//! `plinth top` and the shell's `status details` show them alike. What a document doesn't have
+//! (FoundationDB's, an older server's) is left out, so every part is a list that may be empty.
 
 use plinth_bench::Value;
 use plinth_bench::words::{bytes, duration, grouped};
@@ -25,8 +26,10 @@ pub struct Latency {
 
 /// Latencies of what was measured: starts, reads, commits, syncs of the log.
 pub fn latencies(document: &Value) -> Vec<Latency> {
-    let roles = document.pointer("/cluster/processes").and_then(Value::as_object).into_iter().flatten();
-    let roles: Vec<&Value> = roles.filter_map(|(_, process)| process["roles"].as_array()).flatten().collect();
+    let roles =
+        document.pointer("/cluster/processes").and_then(Value::as_object).into_iter().flatten();
+    let roles: Vec<&Value> =
+        roles.filter_map(|(_, process)| process["roles"].as_array()).flatten().collect();
     // Of several processes the one that has most to tell.
     let of = |path: &str| {
         let told = roles.iter().filter_map(|role| role.pointer(path));
@@ -50,7 +53,8 @@ pub fn latencies(document: &Value) -> Vec<Latency> {
         .collect()
 }
 
-/// The ranges that are read, written and in conflict most, with their share: a line for each kind that has some.
+/// The ranges that are read, written and in conflict most, with their share: a line for each kind
+/// that has some.
 pub fn hot(document: &Value) -> Vec<(&'static str, String)> {
     let of = |kind: &str| {
         let ranges = document.pointer(&format!("/cluster/plinth/hot/{kind}"))?.as_array()?;
@@ -58,7 +62,8 @@ pub fn hot(document: &Value) -> Vec<(&'static str, String)> {
             let share = range["share"].as_f64().unwrap_or_default() * 100.0;
             format!("{} {share:.0} %", range["prefix"].as_str().unwrap_or_default())
         };
-        (!ranges.is_empty()).then(|| ranges.iter().take(NAMED).map(range).collect::<Vec<_>>().join(", "))
+        (!ranges.is_empty())
+            .then(|| ranges.iter().take(NAMED).map(range).collect::<Vec<_>>().join(", "))
     };
     let kinds = [("reads", "reads"), ("writes", "writes"), ("conflicts", "conflicts")];
     kinds.into_iter().filter_map(|(name, kind)| Some((name, of(kind)?))).collect()
@@ -67,8 +72,10 @@ pub fn hot(document: &Value) -> Vec<(&'static str, String)> {
 /// How many clients there are, and from where most of them come; `None` if that isn't told.
 pub fn clients(document: &Value) -> Option<String> {
     let count = document.pointer("/cluster/clients/count")?.as_u64()?;
-    let versions = document.pointer("/cluster/clients/supported_versions").and_then(Value::as_array);
-    let connected = versions.into_iter().flatten().filter_map(|known| known["connected_clients"].as_array());
+    let versions =
+        document.pointer("/cluster/clients/supported_versions").and_then(Value::as_array);
+    let connected =
+        versions.into_iter().flatten().filter_map(|known| known["connected_clients"].as_array());
     let mut hosts = BTreeMap::<&str, u64>::new();
     for address in connected.flatten().filter_map(|client| client["address"].as_str()) {
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
@@ -113,7 +120,8 @@ mod tests {
 
     #[test]
     fn a_document_s_parts_are_told_in_words() {
-        let statistics = |count: u64| json!({ "count": count, "median": 0.001, "p99": 0.02, "max": 1.5 });
+        let statistics =
+            |count: u64| json!({ "count": count, "median": 0.001, "p99": 0.02, "max": 1.5 });
         let document = json!({ "cluster": {
             "processes": {
                 "a": { "roles": [{ "commit_latency_statistics": statistics(3) }, { "read_latency_statistics": statistics(0) }] },
@@ -129,14 +137,20 @@ mod tests {
             },
         } });
         let told = latencies(&document);
-        let told: Vec<_> = told.iter().map(|l| (l.what, &l.median[..], &l.p99[..], &l.worst[..])).collect();
+        let told: Vec<_> =
+            told.iter().map(|l| (l.what, &l.median[..], &l.p99[..], &l.worst[..])).collect();
         assert_eq!(told, [("commit", "1 ms", "20.0 ms", "1.50 s")]);
         assert_eq!(hot(&document), [("reads", "user/ 42 %, b 10 %".to_owned())]);
         let from = "7 from 10.0.0.1 (2), 10.0.0.2 (1), 10.0.0.3 (1), 1 more addresses";
         assert_eq!(clients(&document).as_deref(), Some(from));
-        assert_eq!(slow(&document), ["2.50 s old when it was committed, 1,000 writes, 2 KiB, first at k"]);
+        assert_eq!(
+            slow(&document),
+            ["2.50 s old when it was committed, 1,000 writes, 2 KiB, first at k"]
+        );
         let nothing = json!({});
-        assert!(latencies(&nothing).is_empty() && hot(&nothing).is_empty() && slow(&nothing).is_empty());
+        assert!(
+            latencies(&nothing).is_empty() && hot(&nothing).is_empty() && slow(&nothing).is_empty()
+        );
         assert_eq!(clients(&nothing), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Two minutes of a few figures, each as a line of bars.
 //!
-//! Looks come when they come, so a line's places are spans of time: a place shows the mean of the looks that fall into it, and a blank
-//! where none did.
+//! Looks come when they come, so a line's places are spans of time: a place shows the mean of the
+//! looks that fall into it, and a blank where none did.
 
 use plinth_bench::words::short;
 use std::collections::VecDeque;
@@ -65,7 +65,11 @@ mod tests {
         assert!(bars[0] < bars[PLACES - 1] && bars[PLACES - 1] == '█', "{line}");
         assert!(line.ends_with("█ most 298"), "the mean of two looks: {line}");
         assert_eq!(trend.looks.len(), 120);
-        assert!(trend.line(1).starts_with('▁') && trend.line(1).ends_with("▁ most 0"), "{}", trend.line(1));
+        assert!(
+            trend.line(1).starts_with('▁') && trend.line(1).ends_with("▁ most 0"),
+            "{}",
+            trend.line(1)
+        );
     }
 
     #[test]

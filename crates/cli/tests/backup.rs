@@ -1,5 +1,6 @@
-//! `plinth backup` and `plinth restore` as their users meet them: a directory that nobody has open, a server that is running, the
-//! words and the exit codes. What a backup promises is tested in `crates/backup`.
+//! `plinth backup` and `plinth restore` as their users meet them: a directory that nobody has open,
+//! a server that is running, the words and the exit codes. What a backup promises is tested in
+//! `crates/backup`.
 //!
 //! The last one is the story that `docs/backup.md` tells.
 
@@ -21,15 +22,26 @@ fn plinth(words: &[&str]) -> Output {
 /// A command under way, both of whose outputs go to us.
 fn begun(words: &[&str]) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
-    command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    command
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
 }
 
-/// Waits until a command under way says this on standard error, has it go on then, and gives what it printed in the end.
+/// Waits until a command under way says this on standard error, has it go on then, and gives what
+/// it printed in the end.
 fn told(mut child: Child, what: &str, go_on: impl FnOnce()) -> String {
     let mut lines = BufReader::new(child.stderr.take().unwrap());
     let mut all = String::new();
     while !all.contains(what) {
-        assert_ne!(lines.read_line(&mut all).unwrap(), 0, "it ended, and never said {what:?}: {all}");
+        assert_ne!(
+            lines.read_line(&mut all).unwrap(),
+            0,
+            "it ended, and never said {what:?}: {all}"
+        );
     }
     go_on();
     lines.read_to_string(&mut all).unwrap();
@@ -90,10 +102,14 @@ fn a_directory_goes_into_a_backup_and_comes_back() {
     assert!(out.contains("encrypted    yes") && out.contains("3,000 rows"), "{out}");
     assert!(ended(0, &["backup", "list", &path("backups")]).contains("1 snapshot, "));
     assert!(ended(0, &["backup", "verify", &url]).contains("checksums alone"));
-    assert!(ended(0, &[&["backup", "verify", &url], &sealed[..]].concat()).contains("every file is whole"));
+    assert!(
+        ended(0, &[&["backup", "verify", &url], &sealed[..]].concat())
+            .contains("every file is whole")
+    );
     let new = path("again");
     assert!(ended(1, &["restore", "-r", &url, "--dest-dir", &new]).contains("key file"));
-    let restore = [&["restore", "-r", &url, "--dest-dir", &new, "--engine", "ssd"], &sealed[..]].concat();
+    let restore =
+        [&["restore", "-r", &url, "--dest-dir", &new, "--engine", "ssd"], &sealed[..]].concat();
     let dry = ended(0, &[&restore[..], &["--dry-run"]].concat());
     assert!(dry.contains(
         "takes        about 0 s into a directory, 0 s into a running database; nothing was restored"
@@ -118,22 +134,30 @@ fn a_directory_goes_into_a_backup_and_comes_back() {
     assert!(ended(0, &restore).contains("rows         100, "));
     let rows = rows_in(Path::new(&part));
     assert_eq!((rows.len(), &rows[0].key[..]), (100, &b"r\x00000100"[..]));
-    // Words that make no sense.
+    words_without_sense_are_refused(place.path(), &url, &sealed);
+    damage_is_told(&url);
+}
+
+fn words_without_sense_are_refused(place: &Path, url: &str, sealed: &[&str]) {
+    let path = |name: &str| place.join(name).display().to_string();
+    let part = path("part");
     assert!(ended(2, &["backup", "describe", "s4://nowhere"]).contains("s4://"));
     assert!(ended(1, &["backup", "describe", &path("nothing")]).contains("no backup"));
-    assert!(ended(2, &["restore", "-r", &url]).contains("--dest-dir"));
+    assert!(ended(2, &["restore", "-r", url]).contains("--dest-dir"));
     assert!(
         ended(
             2,
-            &[&["restore", "-r", &url, "--dest-dir", &part, "--timestamp", "noon"], &sealed[..]].concat()
+            &[&["restore", "-r", url, "--dest-dir", &part, "--timestamp", "noon"], sealed].concat()
         )
         .contains("noon")
     );
     assert!(
-        ended(1, &[&["restore", "-r", &url, "--dest-dir", &part, "--version", "1"], &sealed[..]].concat())
-            .contains("reaches versions")
+        ended(
+            1,
+            &[&["restore", "-r", url, "--dest-dir", &part, "--version", "1"], sealed].concat()
+        )
+        .contains("reaches versions")
     );
-    damage_is_told(&url);
 }
 
 /// Damage has its exit code, and what it costs is told by version and time.
@@ -164,9 +188,12 @@ fn a_server_is_backed_up_while_it_runs_and_restored_into() {
     let db = Database::connect(&file).unwrap();
     fill(&db, 2000);
     let original = rows(&db);
-    assert!(ended(0, &["backup", "now", "--cluster-file", &file, &url]).contains("rows         2,000"));
     assert!(
-        ended(1, &["restore", "-r", &url, "--dest-cluster-file", &file]).contains("has the key row/000000")
+        ended(0, &["backup", "now", "--cluster-file", &file, &url]).contains("rows         2,000")
+    );
+    assert!(
+        ended(1, &["restore", "-r", &url, "--dest-cluster-file", &file])
+            .contains("has the key row/000000")
     );
     // The mistake, and the way back.
     db.transact_blocking(|tr| {
@@ -181,7 +208,8 @@ fn a_server_is_backed_up_while_it_runs_and_restored_into() {
     assert!(ended(0, &[&["restore", "abort"], &to[..]].concat()).contains("no restore"));
 }
 
-/// A restore into a running database that was killed: what other processes are told of it, and how it ends either way.
+/// A restore into a running database that was killed: what other processes are told of it, and how
+/// it ends either way.
 #[test]
 fn a_restore_that_was_cut_short_is_told_waited_for_and_given_up() {
     let place = scratch();
@@ -206,7 +234,8 @@ fn a_restore_that_was_cut_short_is_told_waited_for_and_given_up() {
         block_on(async {
             let target = plinth::backup::target::named(&env, &url, &[]).await.unwrap();
             let backup = plinth::backup::Backup::open(&env, target, None).await.unwrap();
-            let plan = restore::Plan::make(&backup, restore::Goal::Newest, restore::Mapping::default());
+            let plan =
+                restore::Plan::make(&backup, restore::Goal::Newest, restore::Mapping::default());
             let control = restore::RestoreControl::default();
             control.stop.store(true, std::sync::atomic::Ordering::Relaxed);
             let plan = plan.await.unwrap();
@@ -244,7 +273,8 @@ fn a_restore_that_was_cut_short_is_told_waited_for_and_given_up() {
     assert_eq!(rows(&db), original);
 }
 
-/// What takes longer than two seconds tells how far it is, on standard error; here it takes until that was seen.
+/// What takes longer than two seconds tells how far it is, on standard error; here it takes until
+/// that was seen.
 #[test]
 fn what_takes_long_tells_how_far_it_is() {
     let place = scratch();
@@ -297,7 +327,27 @@ fn what_takes_long_tells_how_far_it_is() {
     assert_eq!(rows(&Database::connect(&file).unwrap()), original);
 }
 
-/// The story of docs/backup.md: a continuous backup, a mistake, the loss of the server, and the second before the mistake.
+/// How far behind a backup is stands in the status document, by FoundationDB's fields, and in what
+/// people are shown.
+fn how_far_behind_is_shown(file: &str, url: &str) {
+    let document: serde_json::Value =
+        serde_json::from_str(&ended(0, &["status", file, "--json"])).unwrap();
+    let tag = &document["cluster"]["layers"]["backup"]["tags"]["default"];
+    let behind = tag["last_restorable_seconds_behind"].as_f64();
+    assert!(behind.is_some() && tag["last_restorable_version"].is_i64(), "{tag:#}");
+    assert!(
+        tag["running_backup_is_restorable"] == true && tag["current_container"] == url,
+        "{tag:#}"
+    );
+    let shell = ["shell", "--exec", "status", "--cluster-file", file];
+    for shown in [ended(0, &shell), ended(0, &["top", file, "--count", "1"])] {
+        let line = shown.lines().find(|line| line.contains(url)).unwrap_or_default();
+        assert!(line.contains("default to ") && line.contains(" s behind"), "{shown}");
+    }
+}
+
+/// The story of docs/backup.md: a continuous backup, a mistake, the loss of the server, and the
+/// second before the mistake.
 #[test]
 fn a_continuous_backup_takes_one_back_to_before_a_mistake() {
     let place = scratch();
@@ -309,7 +359,8 @@ fn a_continuous_backup_takes_one_back_to_before_a_mistake() {
     let db = Database::connect(&file).unwrap();
     fill(&db, 1000);
     assert!(
-        ended(0, &[&["backup", "start", "-d", &url, "--wait"], &at[..]].concat()).contains("can be restored")
+        ended(0, &[&["backup", "start", "-d", &url, "--wait"], &at[..]].concat())
+            .contains("can be restored")
     );
     assert!(ended(1, &[&["backup", "start", "-d", &url], &at[..]].concat()).contains("already"));
     let part = [&["backup", "start", "-d", &url, "-t", "part", "-k", "row/"], &at[..]].concat();
@@ -329,22 +380,16 @@ fn a_continuous_backup_takes_one_back_to_before_a_mistake() {
     let mistaken = rows(&db);
     assert!(ended(0, &[&["backup", "status"], &at[..]].concat()).contains("saved up to version"));
     assert!(
-        ended(0, &[&["backup", "status", "--json"], &at[..]].concat()).contains("last_restorable_version")
+        ended(0, &[&["backup", "status", "--json"], &at[..]].concat())
+            .contains("last_restorable_version")
     );
-    // How far behind it is stands in the status document, by FoundationDB's fields, and in what people are shown.
-    let document: serde_json::Value = serde_json::from_str(&ended(0, &["status", &file, "--json"])).unwrap();
-    let tag = &document["cluster"]["layers"]["backup"]["tags"]["default"];
-    let behind = tag["last_restorable_seconds_behind"].as_f64();
-    assert!(behind.is_some() && tag["last_restorable_version"].is_i64(), "{tag:#}");
-    assert!(tag["running_backup_is_restorable"] == true && tag["current_container"] == url, "{tag:#}");
-    let shell = ["shell", "--exec", "status", "--cluster-file", &file];
-    for shown in [ended(0, &shell), ended(0, &["top", &file, "--count", "1"])] {
-        let line = shown.lines().find(|line| line.contains(&url)).unwrap_or_default();
-        assert!(line.contains("default to ") && line.contains(" s behind"), "{shown}");
-    }
+    how_far_behind_is_shown(&file, &url);
     let of_tag = |tag| [&["backup", "status", "-t", tag], &at[..]].concat();
     let said = ended(0, &of_tag("default"));
-    assert!(said.contains("default ") && said.contains(" snapshot") && !said.contains("part "), "{said}");
+    assert!(
+        said.contains("default ") && said.contains(" snapshot") && !said.contains("part "),
+        "{said}"
+    );
     assert!(ended(1, &of_tag("other")).contains("no backup of the tag other"));
     // The server ends and comes back: the backup goes on.
     drop(db);
@@ -352,7 +397,9 @@ fn a_continuous_backup_takes_one_back_to_before_a_mistake() {
     let server = Running::start(&dir, &[]);
     let file = server.cluster_file().display().to_string();
     let at = ["--cluster-file", &file];
-    assert!(ended(0, &[&["backup", "discontinue", "--wait"], &at[..]].concat()).contains("has ended"));
+    assert!(
+        ended(0, &[&["backup", "discontinue", "--wait"], &at[..]].concat()).contains("has ended")
+    );
     assert!(ended(0, &[&["backup", "status"], &at[..]].concat()).contains("completed"));
     server.kill();
     block_on(env.files().remove_dir_all(&dir)).unwrap();
@@ -364,7 +411,9 @@ fn a_continuous_backup_takes_one_back_to_before_a_mistake() {
     ended(0, &["restore", "-r", &url, "--dest-dir", &later]);
     assert_eq!(rows_in(Path::new(&later)), mistaken);
     assert!(ended(0, &["backup", "verify", &url]).contains("every file is whole"));
-    assert!(ended(0, &["backup", "expire", &url, "--before", "30d"]).contains("nothing is old enough"));
+    assert!(
+        ended(0, &["backup", "expire", &url, "--before", "30d"]).contains("nothing is old enough")
+    );
     ended(0, &["backup", "delete", &url]);
     assert!(ended(1, &["backup", "describe", &url]).contains("no backup"));
 }

@@ -1,4 +1,8 @@
-//! Certificates: what `plinth tls` makes, and the recipe in docs/operations.md, pasted into a shell, give what a server and its clients take.
+//! Certificates: what `plinth tls` makes, and the recipe in docs/operations.md, pasted into a
+//! shell, give what a server and its clients take.
+//!
+//! The recipe is read from the page itself, so that the page can't go wrong unnoticed. Where there
+//! is no OpenSSL 3, the tests that need it say so and do nothing.
 
 mod common;
 
@@ -16,12 +20,21 @@ fn recipe() -> &'static str {
     &PAGE[begin..begin + length]
 }
 
-/// A server with the certificate `server` of this directory, and a shell with another one of it, talk over TLS.
+/// A server with the certificate `server` of this directory, and a shell with another one of it,
+/// talk over TLS.
 fn they_talk(place: &Path, client: &str) {
     let file = |name: &str| place.join(name).to_str().unwrap().to_owned();
     let (certificate, key, authority) = (file("server.crt"), file("server.key"), file("ca.crt"));
-    let tls =
-        ["--tls-cert", &certificate, "--tls-key", &key, "--tls-ca", &authority, "--listen", "127.0.0.1:0"];
+    let tls = [
+        "--tls-cert",
+        &certificate,
+        "--tls-key",
+        &key,
+        "--tls-ca",
+        &authority,
+        "--listen",
+        "127.0.0.1:0",
+    ];
     let server = Running::start(&place.join(format!("db-{client}")), &tls);
     let mut shell = Command::new(env!("CARGO_BIN_EXE_plinth"));
     shell
@@ -62,7 +75,8 @@ fn the_recipe_works_when_pasted() {
     if !has_openssl() {
         return;
     }
-    let made = Command::new("sh").args(["-euc", recipe()]).current_dir(place.path()).output().unwrap();
+    let made =
+        Command::new("sh").args(["-euc", recipe()]).current_dir(place.path()).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     they_talk(place.path(), "client");
     // Its authority signs what `plinth tls` makes.
@@ -78,7 +92,8 @@ fn what_plinth_tls_makes_lets_a_server_and_a_client_talk() {
     let place = place.path();
     let (code, told) = tls(place, &["new-cert", "server"]);
     assert!(code == Some(1) && told.contains("plinth tls new-ca makes one"), "{told}");
-    let (code, told) = tls(place, &["new-ca", "--name", "Shop's authority", "--organisation", "Shop"]);
+    let (code, told) =
+        tls(place, &["new-ca", "--name", "Shop's authority", "--organisation", "Shop"]);
     assert!(code == Some(0) && told.contains("Keep ca.key where no server is"), "{told}");
     for name in ["server", "client"] {
         assert_eq!(tls(place, &["new-cert", name, "--host", "localhost,127.0.0.1"]).0, Some(0));
@@ -134,7 +149,9 @@ fn a_certificate_of_version_1_is_refused_with_what_to_do() {
     assert_eq!(server.status.code(), Some(1), "{told}");
     let to_do = "plinth tls new-cert";
     assert!(
-        told.contains("version 1") && told.contains("-copy_extensions copy") && told.contains(to_do),
+        told.contains("version 1")
+            && told.contains("-copy_extensions copy")
+            && told.contains(to_do),
         "{told}"
     );
 }

@@ -1,4 +1,5 @@
-//! `plinth changes` as a user has it: a stream is registered, followed in a pipe, acknowledged and removed.
+//! `plinth changes` as a user has it: a stream is registered, followed in a pipe, acknowledged and
+//! removed.
 
 use plinth::Database;
 use plinth_env::{Env, block_on};
@@ -29,10 +30,12 @@ fn a_stream_is_followed_in_a_pipe_and_comes_once_when_acknowledged() {
         db.close().expect("it closes");
     };
     write("order/0");
-    let registered = text(&plinth(&["changes", "register", "orders", "--prefix", "order/", "--dir", path]));
+    let registered =
+        text(&plinth(&["changes", "register", "orders", "--prefix", "order/", "--dir", path]));
     assert!(registered.contains("stream 1 of orders"), "{registered}");
     write("order/1");
-    let tail = ["changes", "tail", "orders", "--once", "--format", "json", "--acknowledge", "--dir", path];
+    let tail =
+        ["changes", "tail", "orders", "--once", "--format", "json", "--acknowledge", "--dir", path];
     let lines = text(&plinth(&tail));
     let line: serde_json::Value = serde_json::from_str(lines.trim()).expect("one line of JSON");
     assert_eq!(
@@ -41,7 +44,9 @@ fn a_stream_is_followed_in_a_pipe_and_comes_once_when_acknowledged() {
     );
     assert_eq!(text(&plinth(&tail)), "", "what was acknowledged doesn't come again");
     write("order/2");
-    assert!(text(&plinth(&["changes", "list", "--dir", path])).contains("orders: id 1, acknowledged"));
+    assert!(
+        text(&plinth(&["changes", "list", "--dir", path])).contains("orders: id 1, acknowledged")
+    );
     assert!(text(&plinth(&tail)).contains("order/2"));
     text(&plinth(&["changes", "remove", "orders", "--dir", path]));
     let gone = plinth(&tail);

@@ -1,8 +1,8 @@
-//! `plinth migrate` as its users meet it: between directories, through FoundationDB's C library (ours, loaded as Apple's would
-//! be), from and to a server that is running.
+//! `plinth migrate` as its users meet it: between directories, through FoundationDB's C library
+//! (ours, loaded as Apple's would be), from and to a server that is running.
 //!
-//! And `plinth dr` between two servers. What is promised while the source is written is tested in `crates/migrate` and
-//! `crates/dr`; here it is names, words and exit codes.
+//! And `plinth dr` between two servers. What is promised while the source is written is tested in
+//! `crates/migrate` and `crates/dr`; here it is names, words and exit codes.
 
 use plinth::{Database, RangeOptions};
 use plinth_env::{Env, TemporaryDir, block_on};
@@ -87,7 +87,8 @@ impl Server {
             .unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let cluster_file = line.split_whitespace().last().unwrap_or_else(|| panic!("{line:?}")).to_owned();
+        let cluster_file =
+            line.split_whitespace().last().unwrap_or_else(|| panic!("{line:?}")).to_owned();
         assert!(line.starts_with("ready"), "{line}");
         (Self(child), cluster_file)
     }
@@ -177,7 +178,8 @@ fn put(db: &Database, key: &str) -> plinth::Result<()> {
     tr.commit().wait()
 }
 
-/// A second site as its users meet it: two servers, an agent that is killed, a status, sides changed, an end without the first.
+/// A second site as its users meet it: two servers, an agent that is killed, a status, sides
+/// changed, an end without the first.
 #[test]
 fn a_second_site_follows_a_server_and_outlives_it() {
     let place = place();

@@ -55,8 +55,9 @@ fn top_looks_as_often_as_it_is_told() {
 /// How many of something the line of this name tells.
 fn told(words: &str, name: &str) -> f64 {
     let line = words.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_default();
-    let figure =
-        line.trim_start()[name.len()..].split_whitespace().find(|word| word.starts_with(char::is_numeric));
+    let figure = line.trim_start()[name.len()..]
+        .split_whitespace()
+        .find(|word| word.starts_with(char::is_numeric));
     let digits: String =
         figure.unwrap_or("0").chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
     digits.parse().unwrap_or_else(|_| panic!("{name} in {words}"))
@@ -87,7 +88,8 @@ fn of_a_server_status_and_top_tell_what_its_clients_do_and_where_it_is() {
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
-    // Rates are of the last moments: the first have to pass, and in others a busy disk may have let nothing through.
+    // Rates are of the last moments: the first have to pass, and in others a busy disk may have let
+    // nothing through.
     let shown = |arguments: &[&str], names: &[&str]| {
         let mut words = String::new();
         for _ in 0..120 {
@@ -121,7 +123,10 @@ fn events_are_printed_in_the_form_that_is_asked_for() {
     let json = said("json");
     let events: Vec<Value> = json.lines().map(|line| line.parse().unwrap()).collect();
     assert_eq!(events[0]["message"], "database opened", "{json}");
-    assert!(events[0]["version"].as_i64().is_some() && events[0]["time"].as_str().is_some(), "{json}");
+    assert!(
+        events[0]["version"].as_i64().is_some() && events[0]["time"].as_str().is_some(),
+        "{json}"
+    );
     assert_eq!(said("json,error"), "");
     assert_eq!(run(&["status", &dir], "xml").status.code(), Some(2));
 }

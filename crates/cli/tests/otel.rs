@@ -1,7 +1,8 @@
-//! Export to OpenTelemetry: what a collector is sent by a server that runs, in the form that the protocol wants.
+//! Export to OpenTelemetry: what a collector is sent by a server that runs, in the form that the
+//! protocol wants.
 //!
-//! The collector here takes whatever is posted to it and keeps it; the test waits until it has seen a log record and a trace with its
-//! parts.
+//! The collector here takes whatever is posted to it and keeps it; the test waits until it has seen
+//! a log record and a trace with its parts.
 #![cfg(feature = "otel")]
 
 use plinth::Database;
@@ -51,7 +52,8 @@ async fn take(mut stream: Stream) -> Option<(String, Value)> {
 
 /// A collector: its address, and what it was sent.
 fn collect(env: &Env) -> (SocketAddr, Posted) {
-    let listener = block_on(env.sockets().listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))).unwrap();
+    let listener =
+        block_on(env.sockets().listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))).unwrap();
     let (address, posted) = (listener.local_address(), Posted::default());
     let kept = posted.clone();
     drop(env.spawn_network("collector", async move {
@@ -70,7 +72,10 @@ fn collect(env: &Env) -> (SocketAddr, Posted) {
 fn records(posted: &Posted, path: &str, pointer: &str) -> Vec<Value> {
     let posted = posted.lock().unwrap();
     let of_kind = posted.iter().filter(|(to, _)| to == path);
-    of_kind.filter_map(|(_, document)| document.pointer(pointer)?.as_array().cloned()).flatten().collect()
+    of_kind
+        .filter_map(|(_, document)| document.pointer(pointer)?.as_array().cloned())
+        .flatten()
+        .collect()
 }
 
 #[test]
@@ -103,7 +108,8 @@ fn a_collector_is_sent_events_and_traces() {
     assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     assert_eq!(server.wait().unwrap().code(), Some(0));
     let logs = records(&posted, "/v1/logs", "/resourceLogs/0/scopeLogs/0/logRecords");
-    let said: Vec<_> = logs.iter().filter_map(|log| log.pointer("/body/stringValue")?.as_str()).collect();
+    let said: Vec<_> =
+        logs.iter().filter_map(|log| log.pointer("/body/stringValue")?.as_str()).collect();
     assert!(said.contains(&"database opened") && said.contains(&"database closed"), "{said:?}");
     let service = "/resourceLogs/0/resource/attributes/0/value/stringValue";
     assert_eq!(
@@ -120,14 +126,21 @@ fn a_collector_is_sent_events_and_traces() {
     let named = |name: &'static str| spans.iter().filter(move |span| span["name"] == name);
     assert!(named("commit_batch").count() >= 20, "{} of 20 batches", named("commit_batch").count());
     for batch in named("commit_batch") {
-        let parts: Vec<_> = spans.iter().filter(|span| span["parentSpanId"] == batch["spanId"]).collect();
+        let parts: Vec<_> =
+            spans.iter().filter(|span| span["parentSpanId"] == batch["spanId"]).collect();
         let names: Vec<_> = parts.iter().filter_map(|part| part["name"].as_str()).collect();
         assert_eq!(names, ["log_sync", "apply"], "{batch}");
         assert!(parts.iter().all(|part| part["traceId"] == batch["traceId"]), "{parts:?}");
         let time = |span: &Value, name: &str| span[name].as_str().unwrap().parse::<u128>().unwrap();
         for part in parts {
-            assert!(time(batch, "startTimeUnixNano") <= time(part, "startTimeUnixNano"), "{part} in {batch}");
-            assert!(time(part, "endTimeUnixNano") <= time(batch, "endTimeUnixNano"), "{part} in {batch}");
+            assert!(
+                time(batch, "startTimeUnixNano") <= time(part, "startTimeUnixNano"),
+                "{part} in {batch}"
+            );
+            assert!(
+                time(part, "endTimeUnixNano") <= time(batch, "endTimeUnixNano"),
+                "{part} in {batch}"
+            );
         }
     }
 }
@@ -143,6 +156,9 @@ fn a_collector_that_makes_no_sense_is_refused_and_one_that_is_away_disturbs_nobo
     };
     let refused = run("https://collector");
     let told = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(refused.status.code() == Some(2) && told.contains("OTEL_EXPORTER_OTLP_ENDPOINT"), "{told}");
+    assert!(
+        refused.status.code() == Some(2) && told.contains("OTEL_EXPORTER_OTLP_ENDPOINT"),
+        "{told}"
+    );
     assert!(run("http://127.0.0.1:1").status.success());
 }

@@ -1,4 +1,5 @@
-//! What is packaged is what its readers understand: systemd the unit. (The settings file has its tests beside the settings.)
+//! What is packaged is what its readers understand: systemd the unit. (The settings file has its
+//! tests beside the settings.)
 
 use plinth_env::{Env, block_on};
 use std::io::ErrorKind;
@@ -23,8 +24,8 @@ fn systemd_has_nothing_to_say_about_the_unit() {
         }
         output => output.unwrap(),
     };
-    // It looks at the units that this one names, too, which are this machine's own business; and it succeeds in spite of most
-    // of what it finds.
+    // It looks at the units that this one names, too, which are this machine's own business; and it
+    // succeeds in spite of most of what it finds.
     let text = String::from_utf8_lossy(&output.stderr);
     let about_it: Vec<_> = text.lines().filter(|line| line.contains("plinth.service")).collect();
     assert!(about_it.is_empty(), "{text}");

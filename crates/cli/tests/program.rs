@@ -1,7 +1,7 @@
 //! The program as its users meet it: what it prints, where, and the code it ends with.
 //!
-//! Each test runs the real binary, with `TMPDIR` pointing to a directory of its own, so that whatever is
-//! left behind is seen.
+//! Each test runs the real binary, with `TMPDIR` pointing to a directory of its own, so that
+//! whatever is left behind is seen.
 
 use plinth_env::{Env, Open, TemporaryDir, block_on};
 use std::path::{Path, PathBuf};
@@ -35,7 +35,8 @@ impl Place {
     }
 
     fn read(&self, name: &str) -> String {
-        String::from_utf8(block_on(Env::real().files().read(self.work.path().join(name))).unwrap()).unwrap()
+        String::from_utf8(block_on(Env::real().files().read(self.work.path().join(name))).unwrap())
+            .unwrap()
     }
 
     fn list(&self, name: &str) -> Vec<String> {
@@ -73,7 +74,8 @@ impl Ended {
         );
     }
 
-    /// Asserts the code, and that the words appear in what it printed to standard error, and nothing on the other.
+    /// Asserts the code, and that the words appear in what it printed to standard error, and
+    /// nothing on the other.
     #[track_caller]
     fn complains(&self, code: i32, words: &[&str]) {
         assert_eq!((self.code, self.out.as_str()), (Some(code), ""), "{self:#?}");
@@ -122,9 +124,13 @@ fn bench_prints_a_table_writes_its_files_and_leaves_nothing_else() {
     let (json, markdown) = (place.path("report.json"), place.path("report.md"));
     let html = place.path("report.html");
     let pictures = place.path("pictures");
-    let outputs = ["--json", &json, "--markdown", &markdown, "--html", &html, "--pictures", &pictures];
+    let outputs =
+        ["--json", &json, "--markdown", &markdown, "--html", &html, "--pictures", &pictures];
     let ended = bench(&place, &[&["--workload", "write1,read,concurrency"][..], &outputs].concat());
-    ended.says(0, &["write1", "917", "read", "305 k", "fdatasync", "500 rows", "FoundationDB's guide"]);
+    ended.says(
+        0,
+        &["write1", "917", "read", "305 k", "fdatasync", "500 rows", "FoundationDB's guide"],
+    );
     assert!(!ended.out.contains("write3"), "only what was asked for: {}", ended.out);
     let json = place.read("report.json");
     for word in [
@@ -148,11 +154,15 @@ fn bench_prints_a_table_writes_its_files_and_leaves_nothing_else() {
     for word in ["<!doctype html>", "<svg", "Throughput by concurrency", "305 k", "</html>"] {
         assert!(html.contains(word), "no {word} in {html}");
     }
-    assert!(!html.contains("http") && !html.contains("<script"), "the page needs nothing else: {html}");
+    assert!(
+        !html.contains("http") && !html.contains("<script"),
+        "the page needs nothing else: {html}"
+    );
     assert!(place.left_behind().is_empty(), "{:?}", place.left_behind());
 }
 
-/// Three servers each, as processes: what happens to them once, and a fourth one that takes a few rows.
+/// Three servers each, as processes: what happens to them once, and a fourth one that takes a few
+/// rows.
 #[test]
 fn bench_measures_failovers_and_new_members() {
     let place = Place::new();
@@ -160,7 +170,14 @@ fn bench_measures_failovers_and_new_members() {
     let ended = bench(&place, &["--workload", "failover,catch-up", "--json", &json]);
     ended.says(
         0,
-        &["leader killed", "leader stopped", "leader cut off", "leader ended", "5,000 rows", "rows taken in"],
+        &[
+            "leader killed",
+            "leader stopped",
+            "leader cut off",
+            "leader ended",
+            "5,000 rows",
+            "rows taken in",
+        ],
     );
     let report: serde_json::Value = place.read("report.json").parse().unwrap();
     let figures = |name: &str| {
@@ -173,20 +190,34 @@ fn bench_measures_failovers_and_new_members() {
             .map(|figure| figure["value"].as_f64().unwrap())
             .collect::<Vec<_>>()
     };
-    assert!(figures("failover").len() == 8 && figures("failover").iter().all(|seconds| *seconds > 0.0));
-    assert!(figures("catch-up").len() == 3 && figures("catch-up").iter().all(|figure| *figure > 0.0));
+    assert!(
+        figures("failover").len() == 8 && figures("failover").iter().all(|seconds| *seconds > 0.0)
+    );
+    assert!(
+        figures("catch-up").len() == 3 && figures("catch-up").iter().all(|figure| *figure > 0.0)
+    );
     assert_eq!(place.left_behind(), ["report.json"; 0]);
 }
 
-/// What `make bench` does: `--memory` of several engines was a mistake, and `budget` ran only where one was given.
+/// What `make bench` does: `--memory` of several engines was a mistake, and `budget` ran only where
+/// one was given.
 #[test]
 fn bench_measures_both_engines_and_whether_the_one_keeps_to_its_memory() {
     let place = Place::new();
     let (json, dir) = (place.path("report.json"), place.path("base"));
-    let both =
-        ["--engine", "memory,ssd", "--workload", "read,budget,uncached", "--dir", &dir, "--json", &json];
+    let both = [
+        "--engine",
+        "memory,ssd",
+        "--workload",
+        "read,budget,uncached",
+        "--dir",
+        &dir,
+        "--json",
+        &json,
+    ];
     let ended = bench(&place, &both);
-    ended.says(0, &["memory engine", "ssd engine", "10,000 rows", "memory loading, of the setting"]);
+    ended
+        .says(0, &["memory engine", "ssd engine", "10,000 rows", "memory loading, of the setting"]);
     assert!(!ended.out.contains("budget did not run"), "{}", ended.out);
     assert_eq!(place.read("report.json").matches("\"name\": \"budget\"").count(), 1);
     let mut left = place.list("base");
@@ -206,8 +237,17 @@ fn bench_keeps_a_directory_that_it_was_given_and_uses_its_rows_again() {
     let again = bench(&place, &["--workload", "read,memory", "--dir", &dir]);
     again.says(0, &["read", "memory did not run"]);
     assert!(!again.out.contains("loaded in"), "{again:?}");
-    let other =
-        place.run(&["bench", "--rows", "400", "--seconds", "0.01", "--workload", "read", "--dir", &dir]);
+    let other = place.run(&[
+        "bench",
+        "--rows",
+        "400",
+        "--seconds",
+        "0.01",
+        "--workload",
+        "read",
+        "--dir",
+        &dir,
+    ]);
     other.complains(1, &["--rows 500"]);
 }
 
@@ -217,7 +257,14 @@ fn the_shell_runs_commands_of_its_command_line() {
     let dir = place.path("shop");
     let shell = |line: &str| place.run(&["shell", "--dir", &dir, "--exec", line]);
     shell("get a").complains(1, &["shop", "file_not_found", "--create"]);
-    let made = place.run(&["shell", "--create", "--dir", &dir, "--exec", "writemode on; set \"a b\" \\x00"]);
+    let made = place.run(&[
+        "shell",
+        "--create",
+        "--dir",
+        &dir,
+        "--exec",
+        "writemode on; set \"a b\" \\x00",
+    ]);
     made.says(0, &["Committed ("]);
     shell("get \"a b\"; getrangekeys \"\"").says(0, &["`a b' is `\\x00'", "`a b'\n"]);
     shell("get").complains(1, &["plinth: get: ", "usage: get KEY"]);
@@ -300,7 +347,8 @@ fn a_place_that_cannot_be_used_is_named() {
     assert!(place.left_behind().is_empty(), "{:?}", place.left_behind());
 }
 
-/// Its build has no probes of the product, which were all said to be never reached; and a failure named a command of the repository.
+/// Its build has no probes of the product, which were all said to be never reached; and a failure
+/// named a command of the repository.
 #[test]
 fn plinth_sim_runs_seeds_and_kills_processes_of_its_own() {
     let place = Place::new();
@@ -336,7 +384,10 @@ fn the_tour_keeps_its_promises() {
     let place = Place::new();
     let ended = place.run(&["demo", "--short"]);
     ended.says(0, &["Transactions", "not_committed (1020)", "visits = 200", "rings", "kill -9"]);
-    ended.says(0, &["nothing acknowledged is lost: 0 of", "no half transaction", "Speed", "That was it"]);
+    ended.says(
+        0,
+        &["nothing acknowledged is lost: 0 of", "no half transaction", "Speed", "That was it"],
+    );
     assert!(place.left_behind().is_empty(), "{:?}", place.left_behind());
 }
 
@@ -344,7 +395,8 @@ fn the_tour_keeps_its_promises() {
 fn a_reader_that_goes_away_ends_a_command_without_a_panic() {
     let place = Place::new();
     for arguments in [&["demo", "--short"][..], &["version"]] {
-        let command = place.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let command =
+            place.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = command.unwrap();
         drop(child.stdout.take());
         let ended = Ended::new(child.wait_with_output().unwrap());
@@ -383,12 +435,16 @@ fn a_database_that_is_open_elsewhere_is_refused() {
     use std::io::{BufRead, BufReader};
     let place = Place::new();
     let dir = place.path("busy");
-    let mut child = place.command(&["demo-writer", &dir, "0"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        place.command(&["demo-writer", &dir, "0"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     let out = place.path("out");
-    let refused =
-        [bench(&place, &["--dir", &dir]), place.run(&["check", &dir]), place.run(&["salvage", &dir, &out])];
+    let refused = [
+        bench(&place, &["--dir", &dir]),
+        place.run(&["check", &dir]),
+        place.run(&["salvage", &dir, &out]),
+    ];
     child.kill().unwrap();
     child.wait().unwrap();
     for ended in refused {
@@ -451,7 +507,9 @@ fn a_flipped_bit_is_found_named_and_never_served_and_the_rest_is_saved() {
     let before = files_below(&dir);
     block_on(Env::real().files().remove(Path::new(&dir).join("IDENTITY"))).unwrap();
     place.run(&["check", &dir]).says(3, &["damaged", "IDENTITY"]);
-    for opening in [&["shell", "--dir", &dir, "--exec", "getrange a b"][..], &["server", "--dir", &dir]] {
+    for opening in
+        [&["shell", "--dir", &dir, "--exec", "getrange a b"][..], &["server", "--dir", &dir]]
+    {
         place.run(opening).complains(3, &["cannot open", "1522", "IDENTITY"]);
     }
     assert_eq!(files_below(&dir).len(), before.len() - 1);

@@ -1,7 +1,8 @@
-//! `plinth dr` with a first that is reached through FoundationDB's C library, by its change data capture: ours, loaded as Apple's would be.
+//! `plinth dr` with a first that is reached through FoundationDB's C library, by its change data
+//! capture: ours, loaded as Apple's would be.
 //!
-//! The first takes writes all the time, agents are killed, and in the end the second takes its place: whatever was acknowledged to the
-//! writer is there, and nothing else.
+//! The first takes writes all the time, agents are killed, and in the end the second takes its
+//! place: whatever was acknowledged to the writer is there, and nothing else.
 
 use plinth::{Database, RangeOptions};
 use plinth_env::{Env, TemporaryDir, block_on};
@@ -79,7 +80,9 @@ impl Sites {
     }
 
     fn agent(&self) -> Process {
-        Process(self.command("agent", &[]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+        Process(
+            self.command("agent", &[]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap(),
+        )
     }
 
     fn status(&self) -> serde_json::Value {
@@ -101,7 +104,8 @@ fn put(db: &Database, key: &str) {
     tr.commit().wait().unwrap();
 }
 
-/// Adds to counters, sets and clears, until it is told that the database is locked. Gives what was acknowledged.
+/// Adds to counters, sets and clears, until it is told that the database is locked. Gives what was
+/// acknowledged.
 fn write_until_locked(db: &Database, stop: &AtomicBool) -> u64 {
     for count in 0.. {
         let tr = db.create_transaction();
@@ -147,14 +151,20 @@ fn a_second_site_follows_what_the_c_library_reaches_and_takes_its_place() {
         assert!(shown["state"] == "following" && shown["first"]["reached"] == true, "{shown}");
         assert!(shown["lag"]["seconds"].is_f64() && shown["lag"]["versions"].is_i64(), "{shown}");
         let (code, said) = sites.run("switch", &[]);
-        assert!(code == Some(0) && said.contains("takes writes now") && said.contains("unlock"), "{said}");
+        assert!(
+            code == Some(0) && said.contains("takes writes now") && said.contains("unlock"),
+            "{said}"
+        );
         let counted = writer.join();
         stop.store(true, Ordering::Relaxed);
         counted.unwrap()
     });
     let sum = counted.to_le_bytes();
     let (first, second) = (rows(&sites.here), rows(&sites.there));
-    assert!(second.iter().any(|row| row.key[..] == *b"counter" && row.value[..] == sum), "{counted}");
+    assert!(
+        second.iter().any(|row| row.key[..] == *b"counter" && row.value[..] == sum),
+        "{counted}"
+    );
     assert!(first == second, "{} rows, {} there", first.len(), second.len());
     assert!(counted > 100 && second.len() > 5000, "{counted} {}", second.len());
     // The second is free, the first is not, and keeps no stream.
@@ -177,7 +187,8 @@ fn an_end_leaves_nothing_at_the_first_also_after_the_second_was_freed_alone() {
         drop(agent);
         assert_eq!(sites.here.list_changes().wait().unwrap().len(), 1);
         if dstonly {
-            let output = program().args(["dr", "abort", "--dstonly", "--to", &sites.to]).output().unwrap();
+            let output =
+                program().args(["dr", "abort", "--dstonly", "--to", &sites.to]).output().unwrap();
             assert!(output.status.success(), "{output:?}");
         }
         let (code, said) = sites.run("abort", &[]);
@@ -189,7 +200,8 @@ fn an_end_leaves_nothing_at_the_first_also_after_the_second_was_freed_alone() {
         }
     }
     // Nobody else can follow.
-    let output = program().args(["dr", "start", "--from", &sites.to, "--to", &sites.from]).output().unwrap();
+    let output =
+        program().args(["dr", "start", "--from", &sites.to, "--to", &sites.from]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2) && said.contains("can't follow"), "{said}");
 }

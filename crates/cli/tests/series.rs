@@ -1,7 +1,9 @@
-//! `kill -9` of a server that takes points in: each point that a session was told is durable is there, once.
+//! `kill -9` of a server that takes points in: each point that a session was told is durable is
+//! there, once.
 //!
-//! One sender writes rows of two series and asks for an acknowledgement now and then; the server is killed while it does, at another moment each
-//! time, and started again on what is left. In the end the database is opened without a server and its points are counted.
+//! One sender writes rows of two series and asks for an acknowledgement now and then; the server is
+//! killed while it does, at another moment each time, and started again on what is left. In the end
+//! the database is opened without a server and its points are counted.
 
 use plinth::Database;
 use plinth_env::{Env, block_on};
@@ -37,7 +39,10 @@ impl Running {
             assert!(out.read_line(&mut said).unwrap() > 0, "{said}");
         }
         // It may say more, and shall not be held up.
-        drop(Env::real().spawn("output", async move { drop(out.read_to_string(&mut String::new())) }));
+        drop(
+            Env::real()
+                .spawn("output", async move { drop(out.read_to_string(&mut String::new())) }),
+        );
         Self { child, said }
     }
 
@@ -54,7 +59,11 @@ impl Running {
     }
 
     /// A connection to one of the addresses where series are taken in.
-    #[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a sender is another program")]
+    #[expect(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        reason = "a sender is another program"
+    )]
     fn connect_to(&self, what: &str) -> std::net::TcpStream {
         let line = self.said.lines().find_map(|line| line.strip_prefix("series ")).unwrap();
         let mut words = line.split(' ');
@@ -114,10 +123,14 @@ fn what_was_acknowledged_survives_kill_9() {
     let db = Database::open(&dir).unwrap();
     let store = block_on(SeriesStore::open(&db)).unwrap();
     let times = |name: &str| -> Vec<i64> {
-        let points =
-            block_on(async { store.series(name).await?.scan(.., Direction::Forward).await?.collect().await });
+        let points = block_on(async {
+            store.series(name).await?.scan(.., Direction::Forward).await?.collect().await
+        });
         let points = points.unwrap();
-        assert!(points.iter().all(|point| point.value.as_f64() == point.time as f64), "another's value");
+        assert!(
+            points.iter().all(|point| point.value.as_f64() == point.time as f64),
+            "another's value"
+        );
         points.iter().map(|point| point.time).collect()
     };
     for name in ["a host=x", "b host=x"] {
@@ -151,7 +164,8 @@ impl Form {
         }
     }
 
-    /// A series that this sender alone writes, and the one that all write, each at times of its own.
+    /// A series that this sender alone writes, and the one that all write, each at times of its
+    /// own.
     fn own(self) -> String {
         format!("own.{self:?} s=x")
     }
@@ -160,7 +174,8 @@ impl Form {
         (number * FORMS.len() as i64 + self as i64) * SECOND
     }
 
-    /// The points of these numbers, and what asks for an acknowledgement. The first lot of a connection comes with its dictionary.
+    /// The points of these numbers, and what asks for an acknowledgement. The first lot of a
+    /// connection comes with its dictionary.
     fn lot(self, numbers: std::ops::Range<i64>, is_first: bool) -> String {
         let own = self.own();
         let mut text = String::new();
@@ -170,7 +185,9 @@ impl Form {
         for number in numbers {
             let (at, shared) = (number * SECOND, self.shared_time(number));
             text += &match self {
-                Self::Rows => format!("+{own}\n:{at}\n:{number}\n+shared s=x\n:{shared}\n:{number}\n"),
+                Self::Rows => {
+                    format!("+{own}\n:{at}\n:{number}\n+shared s=x\n:{shared}\n:{number}\n")
+                }
                 Self::Dictionary => format!(":1\n:{at}\n:{number}\n:2\n:{shared}\n:{number}\n"),
                 // Its times are seconds.
                 Self::OpenTsdb => format!(
@@ -185,7 +202,9 @@ impl Form {
             Self::OpenTsdb => text + "sync\n",
             Self::Influx => {
                 let len = text.len();
-                format!("POST /write HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len}\r\n\r\n{text}")
+                format!(
+                    "POST /write HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len}\r\n\r\n{text}"
+                )
             }
         }
     }
@@ -226,6 +245,27 @@ fn send(form: Form, mut stream: std::net::TcpStream, first: i64) -> (i64, i64) {
     (durable, sent)
 }
 
+/// Asserts that points are there once each, as they were sent, and all that the sender was told are
+/// durable. Numbers of points, from which their times follow, were sent up to `next`.
+fn check_points(
+    form: Form,
+    found: &[(i64, i64)],
+    time: impl Fn(i64) -> i64,
+    next: i64,
+    durable: &[std::ops::Range<i64>],
+) {
+    assert!(found.windows(2).all(|pair| pair[0].0 < pair[1].0), "{form:?}: a point is there twice");
+    for (at, number) in found {
+        assert!(*at == time(*number) && (1..next).contains(number), "{form:?}: {number} at {at}");
+    }
+    let lost = durable.iter().cloned().flatten();
+    let lost =
+        lost.filter(|number| found.binary_search_by_key(&time(*number), |point| point.0).is_err());
+    let acknowledged: i64 = durable.iter().map(|lot| lot.end - lot.start).sum();
+    assert!(acknowledged > 0, "{form:?} was told nothing");
+    assert_eq!(lost.count(), 0, "{form:?}: of {acknowledged} that were acknowledged");
+}
+
 #[test]
 fn what_senders_of_every_kind_were_told_is_durable_survives_kill_9() {
     let place = block_on(Env::real().files().temporary_dir("plinth-series-kill")).unwrap();
@@ -239,7 +279,8 @@ fn what_senders_of_every_kind_were_told_is_durable_survives_kill_9() {
         let senders: Vec<_> = (0..)
             .zip(FORMS)
             .map(|(which, form): (usize, Form)| {
-                let (stream, first, told) = (server.connect_to(form.listener()), next[which], told.clone());
+                let (stream, first, told) =
+                    (server.connect_to(form.listener()), next[which], told.clone());
                 Env::real().spawn("sender", async move {
                     let result = send(form, stream, first);
                     told.lock().unwrap().push((which, first, result));
@@ -261,34 +302,25 @@ fn what_senders_of_every_kind_were_told_is_durable_survives_kill_9() {
     let db = Database::open(&dir).unwrap();
     let store = block_on(SeriesStore::open(&db)).unwrap();
     let points = |name: &str| -> Vec<(i64, i64)> {
-        let points =
-            block_on(async { store.series(name).await?.scan(.., Direction::Forward).await?.collect().await });
+        let points = block_on(async {
+            store.series(name).await?.scan(.., Direction::Forward).await?.collect().await
+        });
         points.unwrap().iter().map(|point| (point.time, point.value.as_f64() as i64)).collect()
     };
     let shared = points("shared s=x");
     for (which, form) in FORMS.into_iter().enumerate() {
         let own = points(&form.own());
         let is_shared = |time: i64| time / SECOND % FORMS.len() as i64 == form as i64;
-        let theirs: Vec<(i64, i64)> = shared.iter().copied().filter(|(time, _)| is_shared(*time)).collect();
+        let theirs: Vec<(i64, i64)> =
+            shared.iter().copied().filter(|(time, _)| is_shared(*time)).collect();
         type Time = Box<dyn Fn(i64) -> i64>;
-        let mut found_at: Vec<(Vec<(i64, i64)>, Time)> = vec![(own, Box::new(|number| number * SECOND))];
+        let mut found_at: Vec<(Vec<(i64, i64)>, Time)> =
+            vec![(own, Box::new(|number| number * SECOND))];
         if form != Form::Influx {
             found_at.push((theirs, Box::new(move |number| form.shared_time(number))));
         }
         for (found, time) in found_at {
-            assert!(found.windows(2).all(|pair| pair[0].0 < pair[1].0), "{form:?}: a point is there twice");
-            for (at, number) in &found {
-                assert!(
-                    *at == time(*number) && (1..next[which]).contains(number),
-                    "{form:?}: {number} at {at}"
-                );
-            }
-            let lost = durable[which].iter().cloned().flatten();
-            let lost =
-                lost.filter(|number| found.binary_search_by_key(&time(*number), |point| point.0).is_err());
-            let acknowledged: i64 = durable[which].iter().map(|lot| lot.end - lot.start).sum();
-            assert!(acknowledged > 0, "{form:?} was told nothing");
-            assert_eq!(lost.count(), 0, "{form:?}: of {acknowledged} that were acknowledged");
+            check_points(form, &found, time, next[which], &durable[which]);
         }
     }
 }
@@ -309,7 +341,8 @@ fn the_benchmark_measures_every_form_of_points_and_queries() {
     let server = Running::start("dev", &["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
     let ready = server.said.lines().find_map(|line| line.strip_prefix("ready ")).unwrap();
     let cluster_file = ready.split(' ').nth(1).unwrap();
-    let forms = ["series-names", "series-rows", "series-dictionary", "series-opentsdb", "series-queries"];
+    let forms =
+        ["series-names", "series-rows", "series-dictionary", "series-opentsdb", "series-queries"];
     let place = block_on(Env::real().files().temporary_dir("plinth-series-bench-test")).unwrap();
     let json = place.path().join("report.json");
     let output = Command::new(env!("CARGO_BIN_EXE_plinth"))
@@ -321,7 +354,8 @@ fn the_benchmark_measures_every_form_of_points_and_queries() {
     let report = block_on(Env::real().files().read(&json)).unwrap();
     let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
     let measured = report["workloads"].as_array().unwrap();
-    let names: Vec<&str> = measured.iter().filter_map(|workload| workload["name"].as_str()).collect();
+    let names: Vec<&str> =
+        measured.iter().filter_map(|workload| workload["name"].as_str()).collect();
     assert_eq!(names, forms, "{report:#}");
     for workload in measured {
         assert!(workload["figures"][0]["value"].as_f64().unwrap() > 0.0, "{workload:#}");

@@ -1,6 +1,8 @@
-//! `plinth series` as its users meet it: points through files of each format and back, from and to a directory and a server, and lines that make no sense.
+//! `plinth series` as its users meet it: points through files of each format and back, from and to
+//! a directory and a server, and lines that make no sense.
 //!
-//! What a format does with each value is tested in `crates/series`; here it is files, words and exit codes.
+//! What a format does with each value is tested in `crates/series`; here it is files, words and
+//! exit codes.
 
 use plinth::Database;
 use plinth_env::{Env, TemporaryDir, block_on};
@@ -82,7 +84,8 @@ fn forms_come_back(to: &[&str], place: &TemporaryDir) {
         forms.push("parquet");
     }
     for form in forms {
-        let (file, back) = (path(place, &format!("out.{form}")), path(place, &format!("back-{form}")));
+        let (file, back) =
+            (path(place, &format!("out.{form}")), path(place, &format!("back-{form}")));
         loop {
             // Behind a server it takes a moment until the series are found by name.
             let listed = done(&[&["list"], to].concat());
@@ -118,10 +121,19 @@ fn points_go_through_every_format_and_come_back() {
         said.contains("points       2\n") && said.contains("least        -7 at 20260101T000001"),
         "{said}"
     );
-    let said =
-        done(&["export", "--dir", &dir, "--from", "20260101T000001", "--to", "20260101T000003", "cpu.user"]);
+    let said = done(&[
+        "export",
+        "--dir",
+        &dir,
+        "--from",
+        "20260101T000001",
+        "--to",
+        "20260101T000003",
+        "cpu.user",
+    ]);
     assert_eq!(said.lines().count(), 3, "{said}");
-    let said = done(&["plot", "--dir", &dir, "--width", "40", "--height", "5", "cpu.user", "host=a"]);
+    let said =
+        done(&["plot", "--dir", &dir, "--width", "40", "--height", "5", "cpu.user", "host=a"]);
     assert_eq!(said.lines().filter(|line| line.contains('┤')).count(), 5, "{said}");
     assert!(said.contains("2999.9") && said.matches('•').count() == 40, "{said}");
 }
@@ -147,7 +159,8 @@ impl Server {
             .unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let cluster_file = line.split_whitespace().last().unwrap_or_else(|| panic!("{line:?}")).to_owned();
+        let cluster_file =
+            line.split_whitespace().last().unwrap_or_else(|| panic!("{line:?}")).to_owned();
         assert!(line.starts_with("ready"), "{line}");
         (Self(child), cluster_file)
     }
@@ -173,7 +186,12 @@ fn lines_that_make_no_sense_are_told_and_the_others_are_taken() {
     let dir = path(&place, "data");
     for (name, contents, line, why) in [
         ("bad.csv", "m a=1,1,1\nm a=1,2\nm a=1,3,3\n", "(line 2)", "three fields are expected"),
-        ("bad.influx", "m,a=1 v=1i 1\nm,a=1 v=x 2\nm,a=1 v=3i 3\n", "(line 2)", "can't parse double value"),
+        (
+            "bad.influx",
+            "m,a=1 v=1i 1\nm,a=1 v=x 2\nm,a=1 v=3i 3\n",
+            "(line 2)",
+            "can't parse double value",
+        ),
         (
             "bad.resp",
             "+m a=1\n:1\n:1\n+m a=1\n:2\n+x\n+m a=1\n:3\n:3\n",
@@ -212,7 +230,8 @@ fn lines_that_make_no_sense_are_told_and_the_others_are_taken() {
 #[cfg(feature = "parquet")]
 fn tables_that_are_not_whole_are_told_and_what_is_taken_of_them_is_said() {
     let place = place();
-    let (dir, csv, table) = (path(&place, "data"), path(&place, "sample.csv"), path(&place, "out.parquet"));
+    let (dir, csv, table) =
+        (path(&place, "data"), path(&place, "sample.csv"), path(&place, "out.parquet"));
     // The event apart, whose row is four points.
     write(&csv, sample().rsplit_once("!deploy").unwrap().0);
     done(&["import", "--dir", &dir, &csv]);
@@ -247,21 +266,30 @@ fn tables_that_are_not_whole_are_told_and_what_is_taken_of_them_is_said() {
             }
             // There is no checksum in it: where floats lie as they are, others are floats too.
             None => {
-                assert!(code == Some(1) || (code == Some(0) && there == 30_003), "{there} points: {said}")
+                assert!(
+                    code == Some(1) || (code == Some(0) && there == 30_003),
+                    "{there} points: {said}"
+                )
             }
         }
     }
     assert!(told > 0, "{told}");
-    let output =
-        program().args(["series", "import", "--dir", &dir, "--format", "parquet", "-"]).output().unwrap();
-    assert!(output.status.code() == Some(2) && text(&output.stderr).contains("give its name"), "{output:?}");
+    let output = program()
+        .args(["series", "import", "--dir", &dir, "--format", "parquet", "-"])
+        .output()
+        .unwrap();
+    assert!(
+        output.status.code() == Some(2) && text(&output.stderr).contains("give its name"),
+        "{output:?}"
+    );
 }
 
 /// Streams of Arrow's are read in `crates/series`; here it is that the program writes one.
 #[test]
 fn a_table_of_arrow_is_written_where_the_program_can() {
     let place = place();
-    let (dir, csv, out) = (path(&place, "data"), path(&place, "sample.csv"), path(&place, "out.arrows"));
+    let (dir, csv, out) =
+        (path(&place, "data"), path(&place, "sample.csv"), path(&place, "out.arrows"));
     write(&csv, &sample());
     done(&["import", "--dir", &dir, &csv]);
     let output = series(&["export", "--dir", &dir, "--format", "arrow", "--out", &out]);
@@ -289,9 +317,13 @@ fn series_are_deleted_when_that_is_meant() {
     let count = || done(&["export", "--dir", &dir]).lines().count() - 1;
     let all = count();
     let said = done(&["delete", "--dir", &dir, "cpu.user"]);
-    assert!(said.ends_with("2 series with 30,001 points would be deleted; --yes does so\n"), "{said}");
+    assert!(
+        said.ends_with("2 series with 30,001 points would be deleted; --yes does so\n"),
+        "{said}"
+    );
     assert_eq!(count(), all);
-    let said = done(&["delete", "--dir", &dir, "--to", "20260101T000010", "--yes", "cpu.user", "host=a"]);
+    let said =
+        done(&["delete", "--dir", &dir, "--to", "20260101T000010", "--yes", "cpu.user", "host=a"]);
     assert!(said.ends_with("10 points of 1 series are deleted\n"), "{said}");
     assert_eq!(count(), all - 10);
     let said = done(&["delete", "--dir", &dir, "--yes", "cpu.user"]);
@@ -304,7 +336,10 @@ fn series_are_deleted_when_that_is_meant() {
     assert_eq!(output.status.code(), Some(2), "all of them are not meant by nothing: {output:?}");
     let (_server, cluster_file) = Server::start(&place);
     let output = series(&["delete", "--cluster-file", &cluster_file, "--yes", "cpu.user"]);
-    assert!(output.status.code() == Some(2) && text(&output.stderr).contains("delete_series"), "{output:?}");
+    assert!(
+        output.status.code() == Some(2) && text(&output.stderr).contains("delete_series"),
+        "{output:?}"
+    );
 }
 
 #[test]

@@ -1,7 +1,9 @@
-//! `plinth server` as its operators and clients meet it: the ready line, the cluster file, a clean end, and `kill -9`.
+//! `plinth server` as its operators and clients meet it: the ready line, the cluster file, a clean
+//! end, and `kill -9`.
 //!
-//! The clients of the last test count in a row that all of them write, and leave a row for each count. However often the
-//! server is killed among their commits, in the end every count that was acknowledged is there, and each is there once.
+//! The clients of the last test count in a row that all of them write, and leave a row for each
+//! count. However often the server is killed among their commits, in the end every count that was
+//! acknowledged is there, and each is there once.
 
 mod common;
 
@@ -17,7 +19,10 @@ use std::time::Duration;
 fn told(db: &Database, path: &str) -> f64 {
     let status = block_on(db.status_json()).unwrap();
     let status: serde_json::Value = status.parse().unwrap();
-    status.pointer(path).and_then(serde_json::Value::as_f64).unwrap_or_else(|| panic!("{path} in {status}"))
+    status
+        .pointer(path)
+        .and_then(serde_json::Value::as_f64)
+        .unwrap_or_else(|| panic!("{path} in {status}"))
 }
 
 /// Bytes of tables for each byte of rows that look all alike, with a compression.
@@ -44,7 +49,8 @@ fn bytes_in_tables(compression: &str) -> f64 {
         })
         .unwrap();
     }
-    let bytes = told(&db, "/cluster/plinth/ssd/disk_bytes") / told(&db, "/cluster/plinth/ssd/flushed_bytes");
+    let bytes = told(&db, "/cluster/plinth/ssd/disk_bytes")
+        / told(&db, "/cluster/plinth/ssd/flushed_bytes");
     assert_eq!(server.terminate(), Some(0));
     bytes
 }
@@ -86,7 +92,9 @@ fn a_server_of_a_locked_database_starts_and_ends_and_can_be_unlocked() {
     let place = scratch();
     let dir = place.path().join("data");
     // The cluster file says where to listen, once there is one.
-    let start = |listen: &[&str]| Running::start(&dir, &[listen, &["--series-resp", "127.0.0.1:0"]].concat());
+    let start = |listen: &[&str]| {
+        Running::start(&dir, &[listen, &["--series-resp", "127.0.0.1:0"]].concat())
+    };
     let shell = |line: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
         let command = command.arg("shell").arg("--cluster-file").arg(dir.join("fdb.cluster"));
@@ -106,8 +114,8 @@ fn a_server_of_a_locked_database_starts_and_ends_and_can_be_unlocked() {
     assert_eq!(server.terminate(), Some(0));
 }
 
-/// With so few file descriptors, connections that did nothing once took those with which the log's next file is opened, and
-/// 1,989 of 2,000 commits failed.
+/// With so few file descriptors, connections that did nothing once took those with which the log's
+/// next file is opened, and 1,989 of 2,000 commits failed.
 #[test]
 fn connections_leave_the_file_descriptors_that_commits_need() {
     let place = scratch();
@@ -177,11 +185,13 @@ fn a_shell_says_that_no_server_answers() {
     }
 }
 
-/// `timeout` sends its signal twice, to the process and to its group, and the second ended the process before it had removed its directory.
+/// `timeout` sends its signal twice, to the process and to its group, and the second ended the
+/// process before it had removed its directory.
 #[test]
 fn two_signals_at_once_are_one() {
     let place = scratch();
-    let (server, _) = begin_dev(Command::new(env!("CARGO_BIN_EXE_plinth")).env("TMPDIR", place.path()));
+    let (server, _) =
+        begin_dev(Command::new(env!("CARGO_BIN_EXE_plinth")).env("TMPDIR", place.path()));
     let left = || block_on(Env::real().files().list(place.path())).unwrap();
     assert!(!left().is_empty(), "the database is there");
     let id = server.id();
@@ -208,9 +218,9 @@ fn a_server_to_try_things_with_goes_elsewhere_where_its_ports_are_taken() {
             "{said:?}"
         );
         let words = said[0].split(' ').chain(said[1].split(' '));
-        places.extend(
-            words.filter_map(|word| word.trim_start_matches("http://").parse::<std::net::SocketAddr>().ok()),
-        );
+        places.extend(words.filter_map(|word| {
+            word.trim_start_matches("http://").parse::<std::net::SocketAddr>().ok()
+        }));
     }
     // Clients, console, and the four ways by which points come in, of each of the two.
     assert_eq!(
@@ -263,7 +273,10 @@ fn settings_come_from_a_file_and_clients_reach_it_over_tls() {
     );
     block_on(Env::real().files().replace(&file, text.as_bytes())).unwrap();
     let config = file.to_str().unwrap();
-    let server = Running::start(&place.path().join("data"), &["--listen", "127.0.0.1:0", "--config", config]);
+    let server = Running::start(
+        &place.path().join("data"),
+        &["--listen", "127.0.0.1:0", "--config", config],
+    );
     assert!(server.ready.contains(":tls "), "{}", server.ready);
     let shell = |variables: &[(&str, String)]| {
         Command::new(env!("CARGO_BIN_EXE_plinth"))
@@ -282,8 +295,8 @@ fn settings_come_from_a_file_and_clients_reach_it_over_tls() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && said.contains("world"), "{said}{output:?}");
     let output = shell(&variables[2..]);
-    let told =
-        String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned()
+        + &String::from_utf8_lossy(&output.stdout);
     assert!(told.contains("wants our certificate, and we show none"), "{told}");
 
     // A request to read the certificates again is no request to end.
@@ -303,7 +316,10 @@ fn one_pinned_snapshot_more_than_the_setting_allows_is_refused_with_the_number()
     let held = [(); 2].map(|()| db.pin_snapshot().wait().unwrap());
     let error = db.pin_snapshot().wait().unwrap_err();
     let told = error.detail().unwrap_or_default();
-    assert!(error.code() == 1000 && told.contains("holds 2 pinned snapshots (--snapshots)"), "{error}");
+    assert!(
+        error.code() == 1000 && told.contains("holds 2 pinned snapshots (--snapshots)"),
+        "{error}"
+    );
     drop(held);
     assert_eq!(server.terminate(), Some(0));
 }
@@ -315,7 +331,8 @@ fn a_file_that_makes_no_sense_is_told_with_its_line() {
     block_on(Env::real().files().replace(&file, b"# first\nconections = 12\n")).unwrap();
     let start = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
-        let output = command.arg("server").args(arguments).env("PLINTH_CONFIG", &file).output().unwrap();
+        let output =
+            command.arg("server").args(arguments).env("PLINTH_CONFIG", &file).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let (code, told) = start(&[]);
@@ -357,12 +374,20 @@ fn killed_under_load(settings: &[&str]) {
 
 /// Six thousand bad handshakes were 760 kB of log.
 #[test]
-#[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "the bare bytes of a stranger")]
+#[expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the bare bytes of a stranger"
+)]
 fn a_server_tells_its_life_by_itself_and_a_burst_of_refusals_in_two_lines() {
     const BAD: usize = 300;
     let place = scratch();
     let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
-    command.arg("server").arg("--dir").arg(place.path().join("data")).args(["--listen", "127.0.0.1:0"]);
+    command
+        .arg("server")
+        .arg("--dir")
+        .arg(place.path().join("data"))
+        .args(["--listen", "127.0.0.1:0"]);
     // A pipe that nobody reads would hold the server up.
     let log = place.path().join("log");
     let server = Running::of(command.stderr(std::fs::File::create(&log).unwrap()));
@@ -377,8 +402,13 @@ fn a_server_tells_its_life_by_itself_and_a_burst_of_refusals_in_two_lines() {
     let log = String::from_utf8(block_on(Env::real().files().read(&log)).unwrap()).unwrap();
     let told: Vec<&str> = log.lines().collect();
     let with = |what: &str| told.iter().filter(|line| line.contains(what)).count();
-    for what in ["plinth server starts", "database opened", "serving clients", "the server ends", "has ended"]
-    {
+    for what in [
+        "plinth server starts",
+        "database opened",
+        "serving clients",
+        "the server ends",
+        "has ended",
+    ] {
         assert_eq!(with(what), 1, "{what}: {told:#?}");
     }
     assert_eq!((with("connection refused"), with(&format!("count={BAD}"))), (1, 1), "{told:#?}");

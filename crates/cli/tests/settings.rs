@@ -1,7 +1,8 @@
-//! Where the settings of a server may come from, as its operators meet it: command line, environment, file.
+//! Where the settings of a server may come from, as its operators meet it: command line,
+//! environment, file.
 //!
-//! That each setting has its variable is seen by what the program says of a value that may not be; which source counts, by what a
-//! server does that has all three.
+//! That each setting has its variable is seen by what the program says of a value that may not be;
+//! which source counts, by what a server does that has all three.
 
 mod common;
 
@@ -61,8 +62,12 @@ fn the_environment_counts_before_the_file_and_the_command_line_before_the_enviro
     let place = scratch();
     // A directory for each server: its cluster file keeps the port that the system chose.
     let [file, in_file, in_variable, in_argument, alone] =
-        ["plinth.toml", "in-file", "in-variable", "in-argument", "alone"].map(|name| place.path().join(name));
-    let text = format!("dir = {:?}\nlisten = \"127.0.0.1:0\"\nconnections = 5\n", in_file.to_str().unwrap());
+        ["plinth.toml", "in-file", "in-variable", "in-argument", "alone"]
+            .map(|name| place.path().join(name));
+    let text = format!(
+        "dir = {:?}\nlisten = \"127.0.0.1:0\"\nconnections = 5\n",
+        in_file.to_str().unwrap()
+    );
     block_on(Env::real().files().replace(&file, text.as_bytes())).unwrap();
     let start = |variables: &[(&str, &str)], arguments: &[&str]| {
         let mut command = server();
@@ -79,10 +84,17 @@ fn the_environment_counts_before_the_file_and_the_command_line_before_the_enviro
         ("PLINTH_LISTEN", "127.0.0.1:0"),
     ];
     let running = start(&variables, &[]);
-    assert_eq!((running.cluster_file(), connections(&running)), (in_variable.join("fdb.cluster"), 7));
+    assert_eq!(
+        (running.cluster_file(), connections(&running)),
+        (in_variable.join("fdb.cluster"), 7)
+    );
     assert_eq!(running.terminate(), Some(0));
-    let running = start(&variables, &["--connections", "9", "--dir", in_argument.to_str().unwrap()]);
-    assert_eq!((running.cluster_file(), connections(&running)), (in_argument.join("fdb.cluster"), 9));
+    let running =
+        start(&variables, &["--connections", "9", "--dir", in_argument.to_str().unwrap()]);
+    assert_eq!(
+        (running.cluster_file(), connections(&running)),
+        (in_argument.join("fdb.cluster"), 9)
+    );
     assert_eq!(running.terminate(), Some(0));
     // And nothing but the environment.
     let variables = [("PLINTH_DIR", alone.to_str().unwrap()), variables[1], variables[2]];
@@ -95,7 +107,11 @@ fn the_environment_counts_before_the_file_and_the_command_line_before_the_enviro
 fn events(settings: &[&str], then: impl FnOnce(&Database)) -> Vec<Value> {
     let place = scratch();
     let mut command = server();
-    command.arg("--dir").arg(place.path().join("data")).args(["--listen", "127.0.0.1:0"]).args(settings);
+    command
+        .arg("--dir")
+        .arg(place.path().join("data"))
+        .args(["--listen", "127.0.0.1:0"])
+        .args(settings);
     let mut running = Running::of(command.stderr(Stdio::piped()));
     let mut stderr = running.child.stderr.take().unwrap();
     then(&Database::connect(running.cluster_file()).unwrap());

@@ -1,7 +1,8 @@
-//! What tracers look for is in the program: a note for each tracepoint, with its provider, name and arguments, and each of them
-//! is described to those who listen.
+//! What tracers look for is in the program: a note for each tracepoint, with its provider, name and
+//! arguments, and each of them is described to those who listen.
 //!
-//! The test reads the executable as bpftrace and perf would, with a few lines that know where ELF keeps its sections.
+//! The test reads the executable as bpftrace and perf would, with a few lines that know where ELF
+//! keeps its sections.
 #![cfg(all(target_os = "linux", target_pointer_width = "64", target_endian = "little"))]
 
 use plinth_env::{Env, block_on};
@@ -37,9 +38,11 @@ fn section<'f>(file: &'f [u8], wanted: &str) -> Option<&'f [u8]> {
 fn code(file: &[u8]) -> Vec<(usize, usize)> {
     const LOADED: usize = 1;
     const EXECUTABLE: usize = 1;
-    let (table, size, count) = (number(file, 0x20, 8), number(file, 0x36, 2), number(file, 0x38, 2));
+    let (table, size, count) =
+        (number(file, 0x20, 8), number(file, 0x36, 2), number(file, 0x38, 2));
     let heads = (0..count).map(|at| &file[table + at * size..][..size]);
-    let loaded = heads.filter(|head| number(head, 0, 4) == LOADED && number(head, 4, 4) & EXECUTABLE != 0);
+    let loaded =
+        heads.filter(|head| number(head, 0, 4) == LOADED && number(head, 4, 4) & EXECUTABLE != 0);
     loaded.map(|head| (number(head, 8, 8), number(head, 16, 8))).collect()
 }
 
@@ -71,15 +74,23 @@ fn every_tracepoint_leaves_its_note_in_the_program_and_is_described() {
     let env = Env::real();
     let file = block_on(env.files().read(env!("CARGO_BIN_EXE_plinth"))).unwrap();
     let notes = notes(section(&file, ".note.stapsdt").expect("there are tracepoints"));
-    let found: Vec<_> =
-        notes.iter().map(|(name, arguments)| (name.as_str(), arguments.split_whitespace().count())).collect();
+    let found: Vec<_> = notes
+        .iter()
+        .map(|(name, arguments)| (name.as_str(), arguments.split_whitespace().count()))
+        .collect();
     assert_eq!(found, TRACEPOINTS, "{notes:?}");
     for (in_file, in_memory) in code(&file) {
-        assert_eq!(in_file, in_memory, "perf takes the one for the other, and would miss every tracepoint");
+        assert_eq!(
+            in_file, in_memory,
+            "perf takes the one for the other, and would miss every tracepoint"
+        );
     }
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/monitoring.md");
     let page = String::from_utf8(block_on(env.files().read(page)).unwrap()).unwrap();
     for (name, _) in TRACEPOINTS {
-        assert!(page.contains(&format!("| `{name}` |")), "docs/monitoring.md doesn't describe {name}");
+        assert!(
+            page.contains(&format!("| `{name}` |")),
+            "docs/monitoring.md doesn't describe {name}"
+        );
     }
 }

@@ -1,11 +1,14 @@
-//! What the client itself costs, over an endpoint that answers everything at once with the same bytes.
+//! What the client itself costs, over an endpoint that answers everything at once with the same
+//! bytes.
 //!
-//! `cargo bench -p plinth-client` prints nanoseconds for each operation; under `cargo test` each case runs a few times
-//! only, to see that it runs. The last column is a hash of results, so that nothing is optimised away.
+//! `cargo bench -p plinth-client` prints nanoseconds for each operation; under `cargo test` each
+//! case runs a few times only, to see that it runs. The last column is a hash of results, so that
+//! nothing is optimised away.
 
 use plinth_client::endpoint::{Description, Endpoint, ReadVersionReply, ReadVersionRequest};
 use plinth_client::{
-    Bytes, Database, KeyRange, KeySelector, RangeOptions, RangeResult, Reply, Rows, StreamingMode, Version,
+    Bytes, Database, KeyRange, KeySelector, RangeOptions, RangeResult, Reply, Rows, StreamingMode,
+    Version,
 };
 use plinth_env::{Env, block_on};
 use plinth_types::{CommitReply, CommitRequest, KeyList, KeySpace, RangeRead};
@@ -117,7 +120,8 @@ fn main() {
         value: Bytes::from(vec![b'v'; 54]),
         rows: rows.finish(),
     };
-    let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
+    let only =
+        std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     let is_bench = std::env::args().any(|argument| argument == "--bench");
     let bench = Bench {
         only,
@@ -147,7 +151,11 @@ fn reads(bench: &Bench) {
     });
     bench.case("get, 10 one after the other, a read", 10, |db, n| {
         let tr = db.create_transaction();
-        (0..10).map(|at| tr.get(key(10 * n + at)).wait().map_or(0, |v| v.map_or(0, |v| v.len() as u64))).sum()
+        (0..10)
+            .map(|at| {
+                tr.get(key(10 * n + at)).wait().map_or(0, |v| v.map_or(0, |v| v.len() as u64))
+            })
+            .sum()
     });
     bench.case("get, snapshot, 10 together, a read", 10, |db, n| {
         let tr = db.create_transaction();
@@ -199,8 +207,10 @@ fn mixed(bench: &Bench) {
     bench.case("9 get, 1 set, commit, a transaction", 1, |db, n| {
         let tr = db.create_transaction();
         let gets: [_; 9] = std::array::from_fn(|at| tr.get(key(10 * n + at as u64)));
-        let sum: u64 =
-            gets.into_iter().map(|get| get.wait().map_or(0, |v| v.map_or(0, |v| v.len() as u64))).sum();
+        let sum: u64 = gets
+            .into_iter()
+            .map(|get| get.wait().map_or(0, |v| v.map_or(0, |v| v.len() as u64)))
+            .sum();
         tr.set(key(n), [b'v'; 54]);
         sum + tr.commit().wait().map_or(0, |()| 1)
     });
@@ -209,7 +219,11 @@ fn mixed(bench: &Bench) {
         for at in 0..10 {
             tr.set(key(10 * n + at), [b'v'; 54]);
         }
-        (0..10).map(|at| tr.get(key(10 * n + at)).wait().map_or(0, |v| v.map_or(0, |v| v.len() as u64))).sum()
+        (0..10)
+            .map(|at| {
+                tr.get(key(10 * n + at)).wait().map_or(0, |v| v.map_or(0, |v| v.len() as u64))
+            })
+            .sum()
     });
     bench.case("get_range of 1000 rows, 1 own write in it, a row", 1000, |db, _| {
         let tr = db.create_transaction();

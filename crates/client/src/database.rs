@@ -1,7 +1,9 @@
-//! A handle on a database: makes transactions, runs them until they commit, keeps defaults for them.
+//! A handle on a database: makes transactions, runs them until they commit, keeps defaults for
+//! them.
 //!
-//! The retry loop is the one place that decides to run a closure again, and it asks only `on_error`; whatever a
-//! closure returns that is no database error ends it. Defaults reach the transactions made after they were set.
+//! The retry loop is the one place that decides to run a closure again, and it asks only
+//! `on_error`; whatever a closure returns that is no database error ends it. Defaults reach the
+//! transactions made after they were set.
 
 use crate::endpoint::Endpoint;
 use crate::options::{DatabaseOption, parameter};
@@ -14,7 +16,8 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The newest API version whose behaviour this client has, and that handles have unless told otherwise.
+/// The newest API version whose behaviour this client has, and that handles have unless told
+/// otherwise.
 pub const API_VERSION: i32 = 730;
 /// The oldest API version whose behaviour this client has.
 pub const API_VERSION_OLDEST: i32 = 200;
@@ -56,8 +59,9 @@ impl Database {
         Self { shared: Arc::new(shared), api_version: API_VERSION }
     }
 
-    /// The same database (and options) with the behaviour of another API version, as the C library's users select.
-    /// Versions outside of what this client knows behave as the nearest one.
+    /// The same database (and options) with the behaviour of another API version, as the C
+    /// library's users select. Versions outside of what this client knows behave as the nearest
+    /// one.
     #[must_use]
     pub fn with_api_version(mut self, version: i32) -> Self {
         self.api_version = version;
@@ -96,12 +100,12 @@ impl Database {
     /// Sets an option by FoundationDB's code, the value as bytes.
     ///
     /// # Errors
-    /// `invalid_option` for an unknown code; `invalid_option_value` if the option doesn't take the value.
+    /// `invalid_option` for an unknown code; `invalid_option_value` if the option doesn't take the
+    /// value.
     pub fn set_option_raw(&self, code: i32, value: Option<&[u8]>) -> Result<()> {
         if !DatabaseOption::exists(code) {
-            return Err(
-                Error::invalid_option().with_detail(format!("no database option has the code {code}"))
-            );
+            return Err(Error::invalid_option()
+                .with_detail(format!("no database option has the code {code}")));
         }
         if let Some(option) = DatabaseOption::default_for(code) {
             if code >= 500 && self.api_version < 610 {
@@ -117,7 +121,9 @@ impl Database {
                 .map(|most| self.shared.max_watches.store(most as usize, Ordering::Relaxed)),
             26 | 27 => {
                 parameter::none(value)?;
-                self.shared.snapshot_ryw.fetch_add(if code == 26 { 1 } else { -1 }, Ordering::Relaxed);
+                self.shared
+                    .snapshot_ryw
+                    .fetch_add(if code == 26 { 1 } else { -1 }, Ordering::Relaxed);
                 Ok(())
             }
             800 => parameter::none(value),
@@ -141,7 +147,8 @@ impl Database {
         self.shared.defaults.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The snapshot read-your-writes counter that transactions begin with: 1 since API version 300, moved by options.
+    /// The snapshot read-your-writes counter that transactions begin with: 1 since API version 300,
+    /// moved by options.
     pub(crate) fn snapshot_ryw(&self) -> i64 {
         self.shared.snapshot_ryw.load(Ordering::Relaxed) + i64::from(self.api_version >= 300)
     }
@@ -156,20 +163,25 @@ impl Database {
     /// `too_many_watches` if there are as many as may be.
     pub(crate) fn begin_watch(&self) -> Result<WatchPermit> {
         let most = self.shared.max_watches.load(Ordering::Relaxed);
-        let counted = self.shared.watches.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |watches| {
-            (watches < most).then_some(watches + 1)
-        });
+        let counted =
+            self.shared.watches.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |watches| {
+                (watches < most).then_some(watches + 1)
+            });
         match counted {
             Ok(_) => Ok(WatchPermit { shared: self.shared.clone() }),
-            Err(_) => Err(Error::too_many_watches().with_detail(format!("{most} watches are outstanding"))),
+            Err(_) => {
+                Err(Error::too_many_watches()
+                    .with_detail(format!("{most} watches are outstanding")))
+            }
         }
     }
 
-    /// Runs `body` in a transaction and commits it, again and again until that succeeds or fails for good.
+    /// Runs `body` in a transaction and commits it, again and again until that succeeds or fails
+    /// for good.
     ///
-    /// The body may run several times: what it does beside the transaction should bear that. Between two runs the loop
-    /// waits as [`Transaction::on_error`] says. For bodies with an error type of their own there is
-    /// [`Database::try_transact`].
+    /// The body may run several times: what it does beside the transaction should bear that.
+    /// Between two runs the loop waits as [`Transaction::on_error`] says. For bodies with an error
+    /// type of their own there is [`Database::try_transact`].
     ///
     /// ```
     /// # async fn example(db: plinth_client::Database) -> plinth_client::Result<()> {
@@ -193,8 +205,9 @@ impl Database {
         transact(self.create_transaction(), body).await
     }
 
-    /// [`Database::transact`] for bodies with any error type that can hold the database's error and gives it back, such as
-    /// `Box<dyn Error + Send + Sync>`. An error without a database error inside ends the loop.
+    /// [`Database::transact`] for bodies with any error type that can hold the database's error and
+    /// gives it back, such as `Box<dyn Error + Send + Sync>`. An error without a database error
+    /// inside ends the loop.
     ///
     /// # Errors
     /// As [`Database::transact`].
@@ -207,7 +220,8 @@ impl Database {
         transact(self.create_transaction(), body).await
     }
 
-    /// [`Database::transact`] for threads that may block: no runtime is needed, every future has `wait`.
+    /// [`Database::transact`] for threads that may block: no runtime is needed, every future has
+    /// `wait`.
     ///
     /// # Errors
     /// As [`Database::transact`].
@@ -230,12 +244,14 @@ impl Database {
         transact_blocking(&self.create_transaction(), body)
     }
 
-    /// Pins a version of the database: the newest that the engine can keep, which with `ssd` is a window's length (seconds) and a
-    /// flush behind the newest commits. It stays readable for hours, however much is written meanwhile: for backups and analyses.
-    /// It costs files with the engine `ssd`, and with `memory` an old row in memory for each key that is written meanwhile.
+    /// Pins a version of the database: the newest that the engine can keep, which with `ssd` is a
+    /// window's length (seconds) and a flush behind the newest commits. It stays readable for
+    /// hours, however much is written meanwhile: for backups and analyses. It costs files with the
+    /// engine `ssd`, and with `memory` an old row in memory for each key that is written meanwhile.
     ///
-    /// Behind a server it is a lease, which is renewed by itself while the snapshot lives and the server can be reached. When
-    /// it lapses, or the server is started anew, reads fail with `version_invalid`, and another one must be pinned.
+    /// Behind a server it is a lease, which is renewed by itself while the snapshot lives and the
+    /// server can be reached. When it lapses, or the server is started anew, reads fail with
+    /// `version_invalid`, and another one must be pinned.
     ///
     /// ```no_run
     /// # fn example(db: plinth_client::Database) -> plinth_client::Result<()> {
@@ -245,8 +261,8 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// `unsupported_operation` for a server that is too old, and over FoundationDB; `operation_failed` if a server holds as many as it
-    /// may; those of writing files.
+    /// `unsupported_operation` for a server that is too old, and over FoundationDB;
+    /// `operation_failed` if a server holds as many as it may; those of writing files.
     pub fn pin_snapshot(&self) -> Reply<PinnedSnapshot> {
         let api_version = self.api_version;
         let (done, reply) = promise();
@@ -265,10 +281,11 @@ impl Database {
     }
 }
 
-/// One version of a database, which stays readable until this and its clones are dropped: see [`Database::pin_snapshot`].
+/// One version of a database, which stays readable until this and its clones are dropped: see
+/// [`Database::pin_snapshot`].
 ///
-/// To transactions it is a [`Database`] (to which it dereferences) that nobody writes to. Commits of writes fail with
-/// `transaction_read_only`.
+/// To transactions it is a [`Database`] (to which it dereferences) that nobody writes to. Commits
+/// of writes fail with `transaction_read_only`.
 #[derive(Clone)]
 pub struct PinnedSnapshot {
     version: Version,

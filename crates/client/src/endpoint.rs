@@ -1,22 +1,24 @@
-//! What a client asks of a database, wherever that is: in process, behind a socket, behind `libfdb_c`.
+//! What a client asks of a database, wherever that is: in process, behind a socket, behind
+//! `libfdb_c`.
 //!
-//! Every answer is a [`Reply`], so that one that memory can give is there when the call returns, on the
-//! caller's thread, and any other comes when it comes. An endpoint never borrows from a request.
+//! Every answer is a [`Reply`], so that one that memory can give is there when the call returns, on
+//! the caller's thread, and any other comes when it comes. An endpoint never borrows from a
+//! request.
 
 use crate::capture::ChangeCapture;
 use plinth_env::Env;
 use plinth_env::reply::Reply;
 use plinth_types::{
-    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector,
-    KeySpace, Located, RangeLocks, RangeRead, RangeResult, Version,
+    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
+    KeySelector, KeySpace, Located, RangeLocks, RangeRead, RangeResult, Version,
 };
 use std::sync::Arc;
 
 /// A database as a client sees it.
 ///
 /// Keys are whole (a tenant's prefix is in them), versions are those that
-/// [`read_version`](Endpoint::read_version) gave, and atomic operations are normalised, so that an endpoint
-/// needs to know neither tenants nor API versions.
+/// [`read_version`](Endpoint::read_version) gave, and atomic operations are normalised, so that an
+/// endpoint needs to know neither tenants nor API versions.
 pub trait Endpoint: Send + Sync + 'static {
     /// The clock, random numbers and timers that transactions use.
     fn env(&self) -> &Env;
@@ -28,26 +30,34 @@ pub trait Endpoint: Send + Sync + 'static {
     fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply>;
 
     /// The values of these keys, in the keys' order; `None` where a key doesn't exist.
-    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>>;
+    fn get_many(
+        &self,
+        version: Version,
+        space: KeySpace,
+        keys: &KeyList,
+    ) -> Reply<Vec<Option<Bytes>>>;
 
-    /// The key that `selector` describes; empty before the first key, the end of `space` after the last one.
+    /// The key that `selector` describes; empty before the first key, the end of `space` after the
+    /// last one.
     fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes>;
 
-    /// The rows of a range, fewer than asked for if a reply would get too big; `more` says whether rows may be left.
+    /// The rows of a range, fewer than asked for if a reply would get too big; `more` says whether
+    /// rows may be left.
     fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult>;
 
-    /// Commits, or says why not. A reply that fails with `commit_unknown_result`, `connection_failed` or
-    /// `broken_promise` says nothing about what became of the transaction.
+    /// Commits, or says why not. A reply that fails with `commit_unknown_result`,
+    /// `connection_failed` or `broken_promise` says nothing about what became of the transaction.
     fn commit(&self, request: CommitRequest) -> Reply<CommitReply>;
 
-    /// Completes, with a version, once the value at some version after `version` differs from `value`.
-    /// Dropping the reply gives the watch up.
+    /// Completes, with a version, once the value at some version after `version` differs from
+    /// `value`. Dropping the reply gives the watch up.
     fn watch(&self, key: Bytes, value: Option<Bytes>, version: Version) -> Reply<Version>;
 
     /// About how many bytes of keys and values the range has.
     fn range_size(&self, range: KeyRange) -> Reply<i64>;
 
-    /// Keys that cut the range into chunks of about `chunk` bytes: its begin, keys between, its end.
+    /// Keys that cut the range into chunks of about `chunk` bytes: its begin, keys between, its
+    /// end.
     fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>>;
 
     /// Where the key is stored, as `ip:port` each.
@@ -56,8 +66,8 @@ pub trait Endpoint: Send + Sync + 'static {
     /// What the database calls itself.
     fn describe(&self) -> Description;
 
-    /// Which nodes the database has, and which of them leads, as far as is known without asking anybody; `None` where it is one server's,
-    /// or nobody's.
+    /// Which nodes the database has, and which of them leads, as far as is known without asking
+    /// anybody; `None` where it is one server's, or nobody's.
     fn located(&self) -> Option<Located> {
         None
     }
@@ -65,17 +75,20 @@ pub trait Endpoint: Send + Sync + 'static {
     /// The status document, as JSON.
     fn status_json(&self) -> Reply<String>;
 
-    /// The status document as the server at an address, `ip:port`, makes it itself; of a database without servers, its own.
+    /// The status document as the server at an address, `ip:port`, makes it itself; of a database
+    /// without servers, its own.
     ///
     /// # Errors
-    /// `connection_failed` or `all_alternatives_failed` if there is no such server, or it can't be reached.
+    /// `connection_failed` or `all_alternatives_failed` if there is no such server, or it can't be
+    /// reached.
     fn status_of(&self, address: &str) -> Reply<String> {
         let _ = address;
         self.status_json()
     }
 
-    /// Pins the newest version that can be kept, which may be some seconds behind the newest commits: it stays readable for as
-    /// long as what is given lives, however much is written meanwhile.
+    /// Pins the newest version that can be kept, which may be some seconds behind the newest
+    /// commits: it stays readable for as long as what is given lives, however much is written
+    /// meanwhile.
     ///
     /// # Errors
     /// `unsupported_operation` where versions can't be kept; those of keeping it.
@@ -84,21 +97,21 @@ pub trait Endpoint: Send + Sync + 'static {
         Reply::ready(Err(Error::unsupported_operation().with_detail(detail)))
     }
 
-    /// Reads a stream of changes: batches in the order of their versions, from a version on, or, after a while, how far there was
-    /// nothing. Where the reader goes on is its own business.
+    /// Reads a stream of changes: batches in the order of their versions, from a version on, or,
+    /// after a while, how far there was nothing. Where the reader goes on is its own business.
     ///
     /// # Errors
-    /// `unsupported_operation` where there are no streams; `client_invalid_operation` if there is no such stream;
-    /// `version_invalid` for changes that were acknowledged, and if the stream has lost what its consumer didn't take in time;
-    /// `future_version` if the version lies ahead.
+    /// `unsupported_operation` where there are no streams; `client_invalid_operation` if there is
+    /// no such stream; `version_invalid` for changes that were acknowledged, and if the stream has
+    /// lost what its consumer didn't take in time; `future_version` if the version lies ahead.
     fn read_changes(&self, request: ChangesRequest) -> Reply<Changes> {
         let _ = request;
         let detail = "this database has no streams of changes";
         Reply::ready(Err(Error::unsupported_operation().with_detail(detail)))
     }
 
-    /// The streams of a database that has them by functions of its own, where they are no rows and [`Endpoint::read_changes`] doesn't
-    /// read them.
+    /// The streams of a database that has them by functions of its own, where they are no rows and
+    /// [`Endpoint::read_changes`] doesn't read them.
     fn change_capture(&self) -> Option<&dyn ChangeCapture> {
         None
     }
@@ -111,53 +124,58 @@ pub trait Endpoint: Send + Sync + 'static {
         Reply::ready(Err(no_clients()))
     }
 
-    /// Closes connections of clients, and says how many those were: the one from `ip:port`, those from `ip`, or `all`, but not
-    /// the one that this is asked over unless it is named. Clients connect again by themselves, if they may.
+    /// Closes connections of clients, and says how many those were: the one from `ip:port`, those
+    /// from `ip`, or `all`, but not the one that this is asked over unless it is named. Clients
+    /// connect again by themselves, if they may.
     ///
     /// # Errors
-    /// `unsupported_operation` where there is no server; `invalid_option_value` for what is none of these.
+    /// `unsupported_operation` where there is no server; `invalid_option_value` for what is none of
+    /// these.
     fn disconnect(&self, client: &str) -> Reply<i64> {
         let _ = client;
         Reply::ready(Err(no_clients()))
     }
 
-    /// Where the one server is that has this database, as `ip:port`; nothing where the rows say which members there are, or where there is
-    /// no server.
+    /// Where the one server is that has this database, as `ip:port`; nothing where the rows say
+    /// which members there are, or where there is no server.
     fn server_addresses(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Has the server at an address, `ip:port`, end cleanly, so that whoever looks after it starts it anew: 1 if it has been told, 0 if there is
-    /// no such server, or it can't be reached.
+    /// Has the server at an address, `ip:port`, end cleanly, so that whoever looks after it starts
+    /// it anew: 1 if it has been told, 0 if there is no such server, or it can't be reached.
     ///
     /// # Errors
-    /// `connection_failed` if the connection was lost before it answered: it may have been told. It isn't told again.
+    /// `connection_failed` if the connection was lost before it answered: it may have been told. It
+    /// isn't told again.
     fn reboot(&self, address: &str) -> Reply<i64> {
         let _ = address;
         Reply::ready(Ok(0))
     }
 
-    /// Why commits that write rows are refused at this moment, if they are: a full disk, a database that failed. `None` where
-    /// that isn't known without asking somebody else.
+    /// Why commits that write rows are refused at this moment, if they are: a full disk, a database
+    /// that failed. `None` where that isn't known without asking somebody else.
     fn refusal(&self) -> Option<Error> {
         None
     }
 
-    /// Why nobody answers at this moment, if a server was last tried in vain: what is asked for waits meanwhile. `None` where that isn't
-    /// known, and in this process.
+    /// Why nobody answers at this moment, if a server was last tried in vain: what is asked for
+    /// waits meanwhile. `None` where that isn't known, and in this process.
     fn unreachable(&self) -> Option<Error> {
         None
     }
 
-    /// Whether it has ended for good, as a database in this process does when it is closed: nothing will be answered any more.
+    /// Whether it has ended for good, as a database in this process does when it is closed: nothing
+    /// will be answered any more.
     fn is_over(&self) -> bool {
         false
     }
 
     /// Whether the answer to a commit can get lost although the commit took effect, as on a socket.
     ///
-    /// Only then does a client add to each transaction what it needs to find out afterwards (a key that it conflicts
-    /// with itself on): where the answer can't get lost, that would be work for nothing.
+    /// Only then does a client add to each transaction what it needs to find out afterwards (a key
+    /// that it conflicts with itself on): where the answer can't get lost, that would be work for
+    /// nothing.
     fn may_lose_answers(&self) -> bool {
         true
     }
@@ -172,7 +190,8 @@ fn no_clients() -> Error {
 pub struct Pinned {
     /// The version that every read sees, whichever it asks for.
     pub version: Version,
-    /// The database as it was. Commits of writes are refused, and so are watches. Keeps the version until it is dropped.
+    /// The database as it was. Commits of writes are refused, and so are watches. Keeps the version
+    /// until it is dropped.
     pub endpoint: Arc<dyn Endpoint>,
 }
 
@@ -226,8 +245,8 @@ pub struct ReadVersionRequest {
     pub causal_risky: bool,
     /// The tags that the transaction counts towards.
     pub tags: Vec<Bytes>,
-    /// Transactions besides it that are alike and begin with the same answer. Each of them counts, and is held back, as
-    /// it is.
+    /// Transactions besides it that are alike and begin with the same answer. Each of them counts,
+    /// and is held back, as it is.
     pub others: u32,
 }
 
@@ -238,8 +257,8 @@ pub struct ReadVersionReply {
     pub version: Version,
     /// The value of `\xff/metadataVersion` at that version; `None`: the key doesn't exist.
     pub metadata_version: Option<Bytes>,
-    /// The ranges that are locked at that version, if there are any and the request wasn't lock-aware: whoever reads at it leaves
-    /// them alone.
+    /// The ranges that are locked at that version, if there are any and the request wasn't
+    /// lock-aware: whoever reads at it leaves them alone.
     pub range_locks: Option<RangeLocks>,
 }
 
@@ -248,7 +267,8 @@ pub struct ReadVersionReply {
 pub struct Description {
     /// Where the connection string was read from; empty if nowhere.
     pub cluster_file_path: String,
-    /// `description:id@ip:port,...`, with the coordinators that were heard of last; empty in process.
+    /// `description:id@ip:port,...`, with the coordinators that were heard of last; empty in
+    /// process.
     pub connection_string: String,
     /// The identity of the database: 16 bytes, as 32 hexadecimal digits.
     pub cluster_id: String,

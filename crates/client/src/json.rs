@@ -1,4 +1,5 @@
-//! Texts in documents of JSON that are written piece by piece: the client's status, errors of special keys, tenants.
+//! Texts in documents of JSON that are written piece by piece: the client's status, errors of
+//! special keys, tenants.
 
 use std::fmt::Write;
 

@@ -1,9 +1,9 @@
 //! The client: transactions with FoundationDB's exact semantics, over any endpoint.
 //!
 //! ## Role
-//! Holds a whole transaction until it commits: its reads (all at one version), its writes, its conflict ranges.
-//! Reads see the transaction's own writes; commit sends everything in one request. Where the database is, in this
-//! process or behind a socket, only the [`Endpoint`] knows.
+//! Holds a whole transaction until it commits: its reads (all at one version), its writes, its
+//! conflict ranges. Reads see the transaction's own writes; commit sends everything in one request.
+//! Where the database is, in this process or behind a socket, only the [`Endpoint`] knows.
 //!
 //! ## Data structure
 //! ```text
@@ -17,14 +17,17 @@
 //! ```
 //!
 //! ## Invariants
-//! 1. What a read sees of own writes, and which conflict ranges it adds, is settled when it is called.
+//! 1. What a read sees of own writes, and which conflict ranges it adds, is settled when it is
+//!    called.
 //! 2. No foreign code (endpoint, wakers, promises) runs while the lock is held.
 //! 3. An answer of an epoch that is over (before a reset or retry) changes nothing.
 //! 4. Keys the user names are relative to the tenant; keys the endpoint sees are whole.
 //!
 //! ## Not here
-//! Versions, conflict resolution, storage: the endpoint. Tuples, subspaces, directories: the facade.
-//! Read next: [`endpoint`], `transaction/mod.rs`, `transaction/state.rs`, `write_map/mod.rs`, `merge/mod.rs`.
+//! Versions, conflict resolution, storage: the endpoint. Tuples, subspaces, directories: the
+//! facade.
+//! Read next: [`endpoint`], `transaction/mod.rs`, `transaction/state.rs`, `write_map/mod.rs`,
+//! `merge/mod.rs`.
 #![forbid(unsafe_code)]
 
 mod capture;
@@ -55,8 +58,8 @@ pub use operator::Retries;
 pub use options::{DatabaseOption, OptionParameter, TransactionOption};
 pub use plinth_env::reply::Reply;
 pub use plinth_types::{
-    Bytes, ChangeBatch, Changes, ChangesRequest, Error, KeyRange, KeySelector, KeyValue, MutationType,
-    RangeResult, Result, Rows, Version, Versionstamp,
+    Bytes, ChangeBatch, Changes, ChangesRequest, Error, KeyRange, KeySelector, KeyValue,
+    MutationType, RangeResult, Result, Rows, Version, Versionstamp,
 };
 pub use range::{ConflictRangeType, RangeOptions, StreamingMode};
 pub use retry::TransactError;

@@ -1,7 +1,8 @@
-//! Reads for programs that work on a whole database, whether it is locked or not: backups, a second site.
+//! Reads for programs that work on a whole database, whether it is locked or not: backups, a second
+//! site.
 //!
-//! Transactions end after five seconds and know nothing of other reads; what these programs want is a version, and some of the
-//! system's rows as of it, through passing failures.
+//! Transactions end after five seconds and know nothing of other reads; what these programs want is
+//! a version, and some of the system's rows as of it, through passing failures.
 
 use crate::{Database, ReadVersionRequest};
 use plinth_types::{Bytes, KeyList, KeySpace, Result, Version};
@@ -49,7 +50,11 @@ impl Retries {
     ///
     /// # Errors
     /// Those of the database.
-    pub async fn read(self, db: &Database, keys: &[&[u8]]) -> Result<(Version, Vec<Option<Bytes>>)> {
+    pub async fn read(
+        self,
+        db: &Database,
+        keys: &[&[u8]],
+    ) -> Result<(Version, Vec<Option<Bytes>>)> {
         let mut list = KeyList::new();
         for key in keys {
             list.push(key);

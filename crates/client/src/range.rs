@@ -1,7 +1,7 @@
 //! What a range read is asked for: bounds, limits, direction, and how much travels at a time.
 //!
-//! A streaming mode is a byte target and nothing else: it never changes which rows a whole range has, only how
-//! many come at a time. Contradictory limits are refused before anything is read.
+//! A streaming mode is a byte target and nothing else: it never changes which rows a whole range
+//! has, only how many come at a time. Contradictory limits are refused before anything is read.
 
 use bytes::Bytes;
 use plinth_types::{KeyRange, KeySelector, strinc};
@@ -45,7 +45,8 @@ impl StreamingMode {
 
     /// The bytes that a batch is meant to have; `None` for as many as it takes.
     ///
-    /// `iteration` counts the batches of one range from 1; only [`StreamingMode::Iterator`] looks at it.
+    /// `iteration` counts the batches of one range from 1; only [`StreamingMode::Iterator`] looks
+    /// at it.
     pub fn target_bytes(self, iteration: i32) -> Option<i32> {
         const ITERATIONS: [i32; 10] =
             [4096, 6144, 9216, 13_824, 20_736, 31_104, 46_656, 69_984, 80_000, 120_000];
@@ -70,7 +71,8 @@ pub enum ConflictRangeType {
     Write = 1,
 }
 
-/// A range read. Made from `begin..end` of keys, from [`RangeOptions::prefix`], or from two selectors.
+/// A range read. Made from `begin..end` of keys, from [`RangeOptions::prefix`], or from two
+/// selectors.
 ///
 /// ```
 /// use plinth_client::{RangeOptions, StreamingMode};
@@ -155,7 +157,8 @@ impl RangeOptions {
         self
     }
 
-    /// The read of what is left after a batch that ended at `last`, its last key, having given `rows` rows.
+    /// The read of what is left after a batch that ended at `last`, its last key, having given
+    /// `rows` rows.
     #[must_use]
     pub fn after(mut self, last: &[u8], rows: usize) -> Self {
         let last = Bytes::copy_from_slice(last);

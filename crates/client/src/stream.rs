@@ -12,7 +12,8 @@ use std::task::{Context, Poll, ready};
 /// The rows of a range, in order: the result of [`Transaction::range`].
 ///
 /// A [`Stream`]; without its traits, [`next`](RangeStream::next) gives row after row, and
-/// [`next_blocking`](RangeStream::next_blocking) does so for threads that may block. Ends after the first error.
+/// [`next_blocking`](RangeStream::next_blocking) does so for threads that may block. Ends after the
+/// first error.
 #[derive(Debug)]
 #[must_use = "a stream reads nothing until it is polled"]
 pub struct RangeStream {
@@ -28,7 +29,15 @@ pub struct RangeStream {
 
 impl RangeStream {
     pub(crate) fn new(transaction: Transaction, range: RangeOptions, snapshot: bool) -> Self {
-        Self { transaction, range, snapshot, rows: Rows::new(), given: 0, pending: None, more: true }
+        Self {
+            transaction,
+            range,
+            snapshot,
+            rows: Rows::new(),
+            given: 0,
+            pending: None,
+            more: true,
+        }
     }
 
     /// The next row; `None` after the last one.

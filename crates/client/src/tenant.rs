@@ -1,8 +1,8 @@
 //! Tenants: parts of the key space under a prefix of their own.
 //!
-//! A tenant's transaction may be made before the tenant has been looked up: its operations go by keys relative to the
-//! prefix, and wait for the prefix where they would ask for the read version (see `Inner::read_version`). If there is no
-//! such tenant, each of them says so.
+//! A tenant's transaction may be made before the tenant has been looked up: its operations go by
+//! keys relative to the prefix, and wait for the prefix where they would ask for the read version
+//! (see `Inner::read_version`). If there is no such tenant, each of them says so.
 
 use crate::database::{Database, transact, transact_blocking};
 use crate::options::TransactionOption;
@@ -14,7 +14,8 @@ use plinth_types::{Error, Result};
 use std::future::Future;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Stands before keys where no tenant is known, and where no key lies: no operation should come so far.
+/// Stands before keys where no tenant is known, and where no key lies: no operation should come so
+/// far.
 const NOWHERE: [u8; 8] = [0xff; 8];
 
 /// The prefix of all keys of a tenant, as far as it is known.
@@ -73,13 +74,16 @@ pub struct Tenant {
 
 impl std::fmt::Debug for Tenant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tenant").field("name", &self.name).field("id", &self.id()).finish_non_exhaustive()
+        f.debug_struct("Tenant")
+            .field("name", &self.name)
+            .field("id", &self.id())
+            .finish_non_exhaustive()
     }
 }
 
 impl Database {
-    /// The tenant of this name. Tenants are made by setting `\xff\xff/management/tenant/map/<name>`, and removed by
-    /// clearing it.
+    /// The tenant of this name. Tenants are made by setting
+    /// `\xff\xff/management/tenant/map/<name>`, and removed by clearing it.
     ///
     /// # Errors
     /// `tenant_not_found`; `invalid_tenant_name`.
@@ -91,13 +95,18 @@ impl Database {
         let (promise, reply) = promise();
         let database = self.clone();
         self.look_up_tenant(&name).on_complete(move |found| {
-            promise.send(found.map(|prefix| Tenant { database, name, prefix: TenantPrefix::known(prefix) }));
+            promise.send(found.map(|prefix| Tenant {
+                database,
+                name,
+                prefix: TenantPrefix::known(prefix),
+            }));
         });
         reply
     }
 
-    /// A transaction on the keys of the tenant of this name. The tenant is looked up meanwhile: the transaction's reads and
-    /// its commit wait for it, and fail with `tenant_not_found` if there is none.
+    /// A transaction on the keys of the tenant of this name. The tenant is looked up meanwhile: the
+    /// transaction's reads and its commit wait for it, and fail with `tenant_not_found` if there is
+    /// none.
     pub fn create_tenant_transaction(&self, name: impl AsRef<[u8]>) -> Transaction {
         let prefix = Arc::new(TenantPrefix::default());
         let found = prefix.clone();
@@ -117,7 +126,10 @@ impl Database {
                     let stored = tr.snapshot().get(&key).await;
                     match stored {
                         Ok(stored) => {
-                            return stored.as_deref().and_then(prefix_of).ok_or_else(Error::tenant_not_found);
+                            return stored
+                                .as_deref()
+                                .and_then(prefix_of)
+                                .ok_or_else(Error::tenant_not_found);
                         }
                         Err(error) => tr.on_error(error).await?,
                     }

@@ -50,11 +50,12 @@ fn the_retry_loop_runs_until_the_commit_succeeds() {
         let failed: Result<(), Box<dyn std::error::Error + Send + Sync>> =
             db.try_transact_blocking(|_| Err("no".into()));
         assert_eq!(failed.unwrap_err().to_string(), "no");
-        let found: Result<(), Box<dyn std::error::Error + Send + Sync>> = db.try_transact_blocking(|tr| {
-            tr.get("\u{ff}").wait()?;
-            tr.get(b"\xff/x").wait()?;
-            Ok(())
-        });
+        let found: Result<(), Box<dyn std::error::Error + Send + Sync>> =
+            db.try_transact_blocking(|tr| {
+                tr.get("\u{ff}").wait()?;
+                tr.get(b"\xff/x").wait()?;
+                Ok(())
+            });
         assert!(found.unwrap_err().to_string().contains("2004"));
     }
 }
@@ -73,8 +74,10 @@ fn ranges_give_rows_in_both_directions_and_as_a_stream() {
         assert_eq!(rows.len(), 10);
         tr.set("k105", "own");
         tr.clear_range("k12", "k15");
-        let rows = tr.range(RangeOptions::from("k10".."k20").reverse(true)).collect_blocking().unwrap();
-        let found: Vec<_> = rows.iter().map(|row| String::from_utf8(row.key.to_vec()).unwrap()).collect();
+        let rows =
+            tr.range(RangeOptions::from("k10".."k20").reverse(true)).collect_blocking().unwrap();
+        let found: Vec<_> =
+            rows.iter().map(|row| String::from_utf8(row.key.to_vec()).unwrap()).collect();
         assert_eq!(found, ["k19", "k18", "k17", "k16", "k15", "k11", "k105", "k10"]);
         let key = tr.get_key(KeySelector::first_greater_than("k11")).wait().unwrap();
         assert_eq!(key, "k15");

@@ -1,7 +1,9 @@
-//! Commit: what is sent, limits, unknown results, versionstamps, retries, and the differences of API versions.
+//! Commit: what is sent, limits, unknown results, versionstamps, retries, and the differences of
+//! API versions.
 //!
-//! The stand-in keeps every request it got, so that a test can look at mutations and conflict ranges as they
-//! were sent; faults make it refuse a commit, or lose the answer to one that took effect.
+//! The stand-in keeps every request it got, so that a test can look at mutations and conflict
+//! ranges as they were sent; faults make it refuse a commit, or lose the answer to one that took
+//! effect.
 
 mod support;
 
@@ -48,7 +50,8 @@ fn writes_conflict_unless_told_otherwise() {
     tr.clear_range("d", "e");
     tr.add_write_conflict_range("x", "y").unwrap();
     tr.commit().wait().unwrap();
-    let begins: Vec<Vec<u8>> = last(&endpoint).conflicts.writes.iter().map(|r| r.begin.to_vec()).collect();
+    let begins: Vec<Vec<u8>> =
+        last(&endpoint).conflicts.writes.iter().map(|r| r.begin.to_vec()).collect();
     assert_eq!(begins, [b"b", b"d", b"x"]);
     assert!(last(&endpoint).conflicts.reads.is_empty());
     // The flag is used up by a write that fails, too.
@@ -105,7 +108,8 @@ fn a_lost_answer_is_found_out_about() {
             }
             (true, false) => assert_eq!(result.unwrap_err(), Error::transaction_too_old()),
         }
-        // Before it told, another transaction wrote the key that the lost one conflicts with itself on.
+        // Before it told, another transaction wrote the key that the lost one conflicts with itself
+        // on.
         let commits = &endpoint.lock().commits;
         assert_eq!(commits.len(), 2);
         let fence = commits[1].conflicts.writes.iter().next().unwrap();
@@ -121,8 +125,8 @@ fn a_lost_answer_is_found_out_about() {
     assert_eq!(endpoint.lock().commits.len(), 1);
 }
 
-/// A commit's answer was lost, and finding out failed too, on a full disk. The error asked for a retry, and the retry loop
-/// had the transaction take effect twice, in spite of its idempotency id.
+/// A commit's answer was lost, and finding out failed too, on a full disk. The error asked for a
+/// retry, and the retry loop had the transaction take effect twice, in spite of its idempotency id.
 #[test]
 fn what_has_an_id_and_cannot_be_found_out_about_is_not_retried() {
     for automatic in [true, false] {
@@ -202,7 +206,10 @@ fn appends_and_stamped_keys_take_effect_as_they_are_seen() {
     tr.append_if_fits("k", "a");
     tr.append_if_fits("k", "b");
     tr.commit().wait().unwrap();
-    assert_eq!(mutations(&last(&endpoint)), [(MutationType::AppendIfFits, b"k".to_vec(), b"ab".to_vec())]);
+    assert_eq!(
+        mutations(&last(&endpoint)),
+        [(MutationType::AppendIfFits, b"k".to_vec(), b"ab".to_vec())]
+    );
     // Clearing the place of a stamped key takes the key back.
     let tr = db.create_transaction();
     tr.set_versionstamped_key([&b"s"[..], &[0; 10], &1u32.to_le_bytes()].concat(), "gone");
@@ -266,7 +273,8 @@ fn old_api_versions_have_other_operands_and_operations() {
     tr.bit_and("m3", [5, 5]);
     assert_eq!(tr.get("m2").wait().unwrap().unwrap(), &[0][..]);
     tr.commit().wait().unwrap();
-    let kinds: Vec<MutationType> = last(&endpoint).mutations.iter().map(|mutation| mutation.kind).collect();
+    let kinds: Vec<MutationType> =
+        last(&endpoint).mutations.iter().map(|mutation| mutation.kind).collect();
     assert_eq!(kinds, [MutationType::Min, MutationType::BitAnd]);
     let tr = db.clone().with_api_version(290).create_transaction();
     tr.set("own", "1");
@@ -280,7 +288,11 @@ fn only_known_operations_and_the_metadata_versions_own_are_taken() {
     for code in [0, 1, 3, 5, 10, 11, 21, 255, -1] {
         let tr = db.create_transaction();
         tr.atomic_op_raw("k", "v", code);
-        assert_eq!(tr.approximate_size().wait().unwrap_err(), Error::invalid_mutation_type(), "{code}");
+        assert_eq!(
+            tr.approximate_size().wait().unwrap_err(),
+            Error::invalid_mutation_type(),
+            "{code}"
+        );
     }
     let key = system::METADATA_VERSION;
     let tr = db.create_transaction();
@@ -341,8 +353,14 @@ fn keys_must_be_legal_and_long_ones_are_cut() {
     let tr = db.create_transaction();
     let get = |key: &[u8]| tr.get(key).wait().err().map_or(0, |error| error.code());
     assert_eq!((get(b"\xff"), get(b"\xff\x02/x"), get(b"")), (2004, 2004, 0));
-    assert_eq!(tr.get_key(KeySelector::first_greater_or_equal(&b"\xff"[..])).wait().unwrap(), &b"\xff"[..]);
-    assert_eq!(tr.get_key(KeySelector::last_less_than(&b"\xff\0"[..])).wait().unwrap_err().code(), 2004);
+    assert_eq!(
+        tr.get_key(KeySelector::first_greater_or_equal(&b"\xff"[..])).wait().unwrap(),
+        &b"\xff"[..]
+    );
+    assert_eq!(
+        tr.get_key(KeySelector::last_less_than(&b"\xff\0"[..])).wait().unwrap_err().code(),
+        2004
+    );
     tr.set_option(TransactionOption::ReadSystemKeys).unwrap();
     assert_eq!(tr.get(b"\xff\x02/x").wait().unwrap(), None);
     tr.set(b"\xff\x02/x", "");

@@ -1,7 +1,7 @@
 //! Every call in every state of a transaction gives the documented number.
 //!
-//! A state is a function that brings a transaction there; each call meets a transaction of its own, because
-//! some calls change the state (using a transaction that commits poisons it).
+//! A state is a function that brings a transaction there; each call meets a transaction of its own,
+//! because some calls change the state (using a transaction that commits poisons it).
 
 mod support;
 
@@ -65,7 +65,10 @@ const CALLS: &[(&str, Call)] = &[
     }),
     ("special get", |tr| code(tr.get(b"\xff\xff/cluster_file_path").wait())),
     ("special get_range", |tr| {
-        code(tr.get_range(RangeOptions::prefix(b"\xff\xff/transaction/write_conflict_range/")).wait())
+        code(
+            tr.get_range(RangeOptions::prefix(b"\xff\xff/transaction/write_conflict_range/"))
+                .wait(),
+        )
     }),
     ("on_error 1020", |tr| code(tr.on_error_code(1020).wait())),
     ("on_error 2000", |tr| code(tr.on_error_code(2000).wait())),
@@ -87,7 +90,11 @@ const ALLOWED_WHEN_DEAD: &[&str] = &[
     "special get_range",
 ];
 
-fn check(state: &str, make: impl Fn() -> (Arc<StandIn>, Transaction), expected: impl Fn(&str) -> i32) {
+fn check(
+    state: &str,
+    make: impl Fn() -> (Arc<StandIn>, Transaction),
+    expected: impl Fn(&str) -> i32,
+) {
     for (name, call) in CALLS {
         let (_endpoint, tr) = make();
         assert_eq!(call(&tr), expected(name), "{name} when {state}");
@@ -209,7 +216,11 @@ fn cancelled() {
         assert_eq!(code(tr.on_error_code(1500).wait()), 1500);
         (endpoint, tr)
     };
-    check("on_error failed", failed, |name| if ALLOWED_WHEN_DEAD.contains(&name) { 0 } else { 1025 });
+    check(
+        "on_error failed",
+        failed,
+        |name| if ALLOWED_WHEN_DEAD.contains(&name) { 0 } else { 1025 },
+    );
 }
 
 #[test]
@@ -289,8 +300,10 @@ fn reset_and_dropping_end_what_is_under_way() {
         let stamp = tr.versionstamp();
         tr.reset();
         assert_eq!(code(stamp.wait()), 1025);
-        for code in
-            reads.map(|read| code(read.wait())).into_iter().chain([code(range.wait()), code(version.wait())])
+        for code in reads
+            .map(|read| code(read.wait()))
+            .into_iter()
+            .chain([code(range.wait()), code(version.wait())])
         {
             assert!(code == 1025 || code == 0, "{code}");
         }
@@ -315,7 +328,8 @@ fn a_failed_read_fails_the_commit() {
         let get = tr.get("k");
         assert_eq!(code(tr.commit().wait()), 1036);
         assert_eq!(code(get.wait()), 1036);
-        // A read that is not awaited is waited for by commit; one that was dropped adds no conflict.
+        // A read that is not awaited is waited for by commit; one that was dropped adds no
+        // conflict.
         tr.reset();
         tr.set("mine", "2");
         let kept = tr.get("kept");
@@ -323,7 +337,11 @@ fn a_failed_read_fails_the_commit() {
         tr.commit().wait().unwrap();
         assert!(kept.is_ready());
         let request = endpoint.lock().commits.last().unwrap().clone();
-        let reads: Vec<Vec<u8>> = request.conflicts.reads.iter().map(|range| range.begin.to_vec()).collect();
-        assert!(reads.contains(&b"kept".to_vec()) && !reads.contains(&b"dropped".to_vec()), "{reads:?}");
+        let reads: Vec<Vec<u8>> =
+            request.conflicts.reads.iter().map(|range| range.begin.to_vec()).collect();
+        assert!(
+            reads.contains(&b"kept".to_vec()) && !reads.contains(&b"dropped".to_vec()),
+            "{reads:?}"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Which values each option takes, and what the wrong ones give.
 //!
-//! Options are set by code and bytes, as the C library does: the error of a value that an option does not take
-//! is told by the next call.
+//! Options are set by code and bytes, as the C library does: the error of a value that an option
+//! does not take is told by the next call.
 
 mod support;
 
@@ -90,8 +90,9 @@ fn options_with_value_check_it() {
 #[test]
 fn options_that_depend_on_what_came_before() {
     let (_endpoint, db) = stand_in();
-    let failed =
-        |tr: &plinth_client::Transaction| tr.approximate_size().wait().err().map(|error| error.code());
+    let failed = |tr: &plinth_client::Transaction| {
+        tr.approximate_size().wait().err().map(|error| error.code())
+    };
     let tr = db.create_transaction();
     tr.set_option_raw(403, Some(b"one")).unwrap();
     tr.set_option_raw(404, None).unwrap();
@@ -162,7 +163,10 @@ fn persistent_options_survive_a_retry_and_defaults_a_reset() {
     // Before API version 610 options don't survive a retry.
     let (_endpoint, db) = stand_in();
     let old = db.with_api_version(600);
-    assert_eq!(old.set_option(DatabaseOption::TransactionTimeout(5)).unwrap_err(), Error::invalid_option());
+    assert_eq!(
+        old.set_option(DatabaseOption::TransactionTimeout(5)).unwrap_err(),
+        Error::invalid_option()
+    );
     let tr = old.create_transaction();
     tr.set_option(TransactionOption::RetryLimit(1)).unwrap();
     for _ in 0..3 {
@@ -188,7 +192,8 @@ fn database_options_check_their_values() {
         (77, None, 2007),
     ];
     for (code, value, expected) in cases {
-        let found = db.set_option_raw(*code, value.as_deref()).err().map_or(0, |error| error.code());
+        let found =
+            db.set_option_raw(*code, value.as_deref()).err().map_or(0, |error| error.code());
         assert_eq!(found, *expected, "{code} with {value:?}");
     }
     assert_eq!(DatabaseOption::MaxWatches(1).code(), 20);

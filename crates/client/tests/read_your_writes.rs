@@ -1,6 +1,6 @@
-//! Random programs of all operations against a plain model: values, selectors, ranges, and the conflict ranges that
-//! each read adds; with answers at once, and late and in random order.
-//! The model materialises the database and the writes; a program that disagrees prints its seed.
+//! Random programs of all operations against a plain model: values, selectors, ranges, and the
+//! conflict ranges that each read adds; with answers at once, and late and in random order. The
+//! model materialises the database and the writes; a program that disagrees prints its seed.
 
 mod support;
 
@@ -10,7 +10,9 @@ use plinth_client::{
 };
 use plinth_types::Bytes;
 use std::collections::BTreeMap;
-use support::model::{Intervals, MAX, Model, RangeAnswer, RangeLimits, Selector, after, random_key};
+use support::model::{
+    Intervals, MAX, Model, RangeAnswer, RangeLimits, Selector, after, random_key,
+};
 use support::{Random, StandIn};
 
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
@@ -125,8 +127,11 @@ impl Program {
             2 => {
                 let (selector, plain) = self.selector();
                 let what = format!("get_key {selector:?} snapshot {snapshot}");
-                let reply =
-                    if snapshot { self.tr.snapshot().get_key(selector) } else { self.tr.get_key(selector) };
+                let reply = if snapshot {
+                    self.tr.snapshot().get_key(selector)
+                } else {
+                    self.tr.get_key(selector)
+                };
                 let expected = self.model.get_key(&plain, snapshot);
                 self.pending.push((what, Read::Key(reply, expected)));
             }
@@ -139,7 +144,8 @@ impl Program {
     fn read_range(&mut self, snapshot: bool) {
         let ((begin, plain_begin), (end, plain_end)) = (self.selector(), self.selector());
         let limit = if self.random.chance(60) { 1 + self.random.below(8) as i32 } else { 0 };
-        let target_bytes = if self.random.chance(30) { 1 + self.random.below(100) as i32 } else { 0 };
+        let target_bytes =
+            if self.random.chance(30) { 1 + self.random.below(100) as i32 } else { 0 };
         let modes = [-2, -1, 1, 2, 3, 4].map(|code| StreamingMode::from_code(code).unwrap());
         let mode = if limit > 0 && self.random.chance(30) {
             StreamingMode::Exact
@@ -154,10 +160,16 @@ impl Program {
             .iteration(1 + self.random.below(3) as i32)
             .reverse(reverse);
         let most = |n: i32| if n == 0 { usize::MAX } else { n as usize };
-        let of_mode = mode.target_bytes(options.iteration).map_or(usize::MAX, |bytes| bytes as usize);
-        let limits = RangeLimits { rows: most(limit), bytes: most(target_bytes).min(of_mode), reverse };
+        let of_mode =
+            mode.target_bytes(options.iteration).map_or(usize::MAX, |bytes| bytes as usize);
+        let limits =
+            RangeLimits { rows: most(limit), bytes: most(target_bytes).min(of_mode), reverse };
         let what = format!("get_range {options:?} snapshot {snapshot}");
-        let reply = if snapshot { self.tr.snapshot().get_range(options) } else { self.tr.get_range(options) };
+        let reply = if snapshot {
+            self.tr.snapshot().get_range(options)
+        } else {
+            self.tr.get_range(options)
+        };
         let expected = self.model.get_range(&plain_begin, &plain_end, limits, snapshot);
         self.pending.push((what, Read::Range(reply, expected)));
     }
@@ -169,11 +181,21 @@ impl Program {
         match read {
             Read::Value(get, expected) => {
                 let found = get.wait().map(|value| value.map(|value| value.to_vec()));
-                assert_eq!(found.map_err(|error| error.code()), expected, "{what}\n{:#?}", self.log);
+                assert_eq!(
+                    found.map_err(|error| error.code()),
+                    expected,
+                    "{what}\n{:#?}",
+                    self.log
+                );
             }
             Read::Key(reply, expected) => {
                 let found = reply.wait().map(|key| key.to_vec());
-                assert_eq!(found.map_err(|error| error.code()), expected, "{what}\n{:#?}", self.log);
+                assert_eq!(
+                    found.map_err(|error| error.code()),
+                    expected,
+                    "{what}\n{:#?}",
+                    self.log
+                );
             }
             Read::Range(reply, expected) => {
                 let found = reply.wait().map_err(|error| error.code());
@@ -222,7 +244,8 @@ fn run(seed: u64, delayed: bool) {
     for _ in 0..random.below(25) {
         database.insert(random_key(&mut random), vec![random.next() as u8; random.below(5)]);
     }
-    let rows: Vec<(&[u8], &[u8])> = database.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+    let rows: Vec<(&[u8], &[u8])> =
+        database.iter().map(|(key, value)| (&key[..], &value[..])).collect();
     endpoint.load(&rows);
     let tr = db.create_transaction();
     let mut model = Model::new(database);
@@ -243,8 +266,14 @@ fn run(seed: u64, delayed: bool) {
     if stamps {
         model.version = tr.get_read_version().wait().unwrap();
     }
-    let mut program =
-        Program { random, tr, model, pending: Vec::new(), log: vec![format!("seed {seed}")], stamps };
+    let mut program = Program {
+        random,
+        tr,
+        model,
+        pending: Vec::new(),
+        log: vec![format!("seed {seed}")],
+        stamps,
+    };
     for _ in 0..40 {
         if program.random.chance(45) {
             program.write();
@@ -262,7 +291,8 @@ fn run(seed: u64, delayed: bool) {
     program.check_conflicts();
 }
 
-/// How many programs to run: few in a test run, any number with `PLINTH_PROGRAMS=100000 cargo test --release`.
+/// How many programs to run: few in a test run, any number with
+/// `PLINTH_PROGRAMS=100000 cargo test --release`.
 fn programs(usual: u64) -> u64 {
     std::env::var("PLINTH_PROGRAMS").ok().and_then(|number| number.parse().ok()).unwrap_or(usual)
 }

@@ -5,7 +5,9 @@
 
 mod support;
 
-use plinth_client::{Bytes, Database, Error, KeySelector, RangeOptions, Transaction, TransactionOption};
+use plinth_client::{
+    Bytes, Database, Error, KeySelector, RangeOptions, Transaction, TransactionOption,
+};
 use support::{StandIn, stand_in};
 
 fn get(tr: &Transaction, key: &str) -> Result<Option<Bytes>, i32> {
@@ -44,10 +46,14 @@ fn reads_stay_in_one_module() {
     assert_eq!(range("m", "transaction/z"), Err(2112));
     assert_eq!(get(&tr, "nothing"), Err(2113));
     let all = RangeOptions::from(&b"\xff\xff"[..]..&b"\xff\xff\xff"[..]);
-    assert_eq!(tr.get_range(all.clone()).wait().unwrap_err(), Error::special_keys_cross_module_read());
+    assert_eq!(
+        tr.get_range(all.clone()).wait().unwrap_err(),
+        Error::special_keys_cross_module_read()
+    );
     tr.set_option(TransactionOption::SpecialKeySpaceRelaxed).unwrap();
     assert_eq!(get(&tr, "nothing"), Ok(None));
-    let found = tr.get_range(all.limit(1000).mode(plinth_client::StreamingMode::Exact)).wait().unwrap();
+    let found =
+        tr.get_range(all.limit(1000).mode(plinth_client::StreamingMode::Exact)).wait().unwrap();
     assert!(found.rows.len() > 8 && !found.more);
     assert!(found.rows.iter().is_sorted_by_key(|(key, _)| key.to_vec()));
 }
@@ -67,7 +73,10 @@ fn selectors_and_limits_work_in_a_module() {
     };
     let begin = KeySelector::first_greater_or_equal(at(b"c"));
     let end = KeySelector::first_greater_or_equal(at(b"zz"));
-    assert_eq!(keys(RangeOptions::new(begin.clone(), end.clone())), [&b"c"[..], b"c\0", b"e", b"e\0"]);
+    assert_eq!(
+        keys(RangeOptions::new(begin.clone(), end.clone())),
+        [&b"c"[..], b"c\0", b"e", b"e\0"]
+    );
     assert_eq!(
         keys(RangeOptions::new(begin.clone(), end.clone()).limit(2).reverse(true)),
         [&b"e\0"[..], b"e"]
@@ -94,7 +103,8 @@ fn writes_need_the_option_and_a_module_that_takes_them() {
     assert_eq!(tr.approximate_size().wait().unwrap_err().code(), 2114);
     assert_eq!(deferred(&|tr| tr.set(special("status/json"), "x")), 2115);
     assert_eq!(deferred(&|tr| tr.clear(special("nothing"))), 2115);
-    let clear = |tr: &Transaction, begin: &str, end: &str| tr.clear_range(special(begin), special(end));
+    let clear =
+        |tr: &Transaction, begin: &str, end: &str| tr.clear_range(special(begin), special(end));
     assert_eq!(deferred(&|tr| clear(tr, "management/excluded/", "management/maintenance/z")), 2116);
     assert_eq!(deferred(&|tr| clear(tr, "management/excluded/", "management/excluded0")), 0);
     assert_eq!(deferred(&|tr| clear(tr, "status/", "status/z")), 2115);
@@ -129,14 +139,22 @@ fn the_transaction_and_the_connection_show_themselves() {
         tr.get("c").wait().unwrap();
         let expected = [("b", "1"), ("b\0", "0"), ("c", "1"), ("c\0", "0")];
         let reads = rows(&tr, "transaction/read_conflict_range/");
-        assert!(reads.iter().map(|(key, value)| (&key[..], &value[..])).eq(expected[2..].iter().copied()));
+        assert!(
+            reads
+                .iter()
+                .map(|(key, value)| (&key[..], &value[..]))
+                .eq(expected[2..].iter().copied())
+        );
         let writes = rows(&tr, "transaction/write_conflict_range/");
         assert_eq!(writes.len(), 4);
         tr.commit().wait().unwrap();
         // Afterwards the versionstamped key is known.
-        let writes =
-            tr.get_range(RangeOptions::prefix(special("transaction/write_conflict_range/v"))).wait().unwrap();
-        let version = &writes.rows.row(0).unwrap().0[special("transaction/write_conflict_range/v").len()..];
+        let writes = tr
+            .get_range(RangeOptions::prefix(special("transaction/write_conflict_range/v")))
+            .wait()
+            .unwrap();
+        let version =
+            &writes.rows.row(0).unwrap().0[special("transaction/write_conflict_range/v").len()..];
         assert_eq!(&version[..8], &tr.committed_version().to_be_bytes());
     }
 }
@@ -151,7 +169,10 @@ fn old_api_versions_have_few_special_keys() {
     let range = RangeOptions::from(special("worker_interfaces")..special("worker_interfaces0"));
     assert!(tr.get_range(range).wait().unwrap().rows.is_empty());
     let tr = db.clone().with_api_version(710).create_transaction();
-    assert_eq!(get(&tr, "management/profiling/client_txn_sample_rate").unwrap().unwrap(), "default");
+    assert_eq!(
+        get(&tr, "management/profiling/client_txn_sample_rate").unwrap().unwrap(),
+        "default"
+    );
     let tr = db.create_transaction();
     assert_eq!(get(&tr, "management/profiling/client_txn_sample_rate"), Ok(None));
 }
@@ -228,22 +249,34 @@ fn the_database_is_locked_and_unlocked() {
 fn settings_become_system_keys() {
     let (endpoint, db) = stand_in();
     assert_eq!(write(&db, |tr| tr.set(special("management/maintenance/zone"), "100")), Ok(()));
-    assert_eq!(rows(&db.create_transaction(), "management/maintenance/"), [("zone".into(), "99".into())]);
+    assert_eq!(
+        rows(&db.create_transaction(), "management/maintenance/"),
+        [("zone".into(), "99".into())]
+    );
     assert_eq!(write(&db, |tr| tr.set(special("management/maintenance/zone"), "-1")), Err(2117));
     assert_eq!(write(&db, |tr| tr.clear(special("management/maintenance/zone"))), Ok(()));
     assert_eq!(rows(&db.create_transaction(), "management/maintenance/"), []);
     assert_eq!(write(&db, |tr| tr.set(special("management/data_distribution/mode"), "0")), Ok(()));
-    assert_eq!(write(&db, |tr| tr.set(special("management/data_distribution/mode"), "7")), Err(2117));
+    assert_eq!(
+        write(&db, |tr| tr.set(special("management/data_distribution/mode"), "7")),
+        Err(2117)
+    );
     assert_eq!(
         rows(&db.create_transaction(), "management/data_distribution/"),
         [("mode".into(), "0".into())]
     );
-    assert_eq!(write(&db, |tr| tr.set(special("management/consistency_check_suspended"), "")), Ok(()));
+    assert_eq!(
+        write(&db, |tr| tr.set(special("management/consistency_check_suspended"), "")),
+        Ok(())
+    );
     assert_eq!(
         get(&db.create_transaction(), "management/consistency_check_suspended"),
         Ok(Some(Bytes::new()))
     );
-    assert_eq!(write(&db, |tr| tr.set(special("management/version_epoch"), 77i64.to_le_bytes())), Ok(()));
+    assert_eq!(
+        write(&db, |tr| tr.set(special("management/version_epoch"), 77i64.to_le_bytes())),
+        Ok(())
+    );
     assert_eq!(get(&db.create_transaction(), "management/version_epoch").unwrap().unwrap(), "77");
     assert_eq!(
         write(&db, |tr| tr.set(special("management/min_required_commit_version"), "9999999999")),
@@ -257,14 +290,20 @@ fn settings_become_system_keys() {
     let stored = endpoint.lock().value(i64::MAX, b"\xff/minRequiredCommitVersion").unwrap();
     assert_eq!(stored[..], 10_000_000_000i64.to_le_bytes());
     assert_eq!(write(&db, |tr| tr.set(special("global_config/config/a"), "\u{2}text\0")), Ok(()));
-    assert_eq!(rows(&db.create_transaction(), "global_config/"), [("config/a".into(), "text".into())]);
+    assert_eq!(
+        rows(&db.create_transaction(), "global_config/"),
+        [("config/a".into(), "text".into())]
+    );
     assert_eq!(write(&db, |tr| tr.set(special("management/excluded/10.0.0.1"), "")), Err(2117));
     // Own writes show before commit.
     let tr = db.create_transaction();
     tr.set_option(TransactionOption::SpecialKeySpaceEnableWrites).unwrap();
     tr.set(special("management/data_distribution/rebalance_ignored"), "");
     tr.clear(special("management/data_distribution/mode"));
-    assert_eq!(rows(&tr, "management/data_distribution/"), [("rebalance_ignored".into(), "".into())]);
+    assert_eq!(
+        rows(&tr, "management/data_distribution/"),
+        [("rebalance_ignored".into(), "".into())]
+    );
     tr.set(special("tracing/transaction_id"), "ff".repeat(16));
     assert_eq!(get(&tr, "tracing/transaction_id").unwrap().unwrap(), "ff".repeat(16));
     tr.set(special("tracing/token"), "true");

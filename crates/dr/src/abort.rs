@@ -5,11 +5,13 @@
 //!   first    2  to whom its changes go is gone, and with it the stream; if sides were being changed, unlocked again
 //!   second   3  unlocked, whole or cleared; its stream for the other direction gone, and the head
 //! ```
-//! As long as the second has a head whoever comes next goes on; whoever finds that it has changed looks again. When the first is gone,
-//! there is step 3 alone: the second is at a version at which it is whole after every transaction, so nothing has to be finished first.
+//! As long as the second has a head whoever comes next goes on; whoever finds that it has changed
+//! looks again. When the first is gone, there is step 3 alone: the second is at a version at which
+//! it is whole after every transaction, so nothing has to be finished first.
 //!
-//! Always: a stream goes in the transaction that takes away the row that knows of it, and comes in one that has read that row. So
-//! whoever comes late with a stream leaves none that nobody knows of, and takes none away that somebody follows.
+//! Always: a stream goes in the transaction that takes away the row that knows of it, and comes in
+//! one that has read that row. So whoever comes late with a stream leaves none that nobody knows
+//! of, and takes none away that somebody follows.
 
 use crate::capture;
 use crate::lease::Run;
@@ -46,10 +48,12 @@ async fn take_over(to: &Database, head: &Head) -> Result<Option<Run>> {
     Run::begin(to, &holder, head, None).await
 }
 
-/// Ends it, on both sides. Gives the version of the first that the second holds; none if it was never whole, and so is empty.
+/// Ends it, on both sides. Gives the version of the first that the second holds; none if it was
+/// never whole, and so is empty.
 ///
 /// # Errors
-/// `client_invalid_operation` if neither follows the other; `timed_out` if one of them can't be reached.
+/// `client_invalid_operation` if neither follows the other; `timed_out` if one of them can't be
+/// reached.
 pub async fn abort(sites: &Sites, tag: &str) -> Result<Option<Version>> {
     sites.reach().await?;
     loop {
@@ -79,13 +83,15 @@ pub(crate) async fn end_both(run: &Run, first: &Database, head: &Head) -> Result
         if let Some(other) = &head.other {
             let waiting = tr.get(HEAD).await?.map(|value| Head::decode(&value)).transpose()?;
             if waiting.is_some_and(|waiting| waiting.id == *other) {
-                if tr.get(DATABASE_LOCKED).await?.and_then(|value| lock_id(&value)) == Some(*other) {
+                if tr.get(DATABASE_LOCKED).await?.and_then(|value| lock_id(&value)) == Some(*other)
+                {
                     tr.clear(DATABASE_LOCKED);
                 }
                 tr.clear_range(SECOND.0, SECOND.1);
             }
         }
-        // At once: an agent that wakes late locks the first, and registers a stream there, only where this is.
+        // At once: an agent that wakes late locks the first, and registers a stream there, only
+        // where this is.
         clear_first(&tr, &head.tag, &head.id).await
     })
     .await?;
@@ -101,26 +107,34 @@ pub(crate) async fn clear_first(tr: &Transaction, tag: &str, id: &Id) -> Result<
     tr.remove_changes(stream_name(id)).await
 }
 
-/// The second was made free without the first, which still keeps its log for it. Either may be the one.
+/// The second was made free without the first, which still keeps its log for it. Either may be the
+/// one.
 async fn forget(sites: &Sites, tag: &str) -> Result<()> {
     // Whoever names them may not know that they had changed sides.
     for (first, second) in [(&sites.from, &sites.to), (&sites.to, &sites.from)] {
         let second = identity(second);
-        let found = firsts(first).await?.into_iter().find(|(other, to)| other == tag && to.to == second);
+        let found =
+            firsts(first).await?.into_iter().find(|(other, to)| other == tag && to.to == second);
         if let (Some((_, row)), Some(capture)) = (&found, capture::of(first)) {
             return capture::end(first, capture, (tag, &row.id), None).await;
         }
         if let Some((_, row)) = found {
-            return system::transact(first, |tr| async move { clear_first(&tr, tag, &row.id).await }).await;
+            return system::transact(
+                first,
+                |tr| async move { clear_first(&tr, tag, &row.id).await },
+            )
+            .await;
         }
     }
     Err(nothing())
 }
 
-/// Makes the second free when the first is gone: it keeps what it has. Gives the version of the first that that is, if it is known.
+/// Makes the second free when the first is gone: it keeps what it has. Gives the version of the
+/// first that that is, if it is known.
 ///
 /// # Errors
-/// `client_invalid_operation` if the database follows nobody, or was never whole and `leftover` doesn't say what becomes of that.
+/// `client_invalid_operation` if the database follows nobody, or was never whole and `leftover`
+/// doesn't say what becomes of that.
 pub async fn abort_second(to: &Database, leftover: Leftover) -> Result<Option<Version>> {
     loop {
         let Some(head) = system::within(to, PATIENCE, head(to)).await? else {
@@ -159,7 +173,8 @@ async fn free(run: &Run, head: &Head, leftover: Leftover) -> Result<Option<Versi
             }
             tr.clear_range(SECOND.0, SECOND.1);
             if let Some(other) = &head.other {
-                // The stream of its own changes. Where it waits, that of the direction before: it was the first until a moment ago.
+                // The stream of its own changes. Where it waits, that of the direction before: it
+                // was the first until a moment ago.
                 clear_first(&tr, &head.tag, other).await?;
             }
             if is_locked {
@@ -172,7 +187,8 @@ async fn free(run: &Run, head: &Head, leftover: Leftover) -> Result<Option<Versi
     match freed {
         // The answer to the commit that did it may have been lost.
         Err(error)
-            if error == Error::operation_cancelled() && crate::sites::head(&run.to).await?.is_none() =>
+            if error == Error::operation_cancelled()
+                && crate::sites::head(&run.to).await?.is_none() =>
         {
             Ok(None)
         }

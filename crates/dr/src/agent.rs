@@ -1,7 +1,8 @@
 //! The agent: does what is wanted of two databases for as long as it is let, or waits for its turn.
 //!
-//! It looks which of the two follows the other, begins a run, and works until that fails, is taken over, or sides have changed. So
-//! whatever was left by whoever was killed is found and gone on with, in either direction.
+//! It looks which of the two follows the other, begins a run, and works until that fails, is taken
+//! over, or sides have changed. So whatever was left by whoever was killed is found and gone on
+//! with, in either direction.
 
 use crate::follow::Follower;
 use crate::lease::{Other, Run};
@@ -61,16 +62,18 @@ impl Agent {
     /// Works until it is stopped or there is nothing left to be done.
     ///
     /// # Errors
-    /// `client_invalid_operation` if neither database follows the other, or one follows a third; `version_invalid` if the
-    /// stream of the first was lost; `unsupported_operation` where there are no streams, and for rows of another version of this program.
+    /// `client_invalid_operation` if neither database follows the other, or one follows a third;
+    /// `version_invalid` if the stream of the first was lost; `unsupported_operation` where there
+    /// are no streams, and for rows of another version of this program.
     pub async fn run(&self) -> Result<Ending> {
         let env = self.sites.to.endpoint().env().clone();
         let (mut other, mut pause, mut has_worked) = (Other::default(), PAUSES[0], false);
         while !self.is_over() {
-            let turn = match race(self.turn(&mut other, &mut has_worked), self.until_stopped()).await {
-                First::Left(turn) => turn,
-                First::Right(()) => break,
-            };
+            let turn =
+                match race(self.turn(&mut other, &mut has_worked), self.until_stopped()).await {
+                    First::Left(turn) => turn,
+                    First::Right(()) => break,
+                };
             match turn {
                 Ok(Some(Done::Ended | Done::HandedOver)) => return Ok(Ending::Ended),
                 Ok(Some(Done::Again)) => pause = PAUSES[0],
@@ -135,8 +138,9 @@ impl Agent {
     }
 }
 
-/// What the end of a run comes to. What has failed counts once it is told by a run that still may write: the one that took over has
-/// acknowledged what this one reads on, and to this one its stream looks lost.
+/// What the end of a run comes to. What has failed counts once it is told by a run that still may
+/// write: the one that took over has acknowledged what this one reads on, and to this one its
+/// stream looks lost.
 async fn ended(run: &Run, result: Result<Done>) -> Result<Done> {
     let result = match result {
         Err(error) if error != Error::operation_cancelled() => {
@@ -179,7 +183,9 @@ async fn follow(run: &Run, direction: &Direction) -> Result<Done> {
                 Box::pin(abort::end_both(run, &direction.from, &head)).await?;
                 return Ok(Done::Ended);
             }
-            Wanted::Switching(next) if follower.place.whole_at().is_some() && follower.is_captured() => {
+            Wanted::Switching(next)
+                if follower.place.whole_at().is_some() && follower.is_captured() =>
+            {
                 Box::pin(handover::hand_over(&mut follower, &head, next)).await?;
                 return Ok(Done::HandedOver);
             }
@@ -216,7 +222,10 @@ mod tests {
             let begin = async || Run::begin(&direction.to, &[1; 16], &direction.head, None).await;
             let (before, now) = (begin().await.unwrap().unwrap(), begin().await.unwrap().unwrap());
             assert_eq!(ended(&before, Err(Error::version_invalid())).await, Ok(Done::Again));
-            assert_eq!(ended(&now, Err(Error::version_invalid())).await, Err(Error::version_invalid()));
+            assert_eq!(
+                ended(&now, Err(Error::version_invalid())).await,
+                Err(Error::version_invalid())
+            );
             assert_eq!(ended(&now, Err(Error::operation_cancelled())).await, Ok(Done::Again));
         });
     }

@@ -5,7 +5,8 @@ use plinth_types::{MutationList, MutationType, Version, planted, system};
 
 /// Adds what of these mutations, committed at this version of the first, is to be applied.
 ///
-/// The metadata version goes along as an event: the second gives it a version of its own, so that it goes on rising.
+/// The metadata version goes along as an event: the second gives it a version of its own, so that
+/// it goes on rising.
 pub(crate) fn push(
     copying: Option<&Copying>,
     version: Version,
@@ -59,7 +60,9 @@ mod tests {
         let mut into = MutationList::new();
         push(copying, version, &mutations, &mut into);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        into.iter().map(|it| format!("{:?} {}", it.kind, text(&[it.param1, it.param2].join(&b'|')))).collect()
+        into.iter()
+            .map(|it| format!("{:?} {}", it.kind, text(&[it.param1, it.param2].join(&b'|'))))
+            .collect()
     }
 
     #[test]

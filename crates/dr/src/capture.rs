@@ -6,11 +6,13 @@
 //!   switch   `handover.rs`
 //!   abort    unlocked, if by this switch ──▶ row and stream gone ──▶ the second is free
 //! ```
-//! A stream is no row there, so it can't come and go with one. The row at the first comes before it and goes after it, and whoever has
-//! registered a stream looks once more whether the row is still there.
+//! A stream is no row there, so it can't come and go with one. The row at the first comes before it
+//! and goes after it, and whoever has registered a stream looks once more whether the row is still
+//! there.
 //!
-//! A consumer has one operation at a time. Nothing is acknowledged but what the place has: behind it a stream is read again after a kill,
-//! from what was acknowledged on, and so after a proxy of FoundationDB's was replaced.
+//! A consumer has one operation at a time. Nothing is acknowledged but what the place has: behind
+//! it a stream is read again after a kill, from what was acknowledged on, and so after a proxy of
+//! FoundationDB's was replaced.
 //!
 //! Only the normal keys are followed.
 
@@ -27,9 +29,11 @@ use std::time::Duration;
 
 /// How long a call of FoundationDB's may take: it waits by itself for whatever is away.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A stream that has given nothing for so long is nudged: it may wait until something is committed in its range.
+/// A stream that has given nothing for so long is nudged: it may wait until something is committed
+/// in its range.
 pub(crate) const QUIET: Duration = Duration::from_secs(1);
-/// A key that nobody has. That it is cleared changes nothing, and shows in a stream of the normal keys.
+/// A key that nobody has. That it is cleared changes nothing, and shows in a stream of the normal
+/// keys.
 const NUDGE: &[u8] = b"\xfe\xfe\xfe/plinth/dr/nudge/6f1c0c9e52f34d2b";
 
 /// The streams of a database that is no Plinth.
@@ -47,7 +51,11 @@ fn refused(error: Error) -> Error {
     Error::client_invalid_operation().with_detail(detail)
 }
 
-async fn find(db: &Database, capture: &dyn ChangeCapture, name: &str) -> Result<Option<CapturedStream>> {
+async fn find(
+    db: &Database,
+    capture: &dyn ChangeCapture,
+    name: &str,
+) -> Result<Option<CapturedStream>> {
     let streams = within(db, PATIENCE, capture.list()).await?;
     Ok(streams.into_iter().find(|stream| stream.name == name.as_bytes()))
 }
@@ -66,7 +74,8 @@ async fn is_known(first: &Database, head: &Head) -> Result<bool> {
     Ok(row.map(|value| First::decode(&value)).transpose()?.is_some_and(|row| row.id == head.id))
 }
 
-/// Registers the stream of a relation, if the first knows of that. Gives its number and the version that it begins behind.
+/// Registers the stream of a relation, if the first knows of that. Gives its number and the version
+/// that it begins behind.
 pub(crate) async fn register(
     first: &Database,
     capture: &dyn ChangeCapture,
@@ -100,7 +109,8 @@ async fn remove(first: &Database, capture: &dyn ChangeCapture, id: &Id) -> Resul
     }
 }
 
-/// A first is none any more: neither the stream nor the row that knows of it stays, nor the lock of a switch that was given up.
+/// A first is none any more: neither the stream nor the row that knows of it stays, nor the lock of
+/// a switch that was given up.
 pub(crate) async fn end(
     first: &Database,
     capture: &dyn ChangeCapture,
@@ -156,8 +166,11 @@ impl Reader {
         }
         let Some(capture) = of(first) else { return Err(Error::unsupported_operation()) };
         let found = find(first, capture, &self.name).await?;
-        if found.is_none_or(|found| found.id != self.stream || found.needed > position.saturating_add(1)) {
-            let detail = "the stream of the first site was removed there, or acknowledged by somebody else";
+        if found.is_none_or(|found| {
+            found.id != self.stream || found.needed > position.saturating_add(1)
+        }) {
+            let detail =
+                "the stream of the first site was removed there, or acknowledged by somebody else";
             return Err(Error::version_invalid().with_detail(detail));
         }
         let consumer = within(first, PATIENCE, capture.consume(self.name.as_bytes())).await?;
@@ -196,7 +209,10 @@ pub async fn lock_of(db: &Database) -> Result<Option<String>> {
 
 /// A UID is two numbers there, each written with its highest digit first.
 fn uid(id: &Id) -> String {
-    id.chunks_exact(8).flat_map(|half| half.iter().rev()).map(|byte| format!("{byte:02x}")).collect()
+    id.chunks_exact(8)
+        .flat_map(|half| half.iter().rev())
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 #[cfg(test)]

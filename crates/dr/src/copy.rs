@@ -1,10 +1,13 @@
 //! The first copy: in rounds, in the order of the keys, several pieces of a round at once.
 //!
-//! A round is read at one version, so all of it follows from there on: a round needs one place, not one for each piece. It ends when
-//! its pieces are there, or before the version can't be read any more; what is there without a gap counts, the rest comes again. Changes
-//! are read and acknowledged between rounds, so the first keeps no more of its log than what is written during one.
+//! A round is read at one version, so all of it follows from there on: a round needs one place, not
+//! one for each piece. It ends when its pieces are there, or before the version can't be read any
+//! more; what is there without a gap counts, the rest comes again. Changes are read and
+//! acknowledged between rounds, so the first keeps no more of its log than what is written during
+//! one.
 //!
-//! Always: a round is read at a version at or behind the position, and nothing is applied until it is there, or given up.
+//! Always: a round is read at a version at or behind the position, and nothing is applied until it
+//! is there, or given up.
 
 use crate::capture;
 use crate::follow::Follower;
@@ -14,8 +17,8 @@ use crate::system::{self, PAUSE, TENANTS};
 use plinth_client::Database;
 use plinth_env::Env;
 use plinth_types::{
-    Bytes, Error, KeyRange, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Result, Rows,
-    Version, key_after, system::NORMAL_END,
+    Bytes, Error, KeyRange, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Result,
+    Rows, Version, key_after, system::NORMAL_END,
 };
 use std::time::Duration;
 
@@ -38,7 +41,8 @@ struct Copied {
 
 /// Copies a round, if something is left to be copied and the round before follows already.
 pub(crate) async fn round(follower: &mut Follower<'_>) -> Result<()> {
-    let Some(copying) = follower.place.copying.clone().filter(|copying| copying.round.is_none()) else {
+    let Some(copying) = follower.place.copying.clone().filter(|copying| copying.round.is_none())
+    else {
         return Ok(());
     };
     let (from, env) = (follower.from.clone(), follower.env().clone());
@@ -50,7 +54,9 @@ pub(crate) async fn round(follower: &mut Follower<'_>) -> Result<()> {
     }
     let range = match &copying.copied[..] < NORMAL_END {
         true => KeyRange::new(copying.copied.clone(), NORMAL_END),
-        false => KeyRange::new(copying.copied.clone().max(Bytes::from_static(TENANTS.0)), TENANTS.1),
+        false => {
+            KeyRange::new(copying.copied.clone().max(Bytes::from_static(TENANTS.0)), TENANTS.1)
+        }
     };
     let pieces = pieces(&mut follower.cuts, &from, &range).await;
     let until = env.now() + ROUND;
@@ -72,8 +78,8 @@ pub(crate) async fn round(follower: &mut Follower<'_>) -> Result<()> {
         upto = copied.upto;
     }
     if upto == range.begin {
-        // The place is written all the same: a transaction of this round that is late finds that, and conflicts, where it would
-        // put older rows over those of the next round.
+        // The place is written all the same: a transaction of this round that is late finds that,
+        // and conflicts, where it would put older rows over those of the next round.
         follower.move_to(MutationList::new(), follower.place.clone()).await?;
         env.sleep(PAUSE).await;
         return Ok(());
@@ -96,7 +102,8 @@ pub(crate) async fn nudge(from: &Database) -> Result<()> {
     .await
 }
 
-/// What comes next of a range, cut into pieces. `cuts` are where it may be cut, as far as that is known, the last one first.
+/// What comes next of a range, cut into pieces. `cuts` are where it may be cut, as far as that is
+/// known, the last one first.
 async fn pieces(cuts: &mut Vec<Bytes>, from: &Database, range: &KeyRange) -> Vec<KeyRange> {
     let is_behind = |cut: &Bytes| *cut > range.begin && *cut < range.end;
     while cuts.last().is_some_and(|cut| !is_behind(cut)) {
@@ -104,7 +111,8 @@ async fn pieces(cuts: &mut Vec<Bytes>, from: &Database, range: &KeyRange) -> Vec
     }
     if cuts.is_empty() {
         // A guess is all that is wanted: without it one worker takes the whole range.
-        let points = from.endpoint().split_points(range.clone(), PIECE_BYTES).await.unwrap_or_default();
+        let points =
+            from.endpoint().split_points(range.clone(), PIECE_BYTES).await.unwrap_or_default();
         *cuts = points.into_iter().filter(is_behind).collect();
         cuts.reverse();
     }

@@ -5,7 +5,8 @@
 //!          ──▶ whole versions gathered up to 2 MiB ──▶ one transaction: mutations and the place they lead to
 //!          ──▶ once a second: the stream is told up to where nothing is needed any more
 //! ```
-//! Always: `place` is what the second has, `reached` what was read besides; between them nothing is to be applied but `pending`.
+//! Always: `place` is what the second has, `reached` what was read besides; between them nothing is
+//! to be applied but `pending`.
 
 use crate::capture::Reader;
 use crate::lease::{Run, taken_over};
@@ -118,7 +119,8 @@ impl<'r> Follower<'r> {
     /// Takes what comes next from the stream.
     ///
     /// # Errors
-    /// `version_invalid` or `client_invalid_operation` if the stream is lost; those of the databases.
+    /// `version_invalid` or `client_invalid_operation` if the stream is lost; those of the
+    /// databases.
     pub async fn step(&mut self) -> Result<()> {
         if self.captured.is_some() {
             return self.step_captured().await;
@@ -146,8 +148,9 @@ impl<'r> Follower<'r> {
         Ok(())
     }
 
-    /// The same where the first is no Plinth: nothing is asked for before what came is applied, since a consumer has one operation at
-    /// a time, and what has been given to it is what it acknowledges.
+    /// The same where the first is no Plinth: nothing is asked for before what came is applied,
+    /// since a consumer has one operation at a time, and what has been given to it is what it
+    /// acknowledges.
     async fn step_captured(&mut self) -> Result<()> {
         let Some(mut reader) = self.captured.take() else { return Ok(()) };
         let stepped = self.step_of(&mut reader).await;
@@ -166,7 +169,8 @@ impl<'r> Follower<'r> {
                 Either::Right(()) => {
                     self.coming = Some(coming);
                     self.silent += capture::QUIET;
-                    let nudged = system::within(&self.from, PATIENCE, capture::nudge(&self.from)).await;
+                    let nudged =
+                        system::within(&self.from, PATIENCE, capture::nudge(&self.from)).await;
                     if nudged.is_err() || self.silent >= PATIENCE {
                         self.run.note_problem("the first site gives no answer".into());
                     }
@@ -185,18 +189,22 @@ impl<'r> Follower<'r> {
                 }
                 self.apply(&changes).await?;
                 let now = self.env().now();
-                if self.place.position == self.reached && now.saturating_sub(self.acknowledged) >= ACKNOWLEDGE
+                if self.place.position == self.reached
+                    && now.saturating_sub(self.acknowledged) >= ACKNOWLEDGE
                 {
                     self.acknowledged = now;
                     reader.acknowledge(&self.from).await;
                 }
                 Ok(())
             }
-            Err(error) if error == Error::version_invalid() || error == Error::unsupported_operation() => {
+            Err(error)
+                if error == Error::version_invalid() || error == Error::unsupported_operation() =>
+            {
                 Err(error)
             }
             Err(error) => {
-                // FoundationDB has one number for a stream that is gone and for one that somebody else reads: the next attempt looks.
+                // FoundationDB has one number for a stream that is gone and for one that somebody
+                // else reads: the next attempt looks.
                 reader.start_over();
                 self.failures += 1;
                 let detail = format!("reading the stream of the first site: {error}");
@@ -225,17 +233,24 @@ impl<'r> Follower<'r> {
             if batch.version <= self.reached {
                 continue;
             }
-            if !self.pending.is_empty() && size(&self.pending) + size(&batch.mutations) > GROUP_BYTES {
+            if !self.pending.is_empty()
+                && size(&self.pending) + size(&batch.mutations) > GROUP_BYTES
+            {
                 self.flush().await?;
             }
-            apply::push(self.place.copying.as_ref(), batch.version, &batch.mutations, &mut self.pending);
+            apply::push(
+                self.place.copying.as_ref(),
+                batch.version,
+                &batch.mutations,
+                &mut self.pending,
+            );
             self.reached = batch.version;
         }
         self.reached = self.reached.max(changes.upto);
         let round = self.place.copying.as_ref().and_then(|copying| copying.round.as_ref());
         let is_round_over = round.is_some_and(|round| self.reached >= round.version);
-        let is_due =
-            self.env().now().saturating_sub(self.noted) >= NOTE && self.reached > self.place.position;
+        let is_due = self.env().now().saturating_sub(self.noted) >= NOTE
+            && self.reached > self.place.position;
         if !self.pending.is_empty() || is_round_over || is_due {
             self.flush().await?;
         }
@@ -288,24 +303,34 @@ impl<'r> Follower<'r> {
         let is_free = self.acknowledging.as_ref().is_none_or(Reply::is_ready);
         if is_free && now.saturating_sub(self.acknowledged) >= ACKNOWLEDGE {
             self.acknowledged = now;
-            // Whether it can be done shows with the next read. It is a commit, too: an idle stream goes on behind it.
-            self.acknowledging = Some(self.from.acknowledge_changes(self.place.stream, self.place.position));
+            // Whether it can be done shows with the next read. It is a commit, too: an idle stream
+            // goes on behind it.
+            self.acknowledging =
+                Some(self.from.acknowledge_changes(self.place.stream, self.place.position));
         }
     }
 }
 
-/// The stream of a relation at its first, if that still knows of it, and the version behind which it begins.
+/// The stream of a relation at its first, if that still knows of it, and the version behind which
+/// it begins.
 async fn begin_at_first(first: &Database, head: &Head) -> Result<Option<(u64, Version)>> {
     match capture::of(first) {
         Some(capture) => capture::register(first, capture, head).await,
-        None => Ok(register_at_first(first, head).await?.map(|stream| (stream.id, stream.registered))),
+        None => {
+            Ok(register_at_first(first, head).await?.map(|stream| (stream.id, stream.registered)))
+        }
     }
 }
 
-/// Registers the stream of a relation at its first, if that still knows of it: the row there comes before the stream, and goes with it.
-pub(crate) async fn register_at_first(first: &Database, head: &Head) -> Result<Option<ChangeStream>> {
+/// Registers the stream of a relation at its first, if that still knows of it: the row there comes
+/// before the stream, and goes with it.
+pub(crate) async fn register_at_first(
+    first: &Database,
+    head: &Head,
+) -> Result<Option<ChangeStream>> {
     let is_known = system::transact(first, |tr| async move {
-        let follows = tr.get(first_key(&head.tag)).await?.map(|value| First::decode(&value)).transpose()?;
+        let follows =
+            tr.get(first_key(&head.tag)).await?.map(|value| First::decode(&value)).transpose()?;
         if follows.is_none_or(|follows| follows.id != head.id) {
             return Ok(false);
         }
@@ -321,7 +346,8 @@ pub(crate) async fn register_at_first(first: &Database, head: &Head) -> Result<O
     Ok(streams.into_iter().find(|stream| stream.name == name.as_bytes()))
 }
 
-/// The first knows nothing of this second: why, unless somebody else has found that out and ended it.
+/// The first knows nothing of this second: why, unless somebody else has found that out and ended
+/// it.
 async fn ended_at_first(run: &Run, head: &Head) -> Result<Error> {
     let is_as_it_was = run.transact(|tr| async move {
         let found = tr.get(HEAD).await?.map(|value| Head::decode(&value)).transpose()?;
@@ -330,8 +356,7 @@ async fn ended_at_first(run: &Run, head: &Head) -> Result<Error> {
     if !is_as_it_was.await? {
         return Ok(taken_over());
     }
-    let detail =
-        "the first site doesn't know of this second one: it was ended there; plinth dr abort, then start";
+    let detail = "the first site doesn't know of this second one: it was ended there; plinth dr abort, then start";
     Ok(Error::client_invalid_operation().with_detail(detail))
 }
 
@@ -345,7 +370,9 @@ pub(crate) async fn claim(from: &Database, to: &Database, head: &Head) -> Result
         let first = first.clone();
         async move {
             match tr.get(first_key(&head.tag)).await? {
-                Some(value) => Ok(Some(First::decode(&value)?).filter(|other| other.id != first.id)),
+                Some(value) => {
+                    Ok(Some(First::decode(&value)?).filter(|other| other.id != first.id))
+                }
                 None => {
                     tr.set(first_key(&head.tag), first.encode());
                     Ok(None)

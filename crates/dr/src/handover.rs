@@ -7,7 +7,8 @@
 //!   first    4  row and stream gone; the lock stays
 //!   second   5  unlocked, versions beyond L; head gone                 ── and up to here
 //! ```
-//! Each step looks whether it was done, so whoever comes next goes on. After 4 there is no stream, but the place is at L already.
+//! Each step looks whether it was done, so whoever comes next goes on. After 4 there is no stream,
+//! but the place is at L already.
 
 use crate::capture::{self, locked_at};
 use crate::follow::Follower;
@@ -42,7 +43,9 @@ pub(crate) async fn hand_over(follower: &mut Follower<'_>, head: &Head, next: Id
         }
     };
     // Where the place is there already, the stream may be gone.
-    if follower.place.position < locked && !planted!("dr: a captured first is left before it is followed") {
+    if follower.place.position < locked
+        && !planted!("dr: a captured first is left before it is followed")
+    {
         capture::nudge(&first).await?;
         follower.follow_upto(locked).await?;
     }
@@ -50,14 +53,15 @@ pub(crate) async fn hand_over(follower: &mut Follower<'_>, head: &Head, next: Id
     unlock_second(run, &identity(&first), head, None, locked).await
 }
 
-/// Locks the first as FoundationDB's tools do, if it still knows of this relation. Gives the version, or none if somebody else has
-/// locked it.
+/// Locks the first as FoundationDB's tools do, if it still knows of this relation. Gives the
+/// version, or none if somebody else has locked it.
 async fn lock(first: &Database, head: &Head, by: Id) -> Result<Option<Version>> {
     let is_ours = system::transact(first, |tr| async move {
         if let Some(value) = tr.get(DATABASE_LOCKED).await? {
             return Ok(lock_id(&value) == Some(by));
         }
-        let row = tr.get(first_key(&head.tag)).await?.map(|value| First::decode(&value)).transpose()?;
+        let row =
+            tr.get(first_key(&head.tag)).await?.map(|value| First::decode(&value)).transpose()?;
         if row.is_none_or(|row| row.id != head.id) {
             return Err(taken_over());
         }

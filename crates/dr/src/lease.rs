@@ -5,15 +5,15 @@
 //!           which another one has taken over from can commit nothing more, not even what is still on its way.
 //!   beat    a sign of life, twice a second. An agent that waits takes over when it hasn't moved for ten seconds, or is gone.
 //! ```
-//! Taking over at any time is safe, as long as the head is what was looked at: a database that has become free has none. The
-//! beat only keeps two agents from doing it in turns.
+//! Taking over at any time is safe, as long as the head is what was looked at: a database that has
+//! become free has none. The beat only keeps two agents from doing it in turns.
 
 use crate::rows::{AGENT, BEAT, Beat, HEAD, Head, Id, PLACE, Place};
 use crate::system::{self, PAUSE, read};
 use plinth_client::{Database, Transaction};
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, Conflicts, Error, MutationList, MutationType, RangeList, Result,
-    Version,
+    Bytes, CommitReply, CommitRequest, Conflicts, Error, MutationList, MutationType, RangeList,
+    Result, Version,
 };
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -54,7 +54,8 @@ impl Other {
         let now = db.endpoint().env().now();
         let Some(value) = beat else { return true };
         let is_old = |beat: &Beat| {
-            let age = db.endpoint().env().wall_clock().checked_sub(Duration::from_millis(beat.time));
+            let age =
+                db.endpoint().env().wall_clock().checked_sub(Duration::from_millis(beat.time));
             // A clock that is wrong has them work in turns for a while, which harms nothing.
             age.is_some_and(|age| age >= DEAD)
         };
@@ -76,8 +77,9 @@ pub(crate) fn taken_over() -> Error {
 }
 
 impl Run {
-    /// Begins a run, from whoever has one, if the second is still what `head` says: whoever has looked at it may have waited for long
-    /// since, and it may be free. With `unless`, only if the beat is still that one.
+    /// Begins a run, from whoever has one, if the second is still what `head` says: whoever has
+    /// looked at it may have waited for long since, and it may be free. With `unless`, only if the
+    /// beat is still that one.
     pub async fn begin(
         to: &Database,
         holder: &Id,
@@ -102,8 +104,13 @@ impl Run {
                 }
                 let before = beat.and_then(|value| Beat::decode(&value)).unwrap_or_default();
                 let time = u64::try_from(tr.env().wall_clock().as_millis()).unwrap_or_default();
-                let beat =
-                    Beat { holder: *holder, count: before.count + 1, time, is_given_up: false, ..before };
+                let beat = Beat {
+                    holder: *holder,
+                    count: before.count + 1,
+                    time,
+                    is_given_up: false,
+                    ..before
+                };
                 tr.set(AGENT, run);
                 tr.set(BEAT, beat.encode());
                 Ok(true)
@@ -143,14 +150,24 @@ impl Run {
                 .transact(|tr| {
                     let problem = problem.clone();
                     async move {
-                        let before =
-                            tr.get(BEAT).await?.and_then(|value| Beat::decode(&value)).unwrap_or_default();
+                        let before = tr
+                            .get(BEAT)
+                            .await?
+                            .and_then(|value| Beat::decode(&value))
+                            .unwrap_or_default();
                         let count = before.count + 1;
                         let newest = newest.unwrap_or(before.newest);
                         tr.set(
                             BEAT,
-                            Beat { holder: self.holder, count, time, newest, is_given_up: false, problem }
-                                .encode(),
+                            Beat {
+                                holder: self.holder,
+                                count,
+                                time,
+                                newest,
+                                is_given_up: false,
+                                problem,
+                            }
+                            .encode(),
                         );
                         tr.get(HEAD).await
                     }
@@ -172,11 +189,16 @@ impl Run {
     /// Notes for whoever asks why the run has ended.
     pub async fn tell_problem(&self, problem: &Error) -> Result<()> {
         self.transact(|tr| async move {
-            let before = tr.get(BEAT).await?.and_then(|value| Beat::decode(&value)).unwrap_or_default();
+            let before =
+                tr.get(BEAT).await?.and_then(|value| Beat::decode(&value)).unwrap_or_default();
             tr.set(
                 BEAT,
-                Beat { is_given_up: system::is_final(problem), problem: problem.to_string(), ..before }
-                    .encode(),
+                Beat {
+                    is_given_up: system::is_final(problem),
+                    problem: problem.to_string(),
+                    ..before
+                }
+                .encode(),
             );
             Ok(())
         })
@@ -214,8 +236,8 @@ impl Run {
         .await
     }
 
-    /// Commits mutations, and that they lead from one place to another. `seen` is a version at which this run was known to be the one.
-    /// Gives the version of the commit.
+    /// Commits mutations, and that they lead from one place to another. `seen` is a version at
+    /// which this run was known to be the one. Gives the version of the commit.
     ///
     /// # Errors
     /// `operation_cancelled` if another run may write; those of the database.
@@ -262,7 +284,8 @@ impl Run {
         }
     }
 
-    /// Commits rows of a round, which may be done any number of times until the place says that the round is there.
+    /// Commits rows of a round, which may be done any number of times until the place says that the
+    /// round is there.
     ///
     /// # Errors
     /// As those of [`Run::commit`].
@@ -292,7 +315,8 @@ impl Run {
         read_version: Version,
         moves: bool,
     ) -> Result<Option<Version>> {
-        // The place is read by rows of a round, too: what of them is late can't come behind changes.
+        // The place is read by rows of a round, too: what of them is late can't come behind
+        // changes.
         let (mut reads, mut writes) = (RangeList::new(), RangeList::new());
         reads.push_single(AGENT);
         reads.push_single(PLACE);

@@ -7,9 +7,11 @@
 //!            \xff\x02/plinth/dr/to/agent   | run 16 |                      who may write it
 //!            \xff\x02/plinth/dr/to/beat    | holder 16 | count 8 | milliseconds 8 | version 8 | given up 1 | what went wrong |
 //! ```
-//! Numbers are little-endian. `docs/format/second-site.md` has the whole of it, and the tests here the bytes.
+//! Numbers are little-endian. `docs/format/second-site.md` has the whole of it, and the tests here
+//! the bytes.
 //!
-//! Always: what is read is checked; a row of another version of this program is refused with words, not guessed at.
+//! Always: what is read is checked; a row of another version of this program is refused with words,
+//! not guessed at.
 
 use plinth_types::{Bytes, Error, Result, Version, Versionstamp};
 use serde_json::{Value, json};
@@ -84,7 +86,8 @@ pub(crate) struct Head {
     /// The identity of the first.
     pub from: String,
     pub wanted: Wanted,
-    /// The id that the other direction had or will have, if there was or will be one: an end takes its stream away, too.
+    /// The id that the other direction had or will have, if there was or will be one: an end takes
+    /// its stream away, too.
     pub other: Option<Id>,
     pub is_paused: bool,
     /// How much of the first's log may wait, if somebody has said so.
@@ -124,7 +127,9 @@ impl Head {
         let id = |name: &str| fields[name].as_str().and_then(unhex);
         let wanted = match fields["wanted"].as_str() {
             Some("following") => Wanted::Following,
-            Some("switching") => Wanted::Switching(id("next").ok_or_else(|| wrong("head", "no next id"))?),
+            Some("switching") => {
+                Wanted::Switching(id("next").ok_or_else(|| wrong("head", "no next id"))?)
+            }
             Some("waiting") => Wanted::Waiting,
             Some("aborting") => Wanted::Aborting,
             other => return Err(wrong("head", &format!("{other:?} is wanted"))),
@@ -171,8 +176,10 @@ impl First {
         let (Some(&FORMAT), Some(stamp)) = (value.first(), stamp) else {
             return Err(wrong("from", &format!("format {:?}, expected {FORMAT}", value.first())));
         };
-        let fields: Value =
-            value.get(BODY..).and_then(|body| serde_json::from_slice(body).ok()).unwrap_or_default();
+        let fields: Value = value
+            .get(BODY..)
+            .and_then(|body| serde_json::from_slice(body).ok())
+            .unwrap_or_default();
         Ok(Self {
             id: fields["id"].as_str().and_then(unhex).ok_or_else(|| wrong("from", "no id"))?,
             to: fields["to"].as_str().unwrap_or_default().to_owned(),
@@ -245,7 +252,10 @@ impl Place {
     pub fn decode(value: &[u8]) -> Result<Self> {
         let (format, flags) = (value.first().copied(), value.get(1).copied().unwrap_or_default());
         if format != Some(FORMAT) || flags > (IS_COPYING | HAS_ROUND) {
-            return Err(wrong("place", &format!("format {format:?}, expected {FORMAT}, flags {flags}")));
+            return Err(wrong(
+                "place",
+                &format!("format {format:?}, expected {FORMAT}, flags {flags}"),
+            ));
         }
         let mut rest = value.get(2..).unwrap_or_default();
         let mut take = |len: usize| {
@@ -254,8 +264,10 @@ impl Place {
             rest = left;
             Ok::<_, Error>(taken)
         };
-        let mut number = || Ok::<_, Error>(u64::from_le_bytes(take(8)?.try_into().unwrap_or_default()));
-        let (stream, position, rows, bytes) = (number()?, number()? as Version, number()?, number()?);
+        let mut number =
+            || Ok::<_, Error>(u64::from_le_bytes(take(8)?.try_into().unwrap_or_default()));
+        let (stream, position, rows, bytes) =
+            (number()?, number()? as Version, number()?, number()?);
         let mut key = || {
             let len = u32::from_le_bytes(take(4)?.try_into().unwrap_or_default());
             Ok::<_, Error>(Bytes::copy_from_slice(take(len as usize)?))
@@ -295,7 +307,8 @@ pub(crate) struct Beat {
 impl Beat {
     pub fn encode(&self) -> Vec<u8> {
         let numbers = [self.count, self.time, self.newest as u64].map(u64::to_le_bytes).concat();
-        [&self.holder[..], &numbers, &[u8::from(self.is_given_up)], self.problem.as_bytes()].concat()
+        [&self.holder[..], &numbers, &[u8::from(self.is_given_up)], self.problem.as_bytes()]
+            .concat()
     }
 
     pub fn decode(value: &[u8]) -> Option<Self> {
@@ -338,7 +351,11 @@ mod tests {
         for value in [&whole, &copying] {
             assert_eq!(Place::decode(value).unwrap().encode(), *value);
             for len in 0..value.len() {
-                assert_eq!(Place::decode(&value[..len]), Err(Error::unsupported_operation()), "{len}");
+                assert_eq!(
+                    Place::decode(&value[..len]),
+                    Err(Error::unsupported_operation()),
+                    "{len}"
+                );
             }
             let long = [&value[..], &[0]].concat();
             assert_eq!(Place::decode(&long), Err(Error::unsupported_operation()));
@@ -377,8 +394,14 @@ mod tests {
         stamped[1..11].copy_from_slice(Versionstamp::new(258, 1).as_bytes());
         assert_eq!(First::decode(&stamped), Ok(First { since: 258, ..first }));
         assert_eq!(First::decode(b"\x01short"), Err(Error::unsupported_operation()));
-        let beat =
-            Beat { holder: [4; 16], count: 1, time: 2, newest: 3, is_given_up: true, problem: "no".into() };
+        let beat = Beat {
+            holder: [4; 16],
+            count: 1,
+            time: 2,
+            newest: 3,
+            is_given_up: true,
+            problem: "no".into(),
+        };
         let numbers = [1_u64, 2, 3].map(u64::to_le_bytes).concat();
         assert_eq!(beat.encode(), [&[4; 16][..], &numbers, b"\x01no"].concat());
         assert_eq!(Beat::decode(&beat.encode()), Some(beat));

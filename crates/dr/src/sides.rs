@@ -1,4 +1,5 @@
-//! Changing sides: the first is locked, the second gets everything, is unlocked, and is followed by the first.
+//! Changing sides: the first is locked, the second gets everything, is unlocked, and is followed by
+//! the first.
 //!
 //! ```text
 //!   second   1  head: switching, under the id of the other direction
@@ -8,8 +9,9 @@
 //!            5  unlocked at version U, versions beyond L; head gone; to whom its changes go, with U   ── and up to here
 //!   first    6  old stream gone; place: whole at U - 1 of the other; head: following
 //! ```
-//! Each step looks whether it was done, so whoever comes next goes on: before 5 the second's head says what is to be done, after it
-//! the first's. Between 4 and 5 nothing but the agent writes either of them, so what the first held at L is what the second holds at U.
+//! Each step looks whether it was done, so whoever comes next goes on: before 5 the second's head
+//! says what is to be done, after it the first's. Between 4 and 5 nothing but the agent writes
+//! either of them, so what the first held at L is what the second holds at U.
 
 use crate::copy::nudge;
 use crate::follow::{Follower, register_at_first};
@@ -49,7 +51,9 @@ pub(crate) async fn change_sides(follower: &mut Follower<'_>, head: &Head, next:
     follower.follow_upto(version).await?;
     let Some(locked) = lock_first(&first, &run.to, head, next).await? else {
         Box::pin(give_up(run, head, next)).await?;
-        return Err(Error::database_locked().with_detail("the first site is locked by somebody else"));
+        return Err(
+            Error::database_locked().with_detail("the first site is locked by somebody else")
+        );
     };
     if !planted!("dr: the second is unlocked before it has everything") {
         follower.follow_upto(locked).await?;
@@ -59,9 +63,14 @@ pub(crate) async fn change_sides(follower: &mut Follower<'_>, head: &Head, next:
 
 /// Step 3. Gives the version at which it was locked, or none if somebody else has done so.
 ///
-/// The row on the first that says to whom its changes go is the fence: whoever ends this direction takes it away, and an agent that wakes
-/// late would lock the first for nobody.
-async fn lock_first(first: &Database, second: &Database, head: &Head, next: Id) -> Result<Option<Version>> {
+/// The row on the first that says to whom its changes go is the fence: whoever ends this direction
+/// takes it away, and an agent that wakes late would lock the first for nobody.
+async fn lock_first(
+    first: &Database,
+    second: &Database,
+    head: &Head,
+    next: Id,
+) -> Result<Option<Version>> {
     let waiting = Head {
         id: next,
         from: identity(second),
@@ -94,7 +103,8 @@ async fn lock_first(first: &Database, second: &Database, head: &Head, next: Id) 
     Ok(system::read_one(first, DATABASE_LOCKED).await?.and_then(|value| lock_version(&value)))
 }
 
-/// Step 2: the second's own changes, for the other direction. A head that says something else by now knows nothing of them.
+/// Step 2: the second's own changes, for the other direction. A head that says something else by
+/// now knows nothing of them.
 async fn register_own(run: &Run, head: &Head, next: &Id) -> Result<()> {
     run.transact(|tr| async move {
         let found = tr.get(HEAD).await?.map(|value| Head::decode(&value)).transpose()?;
@@ -141,7 +151,8 @@ pub(crate) async fn unlock_second(
             let record = record.clone();
             async move {
                 let now = tr.get_read_version().await?;
-                if tr.get(DATABASE_LOCKED).await?.and_then(|value| lock_id(&value)) != Some(head.id) {
+                if tr.get(DATABASE_LOCKED).await?.and_then(|value| lock_id(&value)) != Some(head.id)
+                {
                     return Ok(false);
                 }
                 unlock(&tr, locked, now)?;
@@ -171,10 +182,13 @@ pub(crate) async fn take_up(run: &Run, direction: &Direction) -> Result<()> {
         return Err(Error::client_invalid_operation().with_detail(detail));
     };
     // It was registered before the other one was unlocked.
-    let stream =
-        Box::pin(register_at_first(from, head)).await?.filter(|stream| stream.registered < first.since);
+    let stream = Box::pin(register_at_first(from, head))
+        .await?
+        .filter(|stream| stream.registered < first.since);
     let Some(stream) = stream else {
-        return Err(Error::version_invalid().with_detail("the stream of the new first site was removed"));
+        return Err(
+            Error::version_invalid().with_detail("the stream of the new first site was removed")
+        );
     };
     let place = Place { stream: stream.id, position: first.since - 1, ..Place::default() };
     let before = head.other;

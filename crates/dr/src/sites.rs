@@ -58,8 +58,7 @@ impl Sites {
         let is_known = !ids[0].cluster_id.is_empty() && ids[0].cluster_file_path != MEMORY;
         let is_same = is_known && ids[0].cluster_id == ids[1].cluster_id;
         if is_same || std::sync::Arc::ptr_eq(self.from.endpoint(), self.to.endpoint()) {
-            let detail =
-                "first and second site are the same database, or the one is a copy of the other's files";
+            let detail = "first and second site are the same database, or the one is a copy of the other's files";
             return Err(Error::client_invalid_operation().with_detail(detail));
         }
         Ok(())
@@ -71,7 +70,8 @@ impl Sites {
     /// `client_invalid_operation` if one follows a third.
     pub(crate) async fn direction(&self) -> Result<Option<Direction>> {
         let mut found: Option<Direction> = None;
-        for (from, to, is_reversed) in [(&self.from, &self.to, false), (&self.to, &self.from, true)] {
+        for (from, to, is_reversed) in [(&self.from, &self.to, false), (&self.to, &self.from, true)]
+        {
             let Some(head) = head(to).await? else { continue };
             // Its identity is known once it has answered.
             system::read_version(from).await?;
@@ -87,7 +87,8 @@ impl Sites {
                 );
                 return Err(Error::client_invalid_operation().with_detail(detail));
             }
-            // While sides are changed both have a head: the one that isn't waiting says what is to be done.
+            // While sides are changed both have a head: the one that isn't waiting says what is to
+            // be done.
             if found.is_none() || head.wanted != Wanted::Waiting {
                 found = Some(Direction { from: from.clone(), to: to.clone(), head, is_reversed });
             }
@@ -96,7 +97,8 @@ impl Sites {
     }
 }
 
-/// Whether a FoundationDB that calls itself something else by now, as it does when its coordinators change, is the one.
+/// Whether a FoundationDB that calls itself something else by now, as it does when its coordinators
+/// change, is the one.
 async fn is_known_by(from: &Database, head: &Head) -> Result<bool> {
     if capture::of(from).is_none() {
         return Ok(false);

@@ -1,7 +1,8 @@
-//! Beginning: the second is locked and says what it follows; an agent does the rest. And standing still for a while.
+//! Beginning: the second is locked and says what it follows; an agent does the rest. And standing
+//! still for a while.
 //!
-//! Always: the row on the first is there before the second has a head, and a start that fails takes it away again, with a stream that
-//! a FoundationDB has registered.
+//! Always: the row on the first is there before the second has a head, and a start that fails takes
+//! it away again, with a stream that a FoundationDB has registered.
 
 use crate::abort::clear_first;
 use crate::capture;
@@ -36,8 +37,9 @@ fn refuse<T>(what: impl Into<String>) -> Result<T> {
 /// Has the second database follow the first. Gives false if it does already.
 ///
 /// # Errors
-/// `client_invalid_operation` if the two are one database, the second is not empty, or one has such a relation already;
-/// `database_locked` if somebody else has locked the second; `timed_out` if one can't be reached.
+/// `client_invalid_operation` if the two are one database, the second is not empty, or one has such
+/// a relation already; `database_locked` if somebody else has locked the second; `timed_out` if one
+/// can't be reached.
 pub async fn start(sites: &Sites, settings: &StartSettings) -> Result<bool> {
     if capture::of(&sites.to).is_some() {
         return refuse(
@@ -57,19 +59,14 @@ pub async fn start(sites: &Sites, settings: &StartSettings) -> Result<bool> {
             return refuse("the two have changed sides: name them the other way round");
         }
         if direction.head.tag != settings.tag {
-            return refuse(format!("the second site follows the first under the tag {}", direction.head.tag));
+            return refuse(format!(
+                "the second site follows the first under the tag {}",
+                direction.head.tag
+            ));
         }
         return Ok(false);
     }
-    if let Some(head) = head(&sites.from).await? {
-        return refuse(format!("the first site is itself a second one, of the database {}", head.from));
-    }
-    if let Some((tag, first)) = firsts(&sites.to).await?.first() {
-        return refuse(format!(
-            "the second site is followed by the database {} under the tag {tag}",
-            first.to
-        ));
-    }
+    check_chain(sites).await?;
     let id = id_for(sites, &settings.tag).await?;
     let head = Head {
         id,
@@ -80,7 +77,8 @@ pub async fn start(sites: &Sites, settings: &StartSettings) -> Result<bool> {
         is_paused: false,
         log_bytes: settings.log_bytes,
     };
-    // The row on the first is there before the second has a head, and goes before that does: where it is missing, it was ended.
+    // The row on the first is there before the second has a head, and goes before that does: where
+    // it is missing, it was ended.
     claim(&sites.from, &sites.to, &head).await?;
     let begun = async {
         if let Some(capture) = capture {
@@ -97,18 +95,39 @@ pub async fn start(sites: &Sites, settings: &StartSettings) -> Result<bool> {
         }
         (Err(error), None) => {
             let tag = &settings.tag;
-            system::transact(&sites.from, |tr| async move { clear_first(&tr, tag, &id).await }).await?;
+            system::transact(&sites.from, |tr| async move { clear_first(&tr, tag, &id).await })
+                .await?;
             Err(error)
         }
     }
 }
 
-/// A new id, or that of a start that was interrupted before the second knew of it: nothing was registered for that one.
+/// Databases are not followed in a chain: neither is the first a second one, nor the second a first
+/// one.
+async fn check_chain(sites: &Sites) -> Result<()> {
+    if let Some(head) = head(&sites.from).await? {
+        return refuse(format!(
+            "the first site is itself a second one, of the database {}",
+            head.from
+        ));
+    }
+    if let Some((tag, first)) = firsts(&sites.to).await?.first() {
+        return refuse(format!(
+            "the second site is followed by the database {} under the tag {tag}",
+            first.to
+        ));
+    }
+    Ok(())
+}
+
+/// A new id, or that of a start that was interrupted before the second knew of it: nothing was
+/// registered for that one.
 ///
 /// # Errors
 /// `client_invalid_operation` if the first is followed under this tag.
 async fn id_for(sites: &Sites, tag: &str) -> Result<Id> {
-    let Some((_, first)) = firsts(&sites.from).await?.into_iter().find(|(other, _)| other == tag) else {
+    let Some((_, first)) = firsts(&sites.from).await?.into_iter().find(|(other, _)| other == tag)
+    else {
         let mut id = Id::default();
         sites.to.endpoint().env().fill_random(&mut id);
         return Ok(id);
@@ -159,7 +178,8 @@ async fn take(sites: &Sites, head: &Head, clear: bool) -> Result<()> {
 /// Has the second stand still, or go on. The first keeps its log meanwhile.
 ///
 /// # Errors
-/// `client_invalid_operation` if neither follows the other; `timed_out` if one of them can't be reached.
+/// `client_invalid_operation` if neither follows the other; `timed_out` if one of them can't be
+/// reached.
 pub async fn set_paused(sites: &Sites, is_paused: bool) -> Result<()> {
     sites.reach().await?;
     let direction = sites.direction().await?.ok_or_else(nothing)?;

@@ -1,4 +1,10 @@
 //! How a second site is: what it holds, how far behind the first that is, and who works at it.
+//!
+//! The second has the place and the agent's last sign of life as rows; the first is asked who
+//! follows whom, for its newest version, and for its size while it is copied. Where the first is
+//! not named, or doesn't answer in time, the newest version is the one that the agent saw last.
+//!
+//! Always: nothing is written, and a site that can't be reached is given up after some seconds.
 
 use crate::rows::{BEAT, Beat, PLACE, Place, Wanted, hex};
 use crate::sites::{Direction, Sites, head};
@@ -64,7 +70,8 @@ pub struct Status {
     pub copied: (u64, u64),
     /// About how many bytes of rows the first has, while they are copied.
     pub first_bytes: Option<u64>,
-    /// How long ago an agent gave its last sign of life, by the clocks of both; none if none works at it.
+    /// How long ago an agent gave its last sign of life, by the clocks of both; none if none works
+    /// at it.
     pub agent_age: Option<Duration>,
     /// Why it gets no further, if it doesn't.
     pub problem: Option<String>,
@@ -84,7 +91,8 @@ impl Status {
     }
 }
 
-/// How the second of these is, or the first, if they have changed sides. Without the first: what the second alone knows.
+/// How the second of these is, or the first, if they have changed sides. Without the first: what
+/// the second alone knows.
 ///
 /// # Errors
 /// Those of the second; `timed_out` if that can't be reached.
@@ -104,7 +112,8 @@ pub async fn status(from: Option<&Database>, to: &Database) -> Result<Option<Sta
         None => within(to, PATIENCE, head(to)).await?.map(|head| (of_second(head), false)),
     };
     let Some((direction, is_first_reached)) = found else { return Ok(None) };
-    let (_, values) = within(&direction.to, PATIENCE, system::read(&direction.to, &[PLACE, BEAT])).await?;
+    let (_, values) =
+        within(&direction.to, PATIENCE, system::read(&direction.to, &[PLACE, BEAT])).await?;
     let place = values[0].as_ref().map(|value| Place::decode(value)).transpose()?;
     let beat = values[1].as_ref().and_then(|value| Beat::decode(value));
     let newest = match is_first_reached {

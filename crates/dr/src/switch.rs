@@ -1,4 +1,5 @@
-//! The call that has sides changed: it takes over from whoever works, writes what is wanted, and works until that is so.
+//! The call that has sides changed: it takes over from whoever works, writes what is wanted, and
+//! works until that is so.
 
 use crate::agent::{Agent, Control, Done};
 use crate::capture;
@@ -10,14 +11,17 @@ use crate::system::{self, PAUSE};
 use plinth_types::{Error, Result};
 use std::sync::atomic::Ordering;
 
-/// Lets the two change places: afterwards the second takes writes, and the first follows it. Gives false if that was so already.
+/// Lets the two change places: afterwards the second takes writes, and the first follows it. Gives
+/// false if that was so already.
 ///
-/// A first that is a FoundationDB follows nobody: it stays locked ([`lock_of`](crate::lock_of)), and neither follows the other any more.
+/// A first that is a FoundationDB follows nobody: it stays locked ([`lock_of`](crate::lock_of)),
+/// and neither follows the other any more.
 ///
 /// # Errors
-/// `client_invalid_operation` if neither follows the other, or the second isn't whole yet; `database_locked` if somebody else has
-/// locked the first; `operation_cancelled` if it was stopped: then an agent, or the same call, goes on; or if an agent that had
-/// taken it over gave it up.
+/// `client_invalid_operation` if neither follows the other, or the second isn't whole yet;
+/// `database_locked` if somebody else has locked the first; `operation_cancelled` if it was
+/// stopped: then an agent, or the same call, goes on; or if an agent that had taken it over gave it
+/// up.
 pub async fn switch(sites: &Sites, control: &Control) -> Result<bool> {
     sites.reach().await?;
     let agent = Agent::new(sites.clone(), control.clone());
@@ -47,12 +51,15 @@ pub async fn switch(sites: &Sites, control: &Control) -> Result<bool> {
         }
         let beat = system::read_one(&direction.to, BEAT).await?;
         if is_begun && !other.is_gone(&direction.to, &holder, beat.as_ref()) {
-            // Whoever has taken over does it as well: two such calls that went on taking over from each other would get nowhere.
+            // Whoever has taken over does it as well: two such calls that went on taking over from
+            // each other would get nowhere.
             env.sleep(PAUSE).await;
             continue;
         }
         // Somebody else was quicker: look again.
-        let Some(run) = Run::begin(&direction.to, &holder, &direction.head, None).await? else { continue };
+        let Some(run) = Run::begin(&direction.to, &holder, &direction.head, None).await? else {
+            continue;
+        };
         let direction = begin(direction, &run).await?;
         is_begun = true;
         next = direction.head.other.filter(|_| capture::of(&direction.from).is_some());
@@ -62,7 +69,9 @@ pub async fn switch(sites: &Sites, control: &Control) -> Result<bool> {
             Ok(Done::Again) => {}
             Ok(Done::HandedOver) => return Ok(true),
             Ok(Done::Ended) => return Err(nothing()),
-            Err(error) if error.is_retryable() && error != Error::database_locked() => env.sleep(PAUSE).await,
+            Err(error) if error.is_retryable() && error != Error::database_locked() => {
+                env.sleep(PAUSE).await
+            }
             Err(error) => return Err(error),
         }
     }
@@ -73,7 +82,8 @@ async fn begin(mut direction: Direction, run: &Run) -> Result<Direction> {
     if direction.head.wanted != Wanted::Following {
         return Ok(direction);
     }
-    let place = system::read_one(&run.to, PLACE).await?.map(|value| Place::decode(&value)).transpose()?;
+    let place =
+        system::read_one(&run.to, PLACE).await?.map(|value| Place::decode(&value)).transpose()?;
     if place.is_none_or(|place| place.whole_at().is_none()) {
         let detail = "the second site isn't whole yet: plinth dr wait, then switch";
         return Err(Error::client_invalid_operation().with_detail(detail));

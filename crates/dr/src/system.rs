@@ -1,7 +1,8 @@
-//! Reads and transactions of the system's rows, whether a database is locked or not; its lock; and waiting for several things at once.
+//! Reads and transactions of the system's rows, whether a database is locked or not; its lock; and
+//! waiting for several things at once.
 //!
-//! Always: what may get better is tried again for a while; what doesn't is told. A database that can't be reached makes no end of
-//! waiting by itself: whoever has no patience uses [`within`].
+//! Always: what may get better is tried again for a while; what doesn't is told. A database that
+//! can't be reached makes no end of waiting by itself: whoever has no patience uses [`within`].
 
 use crate::rows::Id;
 use plinth_client::{Database, Retries, Transaction, TransactionOption};
@@ -35,7 +36,10 @@ pub(crate) async fn read_one(db: &Database, key: &[u8]) -> Result<Option<Bytes>>
 }
 
 /// Runs a transaction that may do all that an operator may, until it is committed.
-pub(crate) async fn transact<T, F>(db: &Database, mut body: impl FnMut(Transaction) -> F) -> Result<T>
+pub(crate) async fn transact<T, F>(
+    db: &Database,
+    mut body: impl FnMut(Transaction) -> F,
+) -> Result<T>
 where
     F: Future<Output = Result<T>>,
 {
@@ -67,8 +71,9 @@ pub(crate) fn lock(tr: &Transaction, id: &Id) {
     tr.atomic_op(system::DATABASE_LOCKED, operand, MutationType::SetVersionstampedValue);
 }
 
-/// Unlocks it: whoever read before it was locked conflicts, and whoever caches a layer's metadata reads it again. From the next commit
-/// on its versions, and so its versionstamps, are beyond `beyond`.
+/// Unlocks it: whoever read before it was locked conflicts, and whoever caches a layer's metadata
+/// reads it again. From the next commit on its versions, and so its versionstamps, are beyond
+/// `beyond`.
 pub(crate) fn unlock(tr: &Transaction, beyond: Version, now: Version) -> Result<()> {
     tr.clear(system::DATABASE_LOCKED);
     tr.add_write_conflict_range(b"", system::NORMAL_END)?;
@@ -92,7 +97,8 @@ pub(crate) async fn within<T>(
                 path if path.is_empty() => "the database".to_owned(),
                 path => format!("the database of {path}"),
             };
-            let detail = format!("{name} gives no answer for {} s: it can't be reached", patience.as_secs());
+            let detail =
+                format!("{name} gives no answer for {} s: it can't be reached", patience.as_secs());
             Err(Error::timed_out().with_detail(detail))
         }
     }
@@ -105,7 +111,9 @@ pub(crate) fn is_final(error: &Error) -> bool {
 }
 
 /// Waits for all of them, in this task: dropping it drops them.
-pub(crate) async fn all<T>(mut waiting: Vec<Pin<Box<dyn Future<Output = T> + Send + '_>>>) -> Vec<T> {
+pub(crate) async fn all<T>(
+    mut waiting: Vec<Pin<Box<dyn Future<Output = T> + Send + '_>>>,
+) -> Vec<T> {
     let mut done: Vec<Option<T>> = waiting.iter().map(|_| None).collect();
     std::future::poll_fn(|context| {
         let mut is_over = true;

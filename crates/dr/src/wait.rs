@@ -1,7 +1,8 @@
 //! Waiting until a second site is whole, for whoever goes on then.
 //!
-//! What may pass is waited out, as an agent does: a database out of reach, an agent that gets no further for a while, or none that works.
-//! What it waits for is told each time that it looks. Only what an agent ends for ends this, too.
+//! What may pass is waited out, as an agent does: a database out of reach, an agent that gets no
+//! further for a while, or none that works. What it waits for is told each time that it looks. Only
+//! what an agent ends for ends this, too.
 
 use crate::agent::Control;
 use crate::sites::nothing;
@@ -20,11 +21,12 @@ pub enum Waits<'w> {
     Answer(&'w Error),
 }
 
-/// Waits until the second is whole, and gives its status then. `tell` is called with what is waited for, again and again.
+/// Waits until the second is whole, and gives its status then. `tell` is called with what is waited
+/// for, again and again.
 ///
 /// # Errors
-/// `client_invalid_operation` if it follows nobody, or the agent has ended for something that no patience helps against;
-/// `operation_cancelled` if it was stopped.
+/// `client_invalid_operation` if it follows nobody, or the agent has ended for something that no
+/// patience helps against; `operation_cancelled` if it was stopped.
 pub async fn wait(
     from: Option<&Database>,
     to: &Database,
@@ -35,7 +37,9 @@ pub async fn wait(
         match status(from, to).await {
             Ok(None) => return Err(nothing()),
             Ok(Some(found)) => {
-                if found.whole_at.is_some() && matches!(found.phase, Phase::Following | Phase::Paused) {
+                if found.whole_at.is_some()
+                    && matches!(found.phase, Phase::Following | Phase::Paused)
+                {
                     return Ok(found);
                 }
                 if let Some(problem) = found.problem.as_ref().filter(|_| found.is_given_up) {

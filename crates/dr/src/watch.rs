@@ -1,7 +1,9 @@
-//! What a server tells of its database's part in a second site: fields of the status document, and measurements.
+//! What a server tells of its database's part in a second site: fields of the status document, and
+//! measurements.
 //!
-//! A database knows its own side. The first knows to whom its changes go and what of them was taken; the second knows what it holds, and
-//! what the agent last saw of the first. Neither is asked to reach the other.
+//! A database knows its own side. The first knows to whom its changes go and what of them was
+//! taken; the second knows what it holds, and what the agent last saw of the first. Neither is
+//! asked to reach the other.
 
 use crate::rows::hex;
 use crate::sites::firsts;
@@ -67,8 +69,11 @@ impl Watch {
             while let First::Left(looked) = race(look(&db), until_stopped()).await {
                 match looked {
                     Ok(sides) => (*lock(&found), last) = (sides, inner.now()),
-                    // What can't be read for long is not known: measurements that stand still would say that all is well.
-                    Err(_) if inner.now().saturating_sub(last) > SILENT => *lock(&found) = Sides::default(),
+                    // What can't be read for long is not known: measurements that stand still would
+                    // say that all is well.
+                    Err(_) if inner.now().saturating_sub(last) > SILENT => {
+                        *lock(&found) = Sides::default()
+                    }
                     Err(_) => {}
                 }
                 race(inner.sleep(LOOK), until_stopped()).await;
@@ -77,8 +82,8 @@ impl Watch {
         Self { stop, task, seen }
     }
 
-    /// What the status document has below `cluster.layers` for its two sides, `dr_backup` and `dr_backup_dest`, as JSON: an object, empty
-    /// without a second site.
+    /// What the status document has below `cluster.layers` for its two sides, `dr_backup` and
+    /// `dr_backup_dest`, as JSON: an object, empty without a second site.
     pub fn layers(&self) -> impl Fn() -> String + Send + Sync + 'static {
         let seen = self.seen.clone();
         move || lock(&seen).layers().to_string()
@@ -134,7 +139,8 @@ impl Sides {
     fn layers(&self) -> Value {
         let mut layers = Map::new();
         if !self.first.is_empty() {
-            let tags: Map<_, _> = self.first.iter().map(|one| (one.tag.clone(), one.to_json())).collect();
+            let tags: Map<_, _> =
+                self.first.iter().map(|one| (one.tag.clone(), one.to_json())).collect();
             layers.insert("dr_backup".to_owned(), json!({ "last_updated": self.at, "tags": tags }));
         }
         if let Some(second) = &self.second {
@@ -183,14 +189,19 @@ impl Sides {
             second(Status::lag_seconds),
         );
         let values: [Flag; 3] = [
-            ("plinth_dr_second_whole", "Whether it is what the first one was at one version.", |one| {
-                one.whole_at.is_some()
-            }),
+            (
+                "plinth_dr_second_whole",
+                "Whether it is what the first one was at one version.",
+                |one| one.whole_at.is_some(),
+            ),
             ("plinth_dr_second_agent", "Whether an agent works at it.", has_agent),
-            ("plinth_dr_second_failing", "Whether it gets no further.", |one| one.problem.is_some()),
+            ("plinth_dr_second_failing", "Whether it gets no further.", |one| {
+                one.problem.is_some()
+            }),
         ];
         for (name, help, is_so) in values {
-            let found = self.second.iter().filter_map(|one| Some((one.tag.as_str(), flag(is_so(one))?)));
+            let found =
+                self.second.iter().filter_map(|one| Some((one.tag.as_str(), flag(is_so(one))?)));
             add(name, help, found.collect());
         }
         out
@@ -255,12 +266,16 @@ mod tests {
     fn each_side_tells_what_it_knows_and_nothing_without_a_second_site() {
         let none = Sides::default();
         assert_eq!((none.layers(), none.metrics()), (json!({}), String::new()));
-        let followed = |tag: &str, lag| Followed { tag: tag.into(), id: "07".into(), to: "db".into(), lag };
+        let followed =
+            |tag: &str, lag| Followed { tag: tag.into(), id: "07".into(), to: "db".into(), lag };
         let first = vec![followed("x", Some(500_000)), followed("y", None)];
         let sides = Sides { first, second: Some(second()), at: 1.0 };
         let layers = sides.layers();
         let tags = &layers["dr_backup"]["tags"];
-        assert_eq!((&tags["x"]["seconds_behind"], &tags["x"]["running_backup"]), (&json!(0.5), &json!(true)));
+        assert_eq!(
+            (&tags["x"]["seconds_behind"], &tags["x"]["running_backup"]),
+            (&json!(0.5), &json!(true))
+        );
         assert_eq!(
             (&tags["y"]["seconds_behind"], &tags["y"]["running_backup"]),
             (&Value::Null, &json!(false))

@@ -1,7 +1,9 @@
-//! Bursts: what happens again and again is told twice, at its beginning and at its end, with a count.
+//! Bursts: what happens again and again is told twice, at its beginning and at its end, with a
+//! count.
 //!
-//! Whoever has to tell something that others can make happen as often as they like (refusals, failures of a disk that is full) asks a
-//! burst whether this is the first; the end comes when it has been quiet for a while, and is looked for now and then.
+//! Whoever has to tell something that others can make happen as often as they like (refusals,
+//! failures of a disk that is full) asks a burst whether this is the first; the end comes when it
+//! has been quiet for a while, and is looked for now and then.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -32,7 +34,8 @@ pub struct Over {
 }
 
 impl Burst {
-    /// It happened `count` times more. Whether this is the beginning of a burst, which is to be told.
+    /// It happened `count` times more. Whether this is the beginning of a burst, which is to be
+    /// told.
     pub fn note(&self, count: u64, now: Duration) -> bool {
         let mut running = self.lock();
         match &mut *running {
@@ -48,7 +51,8 @@ impl Burst {
         }
     }
 
-    /// The burst, if it has come to its end by now: then it is to be told, and the next one is another.
+    /// The burst, if it has come to its end by now: then it is to be told, and the next one is
+    /// another.
     pub fn over(&self, now: Duration) -> Option<Over> {
         let mut running = self.lock();
         let ended = running.filter(|running| now >= running.last + QUIET)?;

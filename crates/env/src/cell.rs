@@ -1,9 +1,9 @@
 //! A cell that is assigned once and read once, possibly on two threads.
 //!
 //! Everything that waits for something in this crate (replies, tasks) is one of these. The state is
-//! a small enum behind a mutex that is held for a few instructions and never while foreign code runs:
-//! wakers, callbacks and destructors of values are all called after it has been released. Two flags
-//! beside it answer the questions that are asked in loops without taking the mutex.
+//! a small enum behind a mutex that is held for a few instructions and never while foreign code
+//! runs: wakers, callbacks and destructors of values are all called after it has been released. Two
+//! flags beside it answer the questions that are asked in loops without taking the mutex.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -132,7 +132,8 @@ impl<V> Sender<V> {
     }
 }
 
-/// What can still take back a call that a receiver left with [`Receiver::on_complete`]. Dropping it changes nothing.
+/// What can still take back a call that a receiver left with [`Receiver::on_complete`]. Dropping it
+/// changes nothing.
 pub(crate) struct Listener<V> {
     shared: Arc<Shared<V>>,
 }
@@ -174,7 +175,8 @@ impl<V> Receiver<V> {
         value
     }
 
-    /// Takes the value, or has `context`'s task woken when it comes. For ever pending once it was taken.
+    /// Takes the value, or has `context`'s task woken when it comes. For ever pending once it was
+    /// taken.
     pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<V> {
         if let Some(value) = self.take() {
             return Poll::Ready(value);

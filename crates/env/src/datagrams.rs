@@ -1,8 +1,8 @@
 //! Datagrams: messages that arrive whole, or not at all, in whatever order, and perhaps twice.
 //!
-//! Nobody is told what became of one that was sent. Whoever receives has to be quick: what finds no room is lost. A message
-//! longer than the buffer it is received into is cut off there, so buffers have [`MAX_DATAGRAM`] bytes. Real ones come with
-//! the feature `net`, like streams.
+//! Nobody is told what became of one that was sent. Whoever receives has to be quick: what finds no
+//! room is lost. A message longer than the buffer it is received into is cut off there, so buffers
+//! have [`MAX_DATAGRAM`] bytes. Real ones come with the feature `net`, like streams.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -32,10 +32,12 @@ enum Kind {
 }
 
 impl Sockets {
-    /// A socket for datagrams on an address of this machine; port 0 takes a free one. Ports are not those of streams.
+    /// A socket for datagrams on an address of this machine; port 0 takes a free one. Ports are not
+    /// those of streams.
     ///
     /// # Errors
-    /// `address_in_use`, `bind_failed`; `unsupported_operation` for real sockets without the feature `net`.
+    /// `address_in_use`, `bind_failed`; `unsupported_operation` for real sockets without the
+    /// feature `net`.
     pub fn datagrams(&self, address: SocketAddr) -> Result<Datagrams> {
         let kind = match self.world() {
             World::Real(_) => Kind::Real(RealSockets::datagrams(address)?),

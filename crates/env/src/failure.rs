@@ -20,13 +20,16 @@ pub(crate) fn file_error(operation: &str, path: &Path, error: &io::Error, writin
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Error::file_not_writable(),
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => return disk_full(operation, path),
         ErrorKind::FileTooLarge => Error::file_too_large(),
-        _ if is_out_of_descriptors(error) => Error::io_error().for_want_of(Resource::FileDescriptors),
+        _ if is_out_of_descriptors(error) => {
+            Error::io_error().for_want_of(Resource::FileDescriptors)
+        }
         _ => Error::io_error(),
     };
     kind.with_detail(format!("{operation} {}: {error}", path.display()))
 }
 
-/// Whether the process, or the machine, has as many files open as it may. The standard library has no kind for it.
+/// Whether the process, or the machine, has as many files open as it may. The standard library has
+/// no kind for it.
 fn is_out_of_descriptors(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE]
@@ -62,8 +65,8 @@ pub(crate) fn short_read(path: &Path, offset: u64, wanted: usize, got: usize) ->
 mod tests {
     use super::*;
 
-    /// `is_disk_full` once looked for words in a text that holds the path: in such a directory, a log whose record could not be
-    /// taken back was not poisoned.
+    /// `is_disk_full` once looked for words in a text that holds the path: in such a directory, a
+    /// log whose record could not be taken back was not poisoned.
     #[test]
     fn a_path_that_speaks_of_space_makes_no_full_disk_of_another_error() {
         let path = Path::new("/var/no space left/log");
@@ -71,7 +74,9 @@ mod tests {
         let error = file_error("write", path, &readonly, true);
         assert_eq!(error, Error::file_not_writable());
         assert!(!is_disk_full(&error), "{error}");
-        assert!(!is_disk_full(&Error::file_not_writable().with_detail("no space left on the disk")));
+        assert!(!is_disk_full(
+            &Error::file_not_writable().with_detail("no space left on the disk")
+        ));
     }
 
     #[test]

@@ -71,9 +71,9 @@ impl Files {
     /// disk ([`is_disk_full`]); `io_error` for everything else.
     pub async fn open(&self, path: impl AsRef<Path>, open: Open) -> Result<File> {
         match &self.world {
-            World::Real(_) => {
-                Ok(File { kind: FileKind::Real(RealFiles::open(path.as_ref(), open, self.is_private)?) })
-            }
+            World::Real(_) => Ok(File {
+                kind: FileKind::Real(RealFiles::open(path.as_ref(), open, self.is_private)?),
+            }),
             World::Simulated(host) => {
                 Ok(File { kind: FileKind::Simulated(host.open(path.as_ref(), open).await?) })
             }
@@ -128,8 +128,8 @@ impl Files {
         }
     }
 
-    /// Whether others than its owner may do anything with a file or directory. Never so where there is nobody
-    /// else, in a simulation.
+    /// Whether others than its owner may do anything with a file or directory. Never so where there
+    /// is nobody else, in a simulation.
     pub async fn is_open_to_others(&self, path: impl AsRef<Path>) -> Result<bool> {
         match &self.world {
             World::Real(_) => RealFiles::is_open_to_others(path.as_ref()),
@@ -145,17 +145,18 @@ impl Files {
         }
     }
 
-    /// Takes the exclusive lock of a directory or file, for as long as the [`DirLock`] lives. A file
-    /// that doesn't exist is made. The lock excludes other processes and other takers in this one,
-    /// whatever name they use for it, and ends with the process, however that ends.
+    /// Takes the exclusive lock of a directory or file, for as long as the [`DirLock`] lives. A
+    /// file that doesn't exist is made. The lock excludes other processes and other takers in this
+    /// one, whatever name they use for it, and ends with the process, however that ends.
     ///
     /// # Errors
-    /// `lock_file_failure`, naming the path, and where that can be told the process, if somebody has it.
+    /// `lock_file_failure`, naming the path, and where that can be told the process, if somebody
+    /// has it.
     pub async fn lock(&self, path: impl AsRef<Path>) -> Result<DirLock> {
         match &self.world {
-            World::Real(_) => {
-                Ok(DirLock { kind: LockKind::Real(RealLock::take(path.as_ref(), self.is_private)?) })
-            }
+            World::Real(_) => Ok(DirLock {
+                kind: LockKind::Real(RealLock::take(path.as_ref(), self.is_private)?),
+            }),
             World::Simulated(host) => {
                 Ok(DirLock { kind: LockKind::Simulated(host.lock(path.as_ref()).await?) })
             }
@@ -186,18 +187,24 @@ impl Files {
         Ok(contents)
     }
 
-    /// Gives the file `path` these contents in one durable step: after a crash it has the old or the
-    /// new ones, and once this returns the new ones. Writes a file beside it with `.new` appended.
+    /// Gives the file `path` these contents in one durable step: after a crash it has the old or
+    /// the new ones, and once this returns the new ones. Writes a file beside it with `.new`
+    /// appended.
     pub async fn replace(&self, path: impl AsRef<Path>, contents: &[u8]) -> Result<()> {
         self.replace_by(path.as_ref(), ".new", contents).await
     }
 
-    /// The same for a file that other processes replace too, whose unfinished files must not be the same one: that
-    /// beside it has `.new-` and this number appended, which has to be random.
+    /// The same for a file that other processes replace too, whose unfinished files must not be the
+    /// same one: that beside it has `.new-` and this number appended, which has to be random.
     ///
     /// # Errors
     /// As [`Files::replace`]; of what was written nothing stays.
-    pub async fn replace_shared(&self, path: impl AsRef<Path>, random: u64, contents: &[u8]) -> Result<()> {
+    pub async fn replace_shared(
+        &self,
+        path: impl AsRef<Path>,
+        random: u64,
+        contents: &[u8],
+    ) -> Result<()> {
         let path = path.as_ref();
         let suffix = format!(".new-{random:016x}");
         let replaced = self.replace_by(path, &suffix, contents).await;
@@ -240,7 +247,8 @@ impl fmt::Debug for Files {
     }
 }
 
-/// An open file. Cheap to clone; all methods take `&self` and may be called from several tasks at once.
+/// An open file. Cheap to clone; all methods take `&self` and may be called from several tasks at
+/// once.
 #[derive(Clone)]
 pub struct File {
     kind: FileKind,
@@ -277,8 +285,8 @@ impl File {
         Ok(())
     }
 
-    /// Writes all of `bytes` at `offset`, making the file longer where needed. On an error, any part
-    /// of them may have been written.
+    /// Writes all of `bytes` at `offset`, making the file longer where needed. On an error, any
+    /// part of them may have been written.
     pub async fn write_all_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         match &self.kind {
             FileKind::Real(file) => file.write_all_at(offset, bytes),
@@ -339,8 +347,9 @@ impl File {
         Ok(())
     }
 
-    /// Asks the system to forget what it keeps of the file in memory, so that reads go to the disk again. Only what is
-    /// durable can be forgotten. It is a wish: systems without such a call, and simulated ones, do nothing.
+    /// Asks the system to forget what it keeps of the file in memory, so that reads go to the disk
+    /// again. Only what is durable can be forgotten. It is a wish: systems without such a call, and
+    /// simulated ones, do nothing.
     pub async fn forget_cached(&self) -> Result<()> {
         match &self.kind {
             FileKind::Real(file) => file.forget_cached(),
@@ -370,8 +379,8 @@ pub struct DirLock {
 }
 
 impl DirLock {
-    /// Whether what was locked still has the name that it was locked by. If it was removed, renamed or replaced,
-    /// the lock keeps nobody out any longer.
+    /// Whether what was locked still has the name that it was locked by. If it was removed, renamed
+    /// or replaced, the lock keeps nobody out any longer.
     pub fn is_in_place(&self) -> bool {
         match &self.kind {
             LockKind::Real(lock) => lock.is_in_place(),

@@ -22,10 +22,12 @@
 //! ```
 //!
 //! ## Invariants
-//! 1. No other crate uses the system's clock, threads, files, sockets or random numbers; `clippy.toml`
-//!    at the root names the substitutes.
-//! 2. Whatever waits is woken: a promise that is dropped answers, a task that panics ends as failed.
-//! 3. No foreign code (wakers, callbacks, destructors of values) runs while a lock of this crate is held.
+//! 1. No other crate uses the system's clock, threads, files, sockets or random numbers;
+//!    `clippy.toml` at the root names the substitutes.
+//! 2. Whatever waits is woken: a promise that is dropped answers, a task that panics ends as
+//!    failed.
+//! 3. No foreign code (wakers, callbacks, destructors of values) runs while a lock of this crate is
+//!    held.
 //!
 //! ## Not here
 //! What to do when a call fails, and formats of files and messages: the crates above.
@@ -108,8 +110,8 @@ impl Env {
         Self::with_files(world.clone(), Files::new(world))
     }
 
-    /// The same, but the files and directories that are made through it are their owner's alone (modes 0600
-    /// and 0700).
+    /// The same, but the files and directories that are made through it are their owner's alone
+    /// (modes 0600 and 0700).
     #[must_use]
     pub fn keeping_private(&self) -> Self {
         let world = &self.inner.world;
@@ -144,7 +146,8 @@ impl Env {
         u64::from_le_bytes(bytes)
     }
 
-    /// Fills `bytes` with random ones: unpredictable in the real world, given by the seed in simulation.
+    /// Fills `bytes` with random ones: unpredictable in the real world, given by the seed in
+    /// simulation.
     pub fn fill_random(&self, bytes: &mut [u8]) {
         match &self.inner.world {
             World::Real(_) => real::world::fill_random(bytes),
@@ -161,12 +164,15 @@ impl Env {
     pub fn sleep_until(&self, at: Duration) -> Sleep {
         match &self.inner.world {
             World::Real(world) => Sleep::real(RealSleep::new(world.instant(at))),
-            World::Simulated(host) => Sleep::simulated(SimulatedSleep::new(host.clone(), host.when(at))),
+            World::Simulated(host) => {
+                Sleep::simulated(SimulatedSleep::new(host.clone(), host.when(at)))
+            }
         }
     }
 
-    /// Calls `f` when [`Env::now`] has reached `at`, at once if it has. Dropping the timer cancels the
-    /// call. `f` runs on the one thread that serves all timers: it must be quick and never wait.
+    /// Calls `f` when [`Env::now`] has reached `at`, at once if it has. Dropping the timer cancels
+    /// the call. `f` runs on the one thread that serves all timers: it must be quick and never
+    /// wait.
     pub fn call_at(&self, at: Duration, f: impl FnOnce() + Send + 'static) -> Timer {
         match &self.inner.world {
             World::Real(world) => Timer::real(RealTimer::new(world.instant(at), Box::new(f))),
@@ -174,8 +180,8 @@ impl Env {
         }
     }
 
-    /// Starts a task. In the real world it has a thread of this name of its own, which it may block.
-    /// The task goes on when the handle is dropped.
+    /// Starts a task. In the real world it has a thread of this name of its own, which it may
+    /// block. The task goes on when the handle is dropped.
     pub fn spawn(&self, name: &str, f: impl Future<Output = ()> + Send + 'static) -> Task {
         let (completion, task) = Task::new(name);
         match &self.inner.world {
@@ -185,14 +191,16 @@ impl Env {
         task
     }
 
-    /// Starts a task that waits for sockets and other tasks, and never blocks its thread or computes for long: in the
-    /// real world it shares one of a few threads (one a core) with others like it, and stays there. Any number of
-    /// such tasks are cheap. The task goes on when the handle is dropped.
+    /// Starts a task that waits for sockets and other tasks, and never blocks its thread or
+    /// computes for long: in the real world it shares one of a few threads (one a core) with others
+    /// like it, and stays there. Any number of such tasks are cheap. The task goes on when the
+    /// handle is dropped.
     pub fn spawn_network(&self, name: &str, f: impl Future<Output = ()> + Send + 'static) -> Task {
         self.spawn_network_on(usize::MAX, name, f)
     }
 
-    /// The same, on one of the first `threads` of those threads in turn: for tasks that shall leave the others free.
+    /// The same, on one of the first `threads` of those threads in turn: for tasks that shall leave
+    /// the others free.
     pub fn spawn_network_on(
         &self,
         threads: usize,
@@ -241,11 +249,12 @@ impl Env {
         &self.inner.sockets
     }
 
-    /// Addresses of this machine, on loopback, where nobody listens now: for servers that are started later, and again at the
-    /// same places.
+    /// Addresses of this machine, on loopback, where nobody listens now: for servers that are
+    /// started later, and again at the same places.
     ///
-    /// They are outside of the ports that systems give to outgoing connections (from 32,768 on Linux, from 49,152 on macOS). One
-    /// of those may be taken by any connection while its server is away.
+    /// They are outside of the ports that systems give to outgoing connections (from 32,768 on
+    /// Linux, from 49,152 on macOS). One of those may be taken by any connection while its server
+    /// is away.
     ///
     /// # Errors
     /// `bind_failed` if there are too few; those of [`Sockets::listen`].
@@ -258,11 +267,13 @@ impl Env {
         Yield { pending: self.is_simulated() }
     }
 
-    /// Lets everybody else on the thread of a network task go first, sockets included: for one that has much to do at a time.
+    /// Lets everybody else on the thread of a network task go first, sockets included: for one that
+    /// has much to do at a time.
     pub async fn give_way(&self) {
         match self.is_simulated() {
             true => self.yield_now().await,
-            // A task that merely wakes itself is run again many times before its thread looks at sockets.
+            // A task that merely wakes itself is run again many times before its thread looks at
+            // sockets.
             false => real::reactors::give_way().await,
         }
     }

@@ -1,10 +1,10 @@
 //! Waiting for a future on a thread: [`block_on`].
 //!
 //! The way from a wake to the woken thread is the latency of every commit, so it is one futex call
-//! (`Thread::unpark`) and nothing else. Each thread keeps one waker for its outermost `block_on`, so
-//! that waiting allocates nothing. The waker has a flag of its own beside the thread's park token,
-//! because the token is shared by everything that parks the thread: a `block_on` inside of another
-//! would otherwise swallow the outer one's wake-up.
+//! (`Thread::unpark`) and nothing else. Each thread keeps one waker for its outermost `block_on`,
+//! so that waiting allocates nothing. The waker has a flag of its own beside the thread's park
+//! token, because the token is shared by everything that parks the thread: a `block_on` inside of
+//! another would otherwise swallow the outer one's wake-up.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -71,7 +71,10 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
         match future.as_mut().poll(&mut context) {
             Poll::Ready(output) => break output,
             Poll::Pending => {
-                assert!(!is_simulating(), "a simulated task blocks its thread: it would wait for ever");
+                assert!(
+                    !is_simulating(),
+                    "a simulated task blocks its thread: it would wait for ever"
+                );
                 thread.sleep();
             }
         }

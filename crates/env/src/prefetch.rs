@@ -1,4 +1,5 @@
-//! Telling the processor what will be read soon. Whoever goes through many things that lie anywhere in memory asks for one some places ahead, and finds it there.
+//! Telling the processor what will be read soon. Whoever goes through many things that lie anywhere
+//! in memory asks for one some places ahead, and finds it there.
 
 /// Asks for the cache line at `address`. Any address is fine: a prefetch never faults.
 #[inline(always)]

@@ -1,7 +1,8 @@
 //! Connecting to whichever of a host's addresses answers first.
 //!
-//! A name may stand for several addresses, of which one leads nowhere: nobody refuses there, nobody answers, and whoever waits for it gives up
-//! before another one has had its turn. So the next is tried beside it after a while, and the first that answers is taken.
+//! A name may stand for several addresses, of which one leads nowhere: nobody refuses there, nobody
+//! answers, and whoever waits for it gives up before another one has had its turn. So the next is
+//! tried beside it after a while, and the first that answers is taken.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -13,12 +14,13 @@ use plinth_types::{Error, Result};
 
 use crate::{Env, Stream};
 
-/// How long one address is tried before the next is tried beside it. One that refuses has its turn behind it at once.
+/// How long one address is tried before the next is tried beside it. One that refuses has its turn
+/// behind it at once.
 const HEAD_START: Duration = Duration::from_millis(250);
 
 impl Env {
-    /// Connects to a listener at one of these addresses, whichever answers first; they are tried in this order, the next a quarter of a second
-    /// after the one before, or when that has failed.
+    /// Connects to a listener at one of these addresses, whichever answers first; they are tried in
+    /// this order, the next a quarter of a second after the one before, or when that has failed.
     ///
     /// # Errors
     /// That of the last one that failed, if all have; `lookup_failed` if there is none.

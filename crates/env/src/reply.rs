@@ -31,7 +31,8 @@ enum State<T> {
     Taken,
 }
 
-/// What can still take back a call that was left with [`Reply::on_complete`], which itself no longer can. Dropping it changes nothing.
+/// What can still take back a call that was left with [`Reply::on_complete`], which itself no
+/// longer can. Dropping it changes nothing.
 pub struct Listener<T> {
     listener: cell::Listener<Result<T>>,
 }
@@ -56,8 +57,8 @@ pub fn promise<T: Send>() -> (Promise<T>, Reply<T>) {
 }
 
 impl<T> Promise<T> {
-    /// Gives the answer. Whoever waits for it is woken; a function given to [`Reply::on_complete`] is
-    /// called here.
+    /// Gives the answer. Whoever waits for it is woken; a function given to [`Reply::on_complete`]
+    /// is called here.
     pub fn send(mut self, result: Result<T>) {
         self.sender.complete(result);
     }
@@ -67,8 +68,8 @@ impl<T> Promise<T> {
         self.sender.is_abandoned()
     }
 
-    /// Has `f` called when the reply is dropped before the answer came: on the thread that drops it,
-    /// or at once if it was dropped already. A second function replaces the first.
+    /// Has `f` called when the reply is dropped before the answer came: on the thread that drops
+    /// it, or at once if it was dropped already. A second function replaces the first.
     pub fn on_cancel(&mut self, f: impl FnOnce() + Send + 'static) {
         self.sender.on_abandon(Box::new(f));
     }
@@ -104,7 +105,8 @@ impl<T> Reply<T> {
         }
     }
 
-    /// What can take back a call that is left with [`Reply::on_complete`] afterwards; `None` if the answer needs no promise.
+    /// What can take back a call that is left with [`Reply::on_complete`] afterwards; `None` if the
+    /// answer needs no promise.
     pub fn listener(&self) -> Option<Listener<T>> {
         match &self.state {
             State::Pending(receiver) => Some(Listener { listener: receiver.listener() }),
@@ -149,7 +151,8 @@ impl<T> Reply<T> {
     /// Parks the thread until the answer is there.
     ///
     /// # Errors
-    /// The answer's own; `blocked_from_network_thread` in a simulated task, which would wait for ever.
+    /// The answer's own; `blocked_from_network_thread` in a simulated task, which would wait for
+    /// ever.
     #[inline]
     pub fn wait(self) -> Result<T> {
         match self.state {

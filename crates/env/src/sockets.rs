@@ -5,7 +5,8 @@
 //! any task; real ones come with the feature `net`, and are cheapest in tasks of
 //! [`Env::spawn_network`](crate::Env::spawn_network).
 //!
-//! What lies over a stream and gives another one, as TLS does, is a [`Transport`]; who uses the stream can't tell.
+//! What lies over a stream and gives another one, as TLS does, is a [`Transport`]; who uses the
+//! stream can't tell.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -20,7 +21,8 @@ use crate::World;
 use crate::real::sockets::{RealListener, RealSockets, RealStream};
 use crate::simulated::network::streams::{SimulatedListener, SimulatedStream};
 
-/// The first port at which to look for unused ones: those below are known services', or need rights.
+/// The first port at which to look for unused ones: those below are known services', or need
+/// rights.
 const SERVICES_PORTS: u16 = 10_000;
 /// The first port after those: the lowest that a system gives to outgoing connections by default.
 const OUTGOING_PORTS: u16 = 32_768;
@@ -51,8 +53,8 @@ enum StreamKind {
     Over(Box<dyn Transport>),
 }
 
-/// What carries a stream's bytes by another stream, in another form: see [`Stream::over`]. The methods are those of
-/// [`Stream`].
+/// What carries a stream's bytes by another stream, in another form: see [`Stream::over`]. The
+/// methods are those of [`Stream`].
 pub trait Transport: Send {
     /// See [`Stream::local_address`].
     fn local_address(&self) -> SocketAddr;
@@ -69,7 +71,11 @@ pub trait Transport: Send {
     ///
     /// # Errors
     /// Those of the stream below, and the transport's own.
-    fn poll_receive(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
+    fn poll_receive(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>>;
 
     /// See [`Stream::poll_send`].
     ///
@@ -111,12 +117,12 @@ impl Sockets {
         Ok(Stream { kind })
     }
 
-    /// The addresses that a host has, an IP address or a name, in the order in which to try them. A name may take the
-    /// system seconds; it is looked up on a thread of its own.
+    /// The addresses that a host has, an IP address or a name, in the order in which to try them. A
+    /// name may take the system seconds; it is looked up on a thread of its own.
     ///
     /// # Errors
-    /// `lookup_failed` if there is no such host, or nobody can say now; always for names in simulation, but for
-    /// `localhost`.
+    /// `lookup_failed` if there is no such host, or nobody can say now; always for names in
+    /// simulation, but for `localhost`.
     pub async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>> {
         if host == "localhost" {
             return Ok(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))]);
@@ -133,7 +139,8 @@ impl Sockets {
     /// Listens on an address; port 0 takes a free one.
     ///
     /// # Errors
-    /// `address_in_use`, `bind_failed`; `unsupported_operation` for real sockets without the feature `net`.
+    /// `address_in_use`, `bind_failed`; `unsupported_operation` for real sockets without the
+    /// feature `net`.
     pub async fn listen(&self, address: SocketAddr) -> Result<Listener> {
         let kind = match &self.world {
             World::Real(_) => ListenerKind::Real(RealSockets::listen(address).await?),
@@ -142,7 +149,8 @@ impl Sockets {
         Ok(Listener { kind })
     }
 
-    /// See [`Env::unused_addresses`](crate::Env::unused_addresses); `random` decides where to look first.
+    /// See [`Env::unused_addresses`](crate::Env::unused_addresses); `random` decides where to look
+    /// first.
     pub(crate) async fn unused(&self, random: u64, count: usize) -> Result<Vec<SocketAddr>> {
         let span = u64::from(OUTGOING_PORTS - SERVICES_PORTS);
         let ip = match &self.world {
@@ -163,7 +171,9 @@ impl Sockets {
             }
         }
         if taken.len() < count {
-            return Err(Error::bind_failed().with_detail(format!("fewer than {count} ports are unused")));
+            return Err(
+                Error::bind_failed().with_detail(format!("fewer than {count} ports are unused"))
+            );
         }
         Ok(taken.iter().map(Listener::local_address).collect())
     }
@@ -182,13 +192,16 @@ impl Listener {
     pub fn poll_accept(&self, context: &mut Context<'_>) -> Poll<Result<Stream>> {
         let kind = match &self.kind {
             ListenerKind::Real(listener) => listener.poll_accept(context).map_ok(StreamKind::Real),
-            ListenerKind::Simulated(listener) => listener.poll_accept(context).map_ok(StreamKind::Simulated),
+            ListenerKind::Simulated(listener) => {
+                listener.poll_accept(context).map_ok(StreamKind::Simulated)
+            }
         };
         kind.map_ok(|kind| Stream { kind })
     }
 
-    /// How many connections the process may have, beside its other files, before there are too few file descriptors to accept
-    /// more: some are kept for files. `None` where they don't run out: in simulation.
+    /// How many connections the process may have, beside its other files, before there are too few
+    /// file descriptors to accept more: some are kept for files. `None` where they don't run out:
+    /// in simulation.
     pub fn room(&self) -> Option<usize> {
         match &self.kind {
             ListenerKind::Real(listener) => usize::try_from(listener.room()).ok(),
@@ -229,8 +242,8 @@ impl Stream {
         }
     }
 
-    /// The certificate (DER) that the other end has shown, if a transport asks for one and has verified it. Nothing before the first
-    /// bytes have arrived.
+    /// The certificate (DER) that the other end has shown, if a transport asks for one and has
+    /// verified it. Nothing before the first bytes have arrived.
     pub fn peer_certificate(&self) -> Option<Vec<u8>> {
         match &self.kind {
             StreamKind::Real(_) | StreamKind::Simulated(_) => None,
@@ -245,22 +258,31 @@ impl Stream {
     /// # Errors
     /// The system's; the connection is of no more use.
     #[inline]
-    pub fn poll_receive(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub fn poll_receive(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
         let mut buffer = ReadBuf::new(buffer);
         Pin::new(self).poll_read(context, &mut buffer).map_ok(|()| buffer.filled().len())
     }
 
-    /// Sends as much of `bytes` as there is room for: how many of them. A transport may keep some of them until
-    /// [`Stream::poll_flush`], or the next call of any kind.
+    /// Sends as much of `bytes` as there is room for: how many of them. A transport may keep some
+    /// of them until [`Stream::poll_flush`], or the next call of any kind.
     ///
     /// # Errors
     /// The system's; the connection is of no more use.
     #[inline]
-    pub fn poll_send(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    pub fn poll_send(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(self).poll_write(context, bytes)
     }
 
-    /// Sends as much of several pieces as there is room for, in one call of the system: how many bytes.
+    /// Sends as much of several pieces as there is room for, in one call of the system: how many
+    /// bytes.
     ///
     /// # Errors
     /// The system's; the connection is of no more use.
@@ -278,7 +300,8 @@ impl Stream {
         }
     }
 
-    /// Sends what a transport has kept. To be called when there is nothing more to send; costs nothing on a socket.
+    /// Sends what a transport has kept. To be called when there is nothing more to send; costs
+    /// nothing on a socket.
     ///
     /// # Errors
     /// The system's; the connection is of no more use.

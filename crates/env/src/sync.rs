@@ -89,7 +89,8 @@ impl Future for Wait<'_> {
         }
         {
             let mut waiters = self.signal.lock();
-            let place = self.place.and_then(|place| waiters.queue.iter_mut().find(|(at, _)| *at == place));
+            let place =
+                self.place.and_then(|place| waiters.queue.iter_mut().find(|(at, _)| *at == place));
             match place {
                 Some((_, waker)) => waker.clone_from(context.waker()),
                 None => {
@@ -114,7 +115,8 @@ impl Drop for Wait<'_> {
         let was_woken = removed.is_none();
         drop(waiters);
         drop(removed);
-        // Woken, but gone without the permit (or with it, and another came meanwhile): the next one's turn.
+        // Woken, but gone without the permit (or with it, and another came meanwhile): the next
+        // one's turn.
         if was_woken && self.signal.permit.load(Ordering::Acquire) {
             self.signal.wake_one();
         }
@@ -130,7 +132,8 @@ pub enum First<A, B> {
     Right(B),
 }
 
-/// Waits until a flag is set, by whoever can't wake a task, as a handler of signals; looks so often.
+/// Waits until a flag is set, by whoever can't wake a task, as a handler of signals; looks so
+/// often.
 pub async fn until_set(flag: &AtomicBool, env: &Env, tick: Duration) {
     while !flag.load(Ordering::Relaxed) {
         env.sleep(tick).await;
@@ -156,8 +159,9 @@ pub async fn race<A: Future, B: Future>(left: A, right: B) -> First<A::Output, B
     .await
 }
 
-/// Waits for all of these futures, which go on beside each other, and gives what each gave, in their order. Each wake-up polls all that
-/// are not ready yet, so it is for some dozens, not for thousands.
+/// Waits for all of these futures, which go on beside each other, and gives what each gave, in
+/// their order. Each wake-up polls all that are not ready yet, so it is for some dozens, not for
+/// thousands.
 ///
 /// ```
 /// use plinth_env::sync::all;
@@ -169,7 +173,8 @@ pub async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Outp
         Going(std::pin::Pin<Box<F>>),
         Ready(F::Output),
     }
-    let mut slots: Vec<_> = futures.into_iter().map(|future| Slot::Going(Box::pin(future))).collect();
+    let mut slots: Vec<_> =
+        futures.into_iter().map(|future| Slot::Going(Box::pin(future))).collect();
     std::future::poll_fn(|context| {
         let mut is_ready = true;
         for slot in &mut slots {

@@ -19,7 +19,8 @@ enum SleepKind {
     Simulated(SimulatedSleep),
 }
 
-/// A function that will be called at its time. Dropping the timer cancels the call, unless it has begun.
+/// A function that will be called at its time. Dropping the timer cancels the call, unless it has
+/// begun.
 #[must_use = "dropping a timer cancels it"]
 pub struct Timer {
     kind: TimerKind,

@@ -1,7 +1,7 @@
 //! What every environment promises, on each of them.
 //!
-//! Clock, timers, tasks, random numbers, files. Code above this crate can't tell the worlds apart, so
-//! neither may these tests.
+//! Clock, timers, tasks, random numbers, files. Code above this crate can't tell the worlds apart,
+//! so neither may these tests.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -275,8 +275,8 @@ fn replacing_a_file_leaves_the_new_contents_and_nothing_beside() {
     });
 }
 
-/// Servers on one machine that had one cluster file used the same unfinished one: who came second renamed what the first was
-/// still writing, or found nothing to rename.
+/// Servers on one machine that had one cluster file used the same unfinished one: who came second
+/// renamed what the first was still writing, or found nothing to rename.
 #[test]
 fn a_file_that_several_replace_at_once_is_whole_and_nothing_is_beside() {
     everywhere(|env| async move {
@@ -328,7 +328,9 @@ fn several_tasks_use_one_file_at_once() {
                 let file = file.clone();
                 env.spawn("writing", async move {
                     for at in 0..50_u64 {
-                        file.write_all_at((at * 4 + u64::from(task)) * 100, &[task; 100]).await.unwrap();
+                        file.write_all_at((at * 4 + u64::from(task)) * 100, &[task; 100])
+                            .await
+                            .unwrap();
                         if at % 10 == 0 {
                             file.sync_data().await.unwrap();
                         }
@@ -355,7 +357,9 @@ fn several_tasks_use_one_file_at_once() {
 fn random_file_programs_agree_with_a_map() {
     for seed in 0..6 {
         everywhere(move |env| async move {
-            file_program(&env, seed).await.unwrap_or_else(|error| panic!("program {seed}: {error}"));
+            file_program(&env, seed)
+                .await
+                .unwrap_or_else(|error| panic!("program {seed}: {error}"));
         });
     }
 }

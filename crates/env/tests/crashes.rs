@@ -1,7 +1,7 @@
 //! What a simulated power failure may do to files, and what it may not.
 //!
-//! Synced data is never touched, and unsynced data ends up lost, kept and torn, all three within few
-//! seeds; so do names that no directory sync has made durable.
+//! Synced data is never touched, and unsynced data ends up lost, kept and torn, all three within
+//! few seeds; so do names that no directory sync has made durable.
 
 use std::collections::BTreeSet;
 
@@ -64,7 +64,10 @@ fn unsynced_writes_are_lost_kept_and_torn_by_sector() {
         // Within a sector it is one or the other, and outside of the write nothing has changed.
         assert!(bytes[..100].iter().chain(&bytes[5100..]).all(|byte| *byte == 1), "seed {seed}");
         let sectors = bytes[512..4608].chunks(512);
-        assert!(sectors.clone().all(|sector| sector.iter().all(|byte| byte == &sector[0])), "seed {seed}");
+        assert!(
+            sectors.clone().all(|sector| sector.iter().all(|byte| byte == &sector[0])),
+            "seed {seed}"
+        );
     }
     assert_eq!(outcomes, BTreeSet::from(["kept", "lost", "torn"]));
 }
@@ -78,7 +81,9 @@ fn a_file_may_get_its_length_without_its_bytes() {
                 file.write_all_at(10, &[2; 2000]).await.unwrap();
             });
             let bytes = bytes.unwrap();
-            assert!(bytes[..10] == [1; 10] && bytes[10..].iter().all(|byte| *byte == 2 || *byte == 0));
+            assert!(
+                bytes[..10] == [1; 10] && bytes[10..].iter().all(|byte| *byte == 2 || *byte == 0)
+            );
             bytes.iter().filter(|byte| **byte == 0).count()
         })
         .collect();
@@ -121,10 +126,15 @@ fn names_are_durable_only_with_their_directory() {
     let case = |names: &[&str], contents: &str| {
         (names.iter().map(|n| n.to_string()).collect(), contents.to_string())
     };
-    // Neither the new name nor the renaming, only the new name, or all of it. Never a mixture of contents.
+    // Neither the new name nor the renaming, only the new name, or all of it. Never a mixture of
+    // contents.
     assert_eq!(
         seen,
-        BTreeSet::from([case(&["file"], "old"), case(&["file", "new"], "old"), case(&["file"], "new")])
+        BTreeSet::from([
+            case(&["file"], "old"),
+            case(&["file", "new"], "old"),
+            case(&["file"], "new")
+        ])
     );
 }
 
@@ -158,7 +168,8 @@ fn a_crash_ends_tasks_timers_locks_and_handles() {
     let lock = sim.run_until(env.files().lock("/data")).unwrap();
     let forever = env.spawn("forever", std::future::pending());
     let theirs = env.clone();
-    let timer = env.call_at(env.now(), move || drop(theirs.spawn("never", async { unreachable!() })));
+    let timer =
+        env.call_at(env.now(), move || drop(theirs.spawn("never", async { unreachable!() })));
     sim.crash(&env);
     assert!(sim.run_until(forever).is_err());
     assert!(sim.run_until(env.spawn("late", async {})).is_err());
@@ -168,7 +179,10 @@ fn a_crash_ends_tasks_timers_locks_and_handles() {
     let again = sim.restart(&env);
     let lock_again = sim.run_until(again.files().lock("/data")).unwrap();
     drop((lock, file, timer));
-    assert!(sim.run_until(again.files().lock("/data")).is_err(), "a dead handle gives nothing back");
+    assert!(
+        sim.run_until(again.files().lock("/data")).is_err(),
+        "a dead handle gives nothing back"
+    );
     drop(lock_again);
 }
 
@@ -234,7 +248,10 @@ fn a_failed_sync_leaves_an_unknown_state_which_the_next_one_does_not_mend() {
         });
         outcomes.insert(if seen == stored { "seen as stored" } else { "seen from the cache" });
     }
-    assert_eq!(outcomes, BTreeSet::from(["kept", "lost", "seen as stored", "seen from the cache", "torn"]));
+    assert_eq!(
+        outcomes,
+        BTreeSet::from(["kept", "lost", "seen as stored", "seen from the cache", "torn"])
+    );
 }
 
 #[test]
@@ -276,7 +293,10 @@ fn a_full_disk_takes_what_fits_and_more_when_there_is_room() {
         env.files().remove("/data/file").await.unwrap();
         let kept = env.files().free_space("/data").await.unwrap();
         drop(file);
-        assert!(env.files().free_space("/data").await.unwrap() > kept, "an open file keeps its room");
+        assert!(
+            env.files().free_space("/data").await.unwrap() > kept,
+            "an open file keeps its room"
+        );
     });
 }
 

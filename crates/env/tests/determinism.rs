@@ -1,8 +1,8 @@
 //! The same seed gives the same run: in one process, and in two.
 //!
 //! The second process is this test binary again, told by an environment variable to run only the
-//! world and print its trace. Two processes have different addresses, hash seeds and times, which is
-//! what a leak of the real world into the simulated one would show.
+//! world and print its trace. Two processes have different addresses, hash seeds and times, which
+//! is what a leak of the real world into the simulated one would show.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -64,10 +64,13 @@ fn the_same_seed_gives_the_same_run_in_two_processes() {
     let child = |marker: &str| {
         let name = "the_same_seed_gives_the_same_run_in_two_processes";
         let mut command = Command::new(std::env::current_exe().unwrap());
-        let output = command.args(["--exact", name, "--nocapture"]).env(CHILD, marker).output().unwrap();
+        let output =
+            command.args(["--exact", name, "--nocapture"]).env(CHILD, marker).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
-        let trace =
-            text.lines().find_map(|line| line.split_once("trace: ")).map(|(_, trace)| trace.to_string());
+        let trace = text
+            .lines()
+            .find_map(|line| line.split_once("trace: "))
+            .map(|(_, trace)| trace.to_string());
         trace.unwrap_or_else(|| panic!("no trace in {text}"))
     };
     let (one, two) = (child("one"), child("the second one has a longer environment"));

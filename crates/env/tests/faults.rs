@@ -1,7 +1,7 @@
 //! Faults of a simulated disk.
 //!
-//! They come as often as they are asked for, in every kind of call, and leave what the documentation
-//! says they leave.
+//! They come as often as they are asked for, in every kind of call, and leave what the
+//! documentation says they leave.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -103,7 +103,8 @@ fn a_failed_write_has_written_a_part_and_a_failed_renaming_may_have_happened() {
             env.files().rename("/file", "/other").await.unwrap_err();
         });
         sim.set_faults(&env, FaultPlan::default());
-        let path = if sim.run_until(env.files().exists("/other")).unwrap() { "/other" } else { "/file" };
+        let path =
+            if sim.run_until(env.files().exists("/other")).unwrap() { "/other" } else { "/file" };
         renamed.insert(path);
         let bytes = sim.run_until(env.files().read(path)).unwrap();
         let new = bytes.iter().take_while(|byte| **byte == 2).count();
@@ -157,7 +158,10 @@ fn a_call_that_is_dropped_half_way_has_happened_or_not() {
         let sim = Simulation::new(seed);
         let (env, file) = with_file(&sim);
         sim.update_faults(&env, |plan| plan.write.stall = 1.0);
-        assert!(sim.run_until_within(Duration::from_micros(1), file.write_all_at(0, &[2; 4096])).is_none());
+        assert!(
+            sim.run_until_within(Duration::from_micros(1), file.write_all_at(0, &[2; 4096]))
+                .is_none()
+        );
         let bytes = sim.run_until(env.files().read("/file")).unwrap();
         assert!(bytes.iter().all(|byte| *byte == bytes[0]), "seed {seed}");
         seen.insert(bytes[0]);
@@ -190,7 +194,8 @@ fn a_stopped_process_takes_no_step_and_goes_on_with_all_that_came_meanwhile() {
         }
     }));
     let counted = ticks.clone();
-    env.call_at(Duration::from_millis(150), move || _ = counted.fetch_add(1000, Ordering::Relaxed)).detach();
+    env.call_at(Duration::from_millis(150), move || _ = counted.fetch_add(1000, Ordering::Relaxed))
+        .detach();
     sim.run_for(Duration::from_millis(105));
     assert_eq!(ticks.load(Ordering::Relaxed), 10);
     sim.pause(&env);
@@ -202,7 +207,9 @@ fn a_stopped_process_takes_no_step_and_goes_on_with_all_that_came_meanwhile() {
     sim.pause(&env);
     sim.kill(&env);
     let env = sim.process("stopped");
-    assert!(sim.run_until_within(Duration::from_secs(1), env.spawn("next life", async {})).is_some());
+    assert!(
+        sim.run_until_within(Duration::from_secs(1), env.spawn("next life", async {})).is_some()
+    );
 }
 
 #[test]

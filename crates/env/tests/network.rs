@@ -1,7 +1,7 @@
 //! Sockets.
 //!
-//! What streams promise in every world that has them (the real one with the feature `net`), and what
-//! partitions, clogs, breaks and crashes do to them in simulation.
+//! What streams promise in every world that has them (the real one with the feature `net`), and
+//! what partitions, clogs, breaks and crashes do to them in simulation.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -44,7 +44,8 @@ async fn shut_down(stream: &mut Stream) -> io::Result<()> {
     poll_fn(|context| Pin::new(&mut *stream).poll_shutdown(context)).await
 }
 
-/// Runs a test with a server and a client, in simulated worlds and, if there are sockets, in the real one.
+/// Runs a test with a server and a client, in simulated worlds and, if there are sockets, in the
+/// real one.
 fn everywhere<F: Future<Output = ()>>(test: impl Fn(Env, Env, SocketAddr) -> F) {
     for seed in 0..30 {
         let sim = Simulation::new(seed);
@@ -158,7 +159,8 @@ fn real_sockets_need_the_feature() {
     assert_eq!(env.sockets().datagrams(address).unwrap_err(), Error::unsupported_operation());
 }
 
-/// A name may have an address that leads nowhere. It was waited for until whoever connected gave up, again and again.
+/// A name may have an address that leads nowhere. It was waited for until whoever connected gave
+/// up, again and again.
 #[test]
 fn an_address_that_leads_nowhere_does_not_keep_the_next_from_being_tried() {
     for seed in 0..30 {
@@ -179,7 +181,8 @@ fn an_address_that_leads_nowhere_does_not_keep_the_next_from_being_tried() {
             assert_eq!(stream.peer_address(), at(&server), "seed {seed}, {places:?}");
             assert!(sim.now() - began < Duration::from_secs(1), "seed {seed}, {places:?}");
         }
-        let refused = sim.run_until(client.connect_to_any(&[at(&nobody), at(&nobody)])).unwrap_err();
+        let refused =
+            sim.run_until(client.connect_to_any(&[at(&nobody), at(&nobody)])).unwrap_err();
         assert_eq!(refused, Error::connection_failed());
         assert_eq!(sim.run_until(client.connect_to_any(&[])).unwrap_err(), Error::lookup_failed());
         // It heals, and the first one is taken.
@@ -299,7 +302,8 @@ fn a_bad_network_breaks_and_clogs_by_seed() {
         let (mut broken, mut whole) = (0, 0);
         for _ in 0..50 {
             let sent = sim.run_until(async {
-                let mut stream = client.sockets().connect(address).await.map_err(|_| io::ErrorKind::Other)?;
+                let mut stream =
+                    client.sockets().connect(address).await.map_err(|_| io::ErrorKind::Other)?;
                 let bytes = pattern(3_000);
                 write_all(&mut stream, &bytes).await?;
                 shut_down(&mut stream).await?;
@@ -325,7 +329,8 @@ fn a_bad_network_breaks_and_clogs_by_seed() {
 }
 
 /// Any address of a machine.
-const ANYWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+const ANYWHERE: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 
 #[test]
 fn datagrams_arrive_whole_and_tell_who_sent_them() {
@@ -434,7 +439,8 @@ fn who_waits_for_a_datagram_is_woken_and_a_crash_frees_the_port() {
     assert_eq!(again.sockets().datagrams(to).unwrap().local_address(), to);
 }
 
-/// One attempt in some tens of thousands was given the port that it was to reach, and reached itself.
+/// One attempt in some tens of thousands was given the port that it was to reach, and reached
+/// itself.
 #[test]
 #[cfg(feature = "net")]
 fn nobody_reaches_itself_where_nobody_listens() {

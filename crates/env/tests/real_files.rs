@@ -20,7 +20,11 @@ fn a_lock_excludes_other_processes_until_its_holder_is_killed() {
     }
     let dir = block_on(env.files().temporary_dir("plinth-env")).unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_lock_excludes_other_processes_until_its_holder_is_killed", "--nocapture"])
+        .args([
+            "--exact",
+            "a_lock_excludes_other_processes_until_its_holder_is_killed",
+            "--nocapture",
+        ])
         .env(CHILD, dir.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

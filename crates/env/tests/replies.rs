@@ -90,7 +90,10 @@ fn callbacks_are_called_once_each() {
 
 #[test]
 fn a_dropped_promise_is_a_broken_one() {
-    race(|_, promise| drop(promise), |_, reply| assert_eq!(reply.wait(), Err(Error::broken_promise())));
+    race(
+        |_, promise| drop(promise),
+        |_, reply| assert_eq!(reply.wait(), Err(Error::broken_promise())),
+    );
 }
 
 #[test]

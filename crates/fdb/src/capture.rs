@@ -1,4 +1,5 @@
-//! The database's streams of changes, as the client library asks for them: a call of the C library's each.
+//! The database's streams of changes, as the client library asks for them: a call of the C
+//! library's each.
 
 use crate::endpoint::{Foundation, try_reply};
 use crate::native;
@@ -12,7 +13,9 @@ struct Consumer(Arc<native::Consumer>);
 
 impl ChangeCapture for Foundation {
     fn register(&self, name: &[u8], range: &KeyRange) -> Reply<u64> {
-        try_reply(|| Ok(self.inner.database.register_stream(name, range)?.reply(|ready| ready.uint64())))
+        try_reply(|| {
+            Ok(self.inner.database.register_stream(name, range)?.reply(|ready| ready.uint64()))
+        })
     }
 
     fn remove(&self, name: &[u8]) -> Reply<()> {
@@ -27,7 +30,8 @@ impl ChangeCapture for Foundation {
         try_reply(|| {
             let created = self.inner.database.create_consumer(name)?;
             Ok(created.reply(|ready| {
-                let consumer: Arc<dyn CaptureConsumer> = Arc::new(Consumer(Arc::new(ready.consumer()?)));
+                let consumer: Arc<dyn CaptureConsumer> =
+                    Arc::new(Consumer(Arc::new(ready.consumer()?)));
                 Ok(consumer)
             }))
         })

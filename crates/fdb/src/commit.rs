@@ -1,14 +1,15 @@
-//! A request to commit, as a transaction of the C library's with exactly its conflict ranges and mutations.
+//! A request to commit, as a transaction of the C library's with exactly its conflict ranges and
+//! mutations.
 //!
-//! The position in the batch, which the client needs for versionstamps, comes by the library's versionstamp; which reads
-//! conflicted, by the special keys that list them.
+//! The position in the batch, which the client needs for versionstamps, comes by the library's
+//! versionstamp; which reads conflicted, by the special keys that list them.
 
 use crate::endpoint::Inner;
 use crate::native::{RangeAsk, Ready, Transaction, option};
 use plinth_env::reply::{Promise, Reply, promise};
 use plinth_types::{
-    CommitReply, CommitRequest, Error, KeyRange, KeySelector, MutationType, RangeList, RangeRef, Result,
-    Versionstamp,
+    CommitReply, CommitRequest, Error, KeyRange, KeySelector, MutationType, RangeList, RangeRef,
+    Result, Versionstamp,
 };
 use std::sync::Arc;
 
@@ -35,7 +36,8 @@ pub(crate) fn commit(inner: &Inner, request: &CommitRequest) -> Result<Reply<Com
         Ok(version) => stamp.on_complete(move |stamp| {
             promise.send(stamp.and_then(|stamp| {
                 let stamp = stamp[..].try_into().map_err(|_| {
-                    Error::internal_error().with_detail(format!("a versionstamp of {} bytes", stamp.len()))
+                    Error::internal_error()
+                        .with_detail(format!("a versionstamp of {} bytes", stamp.len()))
                 })?;
                 let batch_index = Versionstamp::from_bytes(stamp).batch_index();
                 Ok(CommitReply::Committed { version, batch_index })
@@ -119,15 +121,20 @@ fn report(tr: &Arc<Transaction>, reads: RangeList, promise: Promise<CommitReply>
     let keeping = tr.clone();
     tr.get_range(&ask).on_ready(move |ready| {
         // That it conflicted is known; where, may be not.
-        let conflicting = ready.rows().map(|(rows, _)| conflicting_ranges(rows.iter())).unwrap_or_default();
+        let conflicting =
+            ready.rows().map(|(rows, _)| conflicting_ranges(rows.iter())).unwrap_or_default();
         drop(keeping);
         let conflicts = |range: RangeRef<'_>| {
-            conflicting
-                .iter()
-                .any(|other| range.overlaps(&RangeRef { begin: &other.begin, end: Some(&other.end) }))
+            conflicting.iter().any(|other| {
+                range.overlaps(&RangeRef { begin: &other.begin, end: Some(&other.end) })
+            })
         };
-        let conflicting_reads =
-            reads.iter().enumerate().filter(|(_, range)| conflicts(*range)).map(|(at, _)| at).collect();
+        let conflicting_reads = reads
+            .iter()
+            .enumerate()
+            .filter(|(_, range)| conflicts(*range))
+            .map(|(at, _)| at)
+            .collect();
         promise.send(Ok(CommitReply::Conflict { conflicting_reads }));
     });
 }
@@ -154,9 +161,18 @@ mod tests {
     #[test]
     fn conflicting_ranges_are_read_off_their_bounds() {
         let key = |key: &str| [CONFLICTING_KEYS, key.as_bytes()].concat();
-        let rows = [(key("a"), b"1"), (key("b"), b"0"), (key("c"), b"1"), (key("d"), b"1"), (key("e"), b"0")];
+        let rows = [
+            (key("a"), b"1"),
+            (key("b"), b"0"),
+            (key("c"), b"1"),
+            (key("d"), b"1"),
+            (key("e"), b"0"),
+        ];
         let ranges = conflicting_ranges(rows.iter().map(|(key, value)| (&key[..], &value[..])));
-        assert_eq!(ranges, [KeyRange::new(&b"a"[..], &b"b"[..]), KeyRange::new(&b"c"[..], &b"e"[..])]);
+        assert_eq!(
+            ranges,
+            [KeyRange::new(&b"a"[..], &b"b"[..]), KeyRange::new(&b"c"[..], &b"e"[..])]
+        );
     }
 
     #[test]

@@ -1,19 +1,21 @@
 //! The endpoint: each request of the client's becomes a transaction of the C library's, used once.
 //!
-//! Reads are snapshot reads at the version that the client names, without read-your-writes, so that they give what is in the
-//! database and nothing else. Giving up a reply cancels its transaction.
+//! Reads are snapshot reads at the version that the client names, without read-your-writes, so that
+//! they give what is in the database and nothing else. Giving up a reply cancels its transaction.
 
 use crate::commit;
 use crate::native::{self, Database, Library, RangeAsk, Transaction, option};
 use crate::target::Target;
 use crate::watch;
-use plinth_client::{ChangeCapture, Description, Endpoint, Priority, ReadVersionReply, ReadVersionRequest};
+use plinth_client::{
+    ChangeCapture, Description, Endpoint, Priority, ReadVersionReply, ReadVersionRequest,
+};
 use plinth_env::Env;
 use plinth_env::reply::{Promise, Reply, promise};
 use plinth_env::sync::{First, race};
 use plinth_types::{
-    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector,
-    KeySpace, RangeRead, RangeResult, Result, Version, system,
+    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
+    KeySelector, KeySpace, RangeRead, RangeResult, Result, Version, system,
 };
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,26 +50,30 @@ pub(crate) struct Inner {
 }
 
 impl Foundation {
-    /// Opens the database of a target. The library is loaded, and its network started, if that hasn't happened yet.
+    /// Opens the database of a target. The library is loaded, and its network started, if that
+    /// hasn't happened yet.
     ///
-    /// Apple's library connects in the background, so that a cluster that can't be reached is told by operations
-    /// that don't come back: give transactions a timeout.
+    /// Apple's library connects in the background, so that a cluster that can't be reached is told
+    /// by operations that don't come back: give transactions a timeout.
     ///
     /// # Errors
-    /// `file_not_found` if there is no library; `api_version_not_supported` and `api_function_missing` if it is not a usable
-    /// one; with our own library, those of opening a directory. What is wrong with a cluster file is told by operations.
+    /// `file_not_found` if there is no library; `api_version_not_supported` and
+    /// `api_function_missing` if it is not a usable one; with our own library, those of opening a
+    /// directory. What is wrong with a cluster file is told by operations.
     pub fn open(target: &Target) -> Result<Self> {
         let library = native::load(target.library.as_deref())?;
         let database = Database::open(library, &target.cluster_file)
             .map_err(|error| at(error, &format!("opening {target}")))?;
         let database = Arc::new(database);
         database.set_option(option::MAX_WATCHES, MAX_WATCHES)?;
-        let description = describe(&database).map_err(|error| at(error, &format!("opening {target}")))?;
+        let description =
+            describe(&database).map_err(|error| at(error, &format!("opening {target}")))?;
         let is_silent = AtomicBool::new(false);
         Ok(Self { inner: Arc::new(Inner { library, database, description, is_silent }) })
     }
 
-    /// Looks every second, for as long as the database is held, whether the cluster answers: [`Endpoint::refusal`] says so then.
+    /// Looks every second, for as long as the database is held, whether the cluster answers:
+    /// [`Endpoint::refusal`] says so then.
     pub fn watch_over(&self) {
         let env = self.env().clone();
         let (held, timer) = (Arc::downgrade(&self.inner), env.clone());
@@ -79,7 +85,8 @@ impl Foundation {
                     ..Default::default()
                 };
                 let asked = Self { inner: inner.clone() }.read_version(request);
-                let is_silent = !matches!(race(asked, timer.sleep(SILENCE)).await, First::Left(Ok(_)));
+                let is_silent =
+                    !matches!(race(asked, timer.sleep(SILENCE)).await, First::Left(Ok(_)));
                 inner.is_silent.store(is_silent, Ordering::Relaxed);
                 drop(inner);
                 timer.sleep(LOOK).await;
@@ -92,7 +99,8 @@ impl Foundation {
         self.inner.library.version()
     }
 
-    /// The API version that was selected in the library; 0 if another part of the program had selected one before.
+    /// The API version that was selected in the library; 0 if another part of the program had
+    /// selected one before.
     pub fn library_api_version(&self) -> i32 {
         self.inner.library.api_version()
     }
@@ -197,7 +205,12 @@ impl Endpoint for Foundation {
         })
     }
 
-    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+    fn get_many(
+        &self,
+        version: Version,
+        space: KeySpace,
+        keys: &KeyList,
+    ) -> Reply<Vec<Option<Bytes>>> {
         if keys.is_empty() {
             return Reply::ready(Ok(Vec::new()));
         }
@@ -278,7 +291,8 @@ impl Endpoint for Foundation {
     }
 
     fn refusal(&self) -> Option<Error> {
-        let detail = "the FoundationDB cluster doesn't answer: is it up, and does the cluster file name it?";
+        let detail =
+            "the FoundationDB cluster doesn't answer: is it up, and does the cluster file name it?";
         let is_silent = self.inner.is_silent.load(Ordering::Relaxed);
         is_silent.then(|| Error::connection_failed().with_detail(detail))
     }
@@ -349,8 +363,8 @@ fn rows(tr: &Arc<Transaction>, read: &RangeRead) -> Reply<RangeResult> {
     })
 }
 
-/// The rows between two selectors of any kind. They are resolved first, because the library's answer doesn't say
-/// whether one ran into an end of the key space.
+/// The rows between two selectors of any kind. They are resolved first, because the library's
+/// answer doesn't say whether one ran into an end of the key space.
 fn resolved_rows(tr: &Arc<Transaction>, space: KeySpace, read: RangeRead) -> Reply<RangeResult> {
     let place = |selector: &KeySelector| selector.clone().normalized().key;
     if read.begin.offset >= read.end.offset && place(&read.begin) >= place(&read.end) {

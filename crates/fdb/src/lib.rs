@@ -1,8 +1,9 @@
 //! A database behind FoundationDB's C library, as an endpoint of Plinth's client.
 //!
 //! ## Role
-//! Loads a `libfdb_c` at run time, Apple's or ours, and makes of each request of the client's one or two of its calls. So
-//! whatever runs on Plinth, layers and migration included, runs on FoundationDB, without linking to it.
+//! Loads a `libfdb_c` at run time, Apple's or ours, and makes of each request of the client's one
+//! or two of its calls. So whatever runs on Plinth, layers and migration included, runs on
+//! FoundationDB, without linking to it.
 //!
 //! ## Data structure
 //! ```text
@@ -16,13 +17,17 @@
 //! ```
 //!
 //! ## Invariants
-//! 1. Reads add no conflict ranges and see no writes but the database's: the client above has done both already.
-//! 2. A commit carries exactly the conflict ranges of the request: each mutation's own is turned off.
+//! 1. Reads add no conflict ranges and see no writes but the database's: the client above has done
+//!    both already.
+//! 2. A commit carries exactly the conflict ranges of the request: each mutation's own is turned
+//!    off.
 //! 3. Every future is destroyed once, and no transaction before the futures that it gave.
-//! 4. A library is loaded once in a process, its network runs until the process ends, and it is never unloaded.
+//! 4. A library is loaded once in a process, its network runs until the process ends, and it is
+//!    never unloaded.
 //!
 //! ## Not here
-//! Transactions, retries, layers: `client` and the facade. What the C library promises: FoundationDB's C API.
+//! Transactions, retries, layers: `client` and the facade. What the C library promises:
+//! FoundationDB's C API.
 //! Read next: `target.rs`, `endpoint.rs`, `commit.rs`, `capture.rs`, then `native/mod.rs`.
 #![deny(unsafe_code)]
 

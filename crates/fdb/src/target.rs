@@ -1,7 +1,8 @@
 //! How a FoundationDB database is named: `fdb:CLUSTER_FILE[?lib=PATH]`.
 //!
-//! The cluster file is what the C library is given: a path, or nothing for the default one. With our own library it may be
-//! a directory or `:memory:` as well. The library is the system's unless its path is given.
+//! The cluster file is what the C library is given: a path, or nothing for the default one. With
+//! our own library it may be a directory or `:memory:` as well. The library is the system's unless
+//! its path is given.
 
 use plinth_types::{Error, Result};
 
@@ -35,14 +36,17 @@ impl std::str::FromStr for Target {
     type Err = Error;
 
     /// # Errors
-    /// `connection_string_invalid` if the text doesn't begin with `fdb:` or has a parameter other than `lib`.
+    /// `connection_string_invalid` if the text doesn't begin with `fdb:` or has a parameter other
+    /// than `lib`.
     fn from_str(text: &str) -> Result<Self> {
         let invalid = |what: String| {
-            let detail = format!("{text:?}: {what}; write fdb:CLUSTER_FILE or fdb:CLUSTER_FILE?lib=PATH");
+            let detail =
+                format!("{text:?}: {what}; write fdb:CLUSTER_FILE or fdb:CLUSTER_FILE?lib=PATH");
             Error::connection_string_invalid().with_detail(detail)
         };
-        let rest =
-            text.strip_prefix(SCHEME).ok_or_else(|| invalid(format!("it does not begin with {SCHEME}")))?;
+        let rest = text
+            .strip_prefix(SCHEME)
+            .ok_or_else(|| invalid(format!("it does not begin with {SCHEME}")))?;
         let (cluster_file, parameters) = rest.split_once('?').unwrap_or((rest, ""));
         let mut library = None;
         for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {

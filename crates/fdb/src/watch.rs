@@ -1,8 +1,9 @@
 //! A watch on a value that the client remembers.
 //!
-//! The library's watches compare with what their own transaction reads. So one reads the value first: if it is another
-//! already the watch fires at once; otherwise the library watches that same value from there on, and no change is
-//! missed. The read is at a version not older than any commit acknowledged before, the client's own among them.
+//! The library's watches compare with what their own transaction reads. So one reads the value
+//! first: if it is another already the watch fires at once; otherwise the library watches that same
+//! value from there on, and no change is missed. The read is at a version not older than any commit
+//! acknowledged before, the client's own among them.
 
 use crate::endpoint::Inner;
 use crate::native::{Cancel, Transaction, option};
@@ -60,17 +61,25 @@ pub(crate) fn watch(inner: &Inner, key: Bytes, value: Option<Bytes>) -> Result<R
     let version = tr.read_version().reply(|ready| ready.int64());
     let current = tr.get(&key).reply(|ready| ready.value());
     version.on_complete(move |version| {
-        current.on_complete(move |current| match version.and_then(|version| Ok((version, current?))) {
-            Ok((version, current)) if current != value => promise.send(Ok(version)),
-            Ok((version, _)) => arm(&tr, &key, version, &progress, promise),
-            Err(error) => promise.send(Err(error)),
+        current.on_complete(move |current| {
+            match version.and_then(|version| Ok((version, current?))) {
+                Ok((version, current)) if current != value => promise.send(Ok(version)),
+                Ok((version, _)) => arm(&tr, &key, version, &progress, promise),
+                Err(error) => promise.send(Err(error)),
+            }
         });
     });
     Ok(reply)
 }
 
 /// Has the library watch the value that the transaction has read.
-fn arm(tr: &Arc<Transaction>, key: &[u8], version: Version, progress: &Progress, promise: Promise<Version>) {
+fn arm(
+    tr: &Arc<Transaction>,
+    key: &[u8],
+    version: Version,
+    progress: &Progress,
+    promise: Promise<Version>,
+) {
     let pending = tr.watch(key);
     let cancel = pending.canceller();
     if !advance(progress, Stage::Watching(cancel.clone())) {

@@ -1,4 +1,5 @@
-//! Change data capture through the C library: ours, which has it as FoundationDB 8 has, and one without it.
+//! Change data capture through the C library: ours, which has it as FoundationDB 8 has, and one
+//! without it.
 
 mod common;
 
@@ -77,7 +78,8 @@ fn a_reply_that_is_dropped_leaves_the_consumer_free() {
 #[test]
 fn a_library_without_it_is_told_with_what_to_do() {
     let library = stub("libfdb_c_without.so", &["-DFUTURE_ERROR=0"]).display().to_string();
-    let endpoint = Foundation::open(&Target { cluster_file: String::new(), library: Some(library) }).unwrap();
+    let endpoint =
+        Foundation::open(&Target { cluster_file: String::new(), library: Some(library) }).unwrap();
     let error = endpoint.list().wait().unwrap_err();
     assert_eq!(error, Error::unsupported_operation());
     let told = error.to_string();

@@ -1,4 +1,5 @@
-//! A process that has used the C library ends as it should: its network is stopped, and the thread that ran it joined.
+//! A process that has used the C library ends as it should: its network is stopped, and the thread
+//! that ran it joined.
 
 mod common;
 
@@ -8,7 +9,8 @@ use std::process::Command;
 /// Names the library to a test that runs in a process of its own.
 const LIBRARY: &str = "PLINTH_TEST_STUB_LIBRARY";
 
-/// What the process does that is looked at from outside. In a run of all tests it has nothing to do.
+/// What the process does that is looked at from outside. In a run of all tests it has nothing to
+/// do.
 #[test]
 fn a_process_uses_the_library_and_ends() {
     let Ok(library) = std::env::var(LIBRARY) else { return };
@@ -25,5 +27,10 @@ fn its_end_waits_for_the_thread_of_the_network() {
         .env(LIBRARY, common::stub("libfdb_c_stub.so", &[]))
         .output()
         .unwrap();
-    assert!(outcome.status.success(), "{:?}: {}", outcome.status, String::from_utf8_lossy(&outcome.stderr));
+    assert!(
+        outcome.status.success(),
+        "{:?}: {}",
+        outcome.status,
+        String::from_utf8_lossy(&outcome.stderr)
+    );
 }

@@ -1,7 +1,8 @@
-//! What the client expects of an endpoint, asked through the C library: versions, conflicts, versionstamps, watches, locks,
-//! sizes, errors with their numbers.
+//! What the client expects of an endpoint, asked through the C library: versions, conflicts,
+//! versionstamps, watches, locks, sizes, errors with their numbers.
 //!
-//! The databases are in memory unless a test says otherwise, each one its own; the library is loaded once for all of them.
+//! The databases are in memory unless a test says otherwise, each one its own; the library is
+//! loaded once for all of them.
 
 mod common;
 
@@ -42,7 +43,8 @@ fn a_missing_library_is_an_error_that_says_what_to_do() {
 /// A library may tell it when the database is opened or, as Apple's and ours do, by each operation.
 #[test]
 fn a_missing_cluster_file_is_an_error() {
-    let target = Target { cluster_file: "/nowhere/fdb.cluster".into(), library: Some(common::library()) };
+    let target =
+        Target { cluster_file: "/nowhere/fdb.cluster".into(), library: Some(common::library()) };
     let outcome = Foundation::open(&target).and_then(|endpoint| {
         Database::new(Arc::new(endpoint)).create_transaction().get_read_version().wait()
     });
@@ -185,7 +187,8 @@ fn long_ranges_come_whole_in_both_directions() {
         let tr = db.create_transaction();
         let range = RangeOptions::from("0".."1").mode(StreamingMode::WantAll).reverse(reverse);
         let rows = tr.range(range).collect_blocking().unwrap();
-        let mut keys: Vec<_> = rows.iter().map(|row| String::from_utf8(row.key.to_vec()).unwrap()).collect();
+        let mut keys: Vec<_> =
+            rows.iter().map(|row| String::from_utf8(row.key.to_vec()).unwrap()).collect();
         if reverse {
             keys.reverse();
         }

@@ -1,7 +1,7 @@
 //! Random transactions through the C library, each step compared with a plain map.
 //!
-//! A second transaction commits in between now and then; then the first one must conflict exactly if it had read what the
-//! second one wrote, and otherwise its writes come on top.
+//! A second transaction commits in between now and then; then the first one must conflict exactly
+//! if it had read what the second one wrote, and otherwise its writes come on top.
 
 mod common;
 
@@ -109,14 +109,22 @@ fn read(random: &mut Random, tr: &Transaction, model: &Map) -> Option<Vec<Vec<u8
         0 => {
             let at = key(random);
             let value = tr.get(&at).wait().unwrap();
-            assert_eq!(value.as_deref(), model.get(&at).map(|value| &value[..]), "{}", at.escape_ascii());
+            assert_eq!(
+                value.as_deref(),
+                model.get(&at).map(|value| &value[..]),
+                "{}",
+                at.escape_ascii()
+            );
             Some(vec![at])
         }
         1 => {
             let offset = random.below(7) as i32 - 3;
             let selector = KeySelector::new(key(random), random.below(2) == 0, offset);
             let found = tr.get_key(selector.clone()).wait().unwrap();
-            assert_eq!(found.escape_ascii().to_string(), select(model, &selector).escape_ascii().to_string());
+            assert_eq!(
+                found.escape_ascii().to_string(),
+                select(model, &selector).escape_ascii().to_string()
+            );
             None
         }
         _ => {
@@ -134,7 +142,8 @@ fn read(random: &mut Random, tr: &Transaction, model: &Map) -> Option<Vec<Vec<u8
             if limit > 0 {
                 wanted.truncate(limit as usize);
             }
-            let rows: Vec<_> = rows.iter().map(|row| (row.key.to_vec(), row.value.to_vec())).collect();
+            let rows: Vec<_> =
+                rows.iter().map(|row| (row.key.to_vec(), row.value.to_vec())).collect();
             let wanted: Vec<_> =
                 wanted.into_iter().map(|(key, value)| (key.clone(), value.clone())).collect();
             assert_eq!(rows, wanted);
@@ -150,7 +159,8 @@ fn run(seed: u64) {
     for _ in 0..ROUNDS {
         let tr = db.create_transaction();
         let (mut model, mut writes) = (committed.clone(), Vec::new());
-        // The keys read from the database; `None` once a read depends on more than can be said simply.
+        // The keys read from the database; `None` once a read depends on more than can be said
+        // simply.
         let mut read_keys: Option<BTreeSet<Vec<u8>>> = Some(BTreeSet::new());
         let mut decided = BTreeSet::new();
         tr.get_read_version().wait().unwrap();
@@ -185,8 +195,13 @@ fn run(seed: u64) {
         }
         let result = tr.commit().wait();
         if let Some(read_keys) = read_keys {
-            let conflict = !writes.is_empty() && read_keys.intersection(&meanwhile).next().is_some();
-            assert_eq!(result.is_err(), conflict, "{result:?} read {read_keys:?} meanwhile {meanwhile:?}");
+            let conflict =
+                !writes.is_empty() && read_keys.intersection(&meanwhile).next().is_some();
+            assert_eq!(
+                result.is_err(),
+                conflict,
+                "{result:?} read {read_keys:?} meanwhile {meanwhile:?}"
+            );
         }
         match result {
             Ok(()) => writes.iter().for_each(|write| write.apply(&mut committed)),
@@ -198,7 +213,8 @@ fn run(seed: u64) {
 
 fn dump(db: &plinth_client::Database) -> Map {
     let end = strinc(b"k").unwrap();
-    let rows = db.create_transaction().range(RangeOptions::from(&b"k"[..]..&end[..])).collect_blocking();
+    let rows =
+        db.create_transaction().range(RangeOptions::from(&b"k"[..]..&end[..])).collect_blocking();
     rows.unwrap().into_iter().map(|row| (row.key.to_vec(), row.value.to_vec())).collect()
 }
 

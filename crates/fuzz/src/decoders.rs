@@ -1,7 +1,9 @@
-//! Pure decoders: what they take is encoded to the same again, and what they refuse is an error with words.
+//! Pure decoders: what they take is encoded to the same again, and what they refuse is an error
+//! with words.
 //!
-//! Bytes behind a checksum would hardly ever be reached by chance. So where a message has one, the target takes the kind and
-//! the content from its input and wraps them up properly; that a wrong checksum is refused is tested elsewhere.
+//! Bytes behind a checksum would hardly ever be reached by chance. So where a message has one, the
+//! target takes the kind and the content from its input and wraps them up properly; that a wrong
+//! checksum is refused is tested elsewhere.
 
 use plinth_client::remote::ClusterFile;
 use plinth_env::{Env, block_on};
@@ -52,12 +54,14 @@ fn framed(bytes: &[u8]) -> Option<Vec<u8>> {
 /// One request: its kind, then its body.
 pub(crate) fn requests(bytes: &[u8]) {
     let Some(framed) = framed(bytes) else { return };
-    let found = frame::split(&framed, MAX_REQUEST).expect("it was framed here").expect("as a whole");
+    let found =
+        frame::split(&framed, MAX_REQUEST).expect("it was framed here").expect("as a whole");
     match Request::decode(&found) {
         Ok(request) => {
             let mut again = Vec::new();
             request.encode(&mut again, found.id);
-            let found = frame::split(&again, MAX_REQUEST).expect("it was framed here").expect("as a whole");
+            let found =
+                frame::split(&again, MAX_REQUEST).expect("it was framed here").expect("as a whole");
             assert_eq!(Request::decode(&found).as_ref(), Ok(&request), "another request came out");
         }
         Err(error) => told(&error),
@@ -76,7 +80,8 @@ pub(crate) fn replies(bytes: &[u8]) {
             Ok(result) => {
                 let mut again = Vec::new();
                 reply::put_get_range(&mut again, 7, &result);
-                let rows: usize = result.rows.iter().map(|(key, value)| key.len() + value.len()).sum();
+                let rows: usize =
+                    result.rows.iter().map(|(key, value)| key.len() + value.len()).sum();
                 assert!(rows <= body.len(), "more rows than bytes");
                 None
             }
@@ -90,7 +95,9 @@ pub(crate) fn replies(bytes: &[u8]) {
             | Kind::DisconnectReply
             | Kind::RebootReply,
         ) => reply::number(&body).err(),
-        Some(Kind::SplitPointsReply | Kind::AddressesReply | Kind::ClientsReply) => reply::list(&body).err(),
+        Some(Kind::SplitPointsReply | Kind::AddressesReply | Kind::ClientsReply) => {
+            reply::list(&body).err()
+        }
         Some(Kind::PinReply) => reply::pin(&body).err(),
         Some(Kind::Failure) => {
             assert_ne!(reply::failure(&body).code(), 0);

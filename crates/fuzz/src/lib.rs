@@ -1,10 +1,11 @@
 //! Whatever takes bytes from outside, as functions that a fuzzer can call.
 //!
 //! ## Role
-//! Each target is a function of bytes that must come back, whatever they are: no panic, no endless loop, and what the target
-//! says besides holds (what was decoded is encoded to the same again, the server still serves others). They are run in three ways:
-//! by cargo-fuzz (`fuzz/`, a workspace of its own, which needs a nightly compiler), by `plinth-fuzz TARGET SECONDS`, a plain
-//! loop over mutations, and by the tests of this crate, which put the whole corpus through them each time.
+//! Each target is a function of bytes that must come back, whatever they are: no panic, no endless
+//! loop, and what the target says besides holds (what was decoded is encoded to the same again, the
+//! server still serves others). They are run in three ways: by cargo-fuzz (`fuzz/`, a workspace of
+//! its own, which needs a nightly compiler), by `plinth-fuzz TARGET SECONDS`, a plain loop over
+//! mutations, and by the tests of this crate, which put the whole corpus through them each time.
 //!
 //! ## Data structure
 //! ```text
@@ -16,12 +17,14 @@
 //! ```
 //!
 //! ## Invariants
-//! 1. A target depends on its bytes alone: what needs a clock, a network or random numbers runs in simulation.
-//! 2. A valid message can be reached by mutating bytes: where there is a checksum, the target writes it.
+//! 1. A target depends on its bytes alone: what needs a clock, a network or random numbers runs in
+//!    simulation.
+//! 2. A valid message can be reached by mutating bytes: where there is a checksum, the target
+//!    writes it.
 //!
 //! ## Not here
-//! Files on disk: each format has its own tests with flipped bits. The settings' file, which belongs to a program: its target
-//! stands in `fuzz/`, its corpus is read by `cli`'s tests.
+//! Files on disk: each format has its own tests with flipped bits. The settings' file, which
+//! belongs to a program: its target stands in `fuzz/`, its corpus is read by `cli`'s tests.
 //! Read next: `decoders.rs`, `nodes.rs`, `series.rs`, `served.rs`, then `mutate.rs`.
 #![forbid(unsafe_code)]
 

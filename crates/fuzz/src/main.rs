@@ -1,7 +1,9 @@
-//! `plinth-fuzz TARGET SECONDS [SEED]`: mutates a target's corpus and runs the target on it, until the time is over.
+//! `plinth-fuzz TARGET SECONDS [SEED]`: mutates a target's corpus and runs the target on it, until
+//! the time is over.
 //!
-//! `plinth-fuzz seeds` writes the valid inputs of all targets into the corpus. What breaks a target is left beside the corpus as
-//! `fuzz/found-TARGET`. A run that never ends is told by its seed: nothing is printed.
+//! `plinth-fuzz seeds` writes the valid inputs of all targets into the corpus. What breaks a target
+//! is left beside the corpus as `fuzz/found-TARGET`. A run that never ends is told by its seed:
+//! nothing is printed.
 #![forbid(unsafe_code)]
 
 use plinth_env::{Env, block_on};
@@ -41,7 +43,8 @@ fn write_seeds() -> Result<(), String> {
         let dir = folder().join("corpus").join(name);
         block_on(env.files().create_dir_all(&dir)).map_err(|error| error.to_string())?;
         for (seed, bytes) in seeds(name) {
-            block_on(env.files().replace(&dir.join(seed), &bytes)).map_err(|error| error.to_string())?;
+            block_on(env.files().replace(&dir.join(seed), &bytes))
+                .map_err(|error| error.to_string())?;
         }
     }
     Ok(())
@@ -49,7 +52,8 @@ fn write_seeds() -> Result<(), String> {
 
 fn fuzz(name: &str, seconds: &str, seed: &str) -> Result<(), String> {
     let target = target(name).ok_or_else(|| format!("there is no target {name}"))?;
-    let number = |text: &str| text.parse::<u64>().map_err(|_| format!("{text} is no number; {USAGE}"));
+    let number =
+        |text: &str| text.parse::<u64>().map_err(|_| format!("{text} is no number; {USAGE}"));
     let (seconds, seed) = (number(seconds)?, number(seed)?);
     let env = Env::real();
     let corpus = corpus(&env, name)?;
@@ -72,6 +76,8 @@ fn fuzz(name: &str, seconds: &str, seed: &str) -> Result<(), String> {
 fn corpus(env: &Env, name: &str) -> Result<Vec<Vec<u8>>, String> {
     let dir = folder().join("corpus").join(name);
     let names = block_on(env.files().list(&dir)).map_err(|error| error.to_string())?;
-    let read = |name: &String| block_on(env.files().read(dir.join(name))).map_err(|error| error.to_string());
+    let read = |name: &String| {
+        block_on(env.files().read(dir.join(name))).map_err(|error| error.to_string())
+    };
     names.iter().map(read).collect()
 }

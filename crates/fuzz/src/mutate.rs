@@ -1,11 +1,25 @@
-//! Mutation without guidance: what a fuzzer does to bytes, from a seed, where there is no nightly compiler for a real one.
+//! Mutation without guidance: what a fuzzer does to bytes, from a seed, where there is no nightly
+//! compiler for a real one.
 //!
-//! A mutation is one to eight small changes: bits and bytes turned, the values at which lengths go wrong written over a number,
-//! parts removed, doubled, exchanged for those of another file, cut off.
+//! A mutation is one to eight small changes: bits and bytes turned, the values at which lengths go
+//! wrong written over a number, parts removed, doubled, exchanged for those of another file, cut
+//! off.
 
 /// The values at which a length, a count or a flag goes wrong.
-const EDGES: [u64; 12] =
-    [0, 1, 2, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0xffff, 0x7fff_ffff, 0xffff_ffff, 0x7fff_ffff_ffff_ffff];
+const EDGES: [u64; 12] = [
+    0,
+    1,
+    2,
+    0x7f,
+    0x80,
+    0xff,
+    0x7fff,
+    0x8000,
+    0xffff,
+    0x7fff_ffff,
+    0xffff_ffff,
+    0x7fff_ffff_ffff_ffff,
+];
 
 /// Longest input that is made.
 const LONGEST: usize = 1 << 14;

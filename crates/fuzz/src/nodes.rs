@@ -1,7 +1,7 @@
 //! What nodes of a cluster send each other, and the bodies in their logs.
 //!
-//! A body reaches a log behind a checksum, from another node that has checked it; it is still looked at as
-//! anything from outside is. What is taken is encoded to the same bytes again.
+//! A body reaches a log behind a checksum, from another node that has checked it; it is still
+//! looked at as anything from outside is. What is taken is encoded to the same bytes again.
 
 use plinth_log::format::{Rewind, State, Vote};
 use plinth_log::{Entry, EntryHead, EntryKind, sections, sections_head};
@@ -57,7 +57,8 @@ pub(crate) fn frames(bytes: &[u8]) {
     }
 }
 
-/// What nodes say before there are frames, with the checksum that it should have, and the packets around frames.
+/// What nodes say before there are frames, with the checksum that it should have, and the packets
+/// around frames.
 pub(crate) fn words(bytes: &[u8]) {
     let mut sealed = bytes.to_vec();
     if sealed.len() >= 16 {
@@ -74,7 +75,10 @@ pub(crate) fn words(bytes: &[u8]) {
     again.clear();
     if let Ok(Some((welcome, _))) = Welcome::decode(&sealed) {
         welcome.encode(&mut again);
-        assert_eq!(Welcome::decode(&again).map(|read| read.map(|(read, _)| read)), Ok(Some(welcome)));
+        assert_eq!(
+            Welcome::decode(&again).map(|read| read.map(|(read, _)| read)),
+            Ok(Some(welcome))
+        );
     }
     again.clear();
     if let Ok(Some((word, _))) = Word::decode(&sealed) {
@@ -84,7 +88,9 @@ pub(crate) fn words(bytes: &[u8]) {
     let (mut rest, mut pieces) = (bytes, Pieces::default());
     while let Ok(Some((kind, payload))) = packet::split(rest) {
         rest = &rest[packet::HEAD + payload.len()..];
-        if matches!(kind, Kind::Whole | Kind::Piece | Kind::Last) && pieces.take(kind, payload).is_err() {
+        if matches!(kind, Kind::Whole | Kind::Piece | Kind::Last)
+            && pieces.take(kind, payload).is_err()
+        {
             break;
         }
     }
@@ -118,11 +124,13 @@ pub(crate) fn log_bodies(bytes: &[u8]) {
     }
 }
 
-/// Bytes of a chunk's header before what the target `chunks` takes from its input: rows, lengths, compression.
+/// Bytes of a chunk's header before what the target `chunks` takes from its input: rows, lengths,
+/// compression.
 const CHUNK_COUNTS: std::ops::Range<usize> = 40..56;
 const CHUNK_HEADER: usize = 64;
 
-/// A chunk of rows, as it comes, and with the header's other fields and the checksums that it should have.
+/// A chunk of rows, as it comes, and with the header's other fields and the checksums that it
+/// should have.
 pub(crate) fn chunks(bytes: &[u8]) {
     let mut sealed = Vec::new();
     if let Some((counts, body)) = bytes.split_at_checked(CHUNK_COUNTS.len()) {
@@ -145,7 +153,10 @@ pub(crate) fn chunks(bytes: &[u8]) {
                 assert_eq!(Chunk::encoded_len(&again[..CHUNK_HEADER]), Ok(again.len()));
             }
             Err(error) => {
-                assert!(error.detail().is_some_and(|why| !why.is_empty()), "{error} without a word why")
+                assert!(
+                    error.detail().is_some_and(|why| !why.is_empty()),
+                    "{error} without a word why"
+                )
             }
         }
     }
@@ -237,7 +248,13 @@ pub(crate) fn log_seeds() -> Vec<Vec<u8>> {
     let mut state = Vec::new();
     State { lease: 100, vote, popped }.encode(&mut state);
     let body = [&sections_head(&[(0, 3), (7, 2)])[..], b"abcde"].concat();
-    vec![body, sections_head(&[]), vote.encode().to_vec(), Rewind { lease: 7 }.encode().to_vec(), state]
+    vec![
+        body,
+        sections_head(&[]),
+        vote.encode().to_vec(),
+        Rewind { lease: 7 }.encode().to_vec(),
+        state,
+    ]
 }
 
 /// Each message by which nodes come to know each other, and packets.

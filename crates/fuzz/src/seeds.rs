@@ -1,14 +1,16 @@
-//! Valid inputs of each target, from which mutation begins: one of every message, and texts with all that may stand in them.
+//! Valid inputs of each target, from which mutation begins: one of every message, and texts with
+//! all that may stand in them.
 //!
-//! They are made by the encoders of today and kept as files, so that a fuzzer has them; a test holds the files to what is made
-//! here. A message that gets a new field needs its seed made anew (`plinth-fuzz seeds`).
+//! They are made by the encoders of today and kept as files, so that a fuzzer has them; a test
+//! holds the files to what is made here. A message that gets a new field needs its seed made anew
+//! (`plinth-fuzz seeds`).
 
 use crate::{nodes, series};
 use plinth_proto::frame::{HEADER, Kind};
 use plinth_proto::{Hello, ReadVersion, Request, Welcome, reply};
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, MutationType,
-    RangeLock, RangeLocks, RangeRead, RangeResult, Rows,
+    Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace,
+    MutationType, RangeLock, RangeLocks, RangeRead, RangeResult, Rows,
 };
 
 /// The seeds of a target: a name and the bytes.
@@ -16,14 +18,18 @@ pub fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
     let texts = |texts: &[&str]| numbered(texts.iter().map(|text| text.as_bytes().to_vec()));
     match target {
         "frames" | "connection" => named(framed()),
-        "requests" => named(framed().into_iter().map(|(name, frame)| (name, unframed(&frame))).collect()),
+        "requests" => {
+            named(framed().into_iter().map(|(name, frame)| (name, unframed(&frame))).collect())
+        }
         "replies" => numbered(replies().iter().map(|frame| unframed(frame))),
         "greetings" => numbered(greetings().into_iter()),
         "cluster_file" => texts(&CLUSTER_FILES),
         "tls_peers" => texts(&PEERS),
         "http" => texts(&HTTP),
         "series_lines" => texts(&SERIES_LINES),
-        "series_remote_write" => vec![("seed-two-series".to_owned(), series::remote_write_message())],
+        "series_remote_write" => {
+            vec![("seed-two-series".to_owned(), series::remote_write_message())]
+        }
         "series_query" => texts(&SERIES_QUERIES),
         "series_promql" => texts(&PROMQL),
         "replication_messages" => numbered(nodes::message_seeds().into_iter()),
@@ -56,8 +62,10 @@ fn requests() -> Vec<(&'static str, Request)> {
     for key in [&b"a"[..], b"\xff\x02/x", b""] {
         keys.push(key);
     }
-    let (begin, end) =
-        (KeySelector::first_greater_or_equal(&b"a"[..]), KeySelector::first_greater_than(&b"\xff"[..]));
+    let (begin, end) = (
+        KeySelector::first_greater_or_equal(&b"a"[..]),
+        KeySelector::first_greater_than(&b"\xff"[..]),
+    );
     let idempotency_id = Some(Bytes::from_static(b"sixteen bytes id"));
     let mut commit = CommitRequest {
         lock_aware: true,
@@ -69,7 +77,11 @@ fn requests() -> Vec<(&'static str, Request)> {
     commit.mutations.push(MutationType::Set, b"k", b"v");
     commit.mutations.push(MutationType::ClearRange, b"x", b"y");
     commit.mutations.push(MutationType::Add, b"n", b"\x01\0\0\0");
-    commit.mutations.push(MutationType::SetVersionstampedKey, b"k\0\0\0\0\0\0\0\0\0\0\x01\0\0\0", b"v");
+    commit.mutations.push(
+        MutationType::SetVersionstampedKey,
+        b"k\0\0\0\0\0\0\0\0\0\0\x01\0\0\0",
+        b"v",
+    );
     commit.conflicts.writes.push(b"k", b"y");
     commit.conflicts.reads.push_single(b"k");
     let read = RangeRead { begin: begin.clone(), end, limit: 9, target_bytes: 999, reverse: true };
@@ -122,7 +134,12 @@ fn replies() -> Vec<Vec<u8>> {
     let mut rows = Rows::builder();
     rows.push(b"key", b"value");
     rows.push(b"key2", b"");
-    let range = RangeResult { more: true, read_to_begin: false, read_through_end: true, rows: rows.finish() };
+    let range = RangeResult {
+        more: true,
+        read_to_begin: false,
+        read_through_end: true,
+        rows: rows.finish(),
+    };
     let keys = [Bytes::from_static(b"a"), Bytes::from_static(b"b")];
     let error = Error::transaction_too_old().with_detail("why");
     let locked = KeyRange::new(&b"a"[..], &b"b"[..]);

@@ -1,7 +1,8 @@
 //! What senders and readers of time series send: lines of each protocol, remote write, queries.
 //!
-//! A session is fed twice, in one piece and in pieces: the points and the answers have to be the same, since the pieces in which bytes arrive mean
-//! nothing. What it holds of an unfinished line stays within the longest line.
+//! A session is fed twice, in one piece and in pieces: the points and the answers have to be the
+//! same, since the pieces in which bytes arrive mean nothing. What it holds of an unfinished line
+//! stays within the longest line.
 
 use plinth_env::block_on;
 use plinth_promql::{Answered, Labels, Options};
@@ -52,7 +53,8 @@ fn fed(protocol: Protocol, bytes: &[u8], piece: usize) -> Taken {
     taken
 }
 
-/// Lines: the first byte says which protocol they are in, the second into which pieces they are cut.
+/// Lines: the first byte says which protocol they are in, the second into which pieces they are
+/// cut.
 pub(crate) fn lines(bytes: &[u8]) {
     let [which, piece, stream @ ..] = bytes else { return };
     let protocol = match which & 3 {
@@ -71,7 +73,8 @@ pub(crate) fn lines(bytes: &[u8]) {
     }
 }
 
-/// A message of remote write: as it comes, compressed or not; and as the content of a block that is compressed well.
+/// A message of remote write: as it comes, compressed or not; and as the content of a block that is
+/// compressed well.
 pub(crate) fn remote_write(bytes: &[u8]) {
     for body in [bytes.to_vec(), block(bytes)] {
         let mut session = Session::new(Protocol::Csv, 7, &Memory::default());
@@ -90,12 +93,14 @@ pub(crate) fn remote_write(bytes: &[u8]) {
 
 /// A query, as the body of a request for rows and as one for names.
 pub(crate) fn query(bytes: &[u8]) {
-    for error in [Query::parse(bytes).err(), Query::parse_search(bytes).err()].into_iter().flatten() {
+    for error in [Query::parse(bytes).err(), Query::parse_search(bytes).err()].into_iter().flatten()
+    {
         assert!(!error.to_string().is_empty(), "it is refused without a word why");
     }
 }
 
-/// An expression of PromQL: parsed, and if it is one evaluated over a few series, at one time and at some.
+/// An expression of PromQL: parsed, and if it is one evaluated over a few series, at one time and
+/// at some.
 pub(crate) fn promql(bytes: &[u8]) {
     const SECOND: i64 = 1_000_000_000;
     let text = String::from_utf8_lossy(bytes);
@@ -107,13 +112,16 @@ pub(crate) fn promql(bytes: &[u8]) {
             let le = if metric == "h_bucket" { le } else { "" };
             let pairs = [(plinth_promql::NAME, metric), ("a", a), ("b", b), ("le", le)];
             let labels: Labels = pairs.into_iter().collect();
-            for (time, value) in [1.0, 3.0, f64::NAN, 2.0, f64::INFINITY, -1.0, 7.0].into_iter().enumerate() {
+            for (time, value) in
+                [1.0, 3.0, f64::NAN, 2.0, f64::INFINITY, -1.0, 7.0].into_iter().enumerate()
+            {
                 memory.add(&labels, time as i64 * 30 * SECOND, value * factor);
             }
             memory.add(&labels, 240 * SECOND, f64::from_bits(plinth_promql::STALE));
         }
     }
-    let options = Options { max_values: 20_000, max_window: 1000, max_visits: 50_000, ..Options::default() };
+    let options =
+        Options { max_values: 20_000, max_window: 1000, max_visits: 50_000, ..Options::default() };
     let one = block_on(plinth_promql::instant(&memory, &text, 200 * SECOND, &options));
     let steps = (0, 300 * SECOND, 20 * SECOND);
     let some = block_on(plinth_promql::range(&memory, &text, steps, &options));
@@ -122,7 +130,9 @@ pub(crate) fn promql(bytes: &[u8]) {
             Ok(Answered::Vector(series)) => are_different(series.iter().map(|(labels, _)| labels)),
             Ok(Answered::Matrix(series)) => are_different(series.iter().map(|(labels, _)| labels)),
             Ok(Answered::Scalar(_) | Answered::String(_)) => {}
-            Err(error) => assert!(!error.to_string().is_empty(), "it is refused without a word why"),
+            Err(error) => {
+                assert!(!error.to_string().is_empty(), "it is refused without a word why")
+            }
         }
     }
 }
@@ -154,9 +164,11 @@ fn block(bytes: &[u8]) -> Vec<u8> {
 
 /// A message of two series.
 pub(crate) fn remote_write_message() -> Vec<u8> {
-    let field = |number: u8, content: &[u8]| [&[number << 3 | 2, content.len() as u8], content].concat();
-    let label =
-        |name: &str, value: &str| field(1, &[field(1, name.as_bytes()), field(2, value.as_bytes())].concat());
+    let field =
+        |number: u8, content: &[u8]| [&[number << 3 | 2, content.len() as u8], content].concat();
+    let label = |name: &str, value: &str| {
+        field(1, &[field(1, name.as_bytes()), field(2, value.as_bytes())].concat())
+    };
     let sample = |value: f64, milliseconds: u8| {
         field(2, &[&[1 << 3 | 1], &value.to_le_bytes()[..], &[2 << 3, milliseconds]].concat())
     };

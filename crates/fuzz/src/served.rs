@@ -1,7 +1,8 @@
-//! A whole server in simulation: it is told the bytes by one client, and must answer another one as ever.
+//! A whole server in simulation: it is told the bytes by one client, and must answer another one as
+//! ever.
 //!
-//! The world is made anew for each input, so that a run depends on nothing else. What is in the database is little: a few keys, so
-//! that reads find something.
+//! The world is made anew for each input, so that a run depends on nothing else. What is in the
+//! database is little: a few keys, so that reads find something.
 
 use plinth_client::remote::{ClusterFile, RemoteEndpoint};
 use plinth_client::{Database, TransactionOption};
@@ -78,7 +79,8 @@ async fn assert_serves(env: &Env, place: &Place) {
     assert_eq!(value.expect("the server still reads").as_deref(), Some(&b"here"[..]));
 }
 
-/// Runs the server, gives it the bytes at one of its addresses, and looks whether it still serves; gives its answer.
+/// Runs the server, gives it the bytes at one of its addresses, and looks whether it still serves;
+/// gives its answer.
 fn told(bytes: &[u8], to_http: bool) -> Vec<u8> {
     let simulation = Simulation::new(1);
     let (server, stranger, other) =
@@ -107,5 +109,9 @@ pub(crate) fn connection(bytes: &[u8]) {
 /// What a browser, or somebody else, says to the console.
 pub(crate) fn http(bytes: &[u8]) {
     let answer = told(bytes, true);
-    assert!(answer.is_empty() || answer.starts_with(b"HTTP/1."), "{:?}", String::from_utf8_lossy(&answer));
+    assert!(
+        answer.is_empty() || answer.starts_with(b"HTTP/1."),
+        "{:?}",
+        String::from_utf8_lossy(&answer)
+    );
 }

@@ -1,4 +1,5 @@
-//! The corpus of every target, and some mutations of it, with every run of the tests: what a fuzzer found once stays found.
+//! The corpus of every target, and some mutations of it, with every run of the tests: what a fuzzer
+//! found once stays found.
 //!
 //! A target that breaks says which file it was, or which mutation of which seed.
 
@@ -12,8 +13,8 @@ const MOST_BYTES: usize = 4096;
 fn files(target: &str) -> Vec<(String, Vec<u8>)> {
     let env = Env::real();
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    let names =
-        block_on(env.files().list(&dir)).unwrap_or_else(|error| panic!("no corpus of {target}: {error}"));
+    let names = block_on(env.files().list(&dir))
+        .unwrap_or_else(|error| panic!("no corpus of {target}: {error}"));
     let read = |name: String| {
         let bytes = block_on(env.files().read(dir.join(&name))).unwrap();
         (name, bytes)

@@ -1,8 +1,9 @@
 //! How fast the log is on this machine, beside what the disk does by itself in the same minute.
 //!
-//! `cargo run --release -p plinth-log --example log_speed [DIR] [MEGABYTES]`: appends without syncs (what an
-//! append costs the processor), commits of 1 KiB one after the other against the same bytes written to a
-//! plain file, commits by several tasks with one and with two syncs in flight, and reading back.
+//! `cargo run --release -p plinth-log --example log_speed [DIR] [MEGABYTES]`: appends without syncs
+//! (what an append costs the processor), commits of 1 KiB one after the other against the same
+//! bytes written to a plain file, commits by several tasks with one and with two syncs in flight,
+//! and reading back.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -80,7 +81,11 @@ async fn appends(env: &Env, dir: &Path, body_len: usize, total: u64) -> Result<(
         bytes += entry.body.len() as u64;
     }
     let took = env.now().saturating_sub(began);
-    println!("  open {:>5.0} MB/s   read back {:>5.0} MB/s", rate(bytes, opened), rate(bytes, took));
+    println!(
+        "  open {:>5.0} MB/s   read back {:>5.0} MB/s",
+        rate(bytes, opened),
+        rate(bytes, took)
+    );
     drop(reader);
     log.close().await
 }
@@ -142,7 +147,8 @@ async fn commits(env: &Env, dir: &Path) -> Result<()> {
 /// Commits of 16 KiB through segments that grow, and then through recycled ones.
 async fn sustained(env: &Env, dir: &Path) -> Result<()> {
     let (_, mut log) =
-        new_log(env, dir, LogConfig { max_segment_bytes: 16 << 20, ..LogConfig::default() }).await?;
+        new_log(env, dir, LogConfig { max_segment_bytes: 16 << 20, ..LogConfig::default() })
+            .await?;
     log.register("nobody", 1, None)?;
     let (syncer, body) = (log.syncer(), vec![7; BATCH]);
     for part in ["first 64 MB, new segments", "next 64 MB", "next 64 MB", "next 64 MB"] {

@@ -40,10 +40,12 @@ pub struct Report {
 /// Reads the whole log in `dir` and reports everything that is wrong with it.
 ///
 /// # Errors
-/// `file_not_found` if there is no log; `unsupported_operation` if a newer program wrote it; errors of files.
+/// `file_not_found` if there is no log; `unsupported_operation` if a newer program wrote it; errors
+/// of files.
 pub async fn verify(env: &Env, dir: impl AsRef<Path>) -> Result<Report> {
     let mut salvage = Salvage::open(env, dir).await?;
-    let mut report = Report { segments: salvage.segments, identity: salvage.identity(), ..Report::default() };
+    let mut report =
+        Report { segments: salvage.segments, identity: salvage.identity(), ..Report::default() };
     let (mut landmarks, mut segment) = (Landmarks::default(), None);
     while let Some(found) = salvage.next_record().await? {
         match found {
@@ -117,7 +119,8 @@ impl Salvage {
     /// Opens the log in `dir`, whosever it is.
     ///
     /// # Errors
-    /// `file_not_found` if there is none; `unsupported_operation` if a newer program wrote it; errors of files.
+    /// `file_not_found` if there is none; `unsupported_operation` if a newer program wrote it;
+    /// errors of files.
     pub async fn open(env: &Env, dir: impl AsRef<Path>) -> Result<Self> {
         let dir = dir.as_ref();
         let files = survey_files(env, dir, Open::Read, false).await?;
@@ -125,7 +128,10 @@ impl Salvage {
             return Err(Error::file_not_found().with_detail(format!("no log in {}", dir.display())));
         }
         let mut problems = files.problems;
-        let owners = files.stations.iter().map(|station| (&station.segment, station.segment.header.identity));
+        let owners = files
+            .stations
+            .iter()
+            .map(|station| (&station.segment, station.segment.header.identity));
         let first = owners.clone().next().map(|(_, identity)| identity);
         for (segment, identity) in owners {
             if Some(identity) != first {
@@ -154,8 +160,9 @@ impl Salvage {
         self.walk.stations.first().map(|station| station.segment.header.identity)
     }
 
-    /// The next whole entry, or the next problem; `None` at the end. Entries that a rewind has voided are left
-    /// out; those of every kind are given, so that their indices tell whether any are missing.
+    /// The next whole entry, or the next problem; `None` at the end. Entries that a rewind has
+    /// voided are left out; those of every kind are given, so that their indices tell whether any
+    /// are missing.
     ///
     /// # Errors
     /// Errors of files.
@@ -168,7 +175,9 @@ impl Salvage {
             if self.unsettled.broken.is_some() || self.has_ended {
                 // Nothing that is read from here on can void them.
                 let entry = self.unsettled.waiting.pop_front().map(Salvaged::Entry);
-                if let Some(found) = entry.or_else(|| self.unsettled.broken.take().map(Salvaged::Problem)) {
+                if let Some(found) =
+                    entry.or_else(|| self.unsettled.broken.take().map(Salvaged::Problem))
+                {
                     return Ok(Some(found));
                 }
             }
@@ -252,8 +261,10 @@ impl Salvage {
             bytes += end.of_tail(station) - begin;
             begin = RECORDS_START;
         }
-        let reason = format!("{}: expected {}, found {}", stopped.what, stopped.expected, stopped.found);
-        self.torn_tail = (bytes > 0).then_some(CutTail { file: stopped.file, offset, bytes, reason });
+        let reason =
+            format!("{}: expected {}, found {}", stopped.what, stopped.expected, stopped.found);
+        self.torn_tail =
+            (bytes > 0).then_some(CutTail { file: stopped.file, offset, bytes, reason });
         Ok(())
     }
 }

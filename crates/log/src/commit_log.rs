@@ -6,22 +6,24 @@
 //!     append, extend_lease      committed, durable, drive, until_committed, register, pop
 //! ```
 //!
-//! There is one writer, for one term, and any number of views. An entry is first *written*, then *durable*
-//! (this node has synced it), then *committed* (it will never be lost). With [`LocalLog`](crate::LocalLog),
-//! the log of one node, the last two are the same moment. With a replicated log committed means on the
-//! disks of a majority; it may come before this node's own sync, or after it.
+//! There is one writer, for one term, and any number of views. An entry is first *written*, then
+//! *durable* (this node has synced it), then *committed* (it will never be lost). With
+//! [`LocalLog`](crate::LocalLog), the log of one node, the last two are the same moment. With a
+//! replicated log committed means on the disks of a majority; it may come before this node's own
+//! sync, or after it.
 //!
-//! Always: written is at least durable and at least committed; all three only grow while the process lives,
-//! except that what is written and not committed may be voided when a term ends. Readers see committed
-//! entries alone.
+//! Always: written is at least durable and at least committed; all three only grow while the
+//! process lives, except that what is written and not committed may be voided when a term ends.
+//! Readers see committed entries alone.
 //!
 //! ## How a pipeline drives it
-//! The thread that appends an entry lends itself to whatever commits it: [`LogView::drive`] runs at most
-//! one sync, on that thread, and says at once if there is nothing for it to do. So an idle commit is
-//! appended, synced and answered on one thread; under load as many threads are in a sync as there are
-//! lanes, one more forms the next batch, and the number of batches in flight is none of their business.
-//! Whoever completes batches takes them in order, up to [`LogView::committed`]. A log that commits by
-//! itself ([`LogView::drive`] does nothing there) is waited for with [`LogView::until_committed`].
+//! The thread that appends an entry lends itself to whatever commits it: [`LogView::drive`] runs at
+//! most one sync, on that thread, and says at once if there is nothing for it to do. So an idle
+//! commit is appended, synced and answered on one thread; under load as many threads are in a sync
+//! as there are lanes, one more forms the next batch, and the number of batches in flight is none
+//! of their business. Whoever completes batches takes them in order, up to [`LogView::committed`].
+//! A log that commits by itself ([`LogView::drive`] does nothing there) is waited for with
+//! [`LogView::until_committed`].
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -45,8 +47,8 @@ pub struct Progress {
     pub lease: Version,
 }
 
-/// The one writer of a commit log, for one term. Dropping it ends the writing, as a crash would, except that
-/// nothing written is lost.
+/// The one writer of a commit log, for one term. Dropping it ends the writing, as a crash would,
+/// except that nothing written is lost.
 pub trait CommitLog: Send {
     /// The term in which this writer appends: larger than that of every writer before it.
     fn term(&self) -> u64;
@@ -57,21 +59,26 @@ pub trait CommitLog: Send {
     /// A handle for everybody else.
     fn view(&self) -> Arc<dyn LogView>;
 
-    /// Appends an entry whose body is `parts` one after the other. It is written when this is ready, and
-    /// counts once [`LogView::committed`] has reached its position.
+    /// Appends an entry whose body is `parts` one after the other. It is written when this is
+    /// ready, and counts once [`LogView::committed`] has reached its position.
     ///
     /// # Errors
     /// `version_invalid` if `version` is not above the last one or is above the lease;
-    /// `file_not_writable` if the disk is full, and other errors of files: nothing was appended then, and
-    /// the next append may succeed. If the term has ended, or [`LogView::check`] fails from now on, the
-    /// entry's fate is unknown.
-    fn append<'a>(&'a mut self, version: Version, parts: &'a [&'a [u8]]) -> Waiting<'a, Result<Position>>;
+    /// `file_not_writable` if the disk is full, and other errors of files: nothing was appended
+    /// then, and the next append may succeed. If the term has ended, or [`LogView::check`] fails
+    /// from now on, the entry's fate is unknown.
+    fn append<'a>(
+        &'a mut self,
+        version: Version,
+        parts: &'a [&'a [u8]],
+    ) -> Waiting<'a, Result<Position>>;
 
-    /// As [`CommitLog::append`], for an entry among whose mutations is the row that says who is a member from here on.
+    /// As [`CommitLog::append`], for an entry among whose mutations is the row that says who is a
+    /// member from here on.
     ///
     /// # Errors
-    /// As there; `unsupported_operation` for a log that one node has to itself, `process_behind` if another such entry is under
-    /// way: nothing was appended then.
+    /// As there; `unsupported_operation` for a log that one node has to itself, `process_behind` if
+    /// another such entry is under way: nothing was appended then.
     fn append_members<'a>(
         &'a mut self,
         version: Version,
@@ -82,24 +89,25 @@ pub trait CommitLog: Send {
         Box::pin(std::future::ready(Err(Error::unsupported_operation().with_detail(detail))))
     }
 
-    /// Appends an entry that lets versions up to `upto` be handed out, once it is committed. Entries may be
-    /// appended up to it at once. If the lease reaches that far already, nothing is appended and the
-    /// position is that of the last entry.
+    /// Appends an entry that lets versions up to `upto` be handed out, once it is committed.
+    /// Entries may be appended up to it at once. If the lease reaches that far already, nothing is
+    /// appended and the position is that of the last entry.
     ///
     /// # Errors
     /// As those of [`CommitLog::append`].
     fn extend_lease(&mut self, upto: Version) -> Waiting<'_, Result<Position>>;
 
-    /// Has this node's disk say of every entry so far that it is durable, so that damage to the last of
-    /// them is known to be damage and not a write cut short; writes down what consumers have popped. To
-    /// be called when there is nothing to commit; does nothing if nothing happened since the last time.
+    /// Has this node's disk say of every entry so far that it is durable, so that damage to the
+    /// last of them is known to be damage and not a write cut short; writes down what consumers
+    /// have popped. To be called when there is nothing to commit; does nothing if nothing happened
+    /// since the last time.
     ///
     /// # Errors
     /// As those of [`CommitLog::append`] and [`LogView::drive`].
     fn mark_durable(&mut self) -> Waiting<'_, Result<()>>;
 
-    /// Ends the writing as after [`CommitLog::mark_durable`], waits until no task of the log touches its
-    /// files any longer, and ends every reader that waits.
+    /// Ends the writing as after [`CommitLog::mark_durable`], waits until no task of the log
+    /// touches its files any longer, and ends every reader that waits.
     ///
     /// # Errors
     /// As those of [`CommitLog::mark_durable`]; the log is closed all the same.
@@ -117,8 +125,8 @@ pub trait LogView: Send + Sync {
     /// Up to where this node has synced.
     fn durable(&self) -> Progress;
 
-    /// Waits until more than `beyond` is committed, and gives how much. Asked again with what it gave, it
-    /// is the stream of committed positions; steps that come quickly are told as one.
+    /// Waits until more than `beyond` is committed, and gives how much. Asked again with what it
+    /// gave, it is the stream of committed positions; steps that come quickly are told as one.
     ///
     /// # Errors
     /// That of [`LogView::check`]; `shutdown_in_progress` once the log is closed.
@@ -129,13 +137,13 @@ pub trait LogView: Send + Sync {
         false
     }
 
-    /// Lends the caller's thread to whatever makes appended entries committed: one sync, if a lane is
-    /// free and something is written that no sync under way covers. Then it gives what is committed.
-    /// `None`, at once, if there is nothing for the caller to do: everything is covered, all lanes are
-    /// taken, or the log commits by itself.
+    /// Lends the caller's thread to whatever makes appended entries committed: one sync, if a lane
+    /// is free and something is written that no sync under way covers. Then it gives what is
+    /// committed. `None`, at once, if there is nothing for the caller to do: everything is covered,
+    /// all lanes are taken, or the log commits by itself.
     ///
-    /// A caller that got `None` need not ask again until something is appended or a lane was given back:
-    /// who holds a lane has to ask again after its sync.
+    /// A caller that got `None` need not ask again until something is appended or a lane was given
+    /// back: who holds a lane has to ask again after its sync.
     ///
     /// # Errors
     /// That of [`LogView::check`]. After a failed sync nothing is committed any more.
@@ -156,39 +164,45 @@ pub trait LogView: Send + Sync {
     /// Reads committed entries with versions from `from` on.
     fn reader(&self, from: Version) -> Box<dyn LogReader>;
 
-    /// Reads for a consumer, from where it stands. Unlike another reader it keeps nothing by itself.
+    /// Reads for a consumer, from where it stands. Unlike another reader it keeps nothing by
+    /// itself.
     ///
     /// # Errors
-    /// `client_invalid_operation` if there is no such consumer; `version_invalid` if it was dropped.
+    /// `client_invalid_operation` if there is no such consumer; `version_invalid` if it was
+    /// dropped.
     fn reader_of(&self, consumer: &str) -> Result<Box<dyn LogReader>>;
 
-    /// Reads for a consumer from version `from` on, which lies behind what it has popped. It keeps nothing by itself either.
+    /// Reads for a consumer from version `from` on, which lies behind what it has popped. It keeps
+    /// nothing by itself either.
     ///
     /// # Errors
-    /// As those of [`LogView::reader_of`]; `version_invalid` if the consumer has popped beyond `from`.
+    /// As those of [`LogView::reader_of`]; `version_invalid` if the consumer has popped beyond
+    /// `from`.
     fn reader_for(&self, consumer: &str, from: Version) -> Result<Box<dyn LogReader>>;
 
-    /// Makes `consumer` known: entries from version `from` on are kept until it pops them. One that is
-    /// known already, be it from before a restart, stays where it is and gets the new bound. Gives the
-    /// version that it is to go on from. Durable as soon as anything appended later is.
+    /// Makes `consumer` known: entries from version `from` on are kept until it pops them. One that
+    /// is known already, be it from before a restart, stays where it is and gets the new bound.
+    /// Gives the version that it is to go on from. Durable as soon as anything appended later is.
     ///
-    /// With a bound the consumer is dropped, and an event tells it, once it holds back more than so many
-    /// bytes (counted in whole segments, without the last full one): what it had not popped may be gone then. Its pops and readers
-    /// fail from then on, until it is registered again.
+    /// With a bound the consumer is dropped, and an event tells it, once it holds back more than so
+    /// many bytes (counted in whole segments, without the last full one): what it had not popped
+    /// may be gone then. Its pops and readers fail from then on, until it is registered again.
     ///
     /// # Errors
-    /// `version_invalid` if entries from `from` on are gone already; `invalid_option_value` if the name
-    /// is empty or too long, or there are too many consumers.
+    /// `version_invalid` if entries from `from` on are gone already; `invalid_option_value` if the
+    /// name is empty or too long, or there are too many consumers.
     fn register(&self, consumer: &str, from: Version, bound_bytes: Option<u64>) -> Result<Version>;
 
-    /// `consumer` needs no entries up to version `upto` any longer. What nobody needs goes once this is
-    /// durable: as soon as anything appended later is. Popping backwards does nothing.
+    /// `consumer` needs no entries up to version `upto` any longer. What nobody needs goes once
+    /// this is durable: as soon as anything appended later is. Popping backwards does nothing.
     ///
     /// # Errors
-    /// `client_invalid_operation` if there is no such consumer; `version_invalid` if it was dropped.
+    /// `client_invalid_operation` if there is no such consumer; `version_invalid` if it was
+    /// dropped.
     fn pop(&self, consumer: &str, upto: Version) -> Result<()>;
 
-    /// Forgets a consumer: nothing is kept for it any longer. Without any consumer everything is kept.
+    /// Forgets a consumer: nothing is kept for it any longer. Without any consumer everything is
+    /// kept.
     fn unregister(&self, consumer: &str);
 
     /// The consumers, and from which version on each needs entries.
@@ -200,8 +214,8 @@ pub trait LogView: Send + Sync {
     /// As those of [`LogView::reader_of`].
     fn held_bytes(&self, consumer: &str) -> Result<u64>;
 
-    /// Bytes that are kept for whoever needs entries from version `from` up to below `until`, and go if nobody does: counted
-    /// in whole segments, without the one that is written to.
+    /// Bytes that are kept for whoever needs entries from version `from` up to below `until`, and
+    /// go if nobody does: counted in whole segments, without the one that is written to.
     fn bytes_between(&self, from: Version, until: Version) -> u64;
 
     /// Bytes of records that are kept.
@@ -210,9 +224,10 @@ pub trait LogView: Send + Sync {
     /// Bytes that the log's files take on the disk.
     fn disk_bytes(&self) -> u64;
 
-    /// From now on the log takes care that others find so many bytes of its disk free: the less there is beyond them, the smaller
-    /// are the files that it makes, and the fewer of them it keeps for later use. An append never fails for that: what it
-    /// must not take, its caller doesn't append.
+    /// From now on the log takes care that others find so many bytes of its disk free: the less
+    /// there is beyond them, the smaller are the files that it makes, and the fewer of them it
+    /// keeps for later use. An append never fails for that: what it must not take, its caller
+    /// doesn't append.
     fn keep_free(&self, bytes: u64);
 }
 
@@ -221,19 +236,20 @@ pub trait LogReader: Send {
     /// The next entry; `None` if there is none yet.
     ///
     /// # Errors
-    /// `version_invalid` if the entries asked for are gone, or the consumer it reads for was dropped;
-    /// `file_corrupt`, saying file, offset, what was expected and what was found, if the log is damaged;
-    /// errors of files.
+    /// `version_invalid` if the entries asked for are gone, or the consumer it reads for was
+    /// dropped; `file_corrupt`, saying file, offset, what was expected and what was found, if the
+    /// log is damaged; errors of files.
     fn next(&mut self) -> Waiting<'_, Result<Option<Entry>>>;
 
-    /// From now on the newest entries are kept in memory for this reader, within a bound, until it is dropped.
+    /// From now on the newest entries are kept in memory for this reader, within a bound, until it
+    /// is dropped.
     fn follow(&mut self);
 
-    /// Waits for the next entry. From the first call on the newest entries are kept in memory for this
-    /// reader, within a bound, until it is dropped.
+    /// Waits for the next entry. From the first call on the newest entries are kept in memory for
+    /// this reader, within a bound, until it is dropped.
     ///
     /// # Errors
-    /// As those of [`LogReader::next`]; that of [`LogView::check`]; `shutdown_in_progress` once the log
-    /// is closed.
+    /// As those of [`LogReader::next`]; that of [`LogView::check`]; `shutdown_in_progress` once the
+    /// log is closed.
     fn wait(&mut self) -> Waiting<'_, Result<Entry>>;
 }

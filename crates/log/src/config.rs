@@ -1,7 +1,7 @@
 //! What a log is opened with, and the small values that its callers hold.
 //!
-//! Plain data, compared and copied; the limits of the settings are checked where a log is made or opened,
-//! so nothing here holds more than its fields say.
+//! Plain data, compared and copied; the limits of the settings are checked where a log is made or
+//! opened, so nothing here holds more than its fields say.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,8 @@ pub struct Position {
 }
 
 impl Position {
-    /// The position of the record with this number, in a log where it is an entry and so is each one before it.
+    /// The position of the record with this number, in a log where it is an entry and so is each
+    /// one before it.
     pub fn from_sequence(sequence: u64) -> Self {
         Self { sequence, index: sequence, term: 0 }
     }
@@ -37,13 +38,14 @@ impl Position {
         Self { sequence: link.sequence, index: link.index, term: link.term }
     }
 
-    /// The record's number, counted from 1 over the whole life of the log, control records included.
+    /// The record's number, counted from 1 over the whole life of the log, control records
+    /// included.
     pub fn sequence(self) -> u64 {
         self.sequence
     }
 
-    /// The same for whoever keeps what the log's entries do: `version` is that of the record, if it is an
-    /// entry, and else of the last one before it.
+    /// The same for whoever keeps what the log's entries do: `version` is that of the record, if it
+    /// is an entry, and else of the last one before it.
     pub fn entry(self, version: Version) -> LogPosition {
         LogPosition { index: self.index, term: self.term, version }
     }
@@ -132,8 +134,8 @@ impl LogConfig {
 /// What [`LocalLog::open`](crate::LocalLog::open) found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recovery {
-    /// The term of this opening: larger than every earlier one's. With a log that is told what is committed, that
-    /// of the last entry.
+    /// The term of this opening: larger than every earlier one's. With a log that is told what is
+    /// committed, that of the last entry.
     pub term: u64,
     /// The index of the oldest entry kept; one more than `last_index` if none is.
     pub first_index: u64,
@@ -141,11 +143,11 @@ pub struct Recovery {
     pub last_index: u64,
     /// The version of the last entry, 0 if there never was one.
     pub last_version: Version,
-    /// The highest version that the log itself knew to be committed. Entries above it were found whole
-    /// and are durable now, but may never have been acknowledged.
+    /// The highest version that the log itself knew to be committed. Entries above it were found
+    /// whole and are durable now, but may never have been acknowledged.
     pub known_committed: Version,
-    /// As of the last entry. No version above this one was ever handed out: a restart begins beyond the larger
-    /// of it and `last_version`.
+    /// As of the last entry. No version above this one was ever handed out: a restart begins beyond
+    /// the larger of it and `last_version`.
     pub lease: Version,
     /// What was cut off the end, if anything was.
     pub cut_tail: Option<CutTail>,

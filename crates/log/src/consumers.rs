@@ -1,12 +1,13 @@
 //! Consumers: who needs which entries, by name, and what becomes of those that need too much.
 //!
-//! What callers say (register, pop) is noted at once and written down with the next record, so that nobody
-//! waits for the disk. A consumer may have a bound: whenever a segment is full, those that hold back more
-//! than theirs before it are dropped, so that no backup and no stream can fill the disk of the database. The log
-//! goes on for the others as if they had never been; they learn it from their next pop or read.
+//! What callers say (register, pop) is noted at once and written down with the next record, so that
+//! nobody waits for the disk. A consumer may have a bound: whenever a segment is full, those that
+//! hold back more than theirs before it are dropped, so that no backup and no stream can fill the
+//! disk of the database. The log goes on for the others as if they had never been; they learn it
+//! from their next pop or read.
 //!
-//! The segment that has just become full doesn't count: nobody can have popped its last entry yet, so that a bound
-//! below the size of a segment would be exceeded by whoever is in step.
+//! The segment that has just become full doesn't count: nobody can have popped its last entry yet,
+//! so that a bound below the size of a segment would be exceeded by whoever is in step.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +48,13 @@ impl Dropped {
     /// Tells those who run the database.
     pub(crate) fn announce(&self) {
         let Self { name, popped, held_bytes, bound_bytes } = self;
-        tracing::warn!(consumer = name, popped, held_bytes, bound_bytes, "consumer of the log dropped");
+        tracing::warn!(
+            consumer = name,
+            popped,
+            held_bytes,
+            bound_bytes,
+            "consumer of the log dropped"
+        );
     }
 }
 
@@ -63,8 +70,9 @@ pub(crate) struct Consumers {
 impl Consumers {
     /// Those that a log has at a start.
     pub(crate) fn new(popped: &BTreeMap<String, Version>) -> Self {
-        let known =
-            |(name, popped): (&String, &Version)| (name.clone(), Known { popped: *popped, bound: None });
+        let known = |(name, popped): (&String, &Version)| {
+            (name.clone(), Known { popped: *popped, bound: None })
+        };
         Self { known: popped.iter().map(known).collect(), ..Self::default() }
     }
 
@@ -86,7 +94,10 @@ impl Consumers {
     /// Where a consumer goes on.
     pub(crate) fn next_of(&self, name: &str) -> Result<Version> {
         self.check(name)?;
-        self.known.get(name).map(|known| known.popped.saturating_add(1)).ok_or_else(|| unknown(name))
+        self.known
+            .get(name)
+            .map(|known| known.popped.saturating_add(1))
+            .ok_or_else(|| unknown(name))
     }
 }
 
@@ -95,18 +106,26 @@ fn unknown(name: &str) -> Error {
 }
 
 impl Inner {
-    /// Takes the right to hold anything back from consumers that hold back more than they may. A segment has just
-    /// become full.
+    /// Takes the right to hold anything back from consumers that hold back more than they may. A
+    /// segment has just become full.
     pub(crate) fn drop_laggards(&mut self) -> Vec<Dropped> {
-        let bounded =
-            self.consumers.known.iter().filter_map(|(name, known)| Some((name, known.popped, known.bound?)));
+        let bounded = self
+            .consumers
+            .known
+            .iter()
+            .filter_map(|(name, known)| Some((name, known.popped, known.bound?)));
         let held = bounded.map(|(name, popped, bound)| {
             let held_bytes = self.held_bytes(popped);
             (name.clone(), popped, held_bytes, bound)
         });
         let laggards: Vec<_> = held
             .filter(|(_, _, held, bound)| held > bound)
-            .map(|(name, popped, held_bytes, bound_bytes)| Dropped { name, popped, held_bytes, bound_bytes })
+            .map(|(name, popped, held_bytes, bound_bytes)| Dropped {
+                name,
+                popped,
+                held_bytes,
+                bound_bytes,
+            })
             .collect();
         for laggard in &laggards {
             probe!("log: consumer dropped");
@@ -117,8 +136,8 @@ impl Inner {
         laggards
     }
 
-    /// Bytes of full segments, without the last one, that could go, but for somebody who needs what comes after version
-    /// `popped`.
+    /// Bytes of full segments, without the last one, that could go, but for somebody who needs what
+    /// comes after version `popped`.
     fn held_bytes(&self, popped: Version) -> u64 {
         let count = self.segments.len().saturating_sub(2);
         let held = self.full().take(count).filter(|(_, last)| *last > popped);
@@ -136,9 +155,14 @@ impl LocalView {
     /// [`LogView::register`](crate::LogView::register).
     ///
     /// # Errors
-    /// `version_invalid` if entries from `from` on are gone already; `invalid_option_value` if the name
-    /// is empty or too long, or there are too many consumers.
-    pub fn register(&self, consumer: &str, from: Version, bound_bytes: Option<u64>) -> Result<Version> {
+    /// `version_invalid` if entries from `from` on are gone already; `invalid_option_value` if the
+    /// name is empty or too long, or there are too many consumers.
+    pub fn register(
+        &self,
+        consumer: &str,
+        from: Version,
+        bound_bytes: Option<u64>,
+    ) -> Result<Version> {
         let refuse = |what: String| Err(Error::invalid_option_value().with_detail(what));
         if consumer.is_empty() || consumer.len() > MAX_CONSUMER_NAME_LEN {
             return refuse(format!(
@@ -167,17 +191,19 @@ impl LocalView {
         registered
     }
 
-    /// `consumer` needs no entries up to version `upto` any longer. Segments that no consumer needs are
-    /// reused or removed, once this is durable: as soon as anything appended later is.
+    /// `consumer` needs no entries up to version `upto` any longer. Segments that no consumer needs
+    /// are reused or removed, once this is durable: as soon as anything appended later is.
     ///
     /// # Errors
-    /// `client_invalid_operation` if there is no such consumer; `version_invalid` if it was dropped.
-    /// Popping backwards does nothing.
+    /// `client_invalid_operation` if there is no such consumer; `version_invalid` if it was
+    /// dropped. Popping backwards does nothing.
     pub fn pop(&self, consumer: &str, upto: Version) -> Result<()> {
         let popped = self.shared.with(|inner| {
             inner.upkeep.is_stuck = false;
             inner.consumers.check(consumer)?;
-            let Some(known) = inner.consumers.known.get_mut(consumer) else { return Err(unknown(consumer)) };
+            let Some(known) = inner.consumers.known.get_mut(consumer) else {
+                return Err(unknown(consumer));
+            };
             if upto > known.popped {
                 known.popped = upto;
                 inner.consumers.generation += 1;
@@ -188,7 +214,8 @@ impl LocalView {
         popped
     }
 
-    /// Forgets a consumer: nothing is kept for it any longer. Without any consumer everything is kept.
+    /// Forgets a consumer: nothing is kept for it any longer. Without any consumer everything is
+    /// kept.
     pub fn unregister(&self, consumer: &str) {
         self.shared.with(|inner| {
             inner.consumers.dropped.remove(consumer);
@@ -209,7 +236,8 @@ impl LocalView {
         })
     }
 
-    /// Bytes of full segments that go if nobody needs entries from version `from` up to below `until`.
+    /// Bytes of full segments that go if nobody needs entries from version `from` up to below
+    /// `until`.
     pub fn bytes_between(&self, from: Version, until: Version) -> u64 {
         self.shared.with(|inner| {
             let goes = inner.full().filter(|(_, last)| *last >= from && *last < until);

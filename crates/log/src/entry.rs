@@ -1,7 +1,7 @@
 //! Entries, as readers get them, and the sections of their bodies.
 //!
-//! The body of an entry with mutations is in sections, one for each tag: whoever keeps a part of the rows pulls
-//! the sections of its tag and leaves the others. Today there is one tag.
+//! The body of an entry with mutations is in sections, one for each tag: whoever keeps a part of
+//! the rows pulls the sections of its tag and leaves the others. Today there is one tag.
 //!
 //! ```text
 //!   | format | 0 | sections | tag, length | tag, length | mutations of the first | of the second |
@@ -43,8 +43,8 @@ pub struct Entry {
     pub previous: Version,
     /// The highest version that whoever made it knew to be committed.
     pub committed: Version,
-    /// What was appended. A slice of a larger piece of the file (256 KiB or more): whoever keeps a small
-    /// part for long should copy it.
+    /// What was appended. A slice of a larger piece of the file (256 KiB or more): whoever keeps a
+    /// small part for long should copy it.
     pub body: Bytes,
 }
 
@@ -82,8 +82,8 @@ const SECTION_COUNT: usize = 2;
 const SECTIONS: usize = SECTION_COUNT + 2;
 const SECTION_LEN: usize = 4 + 4;
 
-/// What stands before the sections of a body: for each in order its tag and its length in bytes. At most
-/// [`MAX_SECTIONS`] are taken; the log refuses a body that is longer than 2^30 bytes.
+/// What stands before the sections of a body: for each in order its tag and its length in bytes. At
+/// most [`MAX_SECTIONS`] are taken; the log refuses a body that is longer than 2^30 bytes.
 pub fn sections_head(sections: &[(Tag, usize)]) -> Vec<u8> {
     let count = u16::try_from(sections.len()).unwrap_or(u16::MAX);
     let mut head = Vec::with_capacity(SECTIONS + sections.len() * SECTION_LEN);
@@ -107,10 +107,13 @@ pub fn sections(body: &Bytes) -> Result<Vec<(Tag, Bytes)>> {
         Some(&SECTIONS_FORMAT) => {}
         found => {
             let found = found.map_or("no format".to_string(), |format| format!("format {format}"));
-            return Err(corrupt(format!("body of an entry has {found}, expected {SECTIONS_FORMAT}")));
+            return Err(corrupt(format!(
+                "body of an entry has {found}, expected {SECTIONS_FORMAT}"
+            )));
         }
     }
-    let short = || corrupt(format!("body of an entry has {} bytes, fewer than its sections", body.len()));
+    let short =
+        || corrupt(format!("body of an entry has {} bytes, fewer than its sections", body.len()));
     let count = body.get(SECTION_COUNT..SECTIONS).and_then(|bytes| bytes.first_chunk::<2>());
     let count = usize::from(u16::from_le_bytes(*count.ok_or_else(short)?));
     let mut at = SECTIONS + count * SECTION_LEN;
@@ -118,14 +121,17 @@ pub fn sections(body: &Bytes) -> Result<Vec<(Tag, Bytes)>> {
     let mut sections = Vec::with_capacity(count);
     for head in heads.as_chunks::<SECTION_LEN>().0 {
         let [a, b, c, d, e, f, g, h] = *head;
-        let (tag, len) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]) as usize);
+        let (tag, len) =
+            (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]) as usize);
         let end = at.checked_add(len).filter(|end| *end <= body.len()).ok_or_else(short)?;
         sections.push((tag, body.slice(at..end)));
         at = end;
     }
     if at != body.len() {
         let found = body.len();
-        return Err(corrupt(format!("body of an entry has {found} bytes, its sections end at {at}")));
+        return Err(corrupt(format!(
+            "body of an entry has {found} bytes, its sections end at {at}"
+        )));
     }
     Ok(sections)
 }
@@ -159,8 +165,9 @@ mod tests {
         for len in 0..200 {
             let bytes: Vec<u8> = (0..len)
                 .map(|at| {
-                    state =
-                        state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    state = state
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
                     if at == 0 { SECTIONS_FORMAT } else { (state >> 56) as u8 & 3 }
                 })
                 .collect();

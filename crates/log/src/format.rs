@@ -1,8 +1,9 @@
 //! The bytes of a segment file: its header, records, and what the log's own records carry.
 //!
 //! A pure coder: no files here. Every offset is a constant that follows from the one before it; the
-//! picture is in `docs/format/log.md`, and golden bytes in the tests hold both to it. Nothing that is
-//! decoded is trusted before its checksum has been compared, and nothing here panics on foreign bytes.
+//! picture is in `docs/format/log.md`, and golden bytes in the tests hold both to it. Nothing that
+//! is decoded is trusted before its checksum has been compared, and nothing here panics on foreign
+//! bytes.
 
 pub(crate) mod mark;
 mod record;
@@ -57,7 +58,10 @@ const _: () = {
     assert!(HEADER_LEN == 128);
     assert!(HEADER_COPIES[0] + HEADER_LEN as u64 <= HEADER_COPIES[1]);
     assert!(HEADER_COPIES[1] + HEADER_LEN as u64 <= RECORDS_START);
-    assert!(RECORDS_START.is_multiple_of(ALIGNMENT) && (RECORD_HEADER_LEN as u64).is_multiple_of(ALIGNMENT));
+    assert!(
+        RECORDS_START.is_multiple_of(ALIGNMENT)
+            && (RECORD_HEADER_LEN as u64).is_multiple_of(ALIGNMENT)
+    );
     assert!(MAX_BODY_LEN < u32::MAX as u64);
 };
 
@@ -96,7 +100,8 @@ pub struct SegmentHeader {
     pub nonce: u64,
     /// Bytes of the file when it was made; it is never shorter.
     pub bytes: u64,
-    /// Whether the file held another segment before: what follows its last record is old bytes then, else zeros.
+    /// Whether the file held another segment before: what follows its last record is old bytes
+    /// then, else zeros.
     pub recycled: bool,
 }
 
@@ -113,7 +118,8 @@ impl SegmentHeader {
         bytes[HEADER_SERIAL..HEADER_NONCE].copy_from_slice(&self.serial.to_le_bytes());
         bytes[HEADER_NONCE..HEADER_BYTES].copy_from_slice(&self.nonce.to_le_bytes());
         bytes[HEADER_BYTES..HEADER_RECYCLED].copy_from_slice(&self.bytes.to_le_bytes());
-        bytes[HEADER_RECYCLED..HEADER_RESERVED].copy_from_slice(&u32::from(self.recycled).to_le_bytes());
+        bytes[HEADER_RECYCLED..HEADER_RESERVED]
+            .copy_from_slice(&u32::from(self.recycled).to_le_bytes());
         let checksum = crc32c::crc32c(&bytes[..HEADER_CHECKSUM]);
         bytes[HEADER_CHECKSUM..].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -140,18 +146,31 @@ impl SegmentHeader {
         let bytes = &bytes[..HEADER_LEN];
         if bytes[..HEADER_FORMAT] != MAGIC {
             let found = bytes[..HEADER_FORMAT].escape_ascii();
-            return flaw("the file does not begin like a log segment", &MAGIC.escape_ascii(), &found);
+            return flaw(
+                "the file does not begin like a log segment",
+                &MAGIC.escape_ascii(),
+                &found,
+            );
         }
-        let (stored, computed) = (u32_at(bytes, HEADER_CHECKSUM), crc32c::crc32c(&bytes[..HEADER_CHECKSUM]));
+        let (stored, computed) =
+            (u32_at(bytes, HEADER_CHECKSUM), crc32c::crc32c(&bytes[..HEADER_CHECKSUM]));
         if stored != computed {
-            return Err(HeaderFlaw::Damaged(Flaw::hex("checksum of the segment's header", stored, computed)));
+            return Err(HeaderFlaw::Damaged(Flaw::hex(
+                "checksum of the segment's header",
+                stored,
+                computed,
+            )));
         }
         let format = u32_at(bytes, HEADER_FORMAT);
         if format != FORMAT {
             return Err(HeaderFlaw::Foreign(format));
         }
         if u32_at(bytes, HEADER_LENGTH) != HEADER_LEN as u32 {
-            return flaw("length of the segment's header", &HEADER_LEN, &u32_at(bytes, HEADER_LENGTH));
+            return flaw(
+                "length of the segment's header",
+                &HEADER_LEN,
+                &u32_at(bytes, HEADER_LENGTH),
+            );
         }
         Ok(Self {
             identity: Identity {
@@ -188,8 +207,9 @@ pub(crate) fn foreign_format(file: &str, format: u32) -> Error {
     } else {
         "it is from before the first release: copy its data with the program that wrote it"
     };
-    Error::unsupported_operation()
-        .with_detail(format!("{file} has log format {format}, this program reads format {FORMAT}: {remedy}"))
+    Error::unsupported_operation().with_detail(format!(
+        "{file} has log format {format}, this program reads format {FORMAT}: {remedy}"
+    ))
 }
 
 #[cfg(test)]

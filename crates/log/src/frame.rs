@@ -64,7 +64,8 @@ impl<'a> Frame<'a> {
     /// Appends a record that voids all entries behind `target`.
     pub(crate) fn put_rewind(&mut self, target: &Link) {
         let lease = target.memory.lease;
-        (self.link.index, self.link.term, self.link.version) = (target.index, target.term, target.version);
+        (self.link.index, self.link.term, self.link.version) =
+            (target.index, target.term, target.version);
         self.link.memory.lease = lease;
         self.put_own(Kind::Rewind, &Rewind { lease }.encode());
     }
@@ -82,7 +83,14 @@ impl<'a> Frame<'a> {
     fn put_own(&mut self, kind: Kind, body: &[u8]) {
         let Link { index, term, version, .. } = self.link;
         let committed = self.known.committed;
-        let head = EntryHead { kind: EntryKind::Begin, index, term, version, previous: version, committed };
+        let head = EntryHead {
+            kind: EntryKind::Begin,
+            index,
+            term,
+            version,
+            previous: version,
+            committed,
+        };
         self.put(&head, kind, &[body]);
     }
 

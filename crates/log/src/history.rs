@@ -1,4 +1,5 @@
-//! Which entries count: those known committed, those after them, and those that a rewind has voided.
+//! Which entries count: those known committed, those after them, and those that a rewind has
+//! voided.
 //!
 //! ```text
 //!   records   | 4 5 6 | 7 8 | rewind to 6 | 7' 8' 9' |
@@ -6,12 +7,12 @@
 //!                   committed    pending: 7' 8' 9'
 //! ```
 //!
-//! Nothing is ever cut out of the files; a rewind voids a range of records instead, and readers pass them
-//! over. What is committed is never voided. Whoever appends, and whoever walks through a log at a start, keeps
-//! the same books here.
+//! Nothing is ever cut out of the files; a rewind voids a range of records instead, and readers
+//! pass them over. What is committed is never voided. Whoever appends, and whoever walks through a
+//! log at a start, keeps the same books here.
 //!
-//! Always: pending entries follow the committed one without a gap in their indices; ranges of void records lie
-//! in order and don't overlap; terms rise with the index.
+//! Always: pending entries follow the committed one without a gap in their indices; ranges of void
+//! records lie in order and don't overlap; terms rise with the index.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -55,7 +56,8 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Of a log whose first record comes behind `link`: entries up to there are gone, and were committed.
+    /// Of a log whose first record comes behind `link`: entries up to there are gone, and were
+    /// committed.
     pub(crate) fn beginning(link: Link) -> Self {
         let terms = vec![(link.index, link.term)];
         Self {
@@ -78,7 +80,11 @@ impl History {
 
     /// An entry of this kind was added; `link` is there.
     pub(crate) fn push(&mut self, link: Link, kind: EntryKind) {
-        assert_eq!(link.index, self.last().index + 1, "entries are added in the order of their indices");
+        assert_eq!(
+            link.index,
+            self.last().index + 1,
+            "entries are added in the order of their indices"
+        );
         self.note_term(link.index, link.term);
         if kind == EntryKind::Members {
             self.members.push(link.index);
@@ -108,8 +114,8 @@ impl History {
         }
     }
 
-    /// Voids all entries behind the one that this rewind names. False if it names one that isn't there, or
-    /// one before the last committed.
+    /// Voids all entries behind the one that this rewind names. False if it names one that isn't
+    /// there, or one before the last committed.
     pub(crate) fn rewind(&mut self, rewind: &RecordHeader, memory: &Memory) -> bool {
         if rewind.index < self.committed.index && self.is_assumed {
             // The first record was written before entries in front of it were voided.
@@ -182,7 +188,8 @@ impl History {
         &self.members
     }
 
-    /// The term of the entry with this index, which lies between the last one that is gone and the last one.
+    /// The term of the entry with this index, which lies between the last one that is gone and the
+    /// last one.
     pub(crate) fn term_of(&self, index: u64) -> Option<u64> {
         let after = self.terms.partition_point(|(first, _)| *first <= index);
         self.terms.get(after.checked_sub(1)?).map(|(_, term)| *term)
@@ -215,7 +222,10 @@ impl History {
             before = link;
         }
         assert!(self.voids.is_sorted_by(|one, next| one.last < next.first), "voids don't overlap");
-        assert!(self.terms.is_sorted_by(|one, next| one.0 < next.0 && one.1 < next.1), "terms rise");
+        assert!(
+            self.terms.is_sorted_by(|one, next| one.0 < next.0 && one.1 < next.1),
+            "terms rise"
+        );
     }
 }
 

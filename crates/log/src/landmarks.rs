@@ -1,4 +1,5 @@
-//! Landmarks: where some of a log's entries lie, so that it can be compared with what was made from it.
+//! Landmarks: where some of a log's entries lie, so that it can be compared with what was made from
+//! it.
 //!
 //! ```text
 //!   entries    1 2 3 4 5 | 6 7 8 9 10 | 11 12 13        | a segment begins
@@ -6,8 +7,8 @@
 //!   landmarks          5   6 7     10          13       and what the log begins behind
 //! ```
 //!
-//! Always: in the order of their indices; the last entry of each term and the first of the next one are
-//! among them, so that the term of every other entry is known too.
+//! Always: in the order of their indices; the last entry of each term and the first of the next one
+//! are among them, so that the term of every other entry is known too.
 
 use plinth_types::LogPosition;
 
@@ -68,8 +69,8 @@ impl Landmarks {
         self.last
     }
 
-    /// Why what has everything up to `at` can't be from this log, or can't go on with it; `None` if it can, as
-    /// far as landmarks tell.
+    /// Why what has everything up to `at` can't be from this log, or can't go on with it; `None` if
+    /// it can, as far as landmarks tell.
     pub fn mismatch(&self, at: LogPosition) -> Option<Mismatch> {
         let tell = |what, expected: String, found: String| Some(Mismatch { what, expected, found });
         if at.index > self.last.index {
@@ -79,7 +80,8 @@ impl Landmarks {
         let after = self.marks.partition_point(|mark| mark.index <= at.index);
         let above = self.marks.get(after).copied().unwrap_or(self.last);
         let Some(below) = after.checked_sub(1).map(|before| self.marks[before]) else {
-            // Entries of one version that are let go of with it have no mutations: leases, beginnings of terms.
+            // Entries of one version that are let go of with it have no mutations: leases,
+            // beginnings of terms.
             if above.version == at.version && above.term >= at.term {
                 return None;
             }
@@ -94,8 +96,11 @@ impl Landmarks {
         if is_between && is_exact(below) && is_exact(above) {
             return None;
         }
-        let found =
-            if below.index == at.index { below.to_string() } else { format!("{below}, then {above}") };
+        let found = if below.index == at.index {
+            below.to_string()
+        } else {
+            format!("{below}, then {above}")
+        };
         tell("the log is of another history", at.to_string(), found)
     }
 }

@@ -1,8 +1,8 @@
 //! The chain of records: what must hold between a record and the one before it.
 //!
-//! A [`Link`] is where a walk through the log stands: after which record. It knows what the next one
-//! must look like (number, opening, checksum of the one before, index, term, version) and takes the step.
-//! Writer, recovery, readers and checks all go by the same rules.
+//! A [`Link`] is where a walk through the log stands: after which record. It knows what the next
+//! one must look like (number, opening, checksum of the one before, index, term, version) and takes
+//! the step. Writer, recovery, readers and checks all go by the same rules.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -80,8 +80,8 @@ impl Link {
         }
     }
 
-    /// Just before a record that is taken as it is: the first of the oldest segment kept, or the first
-    /// readable one after damage.
+    /// Just before a record that is taken as it is: the first of the oldest segment kept, or the
+    /// first readable one after damage.
     pub(crate) fn before(header: &RecordHeader, memory: Memory) -> Self {
         Self {
             sequence: header.sequence - 1,
@@ -116,7 +116,11 @@ impl Link {
             }
             Kind::Vote => {
                 let Some(vote) = Vote::decode(body) else {
-                    return Err(Flaw::new("body of a vote", "term, vote, commit", "something else"));
+                    return Err(Flaw::new(
+                        "body of a vote",
+                        "term, vote, commit",
+                        "something else",
+                    ));
                 };
                 self.check_vote(vote)?;
                 memory.vote = vote;
@@ -149,15 +153,16 @@ impl Link {
     fn check_vote(&self, vote: Vote) -> Result<(), Flaw> {
         let before = self.memory.vote;
         if vote.term < before.term || vote.commit < before.commit {
-            let before =
-                format_args!("term {} and commit {} or later", before.term, before.commit).to_string();
+            let before = format_args!("term {} and commit {} or later", before.term, before.commit)
+                .to_string();
             let found = format_args!("term {} and commit {}", vote.term, vote.commit).to_string();
             return Err(Flaw::new("vote in a record", before, found));
         }
         Ok(())
     }
 
-    /// Takes the step to a record that is known to be the next. What it says in its body is taken elsewhere.
+    /// Takes the step to a record that is known to be the next. What it says in its body is taken
+    /// elsewhere.
     pub(crate) fn step(&mut self, header: &RecordHeader) {
         self.sequence = header.sequence;
         self.checksum = header.checksum;
@@ -175,7 +180,11 @@ impl Link {
     /// Whether `header` is that of the next record.
     pub(crate) fn check(&self, header: &RecordHeader) -> Result<(), Flaw> {
         if header.sequence != self.sequence.saturating_add(1) {
-            return Err(Flaw::new("number of a record", self.sequence.saturating_add(1), header.sequence));
+            return Err(Flaw::new(
+                "number of a record",
+                self.sequence.saturating_add(1),
+                header.sequence,
+            ));
         }
         if header.before != self.checksum {
             return Err(Flaw::hex("checksum of the record before", self.checksum, header.before));
@@ -196,9 +205,15 @@ impl Link {
             Kind::State | Kind::Vote => {
                 let is_same = (header.index, header.term, header.version, header.previous)
                     == (self.index, self.term, self.version, self.version);
-                let expected = format_args!("{}, {}, {}", self.index, self.term, self.version).to_string();
-                let found = format_args!("{}, {}, {}", header.index, header.term, header.version).to_string();
-                if is_same { Ok(()) } else { Err(Flaw::new("last entry in a record", expected, found)) }
+                let expected =
+                    format_args!("{}, {}, {}", self.index, self.term, self.version).to_string();
+                let found = format_args!("{}, {}, {}", header.index, header.term, header.version)
+                    .to_string();
+                if is_same {
+                    Ok(())
+                } else {
+                    Err(Flaw::new("last entry in a record", expected, found))
+                }
             }
         }
     }
@@ -220,7 +235,11 @@ impl Link {
             return Err(Flaw::new("version of an entry", expected, header.version));
         }
         if !kind.has_mutations() && header.version != self.version {
-            return Err(Flaw::new("version of an entry without mutations", self.version, header.version));
+            return Err(Flaw::new(
+                "version of an entry without mutations",
+                self.version,
+                header.version,
+            ));
         }
         Ok(())
     }
@@ -229,7 +248,8 @@ impl Link {
         if header.index > self.index || header.term > self.term || header.version > self.version {
             let expected =
                 format_args!("at most {}, {}, {}", self.index, self.term, self.version).to_string();
-            let found = format_args!("{}, {}, {}", header.index, header.term, header.version).to_string();
+            let found =
+                format_args!("{}, {}, {}", header.index, header.term, header.version).to_string();
             return Err(Flaw::new("entry that a rewind goes back to", expected, found));
         }
         if header.previous != header.version || header.version < self.committed {

@@ -1,4 +1,8 @@
 //! [`LocalLog`] as an implementation of [`CommitLog`]: on one node committed means durable.
+//!
+//! The log, its views and its readers have these methods of their own; here they are only called,
+//! and what they give back is boxed. Waiting for a commit is waiting for a sync, and ends by an
+//! error when the log is poisoned or closed.
 
 use std::sync::Arc;
 
@@ -24,7 +28,11 @@ impl CommitLog for LocalLog {
         Arc::new(Self::view(self))
     }
 
-    fn append<'a>(&'a mut self, version: Version, parts: &'a [&'a [u8]]) -> Waiting<'a, Result<Position>> {
+    fn append<'a>(
+        &'a mut self,
+        version: Version,
+        parts: &'a [&'a [u8]],
+    ) -> Waiting<'a, Result<Position>> {
         Box::pin(Self::append(self, version, parts))
     }
 

@@ -1,8 +1,8 @@
 //! The log as its users hold it: [`LocalLog`] for the one writer, [`LocalView`] for everybody else.
 //!
-//! Everything here is a few lines over the parts that do the work. The writer's methods take `&mut self`,
-//! because there is one writer; what consumers ask for (register, pop) is noted at once and written
-//! down with the next record, so that it never waits for the disk.
+//! Everything here is a few lines over the parts that do the work. The writer's methods take
+//! `&mut self`, because there is one writer; what consumers ask for (register, pop) is noted at
+//! once and written down with the next record, so that it never waits for the disk.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,23 +24,26 @@ use crate::writer::NewEntry;
 /// A commit log, open for appending.
 ///
 /// There is one writer; readers, consumers and syncs go through handles that can be given to other
-/// tasks ([`LocalLog::view`], [`LocalLog::syncer`]). Nothing excludes a second [`LocalLog`] on the same directory:
-/// that is the business of whoever owns the directory's lock.
+/// tasks ([`LocalLog::view`], [`LocalLog::syncer`]). Nothing excludes a second [`LocalLog`] on the
+/// same directory: that is the business of whoever owns the directory's lock.
 pub struct LocalLog {
     opened: Opened,
 }
 
-/// A handle to a log: for consumers, readers, and whoever wants to know how far it is. Cheap to clone.
+/// A handle to a log: for consumers, readers, and whoever wants to know how far it is. Cheap to
+/// clone.
 #[derive(Clone)]
 pub struct LocalView {
     pub(crate) shared: Arc<Shared>,
 }
 
 impl LocalLog {
-    /// Makes a new log in `dir`, which is made if need be, and opens it. A crash leaves a whole log or none.
+    /// Makes a new log in `dir`, which is made if need be, and opens it. A crash leaves a whole log
+    /// or none.
     ///
     /// # Errors
-    /// `client_invalid_operation` if there is a log already; `invalid_option_value`; errors of files.
+    /// `client_invalid_operation` if there is a log already; `invalid_option_value`; errors of
+    /// files.
     pub async fn create(
         env: &Env,
         dir: impl AsRef<Path>,
@@ -50,8 +53,9 @@ impl LocalLog {
         Self::create_at(env, dir, identity, config, (0, 0, 0)).await
     }
 
-    /// Makes a new log that begins behind an entry that it doesn't have: its index, term and version. For
-    /// a node that has the rows of that version from elsewhere. The lease reaches up to the version.
+    /// Makes a new log that begins behind an entry that it doesn't have: its index, term and
+    /// version. For a node that has the rows of that version from elsewhere. The lease reaches up
+    /// to the version.
     ///
     /// # Errors
     /// As those of [`LocalLog::create`]; `version_invalid` if the version is below 0.
@@ -70,9 +74,9 @@ impl LocalLog {
     /// Opens the log in `dir`, after whatever crash, and begins a new term. Reads all of it first.
     ///
     /// # Errors
-    /// `file_not_found` if there is none; `file_corrupt`, saying file, offset, what was expected and
-    /// what was found, if anything is damaged that was durable; `unsupported_operation` if another version
-    /// of the program wrote it; `client_invalid_operation` if it is another node's.
+    /// `file_not_found` if there is none; `file_corrupt`, saying file, offset, what was expected
+    /// and what was found, if anything is damaged that was durable; `unsupported_operation` if
+    /// another version of the program wrote it; `client_invalid_operation` if it is another node's.
     pub async fn open(
         env: &Env,
         dir: impl AsRef<Path>,
@@ -82,9 +86,9 @@ impl LocalLog {
         Self::open_when(env, dir, identity, config, |_| std::future::ready(Ok(()))).await
     }
 
-    /// Opens the log like [`LocalLog::open`], but changes nothing in `dir` before `permission` is given:
-    /// whoever has other things to read at a start can read them meanwhile, compare them with what the
-    /// log was found to hold, and find them damaged, or too new.
+    /// Opens the log like [`LocalLog::open`], but changes nothing in `dir` before `permission` is
+    /// given: whoever has other things to read at a start can read them meanwhile, compare them
+    /// with what the log was found to hold, and find them damaged, or too new.
     ///
     /// # Errors
     /// As those of [`LocalLog::open`], and that of `permission`, after which nothing was changed.
@@ -107,32 +111,40 @@ impl LocalLog {
         Ok((Self { opened }, Recovery { term, ..found }))
     }
 
-    /// Appends an entry whose body is `parts` one after the other. It is written when this returns, and
-    /// durable once a [`Syncer::sync`] of its position has returned.
+    /// Appends an entry whose body is `parts` one after the other. It is written when this returns,
+    /// and durable once a [`Syncer::sync`] of its position has returned.
     ///
     /// # Errors
     /// `version_invalid` if `version` is not above the last one or is above the lease;
-    /// `file_not_writable` if the disk is full, and other errors of files: nothing was appended then,
-    /// and the next append writes to the same place. `io_error` for good once the log is poisoned.
+    /// `file_not_writable` if the disk is full, and other errors of files: nothing was appended
+    /// then, and the next append writes to the same place. `io_error` for good once the log is
+    /// poisoned.
     pub async fn append(&mut self, version: Version, parts: &[&[u8]]) -> Result<Position> {
         let lease = self.opened.writer.link.memory.lease;
         if version > lease {
-            let detail = format!("entry at version {version}, the lease ends at {lease}: extend it first");
+            let detail =
+                format!("entry at version {version}, the lease ends at {lease}: extend it first");
             return Err(Error::version_invalid().with_detail(detail));
         }
         self.append_entry(EntryKind::Mutations, version, parts).await
     }
 
-    async fn append_entry(&mut self, kind: EntryKind, version: Version, parts: &[&[u8]]) -> Result<Position> {
-        let (index, previous) = (self.opened.writer.link.index + 1, self.opened.writer.link.version);
+    async fn append_entry(
+        &mut self,
+        kind: EntryKind,
+        version: Version,
+        parts: &[&[u8]],
+    ) -> Result<Position> {
+        let (index, previous) =
+            (self.opened.writer.link.index + 1, self.opened.writer.link.version);
         let (term, committed) = (self.term(), self.committed().version);
         let head = EntryHead { kind, index, term, version, previous, committed };
         self.opened.writer.write_entry(NewEntry { head, parts }).await
     }
 
     /// Appends an entry that lets versions up to `upto` be handed out, once it is durable: see
-    /// [`LocalView::lease`]. Entries may be appended up to it at once. Does nothing if the lease reaches
-    /// that far already.
+    /// [`LocalView::lease`]. Entries may be appended up to it at once. Does nothing if the lease
+    /// reaches that far already.
     ///
     /// # Errors
     /// As those of [`LocalLog::append`].
@@ -144,9 +156,10 @@ impl LocalLog {
         self.append_entry(EntryKind::Lease, version, &[&upto.to_le_bytes()]).await
     }
 
-    /// Appends a record that says that everything before it is durable, and syncs it, so that damage to
-    /// the last records is known to be damage and not a torn tail. Also writes down what consumers
-    /// have popped. To be called when the system falls idle; does nothing if nothing happened since.
+    /// Appends a record that says that everything before it is durable, and syncs it, so that
+    /// damage to the last records is known to be damage and not a torn tail. Also writes down what
+    /// consumers have popped. To be called when the system falls idle; does nothing if nothing
+    /// happened since.
     ///
     /// # Errors
     /// As those of [`LocalLog::append`] and [`Syncer::sync`].
@@ -174,9 +187,9 @@ impl LocalLog {
         self.opened.view.clone()
     }
 
-    /// Leaves the log as after [`LocalLog::mark_durable`], notes where it ends, and waits for its background
-    /// tasks to end. A log
-    /// that is merely dropped is as after a crash, except that nothing written is lost.
+    /// Leaves the log as after [`LocalLog::mark_durable`], notes where it ends, and waits for its
+    /// background tasks to end. A log that is merely dropped is as after a crash, except that
+    /// nothing written is lost.
     ///
     /// # Errors
     /// As those of [`LocalLog::mark_durable`]; the log is closed all the same.
@@ -201,7 +214,8 @@ impl std::ops::Deref for LocalLog {
 impl std::fmt::Debug for LocalLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Link { sequence, index, version, .. } = &self.opened.writer.link;
-        let fields = format_args!("{sequence} records, {index} entries, version {version}").to_string();
+        let fields =
+            format_args!("{sequence} records, {index} entries, version {version}").to_string();
         f.debug_tuple("LocalLog").field(&fields).finish()
     }
 }
@@ -245,7 +259,8 @@ impl LocalView {
         self.shared.with(|inner| inner.disk_bytes())
     }
 
-    /// The log leaves so many bytes of the disk to others: see [`LogView::keep_free`](crate::LogView::keep_free).
+    /// The log leaves so many bytes of the disk to others: see
+    /// [`LogView::keep_free`](crate::LogView::keep_free).
     pub fn keep_free(&self, bytes: u64) {
         self.shared.with(|inner| inner.upkeep.room.keep_free = bytes);
     }

@@ -1,11 +1,12 @@
 //! The file `DURABLE`: how far the log is known to be durable when no later record says so.
 //!
-//! A record says of those before it that they were durable when it was written. Of the last one nobody says it,
-//! so damage to it would look like a write cut short, though it had been synced and acknowledged. So a task
-//! notes the last durable record in a file of its own, within two ticks of its sync, unless a record has
-//! said it by then. The note is written and not synced: it outlives the process at once, and the power as
-//! soon as the system writes its memory down. A clean close syncs it. A commit pays for a look at a flag, a
-//! busy writer makes no notes at all, an idle log one for each quiet time.
+//! A record says of those before it that they were durable when it was written. Of the last one
+//! nobody says it, so damage to it would look like a write cut short, though it had been synced and
+//! acknowledged. So a task notes the last durable record in a file of its own, within two ticks of
+//! its sync, unless a record has said it by then. The note is written and not synced: it outlives
+//! the process at once, and the power as soon as the system writes its memory down. A clean close
+//! syncs it. A commit pays for a look at a flag, a busy writer makes no notes at all, an idle log
+//! one for each quiet time.
 //!
 //! ```text
 //!   record  ....N          N+1 says that N was durable
@@ -14,8 +15,9 @@
 //!                    tick
 //! ```
 //!
-//! A note is always true: it is written after the sync has returned, and what was durable once stays so. It
-//! is written to two places in turn, so that one of them is whole whatever happens to a write.
+//! A note is always true: it is written after the sync has returned, and what was durable once
+//! stays so. It is written to two places in turn, so that one of them is whole whatever happens to
+//! a write.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,7 +52,8 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// Makes the file of a new log, in place of one that may be there, durably: a log with a segment has it.
+    /// Makes the file of a new log, in place of one that may be there, durably: a log with a
+    /// segment has it.
     pub(crate) async fn create(env: &Env, dir: &Path, seed: u32) -> Result<()> {
         let file = env.files().open(marks_path(dir), Open::Truncate).await?;
         let mut bytes = vec![0; MARKS_LEN];
@@ -61,7 +64,11 @@ impl Marks {
     }
 
     /// Reads the file. `None` if it isn't there.
-    pub(crate) async fn read(env: &Env, dir: &Path, seed: u32) -> Result<Option<Result<Mark, Problem>>> {
+    pub(crate) async fn read(
+        env: &Env,
+        dir: &Path,
+        seed: u32,
+    ) -> Result<Option<Result<Mark, Problem>>> {
         let path = marks_path(dir);
         if !env.files().exists(&path).await? {
             return Ok(None);
@@ -71,7 +78,9 @@ impl Marks {
         for place in MARK_PLACES {
             match Mark::decode(bytes.get(place..).unwrap_or_default(), seed) {
                 Ok(mark) => newest = newest.max(Some(mark)),
-                Err(flaw) => first = first.or(Some(flaw.at(&path.display().to_string(), place as u64))),
+                Err(flaw) => {
+                    first = first.or(Some(flaw.at(&path.display().to_string(), place as u64)))
+                }
             }
         }
         Ok(Some(match (newest, first) {
@@ -84,7 +93,13 @@ impl Marks {
     /// Opens the file to write to it.
     pub(crate) async fn open(env: &Env, dir: &Path, seed: u32, last: Mark) -> Result<Self> {
         let file = env.files().open(marks_path(dir), Open::Write).await?;
-        Ok(Self { file, seed, last: Mutex::new(last), synced: Signal::new(), closing: Signal::new() })
+        Ok(Self {
+            file,
+            seed,
+            last: Mutex::new(last),
+            synced: Signal::new(),
+            closing: Signal::new(),
+        })
     }
 
     /// Notes that everything up to this record is durable.
@@ -97,7 +112,8 @@ impl Marks {
         };
         let place = MARK_PLACES[usize::from(mark.number.is_multiple_of(2))];
         self.file.write_all_at(place as u64, &mark.encode(self.seed)).await?;
-        // Only now: a write that failed may have spoilt its place, and the next one must not go to the other.
+        // Only now: a write that failed may have spoilt its place, and the next one must not go to
+        // the other.
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = mark;
         Ok(())
     }
@@ -115,8 +131,9 @@ impl Inner {
         (self.durable.sequence > self.marked).then_some(self.durable.sequence)
     }
 
-    /// What a note says: the last durable record, and the version known committed. Not before that is durable
-    /// here: after a crash the note would speak of entries that a lost rewind had voided.
+    /// What a note says: the last durable record, and the version known committed. Not before that
+    /// is durable here: after a crash the note would speak of entries that a lost rewind had
+    /// voided.
     fn to_note(&self) -> (u64, Version) {
         let committed = self.committed();
         let is_durable = committed.sequence <= self.durable.sequence;
@@ -144,7 +161,8 @@ impl Task {
             let (marked, unmarked) = shared.with(|inner| (inner.marked, inner.unmarked()));
             let is_due = before.is_some_and(|before| before > marked);
             if is_due && mark(shared).await.is_err() {
-                // Tried again after the next sync: a disk that takes nothing isn't asked all the time.
+                // Tried again after the next sync: a disk that takes nothing isn't asked all the
+                // time.
                 quiet = LINGER_TICKS;
             }
             quiet = if unmarked.is_some() && !is_due { 0 } else { quiet + 1 };

@@ -1,7 +1,7 @@
 //! A log that is open: what the log of one node and the log of a replica have in common.
 //!
-//! Creating, opening in order, votes, markers, closing. What an entry may be and when it counts is the business of
-//! [`LocalLog`](crate::LocalLog) and [`ReplicaLog`](crate::ReplicaLog).
+//! Creating, opening in order, votes, markers, closing. What an entry may be and when it counts is
+//! the business of [`LocalLog`](crate::LocalLog) and [`ReplicaLog`](crate::ReplicaLog).
 
 use std::path::{Path, PathBuf};
 
@@ -65,8 +65,8 @@ impl Opened {
         Ok(())
     }
 
-    /// Brings the log in `dir` into order, once there is permission to change it. Its tasks begin with
-    /// [`Opened::start`].
+    /// Brings the log in `dir` into order, once there is permission to change it. Its tasks begin
+    /// with [`Opened::start`].
     pub(crate) async fn open<F: Future<Output = Result<()>>>(
         env: &Env,
         dir: &Path,
@@ -108,8 +108,8 @@ impl Opened {
         Ok(())
     }
 
-    /// As [`Opened::mark_durable`], without waiting for a disk: only if everything is durable already, and what it writes
-    /// is to be synced by the caller.
+    /// As [`Opened::mark_durable`], without waiting for a disk: only if everything is durable
+    /// already, and what it writes is to be synced by the caller.
     pub(crate) async fn begin_mark(&mut self) -> Result<Option<Position>> {
         let durable = self.view.shared.with(|inner| inner.durable.sequence);
         let is_marked = self.marker == self.writer.link.sequence && !self.writer.has_news();
@@ -121,7 +121,8 @@ impl Opened {
         Ok(Some(position))
     }
 
-    /// Has the disk say of everything that it is durable; does nothing if nothing happened since the last time.
+    /// Has the disk say of everything that it is durable; does nothing if nothing happened since
+    /// the last time.
     pub(crate) async fn mark_durable(&mut self) -> Result<()> {
         if self.marker == self.writer.link.sequence && !self.writer.has_news() {
             return Ok(());
@@ -130,8 +131,8 @@ impl Opened {
         self.mark().await
     }
 
-    /// Nothing would be missed if the record at `position` were lost, or it is no harm: nobody need note that
-    /// it is durable.
+    /// Nothing would be missed if the record at `position` were lost, or it is no harm: nobody need
+    /// note that it is durable.
     pub(crate) fn set_marker(&mut self, position: Position) {
         self.marker = position.sequence;
         self.view.shared.with(|inner| {

@@ -1,8 +1,8 @@
 //! A place in a segment file, from which a reader goes on record by record.
 //!
-//! It knows up to which record it may read, and which entries are void, as of the last time it looked at the
-//! shared values ([`Place::look_again`]); in between it takes no lock. Each step is checked against the record
-//! before, as recovery does.
+//! It knows up to which record it may read, and which entries are void, as of the last time it
+//! looked at the shared values ([`Place::look_again`]); in between it takes no lock. Each step is
+//! checked against the record before, as recovery does.
 
 use plinth_types::{Error, Result};
 
@@ -39,8 +39,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// At the beginning of a segment, behind `link` if anything before it was read. Records up to number
-    /// `readable` may be read.
+    /// At the beginning of a segment, behind `link` if anything before it was read. Records up to
+    /// number `readable` may be read.
     pub(crate) fn at_beginning(
         inner: &Inner,
         kept: &Kept,
@@ -48,12 +48,14 @@ impl Place {
         (open, readable): (Opening, u64),
     ) -> Self {
         let segment = kept.segment.clone();
-        let scanner = Scanner::new(segment.file.clone(), segment.seed, RECORDS_START, open.gullible);
+        let scanner =
+            Scanner::new(segment.file.clone(), segment.seed, RECORDS_START, open.gullible);
         let before = kept.before.sequence;
         let pin = Pin::new(segment, open.holds);
         let (voids, seen) = (Voids::default(), before);
         let offset = RECORDS_START;
-        let mut place = Self { pin, scanner, offset, link, before, upto: seen, is_sealed: false, voids };
+        let mut place =
+            Self { pin, scanner, offset, link, before, upto: seen, is_sealed: false, voids };
         place.look_again(inner, readable);
         place
     }
@@ -82,8 +84,8 @@ impl Place {
         is_more
     }
 
-    /// Reads the record at this place, and goes on behind it. Gives the entry in it, unless it is one of the
-    /// log's own, or void.
+    /// Reads the record at this place, and goes on behind it. Gives the entry in it, unless it is
+    /// one of the log's own, or void.
     pub(crate) async fn step(&mut self) -> Result<Option<Entry>> {
         let name = || self.pin.segment().name();
         let (header, body) = match self.scanner.record(self.offset).await? {
@@ -95,7 +97,8 @@ impl Place {
             let flaw = Flaw::new("number of a record", expected, header.sequence);
             return Err(flaw.at(&name(), self.offset).into());
         }
-        let mut link = self.link.clone().unwrap_or_else(|| Link::before(&header, Memory::default()));
+        let mut link =
+            self.link.clone().unwrap_or_else(|| Link::before(&header, Memory::default()));
         if let Err(flaw) = link.follow(&header, &body) {
             return Err(Error::from(flaw.at(&name(), self.offset)));
         }

@@ -41,7 +41,11 @@ pub(crate) struct Flaw {
 }
 
 impl Flaw {
-    pub(crate) fn new(what: &'static str, expected: impl fmt::Display, found: impl fmt::Display) -> Self {
+    pub(crate) fn new(
+        what: &'static str,
+        expected: impl fmt::Display,
+        found: impl fmt::Display,
+    ) -> Self {
         Self { what, expected: expected.to_string(), found: found.to_string() }
     }
 

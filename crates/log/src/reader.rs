@@ -1,13 +1,13 @@
 //! Peeking: committed entries from some version on, while the writer goes on.
 //!
-//! A reader that waits for more follows the log: it gets the newest entries from memory (`tail.rs`), and
-//! goes back to the files where those are no longer there.
+//! A reader that waits for more follows the log: it gets the newest entries from memory
+//! (`tail.rs`), and goes back to the files where those are no longer there.
 //!
 //! A reader has its own place in the chain of records and checks every step, as recovery does. It
-//! looks at the shared values only when it has read all that it knew to be committed. The segment it
-//! stands in is pinned, so that it is not reused below its feet; a reader that stands still thus
-//! keeps segments as a consumer does. One that reads for a consumer pins nothing: the consumer holds the
-//! log back, and may lose the right to.
+//! looks at the shared values only when it has read all that it knew to be committed. The segment
+//! it stands in is pinned, so that it is not reused below its feet; a reader that stands still thus
+//! keeps segments as a consumer does. One that reads for a consumer pins nothing: the consumer
+//! holds the log back, and may lose the right to.
 
 use std::sync::Arc;
 
@@ -50,9 +50,9 @@ impl Reader {
     /// The next committed entry; `None` if there is none yet: ask again later.
     ///
     /// # Errors
-    /// `version_invalid` if the first entries asked for have been popped, or the consumer that it reads
-    /// for was dropped; `file_corrupt`, saying file, offset, what was expected and what was found, if the
-    /// log is damaged; errors of files.
+    /// `version_invalid` if the first entries asked for have been popped, or the consumer that it
+    /// reads for was dropped; `file_corrupt`, saying file, offset, what was expected and what was
+    /// found, if the log is damaged; errors of files.
     pub async fn next(&mut self) -> Result<Option<Entry>> {
         loop {
             self.check_consumer()?;
@@ -80,8 +80,8 @@ impl Reader {
         }
     }
 
-    /// Waits for the next committed entry. From the first call on the newest entries are kept in memory for
-    /// this reader, until it is dropped.
+    /// Waits for the next committed entry. From the first call on the newest entries are kept in
+    /// memory for this reader, until it is dropped.
     ///
     /// # Errors
     /// As those of [`Reader::next`]; that of [`LocalView::check`](crate::LocalView::check);
@@ -98,8 +98,12 @@ impl Reader {
                 if inner.committed().sequence > seen {
                     return Some(Ok(()));
                 }
-                let dropped = consumer.as_deref().and_then(|name| inner.consumers.check(name).err());
-                dropped.or_else(|| inner.check_poison().err()).or_else(|| inner.is_closed()).map(Err)
+                let dropped =
+                    consumer.as_deref().and_then(|name| inner.consumers.check(name).err());
+                dropped
+                    .or_else(|| inner.check_poison().err())
+                    .or_else(|| inner.is_closed())
+                    .map(Err)
             });
             more.await?;
         }
@@ -112,10 +116,10 @@ impl Reader {
         }
         self.shared.with(|inner| {
             inner.tail.follow();
-            // Nothing that is written is wanted: the files need not be read to find out where it ends.
-            // What may still be voided is no place to go on from.
-            let is_certain =
-                inner.commits == Commits::WhenDurable || inner.committed().sequence == inner.written.sequence;
+            // Nothing that is written is wanted: the files need not be read to find out where it
+            // ends. What may still be voided is no place to go on from.
+            let is_certain = inner.commits == Commits::WhenDurable
+                || inner.committed().sequence == inner.written.sequence;
             if is_certain && matches!(self.at, At::Start) && self.from > inner.written.version {
                 self.at = inner.end().map_or(At::Start, At::Memory);
             }
@@ -127,7 +131,8 @@ impl Reader {
         self.shared.with(|inner| inner.consumers.check(name))
     }
 
-    /// If the segment that it stands in is part of the log no longer, goes to where what it has yet to read begins.
+    /// If the segment that it stands in is part of the log no longer, goes to where what it has yet
+    /// to read begins.
     ///
     /// # Errors
     /// `version_invalid` if that is gone, too.
@@ -156,7 +161,8 @@ impl Reader {
             let index = match &self.at {
                 At::Start => {
                     // Who begins among the newest entries need not look for them in the files.
-                    let begin = |inner: &mut Inner| inner.tail.before(self.from, inner.committed().index);
+                    let begin =
+                        |inner: &mut Inner| inner.tail.before(self.from, inner.committed().index);
                     self.at = At::Memory(self.shared.with(begin)?);
                     continue;
                 }
@@ -182,8 +188,10 @@ impl Reader {
             {
                 return Ok(true);
             }
-            let open =
-                Opening { gullible: self.shared.config.replays_torn_tail(), holds: self.consumer.is_none() };
+            let open = Opening {
+                gullible: self.shared.config.replays_torn_tail(),
+                holds: self.consumer.is_none(),
+            };
             let (at, from) = (&mut self.at, self.from);
             if !self.shared.with(|inner| at.go_on(inner, from, open))? {
                 return Ok(false);
@@ -199,7 +207,9 @@ impl At {
         let readable = inner.committed().sequence;
         let (serial, last) = match self {
             Self::Start => return self.begin(inner, from, open),
-            Self::Memory(after) if after.link.sequence >= inner.committed().sequence => return Ok(false),
+            Self::Memory(after) if after.link.sequence >= inner.committed().sequence => {
+                return Ok(false);
+            }
             Self::Memory(after) => (after.serial, Some(after.link.version)),
             Self::File(here) => {
                 (here.pin.segment().header.serial, here.link.as_ref().map(|link| link.version))
@@ -213,7 +223,8 @@ impl At {
         match self {
             Self::Start => Ok(false),
             Self::Memory(after) => {
-                let mut place = Place::at_beginning(inner, kept, Some(after.link.clone()), (open, readable));
+                let mut place =
+                    Place::at_beginning(inner, kept, Some(after.link.clone()), (open, readable));
                 place.offset = after.offset;
                 *self = Self::File(place);
                 Ok(true)
@@ -231,7 +242,8 @@ impl At {
 
     fn begin(&mut self, inner: &Inner, from: Version, open: Opening) -> Result<bool> {
         let Some(kept) = inner.first_with(from)? else { return Ok(false) };
-        *self = Self::File(Place::at_beginning(inner, kept, None, (open, inner.committed().sequence)));
+        *self =
+            Self::File(Place::at_beginning(inner, kept, None, (open, inner.committed().sequence)));
         Ok(true)
     }
 }
@@ -264,23 +276,28 @@ impl Inner {
 }
 
 impl LocalView {
-    /// Reads committed entries for a consumer from version `from` on. The reader keeps nothing by itself.
+    /// Reads committed entries for a consumer from version `from` on. The reader keeps nothing by
+    /// itself.
     ///
     /// # Errors
-    /// As those of [`LocalView::reader_of`]; `version_invalid` if the consumer has popped beyond `from`.
+    /// As those of [`LocalView::reader_of`]; `version_invalid` if the consumer has popped beyond
+    /// `from`.
     pub fn reader_for(&self, consumer: &str, from: Version) -> Result<Reader> {
         let next = self.shared.with(|inner| inner.consumers.next_of(consumer))?;
         if from < next {
-            let detail = format!("consumer {consumer} goes on from version {next}, not from {from}");
+            let detail =
+                format!("consumer {consumer} goes on from version {next}, not from {from}");
             return Err(Error::version_invalid().with_detail(detail));
         }
         Ok(Reader::new(self.shared.clone(), from, Some(consumer.to_string())))
     }
 
-    /// Reads committed entries for a consumer, from where it stands. The reader keeps nothing by itself.
+    /// Reads committed entries for a consumer, from where it stands. The reader keeps nothing by
+    /// itself.
     ///
     /// # Errors
-    /// `client_invalid_operation` if there is no such consumer; `version_invalid` if it was dropped.
+    /// `client_invalid_operation` if there is no such consumer; `version_invalid` if it was
+    /// dropped.
     pub fn reader_of(&self, consumer: &str) -> Result<Reader> {
         let from = self.shared.with(|inner| inner.consumers.next_of(consumer))?;
         Ok(Reader::new(self.shared.clone(), from, Some(consumer.to_string())))

@@ -1,16 +1,17 @@
 //! Opening a log that was left in whatever state.
 //!
 //! 1. Every record is read and compared with the one before it, until one isn't there.
-//! 2. If anything behind that place says that the missing record had been durable, it is damage: the
-//!    start stops. Otherwise it is the torn tail of writes that were never acknowledged.
-//! 3. The tail is overwritten with zeros, and segments that lie wholly in it are removed, last first.
+//! 2. If anything behind that place says that the missing record had been durable, it is damage:
+//!    the start stops. Otherwise it is the torn tail of writes that were never acknowledged.
+//! 3. The tail is overwritten with zeros, and segments that lie wholly in it are removed, last
+//!    first.
 //! 4. Records above the last one known durable are written once more before they are synced: the
 //!    operating system may hold them in memory and believe them written although an earlier sync
 //!    failed, and would then sync nothing.
 //!
-//! The first two steps read, the others write, and between them whoever opens the log may say that nothing is to be
-//! changed. Only after all of that has been synced is anything appended. A crash at any instant of it leaves
-//! a log that the next start handles in the same way.
+//! The first two steps read, the others write, and between them whoever opens the log may say that
+//! nothing is to be changed. Only after all of that has been synced is anything appended. A crash
+//! at any instant of it leaves a log that the next start handles in the same way.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -82,7 +83,8 @@ pub(crate) async fn recover<F: Future<Output = Result<()>>>(
     let (lease, popped) = (link.memory.lease, BTreeMap::clone(&link.memory.popped));
     permission(Findings { landmarks: std::mem::take(&mut read.landmarks), lease, popped }).await?;
     remove_unfinished(env, dir, &files.directory.unfinished).await?;
-    // The process before may have been killed between giving a file its name and making that durable.
+    // The process before may have been killed between giving a file its name and making that
+    // durable.
     env.files().sync_dir(dir).await?;
     let cut_tail = cut(env, dir, &mut walk, &survey, &read.stopped).await?;
     write_again(&mut walk, &read).await?;
@@ -128,7 +130,8 @@ struct Everything {
 async fn remove_unfinished(env: &Env, dir: &Path, serials: &[u64]) -> Result<()> {
     for serial in serials {
         match env.files().remove(unfinished_path(dir, *serial)).await {
-            // A task of a log that was dropped a moment ago, and could not finish it either, has removed it.
+            // A task of a log that was dropped a moment ago, and could not finish it either, has
+            // removed it.
             Err(error) if error == Error::file_not_found() => {}
             removed => removed?,
         }
@@ -152,7 +155,8 @@ async fn read_all(walk: &mut Walk) -> Result<Everything> {
             if kept.is_empty() {
                 before = Before { sequence: header.sequence - 1, index, term, version };
                 // In front of the first record: what that names may turn out to be void.
-                history = History::beginning(Link { sequence: header.sequence - 1, ..link.clone() });
+                history =
+                    History::beginning(Link { sequence: header.sequence - 1, ..link.clone() });
             }
             landmarks.segment(&header);
             let segment = walk.stations[station].segment.clone();
@@ -168,9 +172,13 @@ async fn read_all(walk: &mut Walk) -> Result<Everything> {
                 landmarks.rewind(&header);
             }
             Kind::Rewind => {
-                let found = format_args!("entry {index} of term {term} at version {version}").to_string();
-                let flaw =
-                    Flaw::new("entry that a rewind goes back to", "one that is not committed yet", found);
+                let found =
+                    format_args!("entry {index} of term {term} at version {version}").to_string();
+                let flaw = Flaw::new(
+                    "entry that a rewind goes back to",
+                    "one that is not committed yet",
+                    found,
+                );
                 return Err(flaw.at(&walk.stations[station].segment.name(), offset).into());
             }
             Kind::State | Kind::Vote => {}
@@ -189,13 +197,19 @@ async fn read_all(walk: &mut Walk) -> Result<Everything> {
     }
 }
 
-/// Every consumer's next entry must still be there. `serial` is that of the first segment, `gone` the
-/// version of the last entry before it.
-pub(crate) fn check_beginning(dir: &Path, serial: u64, gone: Version, popped: &Popped) -> Option<Problem> {
+/// Every consumer's next entry must still be there. `serial` is that of the first segment, `gone`
+/// the version of the last entry before it.
+pub(crate) fn check_beginning(
+    dir: &Path,
+    serial: u64,
+    gone: Version,
+    popped: &Popped,
+) -> Option<Problem> {
     let (name, popped) = popped.iter().find(|(_, popped)| **popped < gone)?;
     let missing = segment_path(dir, serial.saturating_sub(1)).display().to_string();
     let expected = format!("entries after version {popped}, which consumer {name} needs");
-    let flaw = Flaw::new("a segment file is missing", expected, format_args!("none up to version {gone}"));
+    let flaw =
+        Flaw::new("a segment file is missing", expected, format_args!("none up to version {gone}"));
     Some(flaw.at(&missing, 0))
 }
 
@@ -225,7 +239,8 @@ async fn cut(
     let end = survey.ends[0].of_tail(&walk.stations[at]);
     bytes += end - offset;
     overwrite(&walk.stations[at], offset, end).await?;
-    let reason = format!("{}: expected {}, found {}", stopped.what, stopped.expected, stopped.found);
+    let reason =
+        format!("{}: expected {}, found {}", stopped.what, stopped.expected, stopped.found);
     let file = walk.stations[at].segment.name();
     if bytes == 0 {
         return Ok(None);

@@ -1,9 +1,10 @@
 //! The log of a replica: what consensus stands on.
 //!
-//! Entries come with their term and index, from this node's leader or another's. Whether they are committed is
-//! told from outside ([`ReplicaLog::commit`]); until then they may be voided ([`ReplicaLog::rewind`]). What the node
-//! promises to others is a record of its own, durable before [`ReplicaLog::vote`] returns. A restart knows as
-//! committed what records say, and no more: the rest stays readable by index, for consensus alone.
+//! Entries come with their term and index, from this node's leader or another's. Whether they are
+//! committed is told from outside ([`ReplicaLog::commit`]); until then they may be voided
+//! ([`ReplicaLog::rewind`]). What the node promises to others is a record of its own, durable
+//! before [`ReplicaLog::vote`] returns. A restart knows as committed what records say, and no more:
+//! the rest stays readable by index, for consensus alone.
 //!
 //! ```text
 //!   first_index          committed            last
@@ -34,8 +35,8 @@ pub struct ReplicaLog {
 }
 
 impl ReplicaLog {
-    /// Makes a new log in `dir` that begins behind an entry that it doesn't have (index, term, version; zeros: from
-    /// nothing), and opens it. A crash leaves a whole log or none.
+    /// Makes a new log in `dir` that begins behind an entry that it doesn't have (index, term,
+    /// version; zeros: from nothing), and opens it. A crash leaves a whole log or none.
     ///
     /// # Errors
     /// As those of [`LocalLog::create_at`](crate::LocalLog::create_at).
@@ -51,8 +52,8 @@ impl ReplicaLog {
         Self::open(env, dir, identity, config).await
     }
 
-    /// Opens the log in `dir`, after whatever crash. Everything found is durable then; committed is what records
-    /// say.
+    /// Opens the log in `dir`, after whatever crash. Everything found is durable then; committed is
+    /// what records say.
     ///
     /// # Errors
     /// As those of [`LocalLog::open`](crate::LocalLog::open).
@@ -86,12 +87,12 @@ impl ReplicaLog {
         Ok((Self { opened }, recovery))
     }
 
-    /// Appends an entry as it is. It is written when this returns, and durable once a [`Syncer::sync`] of its
-    /// position has returned.
+    /// Appends an entry as it is. It is written when this returns, and durable once a
+    /// [`Syncer::sync`] of its position has returned.
     ///
     /// # Errors
-    /// `client_invalid_operation` or `version_invalid` if it can't follow the last entry: another index than the
-    /// next, a lower term, another previous version; and as those of
+    /// `client_invalid_operation` or `version_invalid` if it can't follow the last entry: another
+    /// index than the next, a lower term, another previous version; and as those of
     /// [`LocalLog::append`](crate::LocalLog::append).
     pub async fn append(&mut self, head: EntryHead, parts: &[&[u8]]) -> Result<Position> {
         self.opened.writer.write_entry(NewEntry { head, parts }).await
@@ -100,8 +101,8 @@ impl ReplicaLog {
     /// Voids all entries behind the one with this index. Does nothing if that is the last.
     ///
     /// # Errors
-    /// `client_invalid_operation` if there is no such entry, or one behind it is committed; errors of files, after
-    /// which nothing has happened.
+    /// `client_invalid_operation` if there is no such entry, or one behind it is committed; errors
+    /// of files, after which nothing has happened.
     pub async fn rewind(&mut self, index: u64) -> Result<Position> {
         if index == self.opened.writer.link.index {
             return Ok(self.written());
@@ -110,7 +111,8 @@ impl ReplicaLog {
             let committed = inner.committed().index;
             inner.history.at(index).cloned().ok_or_else(|| {
                 let last = inner.written.index;
-                let detail = format!("rewind to entry {index}: {committed} is committed, {last} the last");
+                let detail =
+                    format!("rewind to entry {index}: {committed} is committed, {last} the last");
                 Error::client_invalid_operation().with_detail(detail)
             })
         });
@@ -120,8 +122,9 @@ impl ReplicaLog {
     /// Writes down what this node promises. Durable when this returns.
     ///
     /// # Errors
-    /// `client_invalid_operation` if it takes back an earlier promise (a lower term, or another vote in the same
-    /// one); errors of files and syncs, after which it is not known whether it will be found.
+    /// `client_invalid_operation` if it takes back an earlier promise (a lower term, or another
+    /// vote in the same one); errors of files and syncs, after which it is not known whether it
+    /// will be found.
     pub async fn vote(&mut self, vote: Vote) -> Result<()> {
         self.check_vote(vote)?;
         self.opened.vote(vote).await.map(drop)
@@ -137,8 +140,8 @@ impl ReplicaLog {
         Ok(())
     }
 
-    /// Writes down what this node promises, without waiting for the disk: nobody may be told before a
-    /// [`Syncer::sync`] of this position has returned.
+    /// Writes down what this node promises, without waiting for the disk: nobody may be told before
+    /// a [`Syncer::sync`] of this position has returned.
     ///
     /// # Errors
     /// As those of [`ReplicaLog::vote`]; files only.
@@ -147,8 +150,8 @@ impl ReplicaLog {
         self.opened.writer.write(Wanted::Vote(vote)).await
     }
 
-    /// As [`ReplicaLog::mark_durable`], without waiting for the disk: `None` if there is nothing to say, or not
-    /// everything is durable; else what is to be synced.
+    /// As [`ReplicaLog::mark_durable`], without waiting for the disk: `None` if there is nothing to
+    /// say, or not everything is durable; else what is to be synced.
     ///
     /// # Errors
     /// Those of files.
@@ -169,7 +172,8 @@ impl ReplicaLog {
         let shared = &self.view().shared;
         let news = shared.with(|inner| {
             if index > inner.written.index {
-                let detail = format!("commit of entry {index}, {} is the last", inner.written.index);
+                let detail =
+                    format!("commit of entry {index}, {} is the last", inner.written.index);
                 return Err(Error::client_invalid_operation().with_detail(detail));
             }
             Ok(inner.history.commit_index(index))
@@ -208,8 +212,8 @@ impl ReplicaLog {
         self.view().shared.with(|inner| inner.committed().index)
     }
 
-    /// The term of the entry with this index; `None` if it is gone or not there yet. That of the last one gone is
-    /// still known.
+    /// The term of the entry with this index; `None` if it is gone or not there yet. That of the
+    /// last one gone is still known.
     pub fn term_of(&self, index: u64) -> Option<u64> {
         self.view().shared.with(|inner| {
             let is_known = (inner.gone().index..=inner.written.index).contains(&index);
@@ -217,8 +221,8 @@ impl ReplicaLog {
         })
     }
 
-    /// From which index on entries have which term, in order; the first is the entry behind which the log
-    /// begins.
+    /// From which index on entries have which term, in order; the first is the entry behind which
+    /// the log begins.
     pub fn terms(&self) -> Vec<(u64, u64)> {
         self.view().shared.with(|inner| {
             let gone = inner.gone();
@@ -280,7 +284,11 @@ impl ReplicaLog {
     pub fn check_invariants(&self) {
         self.opened.check_invariants();
         let gone = self.view().shared.with(|inner| inner.gone());
-        assert_eq!(self.term_of(gone.index), Some(gone.term), "the term before the first entry is known");
+        assert_eq!(
+            self.term_of(gone.index),
+            Some(gone.term),
+            "the term before the first entry is known"
+        );
         assert_eq!(self.term_of(self.last().0), Some(self.last().1));
     }
 }
@@ -292,7 +300,8 @@ impl std::fmt::Debug for ReplicaLog {
     }
 }
 
-/// Reads entries of every kind by index, the newest from memory. Keeps the segment that it stands in.
+/// Reads entries of every kind by index, the newest from memory. Keeps the segment that it stands
+/// in.
 pub struct EntryReader {
     shared: Arc<Shared>,
     next: u64,
@@ -307,8 +316,9 @@ enum Whereabouts {
 }
 
 impl EntryReader {
-    /// The next entry; `None` if it isn't written yet. An entry that was voided after it was read is given
-    /// again as what took its place, if the reader is told to go back: [`EntryReader::go_to`].
+    /// The next entry; `None` if it isn't written yet. An entry that was voided after it was read
+    /// is given again as what took its place, if the reader is told to go back:
+    /// [`EntryReader::go_to`].
     ///
     /// # Errors
     /// `version_invalid` if it is gone; `file_corrupt` if the log is damaged; errors of files.

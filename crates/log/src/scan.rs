@@ -2,10 +2,11 @@
 //!
 //! A [`Scanner`] reads ahead in large pieces and hands bodies out as slices of them, so that a body
 //! is copied once, from the file. It judges each record by its own checksums alone; whether it is
-//! the one that belongs there is the business of [`Link`](crate::link::Link). The length in a header
-//! is believed only once the header's checksum has been compared.
+//! the one that belongs there is the business of [`Link`](crate::link::Link). The length in a
+//! header is believed only once the header's checksum has been compared.
 //!
-//! What lies behind the last record is mostly zeros, made ahead of need: a whole block of them is told at a glance.
+//! What lies behind the last record is mostly zeros, made ahead of need: a whole block of them is
+//! told at a glance.
 
 use plinth_env::File;
 use plinth_types::{Bytes, Result};
@@ -17,8 +18,8 @@ use crate::problem::Flaw;
 const CHUNK: u64 = 512 << 10;
 /// Zeros are passed over in blocks of this many bytes.
 const ZEROS: usize = 4096;
-/// How far the search for a header goes on behind the beginning of a block of zeros: one that began before that would
-/// have its kind, the last byte of it that is not zero, in the block.
+/// How far the search for a header goes on behind the beginning of a block of zeros: one that began
+/// before that would have its kind, the last byte of it that is not zero, in the block.
 const STRIDE: usize = (ZEROS - RECORD_HEADER_LEN).next_multiple_of(ALIGNMENT as usize);
 
 /// What a search for a header came to.
@@ -65,7 +66,10 @@ impl Scanner {
     }
 
     /// The record at `offset`, if there is one whose checksums are right.
-    pub(crate) async fn record(&mut self, offset: u64) -> Result<Result<(RecordHeader, Bytes), Flaw>> {
+    pub(crate) async fn record(
+        &mut self,
+        offset: u64,
+    ) -> Result<Result<(RecordHeader, Bytes), Flaw>> {
         let header = match self.header(offset).await? {
             Ok(header) => header,
             Err(flaw) => return Ok(Err(flaw)),
@@ -76,7 +80,11 @@ impl Scanner {
         let record = self.bytes(offset, RECORD_HEADER_LEN as u64 + wanted.min(room)).await?;
         let body = record.slice(RECORD_HEADER_LEN.min(record.len())..);
         if (body.len() as u64) < wanted {
-            let flaw = Flaw::new("length of a record's body", wanted, format_args!("{} bytes", body.len()));
+            let flaw = Flaw::new(
+                "length of a record's body",
+                wanted,
+                format_args!("{} bytes", body.len()),
+            );
             return Ok(Err(flaw));
         }
         let computed = body_checksum(self.seed, &[&body]);
@@ -108,7 +116,8 @@ impl Scanner {
                     skip += STRIDE;
                     continue;
                 }
-                let bytes: &[u8; RECORD_HEADER_LEN] = bytes.try_into().expect("as long as a header");
+                let bytes: &[u8; RECORD_HEADER_LEN] =
+                    bytes.try_into().expect("as long as a header");
                 if RecordHeader::is_plausible(bytes)
                     && let Ok(header) = RecordHeader::decode(bytes, self.seed)
                 {
@@ -133,14 +142,17 @@ impl Scanner {
         if offset < self.chunk_start || end > chunk_end {
             self.fill(offset, (end - offset).max(CHUNK)).await?;
         }
-        let from = usize::try_from(offset - self.chunk_start).unwrap_or(usize::MAX).min(self.chunk.len());
-        let to = from + usize::try_from(end - offset).unwrap_or(usize::MAX).min(self.chunk.len() - from);
+        let from =
+            usize::try_from(offset - self.chunk_start).unwrap_or(usize::MAX).min(self.chunk.len());
+        let to =
+            from + usize::try_from(end - offset).unwrap_or(usize::MAX).min(self.chunk.len() - from);
         Ok(self.chunk.slice(from..to))
     }
 
     async fn fill(&mut self, offset: u64, len: u64) -> Result<()> {
         let len = usize::try_from(len.min(self.limit.saturating_sub(offset))).unwrap_or(usize::MAX);
-        // Fresh memory costs more than what is read into it: where nobody kept a body, the piece before is used again.
+        // Fresh memory costs more than what is read into it: where nobody kept a body, the piece
+        // before is used again.
         let before = std::mem::take(&mut self.chunk);
         let mut buffer = before.try_into_mut().unwrap_or_default();
         buffer.resize(len, 0);
@@ -157,14 +169,16 @@ impl Scanner {
     }
 }
 
-/// Whether all bytes are zero. Without a branch for each, so that they are looked at many at a time.
+/// Whether all bytes are zero. Without a branch for each, so that they are looked at many at a
+/// time.
 fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().fold(0, |all, byte| all | byte) == 0
 }
 
 /// The bytes up to and with the last that is not zero.
 fn nonzero_len(bytes: &[u8]) -> usize {
-    let end = bytes.rchunks(ZEROS).take_while(|block| is_zero(block)).map(<[u8]>::len).sum::<usize>();
+    let end =
+        bytes.rchunks(ZEROS).take_while(|block| is_zero(block)).map(<[u8]>::len).sum::<usize>();
     let rest = &bytes[..bytes.len() - end];
     rest.iter().rposition(|byte| *byte != 0).map_or(0, |place| place + 1)
 }
@@ -204,8 +218,10 @@ mod tests {
         block_on(async {
             let dir = env.files().temporary_dir("plinth-scan").await.unwrap();
             let file = env.files().open(dir.path().join("segment"), Open::Truncate).await.unwrap();
-            let near_an_end = |place: &usize| (place + 2 * RECORD_HEADER_LEN) % ZEROS < 3 * RECORD_HEADER_LEN;
-            let places = (0..=len - RECORD_HEADER_LEN).step_by(ALIGNMENT as usize).filter(near_an_end);
+            let near_an_end =
+                |place: &usize| (place + 2 * RECORD_HEADER_LEN) % ZEROS < 3 * RECORD_HEADER_LEN;
+            let places =
+                (0..=len - RECORD_HEADER_LEN).step_by(ALIGNMENT as usize).filter(near_an_end);
             for place in places {
                 let mut bytes = vec![0; len];
                 bytes[place..place + RECORD_HEADER_LEN].copy_from_slice(&header());

@@ -19,10 +19,13 @@ use plinth_env::{Env, File, Open};
 use plinth_types::{Error, Result};
 
 use crate::config::{Identity, LogConfig};
-use crate::format::{HEADER_COPIES, HEADER_LEN, HeaderFlaw, RECORDS_START, SegmentHeader, foreign_format};
+use crate::format::{
+    HEADER_COPIES, HEADER_LEN, HeaderFlaw, RECORDS_START, SegmentHeader, foreign_format,
+};
 use crate::problem::{Flaw, Problem};
 
-/// How much of a new file is written and synced at a time, so that the syncs of commits wait behind little.
+/// How much of a new file is written and synced at a time, so that the syncs of commits wait behind
+/// little.
 const STEP: u64 = 1 << 20;
 
 /// The files of a log's directory, by kind, each sorted by serial.
@@ -76,8 +79,9 @@ pub(crate) struct Segment {
     pub(crate) seed: u32,
     /// For reading and writing.
     pub(crate) file: File,
-    /// For syncing: one for each sync that may be in flight. The operating system tells a failed write
-    /// once to each opening of the file; two syncs that shared one could miss each other's failure.
+    /// For syncing: one for each sync that may be in flight. The operating system tells a failed
+    /// write once to each opening of the file; two syncs that shared one could miss each other's
+    /// failure.
     lanes: Mutex<Vec<File>>,
     /// How many readers stand in it.
     readers: AtomicUsize,
@@ -85,7 +89,13 @@ pub(crate) struct Segment {
 
 impl Segment {
     fn new(header: SegmentHeader, file: File) -> Self {
-        Self { header, seed: header.seed(), file, lanes: Mutex::default(), readers: AtomicUsize::new(0) }
+        Self {
+            header,
+            seed: header.seed(),
+            file,
+            lanes: Mutex::default(),
+            readers: AtomicUsize::new(0),
+        }
     }
 
     /// The path, for messages.
@@ -168,9 +178,9 @@ impl Wanted {
         SegmentHeader { identity, log_id, serial, nonce: env.random_u64(), bytes, recycled }
     }
 
-    /// Makes a segment from nothing. `records` gives its first records, once its seed is known; while
-    /// nobody is in a hurry, half of the disk's time is left to others.
-    /// What was made of it is removed again if that fails.
+    /// Makes a segment from nothing. `records` gives its first records, once its seed is known;
+    /// while nobody is in a hurry, half of the disk's time is left to others. What was made of it
+    /// is removed again if that fails.
     pub(crate) async fn make(
         &self,
         env: &Env,
@@ -206,7 +216,13 @@ impl Wanted {
     }
 
     /// Makes a segment from a spare file of at least the size wanted.
-    pub(crate) async fn recycle(&self, env: &Env, dir: &Path, spare: &Path, bytes: u64) -> Result<Segment> {
+    pub(crate) async fn recycle(
+        &self,
+        env: &Env,
+        dir: &Path,
+        spare: &Path,
+        bytes: u64,
+    ) -> Result<Segment> {
         let file = env.files().open(spare, Open::Write).await?;
         let header = self.header(env, bytes, true);
         file.write_all_at(0, &header.encode_block()).await?;
@@ -214,7 +230,13 @@ impl Wanted {
         self.finish(env, dir, spare, header).await
     }
 
-    async fn finish(&self, env: &Env, dir: &Path, path: &Path, header: SegmentHeader) -> Result<Segment> {
+    async fn finish(
+        &self,
+        env: &Env,
+        dir: &Path,
+        path: &Path,
+        header: SegmentHeader,
+    ) -> Result<Segment> {
         let name = segment_path(dir, self.serial);
         env.files().rename(path, &name).await?;
         env.files().sync_dir(dir).await?;
@@ -236,7 +258,12 @@ pub(crate) struct Found {
 ///
 /// # Errors
 /// Outer: the file can't be read, or is of another format. Inner: no copy of the header is whole.
-pub(crate) async fn find(env: &Env, dir: &Path, serial: u64, open: Open) -> Result<Result<Found, Problem>> {
+pub(crate) async fn find(
+    env: &Env,
+    dir: &Path,
+    serial: u64,
+    open: Open,
+) -> Result<Result<Found, Problem>> {
     let path = segment_path(dir, serial);
     let name = path.display().to_string();
     let file = env.files().open(&path, open).await?;
@@ -256,7 +283,8 @@ pub(crate) async fn find(env: &Env, dir: &Path, serial: u64, open: Open) -> Resu
         return Ok(Err(problems.swap_remove(0)));
     };
     if headers.last() != Some(&header) {
-        let flaw = Flaw::new("second copy of the segment's header", "the same as the first", "another");
+        let flaw =
+            Flaw::new("second copy of the segment's header", "the same as the first", "another");
         problems.push(flaw.at(&name, HEADER_COPIES[1]));
     }
     if header.serial != serial {

@@ -2,8 +2,8 @@
 //!
 //! One mutex around plain values; it is held for a few instructions and never across a file call.
 //! Whoever has to wait (for another's sync, for the next segment) leaves a waker and looks again
-//! after every change. Three marks say how far the log is written, how far it is durable, and how far it is
-//! committed; all else follows from them:
+//! after every change. Three marks say how far the log is written, how far it is durable, and how
+//! far it is committed; all else follows from them:
 //!
 //! ```text
 //!   segments   | 7 | 8 | 9 |            oldest first; the last is written to
@@ -185,8 +185,9 @@ impl Inner {
     pub(crate) fn poison(&mut self, cause: &Error) {
         probe!("log: poisoned");
         let cause = cause.detail().map_or_else(|| cause.to_string(), str::to_string);
-        let detail =
-            format!("the log takes nothing more after a failure that left its files in doubt: {cause}");
+        let detail = format!(
+            "the log takes nothing more after a failure that left its files in doubt: {cause}"
+        );
         self.poison.get_or_insert(Error::io_error().with_detail(detail));
     }
 
@@ -206,9 +207,14 @@ impl Inner {
     pub(crate) fn note_written(&mut self, header: &RecordHeader) {
         match (header.kind, self.commits) {
             (Kind::Entry(kind), Commits::WhenTold) => self.history.push(self.written.clone(), kind),
-            (Kind::Entry(_), Commits::WhenDurable) => self.history.note_term(header.index, header.term),
+            (Kind::Entry(_), Commits::WhenDurable) => {
+                self.history.note_term(header.index, header.term)
+            }
             (Kind::Rewind, _) => {
-                assert!(self.history.rewind(header, &self.written.memory), "the writer has looked it up");
+                assert!(
+                    self.history.rewind(header, &self.written.memory),
+                    "the writer has looked it up"
+                );
                 self.segments.iter_mut().for_each(|kept| kept.before.rewind(header));
                 self.tail.rewind(header.index);
             }
@@ -239,7 +245,8 @@ impl Inner {
 
     /// Bytes of the log's files.
     pub(crate) fn disk_bytes(&self) -> u64 {
-        let segments: u64 = self.segments.iter().map(|kept| kept.end.max(kept.segment.header.bytes)).sum();
+        let segments: u64 =
+            self.segments.iter().map(|kept| kept.end.max(kept.segment.header.bytes)).sum();
         let next = match &self.upkeep.next {
             Next::Ready(prepared) => prepared.segment.header.bytes,
             Next::None | Next::Wanted { .. } | Next::Failed(_) => 0,
@@ -264,7 +271,10 @@ impl Inner {
         for (older, newer) in self.segments.iter().zip(self.segments.iter().skip(1)) {
             assert_eq!(older.last, newer.before.sequence, "records are numbered without gaps");
             assert_eq!(older.segment.header.serial + 1, newer.segment.header.serial);
-            assert!(older.before.version <= newer.before.version && older.before.index <= newer.before.index);
+            assert!(
+                older.before.version <= newer.before.version
+                    && older.before.index <= newer.before.index
+            );
         }
         let leaving = self.segments.iter().map(|kept| kept.leaving);
         assert!(leaving.is_sorted_by(|a, b| a >= b), "only the oldest segments leave");

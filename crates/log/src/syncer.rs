@@ -47,7 +47,9 @@ impl Syncer {
     pub async fn sync(&self, upto: Position) -> Result<()> {
         match self.shared.until(|inner| inner.turn(upto.sequence)).await {
             Turn::Done(result) => result,
-            Turn::Sync(job) => Lane { shared: &self.shared, lane: job.lane, is_held: true }.run(&job).await,
+            Turn::Sync(job) => {
+                Lane { shared: &self.shared, lane: job.lane, is_held: true }.run(&job).await
+            }
         }
     }
 
@@ -56,8 +58,9 @@ impl Syncer {
         self.shared.with(|inner| Position::of(&inner.durable))
     }
 
-    /// Lends the caller's task to one sync, if there is one to begin: something was written that no sync under
-    /// way covers, and a lane is free. Gives up to where the log is durable then; `None` if there was nothing to do.
+    /// Lends the caller's task to one sync, if there is one to begin: something was written that no
+    /// sync under way covers, and a lane is free. Gives up to where the log is durable then; `None`
+    /// if there was nothing to do.
     ///
     /// # Errors
     /// As those of [`Syncer::sync`].
@@ -73,7 +76,8 @@ impl Syncer {
     }
 }
 
-/// One sync on the caller's thread, if there is one to do: see [`LogView::drive`](crate::LogView::drive).
+/// One sync on the caller's thread, if there is one to do: see
+/// [`LogView::drive`](crate::LogView::drive).
 pub(crate) async fn drive(shared: &Arc<Shared>) -> Result<Option<Progress>> {
     let job = shared.with(|inner| {
         inner.check_poison()?;
@@ -91,7 +95,8 @@ impl std::fmt::Debug for Syncer {
 }
 
 impl Inner {
-    /// What the caller who needs record `upto` to be durable has to do: nothing any longer, sync, or wait (`None`).
+    /// What the caller who needs record `upto` to be durable has to do: nothing any longer, sync,
+    /// or wait (`None`).
     fn turn(&mut self, upto: u64) -> Option<Turn> {
         if let Err(error) = self.check_poison() {
             return Some(Turn::Done(Err(error)));
@@ -100,8 +105,10 @@ impl Inner {
             return Some(Turn::Done(Ok(())));
         }
         if upto > self.written.sequence {
-            let detail =
-                format!("position {upto} was asked to be synced, {} is the last", self.written.sequence);
+            let detail = format!(
+                "position {upto} was asked to be synced, {} is the last",
+                self.written.sequence
+            );
             return Some(Turn::Done(Err(Error::client_invalid_operation().with_detail(detail))));
         }
         if self.syncs.lanes.iter().flatten().any(|reaches| *reaches >= upto) {
@@ -115,12 +122,16 @@ impl Inner {
         let lane = self.syncs.lanes.iter().position(Option::is_none)?;
         self.syncs.lanes[lane] = Some(self.written.sequence);
         let durable = self.durable.sequence;
-        let segments =
-            self.segments.iter().filter(|kept| kept.last > durable).map(|kept| kept.segment.clone());
+        let segments = self
+            .segments
+            .iter()
+            .filter(|kept| kept.last > durable)
+            .map(|kept| kept.segment.clone());
         Some(Job { lane, reaches: self.written.clone(), segments: segments.collect() })
     }
 
-    /// Whether anything is written that neither is durable nor will be once the syncs under way have ended.
+    /// Whether anything is written that neither is durable nor will be once the syncs under way
+    /// have ended.
     fn is_uncovered(&self) -> bool {
         let covered = self.syncs.lanes.iter().flatten().copied().max().unwrap_or(0);
         self.written.sequence > covered.max(self.durable.sequence)

@@ -1,10 +1,10 @@
 //! The newest entries in memory, for readers that follow the log.
 //!
-//! While nobody follows, nothing is kept and an append pays for a look at a counter. While somebody does,
-//! each entry is copied once, when it is written, and the oldest go when all of them take more than the
-//! bound. Entries in the tail have indices without gaps and are those last written, so whoever stands
-//! just before any of them can go on in memory; who doesn't reads the files, and gets from each entry the
-//! place in them where it would go on.
+//! While nobody follows, nothing is kept and an append pays for a look at a counter. While somebody
+//! does, each entry is copied once, when it is written, and the oldest go when all of them take
+//! more than the bound. Entries in the tail have indices without gaps and are those last written,
+//! so whoever stands just before any of them can go on in memory; who doesn't reads the files, and
+//! gets from each entry the place in them where it would go on.
 
 use std::collections::VecDeque;
 
@@ -84,7 +84,8 @@ impl Tail {
         }
     }
 
-    /// The place behind the last entry below version `from`, if that is here, and not above index `committed`.
+    /// The place behind the last entry below version `from`, if that is here, and not above index
+    /// `committed`.
     pub(crate) fn before(&self, from: Version, committed: u64) -> Option<Resume> {
         let count = self.entries.partition_point(|cached| cached.entry.version < from);
         let last = self.entries.get(count.checked_sub(1)?)?;

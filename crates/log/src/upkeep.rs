@@ -1,12 +1,14 @@
-//! What happens beside the writer: the next segment is made before it is needed, old ones are taken away.
+//! What happens beside the writer: the next segment is made before it is needed, old ones are taken
+//! away.
 //!
 //! A task runs while there is something to do and ends when there isn't. Each chore is chosen under
 //! the mutex from what the log looks like at that moment, and done outside of it. Failing costs
-//! nothing but time: a segment that couldn't be made is asked for again by the append that needs it,
-//! one that couldn't be taken away stays until consumers pop again.
+//! nothing but time: a segment that couldn't be made is asked for again by the append that needs
+//! it, one that couldn't be taken away stays until consumers pop again.
 //!
-//! Segments are as large as the disk allows: where little of it is free, beyond what others are to find, they are
-//! small, and few that nobody needs are kept. So a log that is let go of gives its room back soon.
+//! Segments are as large as the disk allows: where little of it is free, beyond what others are to
+//! find, they are small, and few that nobody needs are kept. So a log that is let go of gives its
+//! room back soon.
 //!
 //! Segments leave oldest first, one at a time, each durably gone before the next: whatever crash
 //! comes, those on disk are numbered without gaps, so that a gap is always damage.
@@ -73,7 +75,8 @@ impl Default for Room {
 }
 
 impl Room {
-    /// The largest segment that is made: an eighth of what is left, so that the room of a full one is small beside it.
+    /// The largest segment that is made: an eighth of what is left, so that the room of a full one
+    /// is small beside it.
     fn segment_bytes(&self, config: &LogConfig) -> u64 {
         config.max_segment_bytes.min(self.left / 8).max(config.first_segment_bytes)
     }
@@ -129,10 +132,17 @@ impl Run {
         while let Some(chore) = self.choose() {
             match chore {
                 Chore::Make { serial, bytes, spare } => self.make(serial, bytes, spare).await,
-                Chore::TakeAway { serial, bytes, keep } => self.take_away(serial, bytes, keep).await,
+                Chore::TakeAway { serial, bytes, keep } => {
+                    self.take_away(serial, bytes, keep).await
+                }
                 Chore::Discard(spare) => {
                     // A file that can't be removed is tried again at the next start.
-                    let _ = self.shared.env.files().remove(spare_path(&self.shared.dir, spare.serial)).await;
+                    let _ = self
+                        .shared
+                        .env
+                        .files()
+                        .remove(spare_path(&self.shared.dir, spare.serial))
+                        .await;
                 }
             }
         }
@@ -262,7 +272,9 @@ impl Inner {
         if self.upkeep.is_closing || self.poison.is_some() {
             return false;
         }
-        matches!(self.upkeep.next, Next::Wanted { .. }) || self.may_leave() || self.surplus(config).is_some()
+        matches!(self.upkeep.next, Next::Wanted { .. })
+            || self.may_leave()
+            || self.surplus(config).is_some()
     }
 
     fn choose(&mut self, config: &LogConfig) -> Option<Chore> {
@@ -315,7 +327,11 @@ impl Inner {
 }
 
 /// The spares found at a start.
-pub(crate) async fn adopt_spares(env: &plinth_env::Env, dir: &Path, serials: &[u64]) -> Result<Vec<Spare>> {
+pub(crate) async fn adopt_spares(
+    env: &plinth_env::Env,
+    dir: &Path,
+    serials: &[u64],
+) -> Result<Vec<Spare>> {
     let mut spares = Vec::new();
     for serial in serials.iter().copied() {
         let file = env.files().open(spare_path(dir, serial), plinth_env::Open::Read).await?;

@@ -1,9 +1,10 @@
-//! Walking through all segments of a log that nobody writes to: what opening, `verify` and salvage share.
+//! Walking through all segments of a log that nobody writes to: what opening, `verify` and salvage
+//! share.
 //!
 //! A [`Walk`] goes from record to record, from segment to segment, as long as each follows from the
-//! one before. Where one doesn't, it stops. The end of a log looks just like damage: what tells them
-//! apart is whether any record further on says that the missing one had been durable. The walk answers
-//! that ([`Walk::survey`]) and can go on behind the damage ([`Walk::resume`]).
+//! one before. Where one doesn't, it stops. The end of a log looks just like damage: what tells
+//! them apart is whether any record further on says that the missing one had been durable. The walk
+//! answers that ([`Walk::survey`]) and can go on behind the damage ([`Walk::resume`]).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -39,7 +40,8 @@ pub(crate) struct Step {
 /// What lies behind the place where a walk stopped.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Survey {
-    /// The highest number of a record that is known durable, be it from any record there; 0 if there is none.
+    /// The highest number of a record that is known durable, be it from any record there; 0 if
+    /// there is none.
     pub(crate) durable_sequence: u64,
     /// The latest opening of any record there.
     pub(crate) opening: u32,
@@ -82,15 +84,23 @@ pub(crate) struct Surroundings {
     pub(crate) mark: Mark,
 }
 
-/// Opens all segments of a log. Those without a readable header are left out and told among the problems.
-pub(crate) async fn survey_files(env: &Env, dir: &Path, open: Open, gullible: bool) -> Result<Surroundings> {
+/// Opens all segments of a log. Those without a readable header are left out and told among the
+/// problems.
+pub(crate) async fn survey_files(
+    env: &Env,
+    dir: &Path,
+    open: Open,
+    gullible: bool,
+) -> Result<Surroundings> {
     let directory = Directory::list(env, dir).await?;
     let (mut stations, mut problems) = (Vec::new(), Vec::new());
     for (place, serial) in directory.segments.iter().copied().enumerate() {
         let expected = directory.segments[0] + place as u64;
         if place > 0 && directory.segments[place - 1] + 1 != serial {
-            let missing = segment_path(dir, directory.segments[place - 1] + 1).display().to_string();
-            let flaw = Flaw::new("a segment file is missing", format_args!("segment {expected}"), "none");
+            let missing =
+                segment_path(dir, directory.segments[place - 1] + 1).display().to_string();
+            let flaw =
+                Flaw::new("a segment file is missing", format_args!("segment {expected}"), "none");
             problems.push(flaw.at(&missing, 0));
         }
         match find(env, dir, serial, open).await? {
@@ -138,8 +148,9 @@ impl Walk {
         Ok(Err(flaw.at(&self.stations[at].segment.name(), offset)))
     }
 
-    /// Where the damage is, once it is known that the place where the walk stopped is damaged and not the
-    /// end: there, or at the beginning of the next segment if the one before it ended regularly.
+    /// Where the damage is, once it is known that the place where the walk stopped is damaged and
+    /// not the end: there, or at the beginning of the next segment if the one before it ended
+    /// regularly.
     pub(crate) async fn blame(&mut self, stopped: Problem) -> Result<Problem> {
         let (at, offset, next) = (self.at, self.offset, self.at + 1);
         if next >= self.stations.len()
@@ -149,7 +160,9 @@ impl Walk {
         }
         let first = self.stations[next].scanner.find_header(RECORDS_START).await?.header();
         let begins_too_late = first.is_some_and(|(place, header)| {
-            place == RECORDS_START && header.sequence != self.expected() && header.kind == Kind::State
+            place == RECORDS_START
+                && header.sequence != self.expected()
+                && header.kind == Kind::State
         });
         if first.is_none() || begins_too_late {
             return Ok(stopped);
@@ -167,7 +180,8 @@ impl Walk {
             Ok(record) => record,
             Err(flaw) => return Ok(Err(flaw)),
         };
-        let mut link = self.link.clone().unwrap_or_else(|| Link::before(&header, Memory::default()));
+        let mut link =
+            self.link.clone().unwrap_or_else(|| Link::before(&header, Memory::default()));
         if offset == RECORDS_START && header.kind != Kind::State {
             return Ok(Err(Flaw::new("first record of a segment", "a state record", "an entry")));
         }
@@ -206,7 +220,9 @@ impl Walk {
         let stopped = (self.at, self.offset);
         let (mut at, mut offset) = stopped;
         while at < self.stations.len() {
-            let Some((place, header)) = self.stations[at].scanner.find_header(offset).await?.header() else {
+            let Some((place, header)) =
+                self.stations[at].scanner.find_header(offset).await?.header()
+            else {
                 (at, offset) = (at + 1, RECORDS_START);
                 continue;
             };

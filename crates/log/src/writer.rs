@@ -1,8 +1,8 @@
 //! Appending: the one writer's part of the log.
 //!
 //! Every append is one write call. The record (preceded by a state record where consumers have
-//! changed, or where a segment begins) is put together in a buffer that is kept. Where a
-//! write enters a new block of the file it is filled up with zeros to the block's end: the operating
+//! changed, or where a segment begins) is put together in a buffer that is kept. Where a write
+//! enters a new block of the file it is filled up with zeros to the block's end: the operating
 //! system then need not read the block from the disk first, which in a recycled file it otherwise
 //! would. Nothing about the log changes before the write has succeeded, so an append that fails
 //! appended nothing and the next one writes to the same place.
@@ -15,7 +15,9 @@ use plinth_types::{Bytes, Error, Result};
 use crate::config::Position;
 use crate::consumers::Dropped;
 use crate::entry::EntryHead;
-use crate::format::{MAX_BODY_LEN, RECORD_HEADER_LEN, RECORDS_START, RecordHeader, State, Vote, record_span};
+use crate::format::{
+    MAX_BODY_LEN, RECORD_HEADER_LEN, RECORDS_START, RecordHeader, State, Vote, record_span,
+};
 use crate::frame::{BLOCK, Frame, Known, padded_end};
 use crate::link::{Link, Popped};
 use crate::segment::Segment;
@@ -119,7 +121,8 @@ impl Writer {
     /// Writes an entry, with a state record before it if that is due.
     pub(crate) async fn write_entry(&mut self, entry: NewEntry<'_>) -> Result<Position> {
         if entry.len() > MAX_BODY_LEN {
-            let detail = format!("an entry of {} bytes; the log takes up to {MAX_BODY_LEN}", entry.len());
+            let detail =
+                format!("an entry of {} bytes; the log takes up to {MAX_BODY_LEN}", entry.len());
             return Err(Error::file_too_large().with_detail(detail));
         }
         let (head, last) = (&entry.head, &self.link);
@@ -138,8 +141,10 @@ impl Writer {
         }
         if head.index != last.index + 1 || head.term < last.term {
             let EntryHead { index, term, .. } = head;
-            let detail =
-                format!("entry {index} of term {term}; the last one is {} of term {}", last.index, last.term);
+            let detail = format!(
+                "entry {index} of term {term}; the last one is {} of term {}",
+                last.index, last.term
+            );
             return Err(Error::client_invalid_operation().with_detail(detail));
         }
         self.write(Wanted::Entry(entry)).await
@@ -151,7 +156,8 @@ impl Writer {
         let segment = match &draft.switch {
             Some(next) => next.segment.clone(),
             None => {
-                // Noted before, so that it holds also if this future is dropped in the middle of the write.
+                // Noted before, so that it holds also if this future is dropped in the middle of
+                // the write.
                 self.dirty = self.dirty.max(draft.start + self.buffer.len() as u64);
                 self.segment.clone()
             }
@@ -175,7 +181,8 @@ impl Writer {
         let (known, changed, generation) = self.shared.with(|inner| {
             inner.check_poison()?;
             let generation = inner.consumers.generation;
-            let changed = (generation != self.generation).then(|| Arc::new(inner.consumers.popped()));
+            let changed =
+                (generation != self.generation).then(|| Arc::new(inner.consumers.popped()));
             let (durable, committed) = (inner.durable.sequence, inner.committed().version);
             let known = Known { opening: self.opening, durable, committed };
             Ok::<_, Error>((known, changed, generation))
@@ -184,12 +191,15 @@ impl Writer {
         if matches!(wanted, Wanted::State) && popped.is_none() {
             popped = Some(self.link.memory.popped.clone());
         }
-        let state_span = popped.as_deref().map_or(0, |popped| record_span(State::encoded_len(popped)));
+        let state_span =
+            popped.as_deref().map_or(0, |popped| record_span(State::encoded_len(popped)));
         let span = state_span + wanted.span();
-        // State records may use a part of the segment that entries don't: a restart on a full disk needs one.
+        // State records may use a part of the segment that entries don't: a restart on a full disk
+        // needs one.
         let is_entry = matches!(wanted, Wanted::Entry(_));
         let reserve = if is_entry { (self.segment.header.bytes / 16).min(BLOCK) } else { 0 };
-        let switch = if self.is_full(span + reserve) { Some(self.next_segment().await?) } else { None };
+        let switch =
+            if self.is_full(span + reserve) { Some(self.next_segment().await?) } else { None };
         if switch.is_some() && popped.is_none() {
             popped = Some(self.link.memory.popped.clone());
         }
@@ -220,7 +230,8 @@ impl Writer {
     /// Whether the segment has no room for `span` more bytes. An entry that no segment has room for
     /// makes an otherwise empty one longer.
     fn is_full(&self, span: u64) -> bool {
-        self.end + span > self.segment.header.bytes && self.end > RECORDS_START + self.first_state_span()
+        self.end + span > self.segment.header.bytes
+            && self.end > RECORDS_START + self.first_state_span()
     }
 
     /// About how much the state at the beginning of a segment takes.
@@ -329,8 +340,9 @@ impl Writer {
             next.dirty = next.dirty.max(draft.start + self.buffer.len() as u64);
             self.shared.change(|inner| inner.upkeep.next = Next::Ready(next));
         }
-        // A full disk leaves a record cut short, which nobody can take for a whole one. If the wiping
-        // fails for another reason, it is not known whether the record will be there after a crash.
+        // A full disk leaves a record cut short, which nobody can take for a whole one. If the
+        // wiping fails for another reason, it is not known whether the record will be there after a
+        // crash.
         let fatal = [wiped.err().filter(|error| !is_disk_full(error)), synced.err()];
         if let Some(error) = fatal.into_iter().flatten().next() {
             self.shared.change(|inner| inner.poison(&error));

@@ -12,7 +12,9 @@ use plinth_env::Env;
 use plinth_env::simulated::Simulation;
 use plinth_log::{Identity, LocalLog, LogConfig, verify};
 use plinth_types::{Error, Version};
-use support::{DIR, IDENTITY, body, check, commit, create, create_leased, open, read, small, versions};
+use support::{
+    DIR, IDENTITY, body, check, commit, create, create_leased, open, read, small, versions,
+};
 
 fn in_simulation<F: Future>(test: impl FnOnce(Env) -> F) -> F::Output {
     let sim = Simulation::new(1);
@@ -42,7 +44,10 @@ fn entries_come_back_in_order_after_a_restart() {
 
         let (log, recovery) = open(&env, LogConfig::default()).await.unwrap();
         assert_eq!((recovery.first_index, recovery.last_index, recovery.last_version), (1, 4, 10));
-        assert_eq!((recovery.known_committed, recovery.lease, recovery.cut_tail), (10, 1_000_000, None));
+        assert_eq!(
+            (recovery.known_committed, recovery.lease, recovery.cut_tail),
+            (10, 1_000_000, None)
+        );
         let entries = read(&log, 0).await.unwrap();
         check(&entries).unwrap();
         assert_eq!(entries[2].index, 4, "the lease is an entry too");
@@ -192,8 +197,13 @@ fn segments_are_reused_and_the_log_stays_small() {
         }
         assert!(most <= 9 * 32_768, "{most} bytes of files");
         log.close().await.unwrap();
-        let newest =
-            env.files().list(DIR).await.unwrap().into_iter().rfind(|name| name.starts_with("segment-"));
+        let newest = env
+            .files()
+            .list(DIR)
+            .await
+            .unwrap()
+            .into_iter()
+            .rfind(|name| name.starts_with("segment-"));
         let newest = env.files().read(Path::new(DIR).join(newest.unwrap())).await.unwrap();
         assert_eq!(newest[IS_RECYCLED], 1, "the newest segment was another one before");
         assert_eq!(verify(&env, DIR).await.unwrap().problems, []);
@@ -236,7 +246,10 @@ fn a_small_log_takes_little_room() {
         commit(&mut log, 1, b"x").await;
         assert!(log.disk_bytes() <= 1 << 20);
         log.close().await.unwrap();
-        assert_eq!(env.files().list(DIR).await.unwrap(), ["DURABLE", "segment-0000000000000001.log"]);
+        assert_eq!(
+            env.files().list(DIR).await.unwrap(),
+            ["DURABLE", "segment-0000000000000001.log"]
+        );
     });
 }
 
@@ -257,7 +270,10 @@ fn others_logs_and_missing_logs_are_refused_by_name() {
             let error = LocalLog::open(&env, DIR, identity, config).await.unwrap_err();
             assert_eq!(error, Error::client_invalid_operation());
             let detail = error.detail().unwrap();
-            assert!(detail.contains(named) && detail.contains("segment-0000000000000001.log"), "{detail}");
+            assert!(
+                detail.contains(named) && detail.contains("segment-0000000000000001.log"),
+                "{detail}"
+            );
         }
         let tiny = LocalLog::open(&env, DIR, IDENTITY, small(100, 100)).await.unwrap_err();
         assert_eq!(tiny, Error::invalid_option_value());
@@ -270,7 +286,8 @@ fn a_log_created_by_a_crashed_process_is_whole_or_not_there() {
         let sim = Simulation::new(seed);
         let env = sim.process("node");
         let limit = std::time::Duration::from_micros(sim.random().below(2500));
-        let created = sim.run_until_within(limit, LocalLog::create(&env, DIR, IDENTITY, small(8192, 8192)));
+        let created =
+            sim.run_until_within(limit, LocalLog::create(&env, DIR, IDENTITY, small(8192, 8192)));
         sim.crash(&env);
         let env = sim.restart(&env);
         sim.run_until(async {
@@ -301,8 +318,8 @@ fn marking_twice_writes_once() {
     });
 }
 
-/// A reader for a consumer pins nothing. What it stands in may go, since everything in it was popped, before it has looked at what is
-/// behind the last entry.
+/// A reader for a consumer pins nothing. What it stands in may go, since everything in it was
+/// popped, before it has looked at what is behind the last entry.
 #[test]
 fn a_reader_goes_on_behind_a_segment_that_has_become_another_one() {
     in_simulation(|env| async move {

@@ -27,7 +27,13 @@ impl Site for OneNode {
     }
 
     fn create(&mut self, beginning: (u64, u64, Version)) -> Box<dyn CommitLog> {
-        let made = LocalLog::create_at(&self.env, Path::new(DIR), IDENTITY, self.config.clone(), beginning);
+        let made = LocalLog::create_at(
+            &self.env,
+            Path::new(DIR),
+            IDENTITY,
+            self.config.clone(),
+            beginning,
+        );
         Box::new(self.sim.run_until(made).expect("a new log").0)
     }
 

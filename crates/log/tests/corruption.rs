@@ -1,7 +1,7 @@
 //! Bits turned over, bytes cut off, files gone: found, named, never served.
 //!
-//! A small log is written and closed once; each trial damages its files, looks what `verify`, opening and
-//! salvage say, and puts the files back.
+//! A small log is written and closed once; each trial damages its files, looks what `verify`,
+//! opening and salvage say, and puts the files back.
 
 mod support;
 
@@ -84,7 +84,8 @@ impl Specimen {
         (report, opened)
     }
 
-    /// What `verify` says with one bit of this byte turned over. Opening, tried for some, must agree.
+    /// What `verify` says with one bit of this byte turned over. Opening, tried for some, must
+    /// agree.
     async fn with_flipped_bit(&self, path: &Path, offset: u64) -> Vec<String> {
         let mask = 1 << (offset % 8);
         self.flip(path, offset, mask).await;
@@ -125,7 +126,9 @@ async fn close_quietly(log: LocalLog) {
 
 /// An error or problem must say where: in this file.
 fn names(text: &str, path: &Path) -> bool {
-    text.contains(&path.display().to_string()) && text.contains("offset") && text.contains("expected")
+    text.contains(&path.display().to_string())
+        && text.contains("offset")
+        && text.contains("expected")
 }
 
 /// Turns a bit of every byte of a segment over, in long runs of zeros of some.
@@ -264,7 +267,10 @@ fn damage_behind_a_running_log_is_not_served() {
         let error = loop {
             match reader.next().await {
                 Ok(entry) => {
-                    assert_eq!(&body(entry.as_ref().unwrap().version, 300)[..], &entry.unwrap().body[..])
+                    assert_eq!(
+                        &body(entry.as_ref().unwrap().version, 300)[..],
+                        &entry.unwrap().body[..]
+                    )
                 }
                 Err(error) => break error,
             }
@@ -278,7 +284,8 @@ fn damage_behind_a_running_log_is_not_served() {
 /// Bytes of the entry that is torn: several blocks.
 const TORN: usize = 9000;
 
-/// Writes three entries, the last of which is not synced, and lets the power fail with all bytes on the disk.
+/// Writes three entries, the last of which is not synced, and lets the power fail with all bytes on
+/// the disk.
 fn crashed(sim: &Simulation, mark: bool) -> (Env, PathBuf) {
     let env = sim.process("node");
     sim.run_until(async {
@@ -312,7 +319,10 @@ fn a_torn_tail_is_cut_and_overwritten() {
         let file = env.files().open(&path, Open::Write).await.unwrap();
         file.write_all_at(at + 100, &[0; 100]).await.unwrap();
         let (log, recovery) = open(&env, small(65_536, 65_536)).await.unwrap();
-        assert_eq!((recovery.last_index, recovery.last_version, recovery.known_committed), (3, 2, 1));
+        assert_eq!(
+            (recovery.last_index, recovery.last_version, recovery.known_committed),
+            (3, 2, 1)
+        );
         let cut = recovery.cut_tail.unwrap();
         assert_eq!((cut.file.as_str(), cut.offset), (path.to_str().unwrap(), at - HEAD));
         assert!(cut.bytes >= HEAD + TORN as u64 - 1 && cut.reason.contains("body"), "{cut:?}");
@@ -342,7 +352,11 @@ fn the_same_tear_in_an_idle_log_is_damage() {
         let error = open(&env, small(65_536, 65_536)).await.unwrap_err();
         assert_eq!(error, Error::file_corrupt());
         assert!(error.to_string().contains(&format!("offset {}", at - HEAD)), "{error}");
-        assert_eq!(env.files().read(&path).await.unwrap(), before, "a start that stops changes nothing");
+        assert_eq!(
+            env.files().read(&path).await.unwrap(),
+            before,
+            "a start that stops changes nothing"
+        );
     });
 }
 
@@ -351,7 +365,8 @@ fn the_same_tear_in_an_idle_log_is_damage() {
 fn a_log_of_another_format_is_refused_in_words() {
     let specimen = Specimen::new(3, 300);
     let (path, contents) = specimen.files.iter().find(|(path, _)| names_segment(path)).unwrap();
-    for (format, remedy) in [(1, "copy its data with the program that wrote it"), (3, "with a newer Plinth")]
+    for (format, remedy) in
+        [(1, "copy its data with the program that wrote it"), (3, "with a newer Plinth")]
     {
         specimen.sim.run_until(async {
             specimen.restore().await;
@@ -364,7 +379,9 @@ fn a_log_of_another_format_is_refused_in_words() {
                 file.write_all_at(copy as u64, &header).await.unwrap();
             }
             let before = specimen.env.files().read(path).await.unwrap();
-            for error in [open(&specimen.env, config()).await.err(), verify(&specimen.env, DIR).await.err()] {
+            for error in
+                [open(&specimen.env, config()).await.err(), verify(&specimen.env, DIR).await.err()]
+            {
                 let error = error.expect("a refusal");
                 assert_eq!(error, Error::unsupported_operation());
                 let told = error.to_string();

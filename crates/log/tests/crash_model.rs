@@ -26,13 +26,19 @@ fn crashes_lose_nothing_that_was_acknowledged() {
     for (what, count) in [("acknowledged", acknowledged), ("survived", survived), ("lost", lost)] {
         assert!(count > 100, "{count} entries {what}: the model is too tame");
     }
-    assert!(tails_cut > 10 && spares > 10, "{tails_cut} tails cut, {spares} spares: the model is too tame");
+    assert!(
+        tails_cut > 10 && spares > 10,
+        "{tails_cut} tails cut, {spares} spares: the model is too tame"
+    );
     assert_eq!(poisoned, 0);
 }
 
 #[test]
 fn failing_disks_lose_nothing_that_was_acknowledged() {
     let Stats { poisoned, disk_full, acknowledged, .. } = run_seeds(1020..1060, Plan::faulty);
-    assert!(poisoned > 10 && disk_full > 10, "{poisoned} logs poisoned, {disk_full} times no room: too tame");
+    assert!(
+        poisoned > 10 && disk_full > 10,
+        "{poisoned} logs poisoned, {disk_full} times no room: too tame"
+    );
     assert!(acknowledged > 100);
 }

@@ -51,7 +51,9 @@ fn a_full_disk_fails_appends_and_room_mends_it() {
         sim.run_until(async {
             // The same again, for as long as there is no room; reads go on.
             for _ in 0..3 {
-                assert!(is_disk_full(&log.append(version, &[&body(version, 400)]).await.unwrap_err()));
+                assert!(is_disk_full(
+                    &log.append(version, &[&body(version, 400)]).await.unwrap_err()
+                ));
                 assert_eq!(log.written(), before);
                 assert_eq!(read(&log, 1).await.unwrap().len() as i64, version - 1);
             }
@@ -137,8 +139,8 @@ fn a_failed_sync_poisons_the_log_for_good() {
     });
 }
 
-/// After a failed sync the operating system may hold records in memory that are not on the disk and that
-/// it will never write again. A restart that finds them must not take them for durable.
+/// After a failed sync the operating system may hold records in memory that are not on the disk and
+/// that it will never write again. A restart that finds them must not take them for durable.
 #[test]
 fn what_a_failed_sync_left_in_memory_is_durable_after_a_restart_or_gone() {
     for seed in 0..100 {
@@ -177,7 +179,8 @@ fn two_syncs_are_in_flight_at_the_same_time() {
                     let version = first + i64::from(number);
                     let position = sim.run_until(log.append(version, &[b"x"])).unwrap();
                     let syncer = log.syncer();
-                    let task = env.spawn("sync", async move { syncer.sync(position).await.unwrap() });
+                    let task =
+                        env.spawn("sync", async move { syncer.sync(position).await.unwrap() });
                     // Begun before the next append.
                     sim.run_for(Duration::from_millis(1));
                     task
@@ -286,9 +289,9 @@ fn an_append_waits_for_its_segment_and_fails_with_it() {
     assert_eq!(sim.run_until(plinth_log::verify(&env, DIR)).unwrap().problems, []);
 }
 
-/// Found by the crash model: a process was killed when the next segment had its name but the directory
-/// had not been synced. The next process used the segment, and a power failure took it away with all
-/// that had been acknowledged since.
+/// Found by the crash model: a process was killed when the next segment had its name but the
+/// directory had not been synced. The next process used the segment, and a power failure took it
+/// away with all that had been acknowledged since.
 #[test]
 fn a_segment_with_a_name_that_was_not_durable_is_not_lost() {
     let (sim, env) = start(8);
@@ -344,7 +347,8 @@ fn an_append_given_up_half_way_leaves_no_gap() {
     }
 }
 
-/// A write may fail although all of its record has arrived: what the caller was told must stay true after a crash.
+/// A write may fail although all of its record has arrived: what the caller was told must stay true
+/// after a crash.
 #[test]
 fn an_entry_whose_append_failed_is_never_found() {
     let mut tried = 0;

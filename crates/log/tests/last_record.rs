@@ -1,9 +1,9 @@
 //! The last record of a log: nothing follows it that says that it was durable.
 //!
-//! A log whose process was killed, or that was closed, was found to open without its last records when a bit in
-//! the last one had turned over meanwhile, or zeros stood from somewhere to the end: they looked like a
-//! write cut short, though they had been synced and acknowledged. Now a note says how far the log is
-//! durable, within 20 ms of the sync, at no cost to a commit.
+//! A log whose process was killed, or that was closed, was found to open without its last records
+//! when a bit in the last one had turned over meanwhile, or zeros stood from somewhere to the end:
+//! they looked like a write cut short, though they had been synced and acknowledged. Now a note
+//! says how far the log is durable, within 20 ms of the sync, at no cost to a commit.
 
 mod support;
 
@@ -74,7 +74,10 @@ fn a_bit_turned_over_in_the_last_record_after_a_kill_is_found() {
             file.write_all_at(offset, &byte).await.unwrap();
         }
         let (log, recovery) = open(&env, config()).await.unwrap();
-        assert_eq!((recovery.last_version, recovery.known_committed, recovery.cut_tail), (12, 12, None));
+        assert_eq!(
+            (recovery.last_version, recovery.known_committed, recovery.cut_tail),
+            (12, 12, None)
+        );
         log.close().await.unwrap();
     });
 }
@@ -143,7 +146,8 @@ fn a_busy_writer_notes_nothing_and_an_idle_log_once() {
 /// The record up to which the notes say that the log is durable.
 async fn noted(env: &Env) -> u64 {
     let notes = env.files().read(Path::new(DIR).join("DURABLE")).await.unwrap();
-    let sequence = |place: usize| u64::from_le_bytes(notes[place + 24..place + 32].try_into().unwrap());
+    let sequence =
+        |place: usize| u64::from_le_bytes(notes[place + 24..place + 32].try_into().unwrap());
     sequence(0).max(sequence(4096))
 }
 
@@ -152,7 +156,8 @@ fn a_note_never_says_more_than_is_durable() {
     let sim = Simulation::new(6);
     let env = sim.process("node");
     let mut log = log_with(&sim, &env, 1, SOON);
-    // The record of version 3 is written while that of version 2 is synced: it doesn't say that that is durable.
+    // The record of version 3 is written while that of version 2 is synced: it doesn't say that
+    // that is durable.
     sim.update_faults(&env, |faults| {
         (faults.sync.latency_min, faults.sync.latency_max) =
             (Duration::from_millis(5), Duration::from_millis(5));

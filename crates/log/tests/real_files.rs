@@ -10,7 +10,8 @@ use plinth_log::{LocalLog, verify};
 use plinth_types::Version;
 use support::{IDENTITY, body, check, small};
 
-/// How far the consumer's pops stay behind what it has read: nothing of that may go, whenever the pops become durable.
+/// How far the consumer's pops stay behind what it has read: nothing of that may go, whenever the
+/// pops become durable.
 const KEPT: Version = 6;
 
 #[test]
@@ -48,8 +49,10 @@ fn a_writer_two_syncing_threads_a_reader_and_restarts() {
                 for _ in 0..3.min(end - last) {
                     last += 1;
                     let version = last;
-                    let position =
-                        log.append(version, &[&body(version, version as usize % 2000)]).await.unwrap();
+                    let position = log
+                        .append(version, &[&body(version, version as usize % 2000)])
+                        .await
+                        .unwrap();
                     let (syncer, synced) = (log.syncer(), synced.clone());
                     syncs.push(env.spawn("sync", async move {
                         syncer.sync(position).await.unwrap();
@@ -65,7 +68,8 @@ fn a_writer_two_syncing_threads_a_reader_and_restarts() {
             reader.await.unwrap();
             log.close().await.unwrap();
             assert_eq!(verify(&env, &dir).await.unwrap().problems, []);
-            let (next, recovery) = LocalLog::open(&env, &dir, IDENTITY, config.clone()).await.unwrap();
+            let (next, recovery) =
+                LocalLog::open(&env, &dir, IDENTITY, config.clone()).await.unwrap();
             assert_eq!((recovery.last_version, recovery.known_committed), (last, last));
             log = next;
         }

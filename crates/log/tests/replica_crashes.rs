@@ -1,8 +1,10 @@
-//! The power fails at every instant of a short life of a replica's log: a vote or a rewind is there whole, or not.
+//! The power fails at every instant of a short life of a replica's log: a vote or a rewind is there
+//! whole, or not.
 //!
-//! The same script runs again and again, each time a little longer, and then what was not synced is lost, or a part
-//! of it survives, torn and out of order. What is found must be what the script had come to at one of its steps, no
-//! earlier than at the last one that was synced: no promise is taken back, nothing that was voided returns.
+//! The same script runs again and again, each time a little longer, and then what was not synced is
+//! lost, or a part of it survives, torn and out of order. What is found must be what the script had
+//! come to at one of its steps, no earlier than at the last one that was synced: no promise is
+//! taken back, nothing that was voided returns.
 
 mod support;
 
@@ -90,7 +92,8 @@ impl Script {
         self.append(3, 1500).await?;
         self.append(3, 1500).await?;
         self.sync().await?;
-        // Two rewinds with nothing synced between them, the second from another segment than the first.
+        // Two rewinds with nothing synced between them, the second from another segment than the
+        // first.
         self.append(3, 3000).await?;
         self.rewind(4).await?;
         self.append(4, 200).await?;
@@ -102,7 +105,8 @@ impl Script {
     }
 }
 
-/// Runs the script for so long, has the power fail, and compares what is found. True if the script had ended.
+/// Runs the script for so long, has the power fail, and compares what is found. True if the script
+/// had ended.
 fn run(seed: u64, limit: Duration, unsynced: Option<Unsynced>) -> bool {
     let sim = Simulation::new(seed);
     let env = sim.process("node");
@@ -132,7 +136,8 @@ fn run(seed: u64, limit: Duration, unsynced: Option<Unsynced>) -> bool {
 }
 
 async fn found(env: &Env) -> Found {
-    let (log, _) = ReplicaLog::open(env, DIR, IDENTITY, config()).await.expect("it opens after every crash");
+    let (log, _) =
+        ReplicaLog::open(env, DIR, IDENTITY, config()).await.expect("it opens after every crash");
     log.check_invariants();
     let (mut reader, mut terms) = (log.entries(1), Vec::new());
     while let Some(entry) = reader.next().await.expect("an entry") {
@@ -156,8 +161,8 @@ fn votes_and_rewinds_are_whole_or_not_there_whenever_the_power_fails() {
     assert!(instants > 500, "only {instants} instants were tried");
 }
 
-/// A segment whose entries are void or popped may go; but if the rewind that voids them is lost, the next one begins
-/// behind entries that a consumer needs.
+/// A segment whose entries are void or popped may go; but if the rewind that voids them is lost,
+/// the next one begins behind entries that a consumer needs.
 #[test]
 fn a_segment_stays_until_the_rewind_that_frees_it_is_durable() {
     for is_synced in [false, true] {
@@ -192,7 +197,8 @@ fn a_segment_stays_until_the_rewind_that_frees_it_is_durable() {
         sim.crash_with(&env, Unsynced::Lost);
         let (terms, _) = sim.run_until(async {
             let env = sim.restart(&env);
-            let (log, recovery) = ReplicaLog::open(&env, DIR, IDENTITY, config()).await.expect("it opens");
+            let (log, recovery) =
+                ReplicaLog::open(&env, DIR, IDENTITY, config()).await.expect("it opens");
             log.check_invariants();
             ((recovery.first_index, recovery.last_index), log)
         });
@@ -200,8 +206,8 @@ fn a_segment_stays_until_the_rewind_that_frees_it_is_durable() {
     }
 }
 
-/// Others may have committed what this node has written and not synced. If a note said so, a restart would take
-/// entries for committed that were voided by what is lost.
+/// Others may have committed what this node has written and not synced. If a note said so, a
+/// restart would take entries for committed that were voided by what is lost.
 #[test]
 fn a_note_says_nothing_of_what_is_committed_elsewhere_and_not_synced_here() {
     let lost = (0..100).filter(|seed| note_and_crash(*seed)).count();
@@ -215,7 +221,8 @@ fn note_and_crash(seed: u64) -> bool {
     let made = ReplicaLog::create_at(&env, DIR, IDENTITY, config(), (0, 0, 0));
     let log = sim.run_until(made).unwrap().0;
     let mut slow = FaultPlan::default();
-    (slow.sync.latency_min, slow.sync.latency_max) = (Duration::from_millis(20), Duration::from_millis(20));
+    (slow.sync.latency_min, slow.sync.latency_max) =
+        (Duration::from_millis(20), Duration::from_millis(20));
     sim.set_faults(&env, slow);
     let mut script = Script { log, now: Found::default(), progress: Arc::default() };
     script.begin();
@@ -224,7 +231,8 @@ fn note_and_crash(seed: u64) -> bool {
             script.append(1, 100).await?;
         }
         script.log.commit(3)?;
-        // A sync that takes longer than what comes next: no record says that it has ended, so a note does.
+        // A sync that takes longer than what comes next: no record says that it has ended, so a
+        // note does.
         let (syncer, upto) = (script.log.syncer(), script.log.written());
         let sync = env.spawn("sync", async move { syncer.sync(upto).await.expect("a sync") });
         env.sleep(Duration::from_micros(200)).await;
@@ -242,7 +250,8 @@ fn note_and_crash(seed: u64) -> bool {
     // The note may survive, or the records, or both.
     sim.crash(&env);
     sim.run_until(async {
-        let (log, _) = ReplicaLog::open(&sim.restart(&env), DIR, IDENTITY, config()).await.expect("it opens");
+        let (log, _) =
+            ReplicaLog::open(&sim.restart(&env), DIR, IDENTITY, config()).await.expect("it opens");
         let is_lost = log.last() == (6, 1);
         let most = if is_lost { 3 } else { 4 };
         assert!(

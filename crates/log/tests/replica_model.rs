@@ -1,9 +1,10 @@
-//! The log of a replica against a plain list: appends, rewinds, votes, commits, pops, restarts, crashes anywhere.
+//! The log of a replica against a plain list: appends, rewinds, votes, commits, pops, restarts,
+//! crashes anywhere.
 //!
-//! Consensus stands on what this log remembers: a promise that is forgotten, or an entry that comes back after
-//! it was voided, loses what a majority has agreed on. So the model notes each operation before it is tried.
-//! After a crash the log must be what it was after one of the operations since the last sync, in full: entries,
-//! terms, promise; and what it says is committed must have been.
+//! Consensus stands on what this log remembers: a promise that is forgotten, or an entry that comes
+//! back after it was voided, loses what a majority has agreed on. So the model notes each operation
+//! before it is tried. After a crash the log must be what it was after one of the operations since
+//! the last sync, in full: entries, terms, promise; and what it says is committed must have been.
 
 mod support;
 
@@ -200,7 +201,8 @@ impl Run {
             }
             26 => {
                 let committed = &self.model.now.entries[..self.model.committed as usize];
-                let upto = committed.last().map_or(0, |entry| entry.version) - self.random.below(500) as i64;
+                let upto = committed.last().map_or(0, |entry| entry.version)
+                    - self.random.below(500) as i64;
                 if upto > self.model.popped {
                     self.model.popped = upto;
                     log.view().pop("storage", upto).expect("a pop");
@@ -244,7 +246,8 @@ impl Run {
         // Others see what is committed and has mutations.
         let seen = self.sim.run_until(support::read(log.view(), *popped + 1)).expect("entries");
         let is_seen = |entry: &&Entry| entry.kind.has_mutations() && entry.version > *popped;
-        let expected: Vec<_> = entries[..*committed as usize].iter().filter(is_seen).cloned().collect();
+        let expected: Vec<_> =
+            entries[..*committed as usize].iter().filter(is_seen).cloned().collect();
         assert_eq!(seen, expected, "committed up to {committed}");
         assert_eq!(log.promised(), now.vote);
         let lease = entries.iter().rfind(|entry| entry.kind == EntryKind::Lease);
@@ -269,9 +272,10 @@ impl Run {
         if self.random.chance(0.2) {
             // The next crash comes while it is opened.
             let limit = Duration::from_micros(self.random.below(3000));
-            let opened = self
-                .sim
-                .run_until_within(limit, ReplicaLog::open(&self.env, DIR, IDENTITY, self.config.clone()));
+            let opened = self.sim.run_until_within(
+                limit,
+                ReplicaLog::open(&self.env, DIR, IDENTITY, self.config.clone()),
+            );
             drop(opened);
             self.sim.crash(&self.env);
             self.env = self.sim.restart(&self.env);
@@ -291,7 +295,8 @@ impl Run {
         let first = log.first_index();
         let found = self.sim.run_until(all(log, first)).expect("entries");
         let is_found = |state: &State| {
-            state.vote == log.promised() && state.entries.get(first as usize - 1..) == Some(&found[..])
+            state.vote == log.promised()
+                && state.entries.get(first as usize - 1..) == Some(&found[..])
         };
         let model = &mut self.model;
         let (mut state, mut matching) = (model.synced.clone(), None);
@@ -315,7 +320,10 @@ impl Run {
         model.stats.lost += (model.ops.len() - done) as u64;
         let known = log.committed_index();
         assert!(known <= model.committed, "{known} is told committed, {} is", model.committed);
-        assert!(known >= log.promised().commit.min(log.last().0), "a promise says what is committed");
+        assert!(
+            known >= log.promised().commit.min(log.last().0),
+            "a promise says what is committed"
+        );
         model.stats.pending += log.last().0 - known;
         model.committed = known;
         (model.synced, model.now) = (state.clone(), state);
@@ -365,7 +373,8 @@ fn run_seeds(seeds: std::ops::Range<u64>) -> Stats {
 
 #[test]
 fn a_replicas_log_is_the_list_that_it_stands_for() {
-    let Stats { appends, rewinds, votes, crashes, survived, lost, void, pending, gone } = run_seeds(0..100);
+    let Stats { appends, rewinds, votes, crashes, survived, lost, void, pending, gone } =
+        run_seeds(0..100);
     assert!(appends > 10_000 && rewinds > 500 && votes > 500 && crashes >= 500 && void > 1000);
     assert!(survived > 200 && lost > 200 && pending > 200 && gone > 500, "the model is too tame");
 }

@@ -1,4 +1,5 @@
-//! The destination: locked while it is filled, with a record of how far it is, so that another run goes on.
+//! The destination: locked while it is filled, with a record of how far it is, so that another run
+//! goes on.
 //!
 //! ```text
 //!   \xff/dbLocked                              the migration's id
@@ -6,8 +7,9 @@
 //!   \xff\x02/plinth/migrate/piece/BEGIN        sum (32 bytes), END
 //! ```
 //!
-//! A piece's rows and its record are written in one transaction, so the record never lies. Every transaction reads the head:
-//! a run that another one has taken over from notices, and ends. At the end all of it goes, lock included, in one transaction.
+//! A piece's rows and its record are written in one transaction, so the record never lies. Every
+//! transaction reads the head: a run that another one has taken over from notices, and ends. At the
+//! end all of it goes, lock included, in one transaction.
 
 use crate::sum::{SUM_BYTES, Sum};
 use plinth_client::{Database, MutationType, RangeOptions, Transaction, TransactionOption};
@@ -60,7 +62,10 @@ pub(crate) fn lock(tr: &Transaction, id: &Id) {
 }
 
 /// Runs a transaction that may do all that an operator may.
-pub(crate) fn privileged<T>(db: &Database, mut body: impl FnMut(&Transaction) -> Result<T>) -> Result<T> {
+pub(crate) fn privileged<T>(
+    db: &Database,
+    mut body: impl FnMut(&Transaction) -> Result<T>,
+) -> Result<T> {
     db.transact_blocking(|tr| {
         tr.set_option(TransactionOption::AccessSystemKeys)?;
         tr.set_option(TransactionOption::LockAware)?;
@@ -72,15 +77,17 @@ fn refuse<T>(what: impl Into<String>) -> Result<T> {
     Err(Error::client_invalid_operation().with_detail(what))
 }
 
-/// Refuses databases with tenants: a tenant's keys can be copied, its id, which they begin with, can't be given to another one.
+/// Refuses databases with tenants: a tenant's keys can be copied, its id, which they begin with,
+/// can't be given to another one.
 pub(crate) fn refuse_tenants(db: &Database, side: &str) -> Result<()> {
     let tr = db.create_transaction();
     tr.set_option(TransactionOption::LockAware)?;
     let found = tr.get_range(RangeOptions::prefix(TENANTS).limit(1)).wait();
     match found {
         Ok(found) if !found.rows.is_empty() => {
-            let what =
-                format!("the {side} has tenants, which can't be copied; move their data by an application");
+            let what = format!(
+                "the {side} has tenants, which can't be copied; move their data by an application"
+            );
             Err(Error::unsupported_operation().with_detail(what))
         }
         // No such keys: no tenants.
@@ -90,11 +97,13 @@ pub(crate) fn refuse_tenants(db: &Database, side: &str) -> Result<()> {
 }
 
 impl Destination {
-    /// Takes the destination: an empty one, or one that an earlier run left unfinished. Gives what that one has copied.
+    /// Takes the destination: an empty one, or one that an earlier run left unfinished. Gives what
+    /// that one has copied.
     ///
     /// # Errors
-    /// `client_invalid_operation` if it holds anything else, or an unfinished copy of another source; `database_locked` if somebody
-    /// else has locked it; `unsupported_operation` for tenants.
+    /// `client_invalid_operation` if it holds anything else, or an unfinished copy of another
+    /// source; `database_locked` if somebody else has locked it; `unsupported_operation` for
+    /// tenants.
     pub fn take(db: &Database, source: &str) -> Result<(Self, Known)> {
         refuse_tenants(db, "destination")?;
         let (mut id, mut run) = ([0; ID_BYTES], [0; ID_BYTES]);
@@ -116,11 +125,14 @@ impl Destination {
             };
             match tr.get(system::DATABASE_LOCKED).wait()? {
                 Some(value) if lock_id(&value) == Some(id) => {}
-                // Not an error of the transaction: that would be tried again until somebody unlocks it.
+                // Not an error of the transaction: that would be tried again until somebody unlocks
+                // it.
                 Some(_) => return Ok(None),
                 None => {
-                    let rows =
-                        tr.get_range(RangeOptions::from(&b""[..]..system::NORMAL_END).limit(1)).wait()?.rows;
+                    let rows = tr
+                        .get_range(RangeOptions::from(&b""[..]..system::NORMAL_END).limit(1))
+                        .wait()?
+                        .rows;
                     if let Some((key, _)) = rows.row(0) {
                         let key = printable(key);
                         return refuse(format!(
@@ -134,7 +146,8 @@ impl Destination {
             tr.set(HEAD, &head);
             Ok(Some((id, head)))
         });
-        let locked = || Error::database_locked().with_detail("the destination is locked by somebody else");
+        let locked =
+            || Error::database_locked().with_detail("the destination is locked by somebody else");
         let (id, head) = head?.ok_or_else(locked)?;
         let destination = Self { db: db.clone(), id, head };
         let known = destination.known()?;
@@ -169,9 +182,8 @@ impl Destination {
     fn guarded<T>(&self, mut body: impl FnMut(&Transaction) -> Result<T>) -> Result<T> {
         privileged(&self.db, |tr| {
             if tr.get(HEAD).wait()?.as_deref() != Some(&self.head[..]) {
-                return Err(
-                    Error::operation_cancelled().with_detail("another run has taken the destination over")
-                );
+                return Err(Error::operation_cancelled()
+                    .with_detail("another run has taken the destination over"));
             }
             body(tr)
         })

@@ -1,10 +1,12 @@
-//! Migration: copies a database into another one while it is in use, through the client's API alone.
+//! Migration: copies a database into another one while it is in use, through the client's API
+//! alone.
 //!
 //! ## Role
-//! Makes the destination hold exactly the rows that the source had at one version. The source may be written all the while,
-//! has no feed of changes, and lets nobody read a version for longer than five seconds. So the copy is made piece by piece,
-//! and that a copied piece still is what the source has is *proven*, without reading it again, by the one part of a database
-//! that remembers writes for nothing: its conflict detection.
+//! Makes the destination hold exactly the rows that the source had at one version. The source may
+//! be written all the while, has no feed of changes, and lets nobody read a version for longer than
+//! five seconds. So the copy is made piece by piece, and that a copied piece still is what the
+//! source has is *proven*, without reading it again, by the one part of a database that remembers
+//! writes for nothing: its conflict detection.
 //!
 //! ## Data structure
 //! ```text
@@ -24,7 +26,8 @@
 //! 3. Nothing is written to the source but, if asked for, its lock.
 //!
 //! ## Not here
-//! Opening databases (`cli`, the facade), what a transaction is (`client`). What is promised to users: `docs/migration.md`.
+//! Opening databases (`cli`, the facade), what a transaction is (`client`). What is promised to
+//! users: `docs/migration.md`.
 //! Read next: `prover.rs`, `table.rs`, `round.rs`, then `migration.rs` and `destination.rs`.
 #![forbid(unsafe_code)]
 

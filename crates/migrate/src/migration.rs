@@ -1,7 +1,9 @@
-//! A migration from beginning to end: taking the destination, rounds, the cut, the comparison, the opening.
+//! A migration from beginning to end: taking the destination, rounds, the cut, the comparison, the
+//! opening.
 //!
-//! Whatever fails, the destination stays locked and keeps its record, so that another run goes on; the source is left as it
-//! was. Only a migration that has come to its end opens the one and, if asked to, leaves the other locked.
+//! Whatever fails, the destination stays locked and keeps its record, so that another run goes on;
+//! the source is left as it was. Only a migration that has come to its end opens the one and, if
+//! asked to, leaves the other locked.
 
 use crate::destination::{self, Destination};
 use crate::progress::{Phase, Settings};
@@ -34,8 +36,8 @@ pub struct Report {
 /// About how much of the source a worker takes at once, while nothing is known of it.
 const CUT_BYTES: i64 = 32 << 20;
 
-/// Whether two descriptions are of one database, as far as they tell: of two clients by one file one may have heard of other coordinators
-/// than the other.
+/// Whether two descriptions are of one database, as far as they tell: of two clients by one file
+/// one may have heard of other coordinators than the other.
 fn are_one(one: &Description, other: &Description) -> bool {
     match (&*one.cluster_file_path, &*other.cluster_file_path) {
         (MEMORY, _) => false,
@@ -46,15 +48,22 @@ fn are_one(one: &Description, other: &Description) -> bool {
 
 /// Makes `destination` hold what `source` holds, and gives the version of that.
 ///
-/// `name` is what the source is called in the destination's record: a run goes on from another one's work only if both name
-/// the same source.
+/// `name` is what the source is called in the destination's record: a run goes on from another
+/// one's work only if both name the same source.
 ///
 /// # Errors
-/// `client_invalid_operation` if the destination isn't empty or is the source itself; `database_locked` if either is locked
-/// by somebody else; `unsupported_operation` for tenants; `operation_cancelled` if it was stopped, or another run took over;
-/// `timed_out` if the source changes faster than it can be copied; `checksum_failed` if what was written isn't what is read;
-/// those of the databases. The destination stays locked then, and a run with the same arguments goes on.
-pub fn migrate(source: &Database, destination: &Database, name: &str, settings: &Settings) -> Result<Report> {
+/// `client_invalid_operation` if the destination isn't empty or is the source itself;
+/// `database_locked` if either is locked by somebody else; `unsupported_operation` for tenants;
+/// `operation_cancelled` if it was stopped, or another run took over; `timed_out` if the source
+/// changes faster than it can be copied; `checksum_failed` if what was written isn't what is read;
+/// those of the databases. The destination stays locked then, and a run with the same arguments
+/// goes on.
+pub fn migrate(
+    source: &Database,
+    destination: &Database,
+    name: &str,
+    settings: &Settings,
+) -> Result<Report> {
     let same = are_one(&source.endpoint().describe(), &destination.endpoint().describe());
     if same || Arc::ptr_eq(source.endpoint(), destination.endpoint()) {
         let detail = "source and destination are the same database";
@@ -112,7 +121,8 @@ fn copy(work: &Arc<Work>) -> Result<(Version, usize)> {
         work.pass()?;
         if std::mem::take(&mut lock_now) {
             lock_source(&work.source, &work.destination.id)?;
-            // Nothing changes any more. What was written without conflict ranges, and so unseen, is found by reading.
+            // Nothing changes any more. What was written without conflict ranges, and so unseen, is
+            // found by reading.
             work.beat()?;
             lock(&work.table).suspect_all();
             work.pass()?;
@@ -133,18 +143,20 @@ fn copy(work: &Arc<Work>) -> Result<(Version, usize)> {
 }
 
 fn is_locked_by(db: &Database, id: &destination::Id) -> Result<bool> {
-    let value = destination::privileged(db, |tr| tr.snapshot().get(system::DATABASE_LOCKED).wait())?;
+    let value =
+        destination::privileged(db, |tr| tr.snapshot().get(system::DATABASE_LOCKED).wait())?;
     Ok(value.is_some_and(|value| destination::lock_id(&value) == Some(*id)))
 }
 
 fn lock_source(db: &Database, id: &destination::Id) -> Result<()> {
-    let locked = destination::privileged(db, |tr| match tr.get(system::DATABASE_LOCKED).wait()? {
-        Some(value) => Ok(destination::lock_id(&value) == Some(*id)),
-        None => {
-            destination::lock(tr, id);
-            Ok(true)
-        }
-    })?;
+    let locked =
+        destination::privileged(db, |tr| match tr.get(system::DATABASE_LOCKED).wait()? {
+            Some(value) => Ok(destination::lock_id(&value) == Some(*id)),
+            None => {
+                destination::lock(tr, id);
+                Ok(true)
+            }
+        })?;
     // Not an error of the transaction: that would be tried again until somebody unlocks it.
     if locked {
         Ok(())
@@ -168,8 +180,9 @@ fn verify(work: &Arc<Work>, version: Version) -> Result<Sum> {
     let mut total = Sum::default();
     let mut unverified = Vec::new();
     for (range, sum) in lock(&work.table).sums() {
-        let sum =
-            sum.ok_or_else(|| Error::internal_error().with_detail(format!("{range:?} was not copied")))?;
+        let sum = sum.ok_or_else(|| {
+            Error::internal_error().with_detail(format!("{range:?} was not copied"))
+        })?;
         total = total.with(sum);
         unverified.push((range, sum));
     }
@@ -211,7 +224,8 @@ fn verify_piece(db: &Database, range: &KeyRange, expected: Sum) -> Result<()> {
     if found == expected {
         return Ok(());
     }
-    let detail = format!("the destination has {found} in {range:?}; the source has {expected} there");
+    let detail =
+        format!("the destination has {found} in {range:?}; the source has {expected} there");
     Err(Error::checksum_failed().with_detail(detail))
 }
 

@@ -9,16 +9,18 @@ use std::time::Duration;
 /// How a migration is done.
 #[derive(Clone)]
 pub struct Settings {
-    /// Nobody else can write the source, as when its directory was opened by this process: nothing has to be proven then.
+    /// Nobody else can write the source, as when its directory was opened by this process: nothing
+    /// has to be proven then.
     pub source_is_exclusive: bool,
-    /// Lock the source once most of it has been copied, read all of it again under the lock, and leave it locked: for moving
-    /// an application, and for sources written without conflict ranges.
+    /// Lock the source once most of it has been copied, read all of it again under the lock, and
+    /// leave it locked: for moving an application, and for sources written without conflict ranges.
     pub lock_source: bool,
     /// Threads that copy.
     pub workers: usize,
     /// About how many bytes of rows are copied in one transaction.
     pub piece_bytes: u64,
-    /// How many bytes the last step may read at one version: what can be read well within five seconds.
+    /// How many bytes the last step may read at one version: what can be read well within five
+    /// seconds.
     pub cut_bytes: u64,
     /// How often what is copied is proven to be unchanged; well within five seconds.
     pub beat: Duration,

@@ -1,11 +1,13 @@
 //! Proving that ranges have not been written, without reading them.
 //!
-//! A transaction that names ranges as read at a version v, and commits at w, has been told by the database that nothing in them
-//! was written between v and w. If it conflicts, the database says which of its ranges did, and the others are tried
-//! again from the same v. Ranges that touch would be taken for one: so every other range goes into a transaction of its own, and
-//! many small ranges go as few large ones first and are looked at one by one only where something changed.
+//! A transaction that names ranges as read at a version v, and commits at w, has been told by the
+//! database that nothing in them was written between v and w. If it conflicts, the database says
+//! which of its ranges did, and the others are tried again from the same v. Ranges that touch would
+//! be taken for one: so every other range goes into a transaction of its own, and many small ranges
+//! go as few large ones first and are looked at one by one only where something changed.
 //!
-//! What this can't see: writes for which the application turned conflicts off (`next_write_no_write_conflict_range`).
+//! What this can't see: writes for which the application turned conflicts off
+//! (`next_write_no_write_conflict_range`).
 
 use plinth_client::{Database, RangeOptions, Transaction, TransactionOption};
 use plinth_types::{Error, KeyRange, Result, Version};
@@ -14,7 +16,8 @@ use plinth_types::{Error, KeyRange, Result, Version};
 const RANGES: usize = 200;
 /// Attempts at a transaction whose fate stays unknown or that is refused for reasons of its own.
 const ATTEMPTS: usize = 20;
-/// What the transactions write to, so that they are ones that commit: never stored, in nobody's way.
+/// What the transactions write to, so that they are ones that commit: never stored, in nobody's
+/// way.
 const MARK: &[u8] = b"\xff/SC/plinth-migrate";
 const CONFLICTING_KEYS: &[u8] = b"\xff\xff/transaction/conflicting_keys/";
 
@@ -33,7 +36,8 @@ pub(crate) struct Proof {
 /// `transaction_too_old` if `from` has left the window: then nothing is known.
 pub(crate) fn prove(db: &Database, from: Version, ranges: &[KeyRange]) -> Result<Proof> {
     debug_assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].begin));
-    let groups: Vec<&[KeyRange]> = ranges.chunks(ranges.len().div_ceil(2 * RANGES).max(1)).collect();
+    let groups: Vec<&[KeyRange]> =
+        ranges.chunks(ranges.len().div_ceil(2 * RANGES).max(1)).collect();
     let hull = |group: &&[KeyRange]| {
         let (first, last) = (&group[0], &group[group.len() - 1]);
         KeyRange::new(first.begin.clone(), last.end.clone())
@@ -109,7 +113,9 @@ fn attempt(db: &Database, from: Version, ranges: &[KeyRange]) -> Result<Attempt>
         tr.add_write_conflict_key(MARK);
         match tr.commit().wait() {
             Ok(()) => return Ok(Attempt::Unchanged(tr.committed_version())),
-            Err(error) if error == Error::not_committed() => return Ok(Attempt::Changed(reported(&tr)?)),
+            Err(error) if error == Error::not_committed() => {
+                return Ok(Attempt::Changed(reported(&tr)?));
+            }
             // `from` stays what it was: when it is too old, asking again can't help.
             Err(error) if error == Error::transaction_too_old() || !error.is_retryable() => {
                 return Err(error);

@@ -33,7 +33,12 @@ pub(crate) fn read_version(db: &Database) -> Result<Version> {
 }
 
 /// Reads the front of a range, a little more than `most_bytes` of it.
-pub(crate) fn read(db: &Database, version: Version, range: &KeyRange, most_bytes: u64) -> Result<Part> {
+pub(crate) fn read(
+    db: &Database,
+    version: Version,
+    range: &KeyRange,
+    most_bytes: u64,
+) -> Result<Part> {
     let tr = reader(db)?;
     tr.set_read_version(version);
     let mut part = Part { rows: Vec::new(), sum: Sum::default(), next: range.begin.clone() };

@@ -1,7 +1,8 @@
 //! Rounds: copying what is not clean, keeping proofs fresh meanwhile, and the cut that ends it.
 //!
-//! Versions are the same for all: `now` is the version up to which everything clean is proven, and at which workers read.
-//! A beat moves it on. Nothing but a beat, or a cut while no beat runs, changes a clean piece.
+//! Versions are the same for all: `now` is the version up to which everything clean is proven, and
+//! at which workers read. A beat moves it on. Nothing but a beat, or a cut while no beat runs,
+//! changes a clean piece.
 
 use crate::destination::Destination;
 use crate::progress::{Phase, Progress, Settings};
@@ -52,11 +53,18 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Whether the version of a read is the reason why it failed, so that another one may do.
 fn is_of_version(error: &Error) -> bool {
-    *error == Error::transaction_too_old() || *error == Error::future_version() || error.is_retryable()
+    *error == Error::transaction_too_old()
+        || *error == Error::future_version()
+        || error.is_retryable()
 }
 
 impl Work {
-    pub fn new(source: &Database, destination: Destination, settings: &Settings, table: Table) -> Arc<Self> {
+    pub fn new(
+        source: &Database,
+        destination: Destination,
+        settings: &Settings,
+        table: Table,
+    ) -> Arc<Self> {
         Arc::new(Self {
             source: source.clone(),
             destination,
@@ -98,7 +106,9 @@ impl Work {
         let now = self.source.endpoint().env().now().as_millis() as u64;
         let last = self.figures.shown.load(Ordering::Relaxed);
         let every = self.settings.show_every.as_millis() as u64;
-        if now < last.saturating_add(every) || self.figures.shown.swap(now, Ordering::Relaxed) != last {
+        if now < last.saturating_add(every)
+            || self.figures.shown.swap(now, Ordering::Relaxed) != last
+        {
             return;
         }
         let overview = lock(&self.table).overview();
@@ -112,7 +122,8 @@ impl Work {
         });
     }
 
-    /// Moves the proofs of all clean pieces on to one version, and takes cleanness from what has changed.
+    /// Moves the proofs of all clean pieces on to one version, and takes cleanness from what has
+    /// changed.
     pub fn beat(&self) -> Result<()> {
         let guard = lock(&self.beat);
         let result = self.beat_alone();
@@ -146,7 +157,8 @@ impl Work {
         if proven.is_empty() {
             until = read_version(&self.source)?;
         }
-        // Every piece was read before any of these proofs was committed, so lowering all to the least is right, too.
+        // Every piece was read before any of these proofs was committed, so lowering all to the
+        // least is right, too.
         lock(&self.table).move_on(&proven, until);
         self.now.store(until, Ordering::SeqCst);
         Ok(())
@@ -236,7 +248,8 @@ impl Work {
         Err(failure)
     }
 
-    /// Makes everything clean at one version, and gives it; `None` if too much has changed to be read at once.
+    /// Makes everything clean at one version, and gives it; `None` if too much has changed to be
+    /// read at once.
     pub fn cut(&self) -> Result<Option<Version>> {
         let guard = lock(&self.beat);
         let overview = lock(&self.table).overview();
@@ -265,7 +278,10 @@ impl Work {
             for (from, pieces) in clean {
                 // Committed after `version` was handed out: what is proven is so beyond it.
                 let proof = prove(&self.source, from, &pieces)?;
-                assert!(proof.until > version, "a commit is later than a version handed out before");
+                assert!(
+                    proof.until > version,
+                    "a commit is later than a version handed out before"
+                );
                 if !self.read_at(version, proof.changed, &mut budget, &mut parts)? {
                     return Ok(None);
                 }

@@ -1,7 +1,8 @@
 //! A checksum of rows that does not depend on how they are cut into pieces.
 //!
-//! Each row has a hash of 128 bits, and the sum of rows is the sum of their hashes: pieces add up to the whole, however
-//! their bounds lay. It is meant against accidents (lost, doubled, damaged rows), not against forgery.
+//! Each row has a hash of 128 bits, and the sum of rows is the sum of their hashes: pieces add up
+//! to the whole, however their bounds lay. It is meant against accidents (lost, doubled, damaged
+//! rows), not against forgery.
 
 use plinth_types::Rows;
 use std::fmt;
@@ -56,7 +57,10 @@ impl Sum {
 
     pub(crate) fn decode(bytes: &[u8; SUM_BYTES]) -> Self {
         let number = |at: usize| {
-            bytes[at..at + 8].iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
+            bytes[at..at + 8]
+                .iter()
+                .rev()
+                .fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
         };
         Self {
             rows: number(0),

@@ -1,7 +1,8 @@
 //! The pieces of the key space, and what is known of each.
 //!
-//! Pieces lie side by side and cover the whole key space, always. Workers take those that are not clean, one each, and put
-//! back what they made of it. The prover moves the clean ones along, or takes their cleanness from them.
+//! Pieces lie side by side and cover the whole key space, always. Workers take those that are not
+//! clean, one each, and put back what they made of it. The prover moves the clean ones along, or
+//! takes their cleanness from them.
 
 use crate::sum::Sum;
 use plinth_types::{Bytes, KeyRange, Version, system};
@@ -66,7 +67,8 @@ pub(crate) struct Overview {
 }
 
 impl Table {
-    /// The normal key space: known pieces as they are, what is between them unread and cut at these points.
+    /// The normal key space: known pieces as they are, what is between them unread and cut at these
+    /// points.
     pub fn new(known: &BTreeMap<Bytes, (Bytes, Sum)>, cuts: &[Bytes]) -> Self {
         let mut table = Self { pieces: BTreeMap::new(), hint: Bytes::new(), pass: 1 };
         let mut at = Bytes::new();
@@ -103,12 +105,14 @@ impl Table {
         self.pass += 1;
     }
 
-    /// A piece that is not clean, that nobody is at, and that nobody has taken in this pass; from now on the caller is at it. What changes
-    /// again behind a worker's back waits for the next pass, or a pass over a source that changes everywhere would never end.
+    /// A piece that is not clean, that nobody is at, and that nobody has taken in this pass; from
+    /// now on the caller is at it. What changes again behind a worker's back waits for the next
+    /// pass, or a pass over a source that changes everywhere would never end.
     pub fn take(&mut self) -> Option<(KeyRange, State)> {
         let pass = self.pass;
-        let is_free =
-            |piece: &Piece| !piece.taken && piece.pass < pass && !matches!(piece.state, State::Clean(..));
+        let is_free = |piece: &Piece| {
+            !piece.taken && piece.pass < pass && !matches!(piece.state, State::Clean(..))
+        };
         let mut behind = self.pieces.range(self.hint.clone()..);
         let found = behind.find(|(_, piece)| is_free(piece));
         let found = found.or_else(|| self.pieces.iter().find(|(_, piece)| is_free(piece)));
@@ -119,7 +123,8 @@ impl Table {
         Some((KeyRange::new(begin, piece.end.clone()), piece.state))
     }
 
-    /// The caller has copied the front of its piece, up to `next`. Gives whether it is still at the rest.
+    /// The caller has copied the front of its piece, up to `next`. Gives whether it is still at the
+    /// rest.
     pub fn put(&mut self, begin: &Bytes, next: &Bytes, state: State) -> bool {
         let Some(piece) = self.pieces.get_mut(begin) else { return false };
         assert!(piece.taken && *next <= piece.end, "only the taken piece can be put back");
@@ -146,7 +151,10 @@ impl Table {
         let mut clean: BTreeMap<Version, Vec<KeyRange>> = BTreeMap::new();
         for (begin, piece) in &self.pieces {
             if let State::Clean(_, version) = piece.state {
-                clean.entry(version).or_default().push(KeyRange::new(begin.clone(), piece.end.clone()));
+                clean
+                    .entry(version)
+                    .or_default()
+                    .push(KeyRange::new(begin.clone(), piece.end.clone()));
             }
         }
         clean
@@ -154,14 +162,17 @@ impl Table {
 
     /// The pieces that are not clean.
     pub fn unclean(&self) -> Vec<KeyRange> {
-        let unclean = self.pieces.iter().filter(|(_, piece)| !matches!(piece.state, State::Clean(..)));
+        let unclean =
+            self.pieces.iter().filter(|(_, piece)| !matches!(piece.state, State::Clean(..)));
         unclean.map(|(begin, piece)| KeyRange::new(begin.clone(), piece.end.clone())).collect()
     }
 
     /// These pieces, clean so far, are so up to `version`.
     pub fn move_on(&mut self, pieces: &[KeyRange], version: Version) {
         for range in pieces {
-            if let Some(Piece { state: State::Clean(_, clean), .. }) = self.pieces.get_mut(&range.begin) {
+            if let Some(Piece { state: State::Clean(_, clean), .. }) =
+                self.pieces.get_mut(&range.begin)
+            {
                 *clean = version;
             }
         }
@@ -184,7 +195,8 @@ impl Table {
         self.suspect(&all);
     }
 
-    /// Puts these pieces, with the states given, in the place of all that lies between their bounds.
+    /// Puts these pieces, with the states given, in the place of all that lies between their
+    /// bounds.
     pub fn replace(&mut self, range: &KeyRange, parts: &[(KeyRange, State)]) {
         let within: Vec<Bytes> = self
             .pieces
@@ -265,8 +277,9 @@ mod tests {
         assert_eq!(begins, expected);
     }
 
-    /// A source that changed everywhere all the time kept one pass busy for nine minutes, over sockets: pieces were dirty again before the last
-    /// one had been copied, and were taken again, so that no round ever ended and nothing was given up.
+    /// A source that changed everywhere all the time kept one pass busy for nine minutes, over
+    /// sockets: pieces were dirty again before the last one had been copied, and were taken again,
+    /// so that no round ever ended and nothing was given up.
     #[test]
     fn a_pass_takes_each_piece_once_however_often_it_changes() {
         let mut table = Table::new(&BTreeMap::new(), &["b", "d"].map(Bytes::from));
@@ -313,7 +326,8 @@ mod tests {
                     }
                     2 => {
                         let clean: Vec<_> = table.clean().into_values().flatten().collect();
-                        let some: Vec<_> = clean.into_iter().filter(|_| random.below(3) == 0).collect();
+                        let some: Vec<_> =
+                            clean.into_iter().filter(|_| random.below(3) == 0).collect();
                         table.suspect(&some);
                     }
                     _ => {

@@ -1,7 +1,8 @@
-//! Copies of databases at rest: whole, verified, resumed where they were interrupted, refused where they would do harm.
+//! Copies of databases at rest: whole, verified, resumed where they were interrupted, refused where
+//! they would do harm.
 //!
-//! Pieces are made small, so that a small database has many of them; whoever interrupts or damages a copy does so from the
-//! function that is told of its progress, in the middle of the work.
+//! Pieces are made small, so that a small database has many of them; whoever interrupts or damages
+//! a copy does so from the function that is told of its progress, in the middle of the work.
 
 use plinth::{Database, Error, MutationType, RangeOptions, TransactionOption};
 use plinth_migrate::{Progress, Settings, migrate};
@@ -93,7 +94,10 @@ fn another_run_goes_on_and_copies_only_what_has_changed() {
     fill(&source, 60_000);
     assert_eq!(interrupted(&source, &destination, 1), Error::operation_cancelled());
     // Nobody takes half a copy for a whole one.
-    assert_eq!(destination.create_transaction().get("row/000000").wait(), Err(Error::database_locked()));
+    assert_eq!(
+        destination.create_transaction().get("row/000000").wait(),
+        Err(Error::database_locked())
+    );
     source
         .transact_blocking(|tr| {
             tr.set("row/000001", "changed while nobody copied");
@@ -172,7 +176,8 @@ fn the_source_can_be_left_locked() {
 fn damage_in_the_destination_is_found_by_range() {
     let (source, destination) = (in_memory(), in_memory());
     fill(&source, 20_000);
-    // Changes a row behind the copy's back, through the lock, as soon as the row must have been copied.
+    // Changes a row behind the copy's back, through the lock, as soon as the row must have been
+    // copied.
     let damaged = AtomicBool::new(false);
     let target = destination.clone();
     let watcher = move |progress: &Progress| {

@@ -1,8 +1,9 @@
 //! Copies of a database that is being written.
 //!
-//! Writers move money between accounts and count their transactions in two rows at the two ends of the key space. So at
-//! every version the sum is the same and the two counters are equal; a copy put together from different versions has neither.
-//! That a naive copy is caught by this is a test of its own.
+//! Writers move money between accounts and count their transactions in two rows at the two ends of
+//! the key space. So at every version the sum is the same and the two counters are equal; a copy
+//! put together from different versions has neither. That a naive copy is caught by this is a test
+//! of its own.
 
 use plinth::{Database, Error, TransactionOption};
 use plinth_env::simulated::Random;
@@ -152,8 +153,11 @@ fn the_whole_state_is_that_of_the_reported_version() {
     let tr = source.create_transaction();
     tr.set_read_version(report.version);
     let then = tr.range(plinth::RangeOptions::from(""..)).collect_blocking().unwrap();
-    let copied =
-        destination.create_transaction().range(plinth::RangeOptions::from(""..)).collect_blocking().unwrap();
+    let copied = destination
+        .create_transaction()
+        .range(plinth::RangeOptions::from(""..))
+        .collect_blocking()
+        .unwrap();
     assert_eq!(copied, then);
 }
 
@@ -226,7 +230,8 @@ fn a_source_that_changes_everywhere_all_the_time_is_given_up_with_advice() {
     assert!(error.to_string().contains("lock the source"), "{error}");
 }
 
-/// The tests above can fail: the same writers break a copy that reads each part at a version of its own.
+/// The tests above can fail: the same writers break a copy that reads each part at a version of its
+/// own.
 #[test]
 fn a_naive_copy_is_caught() {
     let source = open_accounts();
@@ -235,12 +240,14 @@ fn a_naive_copy_is_caught() {
     loop {
         attempts += 1;
         assert!(attempts < 1000, "the writers never disturb a naive copy");
-        let count = |key: &str| number(source.create_transaction().get(key).wait().unwrap().as_deref());
+        let count =
+            |key: &str| number(source.create_transaction().get(key).wait().unwrap().as_deref());
         let first = count(FIRST);
         let mut sum = 0;
         for n in (0..ACCOUNTS).step_by(100) {
             let tr = source.create_transaction();
-            let rows = tr.range(account(n)..format!("account/{:05}", n + 100)).collect_blocking().unwrap();
+            let rows =
+                tr.range(account(n)..format!("account/{:05}", n + 100)).collect_blocking().unwrap();
             sum += rows.iter().map(|row| number(Some(&row.value))).sum::<u64>();
         }
         if first != count(LAST) || sum != ACCOUNTS * BALANCE {

@@ -1,8 +1,9 @@
 //! The task that calls one other node and sends it frames, as long as its own node lives.
 //!
-//! A turn takes all frames without entries and one piece of a frame with entries, and writes them in one go; so the
-//! former never wait for more than a piece. Frames are written as bytes here, not where they were left: that thread has better to do.
-//! A ping goes out twice a second. If nothing answers for two seconds, the connection is as good as gone.
+//! A turn takes all frames without entries and one piece of a frame with entries, and writes them
+//! in one go; so the former never wait for more than a piece. Frames are written as bytes here, not
+//! where they were left: that thread has better to do. A ping goes out twice a second. If nothing
+//! answers for two seconds, the connection is as good as gone.
 
 use crate::hello::{Welcome, Word};
 use crate::mesh::{self, Link, Shared};
@@ -76,7 +77,12 @@ fn note(link: &Link, why: &Error) {
     let text = why.detail().map_or_else(|| why.to_string(), ToOwned::to_owned);
     let mut failure = link.failure.lock().unwrap_or_else(PoisonError::into_inner);
     if failure.as_ref() != Some(&text) {
-        tracing::warn!(node = link.node, address = link.address, why = text, "no connection to another node");
+        tracing::warn!(
+            node = link.node,
+            address = link.address,
+            why = text,
+            "no connection to another node"
+        );
         *failure = Some(text);
     }
 }
@@ -111,7 +117,8 @@ async fn open(shared: &Shared, link: &Link, place: &str) -> Result<Talk> {
         Word::Verdict(Err(why)) => Err(why),
         Word::Removed => {
             shared.be_removed();
-            Err(Error::connection_string_invalid().with_detail("this node was removed from the cluster"))
+            Err(Error::connection_string_invalid()
+                .with_detail("this node was removed from the cluster"))
         }
         _ => Err(Error::client_invalid_operation().with_detail("malformed message: no verdict")),
     }
@@ -224,7 +231,9 @@ impl Conversation {
         match self.stream.poll_receive(context, &mut buffer) {
             Poll::Pending => return Ok(false),
             Poll::Ready(Ok(0)) => {
-                return Err(Error::connection_failed().with_detail("the other node closed the connection"));
+                return Err(
+                    Error::connection_failed().with_detail("the other node closed the connection")
+                );
             }
             Poll::Ready(Ok(len)) => self.input.extend_from_slice(&buffer[..len]),
             Poll::Ready(Err(error)) => return Err(lost(error)),
@@ -251,8 +260,9 @@ impl Conversation {
         let Message { from, to, .. } = frame.message;
         if (from, to) != (self.link.node, self.shared.standing.node) || !frame.entries.is_empty() {
             let node = self.link.node;
-            let detail =
-                format!("malformed message: an answer from node {from} to node {to}, by node {node}");
+            let detail = format!(
+                "malformed message: an answer from node {from} to node {to}, by node {node}"
+            );
             return Err(Error::client_invalid_operation().with_detail(detail));
         }
         self.link.outbox.received(bytes.len());

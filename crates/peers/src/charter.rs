@@ -1,8 +1,10 @@
-//! What a cluster was founded with: its identity, its secret, who its nodes are. On disk the file `CHARTER` of each node.
+//! What a cluster was founded with: its identity, its secret, who its nodes are. On disk the file
+//! `CHARTER` of each node.
 //!
-//! The file is its owner's alone, and replaced in one step. It is written before a node's directory is anything else, so a node that
-//! crashed while its directory was made knows what to make; and once more when the cluster has begun, since a node
-//! may neither vote nor serve before it knows that. [The page](../../../docs/format/charter.md) draws it.
+//! The file is its owner's alone, and replaced in one step. It is written before a node's directory
+//! is anything else, so a node that crashed while its directory was made knows what to make; and
+//! once more when the cluster has begun, since a node may neither vote nor serve before it knows
+//! that. [The page](../../../docs/format/charter.md) draws it.
 
 use crate::secret::{self, Secret};
 use plinth_env::Env;
@@ -66,13 +68,22 @@ impl Charter {
     /// # Errors
     /// `file_corrupt`, saying what is wrong.
     pub fn check(&self) -> Result<()> {
-        let refuse = |what: String| Err(Error::file_corrupt().with_detail(format!("a charter with {what}")));
+        let refuse =
+            |what: String| Err(Error::file_corrupt().with_detail(format!("a charter with {what}")));
         let nodes: Vec<_> = self.members.iter().map(|peer| peer.node).collect();
-        if nodes.first().is_none_or(|first| *first == 0) || !nodes.is_sorted_by(|one, next| one < next) {
-            return refuse(format!("nodes {nodes:?}: each has a number of its own, from 1, in order"));
+        if nodes.first().is_none_or(|first| *first == 0)
+            || !nodes.is_sorted_by(|one, next| one < next)
+        {
+            return refuse(format!(
+                "nodes {nodes:?}: each has a number of its own, from 1, in order"
+            ));
         }
         if nodes.len() > MAX_MEMBERS || self.cluster.len() > MAX_NAME {
-            return refuse(format!("{} nodes and a name of {} bytes", nodes.len(), self.cluster.len()));
+            return refuse(format!(
+                "{} nodes and a name of {} bytes",
+                nodes.len(),
+                self.cluster.len()
+            ));
         }
         for (at, Peer { node, address }) in self.members.iter().enumerate() {
             let is_twice = self.members[..at].iter().any(|other| other.address == *address);
@@ -119,7 +130,8 @@ impl Standing {
     /// What the directory's file says; `None` if there is none.
     ///
     /// # Errors
-    /// `file_corrupt` if it is damaged, `unsupported_operation` if it is of a later format; those of files.
+    /// `file_corrupt` if it is damaged, `unsupported_operation` if it is of a later format; those
+    /// of files.
     pub async fn read(env: &Env, dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(FILE_NAME);
         let bytes = match env.files().read(&path).await {
@@ -129,7 +141,8 @@ impl Standing {
         };
         let standing = Self::decode(&bytes).map_err(|error| {
             let why = error.detail().unwrap_or_default().to_owned();
-            let kind = if error == Error::unsupported_operation() { error } else { Error::file_corrupt() };
+            let kind =
+                if error == Error::unsupported_operation() { error } else { Error::file_corrupt() };
             kind.with_detail(format!("{}: {why}", path.display()))
         })?;
         Ok(Some(standing))
@@ -159,11 +172,14 @@ impl Standing {
         let Some((body, checksum)) = bytes.split_last_chunk::<4>() else {
             return corrupt(format!("{} bytes are no charter", bytes.len()));
         };
-        let Some(rest) = body.strip_prefix(&MAGIC) else { return corrupt("it is no charter".to_owned()) };
+        let Some(rest) = body.strip_prefix(&MAGIC) else {
+            return corrupt("it is no charter".to_owned());
+        };
         let mut reader = Reader::new(rest);
         let format = reader.u32()?;
         if format > FORMAT {
-            let detail = format!("format {format}, newer than the {FORMAT} that this program reads");
+            let detail =
+                format!("format {format}, newer than the {FORMAT} that this program reads");
             return Err(Error::unsupported_operation().with_detail(detail));
         }
         let (expected, found) = (u32::from_le_bytes(*checksum), crc32c::crc32c(body));

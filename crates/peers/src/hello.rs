@@ -1,9 +1,10 @@
 //! How a connection between nodes begins: hello, welcome, proof, verdict.
 //!
-//! Both sides say who they are and take a random number each; then each proves that it has the cluster's secret, the one that was
-//! called first. Nothing else is believed of the other before that. Nodes of which a cluster is yet to be formed have no
-//! secret: with them a connection carries what [`forming`](mod@crate::forming) says, and no frame. Nor has a node that wants to join: the
-//! leader calls it back where it says that it listens, and gives it the charter there.
+//! Both sides say who they are and take a random number each; then each proves that it has the
+//! cluster's secret, the one that was called first. Nothing else is believed of the other before
+//! that. Nodes of which a cluster is yet to be formed have no secret: with them a connection
+//! carries what [`forming`](mod@crate::forming) says, and no frame. Nor has a node that wants to
+//! join: the leader calls it back where it says that it listens, and gives it the charter there.
 //!
 //! ```text
 //!   caller   hello ─────────▶            ◀───────── welcome (with proof)   called
@@ -99,7 +100,8 @@ pub enum Word {
     Found(Charter),
     /// The caller is no member of this cluster any more.
     Removed,
-    /// Take part in a cluster that has begun, as this node of it. Answered with a verdict, once the directory is durable.
+    /// Take part in a cluster that has begun, as this node of it. Answered with a verdict, once the
+    /// directory is durable.
     Join(Charter, NodeId, Members, u64),
 }
 
@@ -138,7 +140,8 @@ impl Hello {
         });
     }
 
-    /// The hello that `bytes` begin with, and how many of them it takes; `None` while it is not whole.
+    /// The hello that `bytes` begin with, and how many of them it takes; `None` while it is not
+    /// whole.
     ///
     /// # Errors
     /// `client_invalid_operation` or `checksum_failed` if it is none.
@@ -194,7 +197,8 @@ impl Welcome {
         });
     }
 
-    /// The welcome that `bytes` begin with, and how many of them it takes; `None` while it is not whole.
+    /// The welcome that `bytes` begin with, and how many of them it takes; `None` while it is not
+    /// whole.
     ///
     /// # Errors
     /// `client_invalid_operation` or `checksum_failed` if it is none.
@@ -204,7 +208,9 @@ impl Welcome {
         let version = reader.u16()?;
         let refused = error(&mut reader)?;
         if refused.is_none() && !(Spoken::THIS.oldest..=Spoken::THIS.newest).contains(&version) {
-            return Err(malformed(format!("the other node chose version {version} of the protocol")));
+            return Err(malformed(format!(
+                "the other node chose version {version} of the protocol"
+            )));
         }
         let (cluster_id, node) = (reader.array()?, reader.u64()?);
         let stage = match reader.u8()? {
@@ -252,7 +258,8 @@ impl Word {
         });
     }
 
-    /// The word that `bytes` begin with, and how many of them it takes; `None` while it is not whole.
+    /// The word that `bytes` begin with, and how many of them it takes; `None` while it is not
+    /// whole.
     ///
     /// # Errors
     /// `client_invalid_operation`, `file_corrupt` or `checksum_failed` if it is none.

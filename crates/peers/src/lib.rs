@@ -1,10 +1,11 @@
 //! Connections between the nodes of a cluster.
 //!
 //! ## Role
-//! Brings the frames of consensus ([`plinth_replication::Peers`]) from node to node, over sockets of `env`, so for real and in the
-//! simulation. It makes sure whose frames they are: each connection begins with both sides proving that they know the cluster's
-//! secret, and with TLS they show certificates besides. Nodes listen where clients do; the first bytes tell who it is, and whoever accepts
-//! connections hands those of nodes on to [`Mesh::receive`].
+//! Brings the frames of consensus ([`plinth_replication::Peers`]) from node to node, over sockets
+//! of `env`, so for real and in the simulation. It makes sure whose frames they are: each
+//! connection begins with both sides proving that they know the cluster's secret, and with TLS they
+//! show certificates besides. Nodes listen where clients do; the first bytes tell who it is, and
+//! whoever accepts connections hands those of nodes on to [`Mesh::receive`].
 //!
 //! ## Data structure
 //! ```text
@@ -12,13 +13,16 @@
 //!                              | short frames      connects, again and again         checks each frame
 //!                              | long frames       pings
 //! ```
-//! Before there is a cluster its nodes form one: [`forming`]. A new node is taken in by whoever leads: `session.rs`.
+//! Before there is a cluster its nodes form one: [`forming`]. A new node is taken in by whoever
+//! leads: `session.rs`.
 //!
-//! A [`Charter`] says what a cluster was founded with; each node keeps it as a file beside its data ([`Standing`]).
+//! A [`Charter`] says what a cluster was founded with; each node keeps it as a file beside its data
+//! ([`Standing`]).
 //!
 //! ## Invariants
 //! 1. No frame is taken from anybody who hasn't proven to be the node that the frame names.
-//! 2. What waits for a node is bounded, whether it is slow or gone; so is what a caller makes this node hold.
+//! 2. What waits for a node is bounded, whether it is slow or gone; so is what a caller makes this
+//!    node hold.
 //! 3. A frame without entries waits for a piece of another one at most, never for all of it.
 //! 4. No bytes from a socket make it panic; the first that no node would send end the connection.
 //!

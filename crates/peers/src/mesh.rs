@@ -1,8 +1,9 @@
 //! All connections of a node with the others of its cluster: [`Mesh`].
 //!
-//! Each pair of nodes has two connections, one for each direction: who sends frames has called. So nobody has to agree on which one
-//! counts; and a node that can hear but not be heard is noticed by itself, since its pings stay without an answer. A task for
-//! each other node calls it, again and again; a task for each node that has called receives. Who the others are follows the cluster's
+//! Each pair of nodes has two connections, one for each direction: who sends frames has called. So
+//! nobody has to agree on which one counts; and a node that can hear but not be heard is noticed by
+//! itself, since its pings stay without an answer. A task for each other node calls it, again and
+//! again; a task for each node that has called receives. Who the others are follows the cluster's
 //! members: see [`Peers::members`].
 
 use crate::call;
@@ -22,7 +23,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// What a node shows others, and wants to see of them, besides the cluster's secret.
 #[derive(Clone, Default, Debug)]
 pub struct Trust {
-    /// This node's certificate, and whom the others' must be signed by; then connections are encrypted.
+    /// This node's certificate, and whom the others' must be signed by; then connections are
+    /// encrypted.
     #[cfg(feature = "tls")]
     pub tls: Option<plinth_tls::TlsOptions>,
     /// Whether nodes may speak in the clear where other machines can hear them.
@@ -41,7 +43,8 @@ pub struct Mesh {
 pub type TakenIn = (NodeId, Arc<Members>, u64);
 
 /// Takes in a new node at an address, if this one leads.
-pub type TakeIn = Box<dyn Fn(String) -> Pin<Box<dyn Future<Output = Result<TakenIn>> + Send>> + Send + Sync>;
+pub type TakeIn =
+    Box<dyn Fn(String) -> Pin<Box<dyn Future<Output = Result<TakenIn>> + Send>> + Send + Sync>;
 
 /// What all its tasks share.
 pub(crate) struct Shared {
@@ -55,7 +58,8 @@ pub(crate) struct Shared {
     deliver_parcel: OnceLock<DeliverParcel>,
     pub(crate) take_in: OnceLock<TakeIn>,
     removed: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// Where this node is, if that has been said, and what hears that another one is somewhere else.
+    /// Where this node is, if that has been said, and what hears that another one is somewhere
+    /// else.
     place: OnceLock<String>,
     moved: OnceLock<Moved>,
     ended: AtomicBool,
@@ -101,7 +105,8 @@ pub struct PeerStatus {
 }
 
 impl Mesh {
-    /// Begins to call the other nodes. Frames that arrive are thrown away until [`Mesh::deliver_to`] is called.
+    /// Begins to call the other nodes. Frames that arrive are thrown away until
+    /// [`Mesh::deliver_to`] is called.
     pub fn start(env: &Env, standing: Standing, trust: Trust) -> Arc<Self> {
         let others = standing.charter.members.iter().filter(|peer| peer.node != standing.node);
         let links: BTreeMap<_, _> =
@@ -120,13 +125,16 @@ impl Mesh {
             moved: OnceLock::new(),
             ended: AtomicBool::new(false),
         });
-        let call = |link: &Arc<Link>| env.spawn_network("call peer", call::run(shared.clone(), link.clone()));
+        let call = |link: &Arc<Link>| {
+            env.spawn_network("call peer", call::run(shared.clone(), link.clone()))
+        };
         let tasks = links.values().map(call).collect();
         Arc::new(Self { shared, tasks: Mutex::new(tasks) })
     }
 
-    /// Has frames that arrive given to `deliver`, which must be quick and never wait. An answer that it gives goes back to the node that the
-    /// frame is from: by the connection it came by, without another thread's turn, if that node's program takes it there. The first call counts.
+    /// Has frames that arrive given to `deliver`, which must be quick and never wait. An answer
+    /// that it gives goes back to the node that the frame is from: by the connection it came by,
+    /// without another thread's turn, if that node's program takes it there. The first call counts.
     pub fn deliver_to(&self, deliver: impl Fn(Frame) -> Option<Frame> + Send + Sync + 'static) {
         let _ = self.shared.deliver.set(Box::new(deliver));
     }
@@ -141,7 +149,8 @@ impl Mesh {
         let _ = self.shared.take_in.set(take_in);
     }
 
-    /// Has `removed` called when a member proves that this node is none any more. The first call counts.
+    /// Has `removed` called when a member proves that this node is none any more. The first call
+    /// counts.
     pub fn when_removed(&self, removed: impl Fn() + Send + Sync + 'static) {
         let _ = self.shared.removed.set(Box::new(removed));
     }
@@ -151,12 +160,14 @@ impl Mesh {
         let _ = self.shared.place.set(address.to_owned());
     }
 
-    /// Has `moved` called when a member is somewhere else than the members say, or back. The first call counts.
+    /// Has `moved` called when a member is somewhere else than the members say, or back. The first
+    /// call counts.
     pub fn when_moved(&self, moved: impl Fn(NodeId, &str) + Send + Sync + 'static) {
         let _ = self.shared.moved.set(Box::new(moved));
     }
 
-    /// Whether a connection that begins with these bytes is another node's; `None` if more of them are needed.
+    /// Whether a connection that begins with these bytes is another node's; `None` if more of them
+    /// are needed.
     pub fn is_peer(first: &[u8]) -> Option<bool> {
         let known = first.len().min(hello::MAGIC.len());
         if first[..known] != hello::MAGIC[..known] {
@@ -165,8 +176,8 @@ impl Mesh {
         (known == hello::MAGIC.len()).then_some(true)
     }
 
-    /// Speaks with another node that has called, in this task, until the connection ends. `first` is what has been
-    /// received of it.
+    /// Speaks with another node that has called, in this task, until the connection ends. `first`
+    /// is what has been received of it.
     pub async fn receive(&self, stream: Stream, first: Vec<u8>) {
         session::run(self.shared.clone(), stream, first).await;
     }
@@ -234,8 +245,9 @@ impl Peers for Mesh {
             return;
         }
         let mut links = lock(&shared.links);
-        let stays =
-            |link: &Arc<Link>| members.node(link.node).is_some_and(|node| node.address == link.address);
+        let stays = |link: &Arc<Link>| {
+            members.node(link.node).is_some_and(|node| node.address == link.address)
+        };
         links.retain(|_, link| {
             let stays = stays(link);
             if !stays {
@@ -278,8 +290,8 @@ impl Link {
         }
     }
 
-    /// Where it is called at this attempt: where it says it is, and by turns where the members say, in case that it lied or is
-    /// back there.
+    /// Where it is called at this attempt: where it says it is, and by turns where the members say,
+    /// in case that it lied or is back there.
     pub(crate) fn place(&self, attempt: usize) -> String {
         let heard_at = self.heard_at.lock().unwrap_or_else(PoisonError::into_inner).clone();
         heard_at.filter(|_| attempt.is_multiple_of(2)).unwrap_or_else(|| self.address.clone())
@@ -329,13 +341,16 @@ impl Shared {
         members.node(node).is_none() && node < members.next_id
     }
 
-    /// A member says where it is. It is answered there from now on, whether or not there is anybody who could have the members say so.
+    /// A member says where it is. It is answered there from now on, whether or not there is anybody
+    /// who could have the members say so.
     pub(crate) fn is_heard_at(&self, node: NodeId, address: &str) {
         let Some(link) = self.link(node) else { return };
         let is_news = link.address != address;
         let heard_at = Some(address.to_owned()).filter(|address| is_news && !address.is_empty());
-        let before =
-            std::mem::replace(&mut *link.heard_at.lock().unwrap_or_else(PoisonError::into_inner), heard_at);
+        let before = std::mem::replace(
+            &mut *link.heard_at.lock().unwrap_or_else(PoisonError::into_inner),
+            heard_at,
+        );
         // Also that it is back.
         let is_news = is_news || before.is_some();
         if let Some(moved) = self.moved.get().filter(|_| is_news && !address.is_empty()) {
@@ -429,7 +444,8 @@ impl Trust {
         rule.check(stream.peer_certificate().as_deref())
     }
 
-    /// Whether what the other side of an accepted connection has shown is what a node must show: nothing.
+    /// Whether what the other side of an accepted connection has shown is what a node must show:
+    /// nothing.
     #[cfg(not(feature = "tls"))]
     pub(crate) fn check(&self, _: &Stream) -> Result<()> {
         Ok(())

@@ -1,8 +1,10 @@
 //! What waits to be sent to one node, and what is counted about it.
 //!
-//! Two lanes: frames without entries, which are short and say who leads, and frames with entries; parcels without rows go with the
-//! former, chunks of rows with the latter. The lanes are bounded. Of the first the oldest frame gives way, since a newer one says more; of the second the newest is not taken, since it is of no use without
-//! those before it. Whatever is missing consensus sends again.
+//! Two lanes: frames without entries, which are short and say who leads, and frames with entries;
+//! parcels without rows go with the former, chunks of rows with the latter. The lanes are bounded.
+//! Of the first the oldest frame gives way, since a newer one says more; of the second the newest
+//! is not taken, since it is of no use without those before it. Whatever is missing consensus sends
+//! again.
 
 use plinth_replication::{Frame, Parcel};
 use plinth_types::Result;

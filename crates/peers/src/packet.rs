@@ -1,7 +1,8 @@
 //! Packets: how frames travel so that a short one never waits for a long one.
 //!
-//! A frame that fits is one packet. A longer one is cut into pieces, and between two of them others may go. At most one frame is under
-//! way in pieces at a time, and what has arrived of it is bounded as a frame is.
+//! A frame that fits is one packet. A longer one is cut into pieces, and between two of them others
+//! may go. At most one frame is under way in pieces at a time, and what has arrived of it is
+//! bounded as a frame is.
 //!
 //! ```text
 //!   | length 4 | kind 1 | 0 0 0 | payload: length bytes |
@@ -14,7 +15,8 @@ use plinth_types::{Error, Result};
 pub const HEAD: usize = 8;
 /// Most bytes of a payload.
 pub const MOST: usize = 64 << 10;
-/// A program that speaks this version of the protocol takes answers to its frames on the connection that it sent them by.
+/// A program that speaks this version of the protocol takes answers to its frames on the connection
+/// that it sent them by.
 pub const ANSWERS_SINCE: u16 = 2;
 
 /// What a packet is.
@@ -71,7 +73,8 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Takes a packet that carries a frame, or a piece of one. Gives the frame's bytes once they are whole.
+    /// Takes a packet that carries a frame, or a piece of one. Gives the frame's bytes once they
+    /// are whole.
     ///
     /// # Errors
     /// `client_invalid_operation` if the pieces come to more than a frame may have.
@@ -112,7 +115,8 @@ mod tests {
 
     #[test]
     fn what_is_too_long_is_refused_by_its_head() {
-        let head = |len: u32, kind: u8, zero: u8| [&len.to_le_bytes()[..], &[kind, 0, zero, 0]].concat();
+        let head =
+            |len: u32, kind: u8, zero: u8| [&len.to_le_bytes()[..], &[kind, 0, zero, 0]].concat();
         assert_eq!(split(&head(MOST as u32, 4, 0)), Ok(None));
         for bytes in [head(MOST as u32 + 1, 4, 0), head(1, 6, 0), head(1, 0, 0), head(1, 4, 1)] {
             assert_eq!(split(&bytes).unwrap_err().code(), 2000);

@@ -1,7 +1,9 @@
-//! What the nodes of a cluster know and nobody else: 32 random bytes, made when the cluster is formed.
+//! What the nodes of a cluster know and nobody else: 32 random bytes, made when the cluster is
+//! formed.
 //!
-//! It never travels after that. Whoever has it proves so by a code (HMAC with SHA-256) over what both sides have said, which has a
-//! random number of each in it: so a proof is of no use on another connection, nor in the other direction.
+//! It never travels after that. Whoever has it proves so by a code (HMAC with SHA-256) over what
+//! both sides have said, which has a random number of each in it: so a proof is of no use on
+//! another connection, nor in the other direction.
 
 use plinth_env::Env;
 use ring::hmac;

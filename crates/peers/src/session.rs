@@ -1,8 +1,8 @@
 //! A connection from another node: who it is, and the frames that it sends.
 //!
-//! Nothing that arrives is believed before the caller has proven that it has the cluster's secret, and with TLS has shown a
-//! certificate as nodes must. Then frames are taken, each of which must be from that node and for this one. The first byte
-//! that no node would send ends the connection.
+//! Nothing that arrives is believed before the caller has proven that it has the cluster's secret,
+//! and with TLS has shown a certificate as nodes must. Then frames are taken, each of which must be
+//! from that node and for this one. The first byte that no node would send ends the connection.
 //!
 //! How a new node gets into a cluster that has begun.
 //!
@@ -13,9 +13,10 @@
 //!   makes its directory  ◀──── charter, its number, who the members are
 //! ```
 //!
-//! The charter, with the secret in it, goes to whoever listens at A and nobody else, as when a cluster is formed: with TLS both sides
-//! have shown certificates as nodes must; without, A is on this machine, or operators have said that nodes may speak in the clear.
-//! A node that crashes on the way asks again, and gets another number: the first one is never used.
+//! The charter, with the secret in it, goes to whoever listens at A and nobody else, as when a
+//! cluster is formed: with TLS both sides have shown certificates as nodes must; without, A is on
+//! this machine, or operators have said that nodes may speak in the clear. A node that crashes on
+//! the way asks again, and gets another number: the first one is never used.
 
 use crate::call::PATIENCE;
 use crate::hello::{Hello, Purpose, Stage, Welcome, Word};
@@ -94,7 +95,9 @@ enum Visit {
 async fn greet(shared: &Shared, talk: &mut Talk) -> Result<Visit> {
     // The proof is over the hello as it was sent.
     let (hello, hello_bytes) = talk
-        .hear(|bytes| Ok(Hello::decode(bytes)?.map(|(hello, len)| ((hello, bytes[..len].to_vec()), len))))
+        .hear(|bytes| {
+            Ok(Hello::decode(bytes)?.map(|(hello, len)| ((hello, bytes[..len].to_vec()), len)))
+        })
         .await?;
     shared.trust.check(&talk.stream)?;
     let standing = &shared.standing;
@@ -140,10 +143,12 @@ async fn greet(shared: &Shared, talk: &mut Talk) -> Result<Visit> {
     if hello.purpose != Purpose::Frames {
         return Ok(visit);
     }
-    let verdict = match talk.hear(Word::decode).await? {
-        Word::Proof(proof) if secret.accepts(&proof, "caller", &[&said, &answered]) => Ok(()),
-        _ => Err(Error::permission_denied().with_detail("the caller doesn't know this cluster's secret")),
-    };
+    let verdict =
+        match talk.hear(Word::decode).await? {
+            Word::Proof(proof) if secret.accepts(&proof, "caller", &[&said, &answered]) => Ok(()),
+            _ => Err(Error::permission_denied()
+                .with_detail("the caller doesn't know this cluster's secret")),
+        };
     let mut bytes = Vec::new();
     match (&verdict, &visit) {
         (Ok(()), Visit::Asked) => Word::Removed.encode(&mut bytes),
@@ -184,7 +189,8 @@ async fn take_in(shared: &Arc<Shared>, address: &str, spoken: Spoken) -> Result<
         }
     };
     let (node, members, index) = take_in(address.to_owned()).await?;
-    // It may have risen since it was looked at; it doesn't any more while a member hasn't said what it speaks.
+    // It may have risen since it was looked at; it doesn't any more while a member hasn't said what
+    // it speaks.
     spoken.check(members.protocol)?;
     let mut bytes = Vec::new();
     let charter = shared.standing.charter.clone();
@@ -234,7 +240,8 @@ async fn call_back(shared: &Shared, address: &str) -> Result<Talk> {
     }
 }
 
-/// Why a node is refused that is no member any more, and with which this one has no version of the protocol in common.
+/// Why a node is refused that is no member any more, and with which this one has no version of the
+/// protocol in common.
 fn removed(node: NodeId, why: &Error) -> Error {
     let why = why.detail().unwrap_or(why.description());
     Error::connection_string_invalid().with_detail(format!(
@@ -365,8 +372,10 @@ impl Session {
             Item::Parcel(parcel) => (parcel.from, parcel.to),
         };
         if (from, to) != (self.link.node, self.shared.standing.node) {
-            let detail =
-                format!("malformed message: from node {from} to node {to}, by node {}", self.link.node);
+            let detail = format!(
+                "malformed message: from node {from} to node {to}, by node {}",
+                self.link.node
+            );
             return Err(Error::client_invalid_operation().with_detail(detail));
         }
         self.link.outbox.received(len);

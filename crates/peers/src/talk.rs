@@ -48,9 +48,12 @@ impl Talk {
                 return Ok(heard);
             }
             let stream = &mut self.stream;
-            let len = poll_fn(|context| stream.poll_receive(context, &mut buffer)).await.map_err(lost)?;
+            let len =
+                poll_fn(|context| stream.poll_receive(context, &mut buffer)).await.map_err(lost)?;
             if len == 0 {
-                return Err(Error::connection_failed().with_detail("the other node closed the connection"));
+                return Err(
+                    Error::connection_failed().with_detail("the other node closed the connection")
+                );
             }
             self.input.extend_from_slice(&buffer[..len]);
         }

@@ -1,8 +1,8 @@
-//! Nodes form a cluster, whatever happens to them meanwhile: at most one comes out of a cluster file, and none has begun before
-//! every node has its directory.
+//! Nodes form a cluster, whatever happens to them meanwhile: at most one comes out of a cluster
+//! file, and none has begun before every node has its directory.
 //!
-//! A node that has formed goes on as the program does: it answers others through its connections. Its directory is a file here that
-//! says whose it is.
+//! A node that has formed goes on as the program does: it answers others through its connections.
+//! Its directory is a file here that says whose it is.
 
 mod world;
 
@@ -56,9 +56,15 @@ impl Ground for Directory {
             let identity = [&cluster_id[..], &standing.node.to_le_bytes()].concat();
             match self.env.files().read(&path).await {
                 Ok(found) => {
-                    assert_eq!(found[..16], cluster_id, "the directory is never made for another cluster");
+                    assert_eq!(
+                        found[..16],
+                        cluster_id,
+                        "the directory is never made for another cluster"
+                    );
                     if found != identity {
-                        return Err(Error::file_corrupt().with_detail("it was made for another node"));
+                        return Err(
+                            Error::file_corrupt().with_detail("it was made for another node")
+                        );
                     }
                 }
                 Err(error) if error == Error::file_not_found() => {
@@ -151,7 +157,11 @@ impl World {
         assert_eq!(begun.len(), self.addresses.len(), "seed {seed}: {said:?}");
         for (at, standing) in &begun {
             assert_eq!(standing.charter, begun[&0].charter, "seed {seed}");
-            assert_eq!(standing.charter.node_at(&self.addresses[*at]), Some(standing.node), "seed {seed}");
+            assert_eq!(
+                standing.charter.node_at(&self.addresses[*at]),
+                Some(standing.node),
+                "seed {seed}"
+            );
         }
     }
 }
@@ -221,14 +231,18 @@ fn it_says_whom_it_waits_for_once_and_again_when_that_changes() {
     world.sim.run_for(Duration::from_secs(5));
     let said = world.told.lock().unwrap().said[&1].clone();
     let [first, third] = [&world.addresses[0], &world.addresses[2]];
-    assert!(said[0].contains("waits for") && said[0].contains(first) && said[0].contains(third), "{said:?}");
+    assert!(
+        said[0].contains("waits for") && said[0].contains(first) && said[0].contains(third),
+        "{said:?}"
+    );
     let last = said.last().unwrap();
     assert!(last.contains(first) && !last.contains(third), "{said:?}");
     assert!(said.len() <= 4, "{said:?}");
     assert!(world.begun().is_empty());
 }
 
-/// Crashes at any time, of any machine, on slow disks that fail now and then, over a network that breaks: a node that fails is started anew.
+/// Crashes at any time, of any machine, on slow disks that fail now and then, over a network that
+/// breaks: a node that fails is started anew.
 #[test]
 fn whoever_crashes_at_whatever_step_one_cluster_comes_out() {
     for seed in 0..300 {
@@ -241,7 +255,8 @@ fn whoever_crashes_at_whatever_step_one_cluster_comes_out() {
         }
         for at in 0..count {
             let mut faults = FaultPlan::failing(0.0, 0.1);
-            for calls in [&mut faults.write, &mut faults.sync, &mut faults.rename, &mut faults.open] {
+            for calls in [&mut faults.write, &mut faults.sync, &mut faults.rename, &mut faults.open]
+            {
                 calls.stall_max = Duration::from_millis(60);
                 calls.fail = if seed % 4 == 1 { 0.02 } else { 0.0 };
             }
@@ -279,7 +294,8 @@ fn a_node_that_loses_its_disk_before_the_beginning_is_formed_with_again() {
         world.start(2);
         // The third is too slow to let the cluster begin.
         let mut slow = FaultPlan::default();
-        (slow.sync.latency_min, slow.sync.latency_max) = (Duration::from_secs(2), Duration::from_secs(3));
+        (slow.sync.latency_min, slow.sync.latency_max) =
+            (Duration::from_secs(2), Duration::from_secs(3));
         world.sim.set_faults(&world.sim.process(&name(2)), slow);
         world.sim.run_for(Duration::from_millis(1500));
         if world.told.lock().unwrap().founded.contains_key(&1) && world.begun().is_empty() {
@@ -303,7 +319,11 @@ fn a_directory_that_was_lost_is_told_that_the_cluster_has_begun_and_takes_no_par
         world.start(lost);
         world.sim.run_for(Duration::from_secs(10));
         assert_eq!(world.begun().len(), 2, "an empty directory is no member");
-        assert!(world.said(lost).contains("has begun without this directory"), "{}", world.said(lost));
+        assert!(
+            world.said(lost).contains("has begun without this directory"),
+            "{}",
+            world.said(lost)
+        );
         assert!(!world.told.lock().unwrap().founded.contains_key(&lost));
         // For the next round it is back, as it was not before.
         let back = world.begun()[&1].clone();
@@ -334,14 +354,16 @@ fn a_new_node_is_taken_into_a_cluster_that_has_begun() {
         world.sim.run_for(Duration::from_secs(5));
         let begun = world.begun();
         let found = &begun[&lost];
-        let given = world.told.lock().unwrap().members.as_ref().map_or(0, |members| members.next_id);
+        let given =
+            world.told.lock().unwrap().members.as_ref().map_or(0, |members| members.next_id);
         assert!(found.begun && (4..given).contains(&found.node), "seed {seed}: {found:?}");
         assert_eq!(found.charter, begun[&((lost + 1) % 3)].charter, "seed {seed}");
     }
 }
 
-/// When the last of the files that make a node a member could not be written, it asked for another number, and its directory was that of
-/// the first: then its charter and its identity said different things, and so did it to others.
+/// When the last of the files that make a node a member could not be written, it asked for another
+/// number, and its directory was that of the first: then its charter and its identity said
+/// different things, and so did it to others.
 #[test]
 fn a_new_node_whose_disk_fails_while_it_is_made_is_one_node() {
     let mut failed = 0;
@@ -375,14 +397,16 @@ fn a_new_node_whose_disk_fails_while_it_is_made_is_one_node() {
         let env = world.sim.process(&name(lost));
         let node = found.node;
         drop(told);
-        let identity = world.sim.run_until(env.files().read(Path::new(DIR).join(IDENTITY))).unwrap();
+        let identity =
+            world.sim.run_until(env.files().read(Path::new(DIR).join(IDENTITY))).unwrap();
         assert_eq!(identity[16..], node.to_le_bytes(), "seed {seed}");
     }
     assert!(failed > 2, "a disk failed while it was made: {failed}");
 }
 
-/// The power of a server with a new disk failed after it was given its number, and before it had its directory: its charter names
-/// who stood at its address when the cluster was founded, and it refused itself ever after.
+/// The power of a server with a new disk failed after it was given its number, and before it had
+/// its directory: its charter names who stood at its address when the cluster was founded, and it
+/// refused itself ever after.
 #[test]
 fn a_new_node_at_a_founders_address_that_crashes_while_it_is_made_is_taken_in_later() {
     let mut met = 0;
@@ -491,5 +515,8 @@ fn a_directory_of_another_cluster_is_left_alone() {
     world.start_with(1, Wish { cluster: "test:other".into(), ..world.wish(1) });
     world.sim.run_for(Duration::from_secs(1));
     let failed = world.told.lock().unwrap().failed[&1].clone();
-    assert!(failed.code() == 2104 && failed.detail().unwrap().contains("belongs to the cluster test:form"));
+    assert!(
+        failed.code() == 2104
+            && failed.detail().unwrap().contains("belongs to the cluster test:form")
+    );
 }

@@ -1,6 +1,8 @@
-//! Frames between the nodes of a cluster, over a simulated network: they arrive, from whom they say they are, and nobody else's do.
+//! Frames between the nodes of a cluster, over a simulated network: they arrive, from whom they say
+//! they are, and nobody else's do.
 //!
-//! What is lost is lost; what may not happen is that a node waits for ever, holds more and more, or believes a stranger.
+//! What is lost is lost; what may not happen is that a node waits for ever, holds more and more, or
+//! believes a stranger.
 
 mod world;
 
@@ -20,8 +22,11 @@ use world::{Machine, PORT, Received, charter, frame, names, start, start_with};
 fn three(sim: &Simulation) -> (Charter, Vec<Machine>) {
     let names = names(3);
     let charter = charter(sim, &names);
-    let machines =
-        names.iter().zip(1..).map(|(name, node)| start(&sim.process(name), &charter, node)).collect();
+    let machines = names
+        .iter()
+        .zip(1..)
+        .map(|(name, node)| start(&sim.process(name), &charter, node))
+        .collect();
     (charter, machines)
 }
 
@@ -105,7 +110,8 @@ fn connections_that_break_are_made_again_as_often_as_it_takes() {
             "seed {seed}: {figures:?}, {}",
             numbers.len()
         );
-        let refused: u64 = machines.iter().flat_map(|m| m.mesh.status()).map(|s| s.figures.refused).sum();
+        let refused: u64 =
+            machines.iter().flat_map(|m| m.mesh.status()).map(|s| s.figures.refused).sum();
         assert_eq!(refused, 0, "a connection that breaks is no reason to suspect anybody");
     }
 }
@@ -128,8 +134,8 @@ fn a_node_that_lost_its_power_is_called_until_it_is_back() {
     assert_eq!((back.numbers(), machines[0].numbers()), (vec![5], vec![6]));
 }
 
-/// A server has another address, and calls the others before anybody leads: nobody could have the members say where it is, and nobody
-/// answered it there, so nobody came to lead.
+/// A server has another address, and calls the others before anybody leads: nobody could have the
+/// members say where it is, and nobody answered it there, so nobody came to lead.
 #[test]
 fn a_node_that_has_moved_is_answered_where_it_says_it_is() {
     for seed in 0..10 {
@@ -139,7 +145,9 @@ fn a_node_that_has_moved_is_answered_where_it_says_it_is() {
         let one = start(&sim.process("node-1"), &charter, 1);
         let heard = Arc::new(Mutex::new(Vec::new()));
         let theirs = heard.clone();
-        one.mesh.when_moved(move |node, address| theirs.lock().unwrap().push((node, address.to_owned())));
+        one.mesh.when_moved(move |node, address| {
+            theirs.lock().unwrap().push((node, address.to_owned()))
+        });
         let elsewhere = SocketAddr::new(sim.ip(&sim.process("elsewhere")), PORT).to_string();
         let mut moved = charter.clone();
         moved.members[1].address = elsewhere.clone();
@@ -242,7 +250,9 @@ impl Stranger {
                 return Some(heard);
             }
             let mut buffer = [0; 4096];
-            let len = poll_fn(|context| self.stream.poll_receive(context, &mut buffer)).await.unwrap_or(0);
+            let len = poll_fn(|context| self.stream.poll_receive(context, &mut buffer))
+                .await
+                .unwrap_or(0);
             if len == 0 {
                 return None;
             }
@@ -315,13 +325,18 @@ fn a_later_version_alone_is_refused_with_both_ranges() {
         let mut said = Vec::new();
         Hello { spoken: Spoken { oldest: 6, newest: 7 }, ..hello(&charter) }.encode(&mut said);
         stranger.say(&said).await;
-        let refused = stranger.hear(Welcome::decode).await.expect("a welcome").refused.expect("a refusal");
-        assert!(refused.code() == 2100 && refused.detail().unwrap().contains("6 to 7"), "{refused}");
+        let refused =
+            stranger.hear(Welcome::decode).await.expect("a welcome").refused.expect("a refusal");
+        assert!(
+            refused.code() == 2100 && refused.detail().unwrap().contains("6 to 7"),
+            "{refused}"
+        );
     });
 }
 
-/// An older program is served as long as the cluster's protocol is one that it reads, and is known to be there for as long as it is; then it is
-/// told to be replaced, as a member and as one that wants to be.
+/// An older program is served as long as the cluster's protocol is one that it reads, and is known
+/// to be there for as long as it is; then it is told to be replaced, as a member and as one that
+/// wants to be.
 #[test]
 fn an_older_program_takes_part_until_the_protocol_of_the_cluster_rises() {
     let sim = Simulation::new(6);
@@ -331,12 +346,19 @@ fn an_older_program_takes_part_until_the_protocol_of_the_cluster_rises() {
     let old = hello(&charter).spoken;
     sim.run_until(async {
         let mut stranger = Stranger::call(&sim, &machine).await;
-        assert_eq!(introduce(&mut stranger, &charter, &charter.secret).await, Word::Verdict(Ok(())));
+        assert_eq!(
+            introduce(&mut stranger, &charter, &charter.secret).await,
+            Word::Verdict(Ok(()))
+        );
         assert_eq!((machine.mesh.spoken(2), machine.mesh.spoken(3)), (Some(old), None));
         assert_eq!(machine.mesh.status()[0].spoken, Some(old));
     });
     sim.run_for(Duration::from_secs(1));
-    assert_eq!(machine.mesh.spoken(2), None, "it has gone, and another program may come in its place");
+    assert_eq!(
+        machine.mesh.spoken(2),
+        None,
+        "it has gone, and another program may come in its place"
+    );
     let voters = charter.members.iter().map(|peer| (peer.node, peer.address.clone()));
     machine.mesh.members(&Arc::new(Members::of_voters(voters).with_protocol(old.newest + 1)));
     sim.run_until(async {
@@ -345,10 +367,17 @@ fn an_older_program_takes_part_until_the_protocol_of_the_cluster_rises() {
             let mut said = Vec::new();
             Hello { purpose, ..hello(&charter) }.encode(&mut said);
             stranger.say(&said).await;
-            let refused =
-                stranger.hear(Welcome::decode).await.expect("a welcome").refused.expect("a refusal");
+            let refused = stranger
+                .hear(Welcome::decode)
+                .await
+                .expect("a welcome")
+                .refused
+                .expect("a refusal");
             let told = refused.detail().unwrap();
-            assert!(refused.code() == 2100 && told.contains("newer Plinth"), "{purpose:?}: {refused}");
+            assert!(
+                refused.code() == 2100 && told.contains("newer Plinth"),
+                "{purpose:?}: {refused}"
+            );
         }
     });
 }
@@ -381,11 +410,15 @@ fn an_answer_that_is_known_at_once_comes_back_to_whoever_asked() {
         assert_eq!(answerer.numbers(), (1..=20).collect::<Vec<_>>(), "seed {seed}");
         assert_eq!(asker.numbers(), (1..=20).collect::<Vec<_>>(), "seed {seed}");
         let figures = [&asker, &answerer].map(|machine| machine.mesh.status()[0].figures);
-        assert!(figures.iter().all(|figures| (figures.sent, figures.received) == (20, 20)), "{figures:?}");
+        assert!(
+            figures.iter().all(|figures| (figures.sent, figures.received) == (20, 20)),
+            "{figures:?}"
+        );
     }
 }
 
-/// A program of version 1 takes nothing but answers to its pings on the connection that it calls by: it would hang up.
+/// A program of version 1 takes nothing but answers to its pings on the connection that it calls
+/// by: it would hang up.
 #[test]
 fn an_older_program_is_answered_by_a_connection_of_the_answering_node() {
     for (newest, is_here) in [(1, false), (2, true)] {
@@ -405,7 +438,8 @@ fn an_older_program_is_answered_by_a_connection_of_the_answering_node() {
             let mut kinds = Vec::new();
             while kinds.last() != Some(&Kind::Pong) {
                 let next = |bytes: &[u8]| {
-                    Ok(packet::split(bytes)?.map(|(kind, payload)| (kind, packet::HEAD + payload.len())))
+                    Ok(packet::split(bytes)?
+                        .map(|(kind, payload)| (kind, packet::HEAD + payload.len())))
                 };
                 kinds.push(stranger.hear(next).await.expect("the connection stays"));
             }
@@ -420,7 +454,8 @@ fn an_older_program_is_answered_by_a_connection_of_the_answering_node() {
     }
 }
 
-/// It was told to be replaced by a newer program, which would have told it that there is no place for it: so it is told that at once.
+/// It was told to be replaced by a newer program, which would have told it that there is no place
+/// for it: so it is told that at once.
 #[test]
 fn a_removed_node_with_an_older_program_hears_that_it_was_removed() {
     let sim = Simulation::new(7);
@@ -438,7 +473,8 @@ fn a_removed_node_with_an_older_program_hears_that_it_was_removed() {
         let mut said = Vec::new();
         Hello { spoken: Spoken { oldest: 6, newest: 7 }, ..hello(&charter) }.encode(&mut said);
         stranger.say(&said).await;
-        let refused = stranger.hear(Welcome::decode).await.expect("a welcome").refused.expect("a refusal");
+        let refused =
+            stranger.hear(Welcome::decode).await.expect("a welcome").refused.expect("a refusal");
         let told = refused.detail().unwrap();
         assert!(refused.code() == 2104 && told.contains("node 2 was removed"), "{refused}");
     });
@@ -462,7 +498,10 @@ fn the_first_nonsense_of_a_member_ends_its_connection_and_is_counted() {
         let (charter, machines) = three(&sim);
         sim.run_until(async {
             let mut stranger = Stranger::call(&sim, &machines[0]).await;
-            assert_eq!(introduce(&mut stranger, &charter, &charter.secret).await, Word::Verdict(Ok(())));
+            assert_eq!(
+                introduce(&mut stranger, &charter, &charter.secret).await,
+                Word::Verdict(Ok(()))
+            );
             let mut good = Vec::new();
             packet::put(&mut good, Kind::Whole, &frame(2, 1, 8, Some(10)).encode().unwrap());
             stranger.say(&good).await;
@@ -481,10 +520,13 @@ fn the_first_nonsense_of_a_member_ends_its_connection_and_is_counted() {
 /// Takes a node's call as node 2 would.
 async fn be_called(sim: &Simulation, charter: &Charter) -> Stranger {
     let address = charter.members[1].address.parse().unwrap();
-    let listener = sim.process("node-2").sockets().listen(address).await.expect("the address is free");
-    let mut caller = Stranger { stream: listener.accept().await.expect("a call"), input: Vec::new() };
-    let hello =
-        |bytes: &[u8]| Ok(Hello::decode(bytes)?.map(|(hello, len)| ((hello, bytes[..len].to_vec()), len)));
+    let listener =
+        sim.process("node-2").sockets().listen(address).await.expect("the address is free");
+    let mut caller =
+        Stranger { stream: listener.accept().await.expect("a call"), input: Vec::new() };
+    let hello = |bytes: &[u8]| {
+        Ok(Hello::decode(bytes)?.map(|(hello, len)| ((hello, bytes[..len].to_vec()), len)))
+    };
     let (hello, said) = caller.hear(hello).await.expect("a hello");
     let mut welcome = Welcome {
         version: hello.spoken.newest,
@@ -508,7 +550,8 @@ async fn be_called(sim: &Simulation, charter: &Charter) -> Stranger {
     caller
 }
 
-/// What a node that was called may say besides answers to pings is an answer of its own, to the caller, without entries.
+/// What a node that was called may say besides answers to pings is an answer of its own, to the
+/// caller, without entries.
 #[test]
 fn nonsense_of_a_node_that_was_called_ends_the_connection() {
     let packet = |kind, payload: &[u8]| {
@@ -535,7 +578,11 @@ fn nonsense_of_a_node_that_was_called_ends_the_connection() {
             caller.say(&nonsense).await;
             assert!(caller.is_closed().await, "{at}");
         });
-        assert_eq!(machine.numbers(), [8], "{at}: what was right before it counts, and nothing else");
+        assert_eq!(
+            machine.numbers(),
+            [8],
+            "{at}: what was right before it counts, and nothing else"
+        );
         assert!(machine.mesh.status()[0].failure.is_some(), "{at}");
     }
 }

@@ -1,4 +1,5 @@
-//! Two nodes over the system's sockets: small frames and large ones, and a node that goes and comes back at its port.
+//! Two nodes over the system's sockets: small frames and large ones, and a node that goes and comes
+//! back at its port.
 
 mod world;
 

@@ -1,4 +1,5 @@
-//! Backpressure: what becomes of a batch of commits before it is decided. The one place where that is asked.
+//! Backpressure: what becomes of a batch of commits before it is decided. The one place where that
+//! is asked.
 //!
 //! ```text
 //!   batch ──▶ ask ─┬─ go
@@ -14,9 +15,9 @@
 //! | the window is full | while versions leave it | |
 //! | tables can't be written, and the window is full (`ssd`) | | all |
 //!
-//! Those that only clear, and those that write the system's keys, by which operators help themselves, are taken in all
-//! cases in which room is what lacks. How fast transactions *begin* is another matter, of the gate: it looks at the same gauges
-//! before they are at their end.
+//! Those that only clear, and those that write the system's keys, by which operators help
+//! themselves, are taken in all cases in which room is what lacks. How fast transactions *begin* is
+//! another matter, of the gate: it looks at the same gauges before they are at their end.
 //!
 //! Always: one cause is told at a time, the first in the table.
 
@@ -33,7 +34,8 @@ use plinth_types::{CommitRequest, Error, MutationList, MutationType, probe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a row takes in memory besides its key and its value: its head, its place in a leaf, rounding.
+/// What a row takes in memory besides its key and its value: its head, its place in a leaf,
+/// rounding.
 const ROW_BYTES: u64 = 75;
 /// How many rows of forgotten versions are given back while a batch waits.
 const FORGET_ROWS: usize = 4096;
@@ -60,7 +62,8 @@ pub(crate) enum Cause {
     Window,
     /// Tables can't be written.
     Tables,
-    /// The log can't be appended to, for another cause than a full disk: no file descriptors, a disk that fails.
+    /// The log can't be appended to, for another cause than a full disk: no file descriptors, a
+    /// disk that fails.
     Log,
 }
 
@@ -107,7 +110,8 @@ impl Backpressure {
         self.refused[cause as usize].load(Ordering::Relaxed)
     }
 
-    /// Commits were refused: the first of a burst is told at once, how many there were when it is over.
+    /// Commits were refused: the first of a burst is told at once, how many there were when it is
+    /// over.
     fn note(&self, cause: Cause, error: &Error, refused: u64, now: Duration) {
         self.refused[cause as usize].fetch_add(refused, Ordering::Relaxed);
         if self.burst.note(refused, now) {
@@ -141,7 +145,11 @@ impl Backpressure {
             return Verdict::Refused { cause: Cause::Failed, error, all: true };
         }
         if self.memory_full.load(Ordering::Relaxed) {
-            return Verdict::Refused { cause: Cause::Memory, error: memory_refusal(replica), all: false };
+            return Verdict::Refused {
+                cause: Cause::Memory,
+                error: memory_refusal(replica),
+                all: false,
+            };
         }
         if disk == Level::Kept {
             return Verdict::Slower(Cause::Disk);
@@ -167,8 +175,13 @@ pub(crate) fn refusal(replica: &Replica) -> Option<(Cause, Error)> {
     }
 }
 
-/// Holds a batch back for as long as it has to be, and gives what of it may go on. The caller holds the batch lock.
-pub(crate) async fn admit(leader: &Leader, batcher: &mut Batcher, batch: Vec<Submitted>) -> Vec<Submitted> {
+/// Holds a batch back for as long as it has to be, and gives what of it may go on. The caller holds
+/// the batch lock.
+pub(crate) async fn admit(
+    leader: &Leader,
+    batcher: &mut Batcher,
+    batch: Vec<Submitted>,
+) -> Vec<Submitted> {
     let replica = &*leader.replica;
     let mut waiting = ForDisk::default();
     let is_empty = |submitted: &Submitted| submitted.request.mutations.is_empty();
@@ -181,7 +194,9 @@ pub(crate) async fn admit(leader: &Leader, batcher: &mut Batcher, batch: Vec<Sub
         let now = replica.env.now();
         let cause = match replica.backpressure.ask(replica, disk) {
             Verdict::Go => return batch,
-            Verdict::Refused { cause, error, all } => return refuse(replica, batch, cause, &error, all),
+            Verdict::Refused { cause, error, all } => {
+                return refuse(replica, batch, cause, &error, all);
+            }
             // What only clears is what makes room.
             Verdict::Slower(Cause::Disk)
                 if !batch.iter().any(|submitted| writes_rows(&submitted.request)) =>
@@ -221,7 +236,8 @@ async fn look_at_disk(replica: &Replica, batch: &[Submitted]) -> Level {
     }
 }
 
-/// While the memory for the window is full, versions go by instead of a batch, so that it is emptied.
+/// While the memory for the window is full, versions go by instead of a batch, so that it is
+/// emptied.
 fn let_versions_go_by(leader: &Leader, batcher: &mut Batcher) {
     let replica = &*leader.replica;
     let publish = |version| replica.storage.publish(version);
@@ -301,7 +317,8 @@ fn writes_rows(request: &CommitRequest) -> bool {
 /// Whether any mutation writes a row of a user's or a layer's.
 pub(crate) fn any_row_written(mutations: &MutationList) -> bool {
     mutations.iter().any(|mutation| {
-        let clears = matches!(mutation.kind, MutationType::ClearRange | MutationType::CompareAndClear);
+        let clears =
+            matches!(mutation.kind, MutationType::ClearRange | MutationType::CompareAndClear);
         !clears && (mutation.param1 < NORMAL_END || mutation.param1.starts_with(LAYERS))
     })
 }

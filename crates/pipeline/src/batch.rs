@@ -16,8 +16,8 @@ use plinth_log::ALL_ROWS;
 use plinth_resolver::{Resolver, Transaction, Verdict};
 use plinth_types::system::{IDEMPOTENCY_PREFIX, MEMBERS, METADATA_VERSION};
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, Conflicts, Error, MutationList, MutationRef, MutationType, Result,
-    Version, Versionstamp, planted,
+    Bytes, CommitReply, CommitRequest, Conflicts, Error, MutationList, MutationRef, MutationType,
+    Result, Version, Versionstamp, planted,
 };
 use std::collections::BTreeMap;
 
@@ -62,8 +62,8 @@ const CONFLICT_SAMPLE: usize = 4;
 /// Slow transactions of one batch that are told of.
 const SLOW_MOST: usize = 16;
 
-/// Decides a batch at `version`; `wall_clock` is seconds since the Unix epoch, for idempotency records. Transactions that began `slow`
-/// versions before it, or earlier, are noted.
+/// Decides a batch at `version`; `wall_clock` is seconds since the Unix epoch, for idempotency
+/// records. Transactions that began `slow` versions before it, or earlier, are noted.
 pub(crate) fn decide(
     batch: Vec<Submitted>,
     version: Version,
@@ -73,30 +73,13 @@ pub(crate) fn decide(
     resolver: &mut Resolver,
 ) -> Decided {
     let mut decided = Decided::default();
-    let count = batch.len();
-    let mut candidates = Vec::with_capacity(count);
-    for (position, submitted) in batch.into_iter().enumerate() {
-        let Submitted { mut request, changes_members, answer } = submitted;
-        let last = planted!("stamps run backwards in a batch").then_some(count - 1);
-        let batch_index = last.map_or(position, |last| last - position) as u16;
-        let entrance = may_enter(&request, version, metadata)
-            .and_then(|()| may_change_members(&request, in_cluster, changes_members, decided.changes_members))
-            .and_then(|()| fill_in(&mut request, Versionstamp::new(version, batch_index)))
-            .and_then(|concerns| may_touch(&request, metadata).map(|()| concerns));
-        match entrance {
-            Ok(concerns_metadata) => {
-                decided.changes_members |= changes_members;
-                candidates.push((request, answer, batch_index, concerns_metadata));
-            }
-            Err(error) => decided.refused.push(Refused { verdict: Err(error), answer }),
-        }
-    }
+    let candidates = candidates(batch, version, in_cluster, metadata, &mut decided);
     let transactions: Vec<_> = candidates
         .iter()
         .enumerate()
-        .map(|(at, (request, ..))| Transaction {
-            conflicts: &request.conflicts,
-            report: request.report_conflicting_keys || at % CONFLICT_SAMPLE == 0,
+        .map(|(at, candidate)| Transaction {
+            conflicts: &candidate.request.conflicts,
+            report: candidate.request.report_conflicting_keys || at % CONFLICT_SAMPLE == 0,
         })
         .collect();
     let mut verdicts = Vec::with_capacity(transactions.len());
@@ -104,11 +87,13 @@ pub(crate) fn decide(
     assert_eq!(verdicts.len(), candidates.len(), "one verdict for each transaction");
     let mut folded = None;
     let mut records = IdempotencyRecords { version, wall_clock, by_high_byte: BTreeMap::new() };
-    for ((request, answer, batch_index, concerns_metadata), verdict) in candidates.into_iter().zip(verdicts) {
+    for (candidate, verdict) in candidates.into_iter().zip(verdicts) {
+        let Candidate { request, answer, batch_index, concerns_metadata } = candidate;
         let verdict = match verdict {
             // Somebody before it in the same batch may have taken a lock.
             Verdict::Commit
-                if let Some(refused) = folded.as_ref().and_then(|now| is_locked_out(&request, now).err()) =>
+                if let Some(refused) =
+                    folded.as_ref().and_then(|now| is_locked_out(&request, now).err()) =>
             {
                 Err(refused)
             }
@@ -122,7 +107,11 @@ pub(crate) fn decide(
                     records.add(id, batch_index);
                 }
                 decided.note_slow(&request, version, slow);
-                decided.accepted.push(Accepted { mutations: request.mutations, batch_index, answer });
+                decided.accepted.push(Accepted {
+                    mutations: request.mutations,
+                    batch_index,
+                    answer,
+                });
                 continue;
             }
             Verdict::Conflict { reads } => Ok(decided.conflict(&request, reads)),
@@ -133,6 +122,46 @@ pub(crate) fn decide(
     decided.metadata = folded;
     decided.records = records.into_mutations();
     decided
+}
+
+/// A transaction that the resolver is asked about.
+struct Candidate {
+    request: CommitRequest,
+    answer: Answer,
+    batch_index: u16,
+    concerns_metadata: bool,
+}
+
+/// Those of a batch that may commit at all, with their versionstamps filled in; the others are
+/// refused.
+fn candidates(
+    batch: Vec<Submitted>,
+    version: Version,
+    in_cluster: bool,
+    metadata: &Metadata,
+    decided: &mut Decided,
+) -> Vec<Candidate> {
+    let count = batch.len();
+    let mut candidates = Vec::with_capacity(count);
+    for (position, submitted) in batch.into_iter().enumerate() {
+        let Submitted { mut request, changes_members, answer } = submitted;
+        let last = planted!("stamps run backwards in a batch").then_some(count - 1);
+        let batch_index = last.map_or(position, |last| last - position) as u16;
+        let entrance = may_enter(&request, version, metadata)
+            .and_then(|()| {
+                may_change_members(&request, in_cluster, changes_members, decided.changes_members)
+            })
+            .and_then(|()| fill_in(&mut request, Versionstamp::new(version, batch_index)))
+            .and_then(|concerns| may_touch(&request, metadata).map(|()| concerns));
+        match entrance {
+            Ok(concerns_metadata) => {
+                decided.changes_members |= changes_members;
+                candidates.push(Candidate { request, answer, batch_index, concerns_metadata });
+            }
+            Err(error) => decided.refused.push(Refused { verdict: Err(error), answer }),
+        }
+    }
+    candidates
 }
 
 impl Decided {
@@ -148,11 +177,13 @@ impl Decided {
             version,
             bytes: request.size(),
             mutations: request.mutations.len(),
-            first_key: first.map_or_else(Bytes::new, |mutation| Bytes::copy_from_slice(mutation.param1)),
+            first_key: first
+                .map_or_else(Bytes::new, |mutation| Bytes::copy_from_slice(mutation.param1)),
         });
     }
 
-    /// The answer to a transaction that conflicts; where it does is noted, and told if it was asked for.
+    /// The answer to a transaction that conflicts; where it does is noted, and told if it was asked
+    /// for.
     fn conflict(&mut self, request: &CommitRequest, reads: Vec<usize>) -> CommitReply {
         let first = reads.first().and_then(|at| request.conflicts.reads.iter().nth(*at));
         self.conflicting.extend(first.map(|range| Bytes::copy_from_slice(range.begin)));
@@ -181,9 +212,12 @@ fn is_locked_out(request: &CommitRequest, metadata: &Metadata) -> Result<()> {
     may_touch(request, metadata)
 }
 
-/// Whether none of the keys that it writes is locked; they have their versionstamps. What it read it was told with its read version.
+/// Whether none of the keys that it writes is locked; they have their versionstamps. What it read
+/// it was told with its read version.
 fn may_touch(request: &CommitRequest, metadata: &Metadata) -> Result<()> {
-    let Some(locks) = metadata.range_locks.as_ref().filter(|_| !request.lock_aware) else { return Ok(()) };
+    let Some(locks) = metadata.range_locks.as_ref().filter(|_| !request.lock_aware) else {
+        return Ok(());
+    };
     request.mutations.iter().try_for_each(|mutation| match mutation.kind {
         MutationType::ClearRange => locks.check(mutation.param1, mutation.param2),
         _ => locks.check_key(mutation.param1),
@@ -196,7 +230,9 @@ fn may_enter(request: &CommitRequest, version: Version, metadata: &Metadata) -> 
     }
     let least = metadata.min_required_commit_version();
     if request.idempotency_id.as_ref().is_some_and(|id| id.len() > usize::from(u8::MAX)) {
-        return Err(Error::invalid_option_value().with_detail("an idempotency id has at most 255 bytes"));
+        return Err(
+            Error::invalid_option_value().with_detail("an idempotency id has at most 255 bytes")
+        );
     }
     if version < least {
         let detail = format!("nothing may commit below version {least}, and this is {version}");
@@ -205,9 +241,14 @@ fn may_enter(request: &CommitRequest, version: Version, metadata: &Metadata) -> 
     Ok(())
 }
 
-/// Who is a member follows from what operators want and what there is: the leader alone changes that row, and once in a batch.
-/// In a database of its own the row means nothing.
-fn may_change_members(request: &CommitRequest, in_cluster: bool, is_own: bool, has_one: bool) -> Result<()> {
+/// Who is a member follows from what operators want and what there is: the leader alone changes
+/// that row, and once in a batch. In a database of its own the row means nothing.
+fn may_change_members(
+    request: &CommitRequest,
+    in_cluster: bool,
+    is_own: bool,
+    has_one: bool,
+) -> Result<()> {
     let touches = |mutation: MutationRef<'_>| match mutation.kind {
         MutationType::ClearRange => (mutation.param1..mutation.param2).contains(&MEMBERS),
         _ => mutation.param1 == MEMBERS,
@@ -216,15 +257,14 @@ fn may_change_members(request: &CommitRequest, in_cluster: bool, is_own: bool, h
         return Err(Error::process_behind().with_detail("another change of members is under way"));
     }
     if in_cluster && !is_own && request.mutations.iter().any(touches) {
-        let detail =
-            "who is a member of the cluster can't be written: use `coordinators`, `configure`, `exclude`";
+        let detail = "who is a member of the cluster can't be written: use `coordinators`, `configure`, `exclude`";
         return Err(Error::client_invalid_operation().with_detail(detail));
     }
     Ok(())
 }
 
-/// Fills the versionstamp into the mutations that ask for it, and adds the write conflict range of each key
-/// that has one. Says whether any mutation may concern the metadata.
+/// Fills the versionstamp into the mutations that ask for it, and adds the write conflict range of
+/// each key that has one. Says whether any mutation may concern the metadata.
 fn fill_in(request: &mut CommitRequest, stamp: Versionstamp) -> Result<bool> {
     let (mut stamped, mut concerns_metadata) = (false, false);
     for mutation in &request.mutations {
@@ -255,20 +295,24 @@ fn fill_in(request: &mut CommitRequest, stamp: Versionstamp) -> Result<bool> {
     Ok(concerns_metadata)
 }
 
-/// The parameter without its last four bytes, which say (little-endian) where in the rest the stamp goes.
+/// The parameter without its last four bytes, which say (little-endian) where in the rest the stamp
+/// goes.
 fn with_stamp(parameter: &[u8], stamp: Versionstamp) -> Result<Vec<u8>> {
     let stamped = parameter.split_last_chunk::<4>().and_then(|(body, offset)| {
         let offset = u32::from_le_bytes(*offset) as usize;
         let mut body = body.to_vec();
-        body.get_mut(offset..offset.checked_add(Versionstamp::LEN)?)?.copy_from_slice(stamp.as_bytes());
+        body.get_mut(offset..offset.checked_add(Versionstamp::LEN)?)?
+            .copy_from_slice(stamp.as_bytes());
         Some(body)
     });
-    stamped
-        .ok_or_else(|| Error::client_invalid_operation().with_detail("the versionstamp's place lies outside"))
+    stamped.ok_or_else(|| {
+        Error::client_invalid_operation().with_detail("the versionstamp's place lies outside")
+    })
 }
 
-/// The records by which the clients of lost answers find out what became of their transactions: for each
-/// 256 positions of the batch one key, whose value is a head and `length, id, low byte of the position` for each.
+/// The records by which the clients of lost answers find out what became of their transactions: for
+/// each 256 positions of the batch one key, whose value is a head and
+/// `length, id, low byte of the position` for each.
 struct IdempotencyRecords {
     version: Version,
     wall_clock: u64,
@@ -279,10 +323,9 @@ impl IdempotencyRecords {
     fn add(&mut self, id: &[u8], batch_index: u16) {
         let [high, low] = batch_index.to_be_bytes();
         let wall_clock = self.wall_clock;
-        let value = self
-            .by_high_byte
-            .entry(high)
-            .or_insert_with(|| [IDEMPOTENCY_PROTOCOL.to_le_bytes(), wall_clock.to_le_bytes()].concat());
+        let value = self.by_high_byte.entry(high).or_insert_with(|| {
+            [IDEMPOTENCY_PROTOCOL.to_le_bytes(), wall_clock.to_le_bytes()].concat()
+        });
         value.push(id.len() as u8);
         value.extend_from_slice(id);
         value.push(low);
@@ -306,7 +349,8 @@ pub(crate) fn entry_mutations(body: &Bytes) -> Result<Bytes> {
     let sections = plinth_log::sections(body)?;
     let [(ALL_ROWS, mutations)] = &sections[..] else {
         let tags: Vec<_> = sections.iter().map(|(tag, _)| tag).collect();
-        let detail = format!("log entry has sections with tags {tags:?}, expected one with tag {ALL_ROWS}");
+        let detail =
+            format!("log entry has sections with tags {tags:?}, expected one with tag {ALL_ROWS}");
         return Err(Error::file_corrupt().with_detail(detail));
     };
     MutationList::validate(mutations)?;
@@ -342,7 +386,8 @@ mod tests {
         let mut resolver = Resolver::new(0);
         let decided = decide(batch, 10, (0, 0), false, &Metadata::default(), &mut resolver);
         let accepted = decided.accepted.into_iter().map(|accepted| (accepted.answer, Ok(())));
-        let refused = decided.refused.into_iter().map(|refused| (refused.answer, refused.verdict.map(drop)));
+        let refused =
+            decided.refused.into_iter().map(|refused| (refused.answer, refused.verdict.map(drop)));
         for (answer, verdict) in accepted.chain(refused) {
             answer.send(verdict.map(|()| CommitReply::Committed { version: 10, batch_index: 0 }));
         }
@@ -370,7 +415,8 @@ mod tests {
             set(b"c", b"behind", false),
         ]);
         let range = Error::transaction_rejected_range_locked;
-        let expected = [Ok(()), Ok(()), Err(range()), Ok(()), Ok(()), Ok(()), Err(Error::database_locked())];
+        let expected =
+            [Ok(()), Ok(()), Err(range()), Ok(()), Ok(()), Ok(()), Err(Error::database_locked())];
         assert_eq!(verdicts, expected);
     }
 }

@@ -1,4 +1,5 @@
-//! What a leader begins with: a resolver that knows nothing yet, and in a new database the first rows.
+//! What a leader begins with: a resolver that knows nothing yet, and in a new database the first
+//! rows.
 
 use crate::config::NodeConfig;
 use plinth_env::Env;
@@ -23,14 +24,21 @@ pub(crate) fn first_rows(config: &NodeConfig, members: Option<&Members>) -> Muta
     };
     let configuration = [("redundancy_mode", redundancy), ("storage_engine", config.engine.name())];
     for (name, value) in configuration {
-        rows.push(MutationType::Set, &[CONFIGURATION_PREFIX, name.as_bytes()].concat(), value.as_bytes());
+        rows.push(
+            MutationType::Set,
+            &[CONFIGURATION_PREFIX, name.as_bytes()].concat(),
+            value.as_bytes(),
+        );
     }
     rows
 }
 
 /// Its hash is seeded at random: keys that collide can't be made up by somebody who knows the code.
 pub(crate) fn new_resolver(env: &Env, first: Version, config: &NodeConfig) -> Resolver {
-    #[cfg_attr(not(feature = "planted-bugs"), expect(unused_mut, reason = "only a planted bug changes it"))]
+    #[cfg_attr(
+        not(feature = "planted-bugs"),
+        expect(unused_mut, reason = "only a planted bug changes it")
+    )]
     let mut resolver = Resolver::with_seed(first, env.random_u64());
     #[cfg(feature = "planted-bugs")]
     if let Some(planted) = config.planted {

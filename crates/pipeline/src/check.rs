@@ -1,11 +1,15 @@
-//! `check` reads a whole database directory and reports all damage; `salvage` copies out what can be read.
+//! `check` reads a whole database directory and reports all damage; `salvage` copies out what can
+//! be read.
 //!
-//! Neither changes anything in the directory, and both take its lock, so that nobody writes meanwhile.
+//! Neither changes anything in the directory, and both take its lock, so that nobody writes
+//! meanwhile.
 
 use crate::batch::{entry_mutations, internal_request};
 use crate::config::{Creation, NodeConfig};
 use crate::creation::{Found, look, no_database};
-use crate::directory::{LOCK, checkpoint_path, generation_in, generation_path, log_path, storage_ids};
+use crate::directory::{
+    LOCK, checkpoint_path, generation_in, generation_path, log_path, storage_ids,
+};
 use crate::identity::{self, DirectoryIdentity, EngineKind};
 use crate::node::Node;
 use crate::opening::{disagreement, foreign_log};
@@ -16,7 +20,8 @@ use plinth_storage::{Loader, MemoryStorage, Reader, Writer, checkpoint, ssd};
 use plinth_types::mutation::Mutations;
 use plinth_types::system::SYSTEM_END;
 use plinth_types::{
-    Bytes, Error, KeySelector, KeySpace, LogPosition, MutationList, MutationType, RangeRead, Result, Version,
+    Bytes, Error, KeySelector, KeySpace, LogPosition, MutationList, MutationType, RangeRead,
+    Result, Version,
 };
 use std::path::{Path, PathBuf};
 
@@ -37,7 +42,8 @@ pub struct CheckReport {
     pub table_rows: u64,
     /// Their bytes on disk.
     pub table_bytes: u64,
-    /// The unfinished end of the log, if it has one: no damage, but what a crash leaves; opening cuts it off.
+    /// The unfinished end of the log, if it has one: no damage, but what a crash leaves; opening
+    /// cuts it off.
     pub torn_tail: Option<String>,
     /// Everything that is damaged.
     pub problems: Vec<Problem>,
@@ -46,8 +52,8 @@ pub struct CheckReport {
 /// Verifies every checksum in the database in `dir`, and that it would open with every row.
 ///
 /// # Errors
-/// `lock_file_failure` if it is open; `file_not_found` if there is no database; errors of files. Damage is not
-/// an error here: it stands in the report.
+/// `lock_file_failure` if it is open; `file_not_found` if there is no database; errors of files.
+/// Damage is not an error here: it stands in the report.
 pub async fn check(env: &Env, dir: &Path) -> Result<CheckReport> {
     let place = Place::of(env, dir).await?;
     let mut report = CheckReport::default();
@@ -82,8 +88,9 @@ async fn check_log(
     };
     report.log_records = log.records;
     report.log_bytes = log.bytes;
-    report.torn_tail =
-        log.torn_tail.map(|tail| format!("{} from offset {}: {}", tail.file, tail.offset, tail.reason));
+    report.torn_tail = log
+        .torn_tail
+        .map(|tail| format!("{} from offset {}: {}", tail.file, tail.offset, tail.reason));
     report.problems.extend(log.problems);
     if let (Ok(identity), Some(theirs)) = (&place.identity, log.identity) {
         report.problems.extend(foreign_log(&place.root, identity.ids, &path, theirs));
@@ -92,7 +99,12 @@ async fn check_log(
 }
 
 /// Gives up to where in the log the tables have everything.
-async fn check_tables(env: &Env, place: &Place, generation: &Path, report: &mut CheckReport) -> LogPosition {
+async fn check_tables(
+    env: &Env,
+    place: &Place,
+    generation: &Path,
+    report: &mut CheckReport,
+) -> LogPosition {
     let path = tables_path(generation);
     match ssd::verify_ssd(env, &path, place.storage_ids()).await {
         Ok(tables) => {
@@ -148,7 +160,8 @@ impl Place {
         let env = &env.keeping_private();
         let mut identity = Self::identity(env, dir).await?;
         let mut lock = None;
-        // A database that is damaged gets nothing written into it, not even a lock: then nobody has it open.
+        // A database that is damaged gets nothing written into it, not even a lock: then nobody has
+        // it open.
         if identity.is_ok() || env.files().exists(dir.join(LOCK)).await? {
             lock = Some(env.files().lock(dir.join(LOCK)).await?);
             identity = Self::identity(env, dir).await?;
@@ -156,7 +169,9 @@ impl Place {
         let generation = match &identity {
             Ok(identity) => Some(identity.generation),
             Err(error) if *error == Error::unsupported_operation() => None,
-            Err(_) => env.files().list(dir).await?.iter().filter_map(|name| generation_in(name)).max(),
+            Err(_) => {
+                env.files().list(dir).await?.iter().filter_map(|name| generation_in(name)).max()
+            }
         };
         let generation = generation.map(|number| generation_path(dir, number));
         Ok(Self { root: dir.to_path_buf(), identity, generation, _lock: lock })
@@ -167,7 +182,9 @@ impl Place {
         match look(env, dir).await {
             Ok(Found::Database(identity)) => Ok(Ok(identity)),
             Ok(Found::Nothing | Found::Interrupted) => Err(no_database(dir)),
-            Err(error) if error == Error::file_corrupt() || error == Error::unsupported_operation() => {
+            Err(error)
+                if error == Error::file_corrupt() || error == Error::unsupported_operation() =>
+            {
                 Ok(Err(error))
             }
             Err(error) => Err(error),
@@ -209,15 +226,19 @@ pub struct SalvageReport {
 /// Copies what can be read of the damaged database in `dir` into a new one in `out`.
 ///
 /// # Errors
-/// `lock_file_failure` if `dir` is open; `client_invalid_operation` if `out` holds anything; errors of files.
+/// `lock_file_failure` if `dir` is open; `client_invalid_operation` if `out` holds anything; errors
+/// of files.
 pub async fn salvage(env: &Env, dir: &Path, out: &Path) -> Result<SalvageReport> {
     let place = Place::of(env, dir).await?;
     let mut report = SalvageReport::default();
     // Who the database is, a copy has no use for.
     let Some(dir) = &place.generation else { return place.identity.map(|_| report) };
     if place.engine(env).await? == EngineKind::Ssd {
-        let config =
-            NodeConfig { creation: Creation::Always, engine: EngineKind::Ssd, ..NodeConfig::default() };
+        let config = NodeConfig {
+            creation: Creation::Always,
+            engine: EngineKind::Ssd,
+            ..NodeConfig::default()
+        };
         let node = Node::open(env, out, config).await?;
         let version = salvage_tables(env, dir, &node, &mut report).await?;
         salvage_log(env, dir, version, &mut report, &mut Destination::Node(&node)).await?;
@@ -235,7 +256,12 @@ pub async fn salvage(env: &Env, dir: &Path, out: &Path) -> Result<SalvageReport>
 }
 
 /// Plays the tables into the new database, the oldest first: they may be more than memory holds.
-async fn salvage_tables(env: &Env, dir: &Path, node: &Node, report: &mut SalvageReport) -> Result<Version> {
+async fn salvage_tables(
+    env: &Env,
+    dir: &Path,
+    node: &Node,
+    report: &mut SalvageReport,
+) -> Result<Version> {
     let mut salvage = ssd::SsdSalvage::open(env, &tables_path(dir)).await?;
     let mut gathered = MutationList::new();
     while let Some(list) = salvage.next().await? {
@@ -276,7 +302,9 @@ impl Destination<'_> {
             }
             Self::Node(node) => {
                 let mut list = MutationList::new();
-                mutations.for_each(|mutation| list.push(mutation.kind, mutation.param1, mutation.param2));
+                mutations.for_each(|mutation| {
+                    list.push(mutation.kind, mutation.param1, mutation.param2)
+                });
                 commit(node, list).await
             }
         }
@@ -295,7 +323,9 @@ async fn salvage_checkpoint(
     let mut loader = Loader::new(LogPosition::without_log(version));
     while let Some(found) = rows.next().await? {
         match found {
-            checkpoint::Salvaged::Rows(rows) => rows.iter().for_each(|(key, value)| loader.push(key, value)),
+            checkpoint::Salvaged::Rows(rows) => {
+                rows.iter().for_each(|(key, value)| loader.push(key, value))
+            }
             checkpoint::Salvaged::Damage(problem) => report.problems.push(from_storage(problem)),
         }
     }
@@ -323,7 +353,8 @@ async fn salvage_log(
             }
             Salvaged::Entry(entry) => entry,
         };
-        report.missing_batches += last_index.map_or(0, |last: u64| entry.index.saturating_sub(last + 1));
+        report.missing_batches +=
+            last_index.map_or(0, |last: u64| entry.index.saturating_sub(last + 1));
         last_index = Some(entry.index);
         if entry.version <= from || !entry.kind.has_mutations() {
             continue;
@@ -333,7 +364,9 @@ async fn salvage_log(
                 destination.take(entry.version, Mutations::of(&mutations)).await?;
                 report.batches += 1;
             }
-            Err(error) => report.problems.push(whole_file(format!("log entry {}", entry.index), &error)),
+            Err(error) => {
+                report.problems.push(whole_file(format!("log entry {}", entry.index), &error))
+            }
         }
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! Checkpoints: the data at one version in a file, so that the log before it can go.
 //!
 //! A task writes one whenever the log has grown by enough since the last. It reads the index at a
-//! pinned version, like any reader, while commits go on. The last checkpoint is removed only when the
-//! next one is durable.
+//! pinned version, like any reader, while commits go on. The last checkpoint is removed only when
+//! the next one is durable.
 
 use crate::batch_lock::lock;
 use crate::identity::EngineKind;
@@ -21,16 +21,18 @@ pub(crate) const CONSUMER: &str = "checkpoint";
 /// How often the log's size is looked at.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// A checkpoint that has failed, or for which there is no room, is tried again after this unless the disk says otherwise.
+/// A checkpoint that has failed, or for which there is no room, is tried again after this unless
+/// the disk says otherwise.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(10);
 
-/// Bytes a second at which a checkpoint is written at least. The disk is left to the commits then for nine tenths of the time.
+/// Bytes a second at which a checkpoint is written at least. The disk is left to the commits then
+/// for nine tenths of the time.
 const BYTES_PER_SECOND: u64 = 64 << 20;
 
 /// What the task that writes checkpoints remembers of the last one.
 struct Last {
-    /// What had been written to the log before it, less what earlier runs left to replay: that counts too, or a process that often
-    /// starts again would never write a checkpoint.
+    /// What had been written to the log before it, less what earlier runs left to replay: that
+    /// counts too, or a process that often starts again would never write a checkpoint.
     written: u64,
     /// About how large it is.
     data: u64,
@@ -42,7 +44,8 @@ struct Last {
 pub(crate) async fn run(replica: Arc<Replica>) {
     let left_before = replica.log.as_ref().map_or(0, |log| log.bytes());
     let written = replica.counters.bytes_written.get().wrapping_sub(left_before);
-    let mut last = Last { written, data: replica.storage.memory().data, not_before: Duration::ZERO };
+    let mut last =
+        Last { written, data: replica.storage.memory().data, not_before: Duration::ZERO };
     while !replica.health.is_over() {
         replica.pause(&replica.checkpoint.due, PERIOD).await;
         assert!(!planted!("the task for checkpoints panics"), "planted");
@@ -78,7 +81,9 @@ fn is_due(replica: &Replica, last: &Last) -> bool {
         Level::Low => space.is_asked() || grown >= space.log_bound(replica, threshold(replica)),
         // Also one that is smaller than the last makes room.
         Level::Kept => {
-            space.is_asked() || grown >= LEAST_LOG || replica.storage.memory().data < last.data / 8 * 7
+            space.is_asked()
+                || grown >= LEAST_LOG
+                || replica.storage.memory().data < last.data / 8 * 7
         }
     };
     // Without room for it it would only fill the disk to the brim; but that is an estimate.
@@ -99,8 +104,8 @@ fn threshold(replica: &Replica) -> u64 {
     replica.config.checkpoint_bytes.max(2 * data)
 }
 
-/// No faster than needed, so that the syncs of commits seldom meet a checkpoint at the disk; but as fast as the log grows, so that
-/// the log stays bounded.
+/// No faster than needed, so that the syncs of commits seldom meet a checkpoint at the disk; but as
+/// fast as the log grows, so that the log stays bounded.
 fn pace(replica: &Replica) -> Pace {
     if replica.space.level() != Level::Plenty {
         return Pace::default();
@@ -109,19 +114,22 @@ fn pace(replica: &Replica) -> Pace {
     Pace { bytes_per_second: Some(BYTES_PER_SECOND.max(log_grows as u64)), ..Pace::default() }
 }
 
-/// Brings into files what the engine can, at once, then lets go of the log that they replace. Gives up to which version
-/// they have everything: with `memory` a checkpoint of the last entry, with `ssd` tables of all that has left the window.
+/// Brings into files what the engine can, at once, then lets go of the log that they replace. Gives
+/// up to which version they have everything: with `memory` a checkpoint of the last entry, with
+/// `ssd` tables of all that has left the window.
 pub(crate) async fn write(replica: &Replica) -> Result<Version> {
     if replica.directory.is_none() {
-        return Err(Error::unsupported_operation().with_detail("a database in memory has no checkpoints"));
+        return Err(
+            Error::unsupported_operation().with_detail("a database in memory has no checkpoints")
+        );
     }
     let flushing = replica.writer().flush(pace(replica));
     let flushed = flushing.await;
     // Also if an old file could not be removed behind a checkpoint that is durable.
     let durable = replica.storage.durable().version;
     if let Some(log) = &replica.log {
-        let is_newer =
-            replica.config.engine == EngineKind::Memory && planted!("checkpoints let go of newer log");
+        let is_newer = replica.config.engine == EngineKind::Memory
+            && planted!("checkpoints let go of newer log");
         log.pop(CONSUMER, if is_newer { replica.newest() } else { durable })?;
     }
     let flushed = flushed?;
@@ -133,7 +141,8 @@ pub(crate) async fn write(replica: &Replica) -> Result<Version> {
     Ok(durable)
 }
 
-/// Lets go of the log that the engine `ssd` needs no longer, until the node closes; has it flushed where the disk is in want of room.
+/// Lets go of the log that the engine `ssd` needs no longer, until the node closes; has it flushed
+/// where the disk is in want of room.
 pub(crate) async fn follow_tables(replica: Arc<Replica>) {
     let mut popped = 0;
     // Up to which version flushes are to go for those who ask for room.
@@ -147,7 +156,8 @@ pub(crate) async fn follow_tables(replica: Arc<Replica>) {
         if space.is_asked() && wanted.is_none() {
             wanted = Some((replica.newest(), replica.counters.bytes_written.get()));
         }
-        let is_long = space.level() == Level::Low && log.bytes() >= space.log_bound(&replica, u64::MAX);
+        let is_long =
+            space.level() == Level::Low && log.bytes() >= space.log_bound(&replica, u64::MAX);
         if wanted.is_some() || is_long || space.level() == Level::Kept {
             let oldest = storage.oldest();
             let flushed = with_reserve(&replica, || replica.writer().flush(Pace::default())).await;

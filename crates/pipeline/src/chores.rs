@@ -1,8 +1,8 @@
-//! What is done when there is nothing to commit: the window moves on, the log is marked durable, the
-//! lease on versions is extended, memory of forgotten versions is given back.
+//! What is done when there is nothing to commit: the window moves on, the log is marked durable,
+//! the lease on versions is extended, memory of forgotten versions is given back.
 //!
-//! A clock task says when; the commit worker that holds the batch lock does the work, because it owns the log
-//! and the resolver.
+//! A clock task says when; the commit worker that holds the batch lock does the work, because it
+//! owns the log and the resolver.
 
 use crate::leader::{Batcher, Leader};
 use crate::pace::{self, Pace};
@@ -15,7 +15,8 @@ use std::time::Duration;
 /// How often the chores are looked at.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// How many rows of forgotten versions are given back at a time: commits that come meanwhile wait for as long.
+/// How many rows of forgotten versions are given back at a time: commits that come meanwhile wait
+/// for as long.
 const FORGET_ROWS: usize = 4096;
 
 /// Asks for the chores when they are due, and keeps the pace, until the node closes.
@@ -49,8 +50,9 @@ pub(crate) async fn run(leader: &Leader, batcher: &mut Batcher) {
     replica.waiting.reached(newest);
     batcher.resolver.forget_before(replica.window_begin(newest));
     replica.storage.note_elsewhere(batcher.resolver.memory());
-    // Commits are more urgent than memory that can be given back a little later: those that wait in the queue, and those
-    // under way, which need the storage's writer for themselves and would not get hold of it between two steps.
+    // Commits are more urgent than memory that can be given back a little later: those that wait in
+    // the queue, and those under way, which need the storage's writer for themselves and would not
+    // get hold of it between two steps.
     loop {
         let more = replica.writer().forget_before(replica.window_begin(newest), FORGET_ROWS);
         let now = replica.env.now();
@@ -77,7 +79,8 @@ pub(crate) async fn tend(leader: &Leader, batcher: &mut Batcher) {
     if leader.log.as_ref().is_some_and(|log| log.check().is_err()) {
         leader.lose_log(error);
     } else if is_disk_full(&error) {
-        // What was popped is let go of only once the log says so: it is tried again with the reserve.
+        // What was popped is let go of only once the log says so: it is tried again with the
+        // reserve.
         replica.space.met_full_disk(replica).await;
     }
 }

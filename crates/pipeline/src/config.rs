@@ -18,30 +18,34 @@ pub struct NodeConfig {
     pub creation: Creation,
     /// For how long transactions may read and commit, in versions (microseconds).
     pub window: Version,
-    /// Threads that carry commits to the log: while one gathers a batch the others may lend themselves to its syncs.
+    /// Threads that carry commits to the log: while one gathers a batch the others may lend
+    /// themselves to its syncs.
     pub commit_workers: usize,
-    /// How many batches may be appended and not yet committed, at least 1. While that many are, the next one fills.
+    /// How many batches may be appended and not yet committed, at least 1. While that many are, the
+    /// next one fills.
     pub commit_depth: usize,
     /// Bytes of log after which a checkpoint is written, at least; it grows with the data.
     pub checkpoint_bytes: u64,
     /// How the engine `ssd` behaves, its memory among it.
     pub ssd: SsdSettings,
-    /// Bytes that rows may take in memory with the engine `memory`: keys, values, what it takes to find them, and what was overwritten or
-    /// cleared within the window. At the bound no commit that writes rows is taken. `None`: as much as they need.
+    /// Bytes that rows may take in memory with the engine `memory`: keys, values, what it takes to
+    /// find them, and what was overwritten or cleared within the window. At the bound no commit
+    /// that writes rows is taken. `None`: as much as they need.
     pub memory_bytes: Option<u64>,
-    /// Bytes of the newest entries that a member of a cluster keeps for others that are behind, beyond what it needs itself.
+    /// Bytes of the newest entries that a member of a cluster keeps for others that are behind,
+    /// beyond what it needs itself.
     pub follower_log_bytes: u64,
     /// Bytes of rows that a member which is too far behind asks others for at a time.
     pub rows_chunk_bytes: u64,
-    /// Which versions of the members' protocol a member of a cluster speaks: less than this program can, for tests, or to keep the
-    /// way back to an older one open.
+    /// Which versions of the members' protocol a member of a cluster speaks: less than this program
+    /// can, for tests, or to keep the way back to an older one open.
     pub spoken: Spoken,
     /// The log's own settings.
     pub log: LogConfig,
     /// How large queues may grow before transactions are held back.
     pub load: LoadTargets,
-    /// A transaction that commits so long after its read version, in versions (microseconds), is slow: an event tells of it, and
-    /// `status` keeps it.
+    /// A transaction that commits so long after its read version, in versions (microseconds), is
+    /// slow: an event tells of it, and `status` keeps it.
     pub slow: Version,
     #[cfg(feature = "planted-bugs")]
     /// A bug for the tests of tests.
@@ -94,7 +98,8 @@ pub enum Creation {
 pub struct LoadTargets {
     /// Bytes of transactions that wait to be committed.
     pub queue_bytes: u64,
-    /// Bytes of older versions of rows in memory; with the engine `ssd` two fifths of its memory at most.
+    /// Bytes of older versions of rows in memory; with the engine `ssd` two fifths of its memory at
+    /// most.
     pub window_bytes: u64,
 }
 

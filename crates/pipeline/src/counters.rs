@@ -18,7 +18,8 @@ impl Counter {
     }
 }
 
-/// Totals since the start. Counted per batch, so that they cost nothing; what is counted per read is in `metrics`.
+/// Totals since the start. Counted per batch, so that they cost nothing; what is counted per read
+/// is in `metrics`.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub committed: Counter,

@@ -24,15 +24,15 @@
 //! | none | none | a generation, whole or being removed | a database that lost `IDENTITY` |
 //! | none | | any other name | somebody else's |
 //!
-//! Always: a directory is written to only when it is ours, and then only what the table allows. Leftovers
-//! go when everything that counts has been read and found whole. A database that lost a file is refused
-//! and stays as it is.
+//! Always: a directory is written to only when it is ours, and then only what the table allows.
+//! Leftovers go when everything that counts has been read and found whole. A database that lost a
+//! file is refused and stays as it is.
 
 use crate::cluster::{self as membership, Membership};
 use crate::config::{Creation, NodeConfig};
 use crate::directory::{
-    Directory, LOCK, checkpoint_path, generation_in, generation_name, generation_path, is_removed, log_path,
-    remove_generation, storage_ids,
+    Directory, LOCK, checkpoint_path, generation_in, generation_name, generation_path, is_removed,
+    log_path, remove_generation, storage_ids,
 };
 use crate::events;
 use crate::identity::{self, DIRECTORY_FORMAT, DirectoryIdentity, EngineKind};
@@ -45,7 +45,8 @@ use plinth_types::{Error, LogPosition, Result, probe};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What the nodes of a cluster write before there is a directory: who founded it (crate `peers`). Never touched here.
+/// What the nodes of a cluster write before there is a directory: who founded it (crate `peers`).
+/// Never touched here.
 const CHARTER: [&str; 2] = ["CHARTER", "CHARTER.new"];
 
 /// The name of the file that says that a database is being made here.
@@ -67,8 +68,9 @@ pub(crate) enum Found {
 /// Tells what lies in a directory, and changes nothing there.
 ///
 /// # Errors
-/// `client_invalid_operation` if it is somebody else's; `file_corrupt` if it is a database that lost its identity,
-/// or has a damaged one; `unsupported_operation` for another format; those of files.
+/// `client_invalid_operation` if it is somebody else's; `file_corrupt` if it is a database that
+/// lost its identity, or has a damaged one; `unsupported_operation` for another format; those of
+/// files.
 pub(crate) async fn look(env: &Env, dir: &Path) -> Result<Found> {
     if !env.files().exists(dir).await? {
         return Ok(Found::Nothing);
@@ -79,7 +81,10 @@ pub(crate) async fn look(env: &Env, dir: &Path) -> Result<Found> {
     }
     let is_part = |name: &&String| {
         let is_file = **name == identity::unfinished_name() || *name == RESERVE;
-        is_file || *name == membership::FILE_NAME || generation_in(name).is_some() || is_removed(name)
+        is_file
+            || *name == membership::FILE_NAME
+            || generation_in(name).is_some()
+            || is_removed(name)
     };
     let (part, is_marked) = (names.iter().find(is_part), names.iter().any(|name| name == CREATING));
     if let Some(part) = part.filter(|_| !is_marked) {
@@ -110,7 +115,8 @@ pub(crate) async fn look(env: &Env, dir: &Path) -> Result<Found> {
     Ok(Found::Interrupted)
 }
 
-/// The first thing in a generation that no creation makes: an entry, a table, a checkpoint, or damage.
+/// The first thing in a generation that no creation makes: an entry, a table, a checkpoint, or
+/// damage.
 async fn held_in(env: &Env, generation: &Path) -> Result<Option<String>> {
     let (log, checkpoints, tables) =
         (log_path(generation), checkpoint_path(generation), tables_path(generation));
@@ -129,12 +135,15 @@ async fn held_in(env: &Env, generation: &Path) -> Result<Option<String>> {
         Err(error) => return Err(error),
     };
     Ok(found.map(|found| match found {
-        Salvaged::Entry(entry) => format!("{}, with an entry of version {}", log.display(), entry.version),
+        Salvaged::Entry(entry) => {
+            format!("{}, with an entry of version {}", log.display(), entry.version)
+        }
         Salvaged::Problem(problem) => problem.to_string(),
     }))
 }
 
-/// The first entry with mutations in a log, or the first problem. A log that was just made may have entries of its own.
+/// The first entry with mutations in a log, or the first problem. A log that was just made may have
+/// entries of its own.
 async fn first_rows(mut salvage: Salvage) -> Result<Option<Salvaged>> {
     loop {
         match salvage.next().await? {
@@ -156,11 +165,16 @@ pub(crate) fn no_database(dir: &Path) -> Error {
     Error::file_not_found().with_detail(format!("{} holds no database", dir.display()))
 }
 
-/// Takes the lock of the database in `dir`, and makes one if there is none and the settings allow it.
+/// Takes the lock of the database in `dir`, and makes one if there is none and the settings allow
+/// it.
 ///
 /// # Errors
 /// As [`crate::Node::open`].
-pub(crate) async fn claim(env: &Env, dir: &Path, config: &NodeConfig) -> Result<(Directory, EngineKind)> {
+pub(crate) async fn claim(
+    env: &Env,
+    dir: &Path,
+    config: &NodeConfig,
+) -> Result<(Directory, EngineKind)> {
     let (found, lock) = lock(env, dir, config.creation).await?;
     let identity = match found {
         Found::Database(identity) => identity,
@@ -184,7 +198,10 @@ pub(crate) async fn claim(env: &Env, dir: &Path, config: &NodeConfig) -> Result<
 ///
 /// # Errors
 /// As [`crate::Node::open_member`].
-pub(crate) async fn claim_member(env: &Env, dir: &Path) -> Result<(Directory, EngineKind, Membership)> {
+pub(crate) async fn claim_member(
+    env: &Env,
+    dir: &Path,
+) -> Result<(Directory, EngineKind, Membership)> {
     let (found, lock) = lock(env, dir, Creation::Never).await?;
     let Found::Database(identity) = found else { return Err(no_database(dir)) };
     member_in(env, dir, identity, Arc::new(lock)).await
@@ -230,12 +247,17 @@ async fn member_in(
     Ok((directory, engine, membership))
 }
 
-/// Makes the directory of a member, which has no rows yet. It is whole when this returns; a crash leaves that or
-/// what [`form`] begins again.
+/// Makes the directory of a member, which has no rows yet. It is whole when this returns; a crash
+/// leaves that or what [`form`] begins again.
 ///
 /// # Errors
 /// As [`crate::Node::form`].
-pub(crate) async fn form(env: &Env, dir: &Path, config: &NodeConfig, membership: &Membership) -> Result<()> {
+pub(crate) async fn form(
+    env: &Env,
+    dir: &Path,
+    config: &NodeConfig,
+    membership: &Membership,
+) -> Result<()> {
     membership.check()?;
     let (_, lock) = lock(env, dir, Creation::Always).await?;
     create(env, dir, config, Some(membership)).await?;
@@ -262,7 +284,8 @@ async fn lock(env: &Env, dir: &Path, creation: Creation) -> Result<(Found, DirLo
 /// Whether a directory without a database may get one of its own.
 ///
 /// # Errors
-/// `client_invalid_operation` if it is on its way to become a member of a cluster: the others count on it.
+/// `client_invalid_operation` if it is on its way to become a member of a cluster: the others count
+/// on it.
 async fn check_unclaimed(env: &Env, dir: &Path) -> Result<()> {
     for name in CHARTER {
         if env.files().exists(dir.join(name)).await? {
@@ -283,7 +306,8 @@ fn opened(dir: &Path, identity: DirectoryIdentity, lock: Arc<DirLock>) -> (Direc
 }
 
 /// # Errors
-/// `file_not_found` if the directory above it doesn't exist: more than one missing is a mistyped name.
+/// `file_not_found` if the directory above it doesn't exist: more than one missing is a mistyped
+/// name.
 async fn make_directory(env: &Env, dir: &Path) -> Result<()> {
     if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty())
         && !env.files().exists(parent).await?
@@ -303,8 +327,8 @@ fn check_wanted(dir: &Path, found: Found, creation: Creation) -> Result<()> {
     }
 }
 
-/// Makes a database, or what a member of a cluster begins with, in a directory that has none; what an interrupted
-/// attempt left is replaced.
+/// Makes a database, or what a member of a cluster begins with, in a directory that has none; what
+/// an interrupted attempt left is replaced.
 async fn create(
     env: &Env,
     dir: &Path,
@@ -338,7 +362,8 @@ async fn create(
     Ok(identity)
 }
 
-/// Makes the files of a generation without rows, with a log that goes on behind this entry, durably.
+/// Makes the files of a generation without rows, with a log that goes on behind this entry,
+/// durably.
 pub(crate) async fn make_generation(
     env: &Env,
     dir: &Path,
@@ -363,7 +388,8 @@ pub(crate) async fn make_log(
     at: LogPosition,
 ) -> Result<()> {
     let (path, behind) = (log_path(generation), (at.index, at.term, at.version));
-    // Its background task must have ended before the log is opened for good: both would make the next segment.
+    // Its background task must have ended before the log is opened for good: both would make the
+    // next segment.
     if identity.member == 0 {
         LocalLog::create_at(env, path, identity.ids, config, behind).await?.0.close().await
     } else {
@@ -371,7 +397,8 @@ pub(crate) async fn make_log(
     }
 }
 
-/// Removes what creations and changes of generations left. To be called when all that counts was found whole.
+/// Removes what creations and changes of generations left. To be called when all that counts was
+/// found whole.
 pub(crate) async fn remove_leftovers(env: &Env, directory: &Directory) -> Result<()> {
     assert!(directory.is_current, "what counts is no leftover");
     let (files, root) = (env.files(), &directory.root);
@@ -415,8 +442,10 @@ async fn read_marker(env: &Env, dir: &Path) -> Result<()> {
         return Ok(());
     }
     let expected = "what a creation of a database in this format writes";
-    Err(Error::file_corrupt()
-        .with_detail(format!("{} at offset 0: expected {expected}, found something else", path.display())))
+    Err(Error::file_corrupt().with_detail(format!(
+        "{} at offset 0: expected {expected}, found something else",
+        path.display()
+    )))
 }
 
 #[cfg(test)]

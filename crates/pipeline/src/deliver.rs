@@ -1,9 +1,12 @@
-//! The task that answers whoever reads streams: one for all of them, so that a reader that waits costs a place in a list.
+//! The task that answers whoever reads streams: one for all of them, so that a reader that waits
+//! costs a place in a list.
 //!
-//! For each stream a few places in the log are kept where readers stopped, so that a consumer which goes on doesn't have to be
-//! found again, also beside another one. A request is answered as soon as there is a batch, or when it has waited for a while: an answer without batches says how
-//! far everything was looked at, which is how a consumer gets on over entries that are not its own. A node that hears of no leader
-//! can't say that there is nothing: others may have committed without it, and are to be asked.
+//! For each stream a few places in the log are kept where readers stopped, so that a consumer which
+//! goes on doesn't have to be found again, also beside another one. A request is answered as soon
+//! as there is a batch, or when it has waited for a while: an answer without batches says how far
+//! everything was looked at, which is how a consumer gets on over entries that are not its own. A
+//! node that hears of no leader can't say that there is nothing: others may have committed without
+//! it, and are to be asked.
 
 use crate::batch::entry_mutations;
 use crate::changes::{Request, over};
@@ -15,7 +18,8 @@ use plinth_log::LogReader;
 use plinth_types::changes::cut;
 use plinth_types::mutation::Mutations;
 use plinth_types::{
-    ChangeBatch, Changes, ChangesRequest, Error, KeyRange, MutationList, Result, Version, planted, probe,
+    ChangeBatch, Changes, ChangesRequest, Error, KeyRange, MutationList, Result, Version, planted,
+    probe,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -68,7 +72,8 @@ struct Server {
 
 /// Answers until the node closes.
 pub(crate) async fn run(replica: Arc<Replica>) {
-    let mut server = Server { replica: replica.clone(), cursors: BTreeMap::new(), waiting: Vec::new() };
+    let mut server =
+        Server { replica: replica.clone(), cursors: BTreeMap::new(), waiting: Vec::new() };
     let streams = &replica.streams;
     let mut patient_until = Duration::ZERO;
     loop {
@@ -105,7 +110,11 @@ impl Server {
         let idle = self.cursors.values().map(|cursor| cursor.used + IDLE);
         // Somebody has to look at the disk, too.
         let look = self.replica.streams.is_used().then_some(now + PATIENCE);
-        waits.chain(idle).chain(look).min().map(|due| due.saturating_sub(now).max(Duration::from_millis(1)))
+        waits
+            .chain(idle)
+            .chain(look)
+            .min()
+            .map(|due| due.saturating_sub(now).max(Duration::from_millis(1)))
     }
 
     fn take_requests(&mut self) {
@@ -127,7 +136,8 @@ impl Server {
             if waiting.promise.is_cancelled() {
                 continue;
             }
-            let outcome = self.serve(&mut waiting).await.unwrap_or_else(|error| Outcome::Answer(Err(error)));
+            let outcome =
+                self.serve(&mut waiting).await.unwrap_or_else(|error| Outcome::Answer(Err(error)));
             match outcome {
                 Outcome::Answer(answer) => {
                     waiting.promise.send(answer);
@@ -227,11 +237,14 @@ impl Server {
         Ok(Found { batches, upto, is_end })
     }
 
-    /// Keeps a place in the log. Where there are too many, the one that wasn't used for longest goes.
+    /// Keeps a place in the log. Where there are too many, the one that wasn't used for longest
+    /// goes.
     fn put_back(&mut self, place: (u64, Version), cursor: Cursor) {
         self.cursors.insert(place, cursor);
         let of_it = (place.0, Version::MIN)..=(place.0, Version::MAX);
-        for (range, most) in [(of_it, PLACES[0]), ((0, Version::MIN)..=(u64::MAX, Version::MAX), PLACES[1])] {
+        for (range, most) in
+            [(of_it, PLACES[0]), ((0, Version::MIN)..=(u64::MAX, Version::MAX), PLACES[1])]
+        {
             let used = |(place, cursor): (&(u64, Version), &Cursor)| (cursor.used, *place);
             let oldest = self.cursors.range(range.clone()).map(used).min();
             if self.cursors.range(range).count() > most
@@ -252,8 +265,9 @@ struct Found {
 }
 
 fn changes_in(entry: &plinth_log::Entry, ranges: &[KeyRange]) -> Result<MutationList> {
-    let all = entry_mutations(&entry.body)
-        .map_err(|error| Error::file_corrupt().with_detail(format!("log entry {}: {error}", entry.index)))?;
+    let all = entry_mutations(&entry.body).map_err(|error| {
+        Error::file_corrupt().with_detail(format!("log entry {}: {error}", entry.index))
+    })?;
     let mut mutations = MutationList::new();
     cut(Mutations::of(&all), ranges, &mut mutations);
     Ok(mutations)

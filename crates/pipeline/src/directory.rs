@@ -36,7 +36,8 @@ pub(crate) struct Directory {
     pub ids: Identity,
     /// Which node of a cluster this is; 0: a database of its own.
     pub member: u64,
-    /// Held until the last task is gone, so that nobody opens the directory while it is still written.
+    /// Held until the last task is gone, so that nobody opens the directory while it is still
+    /// written.
     pub lock: Arc<DirLock>,
 }
 
@@ -44,8 +45,8 @@ impl Directory {
     /// What was opened is still what its name leads to.
     ///
     /// # Errors
-    /// `io_error` if it was removed, renamed or replaced: what is written now would be found by nobody, and
-    /// another process may have a database in its place.
+    /// `io_error` if it was removed, renamed or replaced: what is written now would be found by
+    /// nobody, and another process may have a database in its place.
     pub fn check_place(&self) -> Result<()> {
         if self.lock.is_in_place() {
             return Ok(());
@@ -105,7 +106,8 @@ pub(crate) fn is_removed(name: &str) -> bool {
     name.strip_prefix(REMOVED).is_some_and(|number| number.parse::<u64>().is_ok())
 }
 
-/// Removes a generation. It loses its name first, in one step, so that what is partly gone is never taken for one.
+/// Removes a generation. It loses its name first, in one step, so that what is partly gone is never
+/// taken for one.
 pub(crate) async fn remove_generation(env: &Env, root: &Path, generation: u64) -> Result<()> {
     let removed = root.join(format!("{REMOVED}{generation}"));
     env.files().remove_dir_all(&removed).await?;

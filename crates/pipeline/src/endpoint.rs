@@ -1,7 +1,7 @@
 //! The node as a client in the same process sees it: every request a function call.
 //!
-//! What memory can answer is answered at once, on the caller's thread. Only commits cross to another
-//! thread, and reads of versions that are yet to come wait for them.
+//! What memory can answer is answered at once, on the caller's thread. Only commits cross to
+//! another thread, and reads of versions that are yet to come wait for them.
 
 use crate::backpressure;
 use crate::cluster::MemberNode;
@@ -14,8 +14,8 @@ use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersion
 use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
 use plinth_types::{
-    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector,
-    KeySpace, Located, LocatedMember, RangeRead, RangeResult, Version,
+    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
+    KeySelector, KeySpace, Located, LocatedMember, RangeRead, RangeResult, Version,
 };
 use std::sync::Arc;
 
@@ -76,8 +76,8 @@ impl InProcess {
         Reply::ready(result)
     }
 
-    /// A watch at a version that this member has not applied yet begins when it has: the value it knows may be older than
-    /// the one that the watch is for.
+    /// A watch at a version that this member has not applied yet begins when it has: the value it
+    /// knows may be older than the one that the watch is for.
     fn watch_later(&self, key: Bytes, value: Option<Bytes>, version: Version) -> Reply<Version> {
         let (this, (done, reply)) = (self.clone(), promise());
         let replica = self.replica();
@@ -112,18 +112,28 @@ impl Endpoint for InProcess {
             },
         };
         if leader.gate.is_open() && leader.proofs.is_none() {
-            leader.replica.counters.metrics.started(request.priority, u64::from(request.others) + 1);
+            leader
+                .replica
+                .counters
+                .metrics
+                .started(request.priority, u64::from(request.others) + 1);
             return Reply::ready(leader.read_version(request.lock_aware, request.priority));
         }
         pace::begin(leader, request)
     }
 
-    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+    fn get_many(
+        &self,
+        version: Version,
+        space: KeySpace,
+        keys: &KeyList,
+    ) -> Reply<Vec<Option<Bytes>>> {
         let metrics = &self.replica().counters.metrics;
         metrics.read_values(keys.len());
         if self.is_future(version) {
             let keys = keys.clone();
-            return self.at(version, move |replica| replica.storage.get_many(version, space, &keys));
+            return self
+                .at(version, move |replica| replica.storage.get_many(version, space, &keys));
         }
         plinth_usdt::read(version, keys.len());
         if Metrics::is_sampled_read() && !keys.is_empty() {
@@ -138,7 +148,8 @@ impl Endpoint for InProcess {
         self.replica().counters.metrics.read_values(1);
         if self.is_future(version) {
             let selector = selector.clone();
-            return self.at(version, move |replica| replica.storage.get_key(version, space, &selector));
+            return self
+                .at(version, move |replica| replica.storage.get_key(version, space, &selector));
         }
         self.replica().storage.get_key(version, space, selector)
     }
@@ -147,7 +158,8 @@ impl Endpoint for InProcess {
         self.replica().counters.metrics.add(Count::Reads, 1);
         if self.is_future(version) {
             let read = read.clone();
-            return self.at(version, move |replica| replica.storage.get_range(version, space, &read));
+            return self
+                .at(version, move |replica| replica.storage.get_range(version, space, &read));
         }
         plinth_usdt::read_range(version, read.limit);
         if Metrics::is_sampled_read() {
@@ -249,8 +261,8 @@ impl Endpoint for InProcess {
         self.node.is_over()
     }
 
-    /// In one process an answer is lost only together with the node, which takes no commits after that. A member of a
-    /// cluster may cease to lead while a commit is under way.
+    /// In one process an answer is lost only together with the node, which takes no commits after
+    /// that. A member of a cluster may cease to lead while a commit is under way.
     fn may_lose_answers(&self) -> bool {
         match self.node.seat {
             Seat::Alone(_) => false,

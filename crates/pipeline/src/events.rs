@@ -1,7 +1,8 @@
-//! What a node tells as it happens: events of the crate `tracing`, which cost a load while nobody listens.
+//! What a node tells as it happens: events of the crate `tracing`, which cost a load while nobody
+//! listens.
 //!
-//! One function for each event, so that names and fields stand in one place. Whoever embeds the node decides where they go;
-//! the program `plinth` prints them when `PLINTH_LOG` says so.
+//! One function for each event, so that names and fields stand in one place. Whoever embeds the
+//! node decides where they go; the program `plinth` prints them when `PLINTH_LOG` says so.
 
 use crate::backpressure::Cause;
 use crate::gate::Limits;
@@ -26,10 +27,20 @@ pub(crate) struct Opened {
 }
 
 pub(crate) fn opened(directory: Option<&Path>, opened: &Opened) {
-    let directory = directory.map_or_else(|| ":memory:".to_owned(), |path| path.display().to_string());
+    let directory =
+        directory.map_or_else(|| ":memory:".to_owned(), |path| path.display().to_string());
     let Opened { engine, version, rows, data_bytes, log_bytes, took } = *opened;
     let seconds = took.as_secs_f64();
-    tracing::info!(directory, engine, version, rows, data_bytes, log_bytes, seconds, "database opened");
+    tracing::info!(
+        directory,
+        engine,
+        version,
+        rows,
+        data_bytes,
+        log_bytes,
+        seconds,
+        "database opened"
+    );
 }
 
 /// The log ended in bytes whose write had not ended: they were never acknowledged.
@@ -96,7 +107,11 @@ pub(crate) fn has_rows(version: Version, bytes: u64, took: Duration) {
 
 /// After its start it lacks so many entries.
 pub(crate) fn lacks_entries(node: u64, entries: u64) {
-    tracing::info!(node, entries, "this node gets the entries that it missed, and serves nothing meanwhile");
+    tracing::info!(
+        node,
+        entries,
+        "this node gets the entries that it missed, and serves nothing meanwhile"
+    );
 }
 
 /// It has them.
@@ -129,7 +144,11 @@ pub(crate) fn disk_low(free_bytes: u64, kept_bytes: u64) {
 
 /// What is left of the disk is kept for what makes room.
 pub(crate) fn disk_full(free_bytes: u64, kept_bytes: u64) {
-    tracing::error!(free_bytes, kept_bytes, "the disk is full: commits that write rows wait or are refused");
+    tracing::error!(
+        free_bytes,
+        kept_bytes,
+        "the disk is full: commits that write rows wait or are refused"
+    );
 }
 
 /// The disk is full no longer.
@@ -187,7 +206,8 @@ pub(crate) fn slow(slow: &SlowTransaction) {
     tracing::warn!(age_ms, version, bytes, mutations, first_key, "slow transaction");
 }
 
-/// A batch on its way, with what it takes to get there as its parts. Nothing while nobody keeps spans.
+/// A batch on its way, with what it takes to get there as its parts. Nothing while nobody keeps
+/// spans.
 pub(crate) fn batch(version: Version, transactions: usize) -> Span {
     tracing::info_span!(parent: None, "commit_batch", version, transactions, conflicts = tracing::field::Empty)
 }
@@ -204,7 +224,8 @@ pub(crate) fn apply(batch: &Span) -> Span {
 
 /// A change of members is committed.
 pub(crate) fn members_changed(members: &Members) {
-    let (voters, nodes, is_joint) = (members.voters().len(), members.nodes.len(), members.is_joint());
+    let (voters, nodes, is_joint) =
+        (members.voters().len(), members.nodes.len(), members.is_joint());
     let protocol = members.protocol;
     tracing::info!(voters, nodes, is_joint, protocol, "the cluster has other members");
 }

@@ -45,8 +45,10 @@ impl Text {
             let _ = writeln!(self.0, "{name}_bucket{{le=\"{bound}\"}} {count}");
         }
         let (count, sum) = (snapshot.count, snapshot.sum_seconds);
-        let _ =
-            writeln!(self.0, "{name}_bucket{{le=\"+Inf\"}} {count}\n{name}_sum {sum}\n{name}_count {count}");
+        let _ = writeln!(
+            self.0,
+            "{name}_bucket{{le=\"+Inf\"}} {count}\n{name}_sum {sum}\n{name}_count {count}"
+        );
     }
 }
 
@@ -62,7 +64,11 @@ pub(crate) fn render(shown: &Shown) -> String {
     shown.member.iter().for_each(|shown| member(&mut text, shown));
     if shown.member.is_some() {
         let help = "Bytes of rows that other nodes of the cluster were given.";
-        text.counter("plinth_rows_given_bytes_total", help, shown.replica.counters.rows_given_bytes.get());
+        text.counter(
+            "plinth_rows_given_bytes_total",
+            help,
+            shown.replica.counters.rows_given_bytes.get(),
+        );
     }
     text.0
 }
@@ -92,7 +98,10 @@ fn transactions(text: &mut Text, shown: &Shown) {
         ],
     );
     let refused = |cause: &Cause| {
-        (format!("{{cause=\"{}\"}}", cause.name()), shown.replica.backpressure.refused(*cause) as f64)
+        (
+            format!("{{cause=\"{}\"}}", cause.name()),
+            shown.replica.backpressure.refused(*cause) as f64,
+        )
     };
     let refused: Vec<_> = Cause::ALL.iter().map(refused).collect();
     let refused: Vec<_> = refused.iter().map(|(labels, count)| (labels.as_str(), *count)).collect();
@@ -119,21 +128,31 @@ fn member(text: &mut Text, member: &ShownMember) {
     text.counter("plinth_elections_total", help, standing.elections);
     let help = "The index up to which entries of the log are committed, as far as this node knows.";
     text.gauge("plinth_committed_index", help, standing.committed_index as f64);
-    text.gauge("plinth_last_index", "The last entry of this node's log.", standing.last_index as f64);
+    text.gauge(
+        "plinth_last_index",
+        "The last entry of this node's log.",
+        standing.last_index as f64,
+    );
     let taking = f64::from(u8::from(member.catching_up.is_some()));
-    let help = "Whether this node takes in rows or entries that it lacks, and serves nothing meanwhile.";
+    let help =
+        "Whether this node takes in rows or entries that it lacks, and serves nothing meanwhile.";
     text.gauge("plinth_catching_up", help, taking);
     if let Some(now) = &member.catching_up {
-        text.gauge("plinth_rows_taken_bytes", "Bytes of rows that it has taken.", now.taken_bytes as f64);
+        text.gauge(
+            "plinth_rows_taken_bytes",
+            "Bytes of rows that it has taken.",
+            now.taken_bytes as f64,
+        );
         text.gauge("plinth_rows_about_bytes", "Bytes of all rows, about.", now.about_bytes as f64);
     }
-    let help =
-        "Whether entries of the log wait because this node's disk is full: it takes no part meanwhile.";
+    let help = "Whether entries of the log wait because this node's disk is full: it takes no part meanwhile.";
     text.gauge("plinth_log_waits_for_room", help, f64::from(u8::from(standing.full.is_some())));
     let lags: Vec<_> = member.lags();
-    let lags: Vec<_> = lags.iter().map(|(node, lag)| (format!("{{node=\"{node}\"}}"), *lag as f64)).collect();
+    let lags: Vec<_> =
+        lags.iter().map(|(node, lag)| (format!("{{node=\"{node}\"}}"), *lag as f64)).collect();
     let lags: Vec<_> = lags.iter().map(|(label, lag)| (label.as_str(), *lag)).collect();
-    let help = "Entries that another node lacks, as the leader knows; none of a node that doesn't lead.";
+    let help =
+        "Entries that another node lacks, as the leader knows; none of a node that doesn't lead.";
     text.family("plinth_follower_lag_entries", "gauge", help, &lags);
 }
 
@@ -151,9 +170,11 @@ const OF_STREAMS: [OfStream; 4] = [
         "Versions that the consumer of a stream has not acknowledged.",
         |stream, newest| stream.lag(newest) as f64,
     ),
-    ("plinth_changes_unacknowledged_seconds", "How old the oldest of them is.", |stream, newest| {
-        stream.lag(newest) as f64 / VERSIONS_PER_SECOND as f64
-    }),
+    (
+        "plinth_changes_unacknowledged_seconds",
+        "How old the oldest of them is.",
+        |stream, newest| stream.lag(newest) as f64 / VERSIONS_PER_SECOND as f64,
+    ),
     (
         "plinth_changes_lost",
         "Whether a stream has lost changes that its consumer did not take in time.",
@@ -163,7 +184,11 @@ const OF_STREAMS: [OfStream; 4] = [
 
 fn changes(text: &mut Text, shown: &Shown) {
     let (newest, streams) = (shown.replica.newest(), shown.replica.streams.shown());
-    text.gauge("plinth_changes_streams", "Streams of changes that are registered.", streams.len() as f64);
+    text.gauge(
+        "plinth_changes_streams",
+        "Streams of changes that are registered.",
+        streams.len() as f64,
+    );
     for (name, help, figure) in OF_STREAMS {
         text.head(name, "gauge", help);
         for stream in &streams {
@@ -187,12 +212,20 @@ fn latencies(text: &mut Text, metrics: &Metrics) {
     text.histogram("plinth_log_sync_seconds", "A sync of the log.", &metrics.sync);
     let wait = "How long transactions that were held back waited to begin.";
     text.histogram("plinth_start_wait_seconds", wait, &metrics.start_wait);
-    text.histogram("plinth_read_seconds", "Reads answered from memory, a sample of them.", &metrics.read);
+    text.histogram(
+        "plinth_read_seconds",
+        "Reads answered from memory, a sample of them.",
+        &metrics.read,
+    );
 }
 
 fn queues(text: &mut Text, shown: &Shown) {
     let (queued, queued_bytes) = shown.queued();
-    text.gauge("plinth_commit_queue_transactions", "Transactions that wait to be committed.", queued as f64);
+    text.gauge(
+        "plinth_commit_queue_transactions",
+        "Transactions that wait to be committed.",
+        queued as f64,
+    );
     text.gauge("plinth_commit_queue_bytes", "Their bytes.", queued_bytes as f64);
     let waiting = shown.waiting() as f64;
     text.gauge("plinth_start_queue_transactions", "Transactions that are held back.", waiting);
@@ -204,10 +237,18 @@ fn queues(text: &mut Text, shown: &Shown) {
         "plinth_transactions_per_second_limit",
         "gauge",
         "How many transactions may begin in a second; the largest number there is: no limit.",
-        &[("{priority=\"default\"}", limit(limits.default)), ("{priority=\"batch\"}", limit(limits.batch))],
+        &[
+            ("{priority=\"default\"}", limit(limits.default)),
+            ("{priority=\"batch\"}", limit(limits.batch)),
+        ],
     );
     let labels = format!("{{cause=\"{}\"}}", limits.reason.name());
-    text.family("plinth_limited_by", "gauge", "What limits the rate of transactions.", &[(&labels, 1.0)]);
+    text.family(
+        "plinth_limited_by",
+        "gauge",
+        "What limits the rate of transactions.",
+        &[(&labels, 1.0)],
+    );
     let (manual, auto) = shown.throttled_tags();
     text.family(
         "plinth_throttled_tags",
@@ -248,20 +289,35 @@ fn space(text: &mut Text, shown: &Shown) {
     if tables.is_some() {
         let storage = &shown.replica.storage;
         let help = "Damaged blocks that reads and merges met with.";
-        text.counter("plinth_damaged_blocks_total", help, storage.damage().map_or(0, |(_, times)| times));
+        text.counter(
+            "plinth_damaged_blocks_total",
+            help,
+            storage.damage().map_or(0, |(_, times)| times),
+        );
         let failing = f64::from(u8::from(storage.trouble().is_some()));
-        text.gauge("plinth_flush_failing", "Whether flushes or merges fail at this moment.", failing);
+        text.gauge(
+            "plinth_flush_failing",
+            "Whether flushes or merges fail at this moment.",
+            failing,
+        );
     }
     let locked = if shown.replica.visible.answer(|| 0).locked { 1.0 } else { 0.0 };
     text.gauge("plinth_locked", "Whether the database is locked.", locked);
-    let uptime = shown.replica.env.now().saturating_sub(shown.replica.counters.opened).as_secs_f64();
+    let uptime =
+        shown.replica.env.now().saturating_sub(shown.replica.counters.opened).as_secs_f64();
     text.gauge("plinth_uptime_seconds", "Since the node was opened.", uptime);
     if let Some((free, kept)) = shown.replica.space.free_and_kept() {
         text.gauge("plinth_disk_free_bytes", "Free space of the disk.", free as f64);
-        let help =
-            "Of that, what stays free for checkpoints, flushes and merges: rows are not taken below it.";
+        let help = "Of that, what stays free for checkpoints, flushes and merges: rows are not taken below it.";
         text.gauge("plinth_disk_kept_bytes", help, kept as f64);
     }
+    refusing(text, now);
+    if let Some(log) = &shown.replica.log {
+        text.gauge("plinth_log_disk_bytes", "Disk that the log takes.", log.disk_bytes() as f64);
+    }
+}
+
+fn refusing(text: &mut Text, now: Option<Cause>) {
     let held: Vec<_> = Cause::ALL
         .iter()
         .map(|cause| {
@@ -270,8 +326,10 @@ fn space(text: &mut Text, shown: &Shown) {
         })
         .collect();
     let held: Vec<_> = held.iter().map(|(labels, value)| (labels.as_str(), *value)).collect();
-    text.family("plinth_refusing", "gauge", "Whether commits are refused at this moment, by cause.", &held);
-    if let Some(log) = &shown.replica.log {
-        text.gauge("plinth_log_disk_bytes", "Disk that the log takes.", log.disk_bytes() as f64);
-    }
+    text.family(
+        "plinth_refusing",
+        "gauge",
+        "Whether commits are refused at this moment, by cause.",
+        &held,
+    );
 }

@@ -1,4 +1,5 @@
-//! Generations: a whole new state is taken in beside the one that a database has, and put in its place in one step.
+//! Generations: a whole new state is taken in beside the one that a database has, and put in its
+//! place in one step.
 //!
 //! ```text
 //!   1  the database is opened and closed: where do its versions end?       gen-1/            IDENTITY: 1
@@ -9,10 +10,11 @@
 //! ```
 //!
 //! There are two ways to fill it. Through a node of its own, so that it takes whatever is committed
-//! ([`Incoming`]); or with chunks of rows that somebody exported, which become the engine's files as they are
-//! ([`Import`]): then the log begins behind the place that the rows are everything of, and the old state need not
-//! even be whole. A crash before the step leaves the old state, one behind it the new one; what counts no more is
-//! removed at the next opening. Versions go on: none is given out a second time.
+//! ([`Incoming`]); or with chunks of rows that somebody exported, which become the engine's files
+//! as they are ([`Import`]): then the log begins behind the place that the rows are everything of,
+//! and the old state need not even be whole. A crash before the step leaves the old state, one
+//! behind it the new one; what counts no more is removed at the next opening. Versions go on: none
+//! is given out a second time.
 
 use crate::config::{Creation, NodeConfig};
 use crate::creation::{claim, claim_member, make_generation, make_log, remove_leftovers};
@@ -29,7 +31,8 @@ use plinth_types::{Error, LogPosition, Result, planted};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A new state of a database that nobody has open. Until [`Incoming::put_in_place`] the old one counts.
+/// A new state of a database that nobody has open. Until [`Incoming::put_in_place`] the old one
+/// counts.
 pub struct Incoming {
     env: Env,
     node: Arc<Node>,
@@ -39,7 +42,8 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Begins a new state, without rows but those that every database has, of the database in `dir`.
+    /// Begins a new state, without rows but those that every database has, of the database in
+    /// `dir`.
     ///
     /// # Errors
     /// As [`Node::open`], with [`Creation::Never`].
@@ -66,7 +70,9 @@ impl Incoming {
             lock: old.lock.clone(),
         };
         let (storage, log, sequencer, _) = recover(&env, &place(), &config).await?;
-        let node = Node::start(&env, config, Some(place()), storage, Some(Box::new(log)), sequencer).await?;
+        let node =
+            Node::start(&env, config, Some(place()), storage, Some(Box::new(log)), sequencer)
+                .await?;
         if let Err(error) = node.write_first_rows().await {
             // What went wrong first is what counts.
             let _ = node.close().await;
@@ -103,7 +109,8 @@ impl Incoming {
     }
 }
 
-/// A new state of a database that nobody has open, made of chunks. Until [`Import::put_in_place`] the old one counts.
+/// A new state of a database that nobody has open, made of chunks. Until [`Import::put_in_place`]
+/// the old one counts.
 pub struct Import {
     env: Env,
     config: NodeConfig,
@@ -117,11 +124,12 @@ pub struct Import {
 }
 
 impl Import {
-    /// Begins a new state of the database in `dir`, which will have everything up to `at`. What an import that was
-    /// interrupted has left goes. The old state is not looked at.
+    /// Begins a new state of the database in `dir`, which will have everything up to `at`. What an
+    /// import that was interrupted has left goes. The old state is not looked at.
     ///
     /// # Errors
-    /// As [`Node::open`], with [`Creation::Never`], but that damage to log and data is not met with.
+    /// As [`Node::open`], with [`Creation::Never`], but that damage to log and data is not met
+    /// with.
     pub async fn begin(env: &Env, dir: &Path, config: NodeConfig, at: LogPosition) -> Result<Self> {
         let env = env.keeping_private();
         let (old, engine) =
@@ -129,13 +137,19 @@ impl Import {
         Self::begin_in(env, old, fitted(config, engine), at, None).await
     }
 
-    /// The same for a member of a cluster, whose log has fallen behind `at`: an entry that is known committed. What the
-    /// member has promised to others stays promised.
+    /// The same for a member of a cluster, whose log has fallen behind `at`: an entry that is known
+    /// committed. What the member has promised to others stays promised.
     ///
     /// # Errors
-    /// As [`Node::open_member`]: a member whose log is damaged may have forgotten a promise, and is none any more.
-    /// `client_invalid_operation` if its log goes beyond `at`: entries that it told others it has would be lost.
-    pub async fn begin_member(env: &Env, dir: &Path, config: NodeConfig, at: LogPosition) -> Result<Self> {
+    /// As [`Node::open_member`]: a member whose log is damaged may have forgotten a promise, and is
+    /// none any more. `client_invalid_operation` if its log goes beyond `at`: entries that it told
+    /// others it has would be lost.
+    pub async fn begin_member(
+        env: &Env,
+        dir: &Path,
+        config: NodeConfig,
+        at: LogPosition,
+    ) -> Result<Self> {
         let env = env.keeping_private();
         let (old, engine, _) = claim_member(&env, dir).await?;
         let config = fitted(config, engine);
@@ -144,14 +158,15 @@ impl Import {
         log.close().await?;
         // Entries behind another one than the committed one were never committed by anybody.
         if last > at.index && has.is_none_or(|term| term == at.term) {
-            let detail = format!("a state up to {at} for a member whose log has entries up to {last}");
+            let detail =
+                format!("a state up to {at} for a member whose log has entries up to {last}");
             return Err(Error::client_invalid_operation().with_detail(detail));
         }
         Self::begin_in(env, old, config, at, Some(promised)).await
     }
 
-    /// The same for a member that runs: its state is replaced when the node is closed, and [`Import::promise`] was
-    /// called.
+    /// The same for a member that runs: its state is replaced when the node is closed, and
+    /// [`Import::promise`] was called.
     pub(crate) async fn begin_beside(node: &Node, at: LogPosition) -> Result<Self> {
         let replica = &node.replica;
         let no_files = || Error::internal_error().with_detail("a member has a directory");
@@ -182,7 +197,8 @@ impl Import {
         Ok(Self { env, config, old, next, path, at, promised, engine })
     }
 
-    /// Takes the next chunk; they come in key order. What none of them speaks of is not there afterwards.
+    /// Takes the next chunk; they come in key order. What none of them speaks of is not there
+    /// afterwards.
     ///
     /// # Errors
     /// As [`plinth_storage::Import::take`].
@@ -200,7 +216,8 @@ impl Import {
         self.at
     }
 
-    /// Puts the new state in the place of the old one, which is removed. Whoever wants the database opens it.
+    /// Puts the new state in the place of the old one, which is removed. Whoever wants the database
+    /// opens it.
     ///
     /// # Errors
     /// Those of files. Either state may be the one that counts then, whole.

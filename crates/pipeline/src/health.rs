@@ -18,8 +18,8 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    /// From now on no commit is taken: what is on disk, or in memory, is not known any more. The first
-    /// cause counts.
+    /// From now on no commit is taken: what is on disk, or in memory, is not known any more. The
+    /// first cause counts.
     pub fn fail(&self, error: Error) {
         if self.failure.set(error.clone()).is_ok() {
             crate::events::failed(&error);
@@ -28,8 +28,9 @@ impl Health {
         }
     }
 
-    /// Damage has been met with so many times since the start, first with this error. The first time is told at once, and how often it
-    /// was when there has been none for a while. To be called now and then; whether something was told.
+    /// Damage has been met with so many times since the start, first with this error. The first
+    /// time is told at once, and how often it was when there has been none for a while. To be
+    /// called now and then; whether something was told.
     pub fn note_damage(&self, met: Option<(Error, u64)>, now: Duration) -> bool {
         let (error, times) = met.unzip();
         let times = times.unwrap_or_default();

@@ -1,5 +1,5 @@
-//! A member for as long as its process lives: opened, and opened again on rows of another member when it was too far behind for
-//! the log. It serves once it has what it missed while it was away.
+//! A member for as long as its process lives: opened, and opened again on rows of another member
+//! when it was too far behind for the log. It serves once it has what it missed while it was away.
 //!
 //! ```text
 //!   opened ──▶ entries that it missed, up to where whoever leads had the log when it was asked: it serves nothing
@@ -17,11 +17,13 @@
 //!      └─────── entries behind the rows, until it is as far as the others
 //! ```
 //!
-//! Clients and connections know the [`Host`], and never notice that the node behind it is another one: they are refused
-//! while there is none that could answer, as by a node that is behind, and go elsewhere.
+//! Clients and connections know the [`Host`], and never notice that the node behind it is another
+//! one: they are refused while there is none that could answer, as by a node that is behind, and go
+//! elsewhere.
 //!
-//! Always: at any instant the directory has one state that counts, whole; a crash leaves the old one, which takes rows again,
-//! or the new one, which goes on from there. Neither has forgotten a promise of the member.
+//! Always: at any instant the directory has one state that counts, whole; a crash leaves the old
+//! one, which takes rows again, or the new one, which goes on from there. Neither has forgotten a
+//! promise of the member.
 
 use crate::cluster::{CatchingUp, Leadership, Membership, Parcel, Peers, Progress, Stage};
 use crate::config::NodeConfig;
@@ -38,8 +40,8 @@ use plinth_env::sync::{First, race};
 use plinth_env::{Env, Reply, Task};
 use plinth_replication::{EntryId, Frame, NodeId, ParcelKind};
 use plinth_types::{
-    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector,
-    KeySpace, Located, RangeRead, RangeResult, Result, Version, planted, probe,
+    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
+    KeySelector, KeySpace, Located, RangeRead, RangeResult, Result, Version, planted, probe,
 };
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -51,7 +53,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(200);
 /// So many entries behind whoever leads a node serves: they are some milliseconds' work.
 const CLOSE: u64 = 64;
-/// Who gets no entries for so long, and no word of whoever leads, serves what it has: maybe nobody does.
+/// Who gets no entries for so long, and no word of whoever leads, serves what it has: maybe nobody
+/// does.
 const LONELY: Duration = Duration::from_secs(5);
 
 /// A member of a cluster. Dropping the last handle closes it.
@@ -76,7 +79,12 @@ impl Host {
     ///
     /// # Errors
     /// As those there.
-    pub async fn open(env: &Env, dir: &Path, config: NodeConfig, peers: Arc<dyn Peers>) -> Result<Arc<Self>> {
+    pub async fn open(
+        env: &Env,
+        dir: &Path,
+        config: NodeConfig,
+        peers: Arc<dyn Peers>,
+    ) -> Result<Arc<Self>> {
         let progress = Arc::new(Progress::default());
         progress.begin(Stage::Entries, env.now());
         let links = (peers.clone(), progress.clone());
@@ -116,11 +124,16 @@ impl Host {
         self.node().receive_and_answer(frame)
     }
 
-    /// A parcel of another member has arrived, which may be lost or doubled on its way as a frame may.
+    /// A parcel of another member has arrived, which may be lost or doubled on its way as a frame
+    /// may.
     pub fn receive_parcel(&self, parcel: Parcel) {
         match parcel.kind {
-            ParcelKind::Chunk | ParcelKind::Refuse | ParcelKind::Held => self.inner.arrivals.push(parcel),
-            ParcelKind::Ask | ParcelKind::AskAgain | ParcelKind::Hold => self.node().receive_parcel(parcel),
+            ParcelKind::Chunk | ParcelKind::Refuse | ParcelKind::Held => {
+                self.inner.arrivals.push(parcel)
+            }
+            ParcelKind::Ask | ParcelKind::AskAgain | ParcelKind::Hold => {
+                self.node().receive_parcel(parcel)
+            }
         }
     }
 
@@ -212,7 +225,8 @@ impl Drop for Host {
         if self.inner.env.is_simulated() || worker::is_worker_thread() {
             self.inner.health.begin_closing();
         } else {
-            // Nobody is left to tell; what was acknowledged is durable whether or not this succeeds.
+            // Nobody is left to tell; what was acknowledged is durable whether or not this
+            // succeeds.
             drop(plinth_env::block_on(self.close()));
         }
     }
@@ -229,7 +243,8 @@ impl Inner {
         self.seat.read().unwrap_or_else(PoisonError::into_inner).node().clone()
     }
 
-    /// Gets what was missed before it was opened, then rows whenever they are needed, until the member closes or fails.
+    /// Gets what was missed before it was opened, then rows whenever they are needed, until the
+    /// member closes or fails.
     async fn run(self: Arc<Self>) {
         self.come_back().await;
         while !self.health.is_over() {
@@ -245,21 +260,26 @@ impl Inner {
         }
     }
 
-    /// What it missed while it was away it can't know: it serves once whoever leads has said how far the log is, and it is there.
+    /// What it missed while it was away it can't know: it serves once whoever leads has said how
+    /// far the log is, and it is there.
     async fn come_back(&self) {
         self.entries().await;
         let done = self.progress.end().filter(|done| done.lacked > CLOSE && !self.health.is_over());
         if let Some(done) = done {
             probe!("pipeline: a member has the entries that it missed");
-            events::has_entries(self.node().replica.newest(), self.env.now().saturating_sub(done.began));
+            events::has_entries(
+                self.node().replica.newest(),
+                self.env.now().saturating_sub(done.began),
+            );
         }
     }
 
     async fn catch_up(&self, node: Arc<Node>, needed: EntryId) {
         probe!("pipeline: a member needs rows");
         self.progress.begin(Stage::Rows, self.env.now());
-        let (us, last) =
-            node.participant().map_or((0, 0), |member| (member.node, member.standing().committed_index));
+        let (us, last) = node
+            .participant()
+            .map_or((0, 0), |member| (member.node, member.standing().committed_index));
         events::needs_rows(us, last, needed.index);
         node.replica.watches.end(&self.refusal());
         let taken = self.rows(&node, needed).await;
@@ -321,7 +341,9 @@ impl Inner {
         let left = node.participant().and_then(|participant| participant.member.left());
         let lock = node.replica.directory.as_ref().map(|directory| directory.lock.clone());
         let (Some(left), Some(lock)) = (left, lock) else {
-            return Err(Error::internal_error().with_detail("a member that was closed left nothing"));
+            return Err(
+                Error::internal_error().with_detail("a member that was closed left nothing")
+            );
         };
         let begin = left.terms.begins_behind();
         if begin.index > at.index || left.terms.has(EntryId { index: at.index, term: at.term }) {
@@ -332,14 +354,16 @@ impl Inner {
             import.put_in_place().await?;
         }
         let links = (self.peers.clone(), self.progress.clone());
-        let opened = Node::open_member_again(&self.env, (&self.dir, lock), self.config.clone(), links);
+        let opened =
+            Node::open_member_again(&self.env, (&self.dir, lock), self.config.clone(), links);
         let opened = opened.await?;
         *self.seat.write().unwrap_or_else(PoisonError::into_inner) = opened.endpoint();
         Ok(())
     }
 
-    /// Waits until this member has applied the entries that whoever leads had when it was asked, or nearly all that there are; the
-    /// others keep them for it meanwhile. Neither load nor a cluster without a leader keeps it waiting for ever.
+    /// Waits until this member has applied the entries that whoever leads had when it was asked, or
+    /// nearly all that there are; the others keep them for it meanwhile. Neither load nor a cluster
+    /// without a leader keeps it waiting for ever.
     async fn entries(&self) {
         let node = self.node();
         let Some(participant) = node.participant() else { return };
@@ -355,12 +379,15 @@ impl Inner {
                 wait.asked = Some(now);
                 taking::hold(&node, &*self.peers, wait.question, node.replica.newest());
             }
-            let news =
-                race(self.arrivals.within(&self.env, LOOK), participant.until_leadership_other_than(known));
+            let news = race(
+                self.arrivals.within(&self.env, LOOK),
+                participant.until_leadership_other_than(known),
+            );
             match race(self.health.until_over(), news).await {
                 First::Left(()) => return,
                 First::Right(First::Right(leadership)) => {
-                    // What another one said, or this one before it led, is no word of whoever leads.
+                    // What another one said, or this one before it led, is no word of whoever
+                    // leads.
                     known = leadership;
                     wait = Wait { heard: wait.heard, ..Wait::new(&self.env) };
                 }
@@ -374,8 +401,10 @@ impl Inner {
                 self.tell_lack(participant.node, newest.saturating_sub(committed));
             }
             if wait.is_over(committed) {
-                let applied = participant.until_applied(participant.member.view().committed().version);
-                race(race(self.health.until_over(), node.replica.health.until_over()), applied).await;
+                let applied =
+                    participant.until_applied(participant.member.view().committed().version);
+                race(race(self.health.until_over(), node.replica.health.until_over()), applied)
+                    .await;
                 return;
             }
         }
@@ -398,7 +427,8 @@ impl Inner {
                 format!("this node is catching up, {entries} entries behind")
             }
             Some(CatchingUp { stage: Stage::Entries, entries_behind: None, .. }) => {
-                "this node is catching up, and nobody has told yet how far the others are".to_owned()
+                "this node is catching up, and nobody has told yet how far the others are"
+                    .to_owned()
             }
             now => {
                 let stage = now.map_or("", |now| now.stage());
@@ -425,7 +455,8 @@ impl Wait {
         Self { question: env.random_u64(), asked: None, end: None, heard: env.now() }
     }
 
-    /// Somebody answers, maybe. Those that follow may lack as much, and not know it: whoever leads has what was committed.
+    /// Somebody answers, maybe. Those that follow may lack as much, and not know it: whoever leads
+    /// has what was committed.
     fn hear(&mut self, env: &Env, parcel: Option<Parcel>, leader: Option<NodeId>) {
         let is_answer = |it: &Parcel| it.transfer == self.question && it.kind == ParcelKind::Held;
         if let Some(held) = parcel.filter(|it| is_answer(it) && Some(it.from) == leader) {
@@ -450,7 +481,8 @@ fn sources(node: &Node) -> Vec<NodeId> {
     others
 }
 
-/// A member, reached by function calls, whichever node it is at the moment. The member lives as long as its endpoints.
+/// A member, reached by function calls, whichever node it is at the moment. The member lives as
+/// long as its endpoints.
 #[derive(Clone)]
 pub struct HostEndpoint {
     host: Arc<Host>,
@@ -484,7 +516,12 @@ impl Endpoint for HostEndpoint {
         self.ask(|node| node.read_version(request))
     }
 
-    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+    fn get_many(
+        &self,
+        version: Version,
+        space: KeySpace,
+        keys: &KeyList,
+    ) -> Reply<Vec<Option<Bytes>>> {
         self.ask(|node| node.get_many(version, space, keys))
     }
 
@@ -557,7 +594,8 @@ mod tests {
     use super::{CLOSE, Wait};
     use plinth_env::simulated::Simulation;
 
-    /// A log that grows as fast as a member follows would keep it away for ever, if only its newest end counted.
+    /// A log that grows as fast as a member follows would keep it away for ever, if only its newest
+    /// end counted.
     #[test]
     fn enough_is_what_there_was_first_or_nearly_what_there_is() {
         let mut wait = Wait::new(&Simulation::new(1).process("node"));

@@ -1,8 +1,9 @@
-//! The file `IDENTITY` in a database's directory: what this directory is, in which format, by whose ids.
+//! The file `IDENTITY` in a database's directory: what this directory is, in which format, by whose
+//! ids.
 //!
 //! It is written when all else of a new database is durable, and replaced in one step when another
-//! generation is to count. Its bytes stand in `docs/format/identity.md`; what it means that there is none,
-//! in `creation.rs`.
+//! generation is to count. Its bytes stand in `docs/format/identity.md`; what it means that there
+//! is none, in `creation.rs`.
 
 use plinth_env::Env;
 use plinth_log::Identity;
@@ -31,7 +32,8 @@ const LEN: usize = CHECKSUM_AT + 4;
 pub enum EngineKind {
     /// The whole data set in memory; on disk a checkpoint and the log.
     Memory,
-    /// Data larger than memory: in memory the writes of the window and a cache, all rows in tables on disk.
+    /// Data larger than memory: in memory the writes of the window and a cache, all rows in tables
+    /// on disk.
     Ssd,
 }
 
@@ -44,8 +46,9 @@ impl EngineKind {
         match name {
             "memory" => Ok(Self::Memory),
             "ssd" => Ok(Self::Ssd),
-            _ => Err(Error::invalid_option_value()
-                .with_detail(format!("there is no storage engine {name:?}; this version has: memory, ssd"))),
+            _ => Err(Error::invalid_option_value().with_detail(format!(
+                "there is no storage engine {name:?}; this version has: memory, ssd"
+            ))),
         }
     }
 
@@ -82,12 +85,14 @@ pub(crate) async fn write(env: &Env, dir: &Path, identity: &DirectoryIdentity) -
 /// Reads the file.
 ///
 /// # Errors
-/// `file_corrupt` if it is damaged, `unsupported_operation` if it is of another format; those of files.
+/// `file_corrupt` if it is damaged, `unsupported_operation` if it is of another format; those of
+/// files.
 pub(crate) async fn read(env: &Env, dir: &Path) -> Result<DirectoryIdentity> {
     let path = dir.join(FILE_NAME);
     let bytes = env.files().read(&path).await?;
     decode(&bytes).map_err(|what| {
-        let kind = if what.unsupported { Error::unsupported_operation() } else { Error::file_corrupt() };
+        let kind =
+            if what.unsupported { Error::unsupported_operation() } else { Error::file_corrupt() };
         kind.with_detail(format!("{}: {}", path.display(), what.text))
     })
 }
@@ -144,12 +149,17 @@ fn decode(bytes: &[u8]) -> std::result::Result<DirectoryIdentity, Unreadable> {
     }
     let generation = u64::from_le_bytes(array(&bytes[GENERATION_AT..]));
     if generation == 0 {
-        return Err(broken(format!("offset {GENERATION_AT}: generation is 0, expected at least 1")));
+        return Err(broken(format!(
+            "offset {GENERATION_AT}: generation is 0, expected at least 1"
+        )));
     }
     let name = bytes[ENGINE_AT..GENERATION_AT].split(|byte| *byte == 0).next().unwrap_or_default();
     let engine = EngineKind::from_name(&String::from_utf8_lossy(name))
         .map_err(|error| Unreadable { unsupported: true, text: error.to_string() })?;
-    let ids = Identity { cluster_id: array(&bytes[CLUSTER_ID_AT..]), node_id: array(&bytes[NODE_ID_AT..]) };
+    let ids = Identity {
+        cluster_id: array(&bytes[CLUSTER_ID_AT..]),
+        node_id: array(&bytes[NODE_ID_AT..]),
+    };
     let member = u64::from_le_bytes(array(&bytes[MEMBER_AT..]));
     Ok(DirectoryIdentity { ids, engine, generation, member })
 }

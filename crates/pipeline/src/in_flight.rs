@@ -5,10 +5,10 @@
 //!                  ▲ committed up to 8: whoever learns of it settles 7, then 8
 //! ```
 //!
-//! A batch takes effect when its position in the log is committed and every batch before it has taken
-//! effect. No task waits for its own batch: whoever learns that the log is committed further takes
-//! the batches that this covers, one at a time, oldest first. So how many may be in flight is a
-//! number, and not a number of threads.
+//! A batch takes effect when its position in the log is committed and every batch before it has
+//! taken effect. No task waits for its own batch: whoever learns that the log is committed further
+//! takes the batches that this covers, one at a time, oldest first. So how many may be in flight is
+//! a number, and not a number of threads.
 //!
 //! Always: positions and versions rise from front to back; at most one batch is being settled;
 //! after [`InFlight::close`] nothing is added, and what was in flight has been handed out.
@@ -45,8 +45,13 @@ struct State<B> {
 
 impl<B> Default for InFlight<B> {
     fn default() -> Self {
-        let state =
-            State { batches: VecDeque::new(), settling: None, newest: 0, closed: None, waiting: Vec::new() };
+        let state = State {
+            batches: VecDeque::new(),
+            settling: None,
+            newest: 0,
+            closed: None,
+            waiting: Vec::new(),
+        };
         Self { state: Mutex::new(state) }
     }
 }
@@ -61,7 +66,10 @@ impl<B: Appended> InFlight<B> {
         if let Some(cause) = &state.closed {
             return Err((batch, cause.clone()));
         }
-        assert!(batch.version() > state.newest, "batches are appended in the order of their versions");
+        assert!(
+            batch.version() > state.newest,
+            "batches are appended in the order of their versions"
+        );
         let last = state.batches.back().and_then(Appended::position);
         assert!(last.is_none_or(|last| batch.position() > Some(last)), "positions rise");
         state.newest = batch.version();
@@ -85,13 +93,14 @@ impl<B: Appended> InFlight<B> {
         lock(&self.state).batches.back().and_then(Appended::position)
     }
 
-    /// The oldest batch, if it is committed now that the log is up to `committed`; waits while the one
-    /// before it is being settled. `None` if there is none that this covers.
+    /// The oldest batch, if it is committed now that the log is up to `committed`; waits while the
+    /// one before it is being settled. `None` if there is none that this covers.
     pub async fn next_committed(&self, committed: Option<Position>) -> Option<Settling<'_, B>> {
         self.next(|batch| batch.position() <= committed).await
     }
 
-    /// The oldest batch, if its version is not above this one; waits while the one before it is being settled.
+    /// The oldest batch, if its version is not above this one; waits while the one before it is
+    /// being settled.
     pub async fn next_up_to(&self, version: Version) -> Option<Settling<'_, B>> {
         self.next(|batch| batch.version() <= version).await
     }

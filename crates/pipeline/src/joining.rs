@@ -1,10 +1,12 @@
 //! A node as a member of a cluster: its directory made, opened, and what else is asked of a member.
 //!
-//! A directory belongs to a member or to a database of its own, and is opened as what it is: a member's log has entries
-//! that may never come to be, and lacks others that were acknowledged. What a member does stands in `cluster/`.
+//! A directory belongs to a member or to a database of its own, and is opened as what it is: a
+//! member's log has entries that may never come to be, and lacks others that were acknowledged.
+//! What a member does stands in `cluster/`.
 
 use crate::cluster::{
-    Keeper, Leadership, Membership, Participant, Progress, keep_for_followers, look_after_members, removed,
+    Keeper, Leadership, Membership, Participant, Progress, keep_for_followers, look_after_members,
+    removed,
 };
 use crate::config::NodeConfig;
 use crate::directory::Directory;
@@ -23,23 +25,30 @@ use std::path::Path;
 use std::sync::Arc;
 
 impl Node {
-    /// Makes the directory of a member of a cluster, which has no rows yet: those come with the cluster's log. It is
-    /// durable and whole when this returns; a crash leaves that, or what a second call makes whole.
+    /// Makes the directory of a member of a cluster, which has no rows yet: those come with the
+    /// cluster's log. It is durable and whole when this returns; a crash leaves that, or what a
+    /// second call makes whole.
     ///
     /// # Errors
-    /// `invalid_option_value` if nobody can be this member; `client_invalid_operation` if `dir` holds anything;
-    /// `lock_file_failure` if it is in use; errors of files.
-    pub async fn form(env: &Env, dir: &Path, config: &NodeConfig, membership: &Membership) -> Result<()> {
+    /// `invalid_option_value` if nobody can be this member; `client_invalid_operation` if `dir`
+    /// holds anything; `lock_file_failure` if it is in use; errors of files.
+    pub async fn form(
+        env: &Env,
+        dir: &Path,
+        config: &NodeConfig,
+        membership: &Membership,
+    ) -> Result<()> {
         creation::form(&env.keeping_private(), dir, config, membership).await
     }
 
-    /// Opens a member's directory, and takes part in its cluster: `peers` takes what it says to others, what those say
-    /// comes by [`Node::receive`]. It serves reads at once, at the versions that it has come to, and commits while it
-    /// leads.
+    /// Opens a member's directory, and takes part in its cluster: `peers` takes what it says to
+    /// others, what those say comes by [`Node::receive`]. It serves reads at once, at the versions
+    /// that it has come to, and commits while it leads.
     ///
     /// # Errors
-    /// As [`Node::open`]; `file_not_found` if there is nothing; `client_invalid_operation` if `dir` holds a database
-    /// of its own; `incompatible_protocol_version` if its cluster's protocol is none that this program speaks.
+    /// As [`Node::open`]; `file_not_found` if there is nothing; `client_invalid_operation` if `dir`
+    /// holds a database of its own; `incompatible_protocol_version` if its cluster's protocol is
+    /// none that this program speaks.
     pub async fn open_member(
         env: &Env,
         dir: &Path,
@@ -93,7 +102,8 @@ impl Node {
             recovered => recovered?,
         };
         let log_bytes = recovered.1.view().bytes();
-        let node = Self::start_member(env, (directory, config), recovered, membership, links).await?;
+        let node =
+            Self::start_member(env, (directory, config), recovered, membership, links).await?;
         node.tell_opened(log_bytes, env.now().saturating_sub(began));
         Ok(node)
     }
@@ -112,24 +122,33 @@ impl Node {
         let beginning = or_close(&*reader, read_beginning(&*reader, newest).await).await?;
         let view = log.view().clone();
         or_close(&*reader, keep_for_followers(&view)).await?;
-        let membership = or_close(&*reader, agreed(&*reader, &log, newest, membership).await).await?;
+        let membership =
+            or_close(&*reader, agreed(&*reader, &log, newest, membership).await).await?;
         let keeper = Arc::new(Keeper {
             env: env.clone(),
             dir: directory.root.clone(),
             cluster_id: membership.cluster_id,
             node: membership.node,
         });
-        let taking_part = plinth_replication::Config { spoken: config.spoken, ..membership.taking_part() };
-        let member = or_close(&*reader, Member::start(env, taking_part, log, peers.clone(), keeper)).await?;
+        let taking_part =
+            plinth_replication::Config { spoken: config.spoken, ..membership.taking_part() };
+        let member =
+            or_close(&*reader, Member::start(env, taking_part, log, peers.clone(), keeper)).await?;
         let (config, view) = (config, Some(Arc::new(view) as Arc<dyn plinth_log::LogView>));
-        let replica = Arc::new(Replica::new(env, config, Some(directory), (storage, view), beginning));
+        let replica =
+            Arc::new(Replica::new(env, config, Some(directory), (storage, view), beginning));
         replica.space.look(&replica, 0).await;
         let free = replica.space.free_and_kept().map(|(free, _)| free);
-        // What is registered before this member was opened again has to be kept before anything goes.
+        // What is registered before this member was opened again has to be kept before anything
+        // goes.
         replica.streams.begin(newest, free, true);
         let participant = Participant::new(replica.clone(), membership, member, (peers, progress));
         let mut tasks = participant.start();
-        tasks.push(supervise::spawn(&participant, "members", look_after_members(participant.clone())));
+        tasks.push(supervise::spawn(
+            &participant,
+            "members",
+            look_after_members(participant.clone()),
+        ));
         tasks.extend(start_checkpoints(&participant, &replica));
         tasks.push(supervise::spawn(&participant, "changes", deliver::run(replica.clone())));
         Ok(Self::of(replica, participant, tasks))
@@ -155,11 +174,12 @@ impl Node {
         }
     }
 
-    /// Takes a new node in, at this address, which follows from then on: gives its number, and who the members are. A node that
-    /// was there before loses its place to it once it has everything.
+    /// Takes a new node in, at this address, which follows from then on: gives its number, and who
+    /// the members are. A node that was there before loses its place to it once it has everything.
     ///
     /// # Errors
-    /// `process_behind` if this node doesn't lead; `invalid_option_value` if there can't be such a node; those of a commit.
+    /// `process_behind` if this node doesn't lead; `invalid_option_value` if there can't be such a
+    /// node; those of a commit.
     pub async fn take_in(&self, address: &str) -> Result<Membership> {
         match self.participant() {
             Some(participant) => participant.take_in(address).await,
@@ -167,30 +187,32 @@ impl Node {
         }
     }
 
-    /// A member of its cluster is at another address than it was. It is kept until whoever leads has had the others told; said once more, that
-    /// it is where it was takes it back.
+    /// A member of its cluster is at another address than it was. It is kept until whoever leads
+    /// has had the others told; said once more, that it is where it was takes it back.
     pub fn note_move(&self, node: NodeId, address: &str) {
         if let Some(participant) = self.participant() {
             participant.note_move(node, address);
         }
     }
 
-    /// Others of its cluster have proven that this node is no member any more: it serves nothing from now on.
+    /// Others of its cluster have proven that this node is no member any more: it serves nothing
+    /// from now on.
     pub fn be_removed(&self) {
         if let Some(participant) = self.participant() {
             participant.be_removed();
         }
     }
 
-    /// A frame of another member has arrived. Frames may be lost, doubled or overtaken on their way; what no honest node
-    /// sends is as good as lost.
+    /// A frame of another member has arrived. Frames may be lost, doubled or overtaken on their
+    /// way; what no honest node sends is as good as lost.
     pub fn receive(&self, frame: Frame) {
         if let Some(participant) = self.participant() {
             participant.receive(frame);
         }
     }
 
-    /// The same, on a connection that takes an answer back: gives it, if there is one that is known at once.
+    /// The same, on a connection that takes an answer back: gives it, if there is one that is known
+    /// at once.
     #[must_use = "somebody waits for the answer"]
     pub fn receive_and_answer(&self, frame: Frame) -> Option<Frame> {
         self.participant()?.receive_and_answer(frame)
@@ -217,8 +239,9 @@ impl Node {
         }
     }
 
-    /// Gives the leader's part to another member, if this node has it, before it is closed: others go on at once, and
-    /// what this one has taken is answered before. Takes a second and a half at most.
+    /// Gives the leader's part to another member, if this node has it, before it is closed: others
+    /// go on at once, and what this one has taken is answered before. Takes a second and a half at
+    /// most.
     pub async fn hand_over(&self) {
         if let Some(participant) = self.participant() {
             participant.hand_over().await;
@@ -226,7 +249,8 @@ impl Node {
     }
 }
 
-/// Who is a member as of what this node has come to: its rows say so, unless it has been told of something newer.
+/// Who is a member as of what this node has come to: its rows say so, unless it has been told of
+/// something newer.
 async fn agreed(
     rows: &dyn Reader,
     log: &ReplicaLog,

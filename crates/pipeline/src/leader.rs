@@ -1,4 +1,5 @@
-//! The leader: what one replica is besides, for one term. It makes entries: version, decisions, mutations.
+//! The leader: what one replica is besides, for one term. It makes entries: version, decisions,
+//! mutations.
 //!
 //! ```text
 //!   queue ─▶ batch lock: one batch at a time is decided and appended ─▶ in flight ─▶ settled:
@@ -7,8 +8,8 @@
 //!   gate ─▶ read versions: the newest applied one, proven where that is needed
 //! ```
 //!
-//! It may be dropped at any instant, with its tasks: [`Leader::resign`] answers everybody who waits.
-//! What was appended has an unknown fate, what was not is told why, and may be sent again.
+//! It may be dropped at any instant, with its tasks: [`Leader::resign`] answers everybody who
+//! waits. What was appended has an unknown fate, what was not is told why, and may be sent again.
 //!
 //! Always: batches take effect in the order in which they were appended; nothing is acknowledged
 //! before it is committed and applied; after it has resigned, a leader acknowledges nothing.
@@ -101,8 +102,8 @@ pub(crate) struct Leader {
     pub gate: Gate,
     /// Where a leader has to prove that it still is one.
     pub proofs: Option<Arc<Proofs>>,
-    /// Of which term, in a cluster. There it is the participant who applies entries, its own among them, and the term may
-    /// end before the node does.
+    /// Of which term, in a cluster. There it is the participant who applies entries, its own among
+    /// them, and the term may end before the node does.
     pub term: Option<u64>,
     /// The same log, for whoever waits for its entries.
     pub log: Option<Arc<dyn LogView>>,
@@ -172,7 +173,9 @@ impl Leader {
         lock_aware: bool,
         priority: Priority,
     ) -> Reply<ReadVersionReply> {
-        let Some(proofs) = &self.proofs else { return Reply::ready(self.read_version(lock_aware, priority)) };
+        let Some(proofs) = &self.proofs else {
+            return Reply::ready(self.read_version(lock_aware, priority));
+        };
         let (promise, reply) = promise();
         let this = self.clone();
         proofs.ask().on_complete(move |proven| {
@@ -181,8 +184,8 @@ impl Leader {
         reply
     }
 
-    /// Settles whatever is in flight up to `committed`: the replica applies it, its clients are answered.
-    /// `None` where there is no log. In a cluster it is the participant who applies.
+    /// Settles whatever is in flight up to `committed`: the replica applies it, its clients are
+    /// answered. `None` where there is no log. In a cluster it is the participant who applies.
     pub async fn settle(&self, committed: Option<Position>) {
         if self.term.is_some() {
             return;
@@ -215,8 +218,8 @@ impl Leader {
         }
     }
 
-    /// In a cluster: an entry of this term has been applied, and so has everything before it. Its clients are told, and
-    /// whoever waits for what it changed.
+    /// In a cluster: an entry of this term has been applied, and so has everything before it. Its
+    /// clients are told, and whoever waits for what it changed.
     pub async fn settle_applied(&self, version: Version, fired: Vec<Promise<Version>>) {
         self.applied.fetch_max(version, Ordering::SeqCst);
         let settled = self.replica.env.now();
@@ -264,7 +267,8 @@ impl Leader {
         }
     }
 
-    /// The log takes or commits nothing more: in a cluster because the term is over, unless the log itself is broken.
+    /// The log takes or commits nothing more: in a cluster because the term is over, unless the log
+    /// itself is broken.
     pub fn lose_log(&self, cause: Error) {
         let is_sound = self.log.as_ref().is_none_or(|log| log.check().is_ok());
         if self.term.is_some() && is_sound { self.resign(&cause) } else { self.fail(cause) }
@@ -284,8 +288,8 @@ impl Leader {
         self.over.notify();
     }
 
-    /// Whether the newest version is so old that whoever reads at it may soon be too old to commit. Only an entry moves
-    /// it in a cluster.
+    /// Whether the newest version is so old that whoever reads at it may soon be too old to commit.
+    /// Only an entry moves it in a cluster.
     pub fn is_stale(&self) -> bool {
         let Replica { env, versions, config, .. } = &*self.replica;
         self.versions.lag(versions, env.now()) > config.window / 8
@@ -302,7 +306,8 @@ impl Leader {
         probe!("pipeline: the leader resigns");
         self.retire(cause);
         for batch in self.in_flight.close(cause) {
-            if planted!("what is in flight is acknowledged when a term ends") && self.term.is_some() {
+            if planted!("what is in flight is acknowledged when a term ends") && self.term.is_some()
+            {
                 self.answer(batch, Vec::new(), self.replica.env.now());
             } else {
                 batch.unknown(cause);

@@ -1,9 +1,11 @@
-//! The roles of a database and the node that wires them: from a client's commit to a durable, visible version.
+//! The roles of a database and the node that wires them: from a client's commit to a durable,
+//! visible version.
 //!
 //! ## Role
-//! A [`Node`] is a whole database in one process: a *replica*, which lives as long as the process, and
-//! a *leader* besides, which lives for one term. It implements the client's `Endpoint` ([`InProcess`]),
-//! so a transaction reaches it by function calls; a server puts sockets in front of the same node.
+//! A [`Node`] is a whole database in one process: a *replica*, which lives as long as the process,
+//! and a *leader* besides, which lives for one term. It implements the client's `Endpoint`
+//! ([`InProcess`]), so a transaction reaches it by function calls; a server puts sockets in front
+//! of the same node.
 //!
 //! ## Data structure
 //! ```text
@@ -22,15 +24,16 @@
 //! 1. Nothing is visible before it is committed; batches become visible in version order.
 //! 2. A read version is at least the version of every commit acknowledged before it was asked for.
 //! 3. No version above the log's lease is shown to anybody, and a restart begins beyond the lease.
-//! 4. After a failed sync, or a task that ended early, nothing more is acknowledged, and whoever waits
-//!    is answered.
-//! 5. The log is kept from the newest durable checkpoint on, and from what the consumer of each stream has acknowledged.
+//! 4. After a failed sync, or a task that ended early, nothing more is acknowledged, and whoever
+//!    waits is answered.
+//! 5. The log is kept from the newest durable checkpoint on, and from what the consumer of each
+//!    stream has acknowledged.
 //!
 //! ## Not here
-//! Conflict detection (`resolver`), bytes on disk (`log`, `storage`), what a transaction does before its
-//! commit (`client`).
-//! Read next: `replica.rs`, `leader.rs`, `worker.rs`, `batch.rs`, `in_flight.rs`, `node.rs`, `replay/mod.rs`,
-//! `changes/mod.rs`.
+//! Conflict detection (`resolver`), bytes on disk (`log`, `storage`), what a transaction does
+//! before its commit (`client`).
+//! Read next: `replica.rs`, `leader.rs`, `worker.rs`, `batch.rs`, `in_flight.rs`, `node.rs`,
+//! `replay/mod.rs`, `changes/mod.rs`.
 #![forbid(unsafe_code)]
 
 mod backpressure;

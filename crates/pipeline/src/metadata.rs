@@ -1,8 +1,9 @@
-//! The database's own metadata, as far as the pipeline acts on it: a fold over the `\xff` mutations.
+//! The database's own metadata, as far as the pipeline acts on it: a fold over the `\xff`
+//! mutations.
 //!
-//! The front of the pipeline folds each accepted transaction in commit order, so that a lock taken by
-//! one batch holds for the next even while the first is still being synced. What readers may know
-//! travels with the batch and is shown when the batch is published.
+//! The front of the pipeline folds each accepted transaction in commit order, so that a lock taken
+//! by one batch holds for the next even while the first is still being synced. What readers may
+//! know travels with the batch and is shown when the batch is published.
 
 use plinth_types::system::{
     self, DATABASE_LOCKED, METADATA_VERSION, MIN_REQUIRED_COMMIT_VERSION, RANGE_LOCKS,
@@ -55,7 +56,8 @@ impl Metadata {
             }
         }
         if range_locks.as_ref() != self.range_locks.as_ref().map(RangeLocks::value) {
-            self.range_locks = range_locks.map(RangeLocks::decode).filter(|locks| !locks.is_empty());
+            self.range_locks =
+                range_locks.map(RangeLocks::decode).filter(|locks| !locks.is_empty());
         }
         touched
     }
@@ -95,7 +97,8 @@ mod tests {
         assert!(metadata.fold(set(DATABASE_LOCKED, b"prefix----uid")));
         assert!(metadata.fold(set(MIN_REQUIRED_COMMIT_VERSION, &7i64.to_le_bytes())));
         assert_eq!(metadata.min_required_commit_version(), 7);
-        let clear = MutationRef { kind: MutationType::ClearRange, param1: b"\xff/d", param2: b"\xff/e" };
+        let clear =
+            MutationRef { kind: MutationType::ClearRange, param1: b"\xff/d", param2: b"\xff/e" };
         assert!(may_concern(clear) && metadata.fold(clear));
         assert_eq!(metadata.locked, None);
         assert_eq!(metadata.min_required_commit_version(), 7);
@@ -108,10 +111,13 @@ mod tests {
         let mut metadata = Metadata::default();
         assert!(metadata.fold(set(RANGE_LOCKS, locks.value())));
         assert_eq!(metadata.range_locks.as_ref(), Some(&locks));
-        assert!(metadata.fold(set(DATABASE_LOCKED, b"prefix----uid")) && metadata.range_locks.is_some());
+        assert!(
+            metadata.fold(set(DATABASE_LOCKED, b"prefix----uid")) && metadata.range_locks.is_some()
+        );
         let loaded = Metadata::load(|key| (key == RANGE_LOCKS).then(|| locks.value().clone()));
         assert_eq!(loaded.range_locks, metadata.range_locks);
-        let clear = MutationRef { kind: MutationType::ClearRange, param1: b"\xff/p", param2: b"\xff/q" };
+        let clear =
+            MutationRef { kind: MutationType::ClearRange, param1: b"\xff/p", param2: b"\xff/q" };
         assert!(may_concern(clear) && metadata.fold(clear));
         assert_eq!(metadata.range_locks, None);
         assert!(metadata.fold(set(RANGE_LOCKS, RangeLocks::new(Vec::new()).value())));

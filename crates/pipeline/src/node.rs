@@ -1,8 +1,8 @@
 //! A node: the roles wired together in one process, opened, recovered and closed.
 //!
-//! Opening takes the directory's lock and reads its identity (`creation.rs`), loads the newest checkpoint
-//! and replays the log behind it (`opening.rs`), and starts the tasks: commit workers, chores, checkpoints.
-//! Recovery is replay; there is no other way in which data comes back.
+//! Opening takes the directory's lock and reads its identity (`creation.rs`), loads the newest
+//! checkpoint and replays the log behind it (`opening.rs`), and starts the tasks: commit workers,
+//! chores, checkpoints. Recovery is replay; there is no other way in which data comes back.
 
 use crate::batch::internal_request;
 use crate::batch_lock::lock;
@@ -26,7 +26,9 @@ use crate::{changes, checkpoints, creation, deliver, exposition, space, supervis
 use plinth_env::{Env, Reply, Task};
 use plinth_log::CommitLog;
 use plinth_storage::{MemoryStorage, Reader};
-use plinth_types::{CommitReply, CommitRequest, Error, KeyList, KeySpace, LogPosition, Result, Version};
+use plinth_types::{
+    CommitReply, CommitRequest, Error, KeyList, KeySpace, LogPosition, Result, Version,
+};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -47,14 +49,15 @@ pub(crate) enum Seat {
 }
 
 impl Node {
-    /// Opens the database in `dir`, or creates it there. The directory above it must exist. What is made is its
-    /// owner's alone.
+    /// Opens the database in `dir`, or creates it there. The directory above it must exist. What is
+    /// made is its owner's alone.
     ///
     /// # Errors
     /// `lock_file_failure` if it is open already, here or in another process; `file_not_found` or
-    /// `client_invalid_operation` if `dir` holds no database, or other things; `unsupported_operation` for
-    /// another format; `file_corrupt` or `checksum_failed`, naming file and offset, if its files are
-    /// damaged, missing, or of different databases or moments. Nothing was changed in `dir` then.
+    /// `client_invalid_operation` if `dir` holds no database, or other things;
+    /// `unsupported_operation` for another format; `file_corrupt` or `checksum_failed`, naming file
+    /// and offset, if its files are damaged, missing, or of different databases or moments. Nothing
+    /// was changed in `dir` then.
     pub async fn open(env: &Env, dir: &Path, config: NodeConfig) -> Result<Arc<Self>> {
         let began = env.now();
         // Whoever may read the files reads all rows, whatever rights they have in the database.
@@ -70,7 +73,9 @@ impl Node {
         };
         let (storage, log, sequencer, is_new) = recovered;
         let log_bytes = log.bytes();
-        let node = Self::start(env, config, Some(directory), storage, Some(Box::new(log)), sequencer).await?;
+        let node =
+            Self::start(env, config, Some(directory), storage, Some(Box::new(log)), sequencer)
+                .await?;
         if is_new && let Err(error) = node.write_first_rows().await {
             // What went wrong first is what counts.
             let _ = node.close().await;
@@ -126,7 +131,8 @@ impl Node {
         replica.streams.begin(first, free, false);
         let batcher = Batcher { log, resolver, metadata: replica.visible.metadata() };
         // The only log there is needs no proof that this node leads.
-        let leader = Arc::new(Leader::begin(replica.clone(), batcher, Versions::new(sequencer), None));
+        let leader =
+            Arc::new(Leader::begin(replica.clone(), batcher, Versions::new(sequencer), None));
         let mut tasks = supervise::lead(&leader);
         tasks.extend(start_checkpoints(&leader, &replica));
         tasks.push(supervise::spawn(&leader, "changes", deliver::run(replica.clone())));
@@ -160,8 +166,8 @@ impl Node {
 
     /// Stops taking commits, lets those under way end, and waits until everything is written.
     ///
-    /// Handles that are left get `shutdown_in_progress` from their commits, and from reads that need the disk;
-    /// reads from memory go on.
+    /// Handles that are left get `shutdown_in_progress` from their commits, and from reads that
+    /// need the disk; reads from memory go on.
     pub async fn close(&self) -> Result<()> {
         self.begin_close();
         let tasks = std::mem::take(&mut *lock(&self.tasks));
@@ -182,8 +188,8 @@ impl Node {
         self.replica.health.failure().or(failure).map_or(Ok(()), Err)
     }
 
-    /// Waits until the node takes no more commits because something broke, and says what: a sync that failed, a
-    /// task that panicked. Never ready for a node that is merely closed.
+    /// Waits until the node takes no more commits because something broke, and says what: a sync
+    /// that failed, a task that panicked. Never ready for a node that is merely closed.
     pub async fn until_failed(&self) -> Error {
         self.replica.health.until_failed().await
     }
@@ -208,7 +214,8 @@ impl Node {
         self.replica.health.is_over()
     }
 
-    /// Panics if what the roles of this node believe of themselves contradicts itself. For simulations.
+    /// Panics if what the roles of this node believe of themselves contradicts itself. For
+    /// simulations.
     pub fn check_invariants(&self) {
         match &self.seat {
             Seat::Alone(leader) => leader.check_invariants(),
@@ -219,7 +226,8 @@ impl Node {
         }
     }
 
-    /// Writes a checkpoint now and gives its version. For backups and tests; a node does it by itself.
+    /// Writes a checkpoint now and gives its version. For backups and tests; a node does it by
+    /// itself.
     ///
     /// # Errors
     /// `unsupported_operation` for a database in memory; file errors.
@@ -235,13 +243,20 @@ impl Node {
                 let (standing, membership) = (participant.standing(), participant.membership());
                 let catching_up = participant.progress.get();
                 let held_back = participant.held_back(&standing.members);
-                (participant.leader(), Some(ShownMember { standing, membership, catching_up, held_back }))
+                (
+                    participant.leader(),
+                    Some(ShownMember { standing, membership, catching_up, held_back }),
+                )
             }
         };
         Shown { replica: self.replica.clone(), leader, member }
     }
 
-    pub(crate) fn of(replica: Arc<Replica>, participant: Arc<Participant>, tasks: Vec<Task>) -> Arc<Self> {
+    pub(crate) fn of(
+        replica: Arc<Replica>,
+        participant: Arc<Participant>,
+        tasks: Vec<Task>,
+    ) -> Arc<Self> {
         Arc::new(Self { replica, seat: Seat::Member(participant), tasks: Mutex::new(tasks) })
     }
 
@@ -258,10 +273,15 @@ impl Node {
 }
 
 /// The task that moves what is in memory to where the log isn't needed for it.
-pub(crate) fn start_checkpoints<S: Supervisor>(supervisor: &Arc<S>, replica: &Arc<Replica>) -> Option<Task> {
+pub(crate) fn start_checkpoints<S: Supervisor>(
+    supervisor: &Arc<S>,
+    replica: &Arc<Replica>,
+) -> Option<Task> {
     replica.directory.as_ref()?;
     Some(match replica.config.engine {
-        EngineKind::Memory => supervise::spawn(supervisor, "checkpoint", checkpoints::run(replica.clone())),
+        EngineKind::Memory => {
+            supervise::spawn(supervisor, "checkpoint", checkpoints::run(replica.clone()))
+        }
         EngineKind::Ssd => {
             supervise::spawn(supervisor, "checkpoint", checkpoints::follow_tables(replica.clone()))
         }
@@ -270,12 +290,14 @@ pub(crate) fn start_checkpoints<S: Supervisor>(supervisor: &Arc<S>, replica: &Ar
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // Waiting lets the directory be opened again at once. Where that can't be (an answer dropped the last
-        // handle on a worker's own thread, or this is a simulation) the tasks end by themselves.
+        // Waiting lets the directory be opened again at once. Where that can't be (an answer
+        // dropped the last handle on a worker's own thread, or this is a simulation) the tasks end
+        // by themselves.
         if self.replica.env.is_simulated() || worker::is_worker_thread() {
             self.begin_close();
         } else {
-            // Nobody is left to tell; what was acknowledged is durable whether or not this succeeds.
+            // Nobody is left to tell; what was acknowledged is durable whether or not this
+            // succeeds.
             drop(plinth_env::block_on(self.close()));
         }
     }
@@ -299,7 +321,8 @@ async fn read_metadata(storage: &dyn Reader, version: Version) -> Result<Metadat
     Ok(Metadata::load(|_| values.next().flatten()))
 }
 
-/// A storage that nobody will use is closed before the reason is told: its tasks hold the directory's lock until they end.
+/// A storage that nobody will use is closed before the reason is told: its tasks hold the
+/// directory's lock until they end.
 pub(crate) async fn or_close<T>(storage: &dyn Reader, result: Result<T>) -> Result<T> {
     if result.is_err() {
         storage.close().await;

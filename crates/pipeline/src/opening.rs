@@ -1,4 +1,5 @@
-//! Opening what is there: engine and log, read at once, compared with each other, and only then changed.
+//! Opening what is there: engine and log, read at once, compared with each other, and only then
+//! changed.
 //!
 //! ```text
 //!   engine   read ───────────────┐ version S
@@ -6,11 +7,13 @@
 //!                                                                   ─▶ replay ─▶ leftovers go
 //! ```
 //!
-//! The log knows up to which version entries were let go because they are in the engine, and the engine up to which
-//! entry of which term it has everything. So a checkpoint that is gone, a manifest or a log of an earlier moment, a
-//! log that took another course, and files of another database are told by name.
+//! The log knows up to which version entries were let go because they are in the engine, and the
+//! engine up to which entry of which term it has everything. So a checkpoint that is gone, a
+//! manifest or a log of an earlier moment, a log that took another course, and files of another
+//! database are told by name.
 //!
-//! Always: as long as anything that counts may turn out to be missing or damaged, nothing is written.
+//! Always: as long as anything that counts may turn out to be missing or damaged, nothing is
+//! written.
 
 use crate::checkpoints;
 use crate::config::NodeConfig;
@@ -23,7 +26,8 @@ use crate::store::{Recovering, Store, Stored, tables_path};
 use plinth_env::Env;
 use plinth_env::reply::promise;
 use plinth_log::{
-    Findings, Identity, LocalLog, LocalView, LogConfig, Mismatch, Problem, Recovery, ReplicaLog, Salvage,
+    Findings, Identity, LocalLog, LocalView, LogConfig, Mismatch, Problem, Recovery, ReplicaLog,
+    Salvage,
 };
 use plinth_storage::{checkpoint, ssd};
 use plinth_types::{Error, LogPosition, Result, Version, planted};
@@ -87,7 +91,8 @@ impl NodeLog for ReplicaLog {
     }
 }
 
-/// Brings the storage up to the end of the log; gives both, where versions go on, and whether the database is new.
+/// Brings the storage up to the end of the log; gives both, where versions go on, and whether the
+/// database is new.
 pub(crate) async fn recover(
     env: &Env,
     directory: &Directory,
@@ -107,8 +112,8 @@ pub(crate) async fn recover(
     Ok((storage, log, sequencer, is_new))
 }
 
-/// Brings the storage of a member up to what its log knows to be committed, and no further; gives both, and the
-/// version that it has come to.
+/// Brings the storage of a member up to what its log knows to be committed, and no further; gives
+/// both, and the version that it has come to.
 pub(crate) async fn recover_member(
     env: &Env,
     directory: &Directory,
@@ -130,7 +135,9 @@ async fn bring_up<L: NodeLog>(
     let (mut engine, stored, log, recovery) = open_both::<L>(env, directory, config).await?;
     let view = log.view();
     let replayed = match view.register(checkpoints::CONSUMER, stored.version + 1, None) {
-        Ok(_) => replay(env, &view, &mut engine, stored, Bounds::with_memory(config.ssd.memory)).await,
+        Ok(_) => {
+            replay(env, &view, &mut engine, stored, Bounds::with_memory(config.ssd.memory)).await
+        }
         Err(error) => Err(error),
     };
     let cleared = match replayed {
@@ -144,7 +151,8 @@ async fn bring_up<L: NodeLog>(
             Ok((engine.finish(), log, recovery, last))
         }
         Err(error) => {
-            // Their tasks hold the directory's lock, or write below it, until they end. What went wrong first counts.
+            // Their tasks hold the directory's lock, or write below it, until they end. What went
+            // wrong first counts.
             drop(log.close().await);
             engine.finish().reader.close().await;
             Err(error)
@@ -152,7 +160,8 @@ async fn bring_up<L: NodeLog>(
     }
 }
 
-/// Opens engine and log, both read at once. Nothing is changed before both were found whole and to belong together.
+/// Opens engine and log, both read at once. Nothing is changed before both were found whole and to
+/// belong together.
 async fn open_both<L: NodeLog>(
     env: &Env,
     directory: &Directory,
@@ -179,7 +188,8 @@ async fn open_both<L: NodeLog>(
     // A log that can't be opened tells nothing here, and why in the end.
     let findings: Result<Findings> = told.await;
     let agreed = stored.as_ref().map_err(Error::clone).and_then(|stored| {
-        let disagreement = disagreement(&directory.path, config.engine, stored.position(), &findings?);
+        let disagreement =
+            disagreement(&directory.path, config.engine, stored.position(), &findings?);
         disagreement.map_or(Ok(()), |problem| Err(problem.into()))
     });
     allow.send(agreed);
@@ -217,7 +227,11 @@ pub(crate) fn disagreement(
         EngineKind::Memory => (
             checkpoint::path(&checkpoint_path(generation), popped),
             "a checkpoint is missing",
-            if stored.version == 0 { "none".into() } else { format!("one of version {}", stored.version) },
+            if stored.version == 0 {
+                "none".into()
+            } else {
+                format!("one of version {}", stored.version)
+            },
         ),
         EngineKind::Ssd => (
             ssd::manifest_path(&tables_path(generation)),
@@ -225,7 +239,8 @@ pub(crate) fn disagreement(
             format!("version {}", stored.version),
         ),
     };
-    let expected = format!("version {popped} or a later one, because the log before it may be gone");
+    let expected =
+        format!("version {popped} or a later one, because the log before it may be gone");
     Some(problem(&path, what, expected, found))
 }
 
@@ -251,8 +266,8 @@ fn problem(path: &Path, what: &str, expected: String, found: String) -> Problem 
     Problem { file: path.display().to_string(), offset: 0, what: what.into(), expected, found }
 }
 
-/// The error of a database of which something is missing or another's. There is a database: what is not found is
-/// damage, and so is what belongs to somebody else.
+/// The error of a database of which something is missing or another's. There is a database: what is
+/// not found is damage, and so is what belongs to somebody else.
 async fn explained(env: &Env, directory: &Directory, error: Error) -> Error {
     let is_missing = error == Error::file_not_found();
     if !is_missing && error != Error::client_invalid_operation() && error != Error::file_corrupt() {

@@ -1,10 +1,14 @@
-//! The pace of the node: looks at the gauges, sets the gate, lets those go on who may, and keeps rates for `status`.
+//! The pace of the node: looks at the gauges, sets the gate, lets those go on who may, and keeps
+//! rates for `status`.
 //!
-//! The gate and its controller are pure; here they meet the node. All of it runs in the task that rings for the chores, ten times
-//! a second while nothing is limited, and often enough to hand out small portions while something is.
+//! The gate and its controller are pure; here they meet the node. All of it runs in the task that
+//! rings for the chores, ten times a second while nothing is limited, and often enough to hand out
+//! small portions while something is.
 
 use crate::config::LoadTargets;
-use crate::gate::{Admitted, Controller, Gauges, Reason, Rules, THROTTLE_BEGIN, THROTTLE_END, Targets};
+use crate::gate::{
+    Admitted, Controller, Gauges, Reason, Rules, THROTTLE_BEGIN, THROTTLE_END, Targets,
+};
 use crate::leader::Leader;
 use crate::metrics::{Count, Metrics};
 use crate::space::Level;
@@ -23,12 +27,14 @@ const RELEASE: Duration = Duration::from_millis(5);
 const RULES: Duration = Duration::from_secs(1);
 /// How often the free space of the disk is looked at: while there is plenty, and while there isn't.
 const DISK: [Duration; 2] = [Duration::from_millis(500), Duration::from_millis(100)];
-/// How often it is told at most that the limits have another reason: near a bound it changes several times a second.
+/// How often it is told at most that the limits have another reason: near a bound it changes
+/// several times a second.
 const TOLD: Duration = Duration::from_secs(10);
 /// Most rules for tags.
 const RULES_MOST: usize = 1000;
 
-/// A request that doesn't pass without being looked at. Each of the transactions that it stands for is let in by itself.
+/// A request that doesn't pass without being looked at. Each of the transactions that it stands for
+/// is let in by itself.
 pub(crate) fn begin(leader: &Arc<Leader>, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
     if request.others == 0 {
         return begin_one(leader, request);
@@ -62,7 +68,8 @@ pub(crate) struct Pace {
     controller: Controller,
     rules: Rules,
     looked: Duration,
-    /// What waited to be committed at each tick since the look before, in bytes, added up, and how many ticks there were.
+    /// What waited to be committed at each tick since the look before, in bytes, added up, and how
+    /// many ticks there were.
     queued: (u64, u64),
     rules_read: Option<Duration>,
     disk_next: Duration,
@@ -77,7 +84,8 @@ struct Told {
 }
 
 impl Told {
-    /// Whether these are others and it is time to tell them. What was passed over is told later if it is still so.
+    /// Whether these are others and it is time to tell them. What was passed over is told later if
+    /// it is still so.
     fn is_news(&mut self, reasons: [Reason; 2], now: Duration) -> bool {
         let before = self.reasons.unwrap_or([Reason::Workload; 2]);
         if before == reasons || (self.reasons.is_some() && now < self.at + TOLD) {
@@ -151,13 +159,18 @@ impl Pace {
         }
     }
 
-    /// The bytes that wait to be committed, lately. The queue is empty at some moment of each batch, so one look says little. While nothing
-    /// is limited, it is the most that there were; while something is, halfway between the mean of the ticks and the most, which a
-    /// single burst can double: starts of a connection come together.
+    /// The bytes that wait to be committed, lately. The queue is empty at some moment of each
+    /// batch, so one look says little. While nothing is limited, it is the most that there were;
+    /// while something is, halfway between the mean of the ticks and the most, which a single burst
+    /// can double: starts of a connection come together.
     fn queue(&mut self, leader: &Leader) -> u64 {
         let peak = leader.queue.take_peak() as u64;
         let (bytes, ticks) = std::mem::take(&mut self.queued);
-        if leader.gate.is_open() { peak } else { bytes.checked_div(ticks).unwrap_or(peak).midpoint(peak) }
+        if leader.gate.is_open() {
+            peak
+        } else {
+            bytes.checked_div(ticks).unwrap_or(peak).midpoint(peak)
+        }
     }
 
     /// Looks at the disk, now and then.
@@ -169,7 +182,8 @@ impl Pace {
         let space = &leader.replica.space;
         let level = space.look(&leader.replica, 0).await;
         if level == Level::Kept && space.is_untried() && space.may_help(&leader.replica) {
-            // After a start nobody knows whether there is hope, until it was tried: health would say that rows are taken.
+            // After a start nobody knows whether there is hope, until it was tried: health would
+            // say that rows are taken.
             space.ask(&leader.replica);
         }
         self.disk_next = now + DISK[usize::from(level != Level::Plenty)];
@@ -229,7 +243,9 @@ fn release(leader: &Arc<Leader>, now: Duration) {
         }
         let ReadVersionRequest { priority, lock_aware, .. } = waiter.request;
         metrics.started(priority, 1);
-        leader.proven_read_version(lock_aware, priority).on_complete(move |result| answer.send(result));
+        leader
+            .proven_read_version(lock_aware, priority)
+            .on_complete(move |result| answer.send(result));
     }
 }
 

@@ -1,9 +1,11 @@
-//! Pinned snapshots: one version of a database that stays readable for as long as somebody wants it.
+//! Pinned snapshots: one version of a database that stays readable for as long as somebody wants
+//! it.
 //!
-//! A backup or an analysis may take hours; a transaction's version leaves the window after seconds. The engine `ssd`
-//! keeps a version for the price of files: the tables that made it stay until the snapshot is dropped, however much is
-//! written meanwhile. The engine `memory` keeps an old row in memory for each key that is written meanwhile. To a client
-//! it is a database that nobody writes to: every transaction reads the pinned version, and commits of writes are refused.
+//! A backup or an analysis may take hours; a transaction's version leaves the window after seconds.
+//! The engine `ssd` keeps a version for the price of files: the tables that made it stay until the
+//! snapshot is dropped, however much is written meanwhile. The engine `memory` keeps an old row in
+//! memory for each key that is written meanwhile. To a client it is a database that nobody writes
+//! to: every transaction reads the pinned version, and commits of writes are refused.
 
 use crate::metrics::{Count, Metrics};
 use crate::node::Node;
@@ -11,21 +13,23 @@ use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersion
 use plinth_env::{Env, Reply};
 use plinth_storage::PinnedVersion;
 use plinth_types::{
-    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace,
-    RangeLocks, RangeRead, RangeResult, Result, Version, system,
+    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector,
+    KeySpace, RangeLocks, RangeRead, RangeResult, Result, Version, system,
 };
 use std::sync::Arc;
 
-/// A version of a node's database that stays as it was. Keeps the node, and the files it needs, until it is dropped.
+/// A version of a node's database that stays as it was. Keeps the node, and the files it needs,
+/// until it is dropped.
 struct PinnedSnapshot {
     node: Arc<Node>,
     pinned: Box<dyn PinnedVersion>,
 }
 
 impl Node {
-    /// Pins the newest version that the engine can keep: the newest one with `memory`; with `ssd` the newest one that is wholly in
-    /// tables, which is a window's length and a flush behind. What it costs stands in `status`, under `plinth.memory.pinned_bytes`
-    /// and `plinth.ssd.pinned_snapshots`.
+    /// Pins the newest version that the engine can keep: the newest one with `memory`; with `ssd`
+    /// the newest one that is wholly in tables, which is a window's length and a flush behind. What
+    /// it costs stands in `status`, under `plinth.memory.pinned_bytes` and
+    /// `plinth.ssd.pinned_snapshots`.
     ///
     /// # Errors
     /// Those of writing files.
@@ -78,7 +82,12 @@ impl Endpoint for PinnedSnapshot {
         reply
     }
 
-    fn get_many(&self, _version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+    fn get_many(
+        &self,
+        _version: Version,
+        space: KeySpace,
+        keys: &KeyList,
+    ) -> Reply<Vec<Option<Bytes>>> {
         self.metrics().read_values(keys.len());
         self.pinned.get_many(space, keys)
     }
@@ -88,7 +97,12 @@ impl Endpoint for PinnedSnapshot {
         self.pinned.get_key(space, selector)
     }
 
-    fn get_range(&self, _version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
+    fn get_range(
+        &self,
+        _version: Version,
+        space: KeySpace,
+        read: &RangeRead,
+    ) -> Reply<RangeResult> {
         self.metrics().add(Count::Reads, 1);
         let mut reply = self.pinned.get_range(space, read);
         let Some(result) = reply.try_take() else { return reply };
@@ -111,7 +125,9 @@ impl Endpoint for PinnedSnapshot {
     }
 
     fn range_size(&self, range: KeyRange) -> Reply<i64> {
-        Reply::ready(Ok(i64::try_from(self.pinned.range_size(&range.begin, &range.end)).unwrap_or(i64::MAX)))
+        Reply::ready(Ok(
+            i64::try_from(self.pinned.range_size(&range.begin, &range.end)).unwrap_or(i64::MAX)
+        ))
     }
 
     fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>> {

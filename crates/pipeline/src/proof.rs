@@ -2,9 +2,9 @@
 //!
 //! A read version may be given only by a node that leads at that moment: another one may have been
 //! elected meanwhile and have committed what this one doesn't know. Where a round trip is needed to
-//! know that, requests share rounds. One that comes while fewer than [`ROUNDS`] are under way begins one; others
-//! wait for the next, which begins when one has ended. A round that was begun before a request came proves
-//! nothing for it.
+//! know that, requests share rounds. One that comes while fewer than [`ROUNDS`] are under way
+//! begins one; others wait for the next, which begins when one has ended. A round that was begun
+//! before a request came proves nothing for it.
 //!
 //! Where one process has the only log nothing has to be proven, and nobody asks here.
 
@@ -13,7 +13,8 @@ use plinth_env::reply::{Promise, Reply, promise};
 use plinth_types::{Result, probe};
 use std::sync::{Arc, Mutex};
 
-/// So many rounds are under way at most: with one alone a request waits for half of another one before its own begins.
+/// So many rounds are under way at most: with one alone a request waits for half of another one
+/// before its own begins.
 const ROUNDS: usize = 2;
 
 /// What can tell whether this node still leads.
@@ -112,7 +113,10 @@ mod tests {
             slow.end(Ok(()));
             assert!(first.is_ready());
         }
-        assert!(later.iter().all(|reply| !reply.is_ready()), "a round begun earlier proves nothing");
+        assert!(
+            later.iter().all(|reply| !reply.is_ready()),
+            "a round begun earlier proves nothing"
+        );
         assert_eq!(lock(&slow.0).len(), 1, "one round for a hundred");
         slow.end(Ok(()));
         assert!(later.iter().all(Reply::is_ready));

@@ -1,7 +1,8 @@
-//! The commit queue: where clients leave their transactions and the front of the pipeline collects them.
+//! The commit queue: where clients leave their transactions and the front of the pipeline collects
+//! them.
 //!
-//! It has one reader at a time (the holder of the batch lock) and any number of writers. What waits in it
-//! is bounded by bytes; beyond the bound commits are refused at once with
+//! It has one reader at a time (the holder of the batch lock) and any number of writers. What waits
+//! in it is bounded by bytes; beyond the bound commits are refused at once with
 //! `commit_proxy_memory_limit_exceeded`, which clients retry with a long back-off.
 
 use crate::batch_lock::lock;
@@ -107,11 +108,17 @@ impl CommitQueue {
             let bytes = request.size();
             if state.bytes + bytes > QUEUE_BYTES && !state.waiting.is_empty() {
                 let detail = format!("{} bytes wait to be committed", state.bytes);
-                return Reply::ready(Err(Error::commit_proxy_memory_limit_exceeded().with_detail(detail)));
+                return Reply::ready(Err(
+                    Error::commit_proxy_memory_limit_exceeded().with_detail(detail)
+                ));
             }
             state.bytes += bytes;
             state.peak = state.peak.max(state.bytes);
-            state.waiting.push_back(Submitted { request, changes_members, answer: Answer::new(promise) });
+            state.waiting.push_back(Submitted {
+                request,
+                changes_members,
+                answer: Answer::new(promise),
+            });
         }
         self.changed.notify();
         reply
@@ -122,7 +129,9 @@ impl CommitQueue {
         let mut state = lock(&self.state);
         if let Some(cause) = state.failed.clone() {
             drop(state);
-            return batch.into_iter().for_each(|submitted| submitted.answer.send(Err(cause.clone())));
+            return batch
+                .into_iter()
+                .for_each(|submitted| submitted.answer.send(Err(cause.clone())));
         }
         for submitted in batch.into_iter().rev() {
             state.bytes += submitted.request.size();
@@ -162,8 +171,8 @@ impl CommitQueue {
         (state.waiting.len(), state.bytes)
     }
 
-    /// The most bytes that have waited at a time since this was last asked: the queue is empty at some moment of each batch, so
-    /// that a look at it now and then says little.
+    /// The most bytes that have waited at a time since this was last asked: the queue is empty at
+    /// some moment of each batch, so that a look at it now and then says little.
     pub fn take_peak(&self) -> usize {
         let mut state = lock(&self.state);
         let now = state.bytes;

@@ -8,8 +8,8 @@
 //!                                     └──▶ watches that the entry fires
 //! ```
 //!
-//! [`Replica::apply`] is the one way in which an entry takes effect while the node runs. Nothing here
-//! knows who leads, or how an entry came to be committed.
+//! [`Replica::apply`] is the one way in which an entry takes effect while the node runs. Nothing
+//! here knows who leads, or how an entry came to be committed.
 //!
 //! Always: entries are applied in the order of their versions, each whole; a version is shown to
 //! readers only when everything up to it has been applied.
@@ -37,7 +37,8 @@ use plinth_types::{Error, LogPosition, MutationList, MutationRef, Result, Versio
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// How many rows of forgotten versions are given back with each entry: more than one makes, on average.
+/// How many rows of forgotten versions are given back with each entry: more than one makes, on
+/// average.
 const FORGET_ROWS: usize = 4096;
 
 /// What takes effect at one place in the log.
@@ -121,15 +122,18 @@ impl Replica {
         }
     }
 
-    /// A committed entry takes effect: rows, metadata, and the version that readers may be at. Gives the watches
-    /// that it fires, to be told once whoever committed it has been answered.
+    /// A committed entry takes effect: rows, metadata, and the version that readers may be at.
+    /// Gives the watches that it fires, to be told once whoever committed it has been answered.
     ///
     /// # Errors
-    /// If what an atomic operation changes could not be read. Nothing was applied then, and the node has failed:
-    /// the next entry would be applied to rows that lack this one.
+    /// If what an atomic operation changes could not be read. Nothing was applied then, and the
+    /// node has failed: the next entry would be applied to rows that lack this one.
     pub async fn apply(&self, entry: &Entry<'_>) -> Result<Vec<Promise<Version>>> {
         let version = entry.at.version;
-        assert!(version > self.versions.newest(), "entries are applied in the order of their versions");
+        assert!(
+            version > self.versions.newest(),
+            "entries are applied in the order of their versions"
+        );
         let prepared = self.writer().prepare(&mut entry.mutations());
         let prepared = match prepared.await {
             Ok(prepared) => prepared,
@@ -145,8 +149,10 @@ impl Replica {
         let free = || self.space.free_and_kept().map(|(free, _)| free);
         self.streams.applied(entry.at, &entry.lists, entry.touches_metadata, free);
         if entry.touches_metadata {
-            self.visible
-                .change(|metadata| metadata.fold_all(entry.mutations()), || self.versions.reach(version));
+            self.visible.change(
+                |metadata| metadata.fold_all(entry.mutations()),
+                || self.versions.reach(version),
+            );
         } else {
             self.versions.reach(version);
         }
@@ -157,7 +163,12 @@ impl Replica {
         Ok(fired)
     }
 
-    fn change_rows(&self, entry: &Entry<'_>, prepared: Prepared, fired: &mut Vec<Promise<Version>>) {
+    fn change_rows(
+        &self,
+        entry: &Entry<'_>,
+        prepared: Prepared,
+        fired: &mut Vec<Promise<Version>>,
+    ) {
         if self.watches.is_empty() {
             return self.writer().apply(prepared, entry.at, &mut entry.mutations(), None);
         }
@@ -173,7 +184,8 @@ impl Replica {
         self.storage.writer()
     }
 
-    /// A checkpoint, or a flush that makes room, was written or could not be. The first failure in a row is told at once, its end too.
+    /// A checkpoint, or a flush that makes room, was written or could not be. The first failure in
+    /// a row is told at once, its end too.
     pub fn note_checkpoint<T>(&self, written: &Result<T>) {
         let mut trouble = lock(&self.checkpoint.trouble);
         match written {
@@ -220,7 +232,10 @@ impl Replica {
     /// Panics if what must hold between two entries doesn't.
     pub fn check_invariants(&self) {
         let newest = self.newest();
-        assert!(self.storage.newest() >= newest, "readers may be at a version that storage doesn't serve");
+        assert!(
+            self.storage.newest() >= newest,
+            "readers may be at a version that storage doesn't serve"
+        );
         assert!(self.storage.oldest() <= newest, "the newest version has left the window");
     }
 }

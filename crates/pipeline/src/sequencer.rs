@@ -1,9 +1,9 @@
 //! Versions: which one a batch gets, and how read versions follow the clock while nothing happens.
 //!
-//! A state machine over the time it is told. A batch's version is at least one more than any version
-//! handed out before, and otherwise what the clock says, a million a second. While no batch is in
-//! flight the clock may be followed by read versions too ([`Sequencer::follow`]), so that the first
-//! commit after an idle minute does not make a young transaction look old.
+//! A state machine over the time it is told. A batch's version is at least one more than any
+//! version handed out before, and otherwise what the clock says, a million a second. While no batch
+//! is in flight the clock may be followed by read versions too ([`Sequencer::follow`]), so that the
+//! first commit after an idle minute does not make a young transaction look old.
 //!
 //! The log holds a lease: no version above it is ever shown to anybody, and a restart begins beyond
 //! it. The lease is extended together with the batch that needs it, by the same sync.
@@ -47,8 +47,8 @@ pub(crate) struct Sequencer {
 }
 
 impl Sequencer {
-    /// Begins beyond `last` (the newest version that may have been seen in an earlier run) at time `now`.
-    /// `first` is what the sequencer begins with.
+    /// Begins beyond `last` (the newest version that may have been seen in an earlier run) at time
+    /// `now`. `first` is what the sequencer begins with.
     pub fn after_restart(last: Version, now: Duration) -> Self {
         Self::starting_at(last.saturating_add(VERSION_JUMP_AT_RESTART), now)
     }
@@ -63,8 +63,8 @@ impl Sequencer {
         self.newest
     }
 
-    /// From now on the clock reads `least` at least: for a database whose versions have to be beyond those of another one. How far
-    /// it was moved by that.
+    /// From now on the clock reads `least` at least: for a database whose versions have to be
+    /// beyond those of another one. How far it was moved by that.
     pub fn move_beyond(&mut self, least: Version, now: Duration) -> Version {
         let ahead = least.saturating_sub(self.clock(now)).max(0);
         if least > FURTHEST {
@@ -95,11 +95,12 @@ impl Sequencer {
         self.lease = self.lease.max(lease);
     }
 
-    /// A newer version for readers, if the clock has run ahead of `committed` and nothing is in flight.
+    /// A newer version for readers, if the clock has run ahead of `committed` and nothing is in
+    /// flight.
     ///
-    /// Versions of batches that came to nothing don't count: readers may be shown older ones, for nothing lies between. Were
-    /// they to hold readers back, clients whose commits are refused (as too old, say) would keep read versions from
-    /// moving by trying again, and go on being refused.
+    /// Versions of batches that came to nothing don't count: readers may be shown older ones, for
+    /// nothing lies between. Were they to hold readers back, clients whose commits are refused (as
+    /// too old, say) would keep read versions from moving by trying again, and go on being refused.
     pub fn follow(&mut self, committed: Version, now: Duration) -> Option<Version> {
         let version = self.clock(now).min(self.lease);
         if self.in_flight > 0 || version < committed + FOLLOW_AFTER {
@@ -109,7 +110,8 @@ impl Sequencer {
         Some(version)
     }
 
-    /// A lease worth writing although nothing is committed, because readers have nearly used up the present one.
+    /// A lease worth writing although nothing is committed, because readers have nearly used up the
+    /// present one.
     pub fn wanted_lease(&self, now: Duration) -> Option<Version> {
         let version = self.clock(now).max(self.newest);
         (version + LEASE_MARGIN > self.lease).then_some(version + LEASE_VERSIONS)
@@ -125,7 +127,8 @@ impl Sequencer {
         clock(base, since, now)
     }
 
-    /// The two figures by which [`Sequencer::is_stale`] can be asked without this state machine's lock.
+    /// The two figures by which [`Sequencer::is_stale`] can be asked without this state machine's
+    /// lock.
     pub fn clock_base(&self) -> (Version, Duration) {
         (self.base, self.since)
     }
@@ -171,7 +174,11 @@ mod tests {
         sequencer.leased(assigned.lease.unwrap());
         sequencer.finish();
         sequencer.finish();
-        assert_eq!(sequencer.follow(9_000_001, 2 * SECOND), Some(10_000_001), "readers follow from there");
+        assert_eq!(
+            sequencer.follow(9_000_001, 2 * SECOND),
+            Some(10_000_001),
+            "readers follow from there"
+        );
         assert_eq!(sequencer.move_beyond(Version::MAX, SECOND), 0);
         assert!(sequencer.assign(2 * SECOND).version < 11_000_000);
     }
@@ -183,7 +190,11 @@ mod tests {
         sequencer.leased(assigned.lease.unwrap());
         assert_eq!(sequencer.follow(assigned.version, SECOND), None, "a batch is in flight");
         sequencer.finish();
-        assert_eq!(sequencer.follow(assigned.version, Duration::from_micros(10)), None, "not worth it");
+        assert_eq!(
+            sequencer.follow(assigned.version, Duration::from_micros(10)),
+            None,
+            "not worth it"
+        );
         let followed = sequencer.follow(assigned.version, SECOND).unwrap();
         assert!(followed > assigned.version && sequencer.assign(SECOND).version > followed);
         sequencer.finish();
@@ -192,8 +203,9 @@ mod tests {
         assert!(sequencer.wanted_lease(3600 * SECOND).unwrap() > far);
     }
 
-    /// Read versions stood still for as long as commits were refused more often than ten times a second: after five
-    /// seconds of a full disk every transaction that had read was too old, for good.
+    /// Read versions stood still for as long as commits were refused more often than ten times a
+    /// second: after five seconds of a full disk every transaction that had read was too old, for
+    /// good.
     #[test]
     fn batches_that_come_to_nothing_do_not_keep_readers_from_following_the_clock() {
         let mut sequencer = Sequencer::starting_at(1, Duration::ZERO);

@@ -1,4 +1,5 @@
-//! Space on the disk: how much of it is free, how much has to stay so, and what is done before it runs out.
+//! Space on the disk: how much of it is free, how much has to stay so, and what is done before it
+//! runs out.
 //!
 //! ```text
 //!   |<-------------------------------- free ------------------------------->|
@@ -7,16 +8,18 @@
 //!                                                ^ below: `Kept`  ^ below a gibibyte: `Low`
 //! ```
 //!
-//! With plenty, the log is let go of when it has grown to a fixed size or to twice the data. On a disk that is small or nearly full that
-//! comes too late: there (`Low`) it may take a quarter of what there is for it, and its files are small. What a checkpoint,
-//! a flush or a merge will need is kept free (`Kept`): commits that write rows wait for room that is about to be made, and are
+//! With plenty, the log is let go of when it has grown to a fixed size or to twice the data. On a
+//! disk that is small or nearly full that comes too late: there (`Low`) it may take a quarter of
+//! what there is for it, and its files are small. What a checkpoint, a flush or a merge will need
+//! is kept free (`Kept`): commits that write rows wait for room that is about to be made, and are
 //! refused if there is none; those that clear go on, and so does all that makes room.
 //!
-//! Other programs fill disks too, and leave nothing. So a file is kept, [`RESERVE`], which holds nothing: it is removed when the log can't
-//! go on or a checkpoint wouldn't fit, and made again when there is room. Until then its bytes are nobody's.
+//! Other programs fill disks too, and leave nothing. So a file is kept, [`RESERVE`], which holds
+//! nothing: it is removed when the log can't go on or a checkpoint wouldn't fit, and made again
+//! when there is room. Until then its bytes are nobody's.
 //!
-//! Always: while free space is known, no commit that writes rows is taken that would leave less than `need`; whatever is not known
-//! holds nobody back.
+//! Always: while free space is known, no commit that writes rows is taken that would leave less
+//! than `need`; whatever is not known holds nobody back.
 
 use crate::replica::Replica;
 use plinth_env::{Burst, Open, is_disk_full};
@@ -159,7 +162,8 @@ impl Space {
         (free != UNKNOWN).then(|| Gauges { free, need: need(replica), owed: self.owed(), log })
     }
 
-    /// The part of what the log may take that it has taken, for the rate at which transactions begin.
+    /// The part of what the log may take that it has taken, for the rate at which transactions
+    /// begin.
     pub fn pressure(&self, replica: &Replica) -> f64 {
         match self.level() {
             Level::Plenty => 0.0,
@@ -178,8 +182,8 @@ impl Space {
         self.served.load(Ordering::Acquire) == 0 && !self.is_asked()
     }
 
-    /// Whether there is hope that room can be made: it would fit, and there is something in the log that was not there
-    /// when it was last tried.
+    /// Whether there is hope that room can be made: it would fit, and there is something in the log
+    /// that was not there when it was last tried.
     pub fn may_help(&self, replica: &Replica) -> bool {
         let written = replica.counters.bytes_written.get();
         let tried = self.served.load(Ordering::Acquire) > 0;
@@ -221,7 +225,8 @@ impl Space {
         level
     }
 
-    /// Tells that the disk is low or full, and when it isn't any more: once, however often that changes for a moment.
+    /// Tells that the disk is low or full, and when it isn't any more: once, however often that
+    /// changes for a moment.
     fn tell(&self, level: Level, gauges: Gauges, now: Duration) {
         let (free, kept, spare) = (gauges.free, gauges.need + gauges.owed, gauges.spare());
         if level == Level::Kept && self.full.note(1, now) {
@@ -261,8 +266,8 @@ impl Space {
         self.served.load(Ordering::Acquire) >= asked
     }
 
-    /// Something met with a full disk that must go on: rows are taken no more, and the reserve is let go of. Whether trying again may
-    /// help.
+    /// Something met with a full disk that must go on: rows are taken no more, and the reserve is
+    /// let go of. Whether trying again may help.
     pub async fn met_full_disk(&self, replica: &Replica) -> bool {
         self.level.store(Level::Kept as u8, Ordering::Relaxed);
         let Some(path) = reserve_path(replica) else { return false };
@@ -282,7 +287,9 @@ impl Space {
         let whole = async {
             let file = files.open(&path, Open::Create).await?;
             if file.len().await? < RESERVE_BYTES {
-                let room = self.gauges(replica).map_or(0, |gauges| gauges.free.saturating_sub(gauges.need));
+                let room = self
+                    .gauges(replica)
+                    .map_or(0, |gauges| gauges.free.saturating_sub(gauges.need));
                 if room < RESERVE_BYTES + 2 * MARGIN {
                     return Err(no_room());
                 }
@@ -328,7 +335,8 @@ fn need(replica: &Replica) -> u64 {
     replica.storage.room_to_work()
 }
 
-/// A database whose disk is full may be opened with what its reserve gives back. Whether it had one.
+/// A database whose disk is full may be opened with what its reserve gives back. Whether it had
+/// one.
 pub(crate) async fn release_before_opening(
     env: &plinth_env::Env,
     dir: &std::path::Path,
@@ -343,7 +351,9 @@ where
     F: Future<Output = Result<T>>,
 {
     match work().await {
-        Err(error) if is_disk_full(&error) && replica.space.met_full_disk(replica).await => work().await,
+        Err(error) if is_disk_full(&error) && replica.space.met_full_disk(replica).await => {
+            work().await
+        }
         done => done,
     }
 }

@@ -1,8 +1,9 @@
 //! The status document, in the form in which FoundationDB's tools and exporters read it.
 //!
-//! Only what is known is in it, and it is true of this node: one process that has every role. What a process without a
-//! network has no word for stands with the value that means "nothing wrong" (one coordinator that is reachable, full
-//! replication), or is left out (machines, roughness). What FoundationDB has no field for is under `cluster.plinth`.
+//! Only what is known is in it, and it is true of this node: one process that has every role. What
+//! a process without a network has no word for stands with the value that means "nothing wrong"
+//! (one coordinator that is reachable, full replication), or is left out (machines, roughness).
+//! What FoundationDB has no field for is under `cluster.plinth`.
 
 mod messages;
 mod roles;
@@ -32,7 +33,9 @@ impl Node {
     /// What the database is called, and where it is.
     pub(crate) fn describe(&self) -> Description {
         let (path, id) = match &self.replica.directory {
-            Some(directory) => (directory.root.display().to_string(), hex(&directory.ids.cluster_id)),
+            Some(directory) => {
+                (directory.root.display().to_string(), hex(&directory.ids.cluster_id))
+            }
             None => (":memory:".to_string(), "memory".to_string()),
         };
         let connection_string = format!("plinth:{id}@{LOCAL_ADDRESS}");
@@ -71,7 +74,8 @@ fn cluster(shown: &Shown, description: &Description) -> Value {
     let locked = shown.replica.visible.answer(|| 0).locked;
     let mut messages = messages::all(shown);
     messages.extend(messages::noted(shown));
-    let uptime = shown.replica.env.now().saturating_sub(shown.replica.counters.opened).as_secs_f64();
+    let uptime =
+        shown.replica.env.now().saturating_sub(shown.replica.counters.opened).as_secs_f64();
     json!({
         "active_primary_dc": "",
         "bounce_impact": { "can_clean_bounce": true },
@@ -198,8 +202,9 @@ fn workload(shown: &Shown) -> Value {
     })
 }
 
-/// Medians of what transactions really met with, since the node was opened. FoundationDB has one transaction of its own
-/// measured now and then; a read version costs no time here unless it has to wait.
+/// Medians of what transactions really met with, since the node was opened. FoundationDB has one
+/// transaction of its own measured now and then; a read version costs no time here unless it has to
+/// wait.
 fn latency_probe(shown: &Shown) -> Value {
     let metrics = &shown.replica.counters.metrics;
     let start = metrics.start_wait.snapshot();
@@ -225,7 +230,8 @@ fn limited_by(reason: Reason) -> Value {
     json!({ "description": reason.description(), "name": reason.name(), "reason_id": reason.id() })
 }
 
-/// How far what is in tables lies behind what can be read. With `memory` the log alone is the durable place.
+/// How far what is in tables lies behind what can be read. With `memory` the log alone is the
+/// durable place.
 fn durability_lag(shown: &Shown) -> Version {
     let Replica { storage, config, .. } = &*shown.replica;
     if config.engine == EngineKind::Memory {
@@ -241,12 +247,14 @@ fn qos(shown: &Shown) -> Value {
     let (manual, auto) = shown.throttled_tags();
     let in_step = json!({ "seconds": 0, "versions": 0 });
     let behind = durability_lag(shown);
-    let behind = json!({ "seconds": behind as f64 / VERSIONS_PER_SECOND as f64, "versions": behind });
+    let behind =
+        json!({ "seconds": behind as f64 / VERSIONS_PER_SECOND as f64, "versions": behind });
     json!({
         "batch_performance_limited_by": limited_by(batch_reason),
         "batch_released_transactions_per_second": shown.replica.counters.metrics.rates.hz(Rated::StartedBatch),
         "batch_transactions_per_second_limit": limit(batch),
-        // Storage has what is committed, always, and the log what is acknowledged. Tables have it later.
+        // Storage has what is committed, always, and the log what is acknowledged. Tables have it
+        // later.
         "limiting_data_lag_storage_server": in_step,
         "limiting_durability_lag_storage_server": behind,
         "limiting_queue_bytes_storage_server": window,
@@ -289,8 +297,9 @@ fn plinth(shown: &Shown) -> Value {
     let locked = locks.iter().flat_map(RangeLocks::locks).map(
         |RangeLock { range, .. }| json!({ "begin": printable(&range.begin), "end": printable(&range.end) }),
     );
-    let refused =
-        |cause: &Cause| (cause.name().to_owned(), json!(shown.replica.backpressure.refused(*cause)));
+    let refused = |cause: &Cause| {
+        (cause.name().to_owned(), json!(shown.replica.backpressure.refused(*cause)))
+    };
     json!({
         "changes": changes(shown),
         "checkpoints": counters.checkpoints.get(),
@@ -395,8 +404,7 @@ fn member(member: &ShownMember) -> Value {
 /// The ranges under which many samples lie.
 fn hot(shown: &Shown, heat: Heat) -> Value {
     let ranges = shown.replica.counters.metrics.hot.ranges(heat);
-    let range =
-        |range: HotRange| json!({ "prefix": printable(&range.prefix).to_string(), "share": range.share });
+    let range = |range: HotRange| json!({ "prefix": printable(&range.prefix).to_string(), "share": range.share });
     ranges.into_iter().map(range).collect()
 }
 

@@ -1,7 +1,7 @@
 //! The storage of a node: one of the engines, chosen when the database was created.
 //!
-//! What differs between them beyond [`Reader`] and [`Writer`] stands here: how each is made, how it comes back at a start,
-//! and from where on the log is needed then.
+//! What differs between them beyond [`Reader`] and [`Writer`] stands here: how each is made, how it
+//! comes back at a start, and from where on the log is needed then.
 
 use crate::config::NodeConfig;
 use crate::directory::{Directory, checkpoint_path, storage_ids};
@@ -34,8 +34,8 @@ pub(crate) struct Store {
     pub reader: Arc<dyn Reader>,
 }
 
-/// The engine of a node that runs. Whoever applies entries takes its writer for an instant: two who do so at a time would
-/// be wrong anyway.
+/// The engine of a node that runs. Whoever applies entries takes its writer for an instant: two who
+/// do so at a time would be wrong anyway.
 pub(crate) struct SharedStore {
     reader: Arc<dyn Reader>,
     writer: Mutex<Box<dyn Writer>>,
@@ -83,7 +83,8 @@ impl Stored {
                 let nothing = LogPosition::default();
                 (MemoryStorage::new(nothing), nothing)
             });
-            let replay = MemoryReplay::new(storage).expect("nobody else has a store that was just loaded");
+            let replay =
+                MemoryReplay::new(storage).expect("nobody else has a store that was just loaded");
             return Ok(Self::Memory(Box::new(replay), at));
         }
         let (tables, identity) = (tables_path(&directory.path), directory.checkpoint_identity());
@@ -102,7 +103,8 @@ impl Stored {
     pub async fn start(self, env: &Env, directory: &Directory) -> Result<Recovering> {
         match self {
             Self::Memory(replay, at) => {
-                let (dir, identity) = (directory.checkpoint_path(), directory.checkpoint_identity());
+                let (dir, identity) =
+                    (directory.checkpoint_path(), directory.checkpoint_identity());
                 env.files().create_dir_all(&dir).await?;
                 let files = CheckpointFiles { env: env.clone(), dir, identity };
                 Ok(Recovering::Memory(replay, Some((files, at))))
@@ -119,7 +121,12 @@ impl Stored {
 
 impl Recovering {
     /// Applies a batch of the log, waiting for room if need be. What it replaces is gone at once.
-    pub async fn apply(&mut self, env: &Env, at: LogPosition, mutations: &MutationList) -> Result<()> {
+    pub async fn apply(
+        &mut self,
+        env: &Env,
+        at: LogPosition,
+        mutations: &MutationList,
+    ) -> Result<()> {
         let storage = match self {
             Self::Memory(replay, _) => {
                 replay.apply(at, &mut mutations.iter());
@@ -164,7 +171,8 @@ impl Store {
         Self { reader: writer.reader(), writer: Box::new(writer) }
     }
 
-    /// Makes what an engine needs in the directory of a generation that is being made: no rows, behind this entry of the log.
+    /// Makes what an engine needs in the directory of a generation that is being made: no rows,
+    /// behind this entry of the log.
     pub async fn create(
         env: &Env,
         dir: &Path,
@@ -212,8 +220,13 @@ pub(crate) async fn import_engine(
 }
 
 /// Loads the newest checkpoint, if there is one.
-async fn load_newest(env: &Env, directory: &Directory) -> Result<Option<(MemoryStorage, LogPosition)>> {
-    let loaded = checkpoint::load(env, &directory.checkpoint_path(), directory.checkpoint_identity()).await?;
+async fn load_newest(
+    env: &Env,
+    directory: &Directory,
+) -> Result<Option<(MemoryStorage, LogPosition)>> {
+    let loaded =
+        checkpoint::load(env, &directory.checkpoint_path(), directory.checkpoint_identity())
+            .await?;
     Ok(loaded.map(|loaded| (loaded.store, loaded.at)))
 }
 

@@ -1,8 +1,8 @@
 //! Supervision: a task of a node that ends before the node does takes the node with it.
 //!
-//! A task that panicked, or returned although nobody asked it to, has left its work undone: whoever waits for that work
-//! would wait for ever. So the node fails, which answers everybody who waits and stops the other tasks;
-//! a server ends with it, and is started again.
+//! A task that panicked, or returned although nobody asked it to, has left its work undone: whoever
+//! waits for that work would wait for ever. So the node fails, which answers everybody who waits
+//! and stops the other tasks; a server ends with it, and is started again.
 
 use crate::leader::Leader;
 use crate::replica::Replica;
@@ -55,8 +55,9 @@ pub(crate) fn spawn<S: Supervisor>(
 /// Starts the tasks of a leader: commit workers and chores.
 pub(crate) fn lead(leader: &Arc<Leader>) -> Vec<Task> {
     let workers = leader.replica.config.commit_workers.max(1);
-    let mut tasks: Vec<_> =
-        (0..workers).map(|n| spawn(leader, &format!("commit-{n}"), worker::run(leader.clone()))).collect();
+    let mut tasks: Vec<_> = (0..workers)
+        .map(|n| spawn(leader, &format!("commit-{n}"), worker::run(leader.clone())))
+        .collect();
     // In a cluster whoever applies entries settles.
     if leader.term.is_none() && leader.log.as_ref().is_some_and(|log| log.commits_by_itself()) {
         tasks.push(spawn(leader, "commits", worker::follow_commits(leader.clone())));
@@ -80,7 +81,8 @@ impl<S: Supervisor> Watched<S> {
 
 impl<S: Supervisor> Drop for Watched<S> {
     fn drop(&mut self) {
-        // A task that is merely dropped goes with its process (in simulation), where nobody is left to be told.
+        // A task that is merely dropped goes with its process (in simulation), where nobody is left
+        // to be told.
         if std::thread::panicking() {
             self.failed("panicked");
         }

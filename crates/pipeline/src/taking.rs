@@ -1,8 +1,10 @@
-//! Rows from another member, for one that is too far behind for the log: one transfer, from the first chunk to the last.
+//! Rows from another member, for one that is too far behind for the log: one transfer, from the
+//! first chunk to the last.
 //!
-//! This side asks, and asks again what doesn't come: how many chunks it has taken, and from which key on it wants more. Chunks that
-//! have overtaken others wait for those; what arrives otherwise than asked for is as good as lost. Chunks go to the disk one by
-//! one, so that no more of them are in memory than may be under way.
+//! This side asks, and asks again what doesn't come: how many chunks it has taken, and from which
+//! key on it wants more. Chunks that have overtaken others wait for those; what arrives otherwise
+//! than asked for is as good as lost. Chunks go to the disk one by one, so that no more of them are
+//! in memory than may be under way.
 //!
 //! Always: what was taken is of one version, without a gap, or it is given up.
 
@@ -109,7 +111,8 @@ struct Transfer {
 }
 
 impl Taker<'_> {
-    /// Takes all rows from this node. `None` if they are not needed any more: entries came after all, or the node closes.
+    /// Takes all rows from this node. `None` if they are not needed any more: entries came after
+    /// all, or the node closes.
     ///
     /// # Errors
     /// Why that node gives none, or they couldn't be kept. Nothing is left of them then.
@@ -154,7 +157,9 @@ impl Taker<'_> {
                 return Ok(false);
             }
             self.hold(transfer);
-            match parcel.filter(|parcel| (parcel.transfer, parcel.from) == (transfer.id, transfer.source)) {
+            match parcel
+                .filter(|parcel| (parcel.transfer, parcel.from) == (transfer.id, transfer.source))
+            {
                 // What others say is no news of this one.
                 None if self.env.now() < asked + PATIENCE => {}
                 None => {
@@ -261,6 +266,9 @@ pub(crate) fn hold(node: &Node, peers: &dyn Peers, transfer: u64, version: Versi
     let nodes = membership.members.nodes.iter().map(|node| node.id);
     for to in nodes.filter(|id| *id != membership.node) {
         let number = u64::try_from(version).unwrap_or(0);
-        peers.send_parcel(Parcel { number, ..Parcel::bare(ParcelKind::Hold, membership.node, to, transfer) });
+        peers.send_parcel(Parcel {
+            number,
+            ..Parcel::bare(ParcelKind::Hold, membership.node, to, transfer)
+        });
     }
 }

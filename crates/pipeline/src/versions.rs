@@ -1,8 +1,8 @@
 //! Versions: the newest that readers may be at, and the sequencer that hands new ones out.
 //!
-//! The first belongs to the replica and is one atomic load. The second belongs to the leader: only a
-//! version that has fallen behind the clock (nothing was committed for a tenth of a second) takes its
-//! lock.
+//! The first belongs to the replica and is one atomic load. The second belongs to the leader: only
+//! a version that has fallen behind the clock (nothing was committed for a tenth of a second) takes
+//! its lock.
 
 use crate::batch_lock::lock;
 use crate::sequencer::{Assigned, Sequencer};
@@ -52,7 +52,8 @@ impl Versions {
         Self { clock_base, ahead, sequencer: Mutex::new(sequencer), follows: true, asked }
     }
 
-    /// Of a cluster, where every node has to be able to serve each read version: entries alone move them.
+    /// Of a cluster, where every node has to be able to serve each read version: entries alone move
+    /// them.
     pub fn moved_by_entries(sequencer: Sequencer) -> Self {
         Self { follows: false, ..Self::new(sequencer) }
     }
@@ -69,10 +70,15 @@ impl Versions {
         Sequencer::clock_at(base, since, now).saturating_sub(applied.newest())
     }
 
-    /// The version for a new transaction: the newest applied one, moved along with the clock while nothing
-    /// is in flight. `publish` makes storage serve a version before anybody learns of it.
+    /// The version for a new transaction: the newest applied one, moved along with the clock while
+    /// nothing is in flight. `publish` makes storage serve a version before anybody learns of it.
     #[inline]
-    pub fn read_version(&self, applied: &Applied, now: Duration, publish: impl FnOnce(Version)) -> Version {
+    pub fn read_version(
+        &self,
+        applied: &Applied,
+        now: Duration,
+        publish: impl FnOnce(Version),
+    ) -> Version {
         let newest = applied.newest();
         let (base, since) = self.clock_base();
         if !Sequencer::is_stale(base, since, newest, now) {
@@ -83,7 +89,12 @@ impl Versions {
     }
 
     /// The same for the node's own chores, which are no reason to go on extending the lease.
-    pub fn follow(&self, applied: &Applied, now: Duration, publish: impl FnOnce(Version)) -> Version {
+    pub fn follow(
+        &self,
+        applied: &Applied,
+        now: Duration,
+        publish: impl FnOnce(Version),
+    ) -> Version {
         if !self.follows {
             return applied.newest();
         }
@@ -95,7 +106,8 @@ impl Versions {
         followed
     }
 
-    /// The version for a batch that now is in flight: not below `least`, unless that is out of the world.
+    /// The version for a batch that now is in flight: not below `least`, unless that is out of the
+    /// world.
     pub fn assign(&self, now: Duration, least: Version) -> Assigned {
         let mut sequencer = lock(&self.sequencer);
         let ahead = sequencer.move_beyond(least, now);
@@ -103,8 +115,8 @@ impl Versions {
         sequencer.assign(now)
     }
 
-    /// A batch is no longer in flight: it has taken effect, or left no trace. With it a lease may have become
-    /// durable.
+    /// A batch is no longer in flight: it has taken effect, or left no trace. With it a lease may
+    /// have become durable.
     pub fn finish(&self, lease: Option<Version>) {
         let mut sequencer = lock(&self.sequencer);
         lease.into_iter().for_each(|lease| sequencer.leased(lease));

@@ -1,4 +1,5 @@
-//! What every new transaction is told besides its read version: the locks, and the metadata version.
+//! What every new transaction is told besides its read version: the locks, and the metadata
+//! version.
 //!
 //! They change rarely and are asked for with every read version, so the usual answer (no lock, no
 //! metadata version) is one atomic load. When there is something to tell, version and metadata are
@@ -49,14 +50,21 @@ impl Visible {
 
     /// The answer to a request for a read version, which `version` gives.
     pub fn answer(&self, version: impl Fn() -> Version) -> Answer {
-        let answer = Answer { version: version(), locked: false, range_locks: None, metadata_version: None };
-        // Set before the version that it belongs to became known: who sees that version sees the flag.
+        let answer =
+            Answer { version: version(), locked: false, range_locks: None, metadata_version: None };
+        // Set before the version that it belongs to became known: who sees that version sees the
+        // flag.
         if !self.anything.load(Ordering::SeqCst) {
             return answer;
         }
         let metadata = self.metadata.read().unwrap_or_else(PoisonError::into_inner);
         let (range_locks, metadata_version) =
             (metadata.range_locks.clone(), metadata.metadata_version.clone());
-        Answer { version: version(), locked: metadata.locked.is_some(), range_locks, metadata_version }
+        Answer {
+            version: version(),
+            locked: metadata.locked.is_some(),
+            range_locks,
+            metadata_version,
+        }
     }
 }

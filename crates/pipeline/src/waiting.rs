@@ -35,8 +35,8 @@ impl Waiting {
         Self { waiters: Mutex::default(), earliest: AtomicI64::new(Version::MAX) }
     }
 
-    /// Ready when `version` is reached ([`Waiting::reached`]), or with `future_version` after a second.
-    /// `committed` is asked once the waiter is in place, so that nothing slips between.
+    /// Ready when `version` is reached ([`Waiting::reached`]), or with `future_version` after a
+    /// second. `committed` is asked once the waiter is in place, so that nothing slips between.
     pub fn wait(
         self: &Arc<Self>,
         env: &Env,
@@ -71,7 +71,8 @@ impl Waiting {
             let mut waiters = lock(&self.waiters);
             let later = waiters.by_version.split_off(&(version, u64::MAX));
             let reached = std::mem::replace(&mut waiters.by_version, later);
-            let earliest = waiters.by_version.keys().next().map_or(Version::MAX, |(version, _)| *version);
+            let earliest =
+                waiters.by_version.keys().next().map_or(Version::MAX, |(version, _)| *version);
             self.earliest.store(earliest, Ordering::SeqCst);
             reached
         };

@@ -1,9 +1,9 @@
 //! Watches: promises that are kept when a key's value becomes another than the one remembered.
 //!
 //! A watch remembers the value its transaction saw (or wrote). Whoever applies a batch tells
-//! [`Watches::changed`] of each key that changed; those watches that differ are fired once the batch
-//! is published. Registering looks at the present value after the watch is in the table, so that no
-//! change can slip between.
+//! [`Watches::changed`] of each key that changed; those watches that differ are fired once the
+//! batch is published. Registering looks at the present value after the watch is in the table, so
+//! that no change can slip between.
 
 use crate::batch_lock::lock;
 use plinth_env::reply::{Promise, Reply, promise};
@@ -37,7 +37,8 @@ const SWEEP_AT_LEAST: usize = 1024;
 
 impl Watches {
     #[cfg(test)]
-    /// Adds a watch on `key` for values other than `value`; `current` reads the newest published value.
+    /// Adds a watch on `key` for values other than `value`; `current` reads the newest published
+    /// value.
     pub fn register(
         &self,
         key: Bytes,
@@ -50,8 +51,8 @@ impl Watches {
         reply
     }
 
-    /// Adds a watch on `key` for values other than `value`, which is to be compared with the newest published one then
-    /// ([`Watches::compare`]).
+    /// Adds a watch on `key` for values other than `value`, which is to be compared with the newest
+    /// published one then ([`Watches::compare`]).
     pub fn add(&self, key: Bytes, value: Option<Bytes>) -> (u64, Reply<Version>) {
         let (promise, reply) = promise();
         let mut table = lock(&self.table);
@@ -63,7 +64,8 @@ impl Watches {
         (id, reply)
     }
 
-    /// Fires a watch if its key's value, read at a version after it was added, is another; or if it could not be read.
+    /// Fires a watch if its key's value, read at a version after it was added, is another; or if it
+    /// could not be read.
     pub fn compare(&self, key: &Bytes, id: u64, now: Result<(Version, Option<Bytes>)>) {
         let is_other = |watch: &Watch| now.as_ref().map_or(true, |(_, now)| *now != watch.value);
         let differs = lock(&self.table)
@@ -90,7 +92,8 @@ impl Watches {
         self.count.load(Ordering::SeqCst)
     }
 
-    /// `key` has the value `value` now: the watches that this fires, to be kept until the batch is published.
+    /// `key` has the value `value` now: the watches that this fires, to be kept until the batch is
+    /// published.
     pub fn changed(&self, key: &[u8], value: Option<&[u8]>, fired: &mut Vec<Promise<Version>>) {
         let mut table = lock(&self.table);
         let Some(watches) = table.by_key.get_mut(key) else { return };
@@ -114,7 +117,8 @@ impl Watches {
     /// All keys from `begin` to before `end` are gone now: the watches that this fires.
     pub fn cleared(&self, begin: &[u8], end: &[u8], fired: &mut Vec<Promise<Version>>) {
         let inside = |key: &&Bytes| (begin..end).contains(&&key[..]);
-        let mut keys: Vec<Bytes> = lock(&self.table).by_key.keys().filter(inside).cloned().collect();
+        let mut keys: Vec<Bytes> =
+            lock(&self.table).by_key.keys().filter(inside).cloned().collect();
         // The table's own order differs from run to run.
         keys.sort_unstable();
         keys.iter().for_each(|key| self.changed(key, None, fired));

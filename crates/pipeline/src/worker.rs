@@ -6,13 +6,14 @@
 //!                                                            -> settle what is committed: apply, publish, answer
 //! ```
 //!
-//! So while one worker forms a batch the others sync; and an idle system commits at once, on one thread,
-//! without waiting for company. How many batches are in flight is a number ([`NodeConfig::commit_depth`]): a
-//! worker waits for the log only where that many are, or to lend its thread to a sync.
+//! So while one worker forms a batch the others sync; and an idle system commits at once, on one
+//! thread, without waiting for company. How many batches are in flight is a number
+//! ([`NodeConfig::commit_depth`]): a worker waits for the log only where that many are, or to lend
+//! its thread to a sync.
 //!
-//! Nothing is applied before it is committed. A batch whose append fails (the disk is full) leaves no
-//! trace; one whose sync fails has an unknown fate: its clients are told so, and the node takes no
-//! more commits.
+//! Nothing is applied before it is committed. A batch whose append fails (the disk is full) leaves
+//! no trace; one whose sync fails has an unknown fate: its clients are told so, and the node takes
+//! no more commits.
 //!
 //! [`NodeConfig::commit_depth`]: crate::NodeConfig::commit_depth
 
@@ -82,8 +83,8 @@ pub(crate) async fn run(leader: Arc<Leader>) {
     }
 }
 
-/// Syncs for as long as there is something that nobody else syncs, and settles what that commits. A worker that waits for the log
-/// takes the next sync, so that this one can form the next batch.
+/// Syncs for as long as there is something that nobody else syncs, and settles what that commits. A
+/// worker that waits for the log takes the next sync, so that this one can form the next batch.
 async fn drive(leader: &Leader) {
     let Some(log) = &leader.log else { return leader.settle(None).await };
     loop {
@@ -103,7 +104,8 @@ async fn drive(leader: &Leader) {
     }
 }
 
-/// Settles what a log commits that does so by itself, until the node closes. One that has to be driven is settled by whoever drives.
+/// Settles what a log commits that does so by itself, until the node closes. One that has to be
+/// driven is settled by whoever drives.
 pub(crate) async fn follow_commits(leader: Arc<Leader>) {
     let Some(log) = leader.log.clone() else { return };
     let mut committed = log.committed().position;
@@ -156,7 +158,8 @@ async fn begin(leader: &Leader, batcher: &mut Batcher, batch: Vec<Submitted>) {
     batcher.resolver.forget_before(replica.window_begin(version));
     let notes = (replica.wall_clock_seconds(), replica.config.slow);
     let in_cluster = leader.term.is_some();
-    let mut decided = decide(batch, version, notes, in_cluster, &batcher.metadata, &mut batcher.resolver);
+    let mut decided =
+        decide(batch, version, notes, in_cluster, &batcher.metadata, &mut batcher.resolver);
     replica.storage.note_elsewhere(batcher.resolver.memory());
     count_refused(leader, &decided.refused);
     span.record("conflicts", decided.refused.len());
@@ -183,8 +186,16 @@ async fn begin(leader: &Leader, batcher: &mut Batcher, batch: Vec<Submitted>) {
     let appended = replica.env.now();
     let formed = appended.saturating_sub(began);
     let sync_span = events::log_sync(&span);
-    let batch =
-        Batch { version, position, lease: assigned.lease, decided, formed, appended, span, sync_span };
+    let batch = Batch {
+        version,
+        position,
+        lease: assigned.lease,
+        decided,
+        formed,
+        appended,
+        span,
+        sync_span,
+    };
     if let Err((batch, cause)) = leader.in_flight.push(batch) {
         batch.unknown(&cause);
     }
@@ -195,9 +206,9 @@ async fn begin(leader: &Leader, batcher: &mut Batcher, batch: Vec<Submitted>) {
 fn not_appended(leader: &Leader, decided: Decided, error: Error, was_sound: bool) {
     if was_sound && !is_log_sound(leader) {
         probe!("pipeline: append failed and left bytes behind");
-        // Bytes were written and could not be taken back: a restart may find the batch. Its version stays in flight:
-        // if read versions followed the clock beyond it, a reader could miss at a later version what a restart
-        // then shows at an earlier one.
+        // Bytes were written and could not be taken back: a restart may find the batch. Its version
+        // stays in flight: if read versions followed the clock beyond it, a reader could miss at a
+        // later version what a restart then shows at an earlier one.
         decided.accepted.into_iter().for_each(|accepted| accepted.answer.unknown(&error));
         return leader.fail(error);
     }
@@ -213,7 +224,8 @@ fn is_log_sound(leader: &Leader) -> bool {
     leader.log.as_ref().is_none_or(|log| log.check().is_ok())
 }
 
-/// Appends a batch; once more with the room of the reserve if the disk is full and the batch only clears.
+/// Appends a batch; once more with the room of the reserve if the disk is full and the batch only
+/// clears.
 async fn append_with_reserve(
     leader: &Leader,
     batcher: &mut Batcher,
@@ -224,7 +236,9 @@ async fn append_with_reserve(
     match append(leader, batcher, version, lease, decided).await {
         Err(error) if is_disk_full(&error) && is_log_sound(leader) => {
             let has_more = leader.replica.space.met_full_disk(&leader.replica).await;
-            if !has_more || decided.accepted.iter().any(|it| backpressure::any_row_written(&it.mutations)) {
+            if !has_more
+                || decided.accepted.iter().any(|it| backpressure::any_row_written(&it.mutations))
+            {
                 return Err(error);
             }
             probe!("pipeline: clears appended in the room of the reserve");
@@ -245,7 +259,8 @@ async fn append(
     if let Some(lease) = lease {
         log.extend_lease(lease).await?;
     }
-    let lists = || decided.accepted.iter().map(|accepted| &accepted.mutations).chain([&decided.records]);
+    let lists =
+        || decided.accepted.iter().map(|accepted| &accepted.mutations).chain([&decided.records]);
     let head = sections_head(&[(ALL_ROWS, lists().map(|list| list.as_bytes().len()).sum())]);
     let mut parts: Vec<&[u8]> = Vec::with_capacity(decided.accepted.len() + 2);
     parts.push(&head);

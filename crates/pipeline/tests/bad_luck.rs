@@ -6,8 +6,8 @@ use machines::Machines;
 use plinth_pipeline::NodeConfig;
 use std::time::Duration;
 
-/// Versions are the clock's only where it goes forward, and no node believes another one's: whichever leads, an hour ahead or behind,
-/// commits go on, and versions only grow.
+/// Versions are the clock's only where it goes forward, and no node believes another one's:
+/// whichever leads, an hour ahead or behind, commits go on, and versions only grow.
 #[test]
 fn a_clock_that_is_an_hour_off_moves_no_version_back() {
     for seed in 0..2 {
@@ -26,18 +26,28 @@ fn a_clock_that_is_an_hour_off_moves_no_version_back() {
                 newest = version;
             }
             let began = machines.sim.now();
-            machines.sim.move_wall_clock(&machines.envs[leader], if round % 2 == 0 { -3600 } else { 3600 });
+            machines
+                .sim
+                .move_wall_clock(&machines.envs[leader], if round % 2 == 0 { -3600 } else { 3600 });
             machines.crash(leader);
             let next = machines.await_leader(|_| true);
-            assert!(machines.sim.now() - began < Duration::from_secs(2), "seed {seed}: it takes no longer");
+            assert!(
+                machines.sim.now() - began < Duration::from_secs(2),
+                "seed {seed}: it takes no longer"
+            );
             machines.open(leader).expect("it opens");
-            assert_eq!(machines.get(next, &format!("key{round}-4")), Ok(Some("1".into())), "seed {seed}");
+            assert_eq!(
+                machines.get(next, &format!("key{round}-4")),
+                Ok(Some("1".into())),
+                "seed {seed}"
+            );
         }
     }
 }
 
-/// Each server has a window by its own setting. The leader's decides what commits, each one's own which old versions it reads; nobody commits
-/// what a shorter window has let go of, whoever leads next.
+/// Each server has a window by its own setting. The leader's decides what commits, each one's own
+/// which old versions it reads; nobody commits what a shorter window has let go of, whoever leads
+/// next.
 #[test]
 fn windows_that_differ_lose_nothing_and_confuse_nobody() {
     for seed in 0..2 {
@@ -50,7 +60,8 @@ fn windows_that_differ_lose_nothing_and_confuse_nobody() {
         for round in 0..4 {
             let leader = machines.await_leader(|_| true);
             machines.set(leader, "key", &format!("{round}")).expect("a commit");
-            // It reads, another one writes the same, and the leader changes: the first may not commit, be it old or overtaken.
+            // It reads, another one writes the same, and the leader changes: the first may not
+            // commit, be it old or overtaken.
             let early = machines.database(leader).create_transaction();
             assert_eq!(
                 machines.sim.run_until(early.get("key")).expect("a read").as_deref(),
@@ -64,7 +75,8 @@ fn windows_that_differ_lose_nothing_and_confuse_nobody() {
             let late = machines.database(next).create_transaction();
             late.set_read_version(version);
             let read = machines.sim.run_until(late.get("key"));
-            let is_right = |found: &Option<_>| *found == Some(format!("{round}").into_bytes().into());
+            let is_right =
+                |found: &Option<_>| *found == Some(format!("{round}").into_bytes().into());
             assert!(
                 read.as_ref().map_or_else(|why| matches!(why.code(), 1007 | 1009), is_right),
                 "seed {seed}: {read:?}"

@@ -1,7 +1,8 @@
-//! A member that was away for longer than the others keep entries takes all rows from one of them, then entries, and serves again.
+//! A member that was away for longer than the others keep entries takes all rows from one of them,
+//! then entries, and serves again.
 //!
-//! Whatever fails meanwhile: the one that sends, the one that takes at any of its file calls, the links. What it had promised
-//! stays promised, and in the end it has what the others have.
+//! Whatever fails meanwhile: the one that sends, the one that takes at any of its file calls, the
+//! links. What it had promised stays promised, and in the end it has what the others have.
 
 mod machines;
 
@@ -16,7 +17,8 @@ use std::time::Duration;
 
 const ENGINES: [EngineKind; 2] = [EngineKind::Memory, EngineKind::Ssd];
 
-/// Segments, checkpoints and tables of a few entries, chunks of a few rows, and nothing kept for others.
+/// Segments, checkpoints and tables of a few entries, chunks of a few rows, and nothing kept for
+/// others.
 fn config(engine: EngineKind) -> NodeConfig {
     let mut config = NodeConfig {
         engine,
@@ -37,10 +39,13 @@ fn config(engine: EngineKind) -> NodeConfig {
     config
 }
 
-/// Writes so many times one of fifty rows of some hundred bytes, so that checkpoints let go of the log.
+/// Writes so many times one of fifty rows of some hundred bytes, so that checkpoints let go of the
+/// log.
 fn fill(machines: &Machines, leader: usize, from: usize, rows: usize) {
     for n in from..from + rows {
-        machines.set(leader, &format!("key{:05}", n % 50), &format!("{n:->300}")).expect("a commit");
+        machines
+            .set(leader, &format!("key{:05}", n % 50), &format!("{n:->300}"))
+            .expect("a commit");
         if n % 10 == 0 {
             machines.sim.run_for(Duration::from_millis(100));
         }
@@ -56,7 +61,10 @@ fn with_one_behind(seed: u64, engine: EngineKind) -> (Machines, usize, usize) {
     let behind = (leader + 1) % 3;
     machines.crash(behind);
     let is_gone = |at: usize| {
-        let names = machines.sim.run_until(machines.envs[at].files().list("/db/gen-1/log")).expect("a list");
+        let names = machines
+            .sim
+            .run_until(machines.envs[at].files().list("/db/gen-1/log"))
+            .expect("a list");
         let first = names.into_iter().filter(|name| name.starts_with("segment-")).min();
         first.is_some_and(|first| *first > *"segment-0000000000000006.log")
     };
@@ -74,18 +82,22 @@ fn with_one_behind(seed: u64, engine: EngineKind) -> (Machines, usize, usize) {
 }
 
 fn rows(machines: &Machines, leader: usize, at: usize) -> Result<Vec<(Bytes, Bytes)>> {
-    let version =
-        machines.sim.run_until(machines.database(leader).create_transaction().get_read_version())?;
+    let version = machines
+        .sim
+        .run_until(machines.database(leader).create_transaction().get_read_version())?;
     let read = RangeRead {
         begin: KeySelector::first_greater_or_equal(Bytes::new()),
-        end: KeySelector::first_greater_or_equal(Bytes::from_static(plinth_types::system::SYSTEM_END)),
+        end: KeySelector::first_greater_or_equal(Bytes::from_static(
+            plinth_types::system::SYSTEM_END,
+        )),
         limit: usize::MAX,
         target_bytes: usize::MAX,
         reverse: false,
     };
     let endpoint = machines.host(at).endpoint();
     let found = machines.sim.run_until(endpoint.get_range(version, KeySpace::System, &read))?;
-    let copy = |(key, value): (&[u8], &[u8])| (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
+    let copy =
+        |(key, value): (&[u8], &[u8])| (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
     Ok(found.rows.iter().map(copy).collect())
 }
 
@@ -93,13 +105,22 @@ fn rows(machines: &Machines, leader: usize, at: usize) -> Result<Vec<(Bytes, Byt
 fn await_equal(machines: &Machines, at: usize, what: &str) {
     for _ in 0..4000 {
         let leader = machines.await_leader(|_| true);
-        if let (Ok(ours), Ok(theirs)) = (rows(machines, leader, at), rows(machines, leader, leader)) {
-            assert!(ours == theirs, "{what}: node {at} has {} rows, {} are there", ours.len(), theirs.len());
+        if let (Ok(ours), Ok(theirs)) = (rows(machines, leader, at), rows(machines, leader, leader))
+        {
+            assert!(
+                ours == theirs,
+                "{what}: node {at} has {} rows, {} are there",
+                ours.len(),
+                theirs.len()
+            );
             return;
         }
         machines.sim.run_for(Duration::from_millis(10));
     }
-    panic!("{what}: node {at} doesn't catch up: {:?}", rows(machines, machines.await_leader(|_| true), at));
+    panic!(
+        "{what}: node {at} doesn't catch up: {:?}",
+        rows(machines, machines.await_leader(|_| true), at)
+    );
 }
 
 fn generation(machines: &Machines, at: usize) -> String {
@@ -117,9 +138,11 @@ fn a_member_that_was_away_too_long_takes_rows_then_entries() {
             for _ in 0..2000 {
                 machines.sim.run_for(Duration::from_millis(1));
                 if machines.host(behind).is_catching_up() {
-                    let error = machines.get_at(leader, behind, "old").expect_err("it serves nothing");
+                    let error =
+                        machines.get_at(leader, behind, "old").expect_err("it serves nothing");
                     refused = error == Error::process_behind();
-                    let status = machines.sim.run_until(machines.host(behind).endpoint().status_json());
+                    let status =
+                        machines.sim.run_until(machines.host(behind).endpoint().status_json());
                     let status: serde_json::Value = serde_json::from_str(&status.unwrap()).unwrap();
                     let member = &status["cluster"]["plinth"]["member"];
                     assert!(member["catching_up"]["stage"].is_string(), "{what}: {member}");
@@ -130,7 +153,11 @@ fn a_member_that_was_away_too_long_takes_rows_then_entries() {
             // The others go on.
             fill(&machines, leader, 300, 20);
             await_equal(&machines, behind, &what);
-            assert_ne!(generation(&machines, behind), "gen-1", "{what}: these are not the old rows");
+            assert_ne!(
+                generation(&machines, behind),
+                "gen-1",
+                "{what}: these are not the old rows"
+            );
             assert!(!machines.host(behind).is_catching_up());
             // It is a member as any: with it alone the leader goes on, and it leads.
             machines.set(leader, "more", "1").expect("a commit");
@@ -145,8 +172,9 @@ fn a_member_that_was_away_too_long_takes_rows_then_entries() {
     }
 }
 
-/// What others say meanwhile, who answer that they keep entries, is neither silence of the one that sends nor its answer: rows
-/// were asked for again whenever one of them spoke, and given up after seven times.
+/// What others say meanwhile, who answer that they keep entries, is neither silence of the one that
+/// sends nor its answer: rows were asked for again whenever one of them spoke, and given up after
+/// seven times.
 #[test]
 fn rows_come_while_others_talk() {
     let (machines, _, behind) = with_one_behind(50, EngineKind::Memory);
@@ -166,8 +194,8 @@ fn rows_come_while_others_talk() {
     panic!("it doesn't catch up");
 }
 
-/// A node with a number of its own and an empty disk has nothing of the log, of which the beginning is long gone: it takes rows as any
-/// that is behind, and who is a member with them.
+/// A node with a number of its own and an empty disk has nothing of the log, of which the beginning
+/// is long gone: it takes rows as any that is behind, and who is a member with them.
 #[test]
 fn a_new_node_gets_its_rows_from_members_that_have_no_first_entry_any_more() {
     for engine in ENGINES {
@@ -194,8 +222,8 @@ fn calls(machines: &Machines, at: usize) -> u64 {
     kinds.iter().map(|kind| machines.sim.call_count(&machines.envs[at], *kind)).sum()
 }
 
-/// The power of the one that takes rows fails at file calls all along its way; then it begins anew, or goes on with what it has, and never
-/// takes a part of the rows for all of them.
+/// The power of the one that takes rows fails at file calls all along its way; then it begins anew,
+/// or goes on with what it has, and never takes a part of the rows for all of them.
 #[test]
 fn a_crash_at_any_file_call_of_taking_rows_leaves_a_member_that_catches_up() {
     for engine in ENGINES {
@@ -246,8 +274,10 @@ fn a_sender_that_goes_away_is_replaced_by_another() {
             let third = 3 - leader - behind;
             let given = |machines: &Machines, at: usize| {
                 let text = machines.host(at).metrics_text();
-                let line = text.lines().find(|line| line.starts_with("plinth_rows_given_bytes_total "));
-                line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).expect("a figure")
+                let line =
+                    text.lines().find(|line| line.starts_with("plinth_rows_given_bytes_total "));
+                line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+                    .expect("a figure")
             };
             for _ in 0..20_000 {
                 machines.sim.run_for(Duration::from_micros(200));
@@ -262,8 +292,13 @@ fn a_sender_that_goes_away_is_replaced_by_another() {
                 machines.isolate(third);
             }
             await_equal(&machines, behind, &what);
-            assert!(given(&machines, leader) > 0.0, "{what}: the leader gives what the other one didn't");
-            machines.set(leader, "more", "1").expect("with the one that came back there is a majority");
+            assert!(
+                given(&machines, leader) > 0.0,
+                "{what}: the leader gives what the other one didn't"
+            );
+            machines
+                .set(leader, "more", "1")
+                .expect("with the one that came back there is a majority");
         }
     }
 }

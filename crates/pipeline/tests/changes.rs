@@ -1,13 +1,16 @@
-//! Streams of changes against a model: folded over the rows as they were at the registration, what a stream delivers is the database
-//! at every version that it names.
+//! Streams of changes against a model: folded over the rows as they were at the registration, what
+//! a stream delivers is the database at every version that it names.
 //!
-//! Why it matters: whoever keeps a second store in step has nothing but the stream. A mutation that is missing, doubled, out of order
-//! or of a key outside of the ranges is found by nobody until it hurts.
+//! Why it matters: whoever keeps a second store in step has nothing but the stream. A mutation that
+//! is missing, doubled, out of order or of a key outside of the ranges is found by nobody until it
+//! hurts.
 
 mod common;
 
 use common::world::World;
-use plinth_client::{ChangeConsumer, ChangeStream, Database, RangeOptions, StreamingMode, TransactionOption};
+use plinth_client::{
+    ChangeConsumer, ChangeStream, Database, RangeOptions, StreamingMode, TransactionOption,
+};
 use plinth_env::simulated::{CallKind, Random, Simulation, Unsynced};
 use plinth_pipeline::{EngineKind, Node, NodeConfig};
 use plinth_types::{Changes, Error, KeyRange, MutationType, Result, Version, atomic};
@@ -77,8 +80,12 @@ fn fold(rows: &mut Rows, changes: &Changes, mut look: impl FnMut(Version, &Rows)
             let (key, operand) = (mutation.param1, mutation.param2);
             assert!(!mutation.kind.is_versionstamped(), "versionstamps are filled in");
             if mutation.kind == MutationType::ClearRange {
-                let is_inside = |range: &KeyRange| range.begin[..] <= *key && *operand <= range.end[..];
-                assert!(key < operand && ranges().iter().any(is_inside), "clears are cut: {mutation:?}");
+                let is_inside =
+                    |range: &KeyRange| range.begin[..] <= *key && *operand <= range.end[..];
+                assert!(
+                    key < operand && ranges().iter().any(is_inside),
+                    "clears are cut: {mutation:?}"
+                );
                 rows.retain(|row, _| !(key <= &row[..] && &row[..] < operand));
                 continue;
             }
@@ -125,8 +132,14 @@ fn write(world: &World, random: &mut Random) {
 }
 
 /// Reads everything up to now, in pieces, and compares the rows at each version.
-fn catch_up(world: &World, random: &mut Random, consumer: &mut ChangeConsumer, rows: &mut Rows) -> u64 {
-    let version = world.run(database(world).create_transaction().get_read_version()).expect("a version");
+fn catch_up(
+    world: &World,
+    random: &mut Random,
+    consumer: &mut ChangeConsumer,
+    rows: &mut Rows,
+) -> u64 {
+    let version =
+        world.run(database(world).create_transaction().get_read_version()).expect("a version");
     let mut batches = 0;
     while consumer.position() < version {
         let before = consumer.position();
@@ -202,26 +215,32 @@ fn a_fold_of_the_stream_is_the_database_at_every_version() {
 fn streams_are_listed_found_by_name_and_removed() {
     let world = World::new(1, config(EngineKind::Memory));
     let first = register(&world, "first", Some(1 << 20)).expect("a stream");
-    let second =
-        world.run(database(&world).register_changes("second", [KeyRange::new("", &b"\xff\0"[..])], None));
+    let second = world.run(database(&world).register_changes(
+        "second",
+        [KeyRange::new("", &b"\xff\0"[..])],
+        None,
+    ));
     let wrong = second.expect_err("beyond the normal keys");
     assert_eq!(wrong, Error::key_outside_legal_range());
     let everything = KeyRange::new("", &b"\xff"[..]);
-    let second =
-        world.run(database(&world).register_changes("second", [everything], None)).expect("a stream");
+    let second = world
+        .run(database(&world).register_changes("second", [everything], None))
+        .expect("a stream");
     assert!(second.id > first.id && second.registered > first.registered);
     let list = world.run(database(&world).list_changes()).expect("a list");
     assert_eq!(list, [first.clone(), second.clone()]);
     assert_eq!((first.bound_bytes, second.bound_bytes), (Some(1 << 20), None));
     // The same again is the same stream; other ranges are none of it.
     assert_eq!(register(&world, "first", None), Ok(first.clone()));
-    let other = world.run(database(&world).register_changes("first", [KeyRange::new("x", "z")], None));
+    let other =
+        world.run(database(&world).register_changes("first", [KeyRange::new("x", "z")], None));
     assert_eq!(other, Err(Error::client_invalid_operation()));
     for (name, ranges) in [("", ranges()), ("none", vec![])] {
         let refused = world.run(database(&world).register_changes(name, ranges, None));
         assert_eq!(refused, Err(Error::client_invalid_operation()), "{name}");
     }
-    let empty = world.run(database(&world).register_changes("none", [KeyRange::new("b", "a")], None));
+    let empty =
+        world.run(database(&world).register_changes("none", [KeyRange::new("b", "a")], None));
     assert_eq!(empty, Err(Error::inverted_range()));
     // Another one under the same name is another one: who reads the first is told.
     let mut old = consumer(&world, "first");
@@ -237,7 +256,10 @@ fn streams_are_listed_found_by_name_and_removed() {
         assert!(gone.to_string().contains("no stream with the id 1"), "{gone}");
     });
     world.run(database(&world).remove_changes("first")).expect("it is there");
-    assert_eq!(world.run(database(&world).remove_changes("first")), Err(Error::client_invalid_operation()));
+    assert_eq!(
+        world.run(database(&world).remove_changes("first")),
+        Err(Error::client_invalid_operation())
+    );
     world.run(waits).expect("it is told");
     let anew = register(&world, "first", None).expect("a stream");
     assert!(anew.id > second.id);
@@ -257,7 +279,8 @@ fn what_was_not_delivered_or_not_committed_can_not_be_acknowledged() {
     next(&world, &mut reader).expect("changes");
     let beyond = world.run(reader.acknowledge_upto(reader.position() + 1));
     assert_eq!(beyond, Err(Error::client_invalid_operation()));
-    let committed = world.run(database(&world).create_transaction().get_read_version()).expect("a version");
+    let committed =
+        world.run(database(&world).create_transaction().get_read_version()).expect("a version");
     let beyond = world.run(database(&world).acknowledge_changes(stream.id, committed + 10_000_000));
     assert_eq!(beyond, Err(Error::client_invalid_operation()));
     world.run(reader.acknowledge()).expect("an acknowledgement");
@@ -297,14 +320,16 @@ fn a_consumer_that_stays_away_loses_its_stream_and_is_told_so() {
             let found = text.lines().find_map(|line| line.strip_prefix(name)).expect(name);
             found.trim().parse::<f64>().expect("a number")
         };
-        let of = |name: &str, stream| figure(&format!("plinth_changes_{name}{{stream=\"{stream}\"}}"));
+        let of =
+            |name: &str, stream| figure(&format!("plinth_changes_{name}{{stream=\"{stream}\"}}"));
         assert_eq!(
             (of("lost", "lazy"), of("lost", "brisk"), figure("plinth_changes_streams ")),
             (1.0, 0.0, 2.0)
         );
         assert!(of("unacknowledged_seconds", "lazy") > 50.0, "{text}");
         assert!(
-            of("unacknowledged_seconds", "brisk") < 5.0 && of("held_bytes", "brisk") <= bound as f64,
+            of("unacknowledged_seconds", "brisk") < 5.0
+                && of("held_bytes", "brisk") <= bound as f64,
             "{text}"
         );
         for _ in 0..2 {
@@ -385,7 +410,8 @@ fn rows_that_register_nothing_do_no_harm() {
     let (mut reader, mut rows) = (consumer(&world, "all"), Rows::new());
     (0..10).for_each(|_| write(&world, &mut random));
     catch_up(&world, &mut random, &mut reader, &mut rows);
-    let other = world.run(database(&world).register_changes("other", ranges(), None)).expect("a stream");
+    let other =
+        world.run(database(&world).register_changes("other", ranges(), None)).expect("a stream");
     assert!(other.id > stream.id + 1);
     // And all rows of the system's gone at once is all streams gone.
     let tr = database(&world).create_transaction();
@@ -507,7 +533,8 @@ fn a_full_disk_takes_no_stream_that_holds_back_no_whole_segment() {
     set(&world, "bkey", b"1").expect("a commit");
     limit_disk(&world, Some(used_bytes(&world) + (1 << 20)));
     world.sim.run_for(Duration::from_secs(1));
-    // Room is asked for, and made as well as it can be: with a checkpoint, beyond which no log is needed.
+    // Room is asked for, and made as well as it can be: with a checkpoint, beyond which no log is
+    // needed.
     let refused = set(&world, "z", &[0; 90_000]).expect_err("the disk is full");
     assert_eq!(refused, Error::file_not_writable());
     world.sim.run_for(Duration::from_secs(5));

@@ -1,7 +1,9 @@
-//! Streams of changes in a cluster: every node gives them, whichever leads, and whatever a node lacks it says.
+//! Streams of changes in a cluster: every node gives them, whichever leads, and whatever a node
+//! lacks it says.
 //!
-//! Why it matters: a consumer outlives any node. What it acknowledged must hold wherever the next leader is, and a node that got its rows
-//! from others, or let go of what it kept, must not pass for one that has everything.
+//! Why it matters: a consumer outlives any node. What it acknowledged must hold wherever the next
+//! leader is, and a node that got its rows from others, or let go of what it kept, must not pass
+//! for one that has everything.
 
 mod machines;
 
@@ -32,7 +34,8 @@ fn formed(seed: u64) -> (Machines, usize) {
 
 fn register(machines: &Machines, leader: usize, bound: Option<u64>) -> (u64, Version) {
     let ranges = [KeyRange::new("key", "kez")];
-    let stream = machines.sim.run_until(machines.database(leader).register_changes("all", ranges, bound));
+    let stream =
+        machines.sim.run_until(machines.database(leader).register_changes("all", ranges, bound));
     let stream = stream.expect("a stream");
     (stream.id, stream.registered)
 }
@@ -45,7 +48,13 @@ fn write(machines: &Machines, leader: usize, numbers: std::ops::Range<u32>) {
 }
 
 /// What a consumer on this node is given next, until it has so many numbers.
-fn take(machines: &Machines, at: usize, id: u64, position: Version, count: usize) -> (Vec<u32>, Version) {
+fn take(
+    machines: &Machines,
+    at: usize,
+    id: u64,
+    position: Version,
+    count: usize,
+) -> (Vec<u32>, Version) {
     let mut consumer = machines.database(at).resume_changes(id, position);
     let mut numbers = Vec::new();
     while numbers.len() < count {
@@ -80,15 +89,20 @@ fn every_node_gives_the_same_whoever_leads() {
             if round % 2 == 0 {
                 let upto = ends.into_iter().min().expect("three nodes");
                 let database = machines.database(leader);
-                machines.sim.run_until(database.acknowledge_changes(id, upto)).expect("it is committed");
+                machines
+                    .sim
+                    .run_until(database.acknowledge_changes(id, upto))
+                    .expect("it is committed");
                 (position, read) = (upto, written);
             }
             let lost = leader;
             machines.crash(lost);
             leader = machines.await_leader(|at| at != lost);
             // What was acknowledged holds wherever the next leader is.
-            let anew: ChangeConsumer =
-                machines.sim.run_until(machines.database(leader).consume_changes("all")).expect("a consumer");
+            let anew: ChangeConsumer = machines
+                .sim
+                .run_until(machines.database(leader).consume_changes("all"))
+                .expect("a consumer");
             assert_eq!((anew.id(), anew.position()), (id, position), "seed {seed}, round {round}");
             machines.open(lost).expect("it opens");
         }
@@ -100,14 +114,16 @@ fn every_node_gives_the_same_whoever_leads() {
 
 #[test]
 fn a_node_made_of_rows_says_what_it_lacks_and_gives_what_comes_later() {
-    // With `ssd` the version that can be pinned lies seconds back, which other nodes wouldn't know as the end of their entries.
+    // With `ssd` the version that can be pinned lies seconds back, which other nodes wouldn't know
+    // as the end of their entries.
     for seed in [0, 2] {
         let (mut machines, leader) = formed(seed);
         let (id, registered) = register(&machines, leader, None);
         write(&machines, leader, 0..5);
         let behind = (leader + 1) % 3;
         machines.crash(behind);
-        // So much that its entries are let go of, but for the stream, which holds them back at the others.
+        // So much that its entries are let go of, but for the stream, which holds them back at the
+        // others.
         let filling = |machines: &Machines, round: u32| {
             machines.set(leader, "other", &"x".repeat(60_000)).expect("a commit");
             write(machines, leader, 5 + round..6 + round);
@@ -118,15 +134,20 @@ fn a_node_made_of_rows_says_what_it_lacks_and_gives_what_comes_later() {
         machines.open(behind).expect("it opens");
         let rows_at = machines.node(behind).endpoint();
         let request = ChangesRequest { stream: id, from: registered + 1, bytes: 1000, wait: false };
-        let lacking = machines.sim.run_until(rows_at.read_changes(request)).expect_err("it came as rows");
+        let lacking =
+            machines.sim.run_until(rows_at.read_changes(request)).expect_err("it came as rows");
         assert_eq!(lacking, Error::version_invalid());
         assert!(lacking.to_string().contains("this node has changes from version"), "{lacking}");
         // The others have all of them.
         let leader = machines.await_leader(|at| at != behind);
         let (numbers, end) = take(&machines, leader, id, registered, 15);
         assert_eq!(numbers, (0..15).collect::<Vec<_>>());
-        // What came after its rows it has; and once all before is acknowledged it is as good as they are.
-        machines.sim.run_until(machines.database(leader).acknowledge_changes(id, end)).expect("committed");
+        // What came after its rows it has; and once all before is acknowledged it is as good as
+        // they are.
+        machines
+            .sim
+            .run_until(machines.database(leader).acknowledge_changes(id, end))
+            .expect("committed");
         write(&machines, leader, 15..20);
         let (numbers, _) = take(&machines, behind, id, end, 5);
         assert_eq!(numbers, (15..20).collect::<Vec<_>>());
@@ -142,8 +163,9 @@ fn make_of_rows(machines: &Machines, at: usize, source: Arc<Node>) {
     let (env, config) = (machines.envs[at].clone(), machines.config.clone());
     machines.sim.run_until(async move {
         let pinned = source.pin().await.expect("a pinned version");
-        let mut import =
-            Import::begin_member(&env, Path::new(DIR), config, pinned.position()).await.expect("an import");
+        let mut import = Import::begin_member(&env, Path::new(DIR), config, pinned.position())
+            .await
+            .expect("an import");
         loop {
             let begin = import.reached().to_vec();
             let chunk = pinned.export(&begin, b"\xff\xff", 1 << 20).await.expect("a chunk");
@@ -163,7 +185,9 @@ fn a_stream_whose_bound_is_exceeded_is_lost_on_every_node_and_said_so() {
     let (id, registered) = register(&machines, leader, Some(100 << 10));
     write(&machines, leader, 0..3);
     for round in 0..40 {
-        machines.set(leader, &format!("other{}", round % 2), &"x".repeat(40_000)).expect("a commit");
+        machines
+            .set(leader, &format!("other{}", round % 2), &"x".repeat(40_000))
+            .expect("a commit");
         machines.sim.run_for(Duration::from_millis(500));
     }
     for at in 0..3 {
@@ -175,7 +199,10 @@ fn a_stream_whose_bound_is_exceeded_is_lost_on_every_node_and_said_so() {
     }
     // The consumer that gives up what was lost goes on.
     let database: Database = machines.database(leader);
-    let now = machines.sim.run_until(database.create_transaction().get_read_version()).expect("a version");
+    let now = machines
+        .sim
+        .run_until(database.create_transaction().get_read_version())
+        .expect("a version");
     machines.sim.run_until(database.acknowledge_changes(id, now)).expect("an acknowledgement");
     write(&machines, leader, 3..6);
     for at in 0..3 {

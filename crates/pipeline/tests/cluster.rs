@@ -1,7 +1,8 @@
 //! Members of a cluster: they elect, commit, follow, lose a leader, and get it back.
 //!
-//! Each test says one thing that a cluster does, on three or five simulated machines and both engines, for a few seeds. What
-//! happens when everything goes wrong at once is the simulation's business (`crates/sim`).
+//! Each test says one thing that a cluster does, on three or five simulated machines and both
+//! engines, for a few seeds. What happens when everything goes wrong at once is the simulation's
+//! business (`crates/sim`).
 
 mod machines;
 
@@ -116,15 +117,20 @@ fn a_watch_on_a_follower_fires_and_what_fired_it_can_be_read() {
     let (machines, leader) = formed(2, 3);
     machines.set(leader, "key", "1").expect("a commit");
     for at in 0..3 {
-        let version =
-            machines.sim.run_until(machines.database(leader).create_transaction().get_read_version());
+        let version = machines
+            .sim
+            .run_until(machines.database(leader).create_transaction().get_read_version());
         let key = Bytes::from_static(b"key");
-        let seen = machines.get(leader, "key").expect("a read").map(|value| Bytes::from(value.into_bytes()));
+        let seen = machines
+            .get(leader, "key")
+            .expect("a read")
+            .map(|value| Bytes::from(value.into_bytes()));
         let watch = machines.node(at).endpoint().watch(key, seen, version.expect("a version"));
         machines.set(leader, "key", &format!("at {at}")).expect("a commit");
         let fired = machines.sim.run_until(watch).expect("it fires");
-        let newest =
-            machines.sim.run_until(machines.database(leader).create_transaction().get_read_version());
+        let newest = machines
+            .sim
+            .run_until(machines.database(leader).create_transaction().get_read_version());
         assert!(newest.expect("a version") >= fired);
     }
 }
@@ -150,7 +156,8 @@ fn a_member_shows_how_it_stands() {
     machines.set(leader, "key", "1").expect("a commit");
     machines.sim.run_for(Duration::from_secs(1));
     for at in 0..3 {
-        let status = machines.sim.run_until(machines.node(at).endpoint().status_json()).expect("a status");
+        let status =
+            machines.sim.run_until(machines.node(at).endpoint().status_json()).expect("a status");
         let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
         let member = &status["cluster"]["plinth"]["member"];
         assert_eq!(member["role"], if at == leader { "leader" } else { "follower" }, "{member}");
@@ -163,7 +170,10 @@ fn a_member_shows_how_it_stands() {
             "{member}"
         );
         let metrics = machines.node(at).metrics_text();
-        assert!(metrics.contains(&format!("\nplinth_is_leader {}\n", u8::from(at == leader))), "{metrics}");
+        assert!(
+            metrics.contains(&format!("\nplinth_is_leader {}\n", u8::from(at == leader))),
+            "{metrics}"
+        );
     }
 }
 
@@ -187,16 +197,21 @@ fn a_directory_is_opened_as_what_it_is() {
         machines.crash(at);
     }
     let dir = Path::new(DIR);
-    let alone = machines.sim.run_until(Node::open(&machines.envs[0], dir, config.clone())).map(drop);
+    let alone =
+        machines.sim.run_until(Node::open(&machines.envs[0], dir, config.clone())).map(drop);
     let alone = alone.expect_err("a member's");
     assert_eq!(alone, Error::client_invalid_operation());
     assert!(alone.to_string().contains("node 1 of a cluster"), "{alone}");
     let formed = machines.form(0).expect_err("it is formed");
     assert_eq!(formed, Error::client_invalid_operation());
-    let report = machines.sim.run_until(plinth_pipeline::check(&machines.envs[0], dir)).expect("a report");
+    let report =
+        machines.sim.run_until(plinth_pipeline::check(&machines.envs[0], dir)).expect("a report");
     assert!(report.problems.is_empty(), "{report:?}");
     let other = Path::new("/other");
-    let node = machines.sim.run_until(Node::open(&machines.envs[0], other, config.clone())).expect("a node");
+    let node = machines
+        .sim
+        .run_until(Node::open(&machines.envs[0], other, config.clone()))
+        .expect("a node");
     machines.sim.run_until(node.close()).expect("it closes");
     drop(node);
     let membership = machines.membership(0);
@@ -213,7 +228,8 @@ fn form_until(machines: &Machines, bound: u64) -> bool {
     let machine = machines.envs[0].clone();
     let calls = || kinds.iter().map(|kind| machines.sim.call_count(&machine, *kind)).sum::<u64>();
     let before = calls();
-    let (env, config, membership) = (machine.clone(), machines.config.clone(), machines.membership(0));
+    let (env, config, membership) =
+        (machine.clone(), machines.config.clone(), machines.membership(0));
     let done = Arc::new(AtomicBool::new(false));
     let told = done.clone();
     drop(machine.spawn("form", async move {
@@ -242,12 +258,16 @@ fn a_crash_at_any_file_call_leaves_a_member_or_what_is_formed_anew() {
             if machines.open(0).is_err() {
                 assert!(crashed, "what was formed is durable");
                 anew += 1;
-                // What was begun as a member may become a database of its own, and the other way round.
+                // What was begun as a member may become a database of its own, and the other way
+                // round.
                 if bound % 3 == 0 {
                     let dir = Path::new(DIR);
                     let config = machines.config.clone();
                     let alone = machines.sim.run_until(Node::open(&machines.envs[0], dir, config));
-                    machines.sim.run_until(alone.expect("a database of its own").close()).expect("it closes");
+                    machines
+                        .sim
+                        .run_until(alone.expect("a database of its own").close())
+                        .expect("it closes");
                     assert_eq!(machines.open(0), Err(Error::client_invalid_operation()));
                     continue;
                 }
@@ -281,22 +301,30 @@ fn a_leader_whose_disk_stalls_or_fails_gives_way() {
         machines.sim.set_faults(&machines.envs[lost], plan);
         let mut mutations = MutationList::new();
         mutations.push(MutationType::Set, b"key", b"2");
-        let commit =
-            machines.node(lost).endpoint().commit(CommitRequest { mutations, ..CommitRequest::default() });
+        let commit = machines
+            .node(lost)
+            .endpoint()
+            .commit(CommitRequest { mutations, ..CommitRequest::default() });
         let began = machines.sim.now();
         let leader = machines.await_leader(|at| at != lost);
         assert!(machines.sim.now() - began < Duration::from_secs(3), "seed {seed}");
         machines.set(leader, "key", "3").expect("a commit");
-        let fate = machines.sim.run_until_within(Duration::from_secs(3), commit).expect("an answer");
+        let fate =
+            machines.sim.run_until_within(Duration::from_secs(3), commit).expect("an answer");
         fate.expect_err("nobody knows, or it did not come to be");
         assert_eq!(machines.get(leader, "key"), Ok(Some("3".into())), "seed {seed}");
         let is_failed = machines.node(lost).failure().is_some();
-        assert_eq!(is_failed, !seed.is_multiple_of(3), "seed {seed}: {:?}", machines.node(lost).failure());
+        assert_eq!(
+            is_failed,
+            !seed.is_multiple_of(3),
+            "seed {seed}: {:?}",
+            machines.node(lost).failure()
+        );
     }
 }
 
-/// A member's sync failed, and whoever noticed first that its log was closed said that its own work was left undone: a bug to be
-/// reported, where a disk was broken.
+/// A member's sync failed, and whoever noticed first that its log was closed said that its own work
+/// was left undone: a bug to be reported, where a disk was broken.
 #[test]
 fn a_member_whose_disk_fails_says_so() {
     for seed in 0..12 {
@@ -308,7 +336,10 @@ fn a_member_whose_disk_fails_says_so() {
         let _ = machines.set(leader, "key", "1");
         machines.sim.run_for(Duration::from_secs(1));
         let failure = machines.host(at).failure();
-        assert!(failure.as_ref().is_some_and(|why| *why == Error::io_error()), "seed {seed}: {failure:?}");
+        assert!(
+            failure.as_ref().is_some_and(|why| *why == Error::io_error()),
+            "seed {seed}: {failure:?}"
+        );
         let next = machines.await_leader(|other| other != at);
         machines.set(next, "key", "2").expect("the others go on");
     }

@@ -1,4 +1,5 @@
-//! Members whose disks are full: a leader lets another one lead, a follower says so and waits, and both heal once there is room.
+//! Members whose disks are full: a leader lets another one lead, a follower says so and waits, and
+//! both heal once there is room.
 //!
 //! Nothing that fills a disk may end a node, or have it hold on to what it can't do.
 
@@ -20,7 +21,12 @@ fn formed(seed: u64, engine: EngineKind) -> (Machines, usize) {
 
 /// Other programs take all that is free on a machine's disk, or give it back.
 fn fill(machines: &Machines, at: usize, is_full: bool) {
-    let used = machines.sim.files(&machines.envs[at]).iter().map(|(_, len)| len.next_multiple_of(4096)).sum();
+    let used = machines
+        .sim
+        .files(&machines.envs[at])
+        .iter()
+        .map(|(_, len)| len.next_multiple_of(4096))
+        .sum();
     machines.sim.update_faults(&machines.envs[at], |plan| plan.capacity = is_full.then_some(used));
     // Disks are looked at now and then.
     machines.sim.run_for(Duration::from_secs(1));
@@ -62,7 +68,10 @@ fn catches_up(machines: &Machines, at: usize, what: &str) {
 
 fn says_so(machines: &Machines, at: usize, what: &str) {
     let refusal = machines.host(at).endpoint().refusal();
-    assert!(refusal.is_some_and(|error| error.code() == 1514), "{what}: it says that its disk is full");
+    assert!(
+        refusal.is_some_and(|error| error.code() == 1514),
+        "{what}: it says that its disk is full"
+    );
     let metrics = machines.host(at).metrics_text();
     assert!(metrics.contains("plinth_refusing{cause=\"disk_full\"} 1"), "{what}");
 }

@@ -1,5 +1,8 @@
-//! A member that begins again after the others went on without it serves once it has what it missed, and not before: its reads wouldn't
-//! be wrong, but whoever sends them would wait.
+//! A member that begins again after the others went on without it serves once it has what it
+//! missed, and not before: its reads wouldn't be wrong, but whoever sends them would wait.
+//!
+//! The machines are simulated. Where one was away the link to it is slow, so that it can be asked
+//! meanwhile: each time it refuses, and tells how many entries it lacks.
 
 mod machines;
 
@@ -11,7 +14,8 @@ use std::time::Duration;
 
 const ENTRIES: usize = 1_000;
 
-/// Three members of which one was away while a lot was committed, and a link to it on which a byte is three microseconds late.
+/// Three members of which one was away while a lot was committed, and a link to it on which a byte
+/// is three microseconds late.
 fn with_one_away(seed: u64) -> (Machines, usize, usize) {
     let engine = if seed.is_multiple_of(2) { EngineKind::Memory } else { EngineKind::Ssd };
     let mut machines = Machines::new(seed, 3, NodeConfig { engine, ..NodeConfig::default() });
@@ -21,7 +25,9 @@ fn with_one_away(seed: u64) -> (Machines, usize, usize) {
     let away = (leader + 1) % 3;
     machines.crash(away);
     for n in 0..ENTRIES {
-        machines.set(leader, &format!("key{:03}", n % 100), &format!("{n:->700}")).expect("a commit");
+        machines
+            .set(leader, &format!("key{:03}", n % 100), &format!("{n:->700}"))
+            .expect("a commit");
     }
     machines.slow(away, Duration::from_micros(3));
     (machines, leader, away)
@@ -29,13 +35,19 @@ fn with_one_away(seed: u64) -> (Machines, usize, usize) {
 
 /// What a node tells of how many entries it lacks.
 fn entries_behind(machines: &Machines, at: usize) -> Option<u64> {
-    let status = machines.sim.run_until(machines.host(at).endpoint().status_json()).expect("a status");
+    let status =
+        machines.sim.run_until(machines.host(at).endpoint().status_json()).expect("a status");
     let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
     status.pointer("/cluster/plinth/member/catching_up/entries_behind")?.as_u64()
 }
 
 /// Runs until a node serves; gives the most entries that it said to lack.
-fn await_serving(machines: &Machines, leader: usize, at: usize, mut meanwhile: impl FnMut(u64)) -> u64 {
+fn await_serving(
+    machines: &Machines,
+    leader: usize,
+    at: usize,
+    mut meanwhile: impl FnMut(u64),
+) -> u64 {
     let mut most = 0;
     for step in 0..2_000 {
         let host = machines.host(at);
@@ -45,7 +57,10 @@ fn await_serving(machines: &Machines, leader: usize, at: usize, mut meanwhile: i
         let told = entries_behind(machines, at);
         let why = host.endpoint().refusal().expect("its health is told");
         if let Some(told) = told {
-            assert!(why.to_string().contains(&format!("catching up, {told} entries behind")), "{why}");
+            assert!(
+                why.to_string().contains(&format!("catching up, {told} entries behind")),
+                "{why}"
+            );
         }
         let refused = machines.get_at(leader, at, "old");
         assert!(refused == Err(Error::process_behind()) || !host.is_catching_up(), "{refused:?}");
@@ -61,7 +76,10 @@ fn a_member_serves_nothing_before_it_has_the_entries_that_it_missed() {
     for seed in 0..2 {
         let (mut machines, leader, away) = with_one_away(seed);
         machines.open(away).expect("it opens");
-        assert!(machines.host(away).is_catching_up(), "seed {seed}: it can't know yet what it missed");
+        assert!(
+            machines.host(away).is_catching_up(),
+            "seed {seed}: it can't know yet what it missed"
+        );
         let most = await_serving(&machines, leader, away, |step| {
             // The others go on.
             machines.set(leader, "meanwhile", &step.to_string()).expect("a commit");
@@ -78,8 +96,9 @@ fn a_member_serves_nothing_before_it_has_the_entries_that_it_missed() {
     }
 }
 
-/// Another one leads meanwhile, and the log goes on: what is asked for is asked anew, and it serves all the same. (That a log which grows faster
-/// than a member follows keeps nobody away, `host.rs` tests: here a link is late, never full.)
+/// Another one leads meanwhile, and the log goes on: what is asked for is asked anew, and it serves
+/// all the same. (That a log which grows faster than a member follows keeps nobody away, `host.rs`
+/// tests: here a link is late, never full.)
 #[test]
 fn a_change_of_leader_under_load_keeps_no_member_away() {
     for seed in 0..2 {
@@ -112,7 +131,11 @@ fn members_that_begin_together_serve_as_soon_as_one_of_them_leads() {
         machines.sim.run_for(Duration::from_millis(20));
         for at in 0..3 {
             assert!(!machines.host(at).is_catching_up(), "seed {seed}: node {at}");
-            assert_eq!(machines.get_at(leader, at, "key"), Ok(Some("1".into())), "seed {seed}: node {at}");
+            assert_eq!(
+                machines.get_at(leader, at, "key"),
+                Ok(Some("1".into())),
+                "seed {seed}: node {at}"
+            );
         }
     }
 }

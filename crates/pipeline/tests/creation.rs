@@ -1,7 +1,9 @@
-//! A database comes to be whole or not at all, and one that lost a file is never taken for one that never was.
+//! A database comes to be whole or not at all, and one that lost a file is never taken for one that
+//! never was.
 //!
-//! A directory without `IDENTITY` was once taken for a creation that had been interrupted: opening it removed the log, and
-//! with the engine `ssd` the tables, and made an empty database in their place.
+//! A directory without `IDENTITY` was once taken for a creation that had been interrupted: opening
+//! it removed the log, and with the engine `ssd` the tables, and made an empty database in their
+//! place.
 
 mod common;
 
@@ -26,10 +28,12 @@ async fn open_with(machine: &Env, engine: EngineKind) -> Result<InProcess> {
     Ok(Node::open(machine, Path::new(DIR), config(engine)).await?.endpoint())
 }
 
-/// Runs the creation of a database until it has made so many file calls. Whether it was still under way.
+/// Runs the creation of a database until it has made so many file calls. Whether it was still under
+/// way.
 fn create_until(simulation: &Simulation, machine: &Env, engine: EngineKind, bound: u64) -> bool {
     let before = calls(simulation, machine);
-    let (env, done) = (machine.clone(), std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false)));
+    let (env, done) =
+        (machine.clone(), std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false)));
     let told = done.clone();
     drop(machine.spawn("creation", async move {
         let _node = open_with(&env, engine).await;
@@ -129,10 +133,14 @@ fn a_database_without_identity_is_refused_and_stays_as_it_is() {
                 left.insert("CREATING".into(), marker_bytes());
             }
             restore(&simulation, &machine, DIR, &left);
-            let what = format!("{engine:?}, stored: {is_stored}, lock: {has_lock}, marker: {marker}");
+            let what =
+                format!("{engine:?}, stored: {is_stored}, lock: {has_lock}, marker: {marker}");
             for creation in [Creation::IfMissing, Creation::Never, Creation::Always] {
                 let config = NodeConfig { creation, ..config(engine) };
-                let error = simulation.run_until(Node::open(&machine, Path::new(DIR), config)).err().unwrap();
+                let error = simulation
+                    .run_until(Node::open(&machine, Path::new(DIR), config))
+                    .err()
+                    .unwrap();
                 assert_eq!(error, Error::file_corrupt(), "{what}: {error}");
                 assert!(error.to_string().contains("/db/IDENTITY"), "{what}: {error}");
             }
@@ -143,7 +151,8 @@ fn a_database_without_identity_is_refused_and_stays_as_it_is() {
     }
 }
 
-/// A server without its cluster file once made a database of its own in the directory of a node to be.
+/// A server without its cluster file once made a database of its own in the directory of a node to
+/// be.
 #[test]
 fn a_directory_that_a_cluster_has_begun_to_form_gets_no_database_of_its_own() {
     for name in ["CHARTER", "CHARTER.new"] {
@@ -155,7 +164,10 @@ fn a_directory_that_a_cluster_has_begun_to_form_gets_no_database_of_its_own() {
         assert_eq!(error, Error::client_invalid_operation());
         assert!(error.detail().unwrap().contains(name), "{error}");
         let after = contents(&simulation, &machine, DIR);
-        assert!(before.iter().all(|(path, bytes)| after.get(path) == Some(bytes)), "what was there is there");
+        assert!(
+            before.iter().all(|(path, bytes)| after.get(path) == Some(bytes)),
+            "what was there is there"
+        );
     }
 }
 

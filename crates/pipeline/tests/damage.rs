@@ -59,14 +59,21 @@ fn a_flipped_bit_in_any_file_is_found_and_named_or_was_never_data() {
             Ok(node) => simulation.run_until(async {
                 for n in 0u16..330 {
                     let value = get(&node, &n.to_be_bytes()).await;
-                    assert_eq!(value.as_deref(), Some(&[n as u8; 50][..]), "seed {seed}: {name} at {offset}");
+                    assert_eq!(
+                        value.as_deref(),
+                        Some(&[n as u8; 50][..]),
+                        "seed {seed}: {name} at {offset}"
+                    );
                 }
             }),
             Err(error) => {
                 found += 1;
                 assert!(!report.problems.is_empty(), "seed {seed}: {name} at {offset}: {error}");
                 let file = path.file_name().unwrap().to_str().unwrap();
-                assert!(error.to_string().contains(file), "seed {seed}: {error} does not name {file}");
+                assert!(
+                    error.to_string().contains(file),
+                    "seed {seed}: {error} does not name {file}"
+                );
             }
         }
     }

@@ -1,5 +1,5 @@
-//! How many batches are in flight is a number, and not a number of threads: over a log that takes long to commit, clients that follow
-//! one another closely have a batch each on its way.
+//! How many batches are in flight is a number, and not a number of threads: over a log that takes
+//! long to commit, clients that follow one another closely have a batch each on its way.
 
 mod common;
 
@@ -11,12 +11,14 @@ use plinth_types::MutationType as M;
 use serde_json::Value;
 use std::time::Duration;
 
-/// The most batches that were seen in flight, and the commits that came to their end, with so many allowed.
+/// The most batches that were seen in flight, and the commits that came to their end, with so many
+/// allowed.
 fn most_in_flight(commit_depth: usize, seed: u64) -> (u64, u64) {
     let config = NodeConfig { commit_depth, ..NodeConfig::default() };
     let world = World::new(seed, config);
     let mut plan = FaultPlan::default();
-    (plan.sync.latency_min, plan.sync.latency_max) = (Duration::from_millis(200), Duration::from_millis(300));
+    (plan.sync.latency_min, plan.sync.latency_max) =
+        (Duration::from_millis(200), Duration::from_millis(300));
     world.sim.set_faults(&world.machine, plan);
     let clients = world.endpoint().env().clone();
     for client in 0u64..100 {
@@ -36,8 +38,10 @@ fn most_in_flight(commit_depth: usize, seed: u64) -> (u64, u64) {
         world.node().check_invariants();
     }
     world.sim.run_for(Duration::from_secs(60));
-    let status: Value = serde_json::from_str(&world.run(world.endpoint().status_json()).unwrap()).unwrap();
-    let committed = status["cluster"]["workload"]["transactions"]["committed"]["counter"].as_u64().unwrap();
+    let status: Value =
+        serde_json::from_str(&world.run(world.endpoint().status_json()).unwrap()).unwrap();
+    let committed =
+        status["cluster"]["workload"]["transactions"]["committed"]["counter"].as_u64().unwrap();
     (most, committed)
 }
 

@@ -1,7 +1,8 @@
 //! What survives, and what clients are told: restarts, crashes, a full disk, a failing sync.
 //!
-//! What a real disk does only once in years happens here on a simulated machine, whose disk forgets what
-//! was not synced; the rest runs on real files in a temporary directory. Opening itself: `opening.rs`.
+//! What a real disk does only once in years happens here on a simulated machine, whose disk forgets
+//! what was not synced; the rest runs on real files in a temporary directory. Opening itself:
+//! `opening.rs`.
 
 mod common;
 
@@ -51,9 +52,10 @@ fn acknowledged_commits_survive_a_crash_soon_after() {
             world.run(set(&world, &[n], b"acknowledged")).unwrap();
         }
         drop(
-            world
-                .endpoint()
-                .commit(request(&[(M::Set, b"unanswered", b"whole"), (M::Set, b"with it", b"whole")])),
+            world.endpoint().commit(request(&[
+                (M::Set, b"unanswered", b"whole"),
+                (M::Set, b"with it", b"whole"),
+            ])),
         );
         // At once, and later and later.
         world.sim.run_for(Duration::from_micros(seed * 60));
@@ -95,7 +97,10 @@ fn a_full_disk_refuses_commits_clearly_and_writing_resumes_when_there_is_room() 
     });
     // Behind a socket the number is all that is left of the kind, and the words say what it was.
     assert_eq!(refused, Error::file_not_writable(), "{refused}");
-    assert!(refused.detail().is_some_and(|detail| detail.contains("no space left on the disk")), "{refused}");
+    assert!(
+        refused.detail().is_some_and(|detail| detail.contains("no space left on the disk")),
+        "{refused}"
+    );
     assert!(!refused.is(ErrorPredicate::Retryable));
     assert_eq!(world.run(get(&world, b"before")).as_deref(), Some(&b"v"[..]));
     world.sim.update_faults(&world.machine, |plan| plan.capacity = None);
@@ -104,8 +109,9 @@ fn a_full_disk_refuses_commits_clearly_and_writing_resumes_when_there_is_room() 
     assert_eq!(world.run(get(&world, b"after")).as_deref(), Some(&b"v"[..]));
 }
 
-/// While the disk was full read versions stood still, and when there was room again everybody who read was too old: as
-/// long as they tried again, for good. Found by the simulation, where answers get lost (`lost_answers`, seed 12).
+/// While the disk was full read versions stood still, and when there was room again everybody who
+/// read was too old: as long as they tried again, for good. Found by the simulation, where answers
+/// get lost (`lost_answers`, seed 12).
 #[test]
 fn after_a_long_time_of_refused_commits_whoever_reads_can_commit_again() {
     let world = world(1);
@@ -152,8 +158,9 @@ fn a_failing_sync_is_never_acknowledged_and_ends_all_commits() {
     world.run(set(&world, b"k", b"again")).unwrap();
 }
 
-/// A transaction without reads commits with a key that it conflicts with itself on; when its answer is lost the client
-/// looks what became of it. That this fails too is no answer: the transaction may be there after a restart.
+/// A transaction without reads commits with a key that it conflicts with itself on; when its answer
+/// is lost the client looks what became of it. That this fails too is no answer: the transaction
+/// may be there after a restart.
 #[test]
 fn a_commit_whose_fate_cannot_be_found_out_stays_unknown() {
     let world = world(4);
@@ -168,7 +175,8 @@ fn a_commit_whose_fate_cannot_be_found_out_stays_unknown() {
     assert_eq!(unknown, Error::commit_unknown_result(), "{unknown}");
 }
 
-/// A batch whose sync failed may be found at a restart, at its version. Nobody may have read at a later one without it.
+/// A batch whose sync failed may be found at a restart, at its version. Nobody may have read at a
+/// later one without it.
 #[test]
 fn read_versions_stay_below_a_commit_of_unknown_fate() {
     let world = world(6);

@@ -1,8 +1,10 @@
-//! Each file of a database gone, short, long, another database's, of another moment: either the database opens with every
-//! row, or it is refused by an error that names the file, `check` agrees, and nothing was changed.
+//! Each file of a database gone, short, long, another database's, of another moment: either the
+//! database opens with every row, or it is refused by an error that names the file, `check` agrees,
+//! and nothing was changed.
 //!
-//! A partial restore, an rsync with an exclude, a directory entry that was lost do such things. They once led to a log
-//! that was asked for entries that it had let go of, to "every checksum holds", and to an empty database.
+//! A partial restore, an rsync with an exclude, a directory entry that was lost do such things.
+//! They once led to a log that was asked for entries that it had let go of, to "every checksum
+//! holds", and to an empty database.
 
 mod common;
 
@@ -52,7 +54,8 @@ fn live(engine: EngineKind, seed: u64) -> Lived {
     let mut moments = Vec::new();
     for moment in 0u8..3 {
         simulation.run_until(async {
-            let node = Node::open(&machine, Path::new(DIR), config(engine)).await.unwrap().endpoint();
+            let node =
+                Node::open(&machine, Path::new(DIR), config(engine)).await.unwrap().endpoint();
             for part in 0u8..2 {
                 for n in 0..rows_in(moment, part) {
                     let (key, value) = (vec![moment, part, n], vec![n ^ seed as u8; 200]);
@@ -100,7 +103,8 @@ fn fates(path: &Path, ours: &Lived, other: &Lived) -> Vec<(String, Option<Vec<u8
 
 /// A file of the same kind, whose name has another number.
 fn alike<'c>(path: &Path, others: &'c Contents) -> Option<&'c Vec<u8>> {
-    let kind = |path: &Path| path.to_string_lossy().split_once("-00").map(|(kind, _)| kind.to_string());
+    let kind =
+        |path: &Path| path.to_string_lossy().split_once("-00").map(|(kind, _)| kind.to_string());
     let ours = kind(path)?;
     others.iter().find(|(path, _)| kind(path).as_ref() == Some(&ours)).map(|(_, bytes)| bytes)
 }
@@ -122,8 +126,8 @@ async fn rows_of(machine: &Env, engine: EngineKind) -> Result<Rows> {
     Ok(found)
 }
 
-/// The names by one of which an error may call the file. Of two segments of the log, one that ends too early
-/// and one that begins too late look the same.
+/// The names by one of which an error may call the file. Of two segments of the log, one that ends
+/// too early and one that begins too late look the same.
 fn names(path: &Path) -> &str {
     let name = path.file_name().unwrap().to_str().unwrap();
     if name.starts_with("segment-") { "segment-" } else { name }
@@ -143,7 +147,8 @@ fn other_course(engine: EngineKind, ours: &Lived, moment: usize, openings: u8) -
     restore(simulation, machine, DIR, &earlier[moment]);
     for opening in 0..openings {
         simulation.run_until(async {
-            let node = Node::open(machine, Path::new(DIR), config(engine)).await.unwrap().endpoint();
+            let node =
+                Node::open(machine, Path::new(DIR), config(engine)).await.unwrap().endpoint();
             for n in 0..40 {
                 set(&node, &[7, opening, n], &[n; 200]).await.unwrap();
             }
@@ -153,8 +158,8 @@ fn other_course(engine: EngineKind, ours: &Lived, moment: usize, openings: u8) -
     contents(simulation, machine, DIR)
 }
 
-/// The whole log of another moment: each of its checksums holds, and it is refused all the same unless it has all that
-/// the engine's files have.
+/// The whole log of another moment: each of its checksums holds, and it is refused all the same
+/// unless it has all that the engine's files have.
 fn try_other_logs(engine: EngineKind) {
     let ours = live(engine, 1);
     let Lived { simulation, machine, earlier, now, .. } = &ours;
@@ -174,7 +179,10 @@ fn try_other_logs(engine: EngineKind) {
         assert_eq!(error, Error::file_corrupt(), "{what}: {error}");
         assert!(error.to_string().contains("gen-1/log at offset 0: the log "), "{what}: {error}");
         let text: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
-        assert!(text.iter().any(|problem| error.to_string().contains(problem)), "{what}: {text:?}, {error}");
+        assert!(
+            text.iter().any(|problem| error.to_string().contains(problem)),
+            "{what}: {text:?}, {error}"
+        );
         assert!(contents(simulation, machine, DIR) == left, "{what}: something was changed");
     }
     for other in [earlier[1].clone(), other_course(engine, &ours, 1, 2)] {
@@ -231,7 +239,10 @@ fn try_each_file(engine: EngineKind) -> (u32, u32) {
                     assert!(!report.problems.is_empty(), "{what}: check found nothing: {error}");
                     let text: String = report.problems.iter().map(ToString::to_string).collect();
                     assert!(text.contains(names(path)), "{what}: {text}");
-                    assert!(contents(simulation, machine, DIR) == left, "{what}: something was changed");
+                    assert!(
+                        contents(simulation, machine, DIR) == left,
+                        "{what}: something was changed"
+                    );
                 }
             }
         }

@@ -1,8 +1,10 @@
-//! A disk that gets full: room is made before it runs out, what makes room goes on, and so does everything once there is some.
+//! A disk that gets full: room is made before it runs out, what makes room goes on, and so does
+//! everything once there is some.
 //!
-//! On 64 MB, ten rows of 90 kB that were overwritten again and again filled the disk with log, because the next checkpoint waited for
-//! 256 MiB of it; then nothing helped, not clearing everything and not a restart. Here in simulation; on a real file system of
-//! its own: `small_disk.rs`.
+//! On 64 MB, ten rows of 90 kB that were overwritten again and again filled the disk with log,
+//! because the next checkpoint waited for 256 MiB of it; then nothing helped, not clearing
+//! everything and not a restart. Here in simulation; on a real file system of its own:
+//! `small_disk.rs`.
 
 mod common;
 
@@ -57,7 +59,9 @@ fn clear(world: &World, begin: u64, end: u64) -> Result<CommitReply> {
 }
 
 fn has(world: &World, number: u64) -> bool {
-    world.run(get(world, &number.to_be_bytes())).is_some_and(|value| value == [number as u8; ROW][..])
+    world
+        .run(get(world, &number.to_be_bytes()))
+        .is_some_and(|value| value == [number as u8; ROW][..])
 }
 
 /// New rows until one is refused; how many there are.
@@ -88,7 +92,8 @@ fn rows_that_are_overwritten_again_and_again_fit_on_a_small_disk() {
         for (seed, disk) in [(1, 64 << 20), (2, 128 << 20), (3, 32 << 20)] {
             let world = on_disk_of(seed, engine, disk);
             for n in 0..2000 {
-                put(&world, n % 10).unwrap_or_else(|error| panic!("{engine:?}, commit {n}: {error}"));
+                put(&world, n % 10)
+                    .unwrap_or_else(|error| panic!("{engine:?}, commit {n}: {error}"));
             }
             assert!((0..10).all(|number| has(&world, number)));
         }
@@ -103,13 +108,19 @@ fn a_disk_full_of_rows_takes_clears_and_then_rows_again() {
         assert!(rows > 150, "{engine:?}: 64 MB took {rows} rows of 90 kB");
         for life in 0..2 {
             assert!(put(&world, rows).is_err(), "{engine:?}, life {life}");
-            assert!(has(&world, 0) && has(&world, rows - 1), "{engine:?}, life {life}: reads go on");
+            assert!(
+                has(&world, 0) && has(&world, rows - 1),
+                "{engine:?}, life {life}: reads go on"
+            );
             if life == 0 {
                 world.crash(Unsynced::Seeded, config(engine));
             }
         }
         clear(&world, 1, rows).unwrap();
-        assert!(goes_on(&world, Duration::from_secs(20)), "{engine:?}: after everything was cleared");
+        assert!(
+            goes_on(&world, Duration::from_secs(20)),
+            "{engine:?}: after everything was cleared"
+        );
         assert!(fill_with_rows(&world) > 100, "{engine:?}");
     }
 }
@@ -127,18 +138,24 @@ fn a_disk_that_others_fill_is_left_and_come_back_to() {
         for number in 1000..3000u64 {
             let key = number.to_be_bytes();
             let cleared = request(&[(M::ClearRange, &key, &[&key[..], &[0; 500]].concat())]);
-            world.run(world.endpoint().commit(cleared)).unwrap_or_else(|error| panic!("{engine:?}: {error}"));
+            world
+                .run(world.endpoint().commit(cleared))
+                .unwrap_or_else(|error| panic!("{engine:?}: {error}"));
             if number % 700 == 0 {
                 world.crash(Unsynced::Seeded, config(engine));
             }
         }
         assert!(put(&world, 0).is_err(), "{engine:?}");
         limit(&world, 1 << 30);
-        assert!(goes_on(&world, Duration::from_secs(1)), "{engine:?}: within a second after there was room");
+        assert!(
+            goes_on(&world, Duration::from_secs(1)),
+            "{engine:?}: within a second after there was room"
+        );
     }
 }
 
-/// The log's files are the database's own: it has them once what is in them was cleared, though others leave nothing.
+/// The log's files are the database's own: it has them once what is in them was cleared, though
+/// others leave nothing.
 #[test]
 fn clearing_everything_makes_room_though_others_leave_none() {
     for engine in ENGINES {
@@ -164,7 +181,8 @@ fn names_of_messages(status: &Value) -> Vec<String> {
 
 fn measured(world: &World, name: &str) -> f64 {
     let text = world.node().metrics_text();
-    let line = text.lines().find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));
+    let line =
+        text.lines().find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));
     line.unwrap_or_else(|| panic!("no {name}")).rsplit_once(' ').unwrap().1.parse().unwrap()
 }
 
@@ -175,7 +193,10 @@ fn a_full_disk_is_told_while_it_is_full_and_no_longer() {
         let world = on_disk_of(6, engine, 1 << 30);
         (0..100).for_each(|number| drop(put(&world, number).unwrap()));
         world.sim.run_for(Duration::from_secs(2));
-        assert_eq!((world.node().endpoint().refusal(), measured(&world, "plinth_available")), (None, 1.0));
+        assert_eq!(
+            (world.node().endpoint().refusal(), measured(&world, "plinth_available")),
+            (None, 1.0)
+        );
         let well = status(&world);
         assert_eq!(well["cluster"]["messages"], Value::Array(Vec::new()));
         assert_eq!(well["client"]["database_status"]["healthy"], true);
@@ -184,12 +205,17 @@ fn a_full_disk_is_told_while_it_is_full_and_no_longer() {
         assert!(is_disk_full(&put(&world, 0).unwrap_err()));
         world.sim.run_for(Duration::from_secs(1));
         let full = status(&world);
-        assert_eq!(full["cluster"]["qos"]["performance_limited_by"]["name"], "storage_server_min_free_space");
+        assert_eq!(
+            full["cluster"]["qos"]["performance_limited_by"]["name"],
+            "storage_server_min_free_space"
+        );
         assert_eq!(full["client"]["database_status"]["healthy"], false);
         assert_eq!(full["cluster"]["plinth"]["commits_refused"]["now"], "disk_full");
         let told = names_of_messages(&full);
         assert!(
-            ["commits_refused", "low_disk_space"].iter().all(|name| told.contains(&(*name).to_owned())),
+            ["commits_refused", "low_disk_space"]
+                .iter()
+                .all(|name| told.contains(&(*name).to_owned())),
             "{told:?}"
         );
         assert!(is_disk_full(&world.node().endpoint().refusal().unwrap()));

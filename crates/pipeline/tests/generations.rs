@@ -1,4 +1,5 @@
-//! A whole new state in the place of the old one: whatever instant the power fails at, one of both is there, whole.
+//! A whole new state in the place of the old one: whatever instant the power fails at, one of both
+//! is there, whole.
 
 mod common;
 
@@ -117,12 +118,19 @@ fn a_crash_at_any_file_call_of_a_switch_leaves_one_state_whole() {
             let (value, version) = simulation.run_until(value_of(&machine, engine));
             assert!(version > written, "{engine:?}, crash at call {bound}: versions go on");
             let is_new = value == b"new";
-            assert!(is_new || value == b"old" && !is_done(), "{engine:?}, crash at call {bound}: {value:?}");
+            assert!(
+                is_new || value == b"old" && !is_done(),
+                "{engine:?}, crash at call {bound}: {value:?}"
+            );
             olds += u32::from(!is_new);
             news += u32::from(is_new);
             let mut names = simulation.run_until(machine.files().list(DIR)).unwrap();
             names.retain(|name| name.starts_with("gen-") || name.starts_with("old-"));
-            assert_eq!(names, [if is_new { "gen-2" } else { "gen-1" }], "{engine:?}, crash at call {bound}");
+            assert_eq!(
+                names,
+                [if is_new { "gen-2" } else { "gen-1" }],
+                "{engine:?}, crash at call {bound}"
+            );
             if is_done() {
                 break;
             }

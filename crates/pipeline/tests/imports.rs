@@ -1,5 +1,5 @@
-//! A state made of chunks takes the place of the one that is there: whatever instant the power fails at, one of both is
-//! there, whole, and an import that was interrupted is begun again.
+//! A state made of chunks takes the place of the one that is there: whatever instant the power
+//! fails at, one of both is there, whole, and an import that was interrupted is begun again.
 //!
 //! What two nodes do when one has fallen behind, and what a restore does.
 
@@ -50,14 +50,17 @@ fn rows_in(chunks: &[Chunk]) -> Rows {
     chunks.iter().flat_map(|chunk| chunk.rows.iter().map(copy)).collect()
 }
 
-/// The rows of some other database, and where they are from: further than any version of a young one.
+/// The rows of some other database, and where they are from: further than any version of a young
+/// one.
 async fn source(env: &Env, seed: u64, rows: usize) -> (Vec<Chunk>, LogPosition) {
     let node = Node::in_memory(env, NodeConfig::default()).await.unwrap();
     let endpoint = node.endpoint();
     let mut random = Random::new(seed);
     for n in 0..rows {
         let value = vec![n as u8; random.index(400)];
-        set(&endpoint, format!("key{:04}", random.index(rows * 2)).as_bytes(), &value).await.unwrap();
+        set(&endpoint, format!("key{:04}", random.index(rows * 2)).as_bytes(), &value)
+            .await
+            .unwrap();
     }
     let pinned = node.pin().await.unwrap();
     let mut chunks = exported(&*pinned, 1 + random.index(3000)).await;
@@ -67,7 +70,12 @@ async fn source(env: &Env, seed: u64, rows: usize) -> (Vec<Chunk>, LogPosition) 
     (chunks, at)
 }
 
-async fn import(machine: &Env, engine: EngineKind, chunks: &[Chunk], at: LogPosition) -> Result<()> {
+async fn import(
+    machine: &Env,
+    engine: EngineKind,
+    chunks: &[Chunk],
+    at: LogPosition,
+) -> Result<()> {
     let mut import = Import::begin(machine, Path::new(DIR), config(engine), at).await?;
     for chunk in chunks {
         import.take(chunk).await?;
@@ -113,15 +121,20 @@ fn chunks_become_a_state_that_opens_with_every_row_and_goes_on() {
         for seed in 0..10 {
             let (simulation, machine) = with_old_state(engine, seed);
             simulation.run_until(async {
-                let (chunks, at) = source(&machine, seed, [0, 1, 100, 700][seed as usize % 4]).await;
+                let (chunks, at) =
+                    source(&machine, seed, [0, 1, 100, 700][seed as usize % 4]).await;
                 import(&machine, engine, &chunks, at).await.unwrap();
                 let names = machine.files().list(DIR).await.unwrap();
-                assert!(names.contains(&"gen-2".into()) && !names.contains(&"gen-1".into()), "{names:?}");
+                assert!(
+                    names.contains(&"gen-2".into()) && !names.contains(&"gen-1".into()),
+                    "{names:?}"
+                );
                 assert_eq!(check(&machine, Path::new(DIR)).await.unwrap().problems, []);
                 let mut expected = rows_in(&chunks);
                 assert!(rows_of(&machine, engine).await == expected, "{engine:?}, seed {seed}");
                 // It takes commits behind the version that it was imported at, and keeps them.
-                let node = Node::open(&machine, Path::new(DIR), config(engine)).await.unwrap().endpoint();
+                let node =
+                    Node::open(&machine, Path::new(DIR), config(engine)).await.unwrap().endpoint();
                 let written = set(&node, b"more", b"value").await.unwrap();
                 assert!(written > at.version);
                 machine.sleep(Duration::from_secs(8)).await;
@@ -138,7 +151,8 @@ fn chunks_become_a_state_that_opens_with_every_row_and_goes_on() {
 
 #[test]
 fn what_one_engine_exports_the_other_takes() {
-    for (from, to) in [(EngineKind::Memory, EngineKind::Ssd), (EngineKind::Ssd, EngineKind::Memory)] {
+    for (from, to) in [(EngineKind::Memory, EngineKind::Ssd), (EngineKind::Ssd, EngineKind::Memory)]
+    {
         let (simulation, machine) = with_old_state(to, 1);
         simulation.run_until(async {
             let node = Node::open(&machine, Path::new("/source"), config(from)).await.unwrap();
@@ -160,7 +174,9 @@ fn what_one_engine_exports_the_other_takes() {
             node.close().await.unwrap();
             import(&machine, to, &chunks, at).await.unwrap();
             let rows = rows_of(&machine, to).await;
-            assert!(rows == rows_in(&chunks) && rows.len() > 200 && !rows.contains_key(&b"later"[..]));
+            assert!(
+                rows == rows_in(&chunks) && rows.len() > 200 && !rows.contains_key(&b"later"[..])
+            );
         });
     }
 }
@@ -175,7 +191,8 @@ fn chunks_that_do_not_follow_are_refused_and_the_old_state_stays() {
             let dir = Path::new(DIR);
             let mut import = Import::begin(&machine, dir, config(engine), at).await.unwrap();
             import.take(&chunks[0]).await.unwrap();
-            let other = Chunk { at: LogPosition { version: at.version + 1, ..at }, ..chunks[1].clone() };
+            let other =
+                Chunk { at: LogPosition { version: at.version + 1, ..at }, ..chunks[1].clone() };
             for wrong in [&chunks[0], &other] {
                 assert_eq!(import.take(wrong).await, Err(Error::client_invalid_operation()));
             }
@@ -197,7 +214,8 @@ fn a_crash_at_any_file_call_of_an_import_leaves_one_state_whole() {
             let (simulation, mut machine) = with_old_state(engine, bound);
             let (chunks, at) = simulation.run_until(source(&machine, 3, 40));
             let expected = rows_in(&chunks);
-            let (env, taken, done) = (machine.clone(), chunks.clone(), Arc::new(AtomicBool::new(false)));
+            let (env, taken, done) =
+                (machine.clone(), chunks.clone(), Arc::new(AtomicBool::new(false)));
             let told = done.clone();
             let before = calls(&simulation, &machine);
             drop(machine.spawn("import", async move {
@@ -243,8 +261,8 @@ async fn member_log(machine: &Env, generation: u64) -> ReplicaLog {
     ReplicaLog::open(machine, &path, ids, config(EngineKind::Memory).log).await.unwrap().0
 }
 
-/// A member that fell behind takes a state in. With its log it must not forget whom it voted for, or one term may have two
-/// leaders; and it keeps what it told others that it has.
+/// A member that fell behind takes a state in. With its log it must not forget whom it voted for,
+/// or one term may have two leaders; and it keeps what it told others that it has.
 #[test]
 fn a_member_keeps_its_vote_and_its_entries() {
     for engine in [EngineKind::Memory, EngineKind::Ssd] {
@@ -263,8 +281,12 @@ fn a_member_keeps_its_vote_and_its_entries() {
                     log.close().await.unwrap();
                 }
                 let (chunks, at) = source(&machine, 5, 100).await;
-                assert!(Import::begin(&machine, dir, config(engine), at).await.is_err(), "it is a member");
-                let mut import = Import::begin_member(&machine, dir, config(engine), at).await.unwrap();
+                assert!(
+                    Import::begin(&machine, dir, config(engine), at).await.is_err(),
+                    "it is a member"
+                );
+                let mut import =
+                    Import::begin_member(&machine, dir, config(engine), at).await.unwrap();
                 for chunk in &chunks {
                     import.take(chunk).await.unwrap();
                 }
@@ -279,14 +301,18 @@ fn a_member_keeps_its_vote_and_its_entries() {
                 log.close().await.unwrap();
                 let earlier = LogPosition { index: at.index - 1, ..at };
                 let refused = Import::begin_member(&machine, dir, config(engine), earlier).await;
-                assert_eq!(refused.err(), Some(Error::client_invalid_operation()), "it has entries beyond");
+                assert_eq!(
+                    refused.err(),
+                    Some(Error::client_invalid_operation()),
+                    "it has entries beyond"
+                );
             });
         }
     }
 }
 
-/// What a member has promised in the state that counts after a crash at this file call of its change to other rows; `None` once the
-/// change was done before.
+/// What a member has promised in the state that counts after a crash at this file call of its
+/// change to other rows; `None` once the change was done before.
 fn promised_after_a_crash(engine: EngineKind, bound: u64) -> Option<(u64, u64)> {
     let simulation = Simulation::new(bound);
     let mut machine = simulation.process("node");
@@ -329,20 +355,24 @@ fn promised_after_a_crash(engine: EngineKind, bound: u64) -> Option<(u64, u64)> 
     })
 }
 
-/// Of a change that gives the old log up before the new state counts, a crash between the two leaves a member that has forgotten whom it
-/// voted for: that is what the crashes at each file call are for, and they find it.
+/// Of a change that gives the old log up before the new state counts, a crash between the two
+/// leaves a member that has forgotten whom it voted for: that is what the crashes at each file call
+/// are for, and they find it.
 #[test]
 fn a_crash_at_any_file_call_of_a_change_leaves_a_member_that_knows_its_vote() {
     for engine in [EngineKind::Memory, EngineKind::Ssd] {
         let told: Vec<_> = (1..).map_while(|bound| promised_after_a_crash(engine, bound)).collect();
-        assert!(told.len() > 20 && told.iter().all(|promised| *promised == (90, 2)), "{engine:?}: {told:?}");
+        assert!(
+            told.len() > 20 && told.iter().all(|promised| *promised == (90, 2)),
+            "{engine:?}: {told:?}"
+        );
         #[cfg(feature = "planted-bugs")]
         {
             plant(Some("the old log is reset before the pointer has moved"));
             // A log that isn't there any more says nothing at all.
             let crash = |bound| catch_unwind(|| promised_after_a_crash(engine, bound));
-            let forgets =
-                (1..told.len() as u64).any(|bound| !matches!(crash(bound), Ok(None | Some((90, 2)))));
+            let forgets = (1..told.len() as u64)
+                .any(|bound| !matches!(crash(bound), Ok(None | Some((90, 2)))));
             plant(None);
             assert!(forgets, "{engine:?}: the planted mistake is not noticed");
         }

@@ -1,7 +1,7 @@
 //! Members come and go: a new node follows, votes, takes the place of one whose disk is lost.
 //!
-//! Whoever loses its power meanwhile, nothing that was acknowledged is missing, and rows and consensus say the same of who is a
-//! member on every node.
+//! Whoever loses its power meanwhile, nothing that was acknowledged is missing, and rows and
+//! consensus say the same of who is a member on every node.
 
 mod machines;
 
@@ -62,7 +62,10 @@ fn in_rows(machines: &Machines, leader: usize, at: usize) -> Members {
     let endpoint = machines.node(at).endpoint();
     let tr = machines.database(leader).create_transaction();
     let version = machines.sim.run_until(tr.get_read_version()).expect("a version");
-    let row = machines.sim.run_until(endpoint.get_many(version, KeySpace::System, &keys)).expect("a read");
+    let row = machines
+        .sim
+        .run_until(endpoint.get_many(version, KeySpace::System, &keys))
+        .expect("a read");
     Members::decode(row[0].as_ref().expect("there is a row")).expect("members")
 }
 
@@ -82,11 +85,19 @@ fn a_new_node_follows_and_votes_in_the_place_of_one_that_is_excluded() {
         let left: Vec<_> = (1..=4).filter(|id| *id != leader as u64 + 1).collect();
         let next = await_members(&machines, voters(&left));
         assert_ne!(next, leader);
-        assert_eq!(members(&machines, next).part(leader as u64 + 1), Some(Part::Learner), "it follows");
+        assert_eq!(
+            members(&machines, next).part(leader as u64 + 1),
+            Some(Part::Learner),
+            "it follows"
+        );
         machines.set(next, "key", "2").expect("a commit");
         machines.sim.run_for(Duration::from_millis(500));
         for at in 0..4 {
-            assert_eq!(machines.get_at(next, at, "key"), Ok(Some("2".into())), "seed {seed}, node {at}");
+            assert_eq!(
+                machines.get_at(next, at, "key"),
+                Ok(Some("2".into())),
+                "seed {seed}, node {at}"
+            );
             assert_eq!(
                 in_rows(&machines, next, at),
                 *members(&machines, at),
@@ -96,13 +107,16 @@ fn a_new_node_follows_and_votes_in_the_place_of_one_that_is_excluded() {
     }
 }
 
-/// What is committed takes effect a while later, when it is written down; who joins meanwhile has to see it, too.
+/// What is committed takes effect a while later, when it is written down; who joins meanwhile has
+/// to see it, too.
 #[test]
 fn nodes_that_join_at_the_same_moment_get_numbers_of_their_own() {
     for seed in 0..12 {
         let (machines, leader) = formed(seed, 3);
         let env = &machines.envs[leader];
-        machines.sim.update_faults(env, |faults| faults.rename.latency_max = Duration::from_millis(30));
+        machines
+            .sim
+            .update_faults(env, |faults| faults.rename.latency_max = Duration::from_millis(30));
         let mut random = Random::new(seed);
         let taken = Arc::new(Mutex::new(Vec::new()));
         let joins: Vec<_> = (7..10)
@@ -120,7 +134,8 @@ fn nodes_that_join_at_the_same_moment_get_numbers_of_their_own() {
         let mut taken = taken.lock().expect("nobody panicked").clone();
         taken.sort();
         let found = members(&machines, leader);
-        let learners: Vec<_> = found.nodes[3..].iter().map(|node| (node.id, node.address.clone())).collect();
+        let learners: Vec<_> =
+            found.nodes[3..].iter().map(|node| (node.id, node.address.clone())).collect();
         assert_eq!(taken, learners, "seed {seed}");
         assert_eq!(in_rows(&machines, leader, leader), *found, "seed {seed}");
     }
@@ -148,7 +163,8 @@ fn a_node_whose_disk_is_lost_comes_back_as_another_one_and_votes_when_it_has_eve
         let leader = machines.await_leader(|_| true);
         machines.set(leader, "key", "2").expect("a commit");
         assert_eq!(machines.get(leader, "before"), Ok(Some("1".into())));
-        // The disk that was thought to be lost comes back: it says what has become of it when it hears.
+        // The disk that was thought to be lost comes back: it says what has become of it when it
+        // hears.
         machines.open(lost).expect("its directory is as it was");
         machines.sim.run_for(Duration::from_secs(2));
         machines.node(lost).be_removed();
@@ -172,7 +188,8 @@ fn one_voter_is_made_three_and_three_are_made_one() {
         machines.open(leader).expect("it opens");
         let leader = machines.await_leader(|_| true);
         wish(&machines, leader, &[(VOTER_COUNT, b"", "1")]).expect("a commit");
-        let leader = await_members(&machines, |members| members.voters().len() == 1 && !members.is_joint());
+        let leader =
+            await_members(&machines, |members| members.voters().len() == 1 && !members.is_joint());
         for at in (0..3).filter(|at| *at != leader) {
             machines.crash(at);
         }
@@ -184,7 +201,10 @@ fn one_voter_is_made_three_and_three_are_made_one() {
 #[test]
 fn who_is_a_member_is_written_by_nobody_else() {
     let (machines, leader) = formed(0, 3);
-    assert_eq!(wish(&machines, leader, &[(MEMBERS, b"", "x")]), Err(Error::client_invalid_operation()));
+    assert_eq!(
+        wish(&machines, leader, &[(MEMBERS, b"", "x")]),
+        Err(Error::client_invalid_operation())
+    );
     let mut mutations = MutationList::new();
     mutations.push(MutationType::ClearRange, b"\xff/conf/", b"\xff/conf0");
     let request = CommitRequest { mutations, ..CommitRequest::default() };
@@ -193,8 +213,8 @@ fn who_is_a_member_is_written_by_nobody_else() {
     machines.set(leader, "key", "1").expect("a commit");
 }
 
-/// Who leads since a moment takes nobody for gone yet. Two voters were left of which one was lost before the other led, and nobody led any
-/// more.
+/// Who leads since a moment takes nobody for gone yet. Two voters were left of which one was lost
+/// before the other led, and nobody led any more.
 #[test]
 fn a_new_leader_excludes_nobody_before_it_has_heard_of_a_majority_of_those_left() {
     for seed in 0..8 {
@@ -229,7 +249,8 @@ fn a_node_that_hears_that_it_was_removed_serves_nothing() {
     machines.set(leader, "key", "2").expect("a commit");
 }
 
-/// Commits, changes and losses of power at random. What was acknowledged is there, and in the end all agree.
+/// Commits, changes and losses of power at random. What was acknowledged is there, and in the end
+/// all agree.
 fn turmoil(seed: u64) {
     let (mut machines, _) = formed(seed, 3);
     let mut random = Random::new(seed);
@@ -252,7 +273,11 @@ fn turmoil(seed: u64) {
                 let _ = wish(&machines, leader, &[(VOTER_COUNT, b"", &format!("{count}"))]);
             }
             2 => {
-                let at = if random.chance(0.5) { leader } else { others.first().copied().unwrap_or(leader) };
+                let at = if random.chance(0.5) {
+                    leader
+                } else {
+                    others.first().copied().unwrap_or(leader)
+                };
                 machines.crash(at);
                 machines.sim.run_for(Duration::from_millis(random.below(300)));
                 // One that was removed says so.
@@ -279,7 +304,11 @@ fn turmoil(seed: u64) {
         assert_eq!(in_rows(&machines, leader, at), *found, "seed {seed}: node {at}");
         for round in (0..60).filter(|round| acknowledged & (1 << round) != 0) {
             let key = format!("key{round}");
-            assert_eq!(machines.get_at(leader, at, &key), Ok(Some("1".into())), "seed {seed}: {key} at {at}");
+            assert_eq!(
+                machines.get_at(leader, at, &key),
+                Ok(Some("1".into())),
+                "seed {seed}: {key} at {at}"
+            );
         }
     }
 }
@@ -306,7 +335,8 @@ fn a_directory_of_a_node_that_was_removed_says_so() {
     assert!(told.contains("node 1 was removed from its cluster"), "{told}");
 }
 
-/// The news of another address came when nobody led: it was lost, and the server stayed where nobody looked for it.
+/// The news of another address came when nobody led: it was lost, and the server stayed where
+/// nobody looked for it.
 #[test]
 fn news_of_another_address_is_kept_until_somebody_leads() {
     for seed in 0..3 {
@@ -321,9 +351,11 @@ fn news_of_another_address_is_kept_until_somebody_leads() {
         // Each has heard something else, and only one of both was the last.
         machines.node((leader + 2) % 3).note_move(moved as u64 + 1, "10.0.0.78:4500");
         machines.heal();
-        let place = |members: &Members| members.node(moved as u64 + 1).map(|node| node.address.clone());
+        let place =
+            |members: &Members| members.node(moved as u64 + 1).map(|node| node.address.clone());
         let before = format!("10.0.0.{moved}:4500");
-        let next = await_members(&machines, |members| place(members).is_some_and(|place| place != before));
+        let next =
+            await_members(&machines, |members| place(members).is_some_and(|place| place != before));
         let there = place(&members(&machines, next));
         // Whoever leads next doesn't bring up again what it had heard before.
         let node = machines.node(next);

@@ -1,7 +1,8 @@
-//! Opening: what is made, what is refused and why, what is cleared away. It happens before there is anything that clients could reach.
+//! Opening: what is made, what is refused and why, what is cleared away. It happens before there is
+//! anything that clients could reach.
 //!
-//! What a real disk does only once in years happens here on a simulated machine; the rest runs on real files in a temporary
-//! directory.
+//! What a real disk does only once in years happens here on a simulated machine; the rest runs on
+//! real files in a temporary directory.
 
 mod common;
 
@@ -15,7 +16,8 @@ use std::time::Duration;
 
 const DIR: &str = "/db";
 
-/// The log that creating makes once went on making its next segment while the same log was opened a second time.
+/// The log that creating makes once went on making its next segment while the same log was opened a
+/// second time.
 #[test]
 fn creating_a_database_leaves_nothing_running_behind_opening() {
     for seed in 0..300 {
@@ -62,8 +64,8 @@ fn a_checkpoint_that_cannot_be_read_at_the_moment_is_not_called_damaged() {
     }
 }
 
-/// What runs before this one had left in the log once did not count: each wrote a little less than a checkpoint takes, and
-/// the log grew without bound.
+/// What runs before this one had left in the log once did not count: each wrote a little less than
+/// a checkpoint takes, and the log grew without bound.
 #[test]
 fn a_process_that_often_starts_again_writes_checkpoints_too() {
     let simulation = Simulation::new(1);
@@ -82,7 +84,8 @@ fn a_process_that_often_starts_again_writes_checkpoints_too() {
         machine = simulation.restart(&machine);
     }
     let files = machine.files();
-    let checkpoints = simulation.run_until(files.list(&Path::new(DIR).join("gen-1/checkpoint"))).unwrap();
+    let checkpoints =
+        simulation.run_until(files.list(&Path::new(DIR).join("gen-1/checkpoint"))).unwrap();
     assert!(
         checkpoints.iter().any(|name| name.starts_with("checkpoint-")),
         "240 KB were written: {checkpoints:?}"
@@ -97,7 +100,11 @@ fn directories_that_are_no_database_are_refused_by_name() {
         env.files().replace(dir.path().join("letter.txt"), b"dear").await.unwrap();
         let error = open(&env, dir.path()).await.err().unwrap();
         assert!(error.to_string().contains("letter.txt"), "{error}");
-        assert_eq!(env.files().list(dir.path()).await.unwrap(), ["letter.txt"], "nothing was left behind");
+        assert_eq!(
+            env.files().list(dir.path()).await.unwrap(),
+            ["letter.txt"],
+            "nothing was left behind"
+        );
         let missing = dir.path().join("none");
         let config = NodeConfig { creation: Creation::Never, ..NodeConfig::default() };
         let error = Node::open(&env, &missing, config).await.err().unwrap();

@@ -1,5 +1,6 @@
-//! Clients that ask for more than a slow disk bears: transactions are held back before they begin, the queue stays bounded, the
-//! status names the cause, and when it is over nothing is limited any more.
+//! Clients that ask for more than a slow disk bears: transactions are held back before they begin,
+//! the queue stays bounded, the status names the cause, and when it is over nothing is limited any
+//! more.
 
 mod common;
 
@@ -17,8 +18,9 @@ use std::time::Duration;
 const CLIENTS: u64 = 300;
 const BYTES: usize = 10_000;
 const QUEUE: u64 = 800_000;
-/// For how long the status is looked at, and how often: often enough to see the queue fill and empty. Every 50 ms, which is about a batch, sees
-/// it full each time, or empty each time; and in two seconds alone its mean is as much chance as control.
+/// For how long the status is looked at, and how often: often enough to see the queue fill and
+/// empty. Every 50 ms, which is about a batch, sees it full each time, or empty each time; and in
+/// two seconds alone its mean is as much chance as control.
 const LOOKED_AT: Duration = Duration::from_secs(4);
 const LOOKS: u32 = 600;
 
@@ -41,7 +43,8 @@ struct Seen {
 fn run(seed: u64, load: LoadTargets) -> (Seen, Value) {
     let config = NodeConfig { load, checkpoint_bytes: u64::MAX, ..NodeConfig::default() };
     let mut plan = FaultPlan::default();
-    (plan.sync.latency_min, plan.sync.latency_max) = (Duration::from_millis(20), Duration::from_millis(40));
+    (plan.sync.latency_min, plan.sync.latency_max) =
+        (Duration::from_millis(20), Duration::from_millis(40));
     run_on(seed, config, plan)
 }
 
@@ -73,7 +76,8 @@ fn run_on(seed: u64, config: NodeConfig, plan: FaultPlan) -> (Seen, Value) {
         seen.window = seen.window.max(qos["worst_queue_bytes_storage_server"].as_u64().unwrap());
         let behind = &qos["worst_durability_lag_storage_server"]["seconds"];
         seen.behind = seen.behind.max(behind.as_f64().unwrap());
-        let cause = status["cluster"]["qos"]["performance_limited_by"]["name"].as_str().unwrap().to_owned();
+        let cause =
+            status["cluster"]["qos"]["performance_limited_by"]["name"].as_str().unwrap().to_owned();
         if !seen.causes.contains(&cause) {
             seen.causes.push(cause);
         }
@@ -95,7 +99,10 @@ fn a_slow_disk_holds_transactions_back_and_the_status_says_so() {
         let (with, after) = run(seed, LoadTargets { queue_bytes: QUEUE, window_bytes: u64::MAX });
         println!("seed {seed}: without {without:?}, with {with:?}");
         assert_eq!(without.causes, ["workload"], "seed {seed}");
-        assert!(with.causes.iter().any(|cause| cause == "log_server_write_queue"), "seed {seed}: {with:?}");
+        assert!(
+            with.causes.iter().any(|cause| cause == "log_server_write_queue"),
+            "seed {seed}: {with:?}"
+        );
         assert!(with.mean_queue < QUEUE as f64, "seed {seed}");
         assert!(with.commits * 2 > without.commits, "seed {seed}: the disk stays busy");
         let qos = &after["cluster"]["qos"];
@@ -122,9 +129,15 @@ fn tables_that_are_written_slowly_hold_transactions_back_before_the_window_is_fu
         let (seen, after) = run_on(seed, config, plan);
         println!("seed {seed}: {seen:?}");
         let named = ["storage_server_write_queue_size", "storage_server_durability_lag"];
-        assert!(seen.causes.iter().any(|cause| named.contains(&cause.as_str())), "seed {seed}: {seen:?}");
+        assert!(
+            seen.causes.iter().any(|cause| named.contains(&cause.as_str())),
+            "seed {seed}: {seen:?}"
+        );
         assert!(seen.window < MEMORY / 2, "seed {seed}: commits had to wait for room: {seen:?}");
-        assert!(seen.behind > 0.05, "seed {seed}: tables are behind by the window, at least: {seen:?}");
+        assert!(
+            seen.behind > 0.05,
+            "seed {seed}: tables are behind by the window, at least: {seen:?}"
+        );
         let qos = &after["cluster"]["qos"];
         assert_eq!(qos["performance_limited_by"]["name"], "workload", "seed {seed}: {qos}");
         assert_eq!(after["cluster"]["plinth"]["start_queue"]["transactions"], 0, "seed {seed}");

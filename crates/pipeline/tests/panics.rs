@@ -1,6 +1,8 @@
-//! A task of a node that panics, or ends early: whoever waits is answered, and the node says what happened and takes nothing more.
+//! A task of a node that panics, or ends early: whoever waits is answered, and the node says what
+//! happened and takes nothing more.
 //!
-//! A commit worker that panicked used to leave everybody waiting for ever: those whose batch it carried, and all behind them.
+//! A commit worker that panicked used to leave everybody waiting for ever: those whose batch it
+//! carried, and all behind them.
 #![cfg(feature = "planted-bugs")]
 
 mod common;

@@ -1,8 +1,10 @@
-//! Who may do what with a database's directory, and what becomes of a database whose directory is taken from it.
+//! Who may do what with a database's directory, and what becomes of a database whose directory is
+//! taken from it.
 //!
 //! A directory that the process may not read or write: said with its path, and left as it is.
 //!
-//! Root may read and write everything, so as root the database is opened by a thread that has become nobody.
+//! Root may read and write everything, so as root the database is opened by a thread that has
+//! become nobody.
 
 mod common;
 
@@ -105,8 +107,8 @@ fn what_a_database_writes_is_its_owners_alone() {
     });
 }
 
-/// 51 commits were once acknowledged that went into files which nobody could find any more, and a second server had a
-/// database of its own in their place.
+/// 51 commits were once acknowledged that went into files which nobody could find any more, and a
+/// second server had a database of its own in their place.
 #[test]
 fn a_directory_that_is_removed_moved_or_replaced_stops_commits_at_once() {
     block_on(async {

@@ -1,12 +1,15 @@
-//! Pinned snapshots: a version that stays readable whatever is written, for whoever reaches the database, in the process or behind
-//! a server.
+//! Pinned snapshots: a version that stays readable whatever is written, for whoever reaches the
+//! database, in the process or behind a server.
 //!
-//! The window is short, so that versions leave it while a test runs; each waits for what it needs, however long that takes.
+//! The window is short, so that versions leave it while a test runs; each waits for what it needs,
+//! however long that takes.
 
 mod common;
 
 use common::*;
-use plinth_client::{Database, Endpoint, PinnedSnapshot, RangeOptions, Transaction, TransactionOption};
+use plinth_client::{
+    Database, Endpoint, PinnedSnapshot, RangeOptions, Transaction, TransactionOption,
+};
 use plinth_env::{Env, TemporaryDir, block_on};
 use plinth_pipeline::{EngineKind, Node, NodeConfig, SsdSettings};
 use plinth_types::{Error, KeyRange, KeySelector};
@@ -109,8 +112,9 @@ async fn grown_old(db: &Database, tr: &Transaction) {
 fn a_transaction_s_option_pins_what_it_reads() {
     block_on(async {
         let env = Env::real();
-        let node =
-            Node::in_memory(&env, NodeConfig { window: 50_000, ..NodeConfig::default() }).await.unwrap();
+        let node = Node::in_memory(&env, NodeConfig { window: 50_000, ..NodeConfig::default() })
+            .await
+            .unwrap();
         let (ssd, memory) = (ssd().await, provided(Arc::new(node.endpoint())));
         for db in [Database::new(ssd.endpoint.clone()), Database::new(memory)] {
             write(&db, "before");
@@ -265,7 +269,8 @@ fn the_engine_memory_keeps_the_newest_version_and_says_what_that_costs() {
         let node = Node::in_memory(&env, config).await.unwrap();
         let db = Database::new(provided(Arc::new(node.endpoint())));
         let kept = async || {
-            let status: serde_json::Value = serde_json::from_str(&db.status_json().await.unwrap()).unwrap();
+            let status: serde_json::Value =
+                serde_json::from_str(&db.status_json().await.unwrap()).unwrap();
             status["cluster"]["plinth"]["memory"]["pinned_bytes"].as_u64().unwrap()
         };
         write(&db, "before");
@@ -280,10 +285,14 @@ fn the_engine_memory_keeps_the_newest_version_and_says_what_that_costs() {
         }
         let tr = snapshot.create_transaction();
         assert_eq!(tr.get_read_version().await, Ok(snapshot.version()));
-        let rows = tr.range(RangeOptions::from("key".."kez").reverse(true)).collect().await.unwrap();
+        let rows =
+            tr.range(RangeOptions::from("key".."kez").reverse(true)).collect().await.unwrap();
         assert!(rows.len() == ROWS && rows.iter().all(|row| row.value == b"before"[..]));
         assert_eq!(tr.get(key(7)).await.unwrap().as_deref(), Some(&b"before"[..]));
-        assert_eq!(tr.get_key(KeySelector::last_less_than(key(7))).await.unwrap(), key(6).as_bytes());
+        assert_eq!(
+            tr.get_key(KeySelector::last_less_than(key(7))).await.unwrap(),
+            key(6).as_bytes()
+        );
         drop((tr, snapshot));
         while kept().await > 0 {
             write(&db, "last");

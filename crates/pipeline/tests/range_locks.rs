@@ -1,15 +1,21 @@
-//! Ranges that are locked: only lock-aware transactions read and write them, everybody else goes on beside them.
+//! Ranges that are locked: only lock-aware transactions read and write them, everybody else goes on
+//! beside them.
 //!
-//! Reads are refused by the client, which is told of the locks with its read version, and writes by the node. Each way to read
-//! is tried from both sides of a range: one that was forgotten would show what is half there.
+//! Reads are refused by the client, which is told of the locks with its read version, and writes by
+//! the node. Each way to read is tried from both sides of a range: one that was forgotten would
+//! show what is half there.
 
 mod common;
 
 use common::*;
-use plinth_client::{Database, Endpoint, RangeOptions, ReadVersionRequest, Transaction, TransactionOption};
+use plinth_client::{
+    Database, Endpoint, RangeOptions, ReadVersionRequest, Transaction, TransactionOption,
+};
 use plinth_env::block_on;
 use plinth_types::system::RANGE_LOCKS;
-use plinth_types::{Bytes, Error, KeyRange, KeySelector, MutationType as M, RangeLock, RangeLocks, Result};
+use plinth_types::{
+    Bytes, Error, KeyRange, KeySelector, MutationType as M, RangeLock, RangeLocks, Result,
+};
 use std::sync::Arc;
 
 /// The row that locks these ranges.
@@ -47,7 +53,8 @@ fn locked<T>() -> Result<T> {
     Err(Error::transaction_rejected_range_locked())
 }
 
-/// Whether this is refused, and by which words; each on a transaction of its own, since a read that failed fails the commit.
+/// Whether this is refused, and by which words; each on a transaction of its own, since a read that
+/// failed fails the commit.
 macro_rules! refused {
     ($db:expr, |$tr:ident| $what:expr) => {{
         let $tr = $db.create_transaction();
@@ -75,7 +82,8 @@ fn reads_that_need_what_is_locked_fail_and_all_others_do_not() {
         refused!(db, |tr| keys(&tr, RangeOptions::from("dd".."dz")));
         refused!(db, |tr| tr.get_key(KeySelector::first_greater_than("c")));
         refused!(db, |tr| tr.get_key(KeySelector::last_less_than("g")));
-        refused!(db, |tr| tr.get_key(KeySelector { offset: 5, ..KeySelector::first_greater_than("b") }));
+        refused!(db, |tr| tr
+            .get_key(KeySelector { offset: 5, ..KeySelector::first_greater_than("b") }));
         refused!(db, |tr| tr.watch("e"));
         let tr = db.create_transaction();
         assert_eq!(tr.get("c").await.unwrap().as_deref(), Some(&b"v"[..]));
@@ -84,7 +92,10 @@ fn reads_that_need_what_is_locked_fail_and_all_others_do_not() {
         assert_eq!(keys(&tr, RangeOptions::from("g".."z")).await.unwrap(), "ghij");
         // A limit ends a read before it comes there.
         assert_eq!(keys(&tr, RangeOptions::from("a".."z").limit(3)).await.unwrap(), "abc");
-        assert_eq!(keys(&tr, RangeOptions::from("a".."z").limit(4).reverse(true)).await.unwrap(), "jihg");
+        assert_eq!(
+            keys(&tr, RangeOptions::from("a".."z").limit(4).reverse(true)).await.unwrap(),
+            "jihg"
+        );
         assert_eq!(tr.get_key(KeySelector::first_greater_or_equal("c")).await.unwrap(), "c");
         assert_eq!(tr.get_key(KeySelector::last_less_than("d")).await.unwrap(), "c");
         assert_eq!(tr.get_key(KeySelector::first_greater_or_equal("g")).await.unwrap(), "g");
@@ -105,7 +116,9 @@ fn writes_of_what_is_locked_are_refused_and_all_others_are_not() {
             &|tr| tr.clear("f"),
             &|tr| tr.clear_range("a", "z"),
             &|tr| tr.clear_range("fz", "h"),
-            &|tr| tr.set_versionstamped_key([&b"d"[..], &[0; 10], &1u32.to_le_bytes()].concat(), "w"),
+            &|tr| {
+                tr.set_versionstamped_key([&b"d"[..], &[0; 10], &1u32.to_le_bytes()].concat(), "w")
+            },
         ];
         for (at, write) in writes.iter().enumerate() {
             let tr = db.create_transaction();
@@ -137,7 +150,10 @@ fn the_lock_aware_read_and_write_what_is_locked_and_all_do_when_it_is_over() {
         reader.on_error(Error::transaction_rejected_range_locked()).await.unwrap();
         assert_eq!(reader.get("e").await.unwrap().as_deref(), Some(&b"w"[..]));
         set(&endpoint, b"e", b"x").await.unwrap();
-        assert_eq!(endpoint.read_version(ReadVersionRequest::default()).await.unwrap().range_locks, None);
+        assert_eq!(
+            endpoint.read_version(ReadVersionRequest::default()).await.unwrap().range_locks,
+            None
+        );
     });
 }
 

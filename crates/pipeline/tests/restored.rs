@@ -1,7 +1,9 @@
-//! A member whose directory is an older copy of itself takes no part: it doesn't know what it has promised since.
+//! A member whose directory is an older copy of itself takes no part: it doesn't know what it has
+//! promised since.
 //!
-//! It went on as if nothing had happened: whoever led believed it to have what it had acknowledged, and sent it no more of that; it voted all
-//! the while, for nodes that lacked what it had helped to commit.
+//! It went on as if nothing had happened: whoever led believed it to have what it had acknowledged,
+//! and sent it no more of that; it voted all the while, for nodes that lacked what it had helped to
+//! commit.
 
 mod machines;
 
@@ -15,7 +17,9 @@ fn copy(machines: &Machines, at: usize) -> Vec<(PathBuf, Vec<u8>)> {
     let env = &machines.envs[at];
     let paths = machines.sim.files(env).into_iter().map(|(path, _)| path);
     paths
-        .map(|path| (path.clone(), machines.sim.run_until(env.files().read(&path)).expect("a file")))
+        .map(|path| {
+            (path.clone(), machines.sim.run_until(env.files().read(&path)).expect("a file"))
+        })
         .collect()
 }
 
@@ -73,7 +77,10 @@ fn a_member_that_is_restored_from_an_older_copy_takes_no_part_and_says_why() {
         machines.open(leader).expect("it opens");
         let leader = machines.await_leader(|at| at != restored);
         for n in 0..20 {
-            assert_eq!(machines.get(leader, &format!("key{n}")).expect("a read").as_deref(), Some("new"));
+            assert_eq!(
+                machines.get(leader, &format!("key{n}")).expect("a read").as_deref(),
+                Some("new")
+            );
         }
     }
 }

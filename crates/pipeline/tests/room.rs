@@ -1,7 +1,8 @@
-//! Rows that fill the memory that they may take: commits that write are refused with the cause, whatever else helps goes on, and once room was made
-//! everything does.
+//! Rows that fill the memory that they may take: commits that write are refused with the cause,
+//! whatever else helps goes on, and once room was made everything does.
 //!
-//! Memory used to grow until the system ended the process. In simulation, on the real structures in memory.
+//! Memory used to grow until the system ended the process. In simulation, on the real structures in
+//! memory.
 
 mod common;
 
@@ -39,7 +40,10 @@ impl Room {
         self.world.run(self.world.endpoint().read_version(request)).unwrap().version
     }
 
-    fn commit(&self, mutations: &[(M, &[u8], &[u8])]) -> plinth_types::Result<plinth_types::CommitReply> {
+    fn commit(
+        &self,
+        mutations: &[(M, &[u8], &[u8])],
+    ) -> plinth_types::Result<plinth_types::CommitReply> {
         self.world.run(self.world.endpoint().commit(request(mutations)))
     }
 
@@ -69,17 +73,25 @@ impl Room {
     }
 
     fn cause(&self) -> String {
-        self.status()["cluster"]["qos"]["performance_limited_by"]["name"].as_str().unwrap().to_owned()
+        self.status()["cluster"]["qos"]["performance_limited_by"]["name"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
-    /// Writes until no more is taken, as clients do that begin a transaction each time: how many commits were, and why no more.
+    /// Writes until no more is taken, as clients do that begin a transaction each time: how many
+    /// commits were, and why no more.
     fn fill_up(&self) -> (u64, Error) {
         for number in 0.. {
             self.begin(Priority::Default);
             if let Err(error) = self.fill(number) {
                 return (number, error);
             }
-            assert!(self.taken() < BOUND + (2 << 20), "the bound is exceeded by far: {}", self.taken());
+            assert!(
+                self.taken() < BOUND + (2 << 20),
+                "the bound is exceeded by far: {}",
+                self.taken()
+            );
             self.run_for(Duration::from_millis(5));
         }
         unreachable!("it is full some time");
@@ -95,7 +107,10 @@ fn at_the_bound_writes_are_refused_and_clears_make_room() {
         assert!(error == Error::operation_failed() && !error.is_retryable(), "{error}");
         let told = error.detail().unwrap_or_default();
         assert!(told.contains("25165824 bytes") && told.contains("--memory"), "{told}");
-        assert!(room.taken() > BOUND * 8 / 10, "seed {seed}: there was room after {written} commits");
+        assert!(
+            room.taken() > BOUND * 8 / 10,
+            "seed {seed}: there was room after {written} commits"
+        );
         // The cause is looked at ten times a second.
         room.run_for(Duration::from_millis(200));
         assert_eq!(room.cause(), "storage_server_min_free_space");
@@ -154,8 +169,10 @@ fn a_database_that_is_full_when_it_is_opened_can_be_read_and_cleared() {
 #[test]
 fn the_engine_ssd_has_no_such_bound() {
     let ssd = SsdSettings::with_memory(8 << 20);
-    let room =
-        Room::new(3, NodeConfig { engine: EngineKind::Ssd, ssd, memory_bytes: Some(1 << 20), ..config() });
+    let room = Room::new(
+        3,
+        NodeConfig { engine: EngineKind::Ssd, ssd, memory_bytes: Some(1 << 20), ..config() },
+    );
     (0..30).for_each(|number| drop(room.fill(number).unwrap()));
     room.run_for(Duration::from_secs(1));
     room.fill(30).unwrap();

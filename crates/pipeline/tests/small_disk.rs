@@ -1,4 +1,5 @@
-//! A file system of a few megabytes, of its own: what `full_disk.rs` has in simulation, with the real one's words and its real room.
+//! A file system of a few megabytes, of its own: what `full_disk.rs` has in simulation, with the
+//! real one's words and its real room.
 //!
 //! Takes the right to mount (root, on Linux). Without it nothing is tried, and a line says so.
 #![cfg(target_os = "linux")]
@@ -23,8 +24,10 @@ impl SmallDisk {
     fn new(mebibytes: u64) -> Option<Self> {
         let dir = block_on(Env::real().files().temporary_dir("plinth-small-disk")).unwrap();
         let size = format!("size={mebibytes}m");
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(dir.path()).output();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
+            .arg(dir.path())
+            .output();
         if mounted.is_ok_and(|output| output.status.success()) {
             return Some(Self { dir });
         }
@@ -51,7 +54,8 @@ async fn put(db: &InProcess, number: u64) -> Result<i64> {
 
 /// The disk is full to the last byte, by others.
 async fn fill_by_others(disk: &SmallDisk) {
-    let file = Env::real().files().open(disk.dir.path().join("others"), Open::Create).await.unwrap();
+    let file =
+        Env::real().files().open(disk.dir.path().join("others"), Open::Create).await.unwrap();
     assert!(is_disk_full(&file.allocate(1 << 30).await.unwrap_err()));
 }
 
@@ -68,7 +72,8 @@ async fn goes_on(db: &InProcess, within: Duration) -> bool {
     false
 }
 
-/// Whether it is said some time after a start that rows are refused, although nobody has tried to write one.
+/// Whether it is said some time after a start that rows are refused, although nobody has tried to
+/// write one.
 async fn refuses_unasked(db: &InProcess) -> bool {
     for _ in 0..100 {
         if db.refusal().is_some() {
@@ -97,7 +102,10 @@ async fn try_everything(engine: EngineKind, mebibytes: u64) {
         }
     };
     assert!(is_disk_full(&refused) && refused.code() == 1514, "{refused}");
-    assert!(rows * 90_000 > mebibytes * (1 << 20) / 5, "{engine:?}: {mebibytes} MiB took {rows} rows");
+    assert!(
+        rows * 90_000 > mebibytes * (1 << 20) / 5,
+        "{engine:?}: {mebibytes} MiB took {rows} rows"
+    );
     db.node().close().await.unwrap();
     drop(db);
     fill_by_others(&disk).await;
@@ -107,10 +115,15 @@ async fn try_everything(engine: EngineKind, mebibytes: u64) {
     assert!(refuses_unasked(&db).await, "{engine:?}, {mebibytes} MiB: after a restart");
     assert!(is_disk_full(&put(&db, 0).await.unwrap_err()));
     commit(&db, request(&[(M::ClearRange, b"", b"\xff")])).await.unwrap();
-    assert!(goes_on(&db, Duration::from_secs(60)).await, "{engine:?}, {mebibytes} MiB: after a clear");
+    assert!(
+        goes_on(&db, Duration::from_secs(60)).await,
+        "{engine:?}, {mebibytes} MiB: after a clear"
+    );
     Env::real().files().remove(disk.dir.path().join("others")).await.unwrap();
     for n in 0..100 {
-        put(&db, n).await.unwrap_or_else(|error| panic!("{engine:?}, {mebibytes} MiB, again {n}: {error}"));
+        put(&db, n)
+            .await
+            .unwrap_or_else(|error| panic!("{engine:?}, {mebibytes} MiB, again {n}: {error}"));
     }
     db.node().close().await.unwrap();
     drop(db);

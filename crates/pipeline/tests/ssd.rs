@@ -1,7 +1,8 @@
-//! A database on the engine `ssd`: what it promises its clients holds while data move from the log through the window into
-//! tables, and a crash may come at any moment of it.
+//! A database on the engine `ssd`: what it promises its clients holds while data move from the log
+//! through the window into tables, and a crash may come at any moment of it.
 //!
-//! Memory is tiny and the window short, so that flushes happen all the time; a model says what must be there. Its files: `ssd_files.rs`.
+//! Memory is tiny and the window short, so that flushes happen all the time; a model says what must
+//! be there. Its files: `ssd_files.rs`.
 
 mod common;
 
@@ -78,12 +79,16 @@ fn watches_fire_for_single_keys_and_for_cleared_ranges() {
         let at = set(&db, b"a", b"1").await.unwrap();
         set(&db, b"b", b"1").await.unwrap();
         let value = Some(Bytes::from_static(b"1"));
-        let (a, b) = (db.watch("a".into(), value.clone(), at), db.watch("b".into(), value.clone(), at));
+        let (a, b) =
+            (db.watch("a".into(), value.clone(), at), db.watch("b".into(), value.clone(), at));
         assert!(!a.is_ready() && !b.is_ready());
         let version = set(&db, b"a", b"2").await.unwrap();
         assert_eq!(a.await, Ok(version));
         let (version, _) = commit(&db, request(&[(M::ClearRange, b"a", b"c")])).await.unwrap();
         assert_eq!(b.await, Ok(version));
-        assert!(db.watch("b".into(), value, version).await.unwrap() >= version, "it was changed before");
+        assert!(
+            db.watch("b".into(), value, version).await.unwrap() >= version,
+            "it was changed before"
+        );
     });
 }

@@ -84,7 +84,10 @@ fn check_names_damaged_tables_and_salvage_brings_out_the_rest() {
         simulation.flip_bit(&machine, path, random.below(*len)).unwrap();
         let report = simulation.run_until(check(&machine, Path::new(DIR))).unwrap();
         let name = path.display().to_string();
-        assert!(report.problems.iter().any(|problem| problem.file == name), "seed {seed}: {report:?}");
+        assert!(
+            report.problems.iter().any(|problem| problem.file == name),
+            "seed {seed}: {report:?}"
+        );
         let out = Path::new("/out");
         let report = simulation.run_until(salvage(&machine, Path::new(DIR), out)).unwrap();
         assert!(!report.problems.is_empty(), "seed {seed}");
@@ -124,7 +127,8 @@ fn a_directory_that_could_not_be_opened_is_free_at_once() {
     let (simulation, machine, _) = with_database(6);
     // Not the file of notes, of which there are two: one that is damaged stops no start.
     let is_segment = |path: &Path| path.to_string_lossy().starts_with("/db/gen-1/log/segment-");
-    let (log, _) = simulation.files(&machine).into_iter().find(|(path, _)| is_segment(path)).unwrap();
+    let (log, _) =
+        simulation.files(&machine).into_iter().find(|(path, _)| is_segment(path)).unwrap();
     simulation.flip_bit(&machine, &log, 0).unwrap();
     simulation.run_until(async {
         for _ in 0..3 {

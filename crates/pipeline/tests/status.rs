@@ -1,6 +1,8 @@
-//! What the node says of itself: the status document that FoundationDB's tools read, and the text that Prometheus reads.
+//! What the node says of itself: the status document that FoundationDB's tools read, and the text
+//! that Prometheus reads.
 //!
-//! Fields are those that exporters, operators and `fdbcli` look at; that a figure is true is tested where a test knows the truth.
+//! Fields are those that exporters, operators and `fdbcli` look at; that a figure is true is tested
+//! where a test knows the truth.
 
 mod common;
 #[path = "common/tools.rs"]
@@ -100,7 +102,8 @@ fn tagged(db: &Database, tag: &str) -> Transaction {
     tr
 }
 
-/// Returns once so many wait to begin, which takes a moment over a socket, or `reply` is there and none ever will.
+/// Returns once so many wait to begin, which takes a moment over a socket, or `reply` is there and
+/// none ever will.
 fn until_so_many_wait<T>(db: &Database, count: u64, reply: &Reply<T>) {
     while waiting_to_begin(db) != count && !reply.is_ready() {
         block_on(db.endpoint().env().sleep(Duration::from_millis(5)));

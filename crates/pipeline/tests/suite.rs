@@ -1,6 +1,7 @@
 //! All tests of this crate in one program, but those that plant panics for the whole process.
 //!
-//! A program for each file would instantiate the crates below anew, which is most of what building them costs.
+//! A program for each file would instantiate the crates below anew, which is most of what building
+//! them costs.
 #![expect(
     clippy::duplicate_mod,
     reason = "each file has a support of its own, as where it is part of another suite"

@@ -1,7 +1,9 @@
-//! What a client may count on at the edge of the node: visibility, conflicts, versions, stamps, watches, locks.
+//! What a client may count on at the edge of the node: visibility, conflicts, versions, stamps,
+//! watches, locks.
 //!
-//! The requests are made by hand, as a client would send them, so that each says just what its test is about;
-//! what a transaction makes of its reads and writes before that is tested with the client.
+//! The requests are made by hand, as a client would send them, so that each says just what its test
+//! is about; what a transaction makes of its reads and writes before that is tested with the
+//! client.
 
 mod common;
 
@@ -24,7 +26,11 @@ fn an_acknowledged_commit_is_visible_to_every_later_read_version() {
         let committed = set(&node, b"k", b"v").await.unwrap();
         assert!(committed > before && version(&node).await >= committed);
         assert_eq!(get(&node, b"k").await.as_deref(), Some(&b"v"[..]));
-        assert_eq!(get_at(&node, before, b"k").await.unwrap(), None, "older snapshots stay as they were");
+        assert_eq!(
+            get_at(&node, before, b"k").await.unwrap(),
+            None,
+            "older snapshots stay as they were"
+        );
     });
 }
 
@@ -62,8 +68,10 @@ fn versionstamps_are_the_commits_version_and_position() {
         let node = in_memory().await;
         let key = [b"log/".as_slice(), &[0xff; 10], &4u32.to_le_bytes()].concat();
         let value = [[0; 10].as_slice(), b"tail", &0u32.to_le_bytes()].concat();
-        let both =
-            request(&[(M::SetVersionstampedKey, &key, b"event"), (M::SetVersionstampedValue, b"at", &value)]);
+        let both = request(&[
+            (M::SetVersionstampedKey, &key, b"event"),
+            (M::SetVersionstampedValue, b"at", &value),
+        ]);
         let (version, position) = commit(&node, both).await.unwrap();
         let stamp = Versionstamp::new(version, position);
         let stamped = [b"log/".as_slice(), stamp.as_bytes()].concat();
@@ -75,7 +83,8 @@ fn versionstamps_are_the_commits_version_and_position() {
     });
 }
 
-/// A database that takes another one's place has to go on beyond its versions, or newer stamps would sort before older ones.
+/// A database that takes another one's place has to go on beyond its versions, or newer stamps
+/// would sort before older ones.
 #[test]
 fn versions_can_be_moved_ahead_and_go_on_from_there() {
     block_on(async {
@@ -90,7 +99,8 @@ fn versions_can_be_moved_ahead_and_go_on_from_there() {
         assert!(version(&node).await >= after);
         assert_eq!(get(&node, b"k").await.as_deref(), Some(&b"2"[..]));
         assert!(set(&node, b"k", b"3").await.unwrap() > after);
-        // What nobody could commit beyond is refused, as ever, and undone by nobody: but it harms nothing.
+        // What nobody could commit beyond is refused, as ever, and undone by nobody: but it harms
+        // nothing.
         let last = version(&node).await;
         let never = request(&[(M::Set, MIN_REQUIRED_COMMIT_VERSION, &i64::MAX.to_le_bytes())]);
         commit(&node, never).await.unwrap();
@@ -163,7 +173,9 @@ fn the_metadata_version_travels_with_read_versions() {
         let ask = || node.read_version(ReadVersionRequest::default());
         assert_eq!(ask().await.unwrap().metadata_version, None);
         let (version, position) =
-            commit(&node, request(&[(M::SetVersionstampedValue, METADATA_VERSION, &[0; 14])])).await.unwrap();
+            commit(&node, request(&[(M::SetVersionstampedValue, METADATA_VERSION, &[0; 14])]))
+                .await
+                .unwrap();
         let told = ask().await.unwrap().metadata_version.unwrap();
         assert_eq!(told[..], Versionstamp::new(version, position).as_bytes()[..]);
     });
@@ -178,7 +190,10 @@ fn an_idempotency_id_leaves_its_record() {
         let (version, position) = commit(&node, identified).await.unwrap();
         let key = [IDEMPOTENCY_PREFIX, &version.to_be_bytes(), &[(position >> 8) as u8]].concat();
         let record = get(&node, &key).await.unwrap();
-        assert_eq!(record[16..], [b"\x10".as_slice(), b"0123456789abcdef", &[position as u8]].concat());
+        assert_eq!(
+            record[16..],
+            [b"\x10".as_slice(), b"0123456789abcdef", &[position as u8]].concat()
+        );
     });
 }
 
@@ -187,7 +202,8 @@ fn many_commits_at_once_are_each_whole_and_in_order() {
     block_on(async {
         let node = in_memory().await;
         let one = 1u64.to_le_bytes();
-        let replies: Vec<_> = (0..5000).map(|_| node.commit(request(&[(M::Add, b"sum", &one)]))).collect();
+        let replies: Vec<_> =
+            (0..5000).map(|_| node.commit(request(&[(M::Add, b"sum", &one)]))).collect();
         let mut stamps = Vec::new();
         for reply in replies {
             let CommitReply::Committed { version, batch_index } = reply.await.unwrap() else {
@@ -216,7 +232,8 @@ fn every_database_begins_with_the_rows_that_tools_look_for() {
             reverse: false,
         };
         assert_eq!(node.get_range(at, KeySpace::System, &read).await.unwrap().rows.len(), 1);
-        let status: serde_json::Value = serde_json::from_str(&node.status_json().await.unwrap()).unwrap();
+        let status: serde_json::Value =
+            serde_json::from_str(&node.status_json().await.unwrap()).unwrap();
         assert_eq!(status["client"]["database_status"]["healthy"], true);
         assert_eq!(status["cluster"]["configuration"]["storage_engine"], "memory");
     });

@@ -1,4 +1,5 @@
-//! Directories: each user of an application has one; moving it costs nothing, and removing it removes all that it holds.
+//! Directories: each user of an application has one; moving it costs nothing, and removing it
+//! removes all that it holds.
 //!
 //! `cargo run --example directory`
 

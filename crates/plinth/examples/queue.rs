@@ -1,5 +1,6 @@
-//! A queue for many producers and many consumers. What is pushed gets its key when its transaction commits: the
-//! versionstamp, which grows from commit to commit. So pushing never conflicts, and the order is that of the commits.
+//! A queue for many producers and many consumers. What is pushed gets its key when its transaction
+//! commits: the versionstamp, which grows from commit to commit. So pushing never conflicts, and
+//! the order is that of the commits.
 //!
 //! `cargo run --example queue`
 
@@ -23,7 +24,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes the first item. Two consumers that take the same one conflict, and one of them tries again.
+    /// Takes the first item. Two consumers that take the same one conflict, and one of them tries
+    /// again.
     fn pop(&self, tr: &Transaction) -> Result<Option<String>> {
         let first = tr.get_range(RangeOptions::from(&self.items).limit(1)).wait()?;
         let Some((key, item)) = first.rows.row(0) else { return Ok(None) };
@@ -42,7 +44,9 @@ pub(crate) fn main() -> Result<()> {
             let (db, queue) = (&db, &queue);
             scope.spawn(move || {
                 (0..10).try_for_each(|job| {
-                    db.transact_blocking(|tr| queue.push(tr, 0, &format!("job {job} of producer {producer}")))
+                    db.transact_blocking(|tr| {
+                        queue.push(tr, 0, &format!("job {job} of producer {producer}"))
+                    })
                 })
             });
         }

@@ -11,8 +11,10 @@ pub(crate) fn main() -> Result<()> {
         Ok(())
     })?;
 
-    // What the transaction saw is what a change is measured against; the watch goes on after it has committed.
-    let (seen, watch) = db.transact_blocking(|tr| Ok((tr.get("light").wait()?, tr.watch("light"))))?;
+    // What the transaction saw is what a change is measured against; the watch goes on after it has
+    // committed.
+    let (seen, watch) =
+        db.transact_blocking(|tr| Ok((tr.get("light").wait()?, tr.watch("light"))))?;
     assert_eq!(seen.as_deref(), Some(&b"red"[..]));
 
     std::thread::scope(|scope| {

@@ -1,13 +1,15 @@
 //! A database to open, and to close.
 //!
-//! [`Database`] is the client's [`plinth_client::Database`] together with the node that it reaches: whoever holds one holds
-//! the node. The last handle to go, transactions included, closes it; [`Database::close`] does so at once and says
-//! whether everything reached the disk.
+//! [`Database`] is the client's [`plinth_client::Database`] together with the node that it reaches:
+//! whoever holds one holds the node. The last handle to go, transactions included, closes it;
+//! [`Database::close`] does so at once and says whether everything reached the disk.
 
 use plinth_client::Endpoint;
 use plinth_env::{Env, block_on};
 use plinth_pipeline::cluster::{Membership, Peers};
-use plinth_pipeline::{Compression, Creation, EngineKind, Host, LongestWaits, Node, NodeConfig, SsdSettings};
+use plinth_pipeline::{
+    Compression, Creation, EngineKind, Host, LongestWaits, Node, NodeConfig, SsdSettings,
+};
 use plinth_types::{Error, Result, Version};
 use std::fmt;
 use std::ops::Deref;
@@ -52,9 +54,11 @@ impl Database {
     /// Opens the database in a directory; makes both if they don't exist.
     ///
     /// # Errors
-    /// `lock_file_failure` if it is open already, in this process or another; `client_invalid_operation` if the directory has
-    /// something else in it; `unsupported_operation` if a newer version wrote it; `file_corrupt` and `checksum_failed`, naming file
-    /// and offset, if it is damaged; `file_not_readable`, `file_not_writable` and `io_error` of the system.
+    /// `lock_file_failure` if it is open already, in this process or another;
+    /// `client_invalid_operation` if the directory has something else in it;
+    /// `unsupported_operation` if a newer version wrote it; `file_corrupt` and `checksum_failed`,
+    /// naming file and offset, if it is damaged; `file_not_readable`, `file_not_writable` and
+    /// `io_error` of the system.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::builder(path).open()
     }
@@ -77,24 +81,26 @@ impl Database {
         Builder { directory: Some(path.as_ref().to_path_buf()), ..Builder::in_memory() }
     }
 
-    /// The database that a server serves, found by its cluster file: `plinth server` writes one. Everything works as with a
-    /// database in a directory of one's own. The server needs not be there yet: operations wait for it, and a transaction's
-    /// timeout ends them.
+    /// The database that a server serves, found by its cluster file: `plinth server` writes one.
+    /// Everything works as with a database in a directory of one's own. The server needs not be
+    /// there yet: operations wait for it, and a transaction's timeout ends them.
     ///
     /// ```no_run
     /// let db = plinth::Database::connect("./shop/fdb.cluster")?;
     /// # Ok::<(), plinth::Error>(())
     /// ```
     ///
-    /// An empty path stands for the file that `FDB_CLUSTER_FILE` names, or `fdb.cluster` in the current directory, or the
-    /// system's.
+    /// An empty path stands for the file that `FDB_CLUSTER_FILE` names, or `fdb.cluster` in the
+    /// current directory, or the system's.
     ///
-    /// If the file's addresses end in `:tls`, and this is built with the feature `tls`, certificates come from FoundationDB's
-    /// environment variables: `FDB_TLS_CERTIFICATE_FILE`, `FDB_TLS_KEY_FILE`, `FDB_TLS_CA_FILE`, `FDB_TLS_VERIFY_PEERS`. To say
-    /// them in the program, see [`Database::connect_with`].
+    /// If the file's addresses end in `:tls`, and this is built with the feature `tls`,
+    /// certificates come from FoundationDB's environment variables: `FDB_TLS_CERTIFICATE_FILE`,
+    /// `FDB_TLS_KEY_FILE`, `FDB_TLS_CA_FILE`, `FDB_TLS_VERIFY_PEERS`. To say them in the program,
+    /// see [`Database::connect_with`].
     ///
     /// # Errors
-    /// `no_cluster_file_found`; `connection_string_invalid` if the file is none; `file_not_readable`.
+    /// `no_cluster_file_found`; `connection_string_invalid` if the file is none;
+    /// `file_not_readable`.
     #[cfg(feature = "net")]
     pub fn connect(cluster_file: impl AsRef<Path>) -> Result<Self> {
         let env = Env::real();
@@ -102,13 +108,15 @@ impl Database {
         Ok(Self::connect_to(&env, file))
     }
 
-    /// The database that a server serves, found by what a cluster file says. See [`Database::connect`].
+    /// The database that a server serves, found by what a cluster file says. See
+    /// [`Database::connect`].
     #[cfg(feature = "net")]
     pub fn connect_to(env: &Env, cluster_file: crate::ClusterFile) -> Self {
         Self::over(Arc::new(plinth_client::remote::RemoteEndpoint::connect(env, cluster_file)))
     }
 
-    /// The same, with a say in how: how many connections are made, and with which certificates (feature `tls`).
+    /// The same, with a say in how: how many connections are made, and with which certificates
+    /// (feature `tls`).
     ///
     /// ```no_run
     /// # #[cfg(feature = "tls")]
@@ -128,7 +136,11 @@ impl Database {
     /// # }
     /// ```
     #[cfg(feature = "net")]
-    pub fn connect_with(env: &Env, cluster_file: crate::ClusterFile, options: &crate::RemoteOptions) -> Self {
+    pub fn connect_with(
+        env: &Env,
+        cluster_file: crate::ClusterFile,
+        options: &crate::RemoteOptions,
+    ) -> Self {
         use plinth_client::remote::RemoteEndpoint;
         Self::over(Arc::new(RemoteEndpoint::with_options(env, cluster_file, options)))
     }
@@ -138,7 +150,8 @@ impl Database {
         Self { client: plinth_client::Database::new(endpoint), place: Place::Elsewhere }
     }
 
-    /// Opens a database of Apple's FoundationDB through its C library, which is loaded now. Whatever runs on Plinth runs on it.
+    /// Opens a database of Apple's FoundationDB through its C library, which is loaded now.
+    /// Whatever runs on Plinth runs on it.
     ///
     /// ```no_run
     /// let db = plinth::Database::foundationdb(&"fdb:/etc/foundationdb/fdb.cluster".parse()?)?;
@@ -152,7 +165,8 @@ impl Database {
         Ok(Self::over(Arc::new(crate::fdb::Foundation::open(target)?)))
     }
 
-    /// The time series of this database. Points that a transaction writes are committed with its keys and values, or not at all.
+    /// The time series of this database. Points that a transaction writes are committed with its
+    /// keys and values, or not at all.
     ///
     /// ```
     /// use plinth::Database;
@@ -193,23 +207,26 @@ impl Database {
         }
     }
 
-    /// Writes a checkpoint now and waits until it is on the disk, so that the next start has little of the log to read. The
-    /// database does so by itself now and then; commits and reads go on meanwhile. Gives the version of its data.
+    /// Writes a checkpoint now and waits until it is on the disk, so that the next start has little
+    /// of the log to read. The database does so by itself now and then; commits and reads go on
+    /// meanwhile. Gives the version of its data.
     ///
     /// # Errors
-    /// `unsupported_operation` if there are no checkpoints (a database in memory alone, or in another process); `io_error` and
-    /// the like if it can't be written.
+    /// `unsupported_operation` if there are no checkpoints (a database in memory alone, or in
+    /// another process); `io_error` and the like if it can't be written.
     pub fn checkpoint(&self) -> Result<Version> {
         match &self.place {
             Place::Here(node) => block_on(node.checkpoint()),
             Place::Member(host) => block_on(host.checkpoint()),
             Place::Elsewhere => {
-                Err(Error::unsupported_operation().with_detail("the database is in another process"))
+                Err(Error::unsupported_operation()
+                    .with_detail("the database is in another process"))
             }
         }
     }
 
-    /// What held up commits longest since this was last asked; nothing where the database is in another process.
+    /// What held up commits longest since this was last asked; nothing where the database is in
+    /// another process.
     pub fn take_longest_waits(&self) -> LongestWaits {
         match &self.place {
             Place::Here(node) => node.take_longest_waits(),
@@ -218,8 +235,9 @@ impl Database {
         }
     }
 
-    /// Why the database takes no more commits, if something broke in this process: a sync that failed, a task that panicked. It
-    /// is to be opened anew then, best by a new process. `None` while all is well, and where the database is in another process.
+    /// Why the database takes no more commits, if something broke in this process: a sync that
+    /// failed, a task that panicked. It is to be opened anew then, best by a new process. `None`
+    /// while all is well, and where the database is in another process.
     pub fn failure(&self) -> Option<Error> {
         match &self.place {
             Place::Here(node) => node.failure(),
@@ -228,7 +246,8 @@ impl Database {
         }
     }
 
-    /// All measurements of the database, in Prometheus' text format (version 0.0.4); nothing where it is in another process.
+    /// All measurements of the database, in Prometheus' text format (version 0.0.4); nothing where
+    /// it is in another process.
     pub fn metrics_text(&self) -> String {
         match &self.place {
             Place::Here(node) => node.metrics_text(),
@@ -237,10 +256,12 @@ impl Database {
         }
     }
 
-    /// Closes the database: commits under way come to their end, and what is written is on the disk. What other handles
-    /// commit afterwards fails with `shutdown_in_progress`; the directory is free when the last of them is gone.
+    /// Closes the database: commits under way come to their end, and what is written is on the
+    /// disk. What other handles commit afterwards fails with `shutdown_in_progress`; the directory
+    /// is free when the last of them is gone.
     ///
-    /// Without it the last handle closes the database when it is dropped, and nobody learns of an error.
+    /// Without it the last handle closes the database when it is dropped, and nobody learns of an
+    /// error.
     ///
     /// # Errors
     /// Why what was committed last may not be on the disk.
@@ -291,8 +312,8 @@ impl Builder {
         Self { env: None, directory: None, engine: None, config: NodeConfig::default() }
     }
 
-    /// The storage engine of a new database, by name; one that exists keeps its own. There is `memory` (the default): all
-    /// data in memory, all commits on the disk.
+    /// The storage engine of a new database, by name; one that exists keeps its own. There is
+    /// `memory` (the default): all data in memory, all commits on the disk.
     pub fn engine(mut self, name: impl Into<String>) -> Self {
         self.engine = Some(name.into());
         self
@@ -310,40 +331,44 @@ impl Builder {
         self
     }
 
-    /// Which versions of the members' protocol a member of a cluster speaks: fewer than this program does keep the way back to an older
-    /// one open. A database of its own has no use for it.
+    /// Which versions of the members' protocol a member of a cluster speaks: fewer than this
+    /// program does keep the way back to an older one open. A database of its own has no use for
+    /// it.
     pub fn spoken(mut self, spoken: plinth_pipeline::cluster::Spoken) -> Self {
         self.config.spoken = spoken;
         self
     }
 
-    /// For how long a transaction may read and commit. FoundationDB's, and the default, are five seconds. A longer window
-    /// takes memory for what is overwritten in it.
+    /// For how long a transaction may read and commit. FoundationDB's, and the default, are five
+    /// seconds. A longer window takes memory for what is overwritten in it.
     pub fn window(mut self, window: Duration) -> Self {
         self.config.window = i64::try_from(window.as_micros()).unwrap_or(i64::MAX);
         self
     }
 
-    /// How many batches of commits may be on their way to the disk at a time, at least 1. While that many are, the next one fills.
+    /// How many batches of commits may be on their way to the disk at a time, at least 1. While
+    /// that many are, the next one fills.
     pub fn commit_depth(mut self, batches: usize) -> Self {
         self.config.commit_depth = batches;
         self
     }
 
-    /// How many threads carry commits to the disk; while one gathers a batch the others may be syncing.
+    /// How many threads carry commits to the disk; while one gathers a batch the others may be
+    /// syncing.
     pub fn commit_workers(mut self, count: usize) -> Self {
         self.config.commit_workers = count;
         self
     }
 
-    /// How long after its read version a transaction that commits is slow: an event of the crate `tracing` tells of it then, and the status
-    /// document keeps the latest. A second unless said.
+    /// How long after its read version a transaction that commits is slow: an event of the crate
+    /// `tracing` tells of it then, and the status document keeps the latest. A second unless said.
     pub fn slow_transaction(mut self, age: Duration) -> Self {
         self.config.slow = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
         self
     }
 
-    /// After how many bytes of log a checkpoint is written, at least. Fewer make the next start quicker, more make less work.
+    /// After how many bytes of log a checkpoint is written, at least. Fewer make the next start
+    /// quicker, more make less work.
     pub fn checkpoint_bytes(mut self, bytes: u64) -> Self {
         self.config.checkpoint_bytes = bytes;
         self
@@ -351,10 +376,12 @@ impl Builder {
 
     /// Bytes of memory for all that the engine holds.
     ///
-    /// `ssd`: what was written lately, its cache, its indexes; data may be many times as large. 1 GiB unless said.
+    /// `ssd`: what was written lately, its cache, its indexes; data may be many times as large. 1
+    /// GiB unless said.
     ///
-    /// `memory`: all rows, and what was overwritten or cleared in the last five seconds. Near the bound transactions begin more slowly; at it commits that
-    /// write rows fail with `operation_failed`, and those that clear don't. Unless said there is no bound.
+    /// `memory`: all rows, and what was overwritten or cleared in the last five seconds. Near the
+    /// bound transactions begin more slowly; at it commits that write rows fail with
+    /// `operation_failed`, and those that clear don't. Unless said there is no bound.
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
         self.config.memory_bytes = Some(bytes);
         let compression = self.config.ssd.compression;
@@ -362,8 +389,9 @@ impl Builder {
         self
     }
 
-    /// How the engine `ssd` compresses the blocks that it writes from now on; those that are there can be read whatever is said
-    /// here. The default is LZ4. [`Compression::Zstd`] wants the feature `zstd`.
+    /// How the engine `ssd` compresses the blocks that it writes from now on; those that are there
+    /// can be read whatever is said here. The default is LZ4. [`Compression::Zstd`] wants the
+    /// feature `zstd`.
     pub fn compression(mut self, compression: Compression) -> Self {
         self.config.ssd.compression = compression;
         self
@@ -378,7 +406,8 @@ impl Builder {
     /// Makes the directory of a member of a cluster, unless it is one already.
     ///
     /// # Errors
-    /// As [`Builder::open`]; `client_invalid_operation` if the directory is that of another node, or of a database of its own.
+    /// As [`Builder::open`]; `client_invalid_operation` if the directory is that of another node,
+    /// or of a database of its own.
     pub async fn form_member(&self, membership: &Membership) -> Result<()> {
         let mut config = self.config.clone();
         if let Some(name) = &self.engine {
@@ -388,11 +417,13 @@ impl Builder {
         Node::form(&env, self.place()?, &config, membership).await
     }
 
-    /// Opens the directory of a member of a cluster, which takes part in it at once; `peers` brings what it says to other members.
-    /// It answers reads of the versions that it has come to, and begins and commits transactions while it leads.
+    /// Opens the directory of a member of a cluster, which takes part in it at once; `peers` brings
+    /// what it says to other members. It answers reads of the versions that it has come to, and
+    /// begins and commits transactions while it leads.
     ///
     /// # Errors
-    /// As [`Builder::open`]; `file_not_found` if there is nothing, `client_invalid_operation` if it is a database of its own.
+    /// As [`Builder::open`]; `file_not_found` if there is nothing, `client_invalid_operation` if it
+    /// is a database of its own.
     pub async fn open_member(self, peers: Arc<dyn Peers>) -> Result<Database> {
         let env = self.env.clone().unwrap_or_else(Env::real);
         let host = Host::open(&env, self.place()?, self.config.clone(), peers).await?;

@@ -1,8 +1,10 @@
-//! Plinth: an ordered, transactional key-value database with FoundationDB's API, in your own process.
+//! Plinth: an ordered, transactional key-value database with FoundationDB's API, in your own
+//! process.
 //!
 //! ## Getting started
-//! A [`Database`] is opened, and asked to run transactions. A transaction reads and writes keys, both any bytes, as if
-//! it were alone: if another one gets in its way it is run again. When it has returned, what it wrote is on the disk.
+//! A [`Database`] is opened, and asked to run transactions. A transaction reads and writes keys,
+//! both any bytes, as if it were alone: if another one gets in its way it is run again. When it has
+//! returned, what it wrote is on the disk.
 //!
 //! ```
 //! use plinth::{Database, Result, tuple};
@@ -48,8 +50,9 @@
 //! # plinth::block_on(example()).unwrap();
 //! ```
 //!
-//! Any runtime will do, and none is needed: [`transact_blocking`](client::Database::transact_blocking) takes an ordinary
-//! closure, and every future has `wait()`.
+//! Any runtime will do, and none is needed:
+//! [`transact_blocking`](client::Database::transact_blocking) takes an ordinary closure, and every
+//! future has `wait()`.
 //!
 //! ```
 //! # let db = plinth::Database::in_memory()?;
@@ -74,8 +77,8 @@
 //! | know what is too large | [`limits`] |
 //!
 //! ## Role
-//! What a Rust application depends on: the database to open, what transactions are made with, and the layers that
-//! every FoundationDB binding has.
+//! What a Rust application depends on: the database to open, what transactions are made with, and
+//! the layers that every FoundationDB binding has.
 //!
 //! ## Data structure
 //! Keys and values are bytes, sorted by key. The layers give the bytes a meaning:
@@ -89,13 +92,15 @@
 //! ```
 //!
 //! ## Invariants
-//! 1. The layers use the public API alone, and what they write is what FoundationDB's own bindings write.
+//! 1. The layers use the public API alone, and what they write is what FoundationDB's own bindings
+//!    write.
 //! 2. No input makes a layer panic: bytes that mean nothing are an [`Error`].
 //! 3. Whoever holds a [`Database`], or a transaction of one, holds it open.
 //!
 //! ## Not here
 //! Transactions (`client`), the commit pipeline (`pipeline`), words and error numbers (`types`).
-//! Read next: `database.rs`, [`mod@tuple`], [`subspace`], then [`directory`] with `layer.rs` and `allocator.rs`.
+//! Read next: `database.rs`, [`mod@tuple`], [`subspace`], then [`directory`] with `layer.rs` and
+//! `allocator.rs`.
 #![forbid(unsafe_code)]
 
 mod database;
@@ -130,8 +135,8 @@ pub use plinth_series as series;
 pub use plinth_types::atomic;
 pub use plinth_types::error::ErrorPredicate;
 pub use plinth_types::{
-    Bytes, Error, KeyRange, KeySelector, KeyValue, MutationType, RangeResult, Result, Rows, Version,
-    Versionstamp, key_after, limits, printable, strinc,
+    Bytes, Error, KeyRange, KeySelector, KeyValue, MutationType, RangeResult, Result, Rows,
+    Version, Versionstamp, key_after, limits, printable, strinc,
 };
 #[cfg(feature = "backup")]
 pub use restore::DirectoryLoader;

@@ -1,25 +1,28 @@
-//! A database that is a member of a cluster: what its program does besides, which is to bring frames from the other members.
+//! A database that is a member of a cluster: what its program does besides, which is to bring
+//! frames from the other members.
 
 use crate::Database;
 use plinth_pipeline::cluster::{Frame, Leadership, Membership, Parcel};
 use plinth_types::{Error, Result};
 
 impl Database {
-    /// A frame of another member has arrived. Gives the answer if there is one that is known at once, which is for whoever sent the
-    /// frame. Where this is no member, nothing happens.
+    /// A frame of another member has arrived. Gives the answer if there is one that is known at
+    /// once, which is for whoever sent the frame. Where this is no member, nothing happens.
     #[must_use = "somebody waits for the answer"]
     pub fn receive(&self, frame: Frame) -> Option<Frame> {
         self.member()?.receive_and_answer(frame)
     }
 
-    /// A parcel of another member has arrived: something about rows that one of both lacks. Where this is no member, nothing happens.
+    /// A parcel of another member has arrived: something about rows that one of both lacks. Where
+    /// this is no member, nothing happens.
     pub fn receive_parcel(&self, parcel: Parcel) {
         if let Some(member) = self.member() {
             member.receive_parcel(parcel);
         }
     }
 
-    /// Whether this is a member that serves nothing, because it takes in rows or entries that it lacks.
+    /// Whether this is a member that serves nothing, because it takes in rows or entries that it
+    /// lacks.
     pub fn is_catching_up(&self) -> bool {
         self.member().is_some_and(|member| member.is_catching_up())
     }
@@ -59,7 +62,8 @@ impl Database {
         }
     }
 
-    /// Gives the leader's part to another member, if this one has it: to be called before it is closed.
+    /// Gives the leader's part to another member, if this one has it: to be called before it is
+    /// closed.
     pub async fn hand_over(&self) {
         if let Some(member) = self.member() {
             member.hand_over().await;

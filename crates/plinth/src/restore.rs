@@ -5,8 +5,8 @@
 //!   DIR.restoring/db/      an empty database, whose next generation takes the rows as files of its engine
 //!   DIR                    the same, renamed, once the rows and what came on top of them are there
 //! ```
-//! Always: there is no DIR, or an empty one, until everything is in it. A crash before leaves `DIR.restoring`, which the next
-//! restore to DIR removes.
+//! Always: there is no DIR, or an empty one, until everything is in it. A crash before leaves
+//! `DIR.restoring`, which the next restore to DIR removes.
 
 use crate::{Builder, Database};
 use plinth_backup::restore::Loader;
@@ -15,7 +15,9 @@ use plinth_client::Endpoint;
 use plinth_env::{DirLock, Env};
 use plinth_pipeline::{Chunk, Import, Node, NodeConfig};
 use plinth_types::system::{NORMAL_END, SYSTEM_END};
-use plinth_types::{Bytes, Error, KeySelector, KeySpace, LogPosition, RangeRead, Result, Rows, Version};
+use plinth_types::{
+    Bytes, Error, KeySelector, KeySpace, LogPosition, RangeRead, Result, Rows, Version,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -38,15 +40,18 @@ impl Builder {
     /// Begins to make a new database of rows, for a restore. Its versions go on behind `version`.
     ///
     /// # Errors
-    /// `restore_destination_not_empty` if there is anything in the directory; `lock_file_failure` if another restore fills it; those of
-    /// files; `invalid_option_value` for an engine that there isn't.
+    /// `restore_destination_not_empty` if there is anything in the directory; `lock_file_failure`
+    /// if another restore fills it; those of files; `invalid_option_value` for an engine that there
+    /// isn't.
     pub async fn loader(self, version: Version) -> Result<DirectoryLoader> {
         let (env, directory, config) = self.parts()?;
         let env = env.keeping_private();
         let files = env.files();
         if files.exists(&directory).await? && !files.list(&directory).await?.is_empty() {
-            let detail =
-                format!("{} is not empty; name a directory that doesn't exist yet", directory.display());
+            let detail = format!(
+                "{} is not empty; name a directory that doesn't exist yet",
+                directory.display()
+            );
             return Err(Error::restore_destination_not_empty().with_detail(detail));
         }
         let root = beside(&directory);
@@ -101,7 +106,8 @@ impl DirectoryLoader {
             self.system.extend(piece.rows.key_values().map(|row| (row.key, row.value)));
             return Ok(());
         }
-        let chunk = Chunk { at: self.at, begin: piece.range.begin, end: piece.range.end, rows: piece.rows };
+        let chunk =
+            Chunk { at: self.at, begin: piece.range.begin, end: piece.range.end, rows: piece.rows };
         self.import()?.take(&chunk).await
     }
 
@@ -135,7 +141,9 @@ impl DirectoryLoader {
     async fn rename(&mut self) -> Result<()> {
         match self.opened.take() {
             Some(db) => db.close_async().await?,
-            None => return Err(Error::client_invalid_operation().with_detail("nothing was restored")),
+            None => {
+                return Err(Error::client_invalid_operation().with_detail("nothing was restored"));
+            }
         }
         let (files, root) = (self.env.files(), beside(&self.directory));
         if files.exists(&self.directory).await? {

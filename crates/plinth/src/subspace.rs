@@ -80,8 +80,8 @@ impl Subspace {
     /// The tuple of a key in this subspace.
     ///
     /// # Errors
-    /// `key_not_in_subspace` if the key does not begin with the prefix; `invalid_tuple_data_type` if what follows is no
-    /// tuple of these types.
+    /// `key_not_in_subspace` if the key does not begin with the prefix; `invalid_tuple_data_type`
+    /// if what follows is no tuple of these types.
     pub fn unpack<'de, T: TupleUnpack<'de>>(&self, key: &'de [u8]) -> Result<T> {
         let rest = key.strip_prefix(&self.prefix[..]).ok_or_else(|| {
             let detail = format!("{} is not in {self:?}", printable(key));
@@ -105,8 +105,8 @@ impl Subspace {
         tuple::range_below(self.pack(tuple))
     }
 
-    /// The range of all keys that begin with the prefix, the prefix itself and keys that are no tuples included. Of
-    /// the subspace of all keys: those that an ordinary transaction may use.
+    /// The range of all keys that begin with the prefix, the prefix itself and keys that are no
+    /// tuples included. Of the subspace of all keys: those that an ordinary transaction may use.
     pub fn whole(&self) -> KeyRange {
         let end = strinc(&self.prefix).unwrap_or_else(|| {
             let end = if self.prefix.is_empty() { system::NORMAL_END } else { system::SPECIAL_END };

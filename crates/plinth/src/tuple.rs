@@ -1,9 +1,10 @@
 //! Tuples as keys: FoundationDB's tuple layer.
 //!
-//! A tuple of strings, numbers and the like becomes bytes that sort as the tuple does, element by element, and that
-//! every FoundationDB binding reads. The encoding is the crate `foundationdb-tuple`'s; this module adds what is
-//! missing around it: errors that mix with a transaction's, versionstamps that cannot be forgotten, ranges, text, and a
-//! limit on nesting, without which a few bytes from a stranger could overflow the stack.
+//! A tuple of strings, numbers and the like becomes bytes that sort as the tuple does, element by
+//! element, and that every FoundationDB binding reads. The encoding is the crate
+//! `foundationdb-tuple`'s; this module adds what is missing around it: errors that mix with a
+//! transaction's, versionstamps that cannot be forgotten, ranges, text, and a limit on nesting,
+//! without which a few bytes from a stranger could overflow the stack.
 //!
 //! ```
 //! use plinth::tuple;
@@ -16,8 +17,9 @@
 //! # Ok::<(), plinth::Error>(())
 //! ```
 //!
-//! Tuples of up to twelve elements pack and unpack by their types; [`Element`] stands for an element whose type is not
-//! known beforehand, `Vec<Element>` for a whole tuple of them. Byte strings are [`Bytes`], `&[u8]` (`&b"x"[..]`) or `Vec<u8>`.
+//! Tuples of up to twelve elements pack and unpack by their types; [`Element`] stands for an
+//! element whose type is not known beforehand, `Vec<Element>` for a whole tuple of them. Byte
+//! strings are [`Bytes`], `&[u8]` (`&b"x"[..]`) or `Vec<u8>`.
 
 use plinth_types::{Error, KeyRange, Result};
 use std::fmt::Write;
@@ -41,8 +43,8 @@ pub fn pack<T: TuplePack>(tuple: &T) -> Vec<u8> {
     tuple.pack_to_vec()
 }
 
-/// The bytes of a tuple with one incomplete [`Versionstamp`], followed by the place of the stamp: what
-/// `set_versionstamped_key` and `set_versionstamped_value` take.
+/// The bytes of a tuple with one incomplete [`Versionstamp`], followed by the place of the stamp:
+/// what `set_versionstamped_key` and `set_versionstamped_value` take.
 ///
 /// ```
 /// use plinth::tuple::{self, Versionstamp};
@@ -59,7 +61,10 @@ pub fn pack_with_versionstamp<T: TuplePack>(tuple: &T) -> Result<Vec<u8>> {
 }
 
 /// `prefix`, the tuple, and the place of its one incomplete versionstamp in both together.
-pub(crate) fn append_with_versionstamp<T: TuplePack>(mut prefix: Vec<u8>, tuple: &T) -> Result<Vec<u8>> {
+pub(crate) fn append_with_versionstamp<T: TuplePack>(
+    mut prefix: Vec<u8>,
+    tuple: &T,
+) -> Result<Vec<u8>> {
     let start = prefix.len() as u32;
     let problem = match tuple.pack_into_vec(&mut prefix) {
         VersionstampOffset::OneIncomplete { offset } => {
@@ -76,7 +81,8 @@ pub(crate) fn append_with_versionstamp<T: TuplePack>(mut prefix: Vec<u8>, tuple:
 /// The tuple that these bytes encode.
 ///
 /// # Errors
-/// `invalid_tuple_data_type` if they are no tuple of these types, or nest deeper than [`MAX_NESTING`].
+/// `invalid_tuple_data_type` if they are no tuple of these types, or nest deeper than
+/// [`MAX_NESTING`].
 pub fn unpack<'de, T: TupleUnpack<'de>>(bytes: &'de [u8]) -> Result<T> {
     let bad = |why: &dyn std::fmt::Display| {
         let detail = format!("{why}, in {}", plinth_types::printable(excerpt(bytes)));
@@ -101,7 +107,8 @@ pub fn range<T: TuplePack>(tuple: &T) -> KeyRange {
     range_below(pack(tuple))
 }
 
-/// The range of the tuples that go on after these bytes, which are a whole tuple, or a subspace's prefix.
+/// The range of the tuples that go on after these bytes, which are a whole tuple, or a subspace's
+/// prefix.
 pub(crate) fn range_below(mut prefix: Vec<u8>) -> KeyRange {
     prefix.push(0x00);
     let begin = plinth_types::Bytes::copy_from_slice(&prefix);
@@ -111,7 +118,8 @@ pub(crate) fn range_below(mut prefix: Vec<u8>) -> KeyRange {
     KeyRange::new(begin, prefix)
 }
 
-/// The versionstamp of a committed transaction as a tuple's element; `user_version` orders what one transaction wrote.
+/// The versionstamp of a committed transaction as a tuple's element; `user_version` orders what one
+/// transaction wrote.
 ///
 /// ```
 /// let stamp = plinth::Versionstamp::new(1_000_000, 3);
@@ -156,7 +164,9 @@ fn print_element(text: &mut String, element: &Element<'_>) {
     // Writing to a String cannot fail.
     let _ = match element {
         Element::Nil => write!(text, "null"),
-        Element::Bytes(bytes) => write!(text, "b\"{}\"", plinth_types::printable(bytes).replace('"', "\\\"")),
+        Element::Bytes(bytes) => {
+            write!(text, "b\"{}\"", plinth_types::printable(bytes).replace('"', "\\\""))
+        }
         Element::String(string) => write!(text, "{string:?}"),
         Element::Tuple(elements) => {
             print_tuple(text, elements);
@@ -193,8 +203,10 @@ fn excerpt(bytes: &[u8]) -> &[u8] {
 /// Whether unpacking these bytes as tuples in tuples could go deeper than [`MAX_NESTING`].
 fn nests_too_deep(bytes: &[u8]) -> bool {
     let is_nesting = |byte: &&u8| **byte == code::NESTED;
-    // Every level needs its byte: hardly any key has so many, and those that have are walked element by element.
-    bytes.iter().filter(is_nesting).take(MAX_NESTING + 1).count() > MAX_NESTING && depth(bytes) > MAX_NESTING
+    // Every level needs its byte: hardly any key has so many, and those that have are walked
+    // element by element.
+    bytes.iter().filter(is_nesting).take(MAX_NESTING + 1).count() > MAX_NESTING
+        && depth(bytes) > MAX_NESTING
 }
 
 /// The codes at which elements begin that have no fixed length.

@@ -1,4 +1,5 @@
-//! No prefix is given twice, whatever runs at the same time, and those who run at the same time hardly wait for each other.
+//! No prefix is given twice, whatever runs at the same time, and those who run at the same time
+//! hardly wait for each other.
 
 use plinth::directory::Directory;
 use plinth::{Bytes, Database, Error, Result, Transaction};

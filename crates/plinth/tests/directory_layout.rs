@@ -1,7 +1,9 @@
-//! What directories look like in the database: the bytes that FoundationDB's bindings write, and expect.
+//! What directories look like in the database: the bytes that FoundationDB's bindings write, and
+//! expect.
 //!
-//! An application in another language opens the same directories, so every row is held here as literal bytes; and
-//! rows that no binding writes (a newer layout, damage) are refused without harm.
+//! An application in another language opens the same directories, so every row is held here as
+//! literal bytes; and rows that no binding writes (a newer layout, damage) are refused without
+//! harm.
 
 use plinth::directory::{Directory, DirectoryLayer, PARTITION};
 use plinth::{Error, KeyValue, Result, Subspace, Transaction, tuple};
@@ -50,7 +52,8 @@ fn the_allocator_leaves_a_count_and_a_mark() {
     assert!((0..64).contains(&number));
     let hca = b"\xfe\x01\xfe\x00\x01hca\x00";
     let rows = rows(&tr);
-    let (count, mark) = ([&hca[..], b"\x14\x14"].concat(), [&hca[..], b"\x15\x01", &prefix].concat());
+    let (count, mark) =
+        ([&hca[..], b"\x14\x14"].concat(), [&hca[..], b"\x15\x01", &prefix].concat());
     assert!(rows.contains(&(count, b"\x01\0\0\0\0\0\0\0".to_vec())), "{rows:?}");
     assert!(rows.contains(&(mark, Vec::new())), "{rows:?}");
     assert_eq!(rows.len(), 5, "{rows:?}");
@@ -129,7 +132,8 @@ fn a_newer_layout_is_refused_or_only_read() {
 fn prefixes_chosen_by_hand_must_be_allowed_and_free() {
     let db = in_memory();
     let tr = db.create_transaction();
-    let create = |root: &Directory, name: &str, prefix: &[u8]| root.create(&tr, name).prefix(prefix).wait();
+    let create =
+        |root: &Directory, name: &str, prefix: &[u8]| root.create(&tr, name).prefix(prefix).wait();
     assert_eq!(code(create(&Directory::root(), "a", b"pre")), 2253);
     create(&manual(), "a", b"pre").unwrap();
     for taken in [&b"pre"[..], b"prefix", b"p", b"", b"\xfe", b"\xfex"] {
@@ -166,7 +170,11 @@ fn damaged_metadata_is_an_error_and_clears_nothing() {
         (b"\xfe\x01\xfe\x00\x14\x02a\x00", b"", Error::invalid_directory_layer_metadata()),
         (b"\xfe\x01\xfe\x00\x14\x02a\x00", b"\xff", Error::invalid_directory_layer_metadata()),
         (b"\xfe\x01\xfe\x00\x14\x15\x07", b"\x15\x01", Error::invalid_directory_layer_metadata()),
-        (b"\xfe\x01\xfe\x00\x01hca\x00\x14\x02x\x00", b"\x01", Error::invalid_directory_layer_metadata()),
+        (
+            b"\xfe\x01\xfe\x00\x01hca\x00\x14\x02x\x00",
+            b"\x01",
+            Error::invalid_directory_layer_metadata(),
+        ),
     ];
     for (key, value, error) in damage {
         let db = in_memory();

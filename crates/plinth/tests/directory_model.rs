@@ -1,8 +1,9 @@
-//! Directories against a naive tree: random operations, partitions and moves included, give the same results, the
-//! same errors and keep the same data; and prefixes never meet.
+//! Directories against a naive tree: random operations, partitions and moves included, give the
+//! same results, the same errors and keep the same data; and prefixes never meet.
 //!
-//! Every directory that an operation gives gets a row with a number of its own, by which it is known after moves. Each
-//! transaction has a few operations and is committed or given up, the tree with it.
+//! Every directory that an operation gives gets a row with a number of its own, by which it is
+//! known after moves. Each transaction has a few operations and is committed or given up, the tree
+//! with it.
 
 #[path = "directory_model/model.rs"]
 mod model;
@@ -46,7 +47,12 @@ fn random_operation(random: &mut Random) -> Operation {
         0..=3 => {
             let (may_open, may_create) =
                 *pick(random, &[(true, true), (true, false), (false, true), (true, true)]);
-            Operation::Open { path, layer: LAYERS[random.index(LAYERS.len())], may_open, may_create }
+            Operation::Open {
+                path,
+                layer: LAYERS[random.index(LAYERS.len())],
+                may_open,
+                may_create,
+            }
         }
         4 => Operation::List(path),
         5 => Operation::Exists(path),
@@ -83,7 +89,11 @@ async fn outcome(tr: &Transaction, directory: Directory) -> Result<Outcome> {
         let stored = tr.get(subspace.pack(&"who")).await?;
         data = stored.map(|bytes| u64::from_le_bytes(bytes[..].try_into().unwrap()));
     }
-    Ok(Outcome::Directory { path: directory.path().to_vec(), layer: directory.layer().to_vec(), data })
+    Ok(Outcome::Directory {
+        path: directory.path().to_vec(),
+        layer: directory.layer().to_vec(),
+        data,
+    })
 }
 
 fn run_model(model: &mut Model, base: &[String], operation: &Operation) -> Result<Outcome, i32> {
@@ -123,11 +133,14 @@ async fn step(db: &Database, model: &mut Model, random: &mut Random, seen: &mut 
         let mut got = run(&tr, &directory, &operation).await.map_err(|error| error.code());
         let expected = run_model(&mut after, &base, &operation);
         // Who is new gets a name by which it is known from then on.
-        if let (Ok(Outcome::Directory { path, data, .. }), Ok(Outcome::Directory { data: Some(who), .. })) =
-            (&mut got, &expected)
+        if let (
+            Ok(Outcome::Directory { path, data, .. }),
+            Ok(Outcome::Directory { data: Some(who), .. }),
+        ) = (&mut got, &expected)
             && data.is_none()
         {
-            let subspace = Directory::root().open(&tr, &*path).await.unwrap().subspace().unwrap().clone();
+            let subspace =
+                Directory::root().open(&tr, &*path).await.unwrap().subspace().unwrap().clone();
             tr.set(subspace.pack(&"who"), who.to_le_bytes());
             *data = Some(*who);
         }
@@ -153,7 +166,11 @@ async fn check_all(db: &Database, model: &Model) {
         prefixes.push(subspace.prefix().clone());
         // Directories that only came to be above another one have no name yet.
         if let Some(who) = tr.get(subspace.pack(&"who")).await.unwrap() {
-            assert_eq!(Some(u64::from_le_bytes(who[..].try_into().unwrap())), model.who(&path), "{path:?}");
+            assert_eq!(
+                Some(u64::from_le_bytes(who[..].try_into().unwrap())),
+                model.who(&path),
+                "{path:?}"
+            );
             named += 1;
         }
     }
@@ -162,8 +179,9 @@ async fn check_all(db: &Database, model: &Model) {
     let rows = tr.range(..).collect().await.unwrap();
     assert_eq!(rows.iter().filter(|row| row.key.ends_with(b"\x02who\0")).count(), named);
     if model.paths().len() == 1 {
-        let metadata_only =
-            |key: &[u8]| key.starts_with(b"\xfe\x01\xfe\0\x01hca") || key.ends_with(b"\x01version\0");
+        let metadata_only = |key: &[u8]| {
+            key.starts_with(b"\xfe\x01\xfe\0\x01hca") || key.ends_with(b"\x01version\0")
+        };
         assert!(rows.iter().all(|row| metadata_only(&row.key)), "{rows:?}");
     }
 }
@@ -177,7 +195,9 @@ async fn run_seed(db: Database, random: &mut Random, seen: &mut BTreeSet<i32>) {
         }
     }
     for name in NAMES {
-        let gone = db.transact(|tr| async move { Directory::root().remove_if_exists(&tr, name).await }).await;
+        let gone = db
+            .transact(|tr| async move { Directory::root().remove_if_exists(&tr, name).await })
+            .await;
         assert_eq!(Ok(gone.unwrap()), model.remove(&[name.to_owned()]));
     }
     check_all(&db, &model).await;

@@ -9,7 +9,10 @@ const FIXTURE: &str = include_str!("fixtures/python_directories.txt");
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits = hex.strip_prefix('-').unwrap_or(hex);
-    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
+    (0..digits.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap())
+        .collect()
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -1,9 +1,12 @@
-//! Directories that earlier commits wrote open with every row, whatever has become of the formats since.
+//! Directories that earlier commits wrote open with every row, whatever has become of the formats
+//! since.
 //!
-//! `tests/formats/VERSION/NAME.tar.gz` is a directory as it lay on a disk, `NAME.rows` what was in it when it was written: rows as
-//! `row KEY VALUE` in hexadecimal digits, points of series as `point NAME TIME VALUE`. A directory stays there for good; what is
-//! written today is written, and judged in the same way, by `todays_directories_are_read`, which also leaves them in the directory that
-//! `PLINTH_FORMATS` names. `docs/format/README.md` has the promise and says when there is to be a new one.
+//! `tests/formats/VERSION/NAME.tar.gz` is a directory as it lay on a disk, `NAME.rows` what was in
+//! it when it was written: rows as `row KEY VALUE` in hexadecimal digits, points of series as
+//! `point NAME TIME VALUE`. A directory stays there for good; what is written today is written, and
+//! judged in the same way, by `todays_directories_are_read`, which also leaves them in the
+//! directory that `PLINTH_FORMATS` names. `docs/format/README.md` has the promise and says when
+//! there is to be a new one.
 
 #[path = "formats/archives.rs"]
 mod archives;
@@ -20,7 +23,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One test at a time: between fork and exec a `tar` that another thread starts holds the lock of a directory that is closed here.
+/// One test at a time: between fork and exec a `tar` that another thread starts holds the lock of a
+/// directory that is closed here.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -94,7 +98,8 @@ fn difference(found: &BTreeSet<String>, expected: &BTreeSet<String>) -> String {
     format!("{} lines found, {} expected\n{}", found.len(), expected.len(), first.join("\n"))
 }
 
-/// A directory is whole, opens with what is expected, takes commits, and has both after one more opening.
+/// A directory is whole, opens with what is expected, takes commits, and has both after one more
+/// opening.
 fn judge(place: &Place, name: &str, expected: &[String]) {
     let dir = place.dir();
     let report = block_on(plinth::check(&Env::real(), &dir)).unwrap();
@@ -171,8 +176,15 @@ fn todays_directories_are_read() {
             let files = files.files();
             block_on(async {
                 files.create_dir_all(out).await?;
-                files.replace(out.join(format!("{name}.tar.gz")), &files.read(&archive).await?).await?;
-                files.replace(out.join(format!("{name}.rows")), (expected.join("\n") + "\n").as_bytes()).await
+                files
+                    .replace(out.join(format!("{name}.tar.gz")), &files.read(&archive).await?)
+                    .await?;
+                files
+                    .replace(
+                        out.join(format!("{name}.rows")),
+                        (expected.join("\n") + "\n").as_bytes(),
+                    )
+                    .await
             })
             .unwrap();
         }
@@ -191,8 +203,9 @@ fn a_newer_format_is_refused_in_words_and_left_alone() {
             *tried.entry(kind).or_insert(0) += 1;
             let before = damage::contents(&place.dir());
             let opened = Database::builder(place.dir()).must_exist().open();
-            let error =
-                opened.err().unwrap_or_else(|| panic!("{name}: {} of format 99 is opened", file.display()));
+            let error = opened
+                .err()
+                .unwrap_or_else(|| panic!("{name}: {} of format 99 is opened", file.display()));
             let text = error.to_string();
             assert!(text.contains("newer"), "{name}, {}: {text}", file.display());
             assert!(text.contains("99"), "{name}, {}: {text}", file.display());

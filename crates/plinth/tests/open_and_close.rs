@@ -1,4 +1,5 @@
-//! Opening, closing and opening again: what is kept, who is kept out, and what is said when it can't be.
+//! Opening, closing and opening again: what is kept, who is kept out, and what is said when it
+//! can't be.
 
 use plinth::{Builder, Database, Env, Error, block_on};
 use std::path::PathBuf;
@@ -107,5 +108,8 @@ fn a_closed_database_can_be_checked_and_copied() {
     assert!(report.problems.is_empty(), "{report:?}");
     let copy = place.path.with_file_name("copy");
     block_on(plinth::salvage(&env, &place.path, &copy)).unwrap();
-    assert_eq!(stored(&Database::builder(&copy).must_exist().open().unwrap()), Some(b"kept".to_vec()));
+    assert_eq!(
+        stored(&Database::builder(&copy).must_exist().open().unwrap()),
+        Some(b"kept".to_vec())
+    );
 }

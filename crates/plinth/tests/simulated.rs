@@ -1,5 +1,6 @@
-//! The facade in a simulated world: tasks that run at the same time, chosen by the seed, over disks that are slow. What
-//! directories give out is different whatever the order, and a crash keeps what was acknowledged.
+//! The facade in a simulated world: tasks that run at the same time, chosen by the seed, over disks
+//! that are slow. What directories give out is different whatever the order, and a crash keeps what
+//! was acknowledged.
 
 mod place {
     include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/provided/place.rs"));
@@ -74,7 +75,9 @@ fn a_window_is_as_long_as_it_was_said() {
             simulation.run_until(async {
                 let window = Duration::from_secs(window);
                 let db = place.open(Database::builder("/db").engine(engine).window(window)).await;
-                for (seconds, expected) in [(in_time, None), (too_late, Some(Error::transaction_too_old()))] {
+                for (seconds, expected) in
+                    [(in_time, None), (too_late, Some(Error::transaction_too_old()))]
+                {
                     set(&db, "old").await;
                     let tr = db.create_transaction();
                     tr.get_read_version().await.unwrap();

@@ -85,7 +85,8 @@ fn a_versionstamp_is_followed_by_its_place() {
         packed,
         b"\x02a\x00\x05\x33\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00\x01\x15\x02\x00\x05\0\0\0"
     );
-    let in_subspace = plinth::Subspace::from_bytes(&b"pre"[..]).pack_with_versionstamp(&incomplete).unwrap();
+    let in_subspace =
+        plinth::Subspace::from_bytes(&b"pre"[..]).pack_with_versionstamp(&incomplete).unwrap();
     assert_eq!(in_subspace, b"pre\x33\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00\x01\x04\0\0\0");
     for error in [
         tuple::pack_with_versionstamp(&("a", 1)).unwrap_err(),
@@ -98,8 +99,10 @@ fn a_versionstamp_is_followed_by_its_place() {
 #[test]
 fn text_says_what_a_key_is() {
     let stamp = tuple::versionstamp(plinth::Versionstamp::new(1, 2), 3);
-    let key = tuple::pack(&(Bytes::from(&b"q\"\0"[..]), "n\n", None::<()>, 0.5_f32, (stamp, 1), false));
-    let text = r#"(b"q\"\x00", "n\n", null, 0.5, (versionstamp(00000000000000010002, 3), 1), false)"#;
+    let key =
+        tuple::pack(&(Bytes::from(&b"q\"\0"[..]), "n\n", None::<()>, 0.5_f32, (stamp, 1), false));
+    let text =
+        r#"(b"q\"\x00", "n\n", null, 0.5, (versionstamp(00000000000000010002, 3), 1), false)"#;
     assert_eq!(tuple::printable(&key), text);
     assert_eq!(tuple::printable(b""), "()");
     assert_eq!(tuple::printable(b"\x15\x07\xfe"), "\\x15\\x07\\xfe");

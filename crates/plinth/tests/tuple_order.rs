@@ -1,4 +1,9 @@
-//! Encoded tuples sort as their elements do, come back as they went in, and bytes that are no tuple do no harm.
+//! Encoded tuples sort as their elements do, come back as they went in, and bytes that are no tuple
+//! do no harm.
+//!
+//! The order is defined here once more, apart from the encoding, and random tuples are compared by
+//! both. Elements are drawn from the values at which encodings break: zero bytes, `0xff`, negative
+//! zero, numbers at the edge of a length.
 
 use plinth::tuple::{self, Element};
 use plinth_env::simulated::Random;
@@ -56,9 +61,9 @@ impl Value {
     fn random(random: &mut Random, depth: usize) -> Self {
         match random.index(if depth < 3 { 7 } else { 6 }) {
             0 => Self::Nil,
-            1 => {
-                Self::Bytes((0..random.index(4)).map(|_| *pick(random, &[0, 1, 0x7f, 0xfe, 0xff])).collect())
-            }
+            1 => Self::Bytes(
+                (0..random.index(4)).map(|_| *pick(random, &[0, 1, 0x7f, 0xfe, 0xff])).collect(),
+            ),
             2 => Self::String(
                 (0..random.index(4)).map(|_| *pick(random, &['\0', 'a', 'b', '\u{ff}'])).collect(),
             ),
@@ -116,8 +121,10 @@ fn bytes_sort_as_tuples_do() {
 #[test]
 fn foreign_bytes_are_a_tuple_or_an_error() {
     let mut random = Random::new(20_252);
-    let codes =
-        [0, 1, 2, 5, 0x0b, 0x0c, 0x13, 0x14, 0x15, 0x1c, 0x1d, 0x20, 0x21, 0x26, 0x30, 0x33, 0xff, b'a'];
+    let codes = [
+        0, 1, 2, 5, 0x0b, 0x0c, 0x13, 0x14, 0x15, 0x1c, 0x1d, 0x20, 0x21, 0x26, 0x30, 0x33, 0xff,
+        b'a',
+    ];
     let mut good = 0;
     for _ in 0..100_000 {
         let bytes: Vec<u8> = (0..random.index(24)).map(|_| *pick(&mut random, &codes)).collect();
@@ -134,14 +141,17 @@ fn foreign_bytes_are_a_tuple_or_an_error() {
 #[test]
 fn nesting_has_a_limit_and_bytes_that_look_like_it_have_none() {
     let nested = |depth: usize| [vec![5; depth], vec![0; depth]].concat();
-    let unpack = |bytes: &[u8]| tuple::unpack::<Vec<Element<'_>>>(bytes).map(|elements| elements.len());
+    let unpack =
+        |bytes: &[u8]| tuple::unpack::<Vec<Element<'_>>>(bytes).map(|elements| elements.len());
     assert_eq!(unpack(&nested(tuple::MAX_NESTING)), Ok(1));
     assert_eq!(unpack(&nested(tuple::MAX_NESTING + 1)).unwrap_err().code(), 2250);
     assert_eq!(unpack(&nested(50_000)).unwrap_err().code(), 2250);
     assert_eq!(unpack(&vec![5; 100_000]).unwrap_err().code(), 2250);
     let fives = vec![5_u8; 10_000];
-    let numbers =
-        vec![Element::Int(0x0505_0505_0505), Element::Double(f64::from_bits(0x0505_0505_0505_0505))];
+    let numbers = vec![
+        Element::Int(0x0505_0505_0505),
+        Element::Double(f64::from_bits(0x0505_0505_0505_0505)),
+    ];
     let wide = Element::Tuple([vec![Element::Tuple(numbers)], vec![Element::Nil; 3]].concat());
     let many = [vec![Element::Bytes(fives.into())], vec![wide; 200]].concat();
     assert_eq!(tuple::unpack::<Vec<Element<'_>>>(&tuple::pack(&many)).unwrap(), many);

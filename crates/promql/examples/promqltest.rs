@@ -1,10 +1,15 @@
 //! Prometheus' own test files, evaluated: how many of their cases pass.
 //!
-//! `cargo run -p plinth-promql --example promqltest -- DIR` reads all `*.test` of `promql/promqltest/testdata` of a copy of Prometheus'
-//! sources, and prints how many cases of each passed, failed, and ask for what isn't here: native histograms and what is experimental; and
-//! which fail as they have to, in other words. With `--tell` behind it each that failed is printed. The exit code is 1 if any did. Nothing of
-//! these files lies in this repository, so this is no test.
-#![expect(clippy::disallowed_methods, reason = "reads files of another project, which no simulation has")]
+//! `cargo run -p plinth-promql --example promqltest -- DIR` reads all `*.test` of
+//! `promql/promqltest/testdata` of a copy of Prometheus' sources, and prints how many cases of each
+//! passed, failed, and ask for what isn't here: native histograms and what is experimental; and
+//! which fail as they have to, in other words. With `--tell` behind it each that failed is printed.
+//! The exit code is 1 if any did. Nothing of these files lies in this repository, so this is no
+//! test.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "reads files of another project, which no simulation has"
+)]
 
 #[path = "../tests/script/mod.rs"]
 mod script;
@@ -36,8 +41,14 @@ const EXPERIMENTAL: [&str; 18] = [
     "__type__",
     "@st",
 ];
-const EXPERIMENTAL_FILES: [&str; 6] =
-    ["duration_expression", "extended_vectors", "fill-modifier", "info", "start_timestamps", "type_and_unit"];
+const EXPERIMENTAL_FILES: [&str; 6] = [
+    "duration_expression",
+    "extended_vectors",
+    "fill-modifier",
+    "info",
+    "start_timestamps",
+    "type_and_unit",
+];
 
 /// What a case is told to be that fails as it has to, in other words than Prometheus'.
 const OTHERWISE: &str = "other words: ";
@@ -109,10 +120,12 @@ fn case(line: usize, head: &str) -> Option<Case> {
 impl Case {
     fn expect(&mut self, line: &str) {
         let rest = line.strip_prefix("expect ").unwrap_or_default();
-        let message = |text: &str| text.split_once(':').map(|(_, message)| message.trim().to_string());
+        let message =
+            |text: &str| text.split_once(':').map(|(_, message)| message.trim().to_string());
         match rest.split_whitespace().next() {
             Some("fail") => {
-                (self.fails, self.message) = (true, rest.contains("msg:").then(|| message(rest)).flatten())
+                (self.fails, self.message) =
+                    (true, rest.contains("msg:").then(|| message(rest)).flatten())
             }
             Some("warn") => self.warns = Some(true),
             Some("no_warn") => self.warns = Some(false),
@@ -142,9 +155,12 @@ impl Case {
         let options = Options { late_names: true, ..Options::default() };
         let answer = match self.range {
             None => now(plinth_promql::instant(memory, &self.expression, self.first, &options)),
-            Some((last, step)) => {
-                now(plinth_promql::range(memory, &self.expression, (self.first, last, step), &options))
-            }
+            Some((last, step)) => now(plinth_promql::range(
+                memory,
+                &self.expression,
+                (self.first, last, step),
+                &options,
+            )),
         };
         answer.map_err(|error| error.to_string())
     }
@@ -155,7 +171,8 @@ impl Case {
             Err(_) if self.fails && self.message.is_none() => return None,
             Err(found) if self.fails => {
                 let wanted = self.message.clone().unwrap_or_default();
-                return (!found.contains(&wanted)).then(|| format!("{OTHERWISE}{found} instead of {wanted}"));
+                return (!found.contains(&wanted))
+                    .then(|| format!("{OTHERWISE}{found} instead of {wanted}"));
             }
             Err(found) => return Some(found),
             Ok(answer) if self.fails => return Some(format!("{answer:?} instead of an error")),
@@ -188,7 +205,8 @@ impl Case {
                     let (labels, rest) = labels(line)?;
                     Some((labels, values(rest)?.first().copied()??))
                 };
-                let Some(mut wanted) = self.lines.iter().map(line).collect::<Option<Vec<_>>>() else {
+                let Some(mut wanted) = self.lines.iter().map(line).collect::<Option<Vec<_>>>()
+                else {
                     return Some("a line isn't understood".to_string());
                 };
                 let mut found: Vec<(Labels, f64)> = found.clone();
@@ -208,16 +226,19 @@ impl Case {
                 let line = |line: &String| {
                     let (labels, rest) = labels(line)?;
                     let points = values(rest)?.into_iter().enumerate();
-                    let point =
-                        |(place, value): (usize, Option<f64>)| Some((first + step * place as i64, value?));
+                    let point = |(place, value): (usize, Option<f64>)| {
+                        Some((first + step * place as i64, value?))
+                    };
                     Some((labels, points.filter_map(point).collect::<Vec<_>>()))
                 };
-                let Some(mut wanted) = self.lines.iter().map(line).collect::<Option<Vec<_>>>() else {
+                let Some(mut wanted) = self.lines.iter().map(line).collect::<Option<Vec<_>>>()
+                else {
                     return Some("a line isn't understood".to_string());
                 };
                 wanted.sort_by(|a, b| a.0.cmp(&b.0));
                 let same = |a: &[(i64, f64)], b: &[(i64, f64)]| {
-                    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.0 == b.0 && is_near(a.1, b.1))
+                    a.len() == b.len()
+                        && a.iter().zip(b).all(|(a, b)| a.0 == b.0 && is_near(a.1, b.1))
                 };
                 let is_same = rows.len() == wanted.len()
                     && rows.iter().zip(&wanted).all(|(a, b)| a.0 == b.0 && same(&a.1, &b.1));
@@ -254,8 +275,9 @@ impl Loaded {
         while let Some(node) = waiting.pop() {
             match node.expr {
                 Expr::Vector(selector) | Expr::Matrix(selector, _) => {
-                    let fits =
-                        |labels: &Labels| selector.matchers.iter().all(|m| m.matches(labels.get(&m.label)));
+                    let fits = |labels: &Labels| {
+                        selector.matchers.iter().all(|m| m.matches(labels.get(&m.label)))
+                    };
                     if self.native.iter().any(fits) {
                         return true;
                     }
@@ -263,7 +285,9 @@ impl Loaded {
                 Expr::Subquery(subquery) => waiting.push(*subquery.inner),
                 Expr::Call(_, arguments) => waiting.extend(arguments),
                 Expr::Aggregate(aggregate) => {
-                    waiting.extend([*aggregate.inner].into_iter().chain(aggregate.param.map(|param| *param)));
+                    waiting.extend(
+                        [*aggregate.inner].into_iter().chain(aggregate.param.map(|param| *param)),
+                    );
                 }
                 Expr::Binary(binary) => waiting.extend([*binary.left, *binary.right]),
                 Expr::Negative(inner) | Expr::Positive(inner) => waiting.push(*inner),
@@ -304,13 +328,15 @@ fn run(name: &str, text: &str, tell: bool) -> Counts {
         if is_end(head) {
             continue;
         }
-        let body = lines[place..].iter().take_while(|line| !is_end(line)).copied().collect::<Vec<&str>>();
+        let body =
+            lines[place..].iter().take_while(|line| !is_end(line)).copied().collect::<Vec<&str>>();
         if head == "clear" {
             loaded = Loaded::default();
         } else if head.starts_with("load") {
             place += body.len();
-            let step = time(head.split_whitespace().nth(1).expect("a case is read with what it wants"))
-                .expect("a case is read with what it wants");
+            let step =
+                time(head.split_whitespace().nth(1).expect("a case is read with what it wants"))
+                    .expect("a case is read with what it wants");
             let is_nhcb = head.starts_with("load_with_nhcb");
             body.into_iter().for_each(|line| loaded.line(line, step, is_nhcb));
         } else if let Some(mut case) = case(begin + 1, head) {
@@ -330,10 +356,10 @@ fn judge(name: &str, case: &Case, loaded: &Loaded, counts: &mut Counts, tell: bo
         counts.passed += 1;
         return;
     };
-    let is_native =
-        case.lines.iter().any(|line| line.contains("{{")) || loaded.asks_for_native(&case.expression);
-    let is_experimental =
-        EXPERIMENTAL_FILES.contains(&name) || EXPERIMENTAL.iter().any(|word| case.expression.contains(word));
+    let is_native = case.lines.iter().any(|line| line.contains("{{"))
+        || loaded.asks_for_native(&case.expression);
+    let is_experimental = EXPERIMENTAL_FILES.contains(&name)
+        || EXPERIMENTAL.iter().any(|word| case.expression.contains(word));
     match () {
         () if is_native => {
             counts.native += 1;
@@ -351,7 +377,10 @@ fn judge(name: &str, case: &Case, loaded: &Loaded, counts: &mut Counts, tell: bo
                 false => counts.failed += 1,
             }
             if tell {
-                println!("{name}:{}: {}\n    wanted {:?}\n    {why}", case.line, case.expression, case.lines);
+                println!(
+                    "{name}:{}: {}\n    wanted {:?}\n    {why}",
+                    case.line, case.expression, case.lines
+                );
             }
         }
     }

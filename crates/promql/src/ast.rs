@@ -1,7 +1,7 @@
 //! What an expression is made of.
 //!
-//! Each node knows where it stands in the text, what it comes to, and how deep the tree below it is: evaluation calls itself for
-//! each level, so the parser bounds them.
+//! Each node knows where it stands in the text, what it comes to, and how deep the tree below it
+//! is: evaluation calls itself for each level, so the parser bounds them.
 
 pub use crate::functions::Type;
 

@@ -27,7 +27,10 @@ pub(crate) fn check(text: &str, node: &Node) -> Result<(), ParseError> {
         Expr::Subquery(subquery) => match subquery.inner.value_type() {
             Type::Vector => check(text, &subquery.inner),
             other => {
-                let why = format!("subquery is only allowed on instant vector, got {} instead", other.word());
+                let why = format!(
+                    "subquery is only allowed on instant vector, got {} instead",
+                    other.word()
+                );
                 wrong(node, &why)
             }
         },
@@ -69,8 +72,9 @@ pub(crate) fn check(text: &str, node: &Node) -> Result<(), ParseError> {
 fn wrong_count(function: &Function, count: usize) -> Option<String> {
     let (most, name) = (function.takes.len(), function.name);
     if function.repeats {
-        return (count < most - 1)
-            .then(|| format!("expected at least {} argument(s) in call to {name:?}, got {count}", most - 1));
+        return (count < most - 1).then(|| {
+            format!("expected at least {} argument(s) in call to {name:?}, got {count}", most - 1)
+        });
     }
     let least = most - function.optional;
     let word = match count {
@@ -88,7 +92,10 @@ fn check_binary(text: &str, node: &Node, binary: &Binary) -> Result<(), ParseErr
     let (left, right) = (binary.left.value_type(), binary.right.value_type());
     for side in [&binary.left, &binary.right] {
         if !matches!(side.value_type(), Type::Scalar | Type::Vector) {
-            return wrong(side, "binary expression must contain only scalar and instant vector types");
+            return wrong(
+                side,
+                "binary expression must contain only scalar and instant vector types",
+            );
         }
     }
     let (op, matching) = (binary.op, &binary.matching);
@@ -101,7 +108,10 @@ fn check_binary(text: &str, node: &Node, binary: &Binary) -> Result<(), ParseErr
     if matching.on
         && let Some(label) = matching.include.iter().find(|label| matching.labels.contains(label))
     {
-        return wrong(node, &format!("label {label:?} must not occur in ON and GROUP clause at once"));
+        return wrong(
+            node,
+            &format!("label {label:?} must not occur in ON and GROUP clause at once"),
+        );
     }
     let is_scalar = left == Type::Scalar || right == Type::Scalar;
     if is_scalar && (matching.on || !matching.labels.is_empty()) {

@@ -1,7 +1,7 @@
 //! An expression as text, as Prometheus' `format_query` writes it, on one line.
 //!
-//! What was in parentheses stays there, so what is written is read as the same again; numbers and durations are written in one form each,
-//! words in small letters.
+//! What was in parentheses stays there, so what is written is read as the same again; numbers and
+//! durations are written in one form each, words in small letters.
 
 use crate::ast::*;
 use crate::format_value;
@@ -60,14 +60,16 @@ impl Display for Shift {
 
 impl Selector {
     fn write(&self, out: &mut Formatter<'_>, range: &str) -> fmt::Result {
-        let is_plain = |name: &str| is_plain_label(&name.replace([':', '.'], "_")) && !name.starts_with('.');
+        let is_plain =
+            |name: &str| is_plain_label(&name.replace([':', '.'], "_")) && !name.starts_with('.');
         let mut parts: Vec<String> = Vec::new();
         match &self.name {
             Some(name) if is_plain(name) => out.write_str(name)?,
             Some(name) => parts.push(quoted(name)),
             None => {}
         }
-        let others = self.matchers.iter().filter(|matcher| self.name.is_none() || matcher.label != NAME);
+        let others =
+            self.matchers.iter().filter(|matcher| self.name.is_none() || matcher.label != NAME);
         parts.extend(others.map(ToString::to_string));
         if !parts.is_empty() {
             write!(out, "{{{}}}", parts.join(","))?;
@@ -123,10 +125,18 @@ impl Display for Node {
             Expr::Number(number) => out.write_str(&format_value(*number))?,
             Expr::String(text) => out.write_str(&quoted(text))?,
             Expr::Vector(selector) => selector.write(out, "")?,
-            Expr::Matrix(selector, range) => selector.write(out, &format!("[{}]", Duration(*range)))?,
+            Expr::Matrix(selector, range) => {
+                selector.write(out, &format!("[{}]", Duration(*range)))?
+            }
             Expr::Subquery(subquery) => {
                 let step = subquery.step.map_or(String::new(), |step| Duration(step).to_string());
-                write!(out, "{}[{}:{step}]{}", subquery.inner, Duration(subquery.range), subquery.shift)?;
+                write!(
+                    out,
+                    "{}[{}:{step}]{}",
+                    subquery.inner,
+                    Duration(subquery.range),
+                    subquery.shift
+                )?;
             }
             Expr::Call(function, arguments) => {
                 let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();

@@ -1,7 +1,8 @@
 //! The functions that there are, what they take and what they give.
 //!
-//! The parser finds a call's function here, the checker compares its arguments; the evaluator goes by the name alone. A name that is
-//! here and that the evaluator doesn't know would be an error of evaluation: a test calls them all.
+//! The parser finds a call's function here, the checker compares its arguments; the evaluator goes
+//! by the name alone. A name that is here and that the evaluator doesn't know would be an error of
+//! evaluation: a test calls them all.
 
 use Type::{Matrix, Scalar, String, Vector};
 
@@ -65,7 +66,8 @@ const fn repeating(name: &'static str, takes: &'static [Type]) -> Function {
     Function { repeats: true, ..function(name, takes, Vector) }
 }
 
-/// All of them. Of those that Prometheus calls experimental there are the ones without which nothing else is different.
+/// All of them. Of those that Prometheus calls experimental there are the ones without which
+/// nothing else is different.
 const FUNCTIONS: &[Function] = &[
     of_vector("abs"),
     of_vector("absent"),

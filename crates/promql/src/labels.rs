@@ -1,7 +1,7 @@
 //! Names with values, by which a series is told from all others.
 //!
-//! They are ordered by name and no value is empty, so two sets are equal where Prometheus takes them for equal. A set is
-//! shared, not copied: it goes through every operator of an expression.
+//! They are ordered by name and no value is empty, so two sets are equal where Prometheus takes
+//! them for equal. A set is shared, not copied: it goes through every operator of an expression.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,8 @@ impl Default for Labels {
 impl<N: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(N, V)> for Labels {
     /// Of names that are there twice the last one stays; an empty value is no label.
     fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
-        let mut all: Vec<Pair> = pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let mut all: Vec<Pair> =
+            pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         all.reverse();
         all.sort_by(|a, b| a.0.cmp(&b.0));
         all.dedup_by(|later, kept| later.0 == kept.0);

@@ -1,6 +1,7 @@
 //! From text to words, numbers, durations, texts in quotes and signs.
 //!
-//! A word may have points, as metrics of Akumuli have, and letters of any script; else all is as in Prometheus. Times are nanoseconds.
+//! A word may have points, as metrics of Akumuli have, and letters of any script; else all is as in
+//! Prometheus. Times are nanoseconds.
 
 use crate::fault::ParseError;
 
@@ -18,8 +19,8 @@ pub(crate) enum Token {
 
 /// Longer ones first.
 const SIGNS: [&str; 24] = [
-    "==", "=~", "!=", "!~", ">=", "<=", "=", ">", "<", "+", "-", "*", "/", "%", "^", "(", ")", "{", "}", "[",
-    "]", ",", ":", "@",
+    "==", "=~", "!=", "!~", ">=", "<=", "=", ">", "<", "+", "-", "*", "/", "%", "^", "(", ")", "{",
+    "}", "[", "]", ",", ":", "@",
 ];
 const UNITS: [(&str, i64); 7] = [
     ("y", 365 * 86_400_000),
@@ -140,7 +141,8 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// A name may begin with a colon; that of a subquery's step has a duration, a number or nothing behind it.
+/// A name may begin with a colon; that of a subquery's step has a duration, a number or nothing
+/// behind it.
 fn is_colon_of_a_name(rest: &str) -> bool {
     let behind = rest.strip_prefix(':').and_then(|rest| rest.chars().next());
     behind.is_some_and(|c| c.is_alphabetic() || c == '_' || c == ':')
@@ -160,7 +162,8 @@ fn escaped(
     let mut digits = |first: u32, count: usize, radix: u32| {
         let mut number = first;
         for _ in 0..count {
-            number = number.checked_mul(radix)?.checked_add(characters.next()?.1.to_digit(radix)?)?;
+            number =
+                number.checked_mul(radix)?.checked_add(characters.next()?.1.to_digit(radix)?)?;
         }
         Some(number)
     };
@@ -195,7 +198,8 @@ pub(crate) fn number(word: &str) -> Option<f64> {
     if let Some(digits) = plain.strip_prefix("0x").or_else(|| plain.strip_prefix("0X")) {
         return i64::from_str_radix(digits, 16).ok().map(|number| number as f64);
     }
-    let is_octal = plain.len() > 1 && plain.starts_with('0') && plain.bytes().all(|b| b.is_ascii_digit());
+    let is_octal =
+        plain.len() > 1 && plain.starts_with('0') && plain.bytes().all(|b| b.is_ascii_digit());
     if is_octal && let Ok(number) = i64::from_str_radix(&plain, 8) {
         return Some(number as f64);
     }
@@ -213,7 +217,8 @@ pub(crate) fn duration(word: &str) -> Option<Result<i64, &'static str>> {
         let unit = &unit[..unit.find(|c: char| c.is_ascii_digit()).unwrap_or(unit.len())];
         let place = units.iter().position(|(name, _)| *name == unit)?;
         let count: Option<i64> = rest[..digits].parse().ok();
-        let more = count.and_then(|count| count.checked_mul(units[place].1)?.checked_mul(MILLISECOND));
+        let more =
+            count.and_then(|count| count.checked_mul(units[place].1)?.checked_mul(MILLISECOND));
         let Some(all) = more.and_then(|more| sum.checked_add(more)) else {
             return Some(Err("duration out of range"));
         };

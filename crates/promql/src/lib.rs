@@ -1,9 +1,10 @@
 //! PromQL: reads an expression, checks its types, and evaluates it over whatever gives series.
 //!
 //! ## Role
-//! A text comes in, and a [`Source`] of series; values of one time or of a range of times come out, with the warnings and infos that
-//! Prometheus would give. What an expression means is what it means to Prometheus 3, to the words of its errors. It does no I/O
-//! of its own and knows of no store, so it is tested over series in memory.
+//! A text comes in, and a [`Source`] of series; values of one time or of a range of times come out,
+//! with the warnings and infos that Prometheus would give. What an expression means is what it
+//! means to Prometheus 3, to the words of its errors. It does no I/O of its own and knows of no
+//! store, so it is tested over series in memory.
 //!
 //! ## Data structure
 //! ```text
@@ -16,17 +17,19 @@
 //!                                                             v
 //!                                                           Answer
 //! ```
-//! The one rule: points are held for one window of one series, values as columns, and both are counted. What would exceed
-//! [`Options`] ends with an error that says what to narrow.
+//! The one rule: points are held for one window of one series, values as columns, and both are
+//! counted. What would exceed [`Options`] ends with an error that says what to narrow.
 //!
 //! ## Invariants
-//! 1. No text makes it panic, loop, or run out of stack: length, nesting and depth are bounded by the parser.
+//! 1. No text makes it panic, loop, or run out of stack: length, nesting and depth are bounded by
+//!    the parser.
 //! 2. No two series of an answer have the same labels.
 //! 3. The same series and the same text give the same answer in the same order.
 //!
 //! ## Not here
-//! Native histograms: a value is a float. HTTP and JSON (`series`). Functions of Prometheus that are experimental and change more than themselves:
-//! `info`, `limit_ratio`, fill modifiers, `anchored` and `smoothed`, arithmetic in durations.
+//! Native histograms: a value is a float. HTTP and JSON (`series`). Functions of Prometheus that
+//! are experimental and change more than themselves: `info`, `limit_ratio`, fill modifiers,
+//! `anchored` and `smoothed`, arithmetic in durations.
 //! Read next: `ast.rs`, `parse.rs`, then `eval/mod.rs`.
 #![forbid(unsafe_code)]
 
@@ -130,7 +133,8 @@ pub enum Answered {
     Scalar(f64),
     /// A text.
     String(String),
-    /// A value of each series at the time that was asked for, in an order that `sort` and `topk` made.
+    /// A value of each series at the time that was asked for, in an order that `sort` and `topk`
+    /// made.
     Vector(Vec<(Labels, f64)>),
     /// Points of each series, by labels.
     Matrix(Vec<(Labels, Vec<Sample>)>),

@@ -1,7 +1,8 @@
 //! What a label has to be for a series to be selected.
 //!
-//! A regular expression is matched in time linear in the text. Lists of texts, as dashboards make them of their variables, and
-//! prefixes are compared without it: a list of a hundred thousand costs a look-up.
+//! A regular expression is matched in time linear in the text. Lists of texts, as dashboards make
+//! them of their variables, and prefixes are compared without it: a list of a hundred thousand
+//! costs a look-up.
 
 use crate::labels::quoted;
 use regex_lite::{Regex, RegexBuilder};
@@ -93,7 +94,9 @@ impl fmt::Display for Matcher {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match crate::labels::is_plain_label(&self.label) {
             true => write!(out, "{}{}{}", self.label, self.op.text(), quoted(&self.value)),
-            false => write!(out, "{}{}{}", quoted(&self.label), self.op.text(), quoted(&self.value)),
+            false => {
+                write!(out, "{}{}{}", quoted(&self.label), self.op.text(), quoted(&self.value))
+            }
         }
     }
 }

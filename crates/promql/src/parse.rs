@@ -1,7 +1,8 @@
 //! From text to an expression, by descent.
 //!
-//! The text has a bounded length, parentheses and the tree a bounded depth: neither reading nor evaluating what a stranger sends
-//! runs out of stack. Errors say where, as Prometheus does: `1:5: parse error: ...`.
+//! The text has a bounded length, parentheses and the tree a bounded depth: neither reading nor
+//! evaluating what a stranger sends runs out of stack. Errors say where, as Prometheus does:
+//! `1:5: parse error: ...`.
 
 use crate::ast::*;
 use crate::fault::ParseError;
@@ -56,8 +57,15 @@ impl<'a> Parser<'a> {
             let why = format!("the expression is longer than {MAX_BYTES} bytes");
             return Err(ParseError::new(text, 0, &why));
         }
-        let mut parser =
-            Self { text, lexer: Lexer::new(text), token: Token::End, begin: 0, end: 0, taken: 0, nesting: 0 };
+        let mut parser = Self {
+            text,
+            lexer: Lexer::new(text),
+            token: Token::End,
+            begin: 0,
+            end: 0,
+            taken: 0,
+            nesting: 0,
+        };
         parser.advance()?;
         Ok(parser)
     }
@@ -75,7 +83,8 @@ impl<'a> Parser<'a> {
             Token::String(text) => format!("string {text:?}"),
             Token::Sign(sign) => format!("{sign:?}"),
         };
-        let expected = if expected.is_empty() { String::new() } else { format!(", expected {expected}") };
+        let expected =
+            if expected.is_empty() { String::new() } else { format!(", expected {expected}") };
         self.wrong(&format!("unexpected {found}{expected}"))
     }
 
@@ -150,7 +159,8 @@ impl<'a> Parser<'a> {
             // A power's right side is a whole power.
             let right = self.binary(if op == BinaryOp::Pow { binds - 1 } else { binds })?;
             let below = left.depth.max(right.depth);
-            let binary = Binary { op, left: Box::new(left), right: Box::new(right), bool, matching };
+            let binary =
+                Binary { op, left: Box::new(left), right: Box::new(right), bool, matching };
             left = self.node(Expr::Binary(binary), begin, below)?;
         }
         self.nesting -= 1;
@@ -161,7 +171,8 @@ impl<'a> Parser<'a> {
     fn modifiers(&mut self, op: BinaryOp) -> Result<(bool, Matching), ParseError> {
         let bool = self.skip_keyword("bool")?;
         let cardinality = if op.is_set() { Cardinality::ManyToMany } else { Cardinality::OneToOne };
-        let mut matching = Matching { cardinality, labels: Vec::new(), on: false, include: Vec::new() };
+        let mut matching =
+            Matching { cardinality, labels: Vec::new(), on: false, include: Vec::new() };
         matching.on = self.skip_keyword("on")?;
         if !matching.on && !self.skip_keyword("ignoring")? {
             return Ok((bool, matching));
@@ -190,7 +201,9 @@ impl<'a> Parser<'a> {
         let mut labels = Vec::new();
         while !self.skip(")")? {
             match self.advance()? {
-                Token::Word(label) | Token::String(label) if !label.is_empty() => labels.push(label),
+                Token::Word(label) | Token::String(label) if !label.is_empty() => {
+                    labels.push(label)
+                }
                 _ => return self.wrong("unexpected token in grouping opts, expected label"),
             }
             if !self.skip(",")? {
@@ -231,10 +244,18 @@ impl<'a> Parser<'a> {
             } else if self.skip_keyword("offset")? {
                 let offset = self.signed_duration()?;
                 let Some(shift) = shift_of(&mut node) else {
-                    return Err(ParseError::new(self.text, begin, &format!("offset {MUST_FOLLOW}")));
+                    return Err(ParseError::new(
+                        self.text,
+                        begin,
+                        &format!("offset {MUST_FOLLOW}"),
+                    ));
                 };
                 if shift.offset.replace(offset).is_some() {
-                    return Err(ParseError::new(self.text, begin, "offset may not be set multiple times"));
+                    return Err(ParseError::new(
+                        self.text,
+                        begin,
+                        "offset may not be set multiple times",
+                    ));
                 }
             } else if self.skip("@")? {
                 let at = self.time()?;
@@ -293,7 +314,9 @@ impl<'a> Parser<'a> {
                 Ok(duration)
             }
             Token::Number(seconds) => {
-                let Some(duration) = nanoseconds(seconds) else { return self.wrong("duration out of range") };
+                let Some(duration) = nanoseconds(seconds) else {
+                    return self.wrong("duration out of range");
+                };
                 self.advance()?;
                 Ok(duration)
             }
@@ -463,7 +486,8 @@ impl<'a> Parser<'a> {
             while !self.skip("}")? {
                 if let Some(quoted) = self.matcher(&mut matchers)? {
                     if let Some(name) = &name {
-                        let why = format!("metric name must not be set twice: {name:?} or {quoted:?}");
+                        let why =
+                            format!("metric name must not be set twice: {name:?} or {quoted:?}");
                         return Err(ParseError::new(self.text, begin, &why));
                     }
                     name = Some(quoted);
@@ -475,7 +499,8 @@ impl<'a> Parser<'a> {
         }
         if let Some(name) = &name {
             if let Some(other) = matchers.iter().find(|matcher| matcher.label == NAME) {
-                let why = format!("metric name must not be set twice: {name:?} or {:?}", other.value);
+                let why =
+                    format!("metric name must not be set twice: {name:?} or {:?}", other.value);
                 return Err(ParseError::new(self.text, begin, &why));
             }
             matchers.push(self.condition(NAME, MatchOp::Equal, name, begin)?);
@@ -513,15 +538,24 @@ impl<'a> Parser<'a> {
         Ok(None)
     }
 
-    fn condition(&self, label: &str, op: MatchOp, value: &str, at: usize) -> Result<Matcher, ParseError> {
+    fn condition(
+        &self,
+        label: &str,
+        op: MatchOp,
+        value: &str,
+        at: usize,
+    ) -> Result<Matcher, ParseError> {
         Matcher::new(label, op, value).map_err(|why| {
-            ParseError::new(self.text, at, &format!("no regular expression that is understood: {why}"))
+            ParseError::new(
+                self.text,
+                at,
+                &format!("no regular expression that is understood: {why}"),
+            )
         })
     }
 }
 
-const MUST_FOLLOW: &str =
-    "modifier must be preceded by an instant vector selector or range vector selector or a subquery";
+const MUST_FOLLOW: &str = "modifier must be preceded by an instant vector selector or range vector selector or a subquery";
 
 /// What `offset` and `@` change.
 fn shift_of(node: &mut Node) -> Option<&mut Shift> {
@@ -535,7 +569,8 @@ fn shift_of(node: &mut Node) -> Option<&mut Shift> {
     }
 }
 
-/// Nanoseconds of seconds, to the millisecond, as times and durations in numbers are taken; `None` beyond what a clock reaches.
+/// Nanoseconds of seconds, to the millisecond, as times and durations in numbers are taken; `None`
+/// beyond what a clock reaches.
 pub fn nanoseconds(seconds: f64) -> Option<i64> {
     let milliseconds = (seconds * 1000.0).round();
     (milliseconds.abs() < 9.2e12).then(|| milliseconds as i64 * 1_000_000)

@@ -1,7 +1,7 @@
 //! Where series come from: a narrow trait, and series in memory for tests.
 //!
-//! An evaluator asks which series meet some conditions, then reads each of them once, forward, a piece at a time. So what is held
-//! of points is one window of one series, however many there are.
+//! An evaluator asks which series meet some conditions, then reads each of them once, forward, a
+//! piece at a time. So what is held of points is one window of one series, however many there are.
 
 use crate::labels::Labels;
 use crate::matcher::Matcher;
@@ -15,7 +15,8 @@ pub const STALE: u64 = 0x7ff0_0000_0000_0002;
 pub type Sample = (i64, f64);
 
 /// The series that meet conditions, or why they can't be told.
-pub type Found<S> = Result<Vec<(Labels, <S as Source>::Series)>, crate::Error<<S as Source>::Error>>;
+pub type Found<S> =
+    Result<Vec<(Labels, <S as Source>::Series)>, crate::Error<<S as Source>::Error>>;
 
 /// Gives series. Times are nanoseconds since 1970.
 pub trait Source: Sync + Sized {
@@ -40,7 +41,8 @@ pub trait Source: Sync + Sized {
     /// Called between series, so that others get their turn. An error ends the evaluation.
     fn pause(&self) -> impl Future<Output = Result<(), crate::Error<Self::Error>>> + Send;
 
-    /// Called with how many values are held, each time that these are more. An error ends the evaluation.
+    /// Called with how many values are held, each time that these are more. An error ends the
+    /// evaluation.
     fn hold(&self, _values: usize) -> Result<(), Self::Error> {
         Ok(())
     }
@@ -52,7 +54,10 @@ pub trait Samples: Send {
     type Error: Send;
 
     /// Appends the next points; `false` at the end, when nothing was appended.
-    fn more(&mut self, samples: &mut Vec<Sample>) -> impl Future<Output = Result<bool, Self::Error>> + Send;
+    fn more(
+        &mut self,
+        samples: &mut Vec<Sample>,
+    ) -> impl Future<Output = Result<bool, Self::Error>> + Send;
 }
 
 /// Series in memory.
@@ -73,13 +78,22 @@ impl Source for Memory {
     type Samples = Vec<Sample>;
     type Error = Infallible;
 
-    async fn find(&self, matchers: &[Matcher]) -> Result<Vec<(Labels, Labels)>, crate::Error<Infallible>> {
-        let fits =
-            |labels: &&Labels| matchers.iter().all(|matcher| matcher.matches(labels.get(&matcher.label)));
+    async fn find(
+        &self,
+        matchers: &[Matcher],
+    ) -> Result<Vec<(Labels, Labels)>, crate::Error<Infallible>> {
+        let fits = |labels: &&Labels| {
+            matchers.iter().all(|matcher| matcher.matches(labels.get(&matcher.label)))
+        };
         Ok(self.series.keys().filter(fits).map(|labels| (labels.clone(), labels.clone())).collect())
     }
 
-    async fn read(&self, series: &Labels, after: i64, until: i64) -> Result<Vec<Sample>, Infallible> {
+    async fn read(
+        &self,
+        series: &Labels,
+        after: i64,
+        until: i64,
+    ) -> Result<Vec<Sample>, Infallible> {
         if after >= until {
             return Ok(Vec::new());
         }
@@ -95,7 +109,8 @@ impl Source for Memory {
     }
 }
 
-/// Points in reverse, of which a few are given at a time: as a store's blocks, they end in the midst of windows.
+/// Points in reverse, of which a few are given at a time: as a store's blocks, they end in the
+/// midst of windows.
 impl Samples for Vec<Sample> {
     type Error = Infallible;
 

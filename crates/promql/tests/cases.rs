@@ -1,7 +1,8 @@
-//! What expressions come to, as a table: each line has a time, an expression, and the answer that its meaning demands.
+//! What expressions come to, as a table: each line has a time, an expression, and the answer that
+//! its meaning demands.
 //!
-//! The table is `cases.txt`, its series are here. A second test asks each for a range of times, which has to be the instants one after
-//! the other.
+//! The table is `cases.txt`, its series are here. A second test asks each for a range of times,
+//! which has to be the instants one after the other.
 
 use super::script::{SECOND, is_near, labels, load, now, time, values};
 use plinth_promql::{Answered, Labels, Memory, Options, instant, range};
@@ -71,13 +72,16 @@ fn is_it(found: &Answered, wanted: &str) -> bool {
             series.iter().map(|(labels, value)| (labels.clone(), vec![(None, *value)])).collect()
         }
         Answered::Matrix(series) => {
-            let points =
-                |points: &[(i64, f64)]| points.iter().map(|(at, value)| (Some(*at), *value)).collect();
+            let points = |points: &[(i64, f64)]| {
+                points.iter().map(|(at, value)| (Some(*at), *value)).collect()
+            };
             series.iter().map(|(labels, all)| (labels.clone(), points(all))).collect()
         }
     };
     let rows = wanted.split(';').filter(|row| !row.trim().is_empty()).map(row);
-    let Some(mut wanted) = rows.collect::<Option<Vec<Row>>>() else { panic!("not understood: {wanted}") };
+    let Some(mut wanted) = rows.collect::<Option<Vec<Row>>>() else {
+        panic!("not understood: {wanted}")
+    };
     if !is_ordered {
         found.sort_by(|a, b| a.0.cmp(&b.0));
         wanted.sort_by(|a, b| a.0.cmp(&b.0));
@@ -119,23 +123,29 @@ fn expressions_come_to_what_they_mean() {
     assert!(count >= 150, "{count} cases");
 }
 
-/// A range of times has at each step what an instant has, unless the expression asks when the range begins and ends.
+/// A range of times has at each step what an instant has, unless the expression asks when the range
+/// begins and ends.
 #[test]
 fn a_range_is_what_instants_are() {
     let memory = memory();
     for (_, expression, _) in cases() {
         let ask = |at| now(instant(&memory, expression, at, &Options::default()));
         let steps = (120 * SECOND, 720 * SECOND, 90 * SECOND);
-        let Ok(answer) = now(range(&memory, expression, steps, &Options::default())) else { continue };
+        let Ok(answer) = now(range(&memory, expression, steps, &Options::default())) else {
+            continue;
+        };
         if expression.contains("start()") || expression.contains("end()") {
             continue;
         }
         let Answered::Matrix(rows) = answer.value else { panic!("{expression}") };
         for at in (steps.0..=steps.1).step_by(steps.2 as usize) {
-            let of =
-                |points: &[(i64, f64)]| points.iter().find(|(time, _)| *time == at).map(|(_, value)| *value);
-            let mut found: Vec<(Labels, f64)> =
-                rows.iter().filter_map(|(labels, points)| Some((labels.clone(), of(points)?))).collect();
+            let of = |points: &[(i64, f64)]| {
+                points.iter().find(|(time, _)| *time == at).map(|(_, value)| *value)
+            };
+            let mut found: Vec<(Labels, f64)> = rows
+                .iter()
+                .filter_map(|(labels, points)| Some((labels.clone(), of(points)?)))
+                .collect();
             let mut wanted = match ask(at).unwrap().value {
                 Answered::Scalar(value) => vec![(Labels::default(), value)],
                 Answered::Vector(series) => series,
@@ -144,8 +154,8 @@ fn a_range_is_what_instants_are() {
             found.sort_by(|a, b| a.0.cmp(&b.0));
             wanted.sort_by(|a, b| a.0.cmp(&b.0));
             let is_same = |a: &(Labels, f64), b: &(Labels, f64)| a.0 == b.0 && is_near(a.1, b.1);
-            let are_same =
-                found.len() == wanted.len() && found.iter().zip(&wanted).all(|(a, b)| is_same(a, b));
+            let are_same = found.len() == wanted.len()
+                && found.iter().zip(&wanted).all(|(a, b)| is_same(a, b));
             assert!(are_same, "{expression} at {at}:\n{found:?}\n{wanted:?}");
         }
     }
@@ -158,8 +168,8 @@ fn what_is_written_is_read_again() {
     for (at, expression, _) in cases() {
         let Ok(node) = plinth_promql::parse(expression) else { continue };
         let written = node.to_string();
-        let again =
-            plinth_promql::parse(&written).unwrap_or_else(|error| panic!("{expression}: {written}: {error}"));
+        let again = plinth_promql::parse(&written)
+            .unwrap_or_else(|error| panic!("{expression}: {written}: {error}"));
         assert_eq!(again.to_string(), written, "{expression}");
         let ask = |text: &str| match now(instant(&memory, text, at, &Options::default())) {
             Ok(answer) => format!("{:?}", answer.value),
@@ -185,7 +195,9 @@ fn warnings_and_infos_are_told() {
     let memory = memory();
     let told = |expression: &str, is_range: bool| {
         let answer = match is_range {
-            true => now(range(&memory, expression, (0, 600 * SECOND, 60 * SECOND), &Options::default())),
+            true => {
+                now(range(&memory, expression, (0, 600 * SECOND, 60 * SECOND), &Options::default()))
+            }
             false => now(instant(&memory, expression, 600 * SECOND, &Options::default())),
         };
         let answer = answer.unwrap();
@@ -202,7 +214,10 @@ fn warnings_and_infos_are_told() {
             "histogram_quantile(2, seconds_bucket)",
             "PromQL warning: quantile value should be between 0 and 1, got 2 (1:20)",
         ),
-        ("quantile(NaN, gauge)", "PromQL warning: quantile value should be between 0 and 1, got NaN (1:10)"),
+        (
+            "quantile(NaN, gauge)",
+            "PromQL warning: quantile value should be between 0 and 1, got NaN (1:10)",
+        ),
         (
             "histogram_quantile(0.5, gauge)",
             "PromQL warning: bucket label \"le\" is missing or has a malformed value of \"\" (1:25)",

@@ -1,12 +1,13 @@
-//! What a stranger may send: nothing of it makes the program panic, loop, or run out of stack or memory.
+//! What a stranger may send: nothing of it makes the program panic, loop, or run out of stack or
+//! memory.
 //!
-//! Depth, length, lists, times at the ends of what a number holds, pieces in any order. `crates/fuzz` goes on from here, with
-//! mutations of what is valid.
+//! Depth, length, lists, times at the ends of what a number holds, pieces in any order.
+//! `crates/fuzz` goes on from here, with mutations of what is valid.
 
 use super::script::{SECOND, load, now};
 use plinth_promql::{
-    Answered, Error, Labels, Matcher, Memory, NAME, Options, Sample, Samples, Source, functions, instant,
-    parse, range,
+    Answered, Error, Labels, Matcher, Memory, NAME, Options, Sample, Samples, Source, functions,
+    instant, parse, range,
 };
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,7 +15,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn memory() -> Memory {
     let mut memory = Memory::default();
-    for line in [r#"x{a="1"} 0+1x100"#, r#"x{a="2"} 0+2x100"#, r#"y{a="1"} 5 NaN Inf -Inf stale 1x90"#] {
+    for line in
+        [r#"x{a="1"} 0+1x100"#, r#"x{a="2"} 0+2x100"#, r#"y{a="1"} 5 NaN Inf -Inf stale 1x90"#]
+    {
         assert!(load(&mut memory, line, 60 * SECOND));
     }
     memory
@@ -50,7 +53,8 @@ fn depth_is_refused() {
     }
 }
 
-/// As deep and as long as it may be: the stack of a thread, two megabytes, has to be enough without optimisation too.
+/// As deep and as long as it may be: the stack of a thread, two megabytes, has to be enough without
+/// optimisation too.
 #[test]
 fn the_deepest_expressions_have_a_value() {
     let memory = memory();
@@ -82,10 +86,18 @@ fn long_lists_in_conditions_are_compared() {
         assert!(answer.is_ok(), "{answer:?}");
     }
     // What can only be compiled is bounded.
-    for pattern in
-        ["(((a{100}){100}){100}){100}", "(a|b", "\\\\p{Greek}", "a{4294967296}", "[[:x:]]", "(?P<1>a)"]
-    {
-        assert!(error(&format!("x{{a=~\"{pattern}\"}}")).contains("regular expression"), "{pattern}");
+    for pattern in [
+        "(((a{100}){100}){100}){100}",
+        "(a|b",
+        "\\\\p{Greek}",
+        "a{4294967296}",
+        "[[:x:]]",
+        "(?P<1>a)",
+    ] {
+        assert!(
+            error(&format!("x{{a=~\"{pattern}\"}}")).contains("regular expression"),
+            "{pattern}"
+        );
     }
     assert!(error(&format!("x{{a=\"{}\"}}", "b".repeat(300_000))).contains("longer than"));
 }
@@ -133,7 +145,8 @@ fn times_and_durations_that_overflow_are_refused_or_reach_nothing() {
 #[test]
 fn what_would_take_too_much_is_refused() {
     let memory = memory();
-    let options = Options { max_values: 1000, max_window: 50, max_visits: 2000, ..Options::default() };
+    let options =
+        Options { max_values: 1000, max_window: 50, max_visits: 2000, ..Options::default() };
     let hour = (0, 6000 * SECOND, 6 * SECOND);
     for (expression, named) in [
         ("x", "more than 1000 values"),
@@ -153,8 +166,9 @@ fn what_would_take_too_much_is_refused() {
         assert!(told.contains(named), "{expression}: {told}");
     }
     let wide = Options { max_values: 100, ..Options::default() };
-    let told =
-        now(instant(&memory, "x[100m]", 6000 * SECOND, &wide)).expect_err("points are held").to_string();
+    let told = now(instant(&memory, "x[100m]", 6000 * SECOND, &wide))
+        .expect_err("points are held")
+        .to_string();
     assert!(told.contains("more than 100 values"), "{told}");
 }
 
@@ -241,7 +255,9 @@ fn nonsense_is_an_error_or_a_value() {
     for _ in 0..20_000 {
         let mut text = String::new();
         for _ in 0..state % 9 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             text.push_str(PIECES[(state >> 33) as usize % PIECES.len()]);
             text.push_str(if state >> 62 == 0 { "" } else { " " });
         }
@@ -296,7 +312,8 @@ impl Samples for Points {
     }
 }
 
-/// Windows were counted once they were whole: one of an hour of milliseconds was held whole before it was refused.
+/// Windows were counted once they were whole: one of an hour of milliseconds was held whole before
+/// it was refused.
 #[test]
 fn points_are_counted_while_they_are_read() {
     for (expression, lookback, most) in
@@ -308,7 +325,9 @@ fn points_are_counted_while_they_are_read() {
         let held = source.held.load(Ordering::Relaxed);
         assert!((1000..=most).contains(&held), "{expression}: {held} points at a time");
         match answer {
-            Ok(answer) => assert!(matches!(answer.value, Answered::Vector(series) if series.len() == 1)),
+            Ok(answer) => {
+                assert!(matches!(answer.value, Answered::Vector(series) if series.len() == 1))
+            }
             Err(error) => assert!(error.to_string().contains("too many points"), "{error}"),
         }
     }

@@ -1,7 +1,9 @@
-//! Random expressions over random series against a naive evaluator: one step at a time, by comparing everything with everything.
+//! Random expressions over random series against a naive evaluator: one step at a time, by
+//! comparing everything with everything.
 //!
-//! The model has maps of labels and the definitions of Prometheus' manual, no columns and no signatures. Where it finds an error at any
-//! step, the range has to end with one. Seed and expression are in each message.
+//! The model has maps of labels and the definitions of Prometheus' manual, no columns and no
+//! signatures. Where it finds an error at any step, the range has to end with one. Seed and
+//! expression are in each message.
 
 use super::script::{SECOND, is_near, now};
 use plinth_promql::{Answered, Labels, Memory, Options, range};
@@ -15,7 +17,8 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % end
     }
 
@@ -71,7 +74,12 @@ impl Expr {
                 value: (random.below(2) == 0).then(|| random.pick(&["1", "2", ""])),
                 offset: random.pick(&[0, 0, 30, -30]),
                 over: (random.below(2) == 0).then(|| {
-                    random.pick(&["sum_over_time", "max_over_time", "count_over_time", "last_over_time"])
+                    random.pick(&[
+                        "sum_over_time",
+                        "max_over_time",
+                        "count_over_time",
+                        "last_over_time",
+                    ])
                 }),
             },
             1 => Self::Aggregate {
@@ -91,7 +99,13 @@ impl Expr {
                 let bool = COMPARISONS.contains(&op) && random.below(2) == 0;
                 let on = random.pick(&[None, Some(true), Some(false)]);
                 let labels = if on.is_some() { labels(random) } else { Vec::new() };
-                Self::Meet { op, bool, on, labels, both: Box::new((*inner(random), *inner(random))) }
+                Self::Meet {
+                    op,
+                    bool,
+                    on,
+                    labels,
+                    both: Box::new((*inner(random), *inner(random))),
+                }
             }
         }
     }
@@ -100,7 +114,8 @@ impl Expr {
         match self {
             Self::Select { metric, value, offset, over } => {
                 let value = value.map_or(String::new(), |value| format!("{{a=\"{value}\"}}"));
-                let offset = if *offset == 0 { String::new() } else { format!(" offset {offset}s") };
+                let offset =
+                    if *offset == 0 { String::new() } else { format!(" offset {offset}s") };
                 match over {
                     Some(over) => format!("{over}({metric}{value}[{RANGE}s]{offset})"),
                     None => format!("{metric}{value}{offset}"),
@@ -134,7 +149,8 @@ impl Expr {
             Self::Select { metric, value, offset, over } => {
                 let fits = |set: &Set| {
                     set["__name__"] == *metric
-                        && value.is_none_or(|value| set.get("a").map_or("", String::as_str) == value)
+                        && value
+                            .is_none_or(|value| set.get("a").map_or("", String::as_str) == value)
                 };
                 let of = |(set, points): (&Set, &BTreeMap<i64, f64>)| {
                     let end = (at - offset) * SECOND;
@@ -158,7 +174,8 @@ impl Expr {
                 let mut groups: BTreeMap<Set, Vec<f64>> = BTreeMap::new();
                 for (mut set, value) in inner.value(points, at)? {
                     set.retain(|label, _| {
-                        labels.contains(&label.as_str()) != *without && !(*without && label == "__name__")
+                        labels.contains(&label.as_str()) != *without
+                            && !(*without && label == "__name__")
                     });
                     groups.entry(set).or_default().push(value);
                 }
@@ -169,7 +186,9 @@ impl Expr {
                     let (a, b) = if *swapped { (*number, value) } else { (value, *number) };
                     match compared(op, a, b) {
                         None => Some((without_name(&set), computed(op, a, b))),
-                        Some(holds) if *bool => Some((without_name(&set), f64::from(u8::from(holds)))),
+                        Some(holds) if *bool => {
+                            Some((without_name(&set), f64::from(u8::from(holds))))
+                        }
                         Some(holds) => holds.then_some((set, value)),
                     }
                 };
@@ -245,10 +264,15 @@ fn meet(
     labels: &[&str],
     (left, right): (Vector, Vector),
 ) -> Result<Vector, ()> {
-    let has = |vector: &Vector, wanted: &Set| vector.iter().any(|(set, _)| signature(set) == *wanted);
+    let has =
+        |vector: &Vector, wanted: &Set| vector.iter().any(|(set, _)| signature(set) == *wanted);
     match op {
-        "and" => return Ok(left.into_iter().filter(|(set, _)| has(&right, &signature(set))).collect()),
-        "unless" => return Ok(left.into_iter().filter(|(set, _)| !has(&right, &signature(set))).collect()),
+        "and" => {
+            return Ok(left.into_iter().filter(|(set, _)| has(&right, &signature(set))).collect());
+        }
+        "unless" => {
+            return Ok(left.into_iter().filter(|(set, _)| !has(&right, &signature(set))).collect());
+        }
         "or" => {
             let more = right.into_iter().filter(|(set, _)| !has(&left, &signature(set)));
             let more: Vector = more.collect();
@@ -266,7 +290,8 @@ fn meet(
     }
     let (mut out, mut met) = (Vec::new(), std::collections::BTreeSet::new());
     for (set, a) in left {
-        let Some((_, b)) = right.iter().find(|(other, _)| signature(other) == signature(&set)) else {
+        let Some((_, b)) = right.iter().find(|(other, _)| signature(other) == signature(&set))
+        else {
             continue;
         };
         if !met.insert(signature(&set)) {
@@ -295,7 +320,8 @@ fn measured(random: &mut Random) -> (Memory, Points) {
                 }
                 let pairs = [("__name__", metric), ("a", a), ("b", b)];
                 let labels: Labels = pairs.into_iter().collect();
-                let set: Set = labels.iter().map(|(name, value)| (name.into(), value.into())).collect();
+                let set: Set =
+                    labels.iter().map(|(name, value)| (name.into(), value.into())).collect();
                 let mut time = random.below(400) as i64;
                 while time < 900 {
                     let value = random.below(4) as f64;
@@ -321,8 +347,12 @@ fn expressions_are_answered_as_a_model_does() {
             let expr = Expr::random(&mut random, depth);
             let text = expr.text();
             let steps = (0, 900, 1 + random.below(120) as i64);
-            let found =
-                now(range(&memory, &text, (0, steps.1 * SECOND, steps.2 * SECOND), &Options::default()));
+            let found = now(range(
+                &memory,
+                &text,
+                (0, steps.1 * SECOND, steps.2 * SECOND),
+                &Options::default(),
+            ));
             let at = (steps.0..=steps.1).step_by(steps.2 as usize);
             let wanted: Result<Vec<(i64, Vector)>, ()> =
                 at.map(|at| Ok((at * SECOND, expr.value(&points, at)?))).collect();
@@ -345,7 +375,8 @@ fn expressions_are_answered_as_a_model_does() {
             let Answered::Matrix(rows) = &found.value else { panic!("{text}") };
             let mut count = 0;
             for (labels, row) in rows {
-                let set: Set = labels.iter().map(|(name, value)| (name.into(), value.into())).collect();
+                let set: Set =
+                    labels.iter().map(|(name, value)| (name.into(), value.into())).collect();
                 for (at, value) in row {
                     let wanted = cells.get(&(set.clone(), *at));
                     assert!(

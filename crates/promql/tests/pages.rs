@@ -1,4 +1,5 @@
-//! The expressions of our own pages: whoever copies an alert rule from them has to be able to run it here.
+//! The expressions of our own pages: whoever copies an alert rule from them has to be able to run
+//! it here.
 
 use super::script::{SECOND, load, now};
 use plinth_promql::{Answered, Memory, Options};
@@ -21,7 +22,10 @@ fn alert_rules_are_evaluated() {
             let empty = Memory::default();
             let answer = now(plinth_promql::instant(&empty, expression, 0, &Options::default()));
             let answer = answer.unwrap_or_else(|error| panic!("{page}: {expression}: {error}"));
-            assert!(matches!(answer.value, Answered::Vector(series) if series.is_empty()), "{expression}");
+            assert!(
+                matches!(answer.value, Answered::Vector(series) if series.is_empty()),
+                "{expression}"
+            );
             all += 1;
         }
     }
@@ -54,7 +58,8 @@ fn alert_rules_fire() {
     ] {
         let expression = PAGES.iter().flat_map(|(_, text)| expressions(text));
         let expression = expression.into_iter().find(|text| text.starts_with(beginning)).unwrap();
-        let answer = now(plinth_promql::instant(&memory, expression, 600 * SECOND, &Options::default()));
+        let answer =
+            now(plinth_promql::instant(&memory, expression, 600 * SECOND, &Options::default()));
         let Answered::Vector(series) = answer.unwrap().value else { panic!("{expression}") };
         assert_eq!(series.len(), 1, "{expression}");
     }

@@ -1,7 +1,8 @@
 //! Messages from before there are frames: those by which two sides come to know each other.
 //!
-//! Each begins with a magic of eight bytes, which says what the speaker speaks, and carries a checksum. Their form never changes;
-//! later versions may append to a content, and readers ignore what they don't know.
+//! Each begins with a magic of eight bytes, which says what the speaker speaks, and carries a
+//! checksum. Their form never changes; later versions may append to a content, and readers ignore
+//! what they don't know.
 //!
 //! ```text
 //!   | magic 8 | length 4 | checksum 4 | content: length bytes |       the checksum covers the content
@@ -26,10 +27,12 @@ pub fn put(out: &mut Vec<u8>, magic: [u8; 8], content: impl FnOnce(&mut Vec<u8>)
     out[start + 12..start + 16].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// The content of the message that `bytes` begin with, and the length of all of it; `None` while it is not whole.
+/// The content of the message that `bytes` begin with, and the length of all of it; `None` while it
+/// is not whole.
 ///
 /// # Errors
-/// `client_invalid_operation` if it begins with another magic, or its content is too long; `checksum_failed`.
+/// `client_invalid_operation` if it begins with another magic, or its content is too long;
+/// `checksum_failed`.
 pub fn split(bytes: &[u8], magic: [u8; 8]) -> Result<Option<(&[u8], usize)>> {
     let known = bytes.len().min(magic.len());
     if bytes[..known] != magic[..known] {

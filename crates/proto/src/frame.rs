@@ -1,8 +1,9 @@
 //! Frames: how messages are told apart in a stream of bytes.
 //!
-//! A frame's header says how long it is, which request it belongs to and what it is. The checksum covers everything
-//! behind it, the length too, so that neither a flipped bit nor a stream read from the wrong place is taken for a
-//! message. A frame is written at the end of a buffer in which others may stand, and read where it lies.
+//! A frame's header says how long it is, which request it belongs to and what it is. The checksum
+//! covers everything behind it, the length too, so that neither a flipped bit nor a stream read
+//! from the wrong place is taken for a message. A frame is written at the end of a buffer in which
+//! others may stand, and read where it lies.
 
 use crate::wire::Put;
 use plinth_types::{Error, Result};
@@ -194,7 +195,8 @@ impl Kind {
 pub struct Frame<'a> {
     /// Which request it is or answers.
     pub id: u32,
-    /// The code of its kind; one that [`Kind::from_code`] doesn't know is no reason to end a connection.
+    /// The code of its kind; one that [`Kind::from_code`] doesn't know is no reason to end a
+    /// connection.
     pub kind: u8,
     /// What it says.
     pub body: &'a [u8],
@@ -215,12 +217,15 @@ impl Frame<'_> {
 /// The frame that `bytes` begin with; `None` while it is not whole.
 ///
 /// # Errors
-/// `client_invalid_operation` if its body is longer than `max_body`, told by the header alone; `checksum_failed`. Neither
-/// leaves a way to find the next frame: the connection is of no more use.
+/// `client_invalid_operation` if its body is longer than `max_body`, told by the header alone;
+/// `checksum_failed`. Neither leaves a way to find the next frame: the connection is of no more
+/// use.
 #[inline]
 pub fn split(bytes: &[u8], max_body: usize) -> Result<Option<Frame<'_>>> {
     let Some((header, rest)) = bytes.split_first_chunk::<HEADER>() else { return Ok(None) };
-    let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    let word = |at: usize| {
+        u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+    };
     let len = word(4) as usize;
     if len > max_body {
         return Err(too_long(len, max_body));
@@ -234,13 +239,15 @@ pub fn split(bytes: &[u8], max_body: usize) -> Result<Option<Frame<'_>>> {
     Ok(Some(Frame { id: word(8), kind: header[KIND], body }))
 }
 
-/// How many bytes the frame at the begin of `bytes` will have, as far as can be told: at least a header.
+/// How many bytes the frame at the begin of `bytes` will have, as far as can be told: at least a
+/// header.
 pub fn wanted(bytes: &[u8]) -> usize {
     let len = bytes.get(4..8).and_then(|len| len.try_into().ok()).map_or(0, u32::from_le_bytes);
     HEADER.saturating_add(len as usize)
 }
 
-/// Begins a frame at the end of `out`; its body is what is appended until [`finish`], which takes what this gives.
+/// Begins a frame at the end of `out`; its body is what is appended until [`finish`], which takes
+/// what this gives.
 #[inline]
 pub fn begin(out: &mut Vec<u8>, id: u32, kind: Kind) -> usize {
     let start = out.len();
@@ -262,7 +269,8 @@ pub fn finish(out: &mut [u8], start: usize) {
     out[start..start + 4].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// Makes the last frame of `out`, which begins at `start`, one of another kind, whose body is `prefix`, the kind that it had, and the body that it had.
+/// Makes the last frame of `out`, which begins at `start`, one of another kind, whose body is
+/// `prefix`, the kind that it had, and the body that it had.
 ///
 /// # Panics
 /// If no frame begins there.

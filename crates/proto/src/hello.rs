@@ -1,15 +1,16 @@
 //! How a connection begins: the client says hello, the server says welcome, or why not.
 //!
-//! Both carry the range of protocol versions that their side speaks, so that an older client and a newer server find
-//! the newest version that both know, or can say precisely what is missing. The form of these two messages never
-//! changes; later versions may append to them, and readers ignore what they don't know.
-//! Around them is what `envelope.rs` puts there.
+//! Both carry the range of protocol versions that their side speaks, so that an older client and a
+//! newer server find the newest version that both know, or can say precisely what is missing. The
+//! form of these two messages never changes; later versions may append to them, and readers ignore
+//! what they don't know. Around them is what `envelope.rs` puts there.
 
 use crate::envelope;
 use crate::wire::{Put, Reader, malformed};
 use plinth_types::{Error, Result};
 
-/// What a connection begins with, in both directions: no text, and damaged by whatever changes line ends.
+/// What a connection begins with, in both directions: no text, and damaged by whatever changes line
+/// ends.
 pub const MAGIC: [u8; 8] = *b"\x89PLNTH\r\n";
 /// The oldest version of the protocol that this crate speaks.
 pub const OLDEST: u16 = 1;
@@ -27,7 +28,8 @@ pub struct Hello {
     pub newest: u16,
     /// Optional abilities, a bit each; none is defined yet.
     pub features: u64,
-    /// `description:id` of its cluster file, so that it doesn't end up at another database; empty for any.
+    /// `description:id` of its cluster file, so that it doesn't end up at another database; empty
+    /// for any.
     pub cluster: String,
     /// What program it is, for people.
     pub name: String,
@@ -36,7 +38,13 @@ pub struct Hello {
 impl Hello {
     /// The hello of this crate's client.
     pub fn new(cluster: impl Into<String>, name: impl Into<String>) -> Self {
-        Self { oldest: OLDEST, newest: NEWEST, features: 0, cluster: cluster.into(), name: name.into() }
+        Self {
+            oldest: OLDEST,
+            newest: NEWEST,
+            features: 0,
+            cluster: cluster.into(),
+            name: name.into(),
+        }
     }
 
     /// Appends it to `out`.
@@ -50,7 +58,8 @@ impl Hello {
         });
     }
 
-    /// The hello that `bytes` begin with, and how many of them it takes; `None` while it is not whole.
+    /// The hello that `bytes` begin with, and how many of them it takes; `None` while it is not
+    /// whole.
     ///
     /// # Errors
     /// `client_invalid_operation` or `checksum_failed` if it is none.
@@ -75,7 +84,8 @@ impl Hello {
         self.choose_up_to(NEWEST)
     }
 
-    /// The version of the protocol for a connection of this client with a server that offers none newer than `offered`.
+    /// The version of the protocol for a connection of this client with a server that offers none
+    /// newer than `offered`.
     ///
     /// # Errors
     /// As [`Hello::choose`].
@@ -119,7 +129,14 @@ impl Welcome {
     /// The answer to one that it refuses.
     pub fn refuse(error: Error) -> Self {
         let refused = Some(error);
-        Self { version: 0, oldest: OLDEST, newest: NEWEST, features: 0, cluster_id: String::new(), refused }
+        Self {
+            version: 0,
+            oldest: OLDEST,
+            newest: NEWEST,
+            features: 0,
+            cluster_id: String::new(),
+            refused,
+        }
     }
 
     /// Appends it to `out`.
@@ -136,7 +153,8 @@ impl Welcome {
         });
     }
 
-    /// The welcome that `bytes` begin with, and how many of them it takes; `None` while it is not whole.
+    /// The welcome that `bytes` begin with, and how many of them it takes; `None` while it is not
+    /// whole.
     ///
     /// # Errors
     /// `client_invalid_operation` or `checksum_failed` if it is none.

@@ -1,9 +1,10 @@
-//! The protocol between a client and a server: frames, the hello that begins a connection, messages. Bytes only.
+//! The protocol between a client and a server: frames, the hello that begins a connection,
+//! messages. Bytes only.
 //!
 //! ## Role
-//! Turns requests and replies into bytes and back. It knows no sockets and keeps no state, so that client and server
-//! use the same functions, and a test can put any bytes in. `docs/format/protocol.md` is the page for those who write
-//! a client in another language.
+//! Turns requests and replies into bytes and back. It knows no sockets and keeps no state, so that
+//! client and server use the same functions, and a test can put any bytes in.
+//! `docs/format/protocol.md` is the page for those who write a client in another language.
 //!
 //! ## Data structure
 //! ```text
@@ -15,10 +16,13 @@
 //!
 //! ## Invariants
 //! 1. No bytes make decoding panic, or allocate more than a few times their own number.
-//! 2. A frame that claims more than [`frame::MAX_REQUEST`] (or [`frame::MAX_REPLY`]) is refused by its header alone.
-//! 3. What a decoder gives is well-formed: lists are whole, ranges are not inverted, rows lie in their buffer. Whether it
-//!    is allowed (keys too long, a locked database) is for the server to say.
-//! 4. Both sides of every message are here, next to each other; golden bytes in the tests keep them from moving.
+//! 2. A frame that claims more than [`frame::MAX_REQUEST`] (or [`frame::MAX_REPLY`]) is refused by
+//!    its header alone.
+//! 3. What a decoder gives is well-formed: lists are whole, ranges are not inverted, rows lie in
+//!    their buffer. Whether it is allowed (keys too long, a locked database) is for the server to
+//!    say.
+//! 4. Both sides of every message are here, next to each other; golden bytes in the tests keep them
+//!    from moving.
 //!
 //! ## Not here
 //! Sockets, who may connect, what a request does: `server`. Reconnecting, resending: `client`.

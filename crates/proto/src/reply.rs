@@ -1,14 +1,14 @@
 //! What a server answers: each reply's bytes, both ways.
 //!
-//! Values and rows are not copied when a reply is read: they are slices of its body, which is why a body that is
-//! decoded is [`Bytes`].
+//! Values and rows are not copied when a reply is read: they are slices of its body, which is why a
+//! body that is decoded is [`Bytes`].
 
 use crate::frame::{self, Kind};
 use crate::request::{SnapshotId, VALUES_BYTES};
 use crate::wire::{Put, Reader, malformed};
 use plinth_types::{
-    Bytes, ChangeBatch, Changes, CommitReply, Error, Located, LocatedMember, MutationList, RangeLocks,
-    RangeResult, Result, Rows, Version,
+    Bytes, ChangeBatch, Changes, CommitReply, Error, Located, LocatedMember, MutationList,
+    RangeLocks, RangeResult, Result, Rows, Version,
 };
 
 /// Longest detail of an error that is sent; longer ones are cut.
@@ -47,8 +47,8 @@ pub struct ReadVersion {
     pub version: Version,
     /// The value of `\xff/metadataVersion` at it.
     pub metadata_version: Option<Bytes>,
-    /// The ranges that are locked at it. Only since version [`frame::RANGE_LOCKS`] of the protocol: a client of an older one wouldn't
-    /// leave them alone, and gets no version while there are any.
+    /// The ranges that are locked at it. Only since version [`frame::RANGE_LOCKS`] of the protocol:
+    /// a client of an older one wouldn't leave them alone, and gets no version while there are any.
     pub range_locks: Option<RangeLocks>,
 }
 
@@ -100,7 +100,8 @@ pub fn put_get_many(out: &mut Vec<u8>, id: u32, values: &[Option<Bytes>]) {
     frame::finish(out, start);
 }
 
-/// How many of the values fit one reply, since version [`IN_PARTS`](crate::request::IN_PARTS): one at least.
+/// How many of the values fit one reply, since version [`IN_PARTS`](crate::request::IN_PARTS): one
+/// at least.
 pub fn fitting(values: &[Option<Bytes>]) -> usize {
     let mut bytes = 0;
     let reaches = |value: &Option<Bytes>| {
@@ -138,8 +139,9 @@ pub fn put_get_range(out: &mut Vec<u8>, id: u32, result: &RangeResult) {
     let rows = &result.rows;
     out.reserve(frame::HEADER + 5 + 8 * rows.len() + rows.data_len());
     let start = frame::begin(out, id, Kind::GetRangeReply);
-    let flags =
-        u8::from(result.more) | u8::from(result.read_to_begin) << 1 | u8::from(result.read_through_end) << 2;
+    let flags = u8::from(result.more)
+        | u8::from(result.read_to_begin) << 1
+        | u8::from(result.read_through_end) << 2;
     out.push(flags);
     out.put_u32(rows.len() as u32);
     for (key_end, value_end) in rows.ends() {
@@ -222,7 +224,8 @@ pub struct Pinned {
     pub version: Version,
     /// The value of `\xff/metadataVersion` at that version.
     pub metadata_version: Option<Bytes>,
-    /// For how long it is kept unless the lease is renewed, in milliseconds: at most what was asked for.
+    /// For how long it is kept unless the lease is renewed, in milliseconds: at most what was asked
+    /// for.
     pub lease_ms: u32,
     /// The ranges that are locked at that version; as in [`ReadVersion`].
     pub range_locks: Option<RangeLocks>,
@@ -257,8 +260,9 @@ pub fn put_released(out: &mut Vec<u8>, id: u32) {
     frame::finish(out, start);
 }
 
-/// Appends a reply that is a number: [`Kind::WatchReply`] (a version), [`Kind::RangeSizeReply`] (bytes), [`Kind::RenewReply`]
-/// (milliseconds), [`Kind::DisconnectReply`] (connections), [`Kind::RebootReply`] (1: it begins anew, 0: it isn't at that address).
+/// Appends a reply that is a number: [`Kind::WatchReply`] (a version), [`Kind::RangeSizeReply`]
+/// (bytes), [`Kind::RenewReply`] (milliseconds), [`Kind::DisconnectReply`] (connections),
+/// [`Kind::RebootReply`] (1: it begins anew, 0: it isn't at that address).
 pub fn put_number(out: &mut Vec<u8>, id: u32, kind: Kind, number: i64) {
     let start = frame::begin(out, id, kind);
     out.put_i64(number);
@@ -276,7 +280,8 @@ pub fn number(body: &[u8]) -> Result<i64> {
     Ok(number)
 }
 
-/// Appends a reply that is a list: [`Kind::SplitPointsReply`] (keys), [`Kind::AddressesReply`] and [`Kind::ClientsReply`] (texts).
+/// Appends a reply that is a list: [`Kind::SplitPointsReply`] (keys), [`Kind::AddressesReply`] and
+/// [`Kind::ClientsReply`] (texts).
 pub fn put_list(out: &mut Vec<u8>, id: u32, kind: Kind, list: &[impl AsRef<[u8]>]) {
     let start = frame::begin(out, id, kind);
     out.put_u32(list.len() as u32);
@@ -307,8 +312,8 @@ pub fn put_status(out: &mut Vec<u8>, id: u32, document: &str) {
 /// Most bytes of the mutations of one [`Kind::ChangesReply`]: a batch that is larger can't be sent.
 pub const CHANGES_BYTES: usize = frame::MAX_REPLY - (1 << 10);
 
-/// Appends a [`Kind::ChangesReply`] with the first batches: as many as make [`CHANGES_BYTES`] at most. What is left out is asked
-/// for again.
+/// Appends a [`Kind::ChangesReply`] with the first batches: as many as make [`CHANGES_BYTES`] at
+/// most. What is left out is asked for again.
 ///
 /// # Errors
 /// `value_too_large` if the first one is larger by itself; nothing is appended then.
@@ -345,7 +350,8 @@ pub fn put_changes(out: &mut Vec<u8>, id: u32, changes: &Changes) -> Result<()> 
     Ok(())
 }
 
-/// What a stream of changes has answered: versions rise, and none is beyond the one up to which everything was looked at.
+/// What a stream of changes has answered: versions rise, and none is beyond the one up to which
+/// everything was looked at.
 ///
 /// # Errors
 /// As [`read_version`].

@@ -1,23 +1,25 @@
 //! What a client asks: each request's bytes, both ways.
 //!
-//! The functions that encode append a whole frame. [`Request::decode`] gives what a server can carry out as it is; lists of
-//! mutations and ranges are checked whole on the way.
+//! The functions that encode append a whole frame. [`Request::decode`] gives what a server can
+//! carry out as it is; lists of mutations and ranges are checked whole on the way.
 
 use crate::frame::{self, Frame, Kind};
 use crate::wire::{Put, Reader, malformed};
 use plinth_types::{
-    Bytes, ChangesRequest, CommitRequest, Conflicts, KeyList, KeyRange, KeySelector, KeySpace, MutationList,
-    RangeList, RangeRead, Result, Version,
+    Bytes, ChangesRequest, CommitRequest, Conflicts, KeyList, KeyRange, KeySelector, KeySpace,
+    MutationList, RangeList, RangeRead, Result, Version,
 };
 
 /// Most keys of one [`Kind::GetMany`]: the largest values of all of them fit a reply.
 pub const MAX_KEYS: usize = 256;
-/// So many bytes of values in one [`Kind::GetManyReply`], and the value that reaches them: what is left out is asked for
-/// again. Since version [`IN_PARTS`] of the protocol; before it a reply has all values.
+/// So many bytes of values in one [`Kind::GetManyReply`], and the value that reaches them: what is
+/// left out is asked for again. Since version [`IN_PARTS`] of the protocol; before it a reply has
+/// all values.
 pub const VALUES_BYTES: usize = 1 << 20;
 /// The version of the protocol since which a reply may have fewer values than were asked for.
 pub const IN_PARTS: u16 = 3;
-/// A request for so many values, or fewer, is answered whole: the largest ones stay below [`VALUES_BYTES`].
+/// A request for so many values, or fewer, is answered whole: the largest ones stay below
+/// [`VALUES_BYTES`].
 pub const WHOLE_KEYS: usize = 10;
 
 const _: () = assert!(WHOLE_KEYS * (plinth_types::limits::VALUE_SIZE + 4) < VALUES_BYTES);
@@ -115,8 +117,8 @@ pub enum Request {
     InSnapshot {
         /// Which one.
         snapshot: SnapshotId,
-        /// A read: [`Request::GetMany`], [`Request::GetKey`], [`Request::GetRange`], [`Request::RangeSize`],
-        /// [`Request::SplitPoints`].
+        /// A read: [`Request::GetMany`], [`Request::GetKey`], [`Request::GetRange`],
+        /// [`Request::RangeSize`], [`Request::SplitPoints`].
         read: Box<Request>,
     },
     /// [`Kind::Clients`].
@@ -150,11 +152,13 @@ impl Request {
     /// The request in a frame.
     ///
     /// # Errors
-    /// `client_invalid_operation` if its kind is unknown or a reply's, or if the body is not of that kind.
+    /// `client_invalid_operation` if its kind is unknown or a reply's, or if the body is not of
+    /// that kind.
     pub fn decode(frame: &Frame<'_>) -> Result<Self> {
         let mut body = Reader::new(frame.body);
         let kind = Kind::from_code(frame.kind).filter(|kind| !kind.is_reply());
-        let kind = kind.ok_or_else(|| malformed(format!("no request has the kind {}", frame.kind)))?;
+        let kind =
+            kind.ok_or_else(|| malformed(format!("no request has the kind {}", frame.kind)))?;
         let request = match kind {
             Kind::Ping => Self::Ping,
             Kind::ReadVersion => Self::ReadVersion(read_version(&mut body)?),
@@ -204,10 +208,16 @@ impl Request {
             Self::GetMany { version, space, keys } => {
                 put_get_many(out, id, *version, *space, keys.iter());
             }
-            Self::GetKey { version, space, selector } => put_get_key(out, id, *version, *space, selector),
-            Self::GetRange { version, space, read } => put_get_range(out, id, *version, *space, read),
+            Self::GetKey { version, space, selector } => {
+                put_get_key(out, id, *version, *space, selector)
+            }
+            Self::GetRange { version, space, read } => {
+                put_get_range(out, id, *version, *space, read)
+            }
             Self::Commit(request) => put_commit(out, id, request),
-            Self::Watch { key, value, version } => put_watch(out, id, key, value.as_deref(), *version),
+            Self::Watch { key, value, version } => {
+                put_watch(out, id, key, value.as_deref(), *version)
+            }
             Self::Cancel => empty(out, id, Kind::Cancel),
             Self::RangeSize(range) => put_range_size(out, id, range),
             Self::SplitPoints { range, chunk } => put_split_points(out, id, range, *chunk),
@@ -228,7 +238,8 @@ impl Request {
     }
 }
 
-/// Appends a request without a body: [`Kind::Ping`], [`Kind::Cancel`], [`Kind::Status`], [`Kind::Clients`], [`Kind::Locate`].
+/// Appends a request without a body: [`Kind::Ping`], [`Kind::Cancel`], [`Kind::Status`],
+/// [`Kind::Clients`], [`Kind::Locate`].
 pub fn empty(out: &mut Vec<u8>, id: u32, kind: Kind) {
     let start = frame::begin(out, id, kind);
     frame::finish(out, start);
@@ -254,8 +265,15 @@ fn read_version(body: &mut Reader<'_>) -> Result<ReadVersion> {
     if tags > MAX_TAGS {
         return Err(malformed(format!("{tags} tags, at most {MAX_TAGS} are taken")));
     }
-    let tags = (0..tags).map(|_| body.bytes().map(Bytes::copy_from_slice)).collect::<Result<_>>()?;
-    Ok(ReadVersion { priority, lock_aware: flags & 1 != 0, causal_risky: flags & 2 != 0, count, tags })
+    let tags =
+        (0..tags).map(|_| body.bytes().map(Bytes::copy_from_slice)).collect::<Result<_>>()?;
+    Ok(ReadVersion {
+        priority,
+        lock_aware: flags & 1 != 0,
+        causal_risky: flags & 2 != 0,
+        count,
+        tags,
+    })
 }
 
 /// Appends a [`Kind::GetMany`] of at most [`MAX_KEYS`] keys.
@@ -288,7 +306,13 @@ fn many(body: &mut Reader<'_>) -> Result<Request> {
 }
 
 /// Appends a [`Kind::GetKey`].
-pub fn put_get_key(out: &mut Vec<u8>, id: u32, version: Version, space: KeySpace, selector: &KeySelector) {
+pub fn put_get_key(
+    out: &mut Vec<u8>,
+    id: u32,
+    version: Version,
+    space: KeySpace,
+    selector: &KeySelector,
+) {
     let start = frame::begin(out, id, Kind::GetKey);
     out.put_i64(version);
     out.push(space_code(space));
@@ -297,7 +321,13 @@ pub fn put_get_key(out: &mut Vec<u8>, id: u32, version: Version, space: KeySpace
 }
 
 /// Appends a [`Kind::GetRange`].
-pub fn put_get_range(out: &mut Vec<u8>, id: u32, version: Version, space: KeySpace, read: &RangeRead) {
+pub fn put_get_range(
+    out: &mut Vec<u8>,
+    id: u32,
+    version: Version,
+    space: KeySpace,
+    read: &RangeRead,
+) {
     let start = frame::begin(out, id, Kind::GetRange);
     out.put_i64(version);
     out.push(space_code(space));
@@ -415,7 +445,9 @@ pub fn put_in_snapshot(out: &mut Vec<u8>, snapshot: &SnapshotId, read: impl FnOn
 fn in_snapshot(body: &mut Reader<'_>) -> Result<Request> {
     let (snapshot, kind) = (body.array()?, body.u8()?);
     if !IN_SNAPSHOT.iter().any(|known| *known as u8 == kind) {
-        return Err(malformed(format!("in a snapshot nothing can be asked that has the kind {kind}")));
+        return Err(malformed(format!(
+            "in a snapshot nothing can be asked that has the kind {kind}"
+        )));
     }
     let read = Request::decode(&Frame { id: frame::NO_ID, kind, body: body.rest() })?;
     Ok(Request::InSnapshot { snapshot, read: Box::new(read) })

@@ -1,16 +1,18 @@
-//! Messages go there and back, damaged ones are refused, and the bytes of each version stay what they are.
+//! Messages go there and back, damaged ones are refused, and the bytes of each version stay what
+//! they are.
 //!
-//! Random messages come from a seed, which a failure prints. Damage is made in two ways: bits flipped in a whole frame,
-//! which the checksum must notice, and lies under a right checksum, which the decoders must survive.
+//! Random messages come from a seed, which a failure prints. Damage is made in two ways: bits
+//! flipped in a whole frame, which the checksum must notice, and lies under a right checksum, which
+//! the decoders must survive.
 
 use crate::frame::{self, HEADER, Kind, MAX_REPLY, MAX_REQUEST};
 use crate::hello::{Hello, Welcome};
 use crate::reply;
 use crate::request::{MAX_KEYS, ReadVersion, Request, SnapshotId};
 use plinth_types::{
-    Bytes, ChangeBatch, Changes, ChangesRequest, CommitReply, CommitRequest, Conflicts, Error, KeyList,
-    KeyRange, KeySelector, KeySpace, Located, LocatedMember, MutationList, MutationType, RangeList,
-    RangeLock, RangeLocks, RangeRead, RangeResult, Rows,
+    Bytes, ChangeBatch, Changes, ChangesRequest, CommitReply, CommitRequest, Conflicts, Error,
+    KeyList, KeyRange, KeySelector, KeySpace, Located, LocatedMember, MutationList, MutationType,
+    RangeList, RangeLock, RangeLocks, RangeRead, RangeResult, Rows,
 };
 
 /// Small random numbers from a seed.
@@ -76,11 +78,16 @@ impl Random {
     fn commit(&mut self) -> CommitRequest {
         let mut mutations = MutationList::new();
         for _ in 0..self.below(4) {
-            let kind = [MutationType::Set, MutationType::Add, MutationType::ClearRange][self.below(3)];
+            let kind =
+                [MutationType::Set, MutationType::Add, MutationType::ClearRange][self.below(3)];
             mutations.push(kind, &self.bytes(9), &self.bytes(30));
         }
         CommitRequest {
-            conflicts: Conflicts { read_version: self.number(), reads: self.ranges(), writes: self.ranges() },
+            conflicts: Conflicts {
+                read_version: self.number(),
+                reads: self.ranges(),
+                writes: self.ranges(),
+            },
             mutations,
             lock_aware: self.chance(),
             report_conflicting_keys: self.chance(),
@@ -91,12 +98,7 @@ impl Random {
     fn request(&mut self) -> Request {
         match self.below(21) {
             19 => Request::Reboot(self.bytes(20)),
-            18 => Request::Changes(ChangesRequest {
-                stream: self.next(),
-                from: self.number(),
-                bytes: self.next() as u32 as usize,
-                wait: self.chance(),
-            }),
+            18 => Request::Changes(self.changes_request()),
             11 => Request::Pin { lease_ms: self.next() as u32 },
             12 => Request::Renew { snapshot: self.snapshot(), lease_ms: self.next() as u32 },
             13 => Request::Release(self.snapshot()),
@@ -116,13 +118,7 @@ impl Random {
                 }
             },
             0 => Request::Ping,
-            1 => Request::ReadVersion(ReadVersion {
-                priority: self.below(3) as u8,
-                lock_aware: self.chance(),
-                causal_risky: self.chance(),
-                count: self.next() as u32,
-                tags: (0..self.below(3)).map(|_| self.bytes(8)).collect(),
-            }),
+            1 => Request::ReadVersion(self.read_version()),
             2 => {
                 let mut keys = KeyList::new();
                 for _ in 0..self.below(12) {
@@ -130,7 +126,11 @@ impl Random {
                 }
                 Request::GetMany { version: self.number(), space: self.space(), keys }
             }
-            3 => Request::GetKey { version: self.number(), space: self.space(), selector: self.selector() },
+            3 => Request::GetKey {
+                version: self.number(),
+                space: self.space(),
+                selector: self.selector(),
+            },
             4 => Request::GetRange {
                 version: self.number(),
                 space: self.space(),
@@ -155,6 +155,25 @@ impl Random {
             }
             10 => Request::Addresses(self.bytes(9)),
             _ => Request::Status,
+        }
+    }
+
+    fn read_version(&mut self) -> ReadVersion {
+        ReadVersion {
+            priority: self.below(3) as u8,
+            lock_aware: self.chance(),
+            causal_risky: self.chance(),
+            count: self.next() as u32,
+            tags: (0..self.below(3)).map(|_| self.bytes(8)).collect(),
+        }
+    }
+
+    fn changes_request(&mut self) -> ChangesRequest {
+        ChangesRequest {
+            stream: self.next(),
+            from: self.number(),
+            bytes: self.next() as u32 as usize,
+            wait: self.chance(),
         }
     }
 
@@ -204,7 +223,10 @@ fn requests_go_there_and_back_however_the_stream_is_cut() {
         let mut random = Random(seed);
         let requests: Vec<_> = (0..20).map(|_| random.request()).collect();
         let mut stream = Vec::new();
-        requests.iter().enumerate().for_each(|(id, request)| request.encode(&mut stream, id as u32));
+        requests
+            .iter()
+            .enumerate()
+            .for_each(|(id, request)| request.encode(&mut stream, id as u32));
         let (mut received, mut at, mut decoded) = (Vec::new(), 0, Vec::new());
         while at < stream.len() {
             let end = (at + 1 + random.below(40)).min(stream.len());
@@ -231,7 +253,8 @@ fn replies_go_there_and_back() {
             reply::put_read_version(out, 7, version, metadata.as_deref(), locks.as_ref());
         });
         let answer = reply::read_version(&body(&out, Kind::ReadVersionReply)).unwrap();
-        let expected = reply::ReadVersion { version, metadata_version: metadata, range_locks: locks.clone() };
+        let expected =
+            reply::ReadVersion { version, metadata_version: metadata, range_locks: locks.clone() };
         assert_eq!(answer, expected);
 
         let values: Vec<_> =
@@ -326,7 +349,8 @@ fn lies_in_a_frame_that_is_whole_end_in_an_error_or_in_a_message() {
         refused += usize::from(Request::decode(&split).is_err());
         let body = Bytes::copy_from_slice(split.body);
         let _ = (reply::read_version(&body), reply::get_many(&body), reply::get_range(&body));
-        let _ = (reply::commit(&body), reply::number(&body), reply::list(&body), reply::failure(&body));
+        let _ =
+            (reply::commit(&body), reply::number(&body), reply::list(&body), reply::failure(&body));
         let _ = (reply::pin(&body), reply::changes(&body));
         let _ = (Hello::decode(&body), Welcome::decode(&body));
     }
@@ -347,7 +371,8 @@ fn a_frame_that_claims_four_gigabytes_is_refused_by_its_header() {
 #[test]
 fn counts_that_no_body_can_hold_allocate_nothing() {
     let mut frame = encoded(|out| {
-        Request::GetMany { version: 1, space: KeySpace::Normal, keys: KeyList::new() }.encode(out, 1)
+        Request::GetMany { version: 1, space: KeySpace::Normal, keys: KeyList::new() }
+            .encode(out, 1)
     });
     let end = frame.len();
     frame[end - 4..].copy_from_slice(&u32::MAX.to_le_bytes());
@@ -440,16 +465,21 @@ fn version_two_keeps_its_bytes() {
 
 #[test]
 fn version_four_keeps_its_bytes() {
-    let request = Request::Changes(ChangesRequest { stream: 3, from: 0x0102, bytes: 1 << 20, wait: true });
+    let request =
+        Request::Changes(ChangesRequest { stream: 3, from: 0x0102, bytes: 1 << 20, wait: true });
     let frame = encoded(|out| request.encode(out, 5));
     let body = [3, 0, 0, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 1];
     assert_eq!((frame[12], &frame[HEADER..]), (20, &body[..]));
     let mut mutations = MutationList::new();
     mutations.push(MutationType::Set, b"k", b"v");
-    let changes =
-        Changes { batches: vec![ChangeBatch { version: 0x0102, mutations }], upto: 0x0103, newest: 0x0104 };
+    let changes = Changes {
+        batches: vec![ChangeBatch { version: 0x0102, mutations }],
+        upto: 0x0103,
+        newest: 0x0104,
+    };
     let frame = encoded(|out| reply::put_changes(out, 5, &changes).expect("they fit"));
-    let versions = [3, 1, 0, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0];
+    let versions =
+        [3, 1, 0, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0];
     let mutations = [11, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, b'k', b'v'];
     assert_eq!((frame[12], &frame[HEADER..]), (0x94, &[&versions[..], &mutations].concat()[..]));
 }

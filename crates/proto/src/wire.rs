@@ -1,7 +1,8 @@
 //! Numbers and byte strings in a body: little-endian, lengths before bytes.
 //!
-//! A [`Reader`] walks foreign bytes and never gives more than there are. Counts are held against the bytes that are
-//! left before anything is allocated for them, so that a lie about a count costs nothing.
+//! A [`Reader`] walks foreign bytes and never gives more than there are. Counts are held against
+//! the bytes that are left before anything is allocated for them, so that a lie about a count costs
+//! nothing.
 
 use plinth_types::{Error, Result};
 
@@ -190,7 +191,10 @@ impl<'a> Reader<'a> {
     pub fn count(&mut self, least: usize) -> Result<usize> {
         let count = self.u32()? as usize;
         if count > self.rest.len() / least {
-            return Err(malformed(format!("{count} elements are claimed in {} bytes", self.rest.len())));
+            return Err(malformed(format!(
+                "{count} elements are claimed in {} bytes",
+                self.rest.len()
+            )));
         }
         Ok(count)
     }

@@ -1,10 +1,11 @@
-//! The bytes on the page are the bytes of the code: what `docs/format/protocol.md` shows is what client and server say.
+//! The bytes on the page are the bytes of the code: what `docs/format/protocol.md` shows is what
+//! client and server say.
 
 use plinth_proto::frame::Kind;
 use plinth_proto::{Hello, ReadVersion, Request, Welcome, reply};
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, Error, KeyList, KeySelector, KeySpace, MutationType, RangeRead,
-    RangeResult, Rows, Version,
+    Bytes, CommitReply, CommitRequest, Error, KeyList, KeySelector, KeySpace, MutationType,
+    RangeRead, RangeResult, Rows, Version,
 };
 
 const PAGE: &str = include_str!("../../../docs/format/protocol.md");
@@ -89,7 +90,8 @@ fn every_kind_and_every_mutation_has_its_row() {
     for kind in (0..=255).filter_map(Kind::from_code).filter(|kind| !kind.is_reply()) {
         assert!(row(kind as u8), "{kind:?}");
     }
-    let mutations = PAGE.split("## Mutations").nth(1).and_then(|rest| rest.split("\n## ").next()).unwrap();
+    let mutations =
+        PAGE.split("## Mutations").nth(1).and_then(|rest| rest.split("\n## ").next()).unwrap();
     for code in 0..=255 {
         let has_row = mutations.lines().any(|line| line.starts_with(&format!("| {code} | ")));
         assert_eq!(has_row, MutationType::from_code(code).is_some(), "mutation {code}");

@@ -6,21 +6,24 @@
 //!                                └─── persisted(ticket) ┘──▶ send what had to wait for it
 //! ```
 //!
-//! Whoever drives it takes all work after each event, in order, and does it in the order of [`Work`]'s fields. A
-//! follower's answers wait for the sync of what they answer; a leader's appends don't, so that followers write
-//! beside it.
+//! Whoever drives it takes all work after each event, in order, and does it in the order of
+//! [`Work`]'s fields. A follower's answers wait for the sync of what they answer; a leader's
+//! appends don't, so that followers write beside it.
 //!
-//! Two things of `raft` are guarded from here. Its election timeouts are drawn from a generator that no seed
-//! reaches: after every step they are set to a value that follows from seed, node and term, so it doesn't matter whether
-//! it has drawn one. A node that would elect itself waits for its disk first. And a follower's next index may fall to its match index or below (fixed after 0.7.0,
-//! by commit 2fbeee5), from where entries would be sent that are known to be there: it is lifted again. What would make
-//! it panic is refused before it gets there.
+//! Two things of `raft` are guarded from here. Its election timeouts are drawn from a generator
+//! that no seed reaches: after every step they are set to a value that follows from seed, node and
+//! term, so it doesn't matter whether it has drawn one. A node that would elect itself waits for
+//! its disk first. And a follower's next index may fall to its match index or below (fixed after
+//! 0.7.0, by commit 2fbeee5), from where entries would be sent that are known to be there: it is
+//! lifted again. What would make it panic is refused before it gets there.
+
+mod planted;
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use plinth_types::{Error, Result};
-use raft::eraftpb::{ConfChangeV2, ConfState, Entry, EntryType, HardState};
+use raft::eraftpb::{ConfState, Entry, EntryType, HardState};
 use raft::{RawNode, StateRole};
 use slog::{Discard, Logger, o};
 
@@ -45,8 +48,8 @@ pub struct Config {
     pub seed: u64,
     /// After so many ticks a leader sends heartbeats.
     pub heartbeat_ticks: usize,
-    /// A follower that hears of no leader for so many ticks, or more but fewer than twice as many, wants an
-    /// election.
+    /// A follower that hears of no leader for so many ticks, or more but fewer than twice as many,
+    /// wants an election.
     pub election_ticks: usize,
     /// How many entries one message carries at most, about; never more than [`MAX_ENTRIES`].
     pub message_entries: usize,
@@ -103,20 +106,24 @@ pub struct Follower {
 pub struct Work {
     /// What [`Core::persisted`] is to be called with once everything up to here is synced.
     pub ticket: u64,
-    /// This is written down. First, so that no entry is ever found in a log that has not heard of its term.
+    /// This is written down. First, so that no entry is ever found in a log that has not heard of
+    /// its term.
     pub promise: Option<Promise>,
     /// Then entries behind this index are void.
     pub rewind: Option<u64>,
-    /// Then these are appended. In a leader they are what it proposed, or the one with which its term begins.
+    /// Then these are appended. In a leader they are what it proposed, or the one with which its
+    /// term begins.
     pub append: Vec<EntryId>,
-    /// Whether anything of this has to be synced before [`Core::persisted`] is called. If not, that is done already.
+    /// Whether anything of this has to be synced before [`Core::persisted`] is called. If not, that
+    /// is done already.
     pub needs_sync: bool,
     /// Messages that need not wait for the sync.
     pub send: Vec<Message>,
-    /// Entries up to this index are committed, and synced on this node too: whoever applies them is never ahead of
-    /// its own log.
+    /// Entries up to this index are committed, and synced on this node too: whoever applies them is
+    /// never ahead of its own log.
     pub committed: Option<u64>,
-    /// The last of them changes who is a member: [`Core::take_effect`] is to be called with what it says, before there is more work.
+    /// The last of them changes who is a member: [`Core::take_effect`] is to be called with what it
+    /// says, before there is more work.
     pub members: bool,
 }
 
@@ -145,7 +152,8 @@ pub struct Core {
     changing: Option<u64>,
     /// Answers to a leader whose log begins behind what it believes that this node has.
     answers: Vec<Message>,
-    /// The entry behind which the leader's log begins, of which this node lacks entries from before.
+    /// The entry behind which the leader's log begins, of which this node lacks entries from
+    /// before.
     behind: Option<EntryId>,
     /// Why this node may take no part, if a leader has shown that it lacks what it acknowledged.
     forgotten: Option<Error>,
@@ -173,7 +181,8 @@ impl Core {
         if promised.term < last.term {
             return Err(invalid(format!("a promise of term {} beside {last:?}", promised.term)));
         }
-        // Members that were told by another node may be ahead of this log: they say nothing of what it has.
+        // Members that were told by another node may be ahead of this log: they say nothing of what
+        // it has.
         let commit = promised.commit.clamp(begin.index, last.index);
         if let Some(missed) =
             terms.members().iter().find(|at| (config.members_index + 1..=commit).contains(at))
@@ -203,7 +212,8 @@ impl Core {
         };
         let store = Store { terms, hard_state, members: conf_state, behind: Mutex::default() };
         let logger = Logger::root(Discard, o!());
-        let node = RawNode::new(&wanted, store, &logger).map_err(|error| invalid(error.to_string()))?;
+        let node =
+            RawNode::new(&wanted, store, &logger).map_err(|error| invalid(error.to_string()))?;
         let promised = Promise { commit, ..promised };
         let mut core = Self {
             node,
@@ -249,7 +259,8 @@ impl Core {
     pub fn leader(&self) -> Option<NodeId> {
         match self.role() {
             Role::Leader => Some(self.config.id),
-            // Who has no vote stands for no election, and would name for ever whom it heard of last.
+            // Who has no vote stands for no election, and would name for ever whom it heard of
+            // last.
             Role::Follower(leader) => leader.filter(|_| {
                 let raft = &self.node.raft;
                 raft.promotable() || raft.election_elapsed <= 2 * self.config.election_ticks
@@ -302,8 +313,8 @@ impl Core {
         self.guard();
     }
 
-    /// Whether it would win an election at once, with entries that are not synced: it waits for them, which `raft` takes for
-    /// granted. The last voter of several may come to this.
+    /// Whether it would win an election at once, with entries that are not synced: it waits for
+    /// them, which `raft` takes for granted. The last voter of several may come to this.
     fn would_lead_unsynced(&self) -> bool {
         let raft = &self.node.raft;
         raft.raft_log.persisted < raft.raft_log.last_index()
@@ -335,8 +346,9 @@ impl Core {
         Ok(())
     }
 
-    /// A leader tells a node no commit beyond what that node has acknowledged to it in its term. One whose log ends before that has lost
-    /// entries that it had synced, and what it promised with them: the leader may have counted them.
+    /// A leader tells a node no commit beyond what that node has acknowledged to it in its term.
+    /// One whose log ends before that has lost entries that it had synced, and what it promised
+    /// with them: the leader may have counted them.
     fn look_for_what_is_forgotten(&mut self, message: &Message) {
         let Message { kind, from, to, term, commit, .. } = *message;
         let last = self.node.raft.raft_log.last_index();
@@ -350,8 +362,9 @@ impl Core {
         }
     }
 
-    /// Why this node may take no part any more, if it has lost what it had acknowledged. A new process on the same directory doesn't know
-    /// that before the leader's next heartbeat, and must not be started.
+    /// Why this node may take no part any more, if it has lost what it had acknowledged. A new
+    /// process on the same directory doesn't know that before the leader's next heartbeat, and must
+    /// not be started.
     pub fn forgotten(&self) -> Option<&Error> {
         self.forgotten.as_ref()
     }
@@ -378,7 +391,9 @@ impl Core {
                     && raft.state == StateRole::Candidate
                     && raft.raft_log.persisted < last =>
             {
-                refuse(format!("a vote that was not asked for: entries up to {last} are not synced here"))
+                refuse(format!(
+                    "a vote that was not asked for: entries up to {last} are not synced here"
+                ))
             }
             // One that has lost its power may have led in this term, and have lost entries since.
             MessageKind::AppendReply
@@ -393,21 +408,27 @@ impl Core {
         }
     }
 
-    /// The leader has no entries any more that it believes this node to lack. If they are here all the same, because rows were
-    /// taken in say, the leader is told how far it may go on from; if not, rows are needed.
+    /// The leader has no entries any more that it believes this node to lack. If they are here all
+    /// the same, because rows were taken in say, the leader is told how far it may go on from; if
+    /// not, rows are needed.
     fn hear_of_a_later_beginning(&mut self, message: &Message) {
         let raft = &self.node.raft;
-        if message.term != raft.term || raft.leader_id != message.from || raft.state != StateRole::Follower {
+        if message.term != raft.term
+            || raft.leader_id != message.from
+            || raft.state != StateRole::Follower
+        {
             return;
         }
         let begin = EntryId { index: message.index, term: message.log_term };
-        // What the leader has let go of is committed, and so is what it has up to an entry that both have.
+        // What the leader has let go of is committed, and so is what it has up to an entry that
+        // both have.
         let common = if self.terms().has(begin) { begin.index } else { self.committed };
         if common < begin.index {
             self.behind = Some(begin);
         } else if raft.raft_log.persisted >= common {
             self.behind = None;
-            let bare = Message::bare(MessageKind::AppendReply, self.config.id, message.from, raft.term);
+            let bare =
+                Message::bare(MessageKind::AppendReply, self.config.id, message.from, raft.term);
             self.answers.push(Message { index: common, commit: self.committed, ..bare });
         }
     }
@@ -420,8 +441,8 @@ impl Core {
         }
     }
 
-    /// If this node needs rows because entries that it lacks are in the leader's log no more: the entry behind which that log
-    /// begins.
+    /// If this node needs rows because entries that it lacks are in the leader's log no more: the
+    /// entry behind which that log begins.
     pub fn behind(&self) -> Option<EntryId> {
         self.behind.filter(|begin| begin.index > self.committed)
     }
@@ -432,13 +453,14 @@ impl Core {
         let store = self.node.mut_store();
         let behind = store.behind.get_mut().unwrap_or_else(PoisonError::into_inner);
         let EntryId { index, term: log_term } = store.terms.begins_behind();
-        let tell = |to| Message { index, log_term, ..Message::bare(MessageKind::Behind, from, to, term) };
+        let tell =
+            |to| Message { index, log_term, ..Message::bare(MessageKind::Behind, from, to, term) };
         let messages = std::mem::take(behind).into_iter().map(tell).collect();
         if self.node.raft.state == StateRole::Leader { messages } else { Vec::new() }
     }
 
-    /// A leader wants another entry. Gives which it is, once it is appended as work says; `None` if this node doesn't
-    /// lead.
+    /// A leader wants another entry. Gives which it is, once it is appended as work says; `None` if
+    /// this node doesn't lead.
     pub fn propose(&mut self) -> Option<EntryId> {
         if self.node.raft.state != StateRole::Leader {
             return None;
@@ -448,11 +470,12 @@ impl Core {
         Some(EntryId { index: self.node.raft.raft_log.last_index(), term: self.node.raft.term })
     }
 
-    /// A leader wants these to be the members from its next entry on. Gives which that is, once it is appended as work says.
+    /// A leader wants these to be the members from its next entry on. Gives which that is, once it
+    /// is appended as work says.
     ///
     /// # Errors
-    /// `process_behind` if this node doesn't lead, or another change is under way; `invalid_option_value` if these can't follow
-    /// those that there are.
+    /// `process_behind` if this node doesn't lead, or another change is under way;
+    /// `invalid_option_value` if these can't follow those that there are.
     pub fn propose_members(&mut self, next: &Members) -> Result<EntryId> {
         let behind = |what: &str| Error::process_behind().with_detail(what);
         if self.node.raft.state != StateRole::Leader {
@@ -470,7 +493,10 @@ impl Core {
         self.node.propose_conf_change(Vec::new(), change).map_err(dropped)?;
         let raft = &self.node.raft;
         let id = EntryId { index: raft.raft_log.last_index(), term: raft.term };
-        assert_eq!(raft.pending_conf_index, id.index, "what would have it refused was looked at before");
+        assert_eq!(
+            raft.pending_conf_index, id.index,
+            "what would have it refused was looked at before"
+        );
         self.guard();
         Ok(id)
     }
@@ -480,13 +506,15 @@ impl Core {
     /// # Errors
     /// `file_corrupt` if it can't follow what was before: no leader makes such an entry.
     pub fn take_effect(&mut self, members: Members) -> Result<()> {
-        let refuse = |what: &str| Err(Error::file_corrupt().with_detail(format!("{what}: {members:?}")));
+        let refuse =
+            |what: &str| Err(Error::file_corrupt().with_detail(format!("{what}: {members:?}")));
         let Some(index) = self.changing else { return refuse("no change of members is due") };
         let Some(change) = self.members.step_to(&members) else {
             return refuse("members that can't follow those before");
         };
         match self.node.apply_conf_change(&self.config.planted_change(change)) {
-            Ok(state) if self.config.plants_members() || is_same(&state, &members.conf_state()) => {}
+            Ok(state) if self.config.plants_members() || is_same(&state, &members.conf_state()) => {
+            }
             found => return refuse(&format!("members that come to be {found:?}")),
         }
         (self.members, self.members_index, self.changing) = (members, index, None);
@@ -499,7 +527,8 @@ impl Core {
         Ok(())
     }
 
-    /// What proofs of leadership need to know of this node. It is published before anything is sent that comes of the same event.
+    /// What proofs of leadership need to know of this node. It is published before anything is sent
+    /// that comes of the same event.
     pub fn stand(&self) -> Stand {
         let raft = &self.node.raft;
         let leads = raft.state == StateRole::Leader && raft.commit_to_current_term();
@@ -507,15 +536,16 @@ impl Core {
         Stand { term: self.term(), role: self.role(), committed }
     }
 
-    /// Has another voter lead, the one that has most of the log, unless that is under way. Nothing can be proposed until it
-    /// does, or it was in vain.
+    /// Has another voter lead, the one that has most of the log, unless that is under way. Nothing
+    /// can be proposed until it does, or it was in vain.
     pub fn hand_over(&mut self) {
         let raft = &self.node.raft;
         if raft.state != StateRole::Leader || raft.lead_transferee.is_some() {
             return;
         }
-        let matched =
-            |id: &NodeId| raft.prs().get(*id).map(|progress| (progress.recent_active, progress.matched));
+        let matched = |id: &NodeId| {
+            raft.prs().get(*id).map(|progress| (progress.recent_active, progress.matched))
+        };
         let others = self.members.voters().into_iter().filter(|id| *id != self.config.id);
         let Some(next) = others.max_by_key(matched) else { return };
         self.node.transfer_leader(next);
@@ -550,7 +580,8 @@ impl Core {
         messages
     }
 
-    /// What is to be done; `None` if there is nothing. To be called until there is nothing, after each event.
+    /// What is to be done; `None` if there is nothing. To be called until there is nothing, after
+    /// each event.
     pub fn work(&mut self) -> Option<Work> {
         if self.changing.is_some() {
             return None;
@@ -598,7 +629,8 @@ impl Core {
 
     /// Tells what is committed, up to the next change of members.
     fn tell_committed(&mut self, work: &mut Work) {
-        let is_next = |at: &&u64| (self.committed.max(self.members_index) + 1..=self.known).contains(at);
+        let is_next =
+            |at: &&u64| (self.committed.max(self.members_index) + 1..=self.known).contains(at);
         self.changing = self.terms().members().iter().find(is_next).copied();
         let upto = self.changing.unwrap_or(self.known);
         if upto > self.committed {
@@ -673,88 +705,6 @@ fn is_same(one: &ConfState, other: &ConfState) -> bool {
         (sorted(state.get_voters()), sorted(state.get_voters_outgoing()), learners, next)
     };
     parts(one) == parts(other)
-}
-
-#[cfg(feature = "planted-bugs")]
-use raft::eraftpb::ConfChangeType;
-
-#[cfg(feature = "planted-bugs")]
-impl Config {
-    fn plants_members(&self) -> bool {
-        self.planted == crate::planted::Planted::LearnerCounted
-    }
-
-    fn planted_conf_state(&self, mut state: ConfState) -> ConfState {
-        if self.plants_members() {
-            let learners = state.take_learners();
-            state.mut_voters().extend(learners);
-        }
-        state
-    }
-
-    fn planted_change(&self, mut change: ConfChangeV2) -> ConfChangeV2 {
-        for single in change.mut_changes().iter_mut().filter(|_| self.plants_members()) {
-            if single.get_change_type() == ConfChangeType::AddLearnerNode {
-                single.set_change_type(ConfChangeType::AddNode);
-            }
-        }
-        change
-    }
-}
-
-#[cfg(not(feature = "planted-bugs"))]
-impl Config {
-    const fn plants_members(&self) -> bool {
-        false
-    }
-
-    fn planted_conf_state(&self, state: ConfState) -> ConfState {
-        state
-    }
-
-    fn planted_change(&self, change: ConfChangeV2) -> ConfChangeV2 {
-        change
-    }
-}
-
-#[cfg(feature = "planted-bugs")]
-impl Core {
-    fn plant_early_messages(&self, after: &mut Vec<Message>, now: &mut Vec<Message>) {
-        use crate::planted::Planted;
-        let early = match self.config.planted {
-            Planted::VoteBeforeSync => MessageKind::VoteReply,
-            Planted::AppendBeforeSync => MessageKind::AppendReply,
-            _ => return,
-        };
-        now.extend(after.extract_if(.., |message| message.kind == early));
-    }
-
-    fn plant_counting(&mut self) {
-        let raft = &mut self.node.raft;
-        if self.config.planted != crate::planted::Planted::CommitByCounting || raft.state != StateRole::Leader
-        {
-            return;
-        }
-        let mut matched: Vec<_> = self
-            .members
-            .voters()
-            .iter()
-            .filter_map(|id| raft.prs().get(*id))
-            .map(|one| one.matched)
-            .collect();
-        matched.sort_unstable();
-        let counted = matched[(matched.len() - 1) / 2];
-        if counted > raft.raft_log.committed {
-            raft.raft_log.commit_to(counted);
-        }
-    }
-}
-
-#[cfg(not(feature = "planted-bugs"))]
-impl Core {
-    const fn plant_early_messages(&self, _after: &mut Vec<Message>, _now: &mut Vec<Message>) {}
-
-    const fn plant_counting(&mut self) {}
 }
 
 impl std::fmt::Debug for Core {

@@ -1,9 +1,11 @@
-//! The task of a member: it feeds the core with events, and does the core's work on log and network.
+//! The task of a member: it feeds the core with events, and does the core's work on log and
+//! network.
 //!
-//! One event at a time; behind each all work that came of it, in the order that [`Work`] has. Writes happen here;
-//! syncs in tasks beside it, which put their end into the queue as an event, so that many appends are in flight. Bodies of
-//! entries never pass through the core: of one that this node proposed the event has it, of one that came from
-//! the leader the frame, and what is sent is read from the log again, the newest from memory.
+//! One event at a time; behind each all work that came of it, in the order that [`Work`] has.
+//! Writes happen here; syncs in tasks beside it, which put their end into the queue as an event, so
+//! that many appends are in flight. Bodies of entries never pass through the core: of one that this
+//! node proposed the event has it, of one that came from the leader the frame, and what is sent is
+//! read from the log again, the newest from memory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -27,7 +29,8 @@ use crate::terms::EntryId;
 
 /// How often the core is told that time passes.
 const TICK: Duration = Duration::from_millis(10);
-/// A leader that has waited for its disk for so long lets another one lead: nothing is committed meanwhile.
+/// A leader that has waited for its disk for so long lets another one lead: nothing is committed
+/// meanwhile.
 const STALLED: Duration = Duration::from_millis(500);
 /// A node that was heard of within this time is there.
 const ACTIVE: Duration = Duration::from_millis(700);
@@ -124,14 +127,16 @@ impl Driver {
                 self.core.tick();
                 self.publish();
                 self.proofs.tick();
-                let is_stalled = self.stalled.is_some_and(|(since, _)| self.env.now() > since + STALLED);
+                let is_stalled =
+                    self.stalled.is_some_and(|(since, _)| self.env.now() > since + STALLED);
                 if is_stalled && self.core.role() == Role::Leader {
                     probe!("replication: a leader whose disk stalls gives way");
                     self.core.hand_over();
                 }
                 let followers = self.followers();
                 let indices = (self.core.committed(), self.core.terms().last().index);
-                self.inbox.with(|told| (told.followers, told.indices) = (followers.into(), indices));
+                self.inbox
+                    .with(|told| (told.followers, told.indices) = (followers.into(), indices));
             }
             if let Err(error) = self.work(&mut bodies).await {
                 if let Some(answer) = self.inbox.take_close() {
@@ -144,7 +149,8 @@ impl Driver {
         }
     }
 
-    /// The other nodes. `raft` forgets of whom it has heard whenever it looks whether they are a majority.
+    /// The other nodes. `raft` forgets of whom it has heard whenever it looks whether they are a
+    /// majority.
     fn followers(&mut self) -> Vec<Follower> {
         let (now, mut followers) = (self.env.now(), self.core.followers());
         for follower in &mut followers {
@@ -160,7 +166,8 @@ impl Driver {
     }
 
     async fn close(self, answer: Promise<()>) {
-        let cause = Error::shutdown_in_progress().with_detail("this node takes no more part in its cluster");
+        let cause = Error::shutdown_in_progress()
+            .with_detail("this node takes no more part in its cluster");
         let left = Left { promised: self.log.promised(), terms: self.core.terms().clone() };
         self.inbox.with(|told| told.left = Some(left));
         self.inbox.end(&cause);
@@ -206,7 +213,8 @@ impl Driver {
             }
             Event::Synced(ticket) => {
                 let now = self.env.now();
-                self.stalled = self.stalled.filter(|(_, last)| ticket < *last).map(|(_, last)| (now, last));
+                self.stalled =
+                    self.stalled.filter(|(_, last)| ticket < *last).map(|(_, last)| (now, last));
                 let messages = self.core.persisted(ticket);
                 self.send(messages).await;
             }
@@ -231,8 +239,9 @@ impl Driver {
         if let Some(version) = version
             && (version <= last || version > lease)
         {
-            let detail =
-                format!("entry at version {version}: the last is at {last}, the lease ends at {lease}");
+            let detail = format!(
+                "entry at version {version}: the last is at {last}, the lease ends at {lease}"
+            );
             return Err(Error::version_invalid().with_detail(detail));
         }
         if kind == EntryKind::Lease
@@ -312,16 +321,22 @@ impl Driver {
         Ok(())
     }
 
-    /// Appends an entry, and waits for room if the disk is full. Whoever has proposed it is told at once that its fate is unknown:
-    /// it is appended when there is room.
-    async fn write(&mut self, head: EntryHead, body: &[u8], answer: Option<Promise<Position>>) -> Result<()> {
+    /// Appends an entry, and waits for room if the disk is full. Whoever has proposed it is told at
+    /// once that its fate is unknown: it is appended when there is room.
+    async fn write(
+        &mut self,
+        head: EntryHead,
+        body: &[u8],
+        answer: Option<Promise<Position>>,
+    ) -> Result<()> {
         let mut answer = answer;
         loop {
             let written = self.log.append(head, &[body]).await;
             if let Err(error) = &written
                 && self.may_wait_for_room(error)
             {
-                let detail = format!("the disk of the leader is full, so another one is to lead: {error}");
+                let detail =
+                    format!("the disk of the leader is full, so another one is to lead: {error}");
                 if let Some(answer) = answer.take() {
                     answer.send(Err(Error::commit_unknown_result().with_detail(detail)));
                 }
@@ -335,13 +350,14 @@ impl Driver {
         }
     }
 
-    /// Whether a write that failed has left nothing behind, and succeeds once there is room on the disk.
+    /// Whether a write that failed has left nothing behind, and succeeds once there is room on the
+    /// disk.
     fn may_wait_for_room(&self, error: &Error) -> bool {
         is_disk_full(error) && self.log.view().check().is_ok() && !self.inbox.is_to_close()
     }
 
-    /// Waits a moment for room on the disk. A leader ceases to be one: it can't commit. Nothing is said to others meanwhile, so
-    /// they elect another one.
+    /// Waits a moment for room on the disk. A leader ceases to be one: it can't commit. Nothing is
+    /// said to others meanwhile, so they elect another one.
     ///
     /// # Errors
     /// The one that it is given, if room wouldn't help.
@@ -358,7 +374,8 @@ impl Driver {
         Ok(())
     }
 
-    /// A change of members is committed: it is written down, and takes effect, before anybody is told of it.
+    /// A change of members is committed: it is written down, and takes effect, before anybody is
+    /// told of it.
     async fn change_members(&mut self, index: u64) -> Result<()> {
         let found = self.log.entries(index).next().await?;
         let Some(entry) = found.filter(|entry| entry.index == index) else {
@@ -386,7 +403,8 @@ impl Driver {
         self.inbox.change(|told| told.members = (members, index));
     }
 
-    /// Publishes how this node stands, which others rely on before they hear of it: see [`Proving`](crate::Proving).
+    /// Publishes how this node stands, which others rely on before they hear of it: see
+    /// [`Proving`](crate::Proving).
     fn publish(&mut self) {
         let stand = self.core.stand();
         if stand != self.stand {
@@ -399,7 +417,14 @@ impl Driver {
     async fn append(&mut self, id: EntryId, bodies: &mut Bodies, leads: bool) -> Result<()> {
         let EntryId { index, term } = id;
         let previous = self.log.last_version();
-        let head = |kind, version, committed| EntryHead { kind, index, term, version, previous, committed };
+        let head = |kind, version, committed| EntryHead {
+            kind,
+            index,
+            term,
+            version,
+            previous,
+            committed,
+        };
         let committed = self.log.view().committed().version;
         if let Some(proposal) = bodies.proposal.take_if(|proposal| proposal.id == id) {
             let head = head(proposal.kind, proposal.version, committed);
@@ -411,7 +436,8 @@ impl Driver {
             }
         }
         if !leads {
-            let detail = format!("entry {index} of term {term} is to be appended, and nobody has sent it");
+            let detail =
+                format!("entry {index} of term {term} is to be appended, and nobody has sent it");
             return Err(Error::internal_error().with_detail(detail));
         }
         self.begun = Some(id);
@@ -432,9 +458,11 @@ impl Driver {
         }
     }
 
-    /// An append as one frame or several, none too long. What can't be read is not sent: it is asked for again.
+    /// An append as one frame or several, none too long. What can't be read is not sent: it is
+    /// asked for again.
     async fn frames(&mut self, message: Message) -> Vec<Frame> {
-        let reader = self.readers.entry(message.to).or_insert_with(|| self.log.entries(message.index + 1));
+        let reader =
+            self.readers.entry(message.to).or_insert_with(|| self.log.entries(message.index + 1));
         reader.go_to(message.index + 1);
         let mut frames: Vec<Frame> = Vec::new();
         let mut bytes = usize::MAX;
@@ -466,7 +494,8 @@ impl Driver {
             self.begun = None;
         }
         self.publish();
-        let begun = self.begun.filter(|begun| self.core.committed() >= begun.index).map(|begun| begun.term);
+        let begun =
+            self.begun.filter(|begun| self.core.committed() >= begun.index).map(|begun| begun.term);
         let (written, lease) = (self.log.last_position(), self.log.last_lease());
         let (term, leader, behind) = (self.core.term(), self.core.leader(), self.core.behind());
         let full = &self.full;

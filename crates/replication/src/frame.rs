@@ -1,9 +1,10 @@
 //! How a frame is written: a message, and the entries that it speaks of.
 //!
-//! Index and term of an entry follow from the message, so that what is read is whole or not read at all. Every length is
-//! held against a bound before anything is done with it, the checksum covers all of it, and what no leader could have made
-//! (versions that don't follow each other, a body that its kind doesn't have) is refused here. Bodies are not copied when a frame
-//! is read: they are slices of what arrived.
+//! Index and term of an entry follow from the message, so that what is read is whole or not read at
+//! all. Every length is held against a bound before anything is done with it, the checksum covers
+//! all of it, and what no leader could have made (versions that don't follow each other, a body
+//! that its kind doesn't have) is refused here. Bodies are not copied when a frame is read: they
+//! are slices of what arrived.
 //!
 //! ```text
 //!   | checksum 4 | length 4 | length of the message 4 | 0 0 0 0 | message | head of an entry ... | body ... |
@@ -34,15 +35,18 @@ impl Frame {
     /// The frame's bytes.
     ///
     /// # Errors
-    /// `client_invalid_operation` if the entries aren't those of the message, or the frame is longer than
-    /// [`MAX_FRAME`]: nobody would take it.
+    /// `client_invalid_operation` if the entries aren't those of the message, or the frame is
+    /// longer than [`MAX_FRAME`]: nobody would take it.
     pub fn encode(&self) -> Result<Vec<u8>> {
         let invalid = |what: String| Err(Error::client_invalid_operation().with_detail(what));
         if !self.is_whole() {
             return invalid(format!("{} entries in a frame of other ones", self.entries.len()));
         }
         if self.size() > MAX_FRAME {
-            return invalid(format!("a frame of {} bytes, at most {MAX_FRAME} are taken", self.size()));
+            return invalid(format!(
+                "a frame of {} bytes, at most {MAX_FRAME} are taken",
+                self.size()
+            ));
         }
         let message = self.message.encode();
         let mut bytes = Vec::with_capacity(self.size());
@@ -69,7 +73,8 @@ impl Frame {
     /// Reads a frame. Its entries are slices of these bytes.
     ///
     /// # Errors
-    /// `checksum_failed`; `file_corrupt` if these bytes are no frame, or none that a node could send.
+    /// `checksum_failed`; `file_corrupt` if these bytes are no frame, or none that a node could
+    /// send.
     pub fn decode(bytes: &Bytes) -> Result<Self> {
         let Some((head, rest)) = bytes.split_first_chunk::<MESSAGE>() else {
             return refuse(format!("{} bytes", bytes.len()));
@@ -80,7 +85,8 @@ impl Frame {
         }
         let found = crc32c::crc32c(&bytes[LENGTH..]);
         if found != checksum {
-            let detail = format!("a frame's checksum is {checksum:08x}, its bytes have {found:08x}");
+            let detail =
+                format!("a frame's checksum is {checksum:08x}, its bytes have {found:08x}");
             return Err(Error::checksum_failed().with_detail(detail));
         }
         let Some((message, rest)) = rest.split_at_checked(message_len as usize) else {
@@ -123,8 +129,9 @@ fn entry_head(bytes: &[u8; ENTRY_HEAD], index: u64, term: u64) -> Result<(EntryH
     // The kind's byte, and three that are zero.
     let known = u8::try_from(kind).ok().and_then(EntryKind::from_code);
     let Some(kind) = known else { return refuse(format!("an entry of kind {kind:#x}")) };
-    let version =
-        |at: usize| bytes[at..].first_chunk().map_or(-1, |bytes: &[u8; 8]| Version::from_le_bytes(*bytes));
+    let version = |at: usize| {
+        bytes[at..].first_chunk().map_or(-1, |bytes: &[u8; 8]| Version::from_le_bytes(*bytes))
+    };
     let (version, previous, committed) = (version(8), version(16), version(24));
     Ok((EntryHead { kind, index, term, version, previous, committed }, len as usize))
 }
@@ -136,7 +143,8 @@ fn check(entry: &Entry, previous: Option<Version>) -> Result<()> {
         kind if kind.has_mutations() => version > entry.previous,
         _ => version == entry.previous,
     };
-    let in_order = entry.previous >= 0 && previous.is_none_or(|previous| previous == entry.previous);
+    let in_order =
+        entry.previous >= 0 && previous.is_none_or(|previous| previous == entry.previous);
     if !follows || !in_order || !(0..=version).contains(&entry.committed) {
         return refuse(format!(
             "entry {index} at version {version} behind {} and {}",
@@ -151,7 +159,9 @@ fn check(entry: &Entry, previous: Option<Version>) -> Result<()> {
         EntryKind::Members => Members::of_entry(&entry.body).is_ok(),
     };
     if !fits {
-        return refuse(format!("entry {index}, a {kind:?} with {len} bytes that are no body of it"));
+        return refuse(format!(
+            "entry {index}, a {kind:?} with {len} bytes that are no body of it"
+        ));
     }
     Ok(())
 }

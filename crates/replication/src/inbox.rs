@@ -1,7 +1,8 @@
 //! What a member's task is asked to do, and what others may know of it.
 //!
-//! Events wait in one queue, in the order in which they came. Beside it stands what the task tells: whether it
-//! leads, how far it has written, whether it has failed. Whoever waits for a change of that leaves a waker.
+//! Events wait in one queue, in the order in which they came. Beside it stands what the task tells:
+//! whether it leads, how far it has written, whether it has failed. Whoever waits for a change of
+//! that leaves a waker.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -81,9 +82,10 @@ pub(crate) struct Told {
     waiting: Vec<Waker>,
 }
 
-/// Bytes of frames that wait, of those without entries and of those with some: what comes beyond is as good as lost on its way,
-/// and is sent again. A frame is taken as long as those before it are fewer, so that none is too large. Each kind has a bound of its
-/// own, so that a node that is behind with its disk still hears that somebody leads.
+/// Bytes of frames that wait, of those without entries and of those with some: what comes beyond is
+/// as good as lost on its way, and is sent again. A frame is taken as long as those before it are
+/// fewer, so that none is too large. Each kind has a bound of its own, so that a node that is
+/// behind with its disk still hears that somebody leads.
 const FRAME_BYTES: [usize; 2] = [1 << 20, 64 << 20];
 /// What a frame takes besides the bodies of its entries, about.
 const FRAME_OVERHEAD: usize = 256;
@@ -136,8 +138,8 @@ impl Inbox {
         }
     }
 
-    /// Puts a frame of another node into the queue, if those that wait there leave room: this node may be slower than what it is
-    /// sent.
+    /// Puts a frame of another node into the queue, if those that wait there leave room: this node
+    /// may be slower than what it is sent.
     pub(crate) fn post_frame(&self, frame: Frame) {
         {
             let mut queue = self.queue();
@@ -183,7 +185,8 @@ impl Inbox {
         }
     }
 
-    /// Answers those who want something that a node does which has room on its disk, and which doesn't come to it for a while.
+    /// Answers those who want something that a node does which has room on its disk, and which
+    /// doesn't come to it for a while.
     pub(crate) fn refuse(&self, why: &Error) {
         let asks = |event: &Event| matches!(event, Event::Append { .. } | Event::Mark(_));
         let asked: VecDeque<_> = {

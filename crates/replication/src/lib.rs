@@ -1,16 +1,18 @@
 //! Consensus: which entries a majority of nodes has, and which node leads.
 //!
 //! ## Role
-//! Two halves. A pure step ([`Core`]). Events come in: time passes, a message arrives, the leader wants an entry, writes are
-//! durable. Work goes out ([`Work`]): entries to append or to void, a promise to write down, messages to send, how far
-//! entries are committed. It does no I/O, takes no lock, and reads no clock: the same events give the same work. And the task
-//! that does this work ([`Member`]): on this node's log, and through whatever brings frames to other nodes ([`Peers`]). Who leads
-//! has a [`ReplicatedLog`] for its term: the commit log that the pipeline stands on. Whether this node still leads is proven beside
-//! the task, by a second pure step ([`Proving`]).
+//! Two halves. A pure step ([`Core`]). Events come in: time passes, a message arrives, the leader
+//! wants an entry, writes are durable. Work goes out ([`Work`]): entries to append or to void, a
+//! promise to write down, messages to send, how far entries are committed. It does no I/O, takes no
+//! lock, and reads no clock: the same events give the same work. And the task that does this work
+//! ([`Member`]): on this node's log, and through whatever brings frames to other nodes ([`Peers`]).
+//! Who leads has a [`ReplicatedLog`] for its term: the commit log that the pipeline stands on.
+//! Whether this node still leads is proven beside the task, by a second pure step ([`Proving`]).
 //!
 //! ## Data structure
-//! The algorithm is Raft's, by TiKV's crate `raft`, which nobody sees outside of this crate. What it knows of an entry is
-//! its index and term: bodies stay in the log, and travel beside these messages. Of the log it keeps the terms:
+//! The algorithm is Raft's, by TiKV's crate `raft`, which nobody sees outside of this crate. What
+//! it knows of an entry is its index and term: bodies stay in the log, and travel beside these
+//! messages. Of the log it keeps the terms:
 //!
 //! ```text
 //!   indices   1 . . . 40 | 41 . . 57 | 58 . 60      begins behind an entry, then runs of one term
@@ -26,10 +28,12 @@
 //! 6. What answers another node has been synced before it is sent: votes, and word of entries.
 //!
 //! ## Not here
-//! Files (`log`), sockets, who is to be a member (`pipeline`). That a node needs rows, since the leader's log begins behind its own, is found
-//! here ([`Standing::behind`]), and what they travel in is a [`Parcel`]; who sends and takes them is `pipeline`.
+//! Files (`log`), sockets, who is to be a member (`pipeline`). That a node needs rows, since the
+//! leader's log begins behind its own, is found here ([`Standing::behind`]), and what they travel
+//! in is a [`Parcel`]; who sends and takes them is `pipeline`.
 //!
-//! Read next: `core.rs`, `proving.rs`, `members.rs`, `message.rs`, `frame.rs`, `tests/cluster.rs`; then `driver.rs`, `replicated.rs`, `tests/conformance.rs`.
+//! Read next: `core.rs`, `proving.rs`, `members.rs`, `message.rs`, `frame.rs`, `tests/cluster.rs`;
+//! then `driver.rs`, `replicated.rs`, `tests/conformance.rs`.
 #![forbid(unsafe_code)]
 
 mod core;

@@ -1,7 +1,8 @@
 //! A node's part in a replicated log: the handle, and what goes to other nodes.
 //!
-//! The handle asks by putting events into the member's queue, and waits for what its task tells. It ends once, for
-//! one reason: it was closed, or its log broke. From then on the node says nothing to others.
+//! The handle asks by putting events into the member's queue, and waits for what its task tells. It
+//! ends once, for one reason: it was closed, or its log broke. From then on the node says nothing
+//! to others.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -42,7 +43,8 @@ pub struct Standing {
     pub committed_index: u64,
     /// The index of its last entry.
     pub last_index: u64,
-    /// If it lacks entries that the leader has no more: the entry behind which the leader's log begins. It needs rows.
+    /// If it lacks entries that the leader has no more: the entry behind which the leader's log
+    /// begins. It needs rows.
     pub behind: Option<EntryId>,
     /// Why entries wait to be written, if they do: its disk is full.
     pub full: Option<Error>,
@@ -80,12 +82,14 @@ impl Member {
         let (id, inbox, view) = (config.id, Inbox::new(), log.view().clone());
         let core = Core::new(config.clone(), terms, known)?;
         let members = (Arc::new(core.members().clone()), core.members_index());
-        let proofs = Proofs::new(&config, core.stand(), members.0.clone(), peers.clone(), view.clone());
+        let proofs =
+            Proofs::new(&config, core.stand(), members.0.clone(), peers.clone(), view.clone());
         inbox.with(|told| told.members = members);
         let syncs = (0..driver::SYNCS)
             .map(|_| env.spawn("replication-sync", driver::sync(inbox.clone(), log.syncer())))
             .collect::<Vec<_>>();
-        let driver = Driver::new(env, core, log, (peers.clone(), records), (inbox.clone(), proofs.clone()));
+        let driver =
+            Driver::new(env, core, log, (peers.clone(), records), (inbox.clone(), proofs.clone()));
         let mut tasks = vec![env.spawn("replication", driver.run())];
         tasks.extend(syncs);
         Ok(Self { id, inbox, proofs, peers, view, tasks: Mutex::new(tasks) })
@@ -103,7 +107,8 @@ impl Member {
         }
     }
 
-    /// A frame has arrived. Gives the answer if there is one that is known at once; it is for whoever sent the frame.
+    /// A frame has arrived. Gives the answer if there is one that is known at once; it is for
+    /// whoever sent the frame.
     #[must_use = "somebody waits for the answer"]
     pub fn receive_and_answer(&self, frame: Frame) -> Option<Frame> {
         match self.proofs.receive(&frame.message) {
@@ -119,8 +124,8 @@ impl Member {
         self.inbox.post(Event::Campaign);
     }
 
-    /// Has this node give its part as a leader to another one, if it leads. It takes no entries until another leads, or
-    /// that was in vain.
+    /// Has this node give its part as a leader to another one, if it leads. It takes no entries
+    /// until another leads, or that was in vain.
     pub fn hand_over(&self) {
         self.inbox.post(Event::HandOver);
     }
@@ -130,7 +135,8 @@ impl Member {
         self.inbox.with(|told| standing(told))
     }
 
-    /// Waits until `f` gives something for what this node knows of who leads; it is asked now and after each change.
+    /// Waits until `f` gives something for what this node knows of who leads; it is asked now and
+    /// after each change.
     ///
     /// # Errors
     /// Why the member has ended.
@@ -149,16 +155,19 @@ impl Member {
     /// # Errors
     /// Why the member has ended.
     pub async fn until_leads(&self) -> Result<ReplicatedLog> {
-        let term = self.inbox.until(|told| told.leads.map(Ok).or_else(|| told.ended.clone().map(Err)));
+        let term =
+            self.inbox.until(|told| told.leads.map(Ok).or_else(|| told.ended.clone().map(Err)));
         Ok(ReplicatedLog::new(term.await?, self.inbox.clone(), self.view.clone()))
     }
 
-    /// Waits for proof that this node led after this was called: then nobody else had committed anything until then
-    /// that this node doesn't know. Gives the version up to which it knows entries to be committed: whoever is to see all
-    /// that anybody could have seen has to have applied them.
+    /// Waits for proof that this node led after this was called: then nobody else had committed
+    /// anything until then that this node doesn't know. Gives the version up to which it knows
+    /// entries to be committed: whoever is to see all that anybody could have seen has to have
+    /// applied them.
     ///
     /// # Errors
-    /// `process_behind` if it doesn't lead, or ceases to before there is proof; why the member has ended.
+    /// `process_behind` if it doesn't lead, or ceases to before there is proof; why the member has
+    /// ended.
     pub fn prove(&self) -> Reply<Version> {
         self.proofs.ask()
     }
@@ -212,7 +221,9 @@ impl Member {
 }
 
 fn standing(told: &Told) -> Standing {
-    let Told { term, leader, leads, elections, indices: (committed_index, last_index), behind, .. } = *told;
+    let Told {
+        term, leader, leads, elections, indices: (committed_index, last_index), behind, ..
+    } = *told;
     let (followers, (members, members_index)) = (told.followers.clone(), told.members.clone());
     Standing {
         term,

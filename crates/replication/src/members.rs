@@ -1,7 +1,8 @@
 //! Who is a member of the cluster: each node with its address, and what part it has.
 //!
-//! It lies in the log, as the value of one row of an entry of a kind of its own, whole after each change. So whoever reads rows and
-//! whoever counts votes have it from the same bytes. It takes effect where that entry is committed, on every node alike.
+//! It lies in the log, as the value of one row of an entry of a kind of its own, whole after each
+//! change. So whoever reads rows and whoever counts votes have it from the same bytes. It takes
+//! effect where that entry is committed, on every node alike.
 //!
 //! ```text
 //!   stable           learners and voters                             | enter: each with the part that it will have
@@ -10,12 +11,15 @@
 //!   stable           the voters of after
 //! ```
 //!
-//! Always: each node has a number of its own, below the next one to be given, and an address of its own unless it takes another one's
-//! place; there is a voter before and after. Changes of voters go through a joint state; learners come and go one at a time.
+//! Always: each node has a number of its own, below the next one to be given, and an address of its
+//! own unless it takes another one's place; there is a voter before and after. Changes of voters go
+//! through a joint state; learners come and go one at a time.
 
 use plinth_log::sections;
 use plinth_types::{Bytes, Error, MutationList, MutationType, Result, system};
-use raft::eraftpb::{ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, ConfState};
+use raft::eraftpb::{
+    ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, ConfState,
+};
 
 use crate::NodeId;
 
@@ -82,7 +86,8 @@ pub struct MemberNode {
 pub struct Members {
     /// The number that the next new node gets.
     pub next_id: NodeId,
-    /// The version of the protocol that all of them speak, so that whatever is written may be as it says: see [`Spoken`](crate::Spoken).
+    /// The version of the protocol that all of them speak, so that whatever is written may be as it
+    /// says: see [`Spoken`](crate::Spoken).
     pub protocol: u16,
     /// The nodes, in the order of their numbers.
     pub nodes: Vec<MemberNode>,
@@ -138,22 +143,25 @@ impl Members {
         self.nodes.iter().any(|node| node.part.is_joint())
     }
 
-    /// Whether so many of these nodes as count are among `wanted`: a majority of what was, and one of what comes.
+    /// Whether so many of these nodes as count are among `wanted`: a majority of what was, and one
+    /// of what comes.
     pub fn has_majority(&self, wanted: impl Fn(NodeId) -> bool) -> bool {
         // Asked for each answer to a proof of leadership, so it allocates nothing.
         let is_met = |votes: fn(Part) -> bool| {
             let voters = self.nodes.iter().filter(|node| votes(node.part));
-            let (met, all) =
-                voters.fold((0, 0), |(met, all), node| (met + usize::from(wanted(node.id)), all + 1));
+            let (met, all) = voters
+                .fold((0, 0), |(met, all), node| (met + usize::from(wanted(node.id)), all + 1));
             all == 0 || met * 2 > all
         };
-        is_met(Part::stays) && is_met(|part| matches!(part, Part::Voter | Part::Going | Part::Yielding))
+        is_met(Part::stays)
+            && is_met(|part| matches!(part, Part::Voter | Part::Going | Part::Yielding))
     }
 
     /// With a new node that follows.
     pub fn with_learner(&self, address: &str) -> Self {
         let mut next = self.clone();
-        let node = MemberNode { id: self.next_id, part: Part::Learner, address: address.to_owned() };
+        let node =
+            MemberNode { id: self.next_id, part: Part::Learner, address: address.to_owned() };
         next.nodes.push(node);
         next.next_id += 1;
         next
@@ -181,7 +189,8 @@ impl Members {
         Self { protocol, ..self.clone() }
     }
 
-    /// The joint state on the way to these voters; of those that vote no longer, `gone` are no members then, the others follow.
+    /// The joint state on the way to these voters; of those that vote no longer, `gone` are no
+    /// members then, the others follow.
     pub fn enter(&self, voters: &[NodeId], gone: &[NodeId]) -> Self {
         let mut next = self.clone();
         for node in &mut next.nodes {
@@ -216,8 +225,11 @@ impl Members {
     pub fn check(&self) -> Result<()> {
         let refuse = |what: String| Err(Error::invalid_option_value().with_detail(what));
         let ids = self.ids(|_| true);
-        if ids.first().is_some_and(|first| *first == 0) || !ids.is_sorted_by(|one, next| one < next) {
-            return refuse(format!("members {ids:?}: each needs a number of its own, from 1, in order"));
+        if ids.first().is_some_and(|first| *first == 0) || !ids.is_sorted_by(|one, next| one < next)
+        {
+            return refuse(format!(
+                "members {ids:?}: each needs a number of its own, from 1, in order"
+            ));
         }
         if ids.last().is_some_and(|last| *last >= self.next_id) {
             return refuse(format!("members {ids:?}, and the next to come is {}", self.next_id));
@@ -226,7 +238,8 @@ impl Members {
         if self.voters().is_empty() || before.is_empty() {
             return refuse("no voter: a cluster has one at least".to_owned());
         }
-        if ids.len() > MAX_MEMBERS || self.voters().len() > MAX_VOTERS || before.len() > MAX_VOTERS {
+        if ids.len() > MAX_MEMBERS || self.voters().len() > MAX_VOTERS || before.len() > MAX_VOTERS
+        {
             return refuse(format!(
                 "{} members, {} of them voters; there may be {MAX_MEMBERS} and {MAX_VOTERS}",
                 ids.len(),
@@ -239,7 +252,10 @@ impl Members {
             }
             let mut earlier = self.nodes[..at].iter().filter(|other| other.address == *address);
             if let Some(other) = earlier.find(|other| other.part.stays() && part.stays()) {
-                return refuse(format!("nodes {} and {id} have the same address {address}", other.id));
+                return refuse(format!(
+                    "nodes {} and {id} have the same address {address}",
+                    other.id
+                ));
             }
         }
         Ok(())
@@ -256,8 +272,9 @@ impl Members {
         {
             return None;
         }
-        let parts =
-            |members: &Self| members.nodes.iter().map(|node| (node.id, node.part)).collect::<Vec<_>>();
+        let parts = |members: &Self| {
+            members.nodes.iter().map(|node| (node.id, node.part)).collect::<Vec<_>>()
+        };
         let mut change = ConfChangeV2::default();
         let mut add = |kind: ConfChangeType, id: NodeId| {
             let mut single = ConfChangeSingle { node_id: id, ..ConfChangeSingle::default() };
@@ -282,7 +299,8 @@ impl Members {
                 change.set_transition(ConfChangeTransition::Explicit);
             }
             (false, false) if self.voters() == next.voters() => {
-                let (learners, after) = (self.ids(|part| !part.votes()), next.ids(|part| !part.votes()));
+                let (learners, after) =
+                    (self.ids(|part| !part.votes()), next.ids(|part| !part.votes()));
                 let added = after.iter().filter(|id| !learners.contains(id));
                 added.for_each(|id| add(ConfChangeType::AddLearnerNode, *id));
                 let removed = learners.iter().filter(|id| !after.contains(id));
@@ -336,15 +354,17 @@ impl Members {
     /// # Errors
     /// `file_corrupt` if these bytes are none, or none that can be the members of a cluster.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let corrupt =
-            |what: String| Error::file_corrupt().with_detail(format!("members of a cluster: {what}"));
+        let corrupt = |what: String| {
+            Error::file_corrupt().with_detail(format!("members of a cluster: {what}"))
+        };
         if let Some(format) = bytes.first().filter(|format| **format > FORMAT) {
             let detail = format!(
                 "members of a cluster: format {format}, newer than the {FORMAT} that this program reads; open it with a newer Plinth"
             );
             return Err(Error::unsupported_operation().with_detail(detail));
         }
-        let found = parse(bytes).ok_or_else(|| corrupt(format!("{} bytes that are none", bytes.len())))?;
+        let found =
+            parse(bytes).ok_or_else(|| corrupt(format!("{} bytes that are none", bytes.len())))?;
         found.check().map_err(|error| corrupt(error.detail().unwrap_or_default().to_owned()))?;
         Ok(found)
     }
@@ -362,7 +382,8 @@ impl Members {
                 }
             }
         }
-        found.ok_or_else(|| Error::file_corrupt().with_detail("an entry with members that has none"))
+        found
+            .ok_or_else(|| Error::file_corrupt().with_detail("an entry with members that has none"))
     }
 }
 
@@ -384,9 +405,8 @@ fn parse(bytes: &[u8]) -> Option<Members> {
     let mut rest = bytes;
     let protocol = match take(&mut rest)? {
         [FIRST_FORMAT] => FIRST_PROTOCOL,
-        [FORMAT] => {
-            Some(u16::from_le_bytes(take(&mut rest)?)).filter(|protocol| *protocol > FIRST_PROTOCOL)?
-        }
+        [FORMAT] => Some(u16::from_le_bytes(take(&mut rest)?))
+            .filter(|protocol| *protocol > FIRST_PROTOCOL)?,
         _ => return None,
     };
     let next_id = u64::from_le_bytes(take(&mut rest)?);

@@ -1,8 +1,9 @@
 //! What nodes say to each other, and how it is written.
 //!
-//! Numbers alone, little-endian, of a length that follows from the first eight bytes. The bodies of entries travel
-//! beside a message, in frames of their own. Nothing is believed before it was checked: what can't be a message of
-//! the algorithm is refused here, what can't be one now by [`Core::receive`](crate::Core::receive).
+//! Numbers alone, little-endian, of a length that follows from the first eight bytes. The bodies of
+//! entries travel beside a message, in frames of their own. Nothing is believed before it was
+//! checked: what can't be a message of the algorithm is refused here, what can't be one now by
+//! [`Core::receive`](crate::Core::receive).
 //!
 //! ```text
 //!   0      1       2   4         8      16   24     32      40         48       56            64     72         80
@@ -16,7 +17,8 @@ use crate::NodeId;
 /// The most entries that one message may carry.
 pub const MAX_ENTRIES: usize = 4096;
 
-/// The most bytes that a node sends another one as a frame or a parcel: many small entries, or one with the largest transaction, and room.
+/// The most bytes that a node sends another one as a frame or a parcel: many small entries, or one
+/// with the largest transaction, and room.
 pub const MAX_FRAME: usize = 32 << 20;
 
 const COUNT: usize = 4;
@@ -56,7 +58,8 @@ pub enum MessageKind {
     Behind = 10,
 }
 
-/// The context of a vote that is asked for because the leader wants it: it is given although there is a leader.
+/// The context of a vote that is asked for because the leader wants it: it is given although there
+/// is a leader.
 pub(crate) const TAKES_OVER: u64 = 1;
 
 impl MessageKind {
@@ -86,8 +89,8 @@ pub struct Message {
     pub to: NodeId,
     /// The sender's term; with pre-votes, the one it would have.
     pub term: u64,
-    /// An append: the index of the entry before the first; its reply, the last index that matches, or that was
-    /// refused; a vote: the candidate's last index.
+    /// An append: the index of the entry before the first; its reply, the last index that matches,
+    /// or that was refused; a vote: the candidate's last index.
     pub index: u64,
     /// The term of that entry.
     pub log_term: u64,
@@ -222,17 +225,23 @@ impl Message {
         if !self.entries.is_empty() && self.kind != MessageKind::Append {
             return refuse(format!("{} entries in {:?}", self.entries.len(), self.kind));
         }
-        // Behind no entry at all, or behind one that has a term: `raft` takes term 0 for that of whatever isn't there.
+        // Behind no entry at all, or behind one that has a term: `raft` takes term 0 for that of
+        // whatever isn't there.
         if self.kind == MessageKind::Append && (index == 0) != (log_term == 0) {
             return refuse(format!("entry {index} of term {log_term} before its first"));
         }
-        let rises = self.entries.is_sorted() && self.entries.first().is_none_or(|first| *first >= log_term);
-        if !rises || self.entries.last().is_some_and(|last| *last > term) || self.entries.contains(&0) {
+        let rises =
+            self.entries.is_sorted() && self.entries.first().is_none_or(|first| *first >= log_term);
+        if !rises
+            || self.entries.last().is_some_and(|last| *last > term)
+            || self.entries.contains(&0)
+        {
             return refuse("terms of entries that don't rise up to its own".to_string());
         }
         let last = index.saturating_add(self.entries.len() as u64);
         let is_entry = |member: &u64| *member > index && *member <= last;
-        if !self.members.is_sorted_by(|one, next| one < next) || !self.members.iter().all(is_entry) {
+        if !self.members.is_sorted_by(|one, next| one < next) || !self.members.iter().all(is_entry)
+        {
             return refuse("changes of members that are none of its entries".to_string());
         }
         let top = u64::MAX / 2;
@@ -310,7 +319,11 @@ mod tests {
             Message { entries: vec![9; MAX_ENTRIES + 1], ..sample() },
         ];
         for message in wrong {
-            assert_eq!(Message::decode(&message.encode()), Err(Error::file_corrupt()), "{message:?}");
+            assert_eq!(
+                Message::decode(&message.encode()),
+                Err(Error::file_corrupt()),
+                "{message:?}"
+            );
         }
         let strange = Message { members: vec![43], ..sample() };
         assert_eq!(strange.check(), Err(Error::file_corrupt()), "it has entries 41 and 42");
@@ -318,7 +331,9 @@ mod tests {
         for round in 0..20_000 {
             let mut bytes = good.clone();
             for _ in 0..1 + round % 4 {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 let at = (state >> 40) as usize % bytes.len();
                 bytes[at] ^= 1 << (state >> 61);
             }

@@ -1,8 +1,9 @@
 //! Parcels: what nodes send each other so that one that is too far behind gets rows.
 //!
-//! They travel as frames do, and may be lost, doubled and overtaken as those may; whoever wants something asks again. What is in them
-//! is checked as in a frame: one checksum over all of it, each length held against a bound. The rows of a chunk have an
-//! encoding of their own, with checksums of theirs, which nobody looks into here.
+//! They travel as frames do, and may be lost, doubled and overtaken as those may; whoever wants
+//! something asks again. What is in them is checked as in a frame: one checksum over all of it,
+//! each length held against a bound. The rows of a chunk have an encoding of their own, with
+//! checksums of theirs, which nobody looks into here.
 //!
 //! ```text
 //!   0          4        8      12  16     17  20   24       32     40        48       56       64      72      80
@@ -47,7 +48,8 @@ pub enum ParcelKind {
 }
 
 impl ParcelKind {
-    const ALL: [Self; 6] = [Self::Ask, Self::AskAgain, Self::Chunk, Self::Refuse, Self::Hold, Self::Held];
+    const ALL: [Self; 6] =
+        [Self::Ask, Self::AskAgain, Self::Chunk, Self::Refuse, Self::Hold, Self::Held];
 }
 
 /// Something about rows from one node to another.
@@ -65,7 +67,8 @@ pub struct Parcel {
     pub number: u64,
     /// Asked: bytes of a chunk. A chunk: bytes of all rows, about.
     pub about: u64,
-    /// Asked: rows are of no use before this entry. Held back: the entry behind which entries are needed; the last one committed.
+    /// Asked: rows are of no use before this entry. Held back: the entry behind which entries are
+    /// needed; the last one committed.
     pub index: u64,
     /// The sender's term, or 0.
     pub term: u64,
@@ -98,7 +101,8 @@ impl Parcel {
     /// `client_invalid_operation` if it is longer than anybody takes.
     pub fn encode(&self) -> Result<Vec<u8>> {
         if self.size() > MAX_FRAME || self.key.len() > MAX_KEY {
-            let detail = format!("a parcel of {} bytes, at most {MAX_FRAME} are taken", self.size());
+            let detail =
+                format!("a parcel of {} bytes, at most {MAX_FRAME} are taken", self.size());
             return Err(Error::client_invalid_operation().with_detail(detail));
         }
         let mut bytes = Vec::with_capacity(self.size());
@@ -121,12 +125,14 @@ impl Parcel {
     /// Reads a parcel. Its payload is a slice of these bytes.
     ///
     /// # Errors
-    /// `checksum_failed`; `file_corrupt` if these bytes are no parcel, or none that a node could send.
+    /// `checksum_failed`; `file_corrupt` if these bytes are no parcel, or none that a node could
+    /// send.
     pub fn decode(bytes: &Bytes) -> Result<Self> {
         let Some((head, rest)) = bytes.split_first_chunk::<KEY>() else {
             return refuse(format!("{} bytes", bytes.len()));
         };
-        let word = |at: usize| head[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        let word =
+            |at: usize| head[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
         let number = |at: usize| {
             let at = NUMBERS + at * 8;
             head[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
@@ -137,12 +143,14 @@ impl Parcel {
         }
         let (found, checksum) = (crc32c::crc32c(&bytes[LENGTH..]), word(0));
         if found != checksum {
-            let detail = format!("a parcel's checksum is {checksum:08x}, its bytes have {found:08x}");
+            let detail =
+                format!("a parcel's checksum is {checksum:08x}, its bytes have {found:08x}");
             return Err(Error::checksum_failed().with_detail(detail));
         }
         // The kind's byte, and three that are zero.
         let kind = ParcelKind::ALL.into_iter().find(|known| *known as u32 == word(HEAD));
-        let Some(kind) = kind.filter(|_| word(HEAD_LENGTH) as usize == KEY - HEAD && word(WHAT) == MARK)
+        let Some(kind) =
+            kind.filter(|_| word(HEAD_LENGTH) as usize == KEY - HEAD && word(WHAT) == MARK)
         else {
             return refuse(format!("kind {:#x}", word(HEAD)));
         };
@@ -216,12 +224,17 @@ mod tests {
 
     #[test]
     fn what_no_node_sends_is_refused_though_its_checksum_is_right() {
-        for (at, value) in [(12, 0), (16, 0), (16, 7), (17, 1), (8, 1), (20, 200), (24, 0), (32, 1)] {
+        for (at, value) in [(12, 0), (16, 0), (16, 7), (17, 1), (8, 1), (20, 200), (24, 0), (32, 1)]
+        {
             let mut bytes = sample().encode().unwrap();
             bytes[at] = value;
             let checksum = crc32c::crc32c(&bytes[LENGTH..]);
             bytes[..LENGTH].copy_from_slice(&checksum.to_le_bytes());
-            assert_eq!(Parcel::decode(&bytes.into()), Err(Error::file_corrupt()), "{value} at {at}");
+            assert_eq!(
+                Parcel::decode(&bytes.into()),
+                Err(Error::file_corrupt()),
+                "{value} at {at}"
+            );
         }
         let long = Parcel { payload: vec![0; MAX_FRAME].into(), ..sample() };
         long.encode().expect_err("nobody would take it");

@@ -1,5 +1,5 @@
-//! What a member needs of the world around it: how frames get to other nodes ([`Peers`]), and where it is written down who is a
-//! member ([`Records`]).
+//! What a member needs of the world around it: how frames get to other nodes ([`Peers`]), and where
+//! it is written down who is a member ([`Records`]).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,7 +29,8 @@ impl Frame {
         let ids = (index + 1..).zip(entries.iter().copied());
         self.entries.len() == entries.len()
             && self.entries.iter().zip(ids).all(|(entry, id)| {
-                let is_of_kind = (entry.kind == EntryKind::Members) == self.message.members.contains(&id.0);
+                let is_of_kind =
+                    (entry.kind == EntryKind::Members) == self.message.members.contains(&id.0);
                 (entry.index, entry.term) == id && is_of_kind
             })
     }
@@ -37,10 +38,12 @@ impl Frame {
 
 /// How frames get to other nodes.
 pub trait Peers: Send + Sync {
-    /// Sends a frame to the node that its message names, without waiting. It may be lost, doubled, or overtaken.
+    /// Sends a frame to the node that its message names, without waiting. It may be lost, doubled,
+    /// or overtaken.
     fn send(&self, frame: Frame);
 
-    /// Sends a parcel to the node that it names, without waiting. It may be lost, doubled, or overtaken.
+    /// Sends a parcel to the node that it names, without waiting. It may be lost, doubled, or
+    /// overtaken.
     fn send_parcel(&self, parcel: Parcel);
 
     /// What another node says that its program speaks, while it is connected.

@@ -1,7 +1,7 @@
 //! Proofs of leadership between threads: [`Proving`], and who waits for what.
 //!
-//! The member's task publishes how the node stands; threads that take requests ask, those that take frames answer and count. Nothing is
-//! sent, and nobody is answered, under the lock.
+//! The member's task publishes how the node stands; threads that take requests ask, those that take
+//! frames answer and count. Nothing is sent, and nobody is answered, under the lock.
 
 use crate::core::Config;
 use crate::members::Members;
@@ -26,7 +26,8 @@ struct State {
     proving: Proving,
     /// Who waits, by the number of the round.
     waiting: BTreeMap<u64, Promise<Version>>,
-    /// Rounds that are proven: whoever waits for one is answered once entries are committed here up to this index.
+    /// Rounds that are proven: whoever waits for one is answered once entries are committed here up
+    /// to this index.
     proven: BTreeMap<u64, u64>,
     /// Why the node takes no more part.
     ended: Option<Error>,
@@ -40,7 +41,10 @@ impl Proofs {
         peers: Arc<dyn Peers>,
         view: LocalView,
     ) -> Arc<Self> {
-        #[cfg_attr(not(feature = "planted-bugs"), expect(unused_mut, reason = "a bug is planted below"))]
+        #[cfg_attr(
+            not(feature = "planted-bugs"),
+            expect(unused_mut, reason = "a bug is planted below")
+        )]
         let mut proving = Proving::new(config.id, stand, members);
         #[cfg(feature = "planted-bugs")]
         proving.plant(config.planted);
@@ -49,7 +53,8 @@ impl Proofs {
         Arc::new(Self { state, peers, view })
     }
 
-    /// Ready when it is proven that this node led after the call: the version up to which entries are committed.
+    /// Ready when it is proven that this node led after the call: the version up to which entries
+    /// are committed.
     pub(crate) fn ask(&self) -> Reply<Version> {
         let (promise, reply) = promise();
         let asked = {
@@ -109,13 +114,15 @@ impl Proofs {
         self.send(asked);
     }
 
-    /// Answers those whose proofs are there, as far as entries are committed here: another node may have applied what was
-    /// committed when a proof was asked for, before it is synced on this one. Whoever saw that there is to see it here.
+    /// Answers those whose proofs are there, as far as entries are committed here: another node may
+    /// have applied what was committed when a proof was asked for, before it is synced on this one.
+    /// Whoever saw that there is to see it here.
     pub(crate) fn settle(&self) {
         let (committed, mut answered);
         {
             let mut state = self.lock();
-            // Under the lock: a commit after this look has its own call behind it, which finds what is proven here.
+            // Under the lock: a commit after this look has its own call behind it, which finds what
+            // is proven here.
             committed = self.view.committed();
             answered = BTreeMap::new();
             while let Some((number, index)) = state.proving.proven() {
@@ -123,7 +130,9 @@ impl Proofs {
             }
             let upto = committed.position.entry(committed.version).index;
             let is_applied = |index: &u64| *index <= upto;
-            while let Some(first) = state.proven.first_entry().filter(|first| is_applied(first.get())) {
+            while let Some(first) =
+                state.proven.first_entry().filter(|first| is_applied(first.get()))
+            {
                 let (number, _) = first.remove_entry();
                 let later = state.waiting.split_off(&(number + 1));
                 answered.append(&mut std::mem::replace(&mut state.waiting, later));
@@ -146,7 +155,9 @@ impl Proofs {
     }
 
     fn send(&self, messages: Vec<Message>) {
-        messages.into_iter().for_each(|message| self.peers.send(Frame { message, entries: Vec::new() }));
+        messages
+            .into_iter()
+            .for_each(|message| self.peers.send(Frame { message, entries: Vec::new() }));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -1,25 +1,28 @@
 //! Proofs that a node leads, as a pure step: [`Proving`].
 //!
 //! ## Role
-//! A read version may be given only by a node that leads at that moment: another one may have been elected meanwhile, and have
-//! committed what this one doesn't know. So it asks the other voters, in rounds: a heartbeat that names the round goes out, and who
-//! knows of no later term answers it. Both ends need nothing but what the member's task has *published*. They stand beside the
-//! core, and a round takes no turn of either node's task: it goes from socket to socket.
+//! A read version may be given only by a node that leads at that moment: another one may have been
+//! elected meanwhile, and have committed what this one doesn't know. So it asks the other voters,
+//! in rounds: a heartbeat that names the round goes out, and who knows of no later term answers it.
+//! Both ends need nothing but what the member's task has *published*. They stand beside the core,
+//! and a round takes no turn of either node's task: it goes from socket to socket.
 //!
 //! ```text
 //!   member's task ── stand() ──▶ Proving ◀── ask(), receive() ── whoever takes requests and frames
 //! ```
 //!
-//! As few are asked as make a majority with this node, as long as they answer soon: each answer costs two nodes a wake-up, and
-//! those beyond the majority prove nothing. They are those who answered a round to all first. If a round isn't proven within a
-//! tick or two, all are asked again, and so is everybody once a second, since others may be nearer by now. The heartbeats that
+//! As few are asked as make a majority with this node, as long as they answer soon: each answer
+//! costs two nodes a wake-up, and those beyond the majority prove nothing. They are those who
+//! answered a round to all first. If a round isn't proven within a tick or two, all are asked
+//! again, and so is everybody once a second, since others may be nearer by now. The heartbeats that
 //! keep elections away are the core's, and go to all in any case.
 //!
 //! ## Always
-//! 1. A node publishes before it sends what came of the same event. So whoever says that it knows no later term
-//!    had sent no vote for one until then, and nobody leads in it yet.
+//! 1. A node publishes before it sends what came of the same event. So whoever says that it knows
+//!    no later term had sent no vote for one until then, and nobody leads in it yet.
 //! 2. An answer counts for its round and those before, which began earlier, and for none after it.
-//! 3. A round brings the index up to which entries were committed when it began: whoever is answered sees them applied.
+//! 3. A round brings the index up to which entries were committed when it began: whoever is
+//!    answered sees them applied.
 
 use crate::NodeId;
 use crate::members::Members;
@@ -34,7 +37,8 @@ const ROUND_TICKS: u64 = 100;
 /// What became of a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Taken {
-    /// Nothing: it is for the core. A node that doesn't follow whoever asks has to hear of it first.
+    /// Nothing: it is for the core. A node that doesn't follow whoever asks has to hear of it
+    /// first.
     No,
     /// It was counted.
     Counted,
@@ -74,7 +78,19 @@ impl Proving {
     pub fn new(us: NodeId, stand: Stand, members: Arc<Members>) -> Self {
         let (rounds, answered, prompt) = (VecDeque::new(), BTreeMap::new(), Vec::new());
         let (last, old, ticks, is_narrow, asks_nobody) = (0, 0, 0, false, false);
-        Self { us, stand, members, rounds, last, old, answered, prompt, is_narrow, ticks, asks_nobody }
+        Self {
+            us,
+            stand,
+            members,
+            rounds,
+            last,
+            old,
+            answered,
+            prompt,
+            is_narrow,
+            ticks,
+            asks_nobody,
+        }
     }
 
     /// Has a bug on purpose.
@@ -105,8 +121,8 @@ impl Proving {
         self.ask_all();
     }
 
-    /// Begins a round: its number, and what is to be sent. `None` if this node doesn't lead, or knows of no entry yet that is
-    /// committed in its term.
+    /// Begins a round: its number, and what is to be sent. `None` if this node doesn't lead, or
+    /// knows of no entry yet that is committed in its term.
     pub fn ask(&mut self) -> Option<(u64, Vec<Message>)> {
         let index = self.stand.committed.filter(|_| self.stand.role == Role::Leader)?;
         self.last += 1;
@@ -150,7 +166,8 @@ impl Proving {
     /// The oldest round if it is proven: its number, and the index that came with it.
     pub fn proven(&mut self) -> Option<(u64, u64)> {
         let Round { number, index } = *self.rounds.front()?;
-        let has = |id| id == self.us || self.answered.get(&id).is_some_and(|newest| *newest >= number);
+        let has =
+            |id| id == self.us || self.answered.get(&id).is_some_and(|newest| *newest >= number);
         if !self.asks_nobody && !self.members.has_majority(has) {
             return None;
         }
@@ -244,21 +261,33 @@ mod tests {
     #[test]
     fn a_follower_answers_its_leader_alone_and_only_in_its_term() {
         let mut proving = Proving::new(2, stand(3, Role::Follower(Some(1)), 0), members(3));
-        let ask =
-            |from, term| Message { context: Some(5), ..Message::bare(MessageKind::Heartbeat, from, 2, term) };
-        let Taken::Answer(answer) = proving.receive(&ask(1, 3)) else { panic!("it follows node 1") };
+        let ask = |from, term| Message {
+            context: Some(5),
+            ..Message::bare(MessageKind::Heartbeat, from, 2, term)
+        };
+        let Taken::Answer(answer) = proving.receive(&ask(1, 3)) else {
+            panic!("it follows node 1")
+        };
         assert_eq!(
             (answer.kind, answer.to, answer.term, answer.context),
             (MessageKind::HeartbeatReply, 1, 3, Some(5))
         );
-        assert_eq!(proving.receive(&ask(1, 2)), Taken::No, "the core says that there is a later term");
+        assert_eq!(
+            proving.receive(&ask(1, 2)),
+            Taken::No,
+            "the core says that there is a later term"
+        );
         assert_eq!(proving.receive(&ask(3, 3)), Taken::No);
         for role in [Role::Follower(None), Role::Candidate, Role::Leader] {
             proving.stand(stand(3, role, 0));
             assert_eq!(proving.receive(&ask(1, 3)), Taken::No, "{role:?}");
         }
         proving.stand(stand(4, Role::Follower(Some(1)), 0));
-        assert_eq!(proving.receive(&ask(1, 3)), Taken::No, "it may have voted for another one since");
+        assert_eq!(
+            proving.receive(&ask(1, 3)),
+            Taken::No,
+            "it may have voted for another one since"
+        );
     }
 
     #[test]
@@ -298,7 +327,12 @@ mod tests {
         assert_eq!(asked(&mut proving), [3]);
         assert!(proving.tick().is_empty(), "it was asked just now");
         let again = proving.tick();
-        assert!(again.iter().map(|message| (message.to, message.context)).eq([(2, Some(2)), (3, Some(2))]));
+        assert!(
+            again
+                .iter()
+                .map(|message| (message.to, message.context))
+                .eq([(2, Some(2)), (3, Some(2))])
+        );
         answer(&mut proving, 2, 2);
         assert!(proving.proven().is_some());
     }

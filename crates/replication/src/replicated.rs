@@ -1,12 +1,14 @@
 //! A replicated log as a [`CommitLog`]: committed means that a majority has synced it.
 //!
-//! The writer is that of one term; it ends with the term, whatever it has appended and not seen committed then
-//! has an unknown fate. It commits by itself: nobody lends it a thread.
+//! The writer is that of one term; it ends with the term, whatever it has appended and not seen
+//! committed then has an unknown fate. It commits by itself: nobody lends it a thread.
 
 use std::sync::Arc;
 
 use plinth_env::reply::promise;
-use plinth_log::{CommitLog, EntryKind, LocalView, LogReader, LogView, Position, Progress, Waiting};
+use plinth_log::{
+    CommitLog, EntryKind, LocalView, LogReader, LogView, Position, Progress, Waiting,
+};
 use plinth_types::{Bytes, Error, Result, Version};
 
 use crate::inbox::{Event, Inbox};
@@ -30,7 +32,12 @@ impl ReplicatedLog {
         Self { term, inbox, local }
     }
 
-    async fn send(&self, kind: EntryKind, version: Option<Version>, body: Vec<u8>) -> Result<Position> {
+    async fn send(
+        &self,
+        kind: EntryKind,
+        version: Option<Version>,
+        body: Vec<u8>,
+    ) -> Result<Position> {
         self.inbox.check()?;
         let (answer, reply) = promise();
         let (term, body) = (self.term, Bytes::from(body));
@@ -53,7 +60,11 @@ impl CommitLog for ReplicatedLog {
         Arc::new(View { term: *term, inbox: inbox.clone(), local: local.clone() })
     }
 
-    fn append<'a>(&'a mut self, version: Version, parts: &'a [&'a [u8]]) -> Waiting<'a, Result<Position>> {
+    fn append<'a>(
+        &'a mut self,
+        version: Version,
+        parts: &'a [&'a [u8]],
+    ) -> Waiting<'a, Result<Position>> {
         Box::pin(self.send(EntryKind::Mutations, Some(version), parts.concat()))
     }
 
@@ -88,7 +99,10 @@ impl CommitLog for ReplicatedLog {
             committed.version <= committed.lease || committed.lease == 0,
             "{committed:?} above its lease"
         );
-        assert!(durable.position.sequence() > 0, "the first record is durable before anybody has the log");
+        assert!(
+            durable.position.sequence() > 0,
+            "the first record is durable before anybody has the log"
+        );
     }
 }
 
@@ -130,15 +144,20 @@ impl LogView for View {
                 }
                 let (written, leads) = self.inbox.with(|told| (told.written, told.leads));
                 if upto > written {
-                    let detail =
-                        format!("nothing was appended at {upto:?}, the last entry is at {written:?}");
+                    let detail = format!(
+                        "nothing was appended at {upto:?}, the last entry is at {written:?}"
+                    );
                     return Err(Error::client_invalid_operation().with_detail(detail));
                 }
                 self.ended(leads).map_or(Ok(()), Err)?;
                 let ends = self.inbox.until(|told| self.ended(told.leads));
-                match plinth_env::sync::race(LogView::until_committed(&self.local, committed), ends).await {
+                match plinth_env::sync::race(LogView::until_committed(&self.local, committed), ends)
+                    .await
+                {
                     plinth_env::sync::First::Left(progress) => drop(progress?),
-                    plinth_env::sync::First::Right(ended) if self.local.committed().position < upto => {
+                    plinth_env::sync::First::Right(ended)
+                        if self.local.committed().position < upto =>
+                    {
                         return Err(ended);
                     }
                     plinth_env::sync::First::Right(_) => {}

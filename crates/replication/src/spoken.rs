@@ -1,8 +1,10 @@
 //! Which versions of the members' protocol a program speaks: [`Spoken`].
 //!
-//! One number stands for all that members of a cluster have in common: what they send each other, and what they write into the log and the
-//! system's rows for others to read. Two that connect speak the newest version that both know. What a leader writes all have to read, so
-//! that has a version of its own, the cluster's ([`Members::protocol`](crate::Members::protocol)): it only rises, and to what every member has said that it speaks.
+//! One number stands for all that members of a cluster have in common: what they send each other,
+//! and what they write into the log and the system's rows for others to read. Two that connect
+//! speak the newest version that both know. What a leader writes all have to read, so that has a
+//! version of its own, the cluster's ([`Members::protocol`](crate::Members::protocol)): it only
+//! rises, and to what every member has said that it speaks.
 
 use plinth_types::{Error, Result};
 use std::fmt;
@@ -32,8 +34,9 @@ impl Spoken {
         if (oldest..=known).contains(&newest) {
             return Ok(Self { oldest, newest });
         }
-        let detail =
-            format!("version {newest} of the servers' protocol: this program speaks {oldest} to {known}");
+        let detail = format!(
+            "version {newest} of the servers' protocol: this program speaks {oldest} to {known}"
+        );
         Err(Error::invalid_option_value().with_detail(detail))
     }
 
@@ -55,7 +58,9 @@ impl Spoken {
             )))
         };
         match protocol {
-            _ if protocol > newest => refuse("start it with a newer Plinth, as new as that of the others"),
+            _ if protocol > newest => {
+                refuse("start it with a newer Plinth, as new as that of the others")
+            }
             _ if protocol < oldest => {
                 refuse("start it with an older Plinth, and all others with one between first")
             }
@@ -82,8 +87,8 @@ pub struct HeldBack {
 }
 
 impl HeldBack {
-    /// Looks who keeps the protocol of these members from rising, by what is known of what each speaks. Nothing if nobody speaks a newer
-    /// version, or all do: then it rises by itself.
+    /// Looks who keeps the protocol of these members from rising, by what is known of what each
+    /// speaks. Nothing if nobody speaks a newer version, or all do: then it rises by itself.
     pub fn find(members: &Members, spoken: impl Fn(NodeId) -> Option<Spoken>) -> Option<Self> {
         let known = members.nodes.iter().map(|node| (node, spoken(node.id)));
         let newest = known.clone().filter_map(|(_, spoken)| Some(spoken?.newest)).max()?;
@@ -98,7 +103,10 @@ impl HeldBack {
 impl fmt::Display for HeldBack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { protocol, newest, by } = self;
-        write!(f, "The servers' protocol stays at version {protocol}, although some speak {newest}: ")?;
+        write!(
+            f,
+            "The servers' protocol stays at version {protocol}, although some speak {newest}: "
+        )?;
         for (at, (address, spoken)) in by.iter().enumerate() {
             let comma = if at > 0 { "; " } else { "" };
             match spoken {
@@ -143,10 +151,15 @@ mod tests {
         let address = |node: u64| (node, format!("10.0.0.{node}:4500"));
         let members = Members::of_voters((1..=3).map(address)).with_learner("10.0.0.4:4500");
         let spoken = |oldest, newest| Some(Spoken { oldest, newest });
-        let find = |known: [Option<Spoken>; 4]| HeldBack::find(&members, |node| known[node as usize - 1]);
+        let find =
+            |known: [Option<Spoken>; 4]| HeldBack::find(&members, |node| known[node as usize - 1]);
         let new = spoken(1, 2);
         assert_eq!(find([new; 4]), None, "it rises by itself");
-        assert_eq!(find([spoken(1, 1), None, None, spoken(1, 1)]), None, "nobody speaks a newer one");
+        assert_eq!(
+            find([spoken(1, 1), None, None, spoken(1, 1)]),
+            None,
+            "nobody speaks a newer one"
+        );
         let risen = members.with_protocol(2);
         assert_eq!(HeldBack::find(&risen, |node| new.filter(|_| node == 1)), None, "it has risen");
         // A learner counts, be it one that was excluded.
@@ -167,7 +180,10 @@ mod tests {
         assert_eq!((spoken.check(2), spoken.check(3)), (Ok(()), Ok(())));
         for (protocol, told) in [(4, "newer"), (1, "older")] {
             let why = spoken.check(protocol).unwrap_err();
-            assert!(why.code() == 2100 && why.detail().is_some_and(|text| text.contains(told)), "{why}");
+            assert!(
+                why.code() == 2100 && why.detail().is_some_and(|text| text.contains(told)),
+                "{why}"
+            );
         }
     }
 }

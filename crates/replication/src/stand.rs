@@ -20,6 +20,7 @@ pub struct Stand {
     pub term: u64,
     /// What it is in that term.
     pub role: Role,
-    /// If it leads and an entry of its term is committed: up to which index entries are, though not necessarily synced here.
+    /// If it leads and an entry of its term is committed: up to which index entries are, though not
+    /// necessarily synced here.
     pub committed: Option<u64>,
 }

@@ -1,7 +1,8 @@
 //! What consensus knows of the log: which terms its entries have.
 //!
-//! Runs of entries with the same term, from the entry behind which the log begins. A log of years has as many runs as
-//! it had leaders, so that all of it is in memory, and `raft` never waits for a disk.
+//! Runs of entries with the same term, from the entry behind which the log begins. A log of years
+//! has as many runs as it had leaders, so that all of it is in memory, and `raft` never waits for a
+//! disk.
 
 use plinth_types::{Error, Result};
 use raft::eraftpb::{ConfState, Entry, EntryType, HardState, Snapshot};
@@ -38,8 +39,8 @@ impl Terms {
         Self { begins_behind, runs: vec![(index, term)], last: index, members: Vec::new() }
     }
 
-    /// A log whose entries have these terms: from which index on which, the first being the entry behind which
-    /// the log begins. `last` is the index of the last entry.
+    /// A log whose entries have these terms: from which index on which, the first being the entry
+    /// behind which the log begins. `last` is the index of the last entry.
     ///
     /// # Errors
     /// `invalid_option_value` if they don't rise, or there is none.
@@ -48,9 +49,8 @@ impl Terms {
         let Some((index, term)) =
             runs.first().copied().filter(|_| rises && runs.last().map(|run| run.0) <= Some(last))
         else {
-            return Err(
-                Error::invalid_option_value().with_detail(format!("terms {runs:?} up to entry {last}"))
-            );
+            return Err(Error::invalid_option_value()
+                .with_detail(format!("terms {runs:?} up to entry {last}")));
         };
         Ok(Self { begins_behind: EntryId { index, term }, runs, last, members: Vec::new() })
     }
@@ -96,7 +96,10 @@ impl Terms {
     /// If it can't follow.
     pub fn push(&mut self, entry: EntryId) {
         let last = self.last();
-        assert!(entry.index == last.index + 1 && entry.term >= last.term, "{entry:?} behind {last:?}");
+        assert!(
+            entry.index == last.index + 1 && entry.term >= last.term,
+            "{entry:?} behind {last:?}"
+        );
         if entry.term > last.term {
             self.runs.push((entry.index, entry.term));
         }
@@ -172,7 +175,10 @@ impl Storage for Store {
             }
             Some(entry)
         };
-        (low..high).map(stub).collect::<Option<_>>().ok_or(raft::Error::Store(StorageError::Unavailable))
+        (low..high)
+            .map(stub)
+            .collect::<Option<_>>()
+            .ok_or(raft::Error::Store(StorageError::Unavailable))
     }
 
     fn term(&self, index: u64) -> raft::Result<u64> {
@@ -192,7 +198,8 @@ impl Storage for Store {
         Ok(self.terms.last)
     }
 
-    /// Whoever is too far behind for the log is told so, gets rows from anybody, and begins a log behind them.
+    /// Whoever is too far behind for the log is told so, gets rows from anybody, and begins a log
+    /// behind them.
     fn snapshot(&self, _request_index: u64, to: u64) -> raft::Result<Snapshot> {
         self.behind.lock().unwrap_or_else(PoisonError::into_inner).insert(to);
         Err(raft::Error::Store(StorageError::SnapshotTemporarilyUnavailable))
@@ -209,7 +216,9 @@ mod tests {
         let mut list: Vec<u64> = Vec::new();
         let mut state = 7_u64;
         let mut random = move |below: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % below
         };
         let mut gone = 0;
@@ -235,7 +244,9 @@ mod tests {
                 assert_eq!(terms.term_of(4 + at as u64), Some(*term));
             }
             assert_eq!(terms.term_of(4 + list.len() as u64), None);
-            assert!(terms.has(terms.begins_behind()) && terms.begins_behind().index == 3 + gone as u64);
+            assert!(
+                terms.has(terms.begins_behind()) && terms.begins_behind().index == 3 + gone as u64
+            );
             assert!(gone == 0 || terms.term_of(2 + gone as u64).is_none());
         }
     }

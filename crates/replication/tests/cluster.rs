@@ -11,8 +11,8 @@ const STEPS: u64 = 1500;
 fn what_raft_promises_holds_in_every_weather() {
     let mut sum = Stats::default();
     for seed in 0..300 {
-        let stats =
-            run(seed, STEPS, false, Planted::None).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+        let stats = run(seed, STEPS, false, Planted::None)
+            .unwrap_or_else(|what| panic!("seed {seed}: {what}"));
         sum.elections += stats.elections;
         sum.committed += stats.committed;
         sum.rewinds += stats.rewinds;
@@ -29,8 +29,8 @@ fn what_raft_promises_holds_in_every_weather() {
 fn what_raft_promises_holds_while_members_come_and_go() {
     let mut sum = Stats::default();
     for seed in 0..120 {
-        let stats =
-            run(seed, STEPS, true, Planted::None).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+        let stats = run(seed, STEPS, true, Planted::None)
+            .unwrap_or_else(|what| panic!("seed {seed}: {what}"));
         sum.elections += stats.elections;
         sum.committed += stats.committed;
         sum.changes += stats.changes;
@@ -55,8 +55,8 @@ fn a_wiped_node_that_votes_under_its_old_number_is_noticed() {
 
 /// The first seed at which a planted bug is noticed, and what is said of it.
 fn first_seed(planted: Planted, changes: bool, within: u64) -> (u64, String) {
-    let found =
-        (0..within).find_map(|seed| run(seed, STEPS, changes, planted).err().map(|what| (seed, what)));
+    let found = (0..within)
+        .find_map(|seed| run(seed, STEPS, changes, planted).err().map(|what| (seed, what)));
     let found = found.unwrap_or_else(|| panic!("{planted:?} went unnoticed for {within} seeds"));
     println!("{planted:?}: seed {}, {}", found.0, found.1);
     assert!(!found.1.contains("refused"), "{found:?}");

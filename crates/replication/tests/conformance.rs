@@ -1,7 +1,8 @@
 //! A log on three nodes does what every commit log must do.
 //!
-//! Each node has its own simulated machine, whose syncs take longer than a frame to another node now and then.
-//! Crashes take all three at once. What happens when links fail is the business of `cluster.rs` and `failover.rs`.
+//! Each node has its own simulated machine, whose syncs take longer than a frame to another node
+//! now and then. Crashes take all three at once. What happens when links fail is the business of
+//! `cluster.rs` and `failover.rs`.
 
 mod machines;
 
@@ -44,7 +45,8 @@ impl Site for Cluster {
 
 #[test]
 fn a_log_on_three_nodes_conforms() {
-    let make = |seed, bytes| -> Box<dyn Site> { Box::new(Cluster::new(seed, bytes, Planted::None)) };
+    let make =
+        |seed, bytes| -> Box<dyn Site> { Box::new(Cluster::new(seed, bytes, Planted::None)) };
     test_all(&make, 50);
 }
 
@@ -52,7 +54,8 @@ fn a_log_on_three_nodes_conforms() {
 #[test]
 #[should_panic(expected = "seed")]
 fn an_append_acknowledged_before_its_sync_does_not_conform() {
-    let make =
-        |seed, bytes| -> Box<dyn Site> { Box::new(Cluster::new(seed, bytes, Planted::AppendBeforeSync)) };
+    let make = |seed, bytes| -> Box<dyn Site> {
+        Box::new(Cluster::new(seed, bytes, Planted::AppendBeforeSync))
+    };
     test_all(&make, 50);
 }

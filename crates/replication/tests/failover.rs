@@ -1,7 +1,8 @@
-//! A leader is lost, and another goes on: nothing that was acknowledged is missing, nothing else is believed.
+//! A leader is lost, and another goes on: nothing that was acknowledged is missing, nothing else is
+//! believed.
 //!
-//! The ways to lose one: the power, the network, the disk. What it had appended and nobody else had is voided when it
-//! comes back, and its clients were told that they don't know.
+//! The ways to lose one: the power, the network, the disk. What it had appended and nobody else had
+//! is voided when it comes back, and its clients were told that they don't know.
 
 mod machines;
 
@@ -24,7 +25,12 @@ fn formed(seed: u64) -> (Cluster, ReplicatedLog) {
     (cluster, log)
 }
 
-fn append(cluster: &Cluster, log: &mut ReplicatedLog, version: Version, len: usize) -> Result<Position> {
+fn append(
+    cluster: &Cluster,
+    log: &mut ReplicatedLog,
+    version: Version,
+    len: usize,
+) -> Result<Position> {
     let body = vec![version as u8; len];
     cluster.sim.run_until(log.append(version, &[&body]))
 }
@@ -85,7 +91,8 @@ fn what_a_lost_leader_had_alone_is_voided() {
         commit(&cluster, &mut old, 1, 300);
         let lost = cluster.leader;
         cluster.cut_off(Some(lost));
-        let alone: Vec<_> = (2..5).map(|version| append(&cluster, &mut old, version, 300)).collect();
+        let alone: Vec<_> =
+            (2..5).map(|version| append(&cluster, &mut old, version, 300)).collect();
         let last = alone.last().cloned().expect("three").expect("it doesn't know yet");
         let mut log = cluster.await_leader(|at| at != lost);
         (10..=15).for_each(|version| commit(&cluster, &mut log, version, 300));
@@ -155,7 +162,8 @@ fn a_leader_whose_disk_fails_gives_way() {
     assert!(found == [1, 10] || found == [1, 2, 10], "{found:?}");
 }
 
-/// A member whose log waited for room answered nobody, so a task that was to make room waited for it.
+/// A member whose log waited for room answered nobody, so a task that was to make room waited for
+/// it.
 #[test]
 fn a_member_whose_disk_is_full_answers_what_is_asked_of_it() {
     let (mut cluster, mut log) = formed(6);

@@ -1,13 +1,14 @@
 //! Whatever other nodes say, and however little of it an honest one would: nothing panics.
 //!
-//! A node can't agree with liars, but it must live through a peer with broken memory or another version of the
-//! program. So a core is told messages whose fields are near those that it would expect, in any state that it gets
-//! into by that.
+//! A node can't agree with liars, but it must live through a peer with broken memory or another
+//! version of the program. So a core is told messages whose fields are near those that it would
+//! expect, in any state that it gets into by that.
 
 use plinth_env::simulated::Random;
 use plinth_replication::planted::Planted;
 use plinth_replication::{
-    Config, Core, EntryId, Members, Message, MessageKind, Part, Promise, Proving, Role, Taken, Terms,
+    Config, Core, EntryId, Members, Message, MessageKind, Part, Promise, Proving, Role, Taken,
+    Terms,
 };
 use std::sync::Arc;
 
@@ -43,7 +44,9 @@ fn message(random: &mut Random, core: &Core) -> Message {
         reject: random.chance(0.3),
         hint: near(random, last),
         context: random.chance(0.3).then(|| random.below(20)),
-        members: (index + 1..=index + entries.len() as u64).filter(|_| random.chance(0.2)).collect(),
+        members: (index + 1..=index + entries.len() as u64)
+            .filter(|_| random.chance(0.2))
+            .collect(),
         entries,
     }
 }
@@ -59,7 +62,16 @@ fn answer(asked: &Message) -> Option<Message> {
     };
     let index = asked.index + asked.entries.len() as u64;
     let (from, to, entries) = (asked.to, asked.from, Vec::new());
-    Some(Message { kind, from, to, index, entries, members: Vec::new(), reject: false, ..asked.clone() })
+    Some(Message {
+        kind,
+        from,
+        to,
+        index,
+        entries,
+        members: Vec::new(),
+        reject: false,
+        ..asked.clone()
+    })
 }
 
 /// Members that can follow these.
@@ -135,7 +147,11 @@ fn no_message_makes_a_core_panic() {
                 if work.members {
                     // What another node says may not follow: this one takes it, or says so.
                     let next = core.members().clone();
-                    let next = if next.is_joint() { next.leave() } else { some_change(&mut random, &next) };
+                    let next = if next.is_joint() {
+                        next.leave()
+                    } else {
+                        some_change(&mut random, &next)
+                    };
                     changed += u64::from(core.take_effect(next).is_ok());
                     proving.change_members(Arc::new(core.members().clone()));
                 }
@@ -152,7 +168,9 @@ fn no_message_makes_a_core_panic() {
             core.check_invariants();
         }
     }
-    println!("{taken} messages were taken, led at {led} steps, {committed} times something was committed");
+    println!(
+        "{taken} messages were taken, led at {led} steps, {committed} times something was committed"
+    );
     assert!(proofs > 100, "{proofs} messages were part of proofs");
     assert!(taken > 10_000 && led > 1000 && committed > 500 && changed > 100, "{changed} changes");
 }

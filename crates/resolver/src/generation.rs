@@ -1,9 +1,10 @@
 //! One stretch of time: what was written in it, and whether a read overlaps that.
 //!
-//! Only the newest generation grows; old ones go away whole. Single keys go into a hash table at once. In order they are
-//! put only as far as range reads ask for it: `ordered` has those with stamps above `from` and up to `upto`. A range read
-//! looks at the rest of the log one by one, and earns [`Credit`] for that, which pays for putting keys in order. So what is
-//! spent on both stays within about twice the better of the two whatever comes, no range read causes much more work
+//! Only the newest generation grows; old ones go away whole. Single keys go into a hash table at
+//! once. In order they are put only as far as range reads ask for it: `ordered` has those with
+//! stamps above `from` and up to `upto`. A range read looks at the rest of the log one by one, and
+//! earns [`Credit`] for that, which pays for putting keys in order. So what is spent on both stays
+//! within about twice the better of the two whatever comes, no range read causes much more work
 //! than it does itself, and where there are no range reads nothing is ever put in order.
 
 use crate::keys::{Keys, common_prefix, eight_bytes};
@@ -26,7 +27,8 @@ pub(crate) struct Generation {
     points: Points,
     ordered: Ordered,
     ranges: Ranges,
-    /// Those with writes, in order. A batch that fills a generation goes on in the next one, where it is noted again.
+    /// Those with writes, in order. A batch that fills a generation goes on in the next one, where
+    /// it is noted again.
     batches: Vec<Batch>,
 }
 
@@ -166,12 +168,21 @@ impl Generation {
     #[inline]
     pub(crate) fn has_point(&self, hash: u64, key: &[u8], after: After) -> bool {
         self.points.written_after(&self.keys, hash, key, after.points)
-            || self.ranges.newest > after.ranges && self.ranges.tree.is_raised(&self.keys, key, after.ranges)
+            || self.ranges.newest > after.ranges
+                && self.ranges.tree.is_raised(&self.keys, key, after.ranges)
     }
 
     /// Whether any key from `begin` up to `end` was written.
-    pub(crate) fn has_any(&mut self, begin: &[u8], end: &[u8], after: After, credit: &mut Credit) -> bool {
-        if self.ranges.newest > after.ranges && self.ranges.tree.any(&self.keys, begin, end, after.ranges) {
+    pub(crate) fn has_any(
+        &mut self,
+        begin: &[u8],
+        end: &[u8],
+        after: After,
+        credit: &mut Credit,
+    ) -> bool {
+        if self.ranges.newest > after.ranges
+            && self.ranges.tree.any(&self.keys, begin, end, after.ranges)
+        {
             return true;
         }
         let newest = self.points.newest();
@@ -200,12 +211,21 @@ impl Generation {
         *from -= older;
     }
 
-    /// Whether a point above stamp `after` and up to `upto` lies between `begin` and `end`, by looking at each.
-    fn look(&self, begin: &[u8], end: &[u8], after: Stamp, upto: Stamp, credit: &mut Credit) -> bool {
+    /// Whether a point above stamp `after` and up to `upto` lies between `begin` and `end`, by
+    /// looking at each.
+    fn look(
+        &self,
+        begin: &[u8],
+        end: &[u8],
+        after: Stamp,
+        upto: Stamp,
+        credit: &mut Credit,
+    ) -> bool {
         if after >= upto {
             return false;
         }
-        // Most keys outside differ in the last bytes of what the bounds, and so all keys between them, have in common.
+        // Most keys outside differ in the last bytes of what the bounds, and so all keys between
+        // them, have in common.
         let shared = common_prefix(begin, end);
         let probe = shared.saturating_sub(8);
         let mask = u64::MAX.checked_shl(64 - 8 * (shared - probe) as u32).unwrap_or(0);
@@ -239,7 +259,10 @@ impl Generation {
         let Self { keys, points, ordered, ranges, batches } = self;
         let older = |a: &Batch, b: &Batch| a.version < b.version && a.points <= b.points;
         assert!(batches.is_sorted_by(older), "batches are in order");
-        assert!(batches.last().is_none_or(|batch| batch.points <= points.newest()), "a batch's writes exist");
+        assert!(
+            batches.last().is_none_or(|batch| batch.points <= points.newest()),
+            "a batch's writes exist"
+        );
         points.check(keys, hash);
 
         assert!(
@@ -252,11 +275,18 @@ impl Generation {
         }
         let entries = ordered.tree.check(keys);
         let found = entries.iter().map(|(at, stamp)| (keys.get(*at), *stamp));
-        assert!(found.eq(expected), "the ordered points are those of the log, with their newest stamps");
+        assert!(
+            found.eq(expected),
+            "the ordered points are those of the log, with their newest stamps"
+        );
 
         let steps = ranges.tree.check(keys);
         assert!(steps.len() <= 2 * ranges.count + 1, "a range has two bounds");
-        assert_eq!(steps.iter().map(|step| step.1).max(), Some(ranges.newest), "the newest range is a step");
+        assert_eq!(
+            steps.iter().map(|step| step.1).max(),
+            Some(ranges.newest),
+            "the newest range is a step"
+        );
         assert_eq!(steps.last().map(|step| step.1), Some(0), "no range goes on for ever");
         assert!(ranges.newest as usize <= batches.len(), "a range's batch exists");
     }

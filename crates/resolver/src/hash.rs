@@ -1,8 +1,8 @@
 //! A keyed 64-bit hash of keys: quick for short ones, and not to be foreseen without the seed.
 //!
-//! Words of the key, mixed with secrets made from the seed, are multiplied to 128 bits whose halves are then folded
-//! together. It only spreads keys over tables: keys with equal hashes are told apart by their bytes, so the worst a
-//! bad hash can do is to be slow.
+//! Words of the key, mixed with secrets made from the seed, are multiplied to 128 bits whose halves
+//! are then folded together. It only spreads keys over tables: keys with equal hashes are told
+//! apart by their bytes, so the worst a bad hash can do is to be slow.
 
 /// The secrets of one resolver.
 #[derive(Clone, Copy)]
@@ -15,7 +15,8 @@ impl Hasher {
     pub(crate) fn new(seed: u64) -> Self {
         let mut state = seed;
         let secrets = [(); 4].map(|()| {
-            // Weyl steps, scrambled: any seed, zero too, gives four odd numbers that look unrelated.
+            // Weyl steps, scrambled: any seed, zero too, gives four odd numbers that look
+            // unrelated.
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
             fold(state ^ 0xd6e8_feb8_6659_fd93, 0xa076_1d64_78bd_642f ^ state.rotate_left(29)) | 1
         });

@@ -2,7 +2,8 @@
 
 /// The keys of one generation. They are only ever added, and go away together.
 ///
-/// Before its bytes a key has its length: one byte, or 255 and four bytes (little-endian) from 255 bytes on.
+/// Before its bytes a key has its length: one byte, or 255 and four bytes (little-endian) from 255
+/// bytes on.
 pub(crate) struct Keys {
     bytes: Vec<u8>,
 }
@@ -50,7 +51,8 @@ impl Keys {
     /// The key at `at`, which came from [`Keys::push`].
     #[inline]
     pub(crate) fn get(&self, at: KeyAt) -> &[u8] {
-        let (length, rest) = self.bytes[at as usize..].split_first().expect("every key has its length");
+        let (length, rest) =
+            self.bytes[at as usize..].split_first().expect("every key has its length");
         if *length < LONG { &rest[..*length as usize] } else { Self::long(rest) }
     }
 
@@ -76,7 +78,8 @@ pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// The first eight bytes of `key` behind `depth` as a number that orders like them, zeros behind the key's end.
+/// The first eight bytes of `key` behind `depth` as a number that orders like them, zeros behind
+/// the key's end.
 ///
 /// `depth` is at most the key's length.
 #[inline]

@@ -30,7 +30,8 @@ impl Planted {
     ];
 }
 
-/// Which mistake is planted. Without the feature it has no size, and its question is answered by the compiler.
+/// Which mistake is planted. Without the feature it has no size, and its question is answered by
+/// the compiler.
 #[derive(Default)]
 pub(crate) struct Plot {
     #[cfg(any(test, feature = "planted-bugs"))]

@@ -1,9 +1,10 @@
 //! The single keys that a generation's transactions wrote: a hash table over a log.
 //!
-//! The log has the writes in the order in which they were accepted; a write's stamp is its place in the log, counted
-//! from 1. So "after a version" is "above a stamp", and the table needs no versions: a slot is one word, which has some
-//! bits of a key's hash and the stamp of the key's newest write. Other bits of the hash say where the search for a key
-//! begins; it ends at the first free slot. Small slots keep the table in the processor's second-level cache.
+//! The log has the writes in the order in which they were accepted; a write's stamp is its place in
+//! the log, counted from 1. So "after a version" is "above a stamp", and the table needs no
+//! versions: a slot is one word, which has some bits of a key's hash and the stamp of the key's
+//! newest write. Other bits of the hash say where the search for a key begins; it ends at the first
+//! free slot. Small slots keep the table in the processor's second-level cache.
 
 use crate::keys::{KeyAt, Keys};
 
@@ -29,7 +30,8 @@ impl Points {
     /// An empty table for at most `capacity` writes, which is at most [`LARGEST`].
     pub(crate) fn with_capacity(capacity: usize) -> Self {
         assert!((1..=LARGEST).contains(&capacity), "a stamp must fit its slot");
-        // Five eighths full at most: the search for an absent key sees three or four slots of one cache line then.
+        // Five eighths full at most: the search for an absent key sees three or four slots of one
+        // cache line then.
         let slots = capacity * 8 / 5 + 1;
         Self { slots: vec![0; slots], log: Vec::with_capacity(capacity), capacity }
     }
@@ -62,7 +64,8 @@ impl Points {
         &self.log[after as usize..upto as usize]
     }
 
-    /// What lies in the slot where the search for a key with this hash begins, only so that it is in the cache then.
+    /// What lies in the slot where the search for a key with this hash begins, only so that it is
+    /// in the cache then.
     #[inline]
     pub(crate) fn touch(&self, hash: u64) -> u32 {
         self.slots[self.home(hash)]
@@ -78,15 +81,20 @@ impl Points {
                 return false;
             }
             let stamp = found & STAMP;
-            // With an older stamp it may be this key or another one: the walk goes on to the free slot.
-            if tag(found) == tag(hash as u32) && stamp > after && keys.get(self.key_at(stamp)) == key {
+            // With an older stamp it may be this key or another one: the walk goes on to the free
+            // slot.
+            if tag(found) == tag(hash as u32)
+                && stamp > after
+                && keys.get(self.key_at(stamp)) == key
+            {
                 return true;
             }
             slot = self.next(slot);
         }
     }
 
-    /// Notes a write of `key`; that is nothing new if `key` was written above stamp `batch` already.
+    /// Notes a write of `key`; that is nothing new if `key` was written above stamp `batch`
+    /// already.
     ///
     /// # Panics
     /// If the capacity is used up.
@@ -144,7 +152,10 @@ impl Points {
         assert_eq!(used, newest.len(), "as many slots as keys");
         assert!(used < self.slots.len(), "a search must end");
         for (key, stamp) in newest {
-            assert!(self.written_after(keys, hash(key), key, stamp - 1), "a key's newest write is found");
+            assert!(
+                self.written_after(keys, hash(key), key, stamp - 1),
+                "a key's newest write is found"
+            );
             assert!(!self.written_after(keys, hash(key), key, stamp), "a key has no newer write");
         }
     }

@@ -1,12 +1,12 @@
 //! The resolver: generations in a row, the newest of which grows.
 //!
-//! For a transaction that reads at version `v` those generations count that have writes above `v`: the newest few, and
-//! of them only the oldest has older writes too, which stamps tell apart. A transaction is judged and, if it may commit,
-//! recorded before the next one is looked at; so the writes of one batch need no rules of their own: their version is
-//! above every read version.
+//! For a transaction that reads at version `v` those generations count that have writes above `v`:
+//! the newest few, and of them only the oldest has older writes too, which stamps tell apart. A
+//! transaction is judged and, if it may commit, recorded before the next one is looked at; so the
+//! writes of one batch need no rules of their own: their version is above every read version.
 //!
-//! Whoever reads memory waits for it. While one transaction is judged, the hash table's slots for the next one are on
-//! their way to the cache (`look_ahead`).
+//! Whoever reads memory waits for it. While one transaction is judged, the hash table's slots for
+//! the next one are on their way to the cache (`look_ahead`).
 
 use crate::generation::{After, Credit, Generation};
 use crate::hash::Hasher;
@@ -63,13 +63,14 @@ impl Sizing {
 }
 
 impl Resolver {
-    /// A resolver that knows nothing of versions up to `oldest`: transactions that read below are too old.
+    /// A resolver that knows nothing of versions up to `oldest`: transactions that read below are
+    /// too old.
     pub fn new(oldest: Version) -> Self {
         Self::with_seed(oldest, 0)
     }
 
-    /// The same with a secret from which the hash function is made. Verdicts don't depend on it; without a random one,
-    /// somebody who may choose keys can make the resolver slow.
+    /// The same with a secret from which the hash function is made. Verdicts don't depend on it;
+    /// without a random one, somebody who may choose keys can make the resolver slow.
     pub fn with_seed(oldest: Version, seed: u64) -> Self {
         Self::with_sizing(oldest, seed, Sizing::USUAL)
     }
@@ -94,13 +95,20 @@ impl Resolver {
         self.plot.plant(bug);
     }
 
-    /// Judges the transactions of a batch, in order, and remembers what those write that may commit, at `version`.
+    /// Judges the transactions of a batch, in order, and remembers what those write that may
+    /// commit, at `version`.
     ///
     /// `verdicts` is cleared first and has one verdict for each transaction then.
     ///
     /// # Panics
-    /// If `version` is not above [`Resolver::newest`]: what was committed could no longer be told from what comes.
-    pub fn resolve(&mut self, version: Version, batch: &[Transaction<'_>], verdicts: &mut Vec<Verdict>) {
+    /// If `version` is not above [`Resolver::newest`]: what was committed could no longer be told
+    /// from what comes.
+    pub fn resolve(
+        &mut self,
+        version: Version,
+        batch: &[Transaction<'_>],
+        verdicts: &mut Vec<Verdict>,
+    ) {
         assert!(version > self.newest, "batch {version} is not above batch {}", self.newest);
         self.newest = version;
         verdicts.clear();
@@ -121,8 +129,8 @@ impl Resolver {
         self.complete_by_age();
     }
 
-    /// Forgets what was written up to `oldest`: transactions that read below are too old from now on. An `oldest` below
-    /// the one before changes nothing.
+    /// Forgets what was written up to `oldest`: transactions that read below are too old from now
+    /// on. An `oldest` below the one before changes nothing.
     ///
     /// Memory is given back a generation at a time, so that no call takes long.
     pub fn forget_before(&mut self, oldest: Version) {
@@ -155,7 +163,10 @@ impl Resolver {
         let mut before = None;
         for (at, generation) in self.generations.iter().enumerate() {
             generation.check(|key| self.hasher.hash(key));
-            assert!(generation.len() <= generation.capacity() + 1, "a generation has room for its writes");
+            assert!(
+                generation.len() <= generation.capacity() + 1,
+                "a generation has room for its writes"
+            );
             assert!(
                 generation.oldest() >= before || generation.oldest().is_none(),
                 "generations are in order"
@@ -166,7 +177,10 @@ impl Resolver {
             );
             before = generation.newest().or(before);
         }
-        assert!(before.is_none_or(|version| version <= self.newest), "no write is above the newest version");
+        assert!(
+            before.is_none_or(|version| version <= self.newest),
+            "no write is above the newest version"
+        );
     }
 
     /// Hashes the keys of the next transaction, and has the slots that it needs loaded.
@@ -174,14 +188,17 @@ impl Resolver {
         let next = &mut self.hashes.next;
         next.clear();
         let Some(Transaction { conflicts, .. }) = transaction else { return };
-        let hash = |range: RangeRef<'_>| if range.is_single() { self.hasher.hash(range.begin) } else { 0 };
+        let hash =
+            |range: RangeRef<'_>| if range.is_single() { self.hasher.hash(range.begin) } else { 0 };
         let first = first_above(&self.generations, conflicts.read_version);
         let mut touched = 0;
         for read in &conflicts.reads {
             let hash = hash(read);
             next.push(hash);
-            touched |=
-                self.generations.range(first..).fold(0, |all, generation| all | generation.touch(hash));
+            touched |= self
+                .generations
+                .range(first..)
+                .fold(0, |all, generation| all | generation.touch(hash));
         }
         let current = self.generations.back();
         for write in &conflicts.writes {
@@ -206,10 +223,14 @@ impl Resolver {
         }
         // Whatever a transaction says that it read at, the batch's own writes are newer.
         let version = (*read_version).min(self.newest.saturating_sub(1));
-        let version =
-            if self.plot.has(Planted::IncludeReadVersion) { version.saturating_sub(1) } else { version };
+        let version = if self.plot.has(Planted::IncludeReadVersion) {
+            version.saturating_sub(1)
+        } else {
+            version
+        };
         let first = first_above(&self.generations, version);
-        let Some(after) = self.generations.get(first).map(|generation| generation.after(version)) else {
+        let Some(after) = self.generations.get(first).map(|generation| generation.after(version))
+        else {
             return Verdict::Commit;
         };
         let mut conflicting = Vec::new();
@@ -222,10 +243,15 @@ impl Resolver {
             }
             conflicting.push(position);
         }
-        if conflicting.is_empty() { Verdict::Commit } else { Verdict::Conflict { reads: conflicting } }
+        if conflicting.is_empty() {
+            Verdict::Commit
+        } else {
+            Verdict::Conflict { reads: conflicting }
+        }
     }
 
-    /// Whether a key of `range` was written in the generations from `first` on, in that one above `after`.
+    /// Whether a key of `range` was written in the generations from `first` on, in that one above
+    /// `after`.
     #[inline]
     fn is_written(&mut self, range: RangeRef<'_>, hash: u64, first: usize, after: After) -> bool {
         let since = |at| if at == first { after } else { After::default() };
@@ -266,7 +292,8 @@ impl Resolver {
 
     /// For the planted mistake that the transactions of a batch don't see each other.
     fn record_accepted(&mut self, batch: &[Transaction<'_>], verdicts: &[Verdict]) {
-        for (transaction, _) in batch.iter().zip(verdicts).filter(|(_, verdict)| **verdict == Verdict::Commit)
+        for (transaction, _) in
+            batch.iter().zip(verdicts).filter(|(_, verdict)| **verdict == Verdict::Commit)
         {
             self.look_ahead(Some(transaction));
             std::mem::swap(&mut self.hashes.now, &mut self.hashes.next);
@@ -274,7 +301,8 @@ impl Resolver {
         }
     }
 
-    /// Begins a new generation if the current one spans so much time that it would hold memory for too long.
+    /// Begins a new generation if the current one spans so much time that it would hold memory for
+    /// too long.
     fn complete_by_age(&mut self) {
         let Some(current) = self.generations.back() else { return };
         let span = current.oldest().map_or(0, |oldest| self.newest.saturating_sub(oldest));
@@ -315,13 +343,15 @@ impl Resolver {
         if self.generations.len() == 1 {
             return self.open();
         }
-        self.spare = self.generations.pop_front().filter(|gone| gone.capacity() == self.sizing.largest);
+        self.spare =
+            self.generations.pop_front().filter(|gone| gone.capacity() == self.sizing.largest);
     }
 }
 
 /// The first generation with writes above `version`.
 #[inline]
 fn first_above(generations: &VecDeque<Generation>, version: Version) -> usize {
-    let older = |generation: &Generation| generation.newest().is_some_and(|newest| newest <= version);
+    let older =
+        |generation: &Generation| generation.newest().is_some_and(|newest| newest <= version);
     generations.iter().rposition(older).map_or(0, |at| at + 1)
 }

@@ -1,16 +1,18 @@
 //! An ordered map from keys to stamps: a B+tree that knows the newest stamp below each child.
 //!
-//! Each node's first entry is its lower bound; the leftmost ones begin with the empty key, which is there from the
-//! beginning with stamp 0. Entries are only ever added, until the whole tree is cleared.
+//! Each node's first entry is its lower bound; the leftmost ones begin with the empty key, which is
+//! there from the beginning with stamp 0. Entries are only ever added, until the whole tree is
+//! cleared.
 //!
 //! ```text
 //!   inner   fences | child, newest stamp below it, cover: a stamp that counts for everything below it
 //!   leaf    fences | stamps
 //! ```
 //!
-//! Two uses. *Points*: a stamp belongs to its key alone. *Steps*: a stamp belongs to all keys from its own up to the next
-//! one, so that the map is a step function; writing a range raises every step in it, by a cover where a whole child lies
-//! in the range. What counts is the largest of a step's own stamp and the covers above it.
+//! Two uses. *Points*: a stamp belongs to its key alone. *Steps*: a stamp belongs to all keys from
+//! its own up to the next one, so that the map is a step function; writing a range raises every
+//! step in it, by a cover where a whole child lies in the range. What counts is the largest of a
+//! step's own stamp and the covers above it.
 
 mod fences;
 
@@ -112,8 +114,15 @@ impl Tree {
         self.raise_below(keys, (self.root, self.height), (Some(begin), Some(end)), stamp);
     }
 
-    /// Raises the steps if they lie in one leaf that has room for both bounds, as those of most ranges do.
-    fn raise_in_one_leaf(&mut self, keys: &mut Keys, begin: &[u8], end: &[u8], stamp: Stamp) -> bool {
+    /// Raises the steps if they lie in one leaf that has room for both bounds, as those of most
+    /// ranges do.
+    fn raise_in_one_leaf(
+        &mut self,
+        keys: &mut Keys,
+        begin: &[u8],
+        end: &[u8],
+        stamp: Stamp,
+    ) -> bool {
         let (mut node, mut upper) = (self.root as usize, None);
         for _ in 0..self.height {
             let inner = &mut self.inners[node];
@@ -160,7 +169,13 @@ impl Tree {
         self.any_below(keys, (self.root, self.height), (Some(begin), Some(end)), after)
     }
 
-    fn any_below(&self, keys: &Keys, (node, height): (u32, usize), part: Part<'_>, after: Stamp) -> bool {
+    fn any_below(
+        &self,
+        keys: &Keys,
+        (node, height): (u32, usize),
+        part: Part<'_>,
+        after: Stamp,
+    ) -> bool {
         if height == 0 {
             let leaf = &self.leaves[node as usize];
             let (first, last) = leaf.entries(keys, part, self.kind);
@@ -176,7 +191,8 @@ impl Tree {
         {
             return true;
         }
-        // A child that lies in the part with one end only. A cover counts: some of its keys are in the part.
+        // A child that lies in the part with one end only. A cover counts: some of its keys are in
+        // the part.
         let edge = |child: usize, part| {
             inner.covers[child] > after
                 || inner.newest[child] > after
@@ -185,10 +201,17 @@ impl Tree {
         if first + 1 == last {
             return edge(first, part);
         }
-        begin.is_some() && edge(first, (begin, None)) || end.is_some() && edge(last - 1, (None, end))
+        begin.is_some() && edge(first, (begin, None))
+            || end.is_some() && edge(last - 1, (None, end))
     }
 
-    fn raise_below(&mut self, keys: &Keys, (node, height): (u32, usize), part: Part<'_>, stamp: Stamp) {
+    fn raise_below(
+        &mut self,
+        keys: &Keys,
+        (node, height): (u32, usize),
+        part: Part<'_>,
+        stamp: Stamp,
+    ) {
         if height == 0 {
             let leaf = &mut self.leaves[node as usize];
             let (first, last) = leaf.entries(keys, part, Kind::Steps);
@@ -216,8 +239,8 @@ impl Tree {
         }
     }
 
-    /// Puts the key at `at` in: among steps with the stamp of the step it splits, among points with `stamp`. If it is
-    /// there already, raises its stamp to `stamp`. Gives whether it is new.
+    /// Puts the key at `at` in: among steps with the stamp of the step it splits, among points with
+    /// `stamp`. If it is there already, raises its stamp to `stamp`. Gives whether it is new.
     fn insert(&mut self, keys: &Keys, at: KeyAt, stamp: Stamp) -> bool {
         let key = keys.get(at);
         let mut path = [Turn::default(); HIGHEST];
@@ -286,7 +309,11 @@ impl Tree {
     pub(crate) fn check(&self, keys: &Keys) -> Vec<(KeyAt, Stamp)> {
         let (mut entries, mut nodes) = (Vec::new(), 0);
         self.check_below(keys, (self.root, self.height), None, 0, &mut entries, &mut nodes);
-        assert_eq!(nodes, self.leaves.len() + self.inners.len(), "every node hangs in the tree once");
+        assert_eq!(
+            nodes,
+            self.leaves.len() + self.inners.len(),
+            "every node hangs in the tree once"
+        );
         assert!(keys.get(entries[0].0).is_empty(), "the tree begins with the empty key");
         entries
     }
@@ -304,8 +331,9 @@ impl Tree {
         if height == 0 {
             let leaf = &self.leaves[node as usize];
             leaf.fences.check(keys, upper);
-            entries
-                .extend((0..leaf.fences.len()).map(|at| (leaf.fences.key(at), leaf.stamps[at].max(cover))));
+            entries.extend(
+                (0..leaf.fences.len()).map(|at| (leaf.fences.key(at), leaf.stamps[at].max(cover))),
+            );
             return leaf.newest();
         }
         let inner = &self.inners[node as usize];
@@ -316,7 +344,11 @@ impl Tree {
             let bound = inner.fences.upper(child, upper);
             let newest = self.check_below(keys, at, bound, cover.max(own), entries, nodes).max(own);
             assert_eq!(inner.newest[child], newest, "the newest stamp below a child");
-            assert_eq!(inner.fences.key(child), entries[first].0, "a child begins with its lower bound");
+            assert_eq!(
+                inner.fences.key(child),
+                entries[first].0,
+                "a child begins with its lower bound"
+            );
             assert!(self.kind == Kind::Steps || own == 0, "points are never covered");
         }
         inner.newest()
@@ -328,7 +360,8 @@ impl Leaf {
         Self { fences: Fences::leftmost(), stamps: [0; WIDTH] }
     }
 
-    /// The entries that say something about `part`. The step before its begin reaches into it, a point doesn't.
+    /// The entries that say something about `part`. The step before its begin reaches into it, a
+    /// point doesn't.
     fn entries(&self, keys: &Keys, (begin, end): Part<'_>, kind: Kind) -> (usize, usize) {
         let first = begin.map_or(0, |begin| {
             let (count, equal) = self.fences.find(keys, begin);
@@ -369,7 +402,12 @@ impl Leaf {
 
 impl Inner {
     fn leftmost() -> Self {
-        Self { fences: Fences::leftmost(), children: [0; WIDTH], newest: [0; WIDTH], covers: [0; WIDTH] }
+        Self {
+            fences: Fences::leftmost(),
+            children: [0; WIDTH],
+            newest: [0; WIDTH],
+            covers: [0; WIDTH],
+        }
     }
 
     /// The children with keys in `part`.
@@ -383,7 +421,8 @@ impl Inner {
         self.newest[..self.fences.len()].iter().copied().max().unwrap_or(0)
     }
 
-    /// Puts the new neighbour of the child at `child` behind it. What covered the child covers both.
+    /// Puts the new neighbour of the child at `child` behind it. What covered the child covers
+    /// both.
     fn add_child(&mut self, keys: &Keys, child: usize, split: &Split) {
         let (position, len) = (child + 1, self.fences.len());
         self.fences.insert(keys, position, split.key);

@@ -1,7 +1,8 @@
 //! Bytes a point and speed of leaves, on the shapes that series have.
 //!
-//! Each line is one shape: bytes a point of the leaves (nothing else), what it costs to make and to read them. The last column is a sum over
-//! all that was decoded, so that nothing is optimised away. `cargo bench -p plinth-series --bench codec -- [points in a leaf]`.
+//! Each line is one shape: bytes a point of the leaves (nothing else), what it costs to make and to
+//! read them. The last column is a sum over all that was decoded, so that nothing is optimised
+//! away. `cargo bench -p plinth-series --bench codec -- [points in a leaf]`.
 #![expect(clippy::disallowed_methods, reason = "a benchmark takes the machine's time")]
 
 use plinth_series::workload::{self, Random};
@@ -16,12 +17,16 @@ fn main() {
     let measured = arguments.iter().any(|argument| argument == "--bench");
     let series = if measured { 64 } else { 2 };
     let leaf = arguments.iter().find_map(|argument| argument.parse().ok()).unwrap_or(2048);
-    println!("{leaf} points a leaf\n{:24} {:>8} {:>12} {:>12}", "", "B/point", "encode M/s", "decode M/s");
+    println!(
+        "{leaf} points a leaf\n{:24} {:>8} {:>12} {:>12}",
+        "", "B/point", "encode M/s", "decode M/s"
+    );
     let mut random = Random::new(1);
     let mut total = (0.0, 0.0);
     for as_integer in [false, true] {
         let name = if as_integer { "article, integers" } else { "article, doubles" };
-        let bytes = shape(name, leaf, series, |count| workload::seed_input(&mut random, count, as_integer));
+        let bytes =
+            shape(name, leaf, series, |count| workload::seed_input(&mut random, count, as_integer));
         total = (total.0 + bytes / 2.0, 0.0);
     }
     println!("{:24} {:>8.3}", "article, both", total.0);

@@ -1,9 +1,14 @@
-//! The performance article's input into a database in this process: points for a second of processor time, and bytes a point.
+//! The performance article's input into a database in this process: points for a second of
+//! processor time, and bytes a point.
 //!
-//! Rows of ten metrics, a second apart, round robin over hosts, committed every 5 ms to a directory that is synced. The points are made before
-//! the clock runs. Bytes a point are counted twice: keys and values of the layer, and the files of a checkpoint, with all that the database adds.
+//! Rows of ten metrics, a second apart, round robin over hosts, committed every 5 ms to a directory
+//! that is synced. The points are made before the clock runs. Bytes a point are counted twice: keys
+//! and values of the layer, and the files of a checkpoint, with all that the database adds.
 //! `cargo bench -p plinth-series --bench ingest -- [hosts] [steps]`.
-#![expect(clippy::disallowed_methods, reason = "a benchmark takes the machine's time and looks at files")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a benchmark takes the machine's time and looks at files"
+)]
 
 use plinth::{Database, RangeOptions};
 use plinth_env::{Env, block_on};
@@ -20,7 +25,8 @@ fn main() {
     let steps = numbers.next().unwrap_or(if measured { 8000 } else { 300 });
 
     let env = Env::real();
-    let directory = block_on(env.files().temporary_dir("series-ingest")).expect("a temporary directory");
+    let directory =
+        block_on(env.files().temporary_dir("series-ingest")).expect("a temporary directory");
     let db = Database::open(directory.path()).expect("a new database");
     let store = block_on(SeriesStore::open(&db)).expect("no series yet");
     let (series, points) = generate(&store, hosts, steps);
@@ -51,8 +57,9 @@ fn main() {
     let begin = Instant::now();
     let mut sum = 0.0;
     for series in &series {
-        let summary =
-            block_on(series.aggregate(..)).expect("a readable series").expect("a series with points");
+        let summary = block_on(series.aggregate(..))
+            .expect("a readable series")
+            .expect("a series with points");
         assert_eq!(summary.count, steps as u64);
         sum += summary.sum;
     }

@@ -1,12 +1,15 @@
-//! Points as a stream of Arrow's IPC format: a schema, then some thousand rows at a time, then the end.
+//! Points as a stream of Arrow's IPC format: a schema, then some thousand rows at a time, then the
+//! end.
 //!
 //! ```text
 //!   series: text, by dictionary | time: timestamp in nanoseconds, UTC | for each column NAME: float, NAME.integer: integer | text: of an event
 //! ```
 //!
-//! A float is the value, also of an integer, as far as a float can tell it; beside it stands the integer itself where the value is one, and nothing where it
-//! is a float. A column alone is called `value`, and its integers `integer`. Each batch brings the names of its own rows, in place of those
-//! of the batch before: what is held is bounded, however many series there are. Names without points are one column of text.
+//! A float is the value, also of an integer, as far as a float can tell it; beside it stands the
+//! integer itself where the value is one, and nothing where it is a float. A column alone is called
+//! `value`, and its integers `integer`. Each batch brings the names of its own rows, in place of
+//! those of the batch before: what is held is bounded, however many series there are. Names without
+//! points are one column of text.
 
 use crate::cell::Cell;
 use crate::error::{Error, Result};
@@ -59,7 +62,8 @@ fn failed(error: ArrowError) -> Error {
 }
 
 impl Sheet {
-    /// For points and events of any series: the columns `series`, `time`, `value`, `integer` and `text`.
+    /// For points and events of any series: the columns `series`, `time`, `value`, `integer` and
+    /// `text`.
     ///
     /// # Errors
     /// None that is known of: whatever the encoder says.
@@ -69,7 +73,9 @@ impl Sheet {
 
     pub(crate) fn new(columns: &Columns) -> Result<Self> {
         match columns {
-            Columns::Values(names) if names.len() == 1 => Self::with(true, &["value".to_owned()], None),
+            Columns::Values(names) if names.len() == 1 => {
+                Self::with(true, &["value".to_owned()], None)
+            }
             Columns::Values(names) => Self::with(true, names, None),
             Columns::Texts => Self::with(true, &[], Some("text")),
             Columns::Names(name) => Self::with(false, &[], Some(name)),
@@ -84,7 +90,8 @@ impl Sheet {
             fields.extend([Field::new("series", name, false), Field::new("time", time, false)]);
         }
         for name in columns {
-            let integer = if columns.len() == 1 { "integer".to_owned() } else { format!("{name}.integer") };
+            let integer =
+                if columns.len() == 1 { "integer".to_owned() } else { format!("{name}.integer") };
             fields.push(Field::new(name, DataType::Float64, true));
             fields.push(Field::new(integer, DataType::Int64, true));
         }
@@ -104,11 +111,19 @@ impl Sheet {
         })
     }
 
-    /// Writes a point, or an event, of a series; the number stands for the name among all that this sheet is given. What is finished is appended to `out`.
+    /// Writes a point, or an event, of a series; the number stands for the name among all that this
+    /// sheet is given. What is finished is appended to `out`.
     ///
     /// # Errors
     /// None that is known of: whatever the encoder says.
-    pub fn row(&mut self, line: u32, name: &str, time: i64, cell: Cell, out: &mut Vec<u8>) -> Result<()> {
+    pub fn row(
+        &mut self,
+        line: u32,
+        name: &str,
+        time: i64,
+        cell: Cell,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         match cell {
             Cell::Value(value) => self.cells(line, name, time, &[Some(value)], None, out),
             Cell::Text(text) => {
@@ -166,7 +181,8 @@ impl Sheet {
             self.places.clear();
             let names = StringArray::from_iter_values(std::mem::take(&mut self.names));
             let keys = Int32Array::from(std::mem::take(&mut self.keys));
-            let series = DictionaryArray::<Int32Type>::try_new(keys, Arc::new(names)).map_err(failed)?;
+            let series =
+                DictionaryArray::<Int32Type>::try_new(keys, Arc::new(names)).map_err(failed)?;
             let times = TimestampNanosecondArray::from(std::mem::take(&mut self.times));
             arrays.extend([Arc::new(series) as ArrayRef, Arc::new(times.with_timezone("UTC"))]);
         }

@@ -1,7 +1,9 @@
-//! Series as text that can be taken in again, by Plinth and by others: what `plinth series export` writes.
+//! Series as text that can be taken in again, by Plinth and by others: what `plinth series export`
+//! writes.
 //!
-//! Every number comes back with its type and all of its bits, the payload of a NaN aside: integers have digits alone (in the line protocol an `i`
-//! behind them), floats always something else too. Events are their texts; a line break in one becomes a blank.
+//! Every number comes back with its type and all of its bits, the payload of a NaN aside: integers
+//! have digits alone (in the line protocol an `i` behind them), floats always something else too.
+//! Events are their texts; a line break in one becomes a blank.
 
 pub use crate::cell::Cell;
 use crate::event::Events;
@@ -18,8 +20,8 @@ pub enum Form {
     Resp,
     /// `series,time,value`, a line each, with a heading.
     Csv,
-    /// InfluxDB's line protocol. The metric `a.b.c` is the field `c` of `a.b`; one without a point gets the field `value`, and so comes back as
-    /// another one.
+    /// InfluxDB's line protocol. The metric `a.b.c` is the field `c` of `a.b`; one without a point
+    /// gets the field `value`, and so comes back as another one.
     Influx,
 }
 
@@ -28,7 +30,8 @@ impl Form {
     pub const ALL: [(&'static str, Self); 3] =
         [("resp", Self::Resp), ("csv", Self::Csv), ("influx", Self::Influx)];
 
-    /// What to give to a [`ingest::Session`] so that it reads this; `now` is the time of lines that have none.
+    /// What to give to a [`ingest::Session`] so that it reads this; `now` is the time of lines that
+    /// have none.
     pub fn protocol(self, now: i64) -> Protocol {
         match self {
             Self::Resp => Protocol::Resp,
@@ -46,7 +49,8 @@ impl Form {
     }
 }
 
-/// Makes rows of a table of the points of one series: each point is one, or, of events, those that belong together.
+/// Makes rows of a table of the points of one series: each point is one, or, of events, those that
+/// belong together.
 #[derive(Debug)]
 pub struct Cells(Option<Events>);
 
@@ -97,7 +101,11 @@ impl Dump {
                 None => {}
                 Some((time, Cell::Value(value))) => self.point(Point { time, value }, out),
                 Some((time, Cell::Text(text))) => {
-                    self.event(time, &String::from_utf8_lossy(&text).replace(['\r', '\n'], " "), out);
+                    self.event(
+                        time,
+                        &String::from_utf8_lossy(&text).replace(['\r', '\n'], " "),
+                        out,
+                    );
                 }
             }
         }
@@ -199,22 +207,28 @@ mod tests {
 
     #[test]
     fn every_form_comes_back() {
-        let values = [0.1, -0.0, 5.0, 1e16, 9_007_199_254_740_993.0, 1e300, 5e-324, f64::NAN, f64::INFINITY];
-        let values = values.into_iter().map(Value::Float);
         let values =
-            values.chain([0, -7, i64::MAX, i64::MIN].map(Value::Integer)).chain([f64::NEG_INFINITY.into()]);
+            [0.1, -0.0, 5.0, 1e16, 9_007_199_254_740_993.0, 1e300, 5e-324, f64::NAN, f64::INFINITY];
+        let values = values.into_iter().map(Value::Float);
+        let values = values
+            .chain([0, -7, i64::MAX, i64::MIN].map(Value::Integer))
+            .chain([f64::NEG_INFINITY.into()]);
         let times = [i64::MIN, -1].into_iter().chain((0..).map(|n| 1_700_000_000_000_000_000 + n));
         let points: Points = times.zip(values).map(|(time, value)| Point { time, value }).collect();
-        let note: Vec<Point> =
-            [(-5, "a, \"b\" \\ c"), (1_700_000_000_000_000_123, "d\u{e9}ployed"), (i64::MAX - 5000, "")]
-                .into_iter()
-                .flat_map(|(time, text)| crate::event::points(time, text.as_bytes()).unwrap())
-                .collect();
+        let note: Vec<Point> = [
+            (-5, "a, \"b\" \\ c"),
+            (1_700_000_000_000_000_123, "d\u{e9}ployed"),
+            (i64::MAX - 5000, ""),
+        ]
+        .into_iter()
+        .flat_map(|(time, text)| crate::event::points(time, text.as_bytes()).unwrap())
+        .collect();
         for (form_name, form) in Form::ALL {
             let (mut text, mut expected) = (form.heading().to_string(), Vec::new());
             for name in ["cpu.user host=a", "a.b\"c host=x,y\\ z os==", "!note.is who=me"] {
                 let name = Name::parse(name).unwrap();
-                let points = if is_event(&name) { note.iter().copied().collect() } else { points.clone() };
+                let points =
+                    if is_event(&name) { note.iter().copied().collect() } else { points.clone() };
                 let mut dump = Dump::new(form, &name);
                 dump.points(&points, &mut text);
                 assert_eq!(dump.written(), if is_event(&name) { 3 } else { points.len() as u64 });

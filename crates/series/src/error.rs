@@ -24,7 +24,8 @@ pub enum Error {
         /// Why it is none.
         why: String,
     },
-    /// Somebody else has taken these series over: nothing can be written here any more. Open them again if they are yours.
+    /// Somebody else has taken these series over: nothing can be written here any more. Open them
+    /// again if they are yours.
     NotOwner,
     /// More points wait to be saved than may: call `sync`, then append again. Nothing was appended.
     Behind,
@@ -37,8 +38,8 @@ pub enum Error {
         /// Of what, and how many there may be.
         what: String,
     },
-    /// The database is locked (1038), or the keys of the series are (1242): nothing is read or written until whoever locked it unlocks it.
-    /// What was appended stays in memory meanwhile.
+    /// The database is locked (1038), or the keys of the series are (1242): nothing is read or
+    /// written until whoever locked it unlocks it. What was appended stays in memory meanwhile.
     Locked(plinth_types::Error),
     /// The database below failed; its error says what can be done.
     Database(plinth_types::Error),
@@ -73,7 +74,8 @@ impl Error {
     }
 }
 
-/// So that bodies of transactions may give errors of series: see [`plinth_client::Database::try_transact`].
+/// So that bodies of transactions may give errors of series: see
+/// [`plinth_client::Database::try_transact`].
 impl TransactError for Error {
     fn database_error(&self) -> Option<&plinth_types::Error> {
         match self {

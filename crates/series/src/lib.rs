@@ -1,10 +1,13 @@
-//! Time series on a database: compressed points, a tree for each series, and nothing durable that a crash can take back.
+//! Time series on a database: compressed points, a tree for each series, and nothing durable that a
+//! crash can take back.
 //!
 //! ## Role
-//! A layer. It sees the database only as any client does, so it runs wherever [`plinth_client::Database`] leads to. Points (a time in
-//! nanoseconds, an integer or a float of 64 bits) are appended to named series, become a few bytes each, and come back bit by bit; aggregates
-//! over any span look at a handful of nodes. [`SeriesStore`] is the way in for the one who owns them, [`SeriesLayer`] for transactions that write points
-//! beside keys, and for whoever only looks.
+//! A layer. It sees the database only as any client does, so it runs wherever
+//! [`plinth_client::Database`] leads to. Points (a time in nanoseconds, an integer or a float of 64
+//! bits) are appended to named series, become a few bytes each, and come back bit by bit;
+//! aggregates over any span look at a handful of nodes. [`SeriesStore`] is the way in for the one
+//! who owns them, [`SeriesLayer`] for transactions that write points beside keys, and for whoever
+//! only looks.
 //!
 //! ## Data structure
 //! ```text
@@ -20,17 +23,22 @@
 //! ```
 //!
 //! ## Invariants
-//! 1. Every value comes back with all of its bits: NaN payloads, infinities, -0.0, integers beyond 2^53. Of a time the last point counts.
+//! 1. Every value comes back with all of its bits: NaN payloads, infinities, -0.0, integers beyond
+//!    2^53. Of a time the last point counts.
 //! 2. A leaf or node with a wrong or missing byte is an error, never a wrong point, never a panic.
 //! 3. Nodes never change once written; the times of a tree's leaves ascend.
-//! 4. What `sync` covered is there after a crash, once; so is what a transaction committed, and nothing of one that did not. Only the owner's commits
-//!    change a tree; there is one owner of a prefix, and nobody's commit says so but the database's: each has the owner's row among its read conflicts.
+//! 4. What `sync` covered is there after a crash, once; so is what a transaction committed, and
+//!    nothing of one that did not. Only the owner's commits change a tree; there is one owner of a
+//!    prefix, and nobody's commit says so but the database's: each has the owner's row among its
+//!    read conflicts.
 //!
 //! ## Not here
-//! Sockets: those are the server's. Several owners of one prefix: several servers take turns, by a lease (`store/lease.rs`), and post points to whoever has it (`store/post.rs`). A series may be written by several threads, which take its lock in turn.
-//! Read next: `value.rs`, [`codec`] with `integers.rs` and `floats.rs`, [`tree`] with `read.rs`, then `store/mod.rs`, `store/flush.rs` and `store/inbox.rs`,
-//! [`ingest`] for what comes in as text, and `query/mod.rs` for what is asked.
-//! `docs/format/series.md` draws the bytes.
+//! Sockets: those are the server's. Several owners of one prefix: several servers take turns, by a
+//! lease (`store/lease.rs`), and post points to whoever has it (`store/post.rs`). A series may be
+//! written by several threads, which take its lock in turn.
+//! Read next: `value.rs`, [`codec`] with `integers.rs` and `floats.rs`, [`tree`] with `read.rs`,
+//! then `store/mod.rs`, `store/flush.rs` and `store/inbox.rs`, [`ingest`] for what comes in as
+//! text, and `query/mod.rs` for what is asked. `docs/format/series.md` draws the bytes.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "arrow")]
@@ -53,12 +61,13 @@ pub mod workload;
 pub use error::{Error, Result};
 pub use name::{MAX_NAME_BYTES, MAX_TAGS, Name};
 pub use query::{
-    ARROW_CONTENT_TYPE, Answer, FUNCTION_NAMES, MAX_QUERY_BYTES, Query, QueryError, QueryLimits, QueryResult,
+    ARROW_CONTENT_TYPE, Answer, FUNCTION_NAMES, MAX_QUERY_BYTES, Query, QueryError, QueryLimits,
+    QueryResult,
 };
 pub use query::{delete_series, form_pairs, is_prometheus, prometheus};
 pub use store::{
-    Appended, Candidate, Claim, GroupStream, Holder, Listing, Look, Newcomers, PointStream, Retention,
-    Series, SeriesLayer, SeriesLimits, SeriesStore, Settings, StoreStats,
+    Appended, Candidate, Claim, GroupStream, Holder, Listing, Look, Newcomers, PointStream,
+    Retention, Series, SeriesLayer, SeriesLimits, SeriesStore, Settings, StoreStats,
 };
 pub use tree::{Direction, Summary};
 pub use value::{Column, Point, Points, Value};

@@ -1,7 +1,9 @@
-//! Names of series in their canonical form: `metric tag1=a tag2=b`, the tags sorted, one space between the parts.
+//! Names of series in their canonical form: `metric tag1=a tag2=b`, the tags sorted, one space
+//! between the parts.
 //!
-//! What a client sends may have the tags in any order and more spaces; `\ ` is a space that belongs to a part. Names that mean the same are
-//! the same bytes afterwards. Nothing else in a name has a meaning.
+//! What a client sends may have the tags in any order and more spaces; `\ ` is a space that belongs
+//! to a part. Names that mean the same are the same bytes afterwards. Nothing else in a name has a
+//! meaning.
 
 use crate::error::{Error, Result};
 use std::borrow::Cow;
@@ -22,11 +24,13 @@ impl Name {
     /// The name that `text` means.
     ///
     /// # Errors
-    /// [`Error::Name`] without a metric, without a tag, for a tag that is not `key=value`, for a key that occurs twice, for a backslash at the end that
-    /// escapes nothing, and beyond [`MAX_NAME_BYTES`] and [`MAX_TAGS`].
+    /// [`Error::Name`] without a metric, without a tag, for a tag that is not `key=value`, for a
+    /// key that occurs twice, for a backslash at the end that escapes nothing, and beyond
+    /// [`MAX_NAME_BYTES`] and [`MAX_TAGS`].
     pub fn parse(text: &str) -> Result<Self> {
-        let wrong =
-            |why: &str| Err(Error::Name { name: text.chars().take(200).collect(), why: why.to_string() });
+        let wrong = |why: &str| {
+            Err(Error::Name { name: text.chars().take(200).collect(), why: why.to_string() })
+        };
         // In its place among sorted tags it would make one of two.
         if text.chars().fold(false, |escaped, character| character == '\\' && !escaped) {
             return wrong("the backslash at its end escapes nothing");
@@ -36,7 +40,9 @@ impl Name {
         let mut tags: Vec<(&str, &str)> = Vec::new();
         for part in parts {
             match part.split_once('=') {
-                Some((key, value)) if !key.is_empty() && !value.is_empty() => tags.push((key, value)),
+                Some((key, value)) if !key.is_empty() && !value.is_empty() => {
+                    tags.push((key, value))
+                }
                 _ => return wrong("a tag is not of the form key=value"),
             }
             if tags.len() > MAX_TAGS {
@@ -82,7 +88,8 @@ impl fmt::Display for Name {
     }
 }
 
-/// A part of a name as people mean it: without the backslashes that mark blanks and backslashes as its own.
+/// A part of a name as people mean it: without the backslashes that mark blanks and backslashes as
+/// its own.
 pub(crate) fn plain(part: &str) -> Cow<'_, str> {
     if !part.contains('\\') {
         return part.into();
@@ -98,7 +105,8 @@ pub(crate) fn plain(part: &str) -> Cow<'_, str> {
     plain.into()
 }
 
-/// A part of a name, its blanks marked as its own where they are not. Backslashes stay what they are.
+/// A part of a name, its blanks marked as its own where they are not. Backslashes stay what they
+/// are.
 pub(crate) fn with_own_blanks(part: &str) -> String {
     let mut marked = String::with_capacity(part.len());
     let mut escaped = false;
@@ -143,7 +151,8 @@ mod tests {
         assert_eq!(Name::parse(name.as_str()).unwrap(), name);
     }
 
-    /// `m b=2 a=1\` became `m a=1\ b=2`, which is another name, of one tag. Found by reading, for the fuzzer's oracle.
+    /// `m b=2 a=1\` became `m a=1\ b=2`, which is another name, of one tag. Found by reading, for
+    /// the fuzzer's oracle.
     #[test]
     fn sorting_tags_makes_no_other_name() {
         assert!(Name::parse("m b=2 a=1\\").is_err());
@@ -154,9 +163,13 @@ mod tests {
 
     #[test]
     fn parts_with_blanks_and_backslashes_are_found_by_what_they_mean() {
-        for (part, means) in
-            [("a", "a"), ("a\\ b", "a b"), ("C:\\x", "C:\\x"), ("C:\\\\x\\ y", "C:\\x y"), ("\\", "\\")]
-        {
+        for (part, means) in [
+            ("a", "a"),
+            ("a\\ b", "a b"),
+            ("C:\\x", "C:\\x"),
+            ("C:\\\\x\\ y", "C:\\x y"),
+            ("\\", "\\"),
+        ] {
             assert_eq!(plain(part), means, "{part}");
             assert!(written(means).contains(&part.to_string()), "{part}: {:?}", written(means));
         }
@@ -178,7 +191,9 @@ mod tests {
     fn what_is_no_name_is_refused() {
         let long = format!("m host={}", "x".repeat(MAX_NAME_BYTES));
         let many: String = (0..1000).map(|tag| format!(" t{tag}=1")).collect();
-        for text in ["", "  ", "m", "m host", "m =a", "m a=", "m a=1 a=2", &long, &format!("m{many}")] {
+        for text in
+            ["", "  ", "m", "m host", "m =a", "m a=", "m a=1 a=2", &long, &format!("m{many}")]
+        {
             assert!(Name::parse(text).is_err(), "{}", text.len());
         }
     }

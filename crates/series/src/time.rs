@@ -1,7 +1,9 @@
-//! Times as text: ISO 8601 in its basic form, `20170101T000000.000000000`, in UTC, to the nanosecond; and spans of time such as `1h30m`.
+//! Times as text: ISO 8601 in its basic form, `20170101T000000.000000000`, in UTC, to the
+//! nanosecond; and spans of time such as `1h30m`.
 //!
-//! A time is nanoseconds since 1970 in 64 bits, so the first one that can be written is in 1677 and the last in 2262. What is no date, such as the
-//! 30th of February, is refused. Years are reckoned by the Gregorian calendar throughout.
+//! A time is nanoseconds since 1970 in 64 bits, so the first one that can be written is in 1677 and
+//! the last in 2262. What is no date, such as the 30th of February, is refused. Years are reckoned
+//! by the Gregorian calendar throughout.
 
 use crate::digits::{put_eight, put_pair};
 use plinth_types::calendar::{Date, days_of_month};
@@ -9,8 +11,8 @@ use plinth_types::calendar::{Date, days_of_month};
 const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 86_400;
 
-/// The nanoseconds since 1970 of `YYYYMMDDTHHMMSS`, with up to nine digits behind a point or a comma; `None` if it is no such text, no such
-/// time, or before 1677 or after 2262.
+/// The nanoseconds since 1970 of `YYYYMMDDTHHMMSS`, with up to nine digits behind a point or a
+/// comma; `None` if it is no such text, no such time, or before 1677 or after 2262.
 pub fn parse_iso(text: &[u8]) -> Option<i64> {
     let (whole, rest) = text.split_at_checked(15)?;
     if whole[8] != b'T' {
@@ -52,7 +54,8 @@ pub fn write_iso(time: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(&text);
 }
 
-/// Writes one time after the other as [`write_iso`] does; what a time has in common with the one before stays as it is.
+/// Writes one time after the other as [`write_iso`] does; what a time has in common with the one
+/// before stays as it is.
 #[derive(Debug)]
 pub(crate) struct IsoClock {
     day: i64,
@@ -176,7 +179,11 @@ mod tests {
         for _ in 0..100_000 {
             // Steps of all sizes: nothing changes, or the fraction, the second, the day.
             let step = (random.next() >> random.below(64)) as i64;
-            time = if random.below(2) == 0 { time.wrapping_add(step) } else { time.wrapping_sub(step) };
+            time = if random.below(2) == 0 {
+                time.wrapping_add(step)
+            } else {
+                time.wrapping_sub(step)
+            };
             assert_eq!(clock.text(time), iso(time).as_bytes());
         }
     }

@@ -1,7 +1,8 @@
 //! What a point holds: an integer or a float, and a column of such values.
 //!
-//! A value keeps the type it came with: an integer of 64 bits is never rounded to a float, a float keeps its sign of zero and the payload
-//! of a NaN. A [`Column`] is flat as long as all of its values have one type, which is how series are in practice.
+//! A value keeps the type it came with: an integer of 64 bits is never rounded to a float, a float
+//! keeps its sign of zero and the payload of a NaN. A [`Column`] is flat as long as all of its
+//! values have one type, which is how series are in practice.
 
 use plinth_env::prefetch;
 use std::cmp::Ordering;
@@ -54,7 +55,8 @@ impl Value {
         matches!(self, Self::Float(value) if value.is_nan())
     }
 
-    /// The order of two values as numbers, exact between integers and floats. `None` if one of them is not a number.
+    /// The order of two values as numbers, exact between integers and floats. `None` if one of them
+    /// is not a number.
     pub fn compare(self, other: Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Integer(a), Self::Integer(b)) => Some(a.cmp(&b)),
@@ -141,7 +143,8 @@ impl Column {
         }
     }
 
-    /// Makes room for `more` values, and half as many as there are: twice as many, as vectors do, is too much where many columns grow at the same pace.
+    /// Makes room for `more` values, and half as many as there are: twice as many, as vectors do,
+    /// is too much where many columns grow at the same pace.
     fn make_room(&mut self, more: usize) {
         match self {
             Self::Floats(values) => make_room(values, more),
@@ -150,7 +153,8 @@ impl Column {
         }
     }
 
-    /// Appends a value; the first one decides the type, a later one of the other type makes the column mixed.
+    /// Appends a value; the first one decides the type, a later one of the other type makes the
+    /// column mixed.
     pub fn push(&mut self, value: Value) {
         match (&mut *self, value) {
             (Self::Floats(values), Value::Float(value)) => values.push(value),
@@ -247,8 +251,12 @@ impl Column {
     /// Appends the values of `other` at these places, which must exist.
     fn append(&mut self, other: &Self, places: std::ops::Range<usize>) {
         match (&mut *self, other) {
-            (Self::Floats(values), Self::Floats(others)) => values.extend_from_slice(&others[places]),
-            (Self::Integers(values), Self::Integers(others)) => values.extend_from_slice(&others[places]),
+            (Self::Floats(values), Self::Floats(others)) => {
+                values.extend_from_slice(&others[places])
+            }
+            (Self::Integers(values), Self::Integers(others)) => {
+                values.extend_from_slice(&others[places])
+            }
             (Self::Floats(values), Self::Integers(others)) if values.is_empty() => {
                 *self = Self::Integers(others[places].to_vec());
             }
@@ -280,7 +288,8 @@ impl FromIterator<Value> for Column {
     }
 }
 
-/// Items for which there is room when there are some; and for how many more at least when that is used up.
+/// Items for which there is room when there are some; and for how many more at least when that is
+/// used up.
 const FIRST_ROOM: usize = 8;
 const MORE_ROOM: usize = 16;
 
@@ -342,7 +351,8 @@ impl Points {
         (0..self.len()).map(|index| self.get(index))
     }
 
-    /// Puts a point where its time belongs, in place of one with the same time if there is one. Whether there is one more now.
+    /// Puts a point where its time belongs, in place of one with the same time if there is one.
+    /// Whether there is one more now.
     pub fn insert(&mut self, point: Point) -> bool {
         match self.times.binary_search(&point.time) {
             Ok(place) => {

@@ -1,7 +1,9 @@
-//! Data to measure and test with, from a seed: the input of Akumuli's performance article, and the usual shapes of metrics.
+//! Data to measure and test with, from a seed: the input of Akumuli's performance article, and the
+//! usual shapes of metrics.
 //!
-//! Each generator gives the points of one series. [`seed_input`] is the article's: ten metrics a row that start at 10 and walk by normal
-//! steps of deviation 0.01, half of them as full doubles, half cut to integers, a second apart.
+//! Each generator gives the points of one series. [`seed_input`] is the article's: ten metrics a
+//! row that start at 10 and walk by normal steps of deviation 0.01, half of them as full doubles,
+//! half cut to integers, a second apart.
 
 use crate::value::{Column, Points};
 
@@ -95,7 +97,10 @@ fn floats(count: usize, step: i64, value: impl FnMut(usize) -> f64) -> Points {
 }
 
 fn integers(count: usize, step: i64, value: impl FnMut(usize) -> i64) -> Points {
-    Points { times: regular(count, step), values: Column::Integers((0..count).map(value).collect()) }
+    Points {
+        times: regular(count, step),
+        values: Column::Integers((0..count).map(value).collect()),
+    }
 }
 
 /// One metric of the performance article's input.
@@ -105,7 +110,11 @@ pub fn seed_input(random: &mut Random, count: usize, as_integer: bool) -> Points
         level += random.normal() * 0.01;
         level
     };
-    if as_integer { integers(count, SECOND, |_| walk() as i64) } else { floats(count, SECOND, |_| walk()) }
+    if as_integer {
+        integers(count, SECOND, |_| walk() as i64)
+    } else {
+        floats(count, SECOND, |_| walk())
+    }
 }
 
 /// A walk of normal steps of `deviation`, printed with two decimals, ten seconds apart.
@@ -117,7 +126,8 @@ pub fn two_decimals(random: &mut Random, count: usize, deviation: f64) -> Points
     })
 }
 
-/// A metric as TSBS' cpu-only data has them: an integer from 0 to 100 that walks by normal steps of deviation 1, ten seconds apart.
+/// A metric as TSBS' cpu-only data has them: an integer from 0 to 100 that walks by normal steps of
+/// deviation 1, ten seconds apart.
 pub fn cpu_only(random: &mut Random, count: usize) -> Points {
     let mut level = random.unit() * 100.0;
     integers(count, 10 * SECOND, |_| {

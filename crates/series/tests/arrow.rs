@@ -1,6 +1,8 @@
-//! Answers as streams of Arrow's, against the same answers as text: every row, every cell, with all of its bits.
+//! Answers as streams of Arrow's, against the same answers as text: every row, every cell, with all
+//! of its bits.
 //!
-//! The text has tests of its own, against a model; here it is what the other form has to agree with. The streams are read by Arrow's own reader.
+//! The text has tests of its own, against a model; here it is what the other form has to agree
+//! with. The streams are read by Arrow's own reader.
 #![cfg(feature = "arrow")]
 
 use arrow_array::cast::AsArray;
@@ -14,7 +16,8 @@ use plinth_series::dump::{Cell, Cells};
 use plinth_series::workload::Random;
 use plinth_series::{ARROW_CONTENT_TYPE, Direction, Query, SeriesStore, Value, event};
 
-/// Points of some series, so many that a batch doesn't hold them, of each kind and with every odd value; and events.
+/// Points of some series, so many that a batch doesn't hold them, of each kind and with every odd
+/// value; and events.
 fn store() -> SeriesStore {
     let mut random = Random::new(5);
     let db = Database::in_memory().unwrap();
@@ -36,7 +39,9 @@ fn store() -> SeriesStore {
     }
     let series = block_on(store.series("!note host=a")).unwrap();
     for number in 0..50_i64 {
-        for point in event::points(number * 5_000_001, format!("note {number}, é").as_bytes()).unwrap() {
+        for point in
+            event::points(number * 5_000_001, format!("note {number}, é").as_bytes()).unwrap()
+        {
             series.append(point.time, point.value).unwrap();
         }
     }
@@ -104,7 +109,8 @@ fn rows_of(batches: &[RecordBatch]) -> Vec<Row> {
     rows
 }
 
-/// What the rows of CSV say, as the cells of Arrow's rows say it: which of them are integers is known from there.
+/// What the rows of CSV say, as the cells of Arrow's rows say it: which of them are integers is
+/// known from there.
 fn same(row: &Row, line: &str) -> bool {
     let Some(rest) = line.strip_prefix(&row.name).and_then(|rest| rest.strip_prefix(",ts=")) else {
         return false;
@@ -125,13 +131,16 @@ fn same(row: &Row, line: &str) -> bool {
         })
 }
 
-#[test]
-fn every_kind_of_query_has_the_rows_that_it_has_as_text() {
-    let store = store();
+/// Queries, the columns that their answers have, and the least number of rows.
+fn every_kind_of_query() -> [(String, &'static str, usize); 12] {
     let range = r#""range": <"from": 0, "to": 4000000000>"#;
-    for (query, columns, least) in [
+    [
         (format!(r#"{{"select": "x", {range}}}"#), "series time value integer", 5000),
-        (format!(r#"{{"select": "x", {range}, "order-by": "series"}}"#), "series time value integer", 5000),
+        (
+            format!(r#"{{"select": "x", {range}, "order-by": "series"}}"#),
+            "series time value integer",
+            5000,
+        ),
         (
             format!(r#"{{"select": "x", {range}, "limit": 4097, "offset": 5}}"#),
             "series time value integer",
@@ -143,9 +152,15 @@ fn every_kind_of_query_has_the_rows_that_it_has_as_text() {
             "series time value integer",
             0,
         ),
-        (format!(r#"{{"join": ["x", "y"], {range}}}"#), "series time x x.integer y y.integer", 3000),
         (
-            format!(r#"{{"join": ["x", "y"], {range}, "apply": [<"name": "eval", "expr": "x + y">]}}"#),
+            format!(r#"{{"join": ["x", "y"], {range}}}"#),
+            "series time x x.integer y y.integer",
+            3000,
+        ),
+        (
+            format!(
+                r#"{{"join": ["x", "y"], {range}, "apply": [<"name": "eval", "expr": "x + y">]}}"#
+            ),
             "series time value integer",
             3000,
         ),
@@ -163,14 +178,24 @@ fn every_kind_of_query_has_the_rows_that_it_has_as_text() {
             "series time x x.integer y y.integer",
             4,
         ),
-        (r#"{"aggregate": <"x": "last", "y": ["count", "max"]>}"#.to_owned(), "series time value integer", 6),
+        (
+            r#"{"aggregate": <"x": "last", "y": ["count", "max"]>}"#.to_owned(),
+            "series time value integer",
+            6,
+        ),
         (
             format!(r#"{{"select": "x", {range}, "apply": [<"name": "top", "N": 1>]}}"#),
             "series time value integer",
             0,
         ),
         (format!(r#"{{"select-events": "!note", {range}}}"#), "series time text", 50),
-    ] {
+    ]
+}
+
+#[test]
+fn every_kind_of_query_has_the_rows_that_it_has_as_text() {
+    let store = store();
+    for (query, columns, least) in every_kind_of_query() {
         let (is_text, text) = ask(&store, &query, r#"<"format": "csv", "timestamp": "raw">"#);
         assert!(is_text);
         let (is_text, stream) = ask(&store, &query, r#"<"format": "arrow">"#);
@@ -194,7 +219,8 @@ fn names_are_a_column_of_text() {
     assert_eq!(columns, ["series"]);
     let names: Vec<&str> = found[0].column(0).as_string::<i32>().iter().flatten().collect();
     assert_eq!(names, ["y host=a", "y host=ä,\"c"]);
-    let answer = store.suggest(br#"{"select": "metric-names", "output": {"format": "arrow"}}"#).unwrap();
+    let answer =
+        store.suggest(br#"{"select": "metric-names", "output": {"format": "arrow"}}"#).unwrap();
     let (columns, found) = batches(&block_on(answer.collect()).unwrap());
     assert_eq!((&columns[0][..], found[0].num_rows()), ("name", 3));
 }
@@ -214,7 +240,8 @@ fn whoever_prefers_arrow_gets_it_unless_the_query_says_otherwise() {
 #[test]
 fn an_answer_comes_in_pieces_of_bounded_size() {
     let store = store();
-    let json = r#"{"select": "x", "range": {"from": 0, "to": 9000000000}, "output": {"format": "arrow"}}"#;
+    let json =
+        r#"{"select": "x", "range": {"from": 0, "to": 9000000000}, "output": {"format": "arrow"}}"#;
     let mut answer = block_on(store.query(&Query::parse(json.as_bytes()).unwrap())).unwrap();
     let (mut pieces, mut stream) = (0, Vec::new());
     while let Some(piece) = block_on(answer.next()).unwrap() {

@@ -1,7 +1,9 @@
-//! The machine stops in the middle of it, and its disk forgets what was not synced: what a sync covered is there afterwards, once, and nothing
-//! is there that was not appended. A point that is overwritten may come back as it was before, if no sync covered the new value.
+//! The machine stops in the middle of it, and its disk forgets what was not synced: what a sync
+//! covered is there afterwards, once, and nothing is there that was not appended. A point that is
+//! overwritten may come back as it was before, if no sync covered the new value.
 //!
-//! A simulated world, from a seed: the database, its log and the task that commits every few milliseconds are the real ones.
+//! A simulated world, from a seed: the database, its log and the task that commits every few
+//! milliseconds are the real ones.
 
 use plinth::Database;
 use plinth_env::Env;
@@ -15,7 +17,8 @@ use std::time::Duration;
 /// The last of them has a point in a hundred.
 const NAMES: [&str; 4] = ["m a=1", "m a=2", "m a=3", "m a=4"];
 
-/// Of each series, what was ever appended at a time, the newest last; and how many of those a sync has covered.
+/// Of each series, what was ever appended at a time, the newest last; and how many of those a sync
+/// has covered.
 type History = BTreeMap<(usize, i64), (Vec<i64>, usize)>;
 
 async fn open(env: &Env, settings: &Settings) -> Result<(Database, SeriesStore, Vec<Series>)> {
@@ -25,8 +28,14 @@ async fn open(env: &Env, settings: &Settings) -> Result<(Database, SeriesStore, 
     Ok((db, store, series))
 }
 
-/// Appends and syncs until the machine stops; now and then it rests for as long as half a second, if the settings have series at rest sealed.
-async fn write(env: Env, settings: Settings, mut random: Random, history: Arc<Mutex<History>>) -> Result<()> {
+/// Appends and syncs until the machine stops; now and then it rests for as long as half a second,
+/// if the settings have series at rest sealed.
+async fn write(
+    env: Env,
+    settings: Settings,
+    mut random: Random,
+    history: Arc<Mutex<History>>,
+) -> Result<()> {
     let (_db, store, series) = open(&env, &settings).await?;
     let mut time = random.below(1000) as i64;
     loop {
@@ -57,7 +66,11 @@ async fn check(env: &Env, settings: &Settings, history: &mut History, seed: u64)
     let mut found = BTreeMap::new();
     for (which, series) in series.iter().enumerate() {
         for point in series.scan(.., Direction::Forward).await?.collect().await? {
-            assert_eq!(found.insert((which, point.time), point.value), None, "seed {seed}: a time twice");
+            assert_eq!(
+                found.insert((which, point.time), point.value),
+                None,
+                "seed {seed}: a time twice"
+            );
         }
     }
     for (key, value) in &found {
@@ -70,7 +83,10 @@ async fn check(env: &Env, settings: &Settings, history: &mut History, seed: u64)
         );
     }
     for (key, (_, covered)) in history.iter() {
-        assert!(*covered == 0 || found.contains_key(key), "seed {seed}: {key:?} was synced and is lost");
+        assert!(
+            *covered == 0 || found.contains_key(key),
+            "seed {seed}: {key:?} was synced and is lost"
+        );
     }
     // What is there now is what the next life goes on from.
     history.retain(|key, _| found.contains_key(key));
@@ -107,8 +123,12 @@ fn live_and_crash(life: Duration, seal_after: Option<Duration>) {
         let mut machine = simulation.process("node");
         let history = Arc::new(Mutex::new(History::new()));
         for _ in 0..4 {
-            let writing =
-                write(machine.clone(), settings.clone(), Random::new(random.next()), history.clone());
+            let writing = write(
+                machine.clone(),
+                settings.clone(),
+                Random::new(random.next()),
+                history.clone(),
+            );
             let task = machine.spawn("writer", async move {
                 let ended = writing.await;
                 panic!("seed {seed}: the writer ended: {ended:?}");

@@ -1,7 +1,8 @@
-//! Deletes, and handles of series however they were come by: what is appended through one that may append is there afterwards, what is deleted is not, and
-//! nothing else goes with it.
+//! Deletes, and handles of series however they were come by: what is appended through one that may
+//! append is there afterwards, what is deleted is not, and nothing else goes with it.
 //!
-//! Nothing is committed unless the test asks for it, so what a new opening finds is exactly what was synced. The seed is in each message.
+//! Nothing is committed unless the test asks for it, so what a new opening finds is exactly what
+//! was synced. The seed is in each message.
 
 use plinth::Database;
 use plinth_env::{Env, block_on};
@@ -21,7 +22,8 @@ fn open(db: &Database) -> SeriesStore {
 }
 
 fn times(series: &Series) -> Vec<i64> {
-    let points = block_on(async { series.scan(.., Direction::Forward).await?.collect().await }).unwrap();
+    let points =
+        block_on(async { series.scan(.., Direction::Forward).await?.collect().await }).unwrap();
     points.into_iter().map(|point| point.time).collect()
 }
 
@@ -37,7 +39,8 @@ fn browsed(store: &SeriesStore, metric: &str) -> Series {
     block_on(store.browse(Some(metric), &[], 0)).unwrap().0.pop().expect("there is such a series")
 }
 
-/// A handle from `existing` knew nothing of the tree: what was appended through it took the place of leaves that were there, and was lost.
+/// A handle from `existing` knew nothing of the tree: what was appended through it took the place
+/// of leaves that were there, and was lost.
 #[test]
 fn a_series_that_was_looked_for_is_written_to_like_any_other() {
     let db = Database::in_memory().unwrap();
@@ -57,7 +60,8 @@ fn a_series_that_was_looked_for_is_written_to_like_any_other() {
     assert!(block_on(store.existing("m a=2")).unwrap().is_none());
 }
 
-/// A handle from `browse` has nothing of the series in memory; what was appended to it would be lost, and what it deleted stayed.
+/// A handle from `browse` has nothing of the series in memory; what was appended to it would be
+/// lost, and what it deleted stayed.
 #[test]
 fn a_series_that_was_browsed_can_be_deleted_from_and_not_be_appended_to() {
     let db = Database::in_memory().unwrap();
@@ -103,7 +107,8 @@ fn an_old_handle_deletes_no_new_series_of_its_name() {
     block_on(store.delete(&new)).unwrap_err();
 }
 
-/// Each delete sealed what was in the series' open leaf, so retention left small leaves behind, an hour's worth each.
+/// Each delete sealed what was in the series' open leaf, so retention left small leaves behind, an
+/// hour's worth each.
 #[test]
 fn a_delete_that_is_far_from_the_open_leaf_leaves_it_open() {
     let db = Database::in_memory().unwrap();
@@ -124,7 +129,8 @@ fn a_delete_that_is_far_from_the_open_leaf_leaves_it_open() {
     assert_eq!(times(&existing(&open(&db), "m a=1")), [3, 20, 21]);
 }
 
-/// Who looked a name up while its series was deleted had a series without a name, and what was appended to that was gone with the next start.
+/// Who looked a name up while its series was deleted had a series without a name, and what was
+/// appended to that was gone with the next start.
 #[test]
 fn points_that_come_while_their_series_is_deleted_again_and_again_are_kept_behind_the_last_time() {
     let db = Database::in_memory().unwrap();
@@ -176,8 +182,9 @@ fn append_any(store: &SeriesStore) {
     let _ = series.append(-1, 1);
 }
 
-/// A series most of whose points came late, and a map of the same: two stretches of the present with a gap between them, one point behind all else, the history
-/// before, within and between, and some of that in memory alone.
+/// A series most of whose points came late, and a map of the same: two stretches of the present
+/// with a gap between them, one point behind all else, the history before, within and between, and
+/// some of that in memory alone.
 fn history(random: &mut Random, store: &SeriesStore) -> (Series, BTreeMap<i64, i64>) {
     let series = block_on(store.series("m a=1")).unwrap();
     let mut model = BTreeMap::new();
@@ -204,16 +211,29 @@ fn history(random: &mut Random, store: &SeriesStore) -> (Series, BTreeMap<i64, i
 }
 
 /// What scans, the aggregate and buckets of `step` say of a span is what the map says.
-fn check_span(series: &Series, model: &BTreeMap<i64, i64>, (from, to): (i64, i64), step: u64, context: &str) {
-    let expected: Vec<(i64, i64)> = model.range(from..to).map(|(time, value)| (*time, *value)).collect();
+fn check_span(
+    series: &Series,
+    model: &BTreeMap<i64, i64>,
+    (from, to): (i64, i64),
+    step: u64,
+    context: &str,
+) {
+    let expected: Vec<(i64, i64)> =
+        model.range(from..to).map(|(time, value)| (*time, *value)).collect();
     for direction in [Direction::Forward, Direction::Backward] {
-        let found = block_on(async { series.scan(from..to, direction).await?.collect().await }).unwrap();
+        let found =
+            block_on(async { series.scan(from..to, direction).await?.collect().await }).unwrap();
         let mut found: Vec<(i64, i64)> =
             found.iter().map(|point| (point.time, point.value.as_f64() as i64)).collect();
         if direction == Direction::Backward {
             found.reverse();
         }
-        assert!(found == expected, "{context} {direction:?}: {} of {}", found.len(), expected.len());
+        assert!(
+            found == expected,
+            "{context} {direction:?}: {} of {}",
+            found.len(),
+            expected.len()
+        );
     }
     let summary = block_on(series.aggregate(from..to)).unwrap();
     let sum: i64 = expected.iter().map(|(_, value)| value).sum();
@@ -237,7 +257,8 @@ fn check_span(series: &Series, model: &BTreeMap<i64, i64>, (from, to): (i64, i64
     assert_eq!(counts.unwrap(), (expected.len() as u64, expected.len() as u64), "{context} {step}");
 }
 
-/// All late points of a series were read and held for whatever was asked of it, were they its history of ten years.
+/// All late points of a series were read and held for whatever was asked of it, were they its
+/// history of ten years.
 #[test]
 fn a_history_behind_the_present_is_read_a_few_leaves_at_a_time() {
     for seed in 0..3 {
@@ -247,7 +268,8 @@ fn a_history_behind_the_present_is_read_a_few_leaves_at_a_time() {
         let store = block_on(SeriesStore::open_with(&db, open)).unwrap();
         let (series, mut model) = history(&mut random, &store);
         for query in 0..60 {
-            let (a, b) = (random.below(220_000) as i64 - 10_000, random.below(220_000) as i64 - 10_000);
+            let (a, b) =
+                (random.below(220_000) as i64 - 10_000, random.below(220_000) as i64 - 10_000);
             let span = match query % 4 {
                 0 => (i64::MIN, i64::MAX),
                 1 => (a, a + random.below(300) as i64),
@@ -262,7 +284,10 @@ fn a_history_behind_the_present_is_read_a_few_leaves_at_a_time() {
             let to = from + [3, 500, 20_000][random.below(3) as usize];
             block_on(series.delete_range(from..to)).unwrap();
             model.retain(|time, _| !(from..to).contains(time));
-            assert!(times(&series).into_iter().eq(model.keys().copied()), "seed {seed}: {from}..{to}");
+            assert!(
+                times(&series).into_iter().eq(model.keys().copied()),
+                "seed {seed}: {from}..{to}"
+            );
         }
     }
 }
@@ -275,8 +300,14 @@ fn points_go_when_they_are_older_than_their_metric_is_kept() {
     const NOW: i64 = 1_767_225_600 * SECOND;
     let db = Database::in_memory().unwrap();
     let store = open(&db);
-    let names =
-        ["cpu.user host=a", "cpu.user host=b", "cpu.sys host=a", "audit who=me", "mem host=a", "idle host=a"];
+    let names = [
+        "cpu.user host=a",
+        "cpu.user host=b",
+        "cpu.sys host=a",
+        "audit who=me",
+        "mem host=a",
+        "idle host=a",
+    ];
     for name in names {
         let series = block_on(store.series(name)).unwrap();
         // One an hour, for a hundred hours; some of them late.
@@ -286,7 +317,8 @@ fn points_go_when_they_are_older_than_their_metric_is_kept() {
     let notes = block_on(store.series("!note host=a")).unwrap();
     for hour in (1..=100).rev() {
         for point in
-            event::points(NOW - hour * HOUR + 999, format!("{hour} hours ago it was").as_bytes()).unwrap()
+            event::points(NOW - hour * HOUR + 999, format!("{hour} hours ago it was").as_bytes())
+                .unwrap()
         {
             notes.append(point.time, point.value).unwrap();
         }
@@ -295,10 +327,12 @@ fn points_go_when_they_are_older_than_their_metric_is_kept() {
     // Series that nobody has in memory are read as they are in the database, and stay out of it.
     let store = open(&db);
     let in_memory = store.stats().series;
-    let retention: Retention = "cpu.user=10h, cpu.*=20h, audit=forever, idle=1h, *=2d".parse().unwrap();
+    let retention: Retention =
+        "cpu.user=10h, cpu.*=20h, audit=forever, idle=1h, *=2d".parse().unwrap();
     assert_eq!(block_on(store.forget(&retention, NOW)).unwrap(), 6);
     assert_eq!(store.stats().series, in_memory);
-    let left = |name: &str| times(&existing(&store, name)).iter().map(|time| (NOW - time) / HOUR).max();
+    let left =
+        |name: &str| times(&existing(&store, name)).iter().map(|time| (NOW - time) / HOUR).max();
     let ages: Vec<_> = names.iter().map(|name| left(name)).collect();
     assert_eq!(ages, [Some(10), Some(10), Some(20), Some(100), Some(48), Some(1)]);
     // No event is cut in two.

@@ -1,7 +1,8 @@
-//! The disk gets full in the middle of ingest: whoever sends is told, nothing that was acknowledged is lost, memory stays bounded, and when there is room
-//! again it goes on.
+//! The disk gets full in the middle of ingest: whoever sends is told, nothing that was acknowledged
+//! is lost, memory stays bounded, and when there is room again it goes on.
 //!
-//! A simulated world, from a seed: the machine's disk has so much room left, and a session sends until the store refuses.
+//! A simulated world, from a seed: the machine's disk has so much room left, and a session sends
+//! until the store refuses.
 
 use plinth::Database;
 use plinth_env::simulated::Simulation;
@@ -67,7 +68,11 @@ fn a_full_disk_is_told_loses_nothing_acknowledged_and_is_recovered_from() {
             let series = store.series(NAME).await.unwrap();
             // What is in memory can be read, and there is an end to it.
             let read = times(&series).await.unwrap();
-            assert!(read.len() as u64 >= acknowledged, "seed {seed}: {} of {acknowledged}", read.len());
+            assert!(
+                read.len() as u64 >= acknowledged,
+                "seed {seed}: {} of {acknowledged}",
+                read.len()
+            );
             let mut refused = 0;
             for time in 1_000_000..1_200_000 {
                 match series.append(time, time) {
@@ -78,7 +83,10 @@ fn a_full_disk_is_told_loses_nothing_acknowledged_and_is_recovered_from() {
             }
             assert!(refused > 100_000, "seed {seed}: only {refused} points were refused");
             let error = store.sync().await.unwrap_err();
-            assert!(matches!(&error, Error::Database(error) if is_disk_full(error)), "seed {seed}: {error}");
+            assert!(
+                matches!(&error, Error::Database(error) if is_disk_full(error)),
+                "seed {seed}: {error}"
+            );
             times(&series).await.unwrap()
         });
         if seed % 2 == 0 {
@@ -98,7 +106,11 @@ fn a_full_disk_is_told_loses_nothing_acknowledged_and_is_recovered_from() {
         match seed % 2 {
             0 => assert!(found == all, "seed {seed}: {} points of {}", found.len(), all.len()),
             _ => {
-                assert!(found.len() as u64 >= acknowledged, "seed {seed}: {} of {acknowledged}", found.len());
+                assert!(
+                    found.len() as u64 >= acknowledged,
+                    "seed {seed}: {} of {acknowledged}",
+                    found.len()
+                );
                 assert!(all.starts_with(&found), "seed {seed}: something else is there");
             }
         }

@@ -1,5 +1,6 @@
-//! What a lease promises, whatever database it lies in: nobody steals from a holder that renews it, a holder that is gone is followed within five seconds, one that gives up at once; and
-//! who was deposed neither commits nor answers, although he knows nothing of it yet.
+//! What a lease promises, whatever database it lies in: nobody steals from a holder that renews it,
+//! a holder that is gone is followed within five seconds, one that gives up at once; and who was
+//! deposed neither commits nor answers, although he knows nothing of it yet.
 
 use plinth::Database;
 use plinth_env::Env;
@@ -47,7 +48,9 @@ fn nobody_steals_and_whoever_is_gone_or_gives_up_is_followed() {
         let until = env.now() + Duration::from_secs(20);
         while env.now() < until {
             match other.look().await.unwrap() {
-                Look::Held(holder) => assert_eq!((&*holder.name, &*holder.address), ("one", "at one")),
+                Look::Held(holder) => {
+                    assert_eq!((&*holder.name, &*holder.address), ("one", "at one"))
+                }
                 Look::Ours(_) => panic!("it was stolen"),
             }
             other.wait().await;
@@ -93,7 +96,10 @@ fn who_was_deposed_neither_commits_nor_answers_before_he_knows() {
         series.append(4, 4.0).unwrap();
         assert!(old.failure().is_none(), "he knows nothing of it");
         assert!(matches!(old.sync().await, Err(Error::NotOwner)));
-        assert_eq!(count(&SeriesStore::view(&database, Settings::default()).await.unwrap()).await, 3);
+        assert_eq!(
+            count(&SeriesStore::view(&database, Settings::default()).await.unwrap()).await,
+            3
+        );
     });
 }
 
@@ -110,7 +116,10 @@ fn what_is_posted_is_there_whoever_owns_the_series_and_names_are_counted() {
         poster.sync().await.unwrap();
         poster.series("load host=b").await.unwrap();
         assert!(matches!(poster.series("load host=c").await, Err(Error::TooMany { .. })));
-        assert!(matches!(series.aggregate(..).await, Err(Error::NotOwner)), "nothing can be read there");
+        assert!(
+            matches!(series.aggregate(..).await, Err(Error::NotOwner)),
+            "nothing can be read there"
+        );
         // Nobody owned them so far.
         let (owner, _) = until_ours(&env, &mut candidate(&database, "owner")).await;
         assert_eq!(count(&owner).await, 5000);
@@ -122,15 +131,19 @@ fn what_is_posted_is_there_whoever_owns_the_series_and_names_are_counted() {
     });
 }
 
-/// A poster that deleted used to take the owner's mail out of the inbox, into memory that nobody reads.
+/// A poster that deleted used to take the owner's mail out of the inbox, into memory that nobody
+/// reads.
 #[test]
 fn who_posts_takes_nothing_away_from_the_owner() {
     run(|env, database| async move {
         let settings = Settings { commit_every: None, ..Settings::default() };
-        let mut candidate = Candidate::new(&database, settings.clone(), Claim::new("owner", "at owner"));
+        let mut candidate =
+            Candidate::new(&database, settings.clone(), Claim::new("owner", "at owner"));
         let (owner, _) = until_ours(&env, &mut candidate).await;
-        let (one, other) =
-            (SeriesStore::post(&database, settings.clone()), SeriesStore::post(&database, settings));
+        let (one, other) = (
+            SeriesStore::post(&database, settings.clone()),
+            SeriesStore::post(&database, settings),
+        );
         let series = one.series(NAME).await.unwrap();
         for time in 0..10 {
             series.append(time, time).unwrap();

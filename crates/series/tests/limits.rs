@@ -1,7 +1,8 @@
-//! There are so many series and no more, and what they take is bounded: one too many is refused by name, and all else goes on.
+//! There are so many series and no more, and what they take is bounded: one too many is refused by
+//! name, and all else goes on.
 //!
-//! 4.9 MB of gzip once made 1.2 million series within 15 s, which took 1.3 GB beside a bound of 512 MiB; then keys couldn't be written
-//! either.
+//! 4.9 MB of gzip once made 1.2 million series within 15 s, which took 1.3 GB beside a bound of 512
+//! MiB; then keys couldn't be written either.
 
 use plinth::Database;
 use plinth_env::{Env, block_on};
@@ -62,7 +63,10 @@ fn one_series_too_many_is_refused_by_name_and_points_of_the_others_are_taken() {
     let text: String = (0..4).map(|host| point(&format!("cpu host={host}"), 1)).collect();
     let told = said(&mut session, &store, &(text + &point("mem host=0", 1)));
     let (refused, rest) = told.split_once("\r\n").unwrap();
-    assert_eq!(refused, "-DB too many: metric \"cpu\" has 3 series, and may have no more: cpu host=3");
+    assert_eq!(
+        refused,
+        "-DB too many: metric \"cpu\" has 3 series, and may have no more: cpu host=3"
+    );
     assert_eq!(rest, "+OK 4\r\n");
     // The fifth of all, and one too many.
     let told = said(
@@ -71,18 +75,27 @@ fn one_series_too_many_is_refused_by_name_and_points_of_the_others_are_taken() {
         &(point("mem host=1", 2) + &point("mem host=2", 2) + &point("cpu host=0", 2)),
     );
     assert!(
-        told.starts_with("-DB too many: there are 5 series, and no more may be made: mem host=2\r\n"),
+        told.starts_with(
+            "-DB too many: there are 5 series, and no more may be made: mem host=2\r\n"
+        ),
         "{told}"
     );
     assert!(told.ends_with("+OK 6\r\n"), "{told}");
-    assert_eq!((count(&store, "cpu host=0"), count(&store, "cpu host=3"), session.refused()), (2, 0, 2));
+    assert_eq!(
+        (count(&store, "cpu host=0"), count(&store, "cpu host=3"), session.refused()),
+        (2, 0, 2)
+    );
     assert!(matches!(block_on(store.series("disk host=0")), Err(Error::TooMany { .. })));
     // Deleting one makes room for one, also after a restart.
     delete(&store, "cpu host=1");
     drop(store);
     let store = open(&db, limits(5, 3));
-    let told = said(&mut self::session(), &store, &(point("cpu host=7", 3) + &point("cpu host=8", 3)));
-    assert!(told.starts_with("-DB too many") && told.ends_with("cpu host=8\r\n+OK 1\r\n"), "{told}");
+    let told =
+        said(&mut self::session(), &store, &(point("cpu host=7", 3) + &point("cpu host=8", 3)));
+    assert!(
+        told.starts_with("-DB too many") && told.ends_with("cpu host=8\r\n+OK 1\r\n"),
+        "{told}"
+    );
     assert_eq!(count(&store, "cpu host=7"), 1);
 }
 
@@ -113,7 +126,8 @@ fn memory_for_series_has_a_bound_of_its_own() {
     (0..5_000).for_each(|host| write!(text, "+m host={host}\n:1\n:1\n").unwrap());
     let told = said(&mut session, &store, &text);
     assert!(
-        told.starts_with("-DB too many: ") && told.contains("bytes of memory that there are for them"),
+        told.starts_with("-DB too many: ")
+            && told.contains("bytes of memory that there are for them"),
         "{told}"
     );
     let (taken, refused) = (session.saved(), session.refused());

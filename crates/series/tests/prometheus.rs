@@ -1,19 +1,22 @@
 //! Prometheus' query interface: what Grafana asks, and what is wrong named.
 //!
-//! Answers are compared as text, whole, as a client reads them: form, order and digits are what it depends on. Random expressions over
-//! random series have a test of their own, `prometheus_model.rs`.
+//! Answers are compared as text, whole, as a client reads them: form, order and digits are what it
+//! depends on. Random expressions over random series have a test of their own,
+//! `prometheus_model.rs`.
 
 use plinth::Database;
 use plinth_env::block_on;
 use plinth_series::{SeriesStore, delete_series, is_prometheus, prometheus};
 
-/// A counter that rises by 10 every 15 seconds from 0 on, on two hosts, and begins anew on one of them; and a gauge.
+/// A counter that rises by 10 every 15 seconds from 0 on, on two hosts, and begins anew on one of
+/// them; and a gauge.
 fn store() -> SeriesStore {
     block_on(async {
         let db = Database::in_memory().unwrap();
         let store = SeriesStore::open(&db).await.unwrap();
         for (host, restart) in [("a", i64::MAX), ("b", 20)] {
-            let counter = store.series(&format!("http_requests_total host={host} code=200")).await.unwrap();
+            let counter =
+                store.series(&format!("http_requests_total host={host} code=200")).await.unwrap();
             for n in 0..41 {
                 let value = if n < restart { n * 10 } else { (n - restart) * 10 };
                 counter.append(n * 15_000_000_000, value).unwrap();
@@ -27,7 +30,12 @@ fn store() -> SeriesStore {
 
 fn ask(store: &SeriesStore, path: &str, parameters: &str) -> (u16, String) {
     assert!(is_prometheus(&format!("/api/v1/{path}")), "{path}");
-    block_on(prometheus(store, &format!("/api/v1/{path}"), &[parameters.as_bytes(), b""], 600_000_000_000))
+    block_on(prometheus(
+        store,
+        &format!("/api/v1/{path}"),
+        &[parameters.as_bytes(), b""],
+        600_000_000_000,
+    ))
 }
 
 /// The data of an answer.
@@ -42,7 +50,8 @@ fn data(store: &SeriesStore, path: &str, parameters: &str) -> String {
 fn vector(store: &SeriesStore, query: &str) -> String {
     let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
     let text = data(store, "query", &format!("query={encoded}"));
-    let text = text.strip_prefix(r#"{"result":["#).unwrap().strip_suffix(r#"],"resultType":"vector"}"#);
+    let text =
+        text.strip_prefix(r#"{"result":["#).unwrap().strip_suffix(r#"],"resultType":"vector"}"#);
     text.unwrap()
         .replace(r#"{"metric":"#, "")
         .replace(r#""value":[600,"#, "")
@@ -65,25 +74,36 @@ fn expressions_have_their_values() {
         ("max(http_requests_total) by (host)", "{host:a},400,{host:b},200"),
         ("avg(http_requests_total) - min(http_requests_total)", "{},100"),
         ("max_over_time(http_requests_total{host='b'}[10m])", "{code:200,host:b},200"),
-        ("http_requests_total / http_requests_total - 1", "{code:200,host:a},0,{code:200,host:b},0"),
+        (
+            "http_requests_total / http_requests_total - 1",
+            "{code:200,host:a},0,{code:200,host:b},0",
+        ),
         ("nothing", ""),
     ] {
         assert_eq!(vector(&store, query), expected, "{query}");
     }
-    assert_eq!(data(&store, "query", "query=1%2B1"), r#"{"result":[600,"2"],"resultType":"scalar"}"#);
+    assert_eq!(
+        data(&store, "query", "query=1%2B1"),
+        r#"{"result":[600,"2"],"resultType":"scalar"}"#
+    );
     assert_eq!(vector(&store, "nothing{a='b'}"), "");
 }
 
-/// `up[1h]` was refused, and with it whoever reads points themselves: Prometheus' clients do, to download a range.
+/// `up[1h]` was refused, and with it whoever reads points themselves: Prometheus' clients do, to
+/// download a range.
 #[test]
 fn a_range_alone_is_the_points_themselves() {
     let store = store();
     let text = data(&store, "query", "query=http_requests_total{host=%22b%22}[ 45s ]&time=300.001");
-    let expected = r#"{"result":[{"metric":{"__name__":"http_requests_total","code":"200","host":"b"},"#
-        .to_string()
-        + r#""values":[[270,"180"],[285,"190"],[300,"0"]]}],"resultType":"matrix"}"#;
+    let expected =
+        r#"{"result":[{"metric":{"__name__":"http_requests_total","code":"200","host":"b"},"#
+            .to_string()
+            + r#""values":[[270,"180"],[285,"190"],[300,"0"]]}],"resultType":"matrix"}"#;
     assert_eq!(text, expected);
-    assert_eq!(data(&store, "query", "query=nothing[5m]"), r#"{"result":[],"resultType":"matrix"}"#);
+    assert_eq!(
+        data(&store, "query", "query=nothing[5m]"),
+        r#"{"result":[],"resultType":"matrix"}"#
+    );
     for wrong in ["x[5m", "x[0]", "x[5m]%2B1", "[5m]"] {
         assert_eq!(ask(&store, "query", &format!("query={wrong}")).0, 400, "{wrong}");
     }
@@ -91,7 +111,8 @@ fn a_range_alone_is_the_points_themselves() {
     assert_eq!(ask(&store, "query_range", "query=x[5m]&start=0&end=1&step=1").0, 400);
 }
 
-/// The time 1767225600.123 was answered as 1767225600.1230001: nanoseconds had been made a float before they were divided.
+/// The time 1767225600.123 was answered as 1767225600.1230001: nanoseconds had been made a float
+/// before they were divided.
 #[test]
 fn milliseconds_are_exact() {
     let store = store();
@@ -104,7 +125,8 @@ fn milliseconds_are_exact() {
 /// Small and large values were printed with hundreds of digits, where Prometheus has an exponent.
 #[test]
 fn values_are_printed_as_prometheus_does() {
-    let store = block_on(async { SeriesStore::open(&Database::in_memory().unwrap()).await.unwrap() });
+    let store =
+        block_on(async { SeriesStore::open(&Database::in_memory().unwrap()).await.unwrap() });
     let values = [5e-324, 1e-6, 9.5e-7, -1.5e-10, -0.0, 1e20, 1e21, -1.25e300, f64::INFINITY];
     block_on(async {
         let series = store.series("m a=1").await.unwrap();
@@ -149,12 +171,22 @@ fn the_last_point_keeps_its_name() {
 #[test]
 fn ranges_have_a_value_a_step() {
     let store = store();
-    let text =
-        data(&store, "query_range", "query=http_requests_total{host%3D%22a%22}&start=0&end=30&step=15s");
-    assert!(text.ends_with(r#""values":[[0,"0"],[15,"10"],[30,"20"]]}],"resultType":"matrix"}"#), "{text}");
+    let text = data(
+        &store,
+        "query_range",
+        "query=http_requests_total{host%3D%22a%22}&start=0&end=30&step=15s",
+    );
+    assert!(
+        text.ends_with(r#""values":[[0,"0"],[15,"10"],[30,"20"]]}],"resultType":"matrix"}"#),
+        "{text}"
+    );
     // A point is seen for five minutes, and not before it is there.
-    let text = data(&store, "query_range", "query=cpu.user&start=1970-01-01T00:09:00Z&end=900&step=60");
-    assert!(text.contains(r#""values":[[600,"2.5"],"#) && text.contains(r#"[840,"2.5"]]"#), "{text}");
+    let text =
+        data(&store, "query_range", "query=cpu.user&start=1970-01-01T00:09:00Z&end=900&step=60");
+    assert!(
+        text.contains(r#""values":[[600,"2.5"],"#) && text.contains(r#"[840,"2.5"]]"#),
+        "{text}"
+    );
 }
 
 #[test]
@@ -181,12 +213,20 @@ fn what_is_wrong_is_named() {
         ("query", "", "`query`"),
         ("query", "query=", "1:1: parse error: no expression found in input"),
         ("query", "query=top(1,x)", "1:1: parse error: unknown function with name \\\"top\\\""),
-        ("query", "query=rate(x)", "1:6: parse error: expected type range vector in call to function"),
+        (
+            "query",
+            "query=rate(x)",
+            "1:6: parse error: expected type range vector in call to function",
+        ),
         ("query", "query=rate(x[5q])", "bad number or duration syntax"),
         ("query", "query=x{a=~%22(%22}", "regular expression"),
         ("query", "query=x{a=%22", "unterminated quoted string"),
         ("query", "query=x%20y", "1:3: parse error: unexpected identifier"),
-        ("query", "query=sum(1)", "expected type instant vector in aggregation expression, got scalar"),
+        (
+            "query",
+            "query=sum(1)",
+            "expected type instant vector in aggregation expression, got scalar",
+        ),
         ("query", "query=x&time=yesterday", "`time`"),
         ("query", "query=x&limit=some", "limit"),
         ("query", "query=x&timeout=-1", "`timeout`"),
@@ -223,7 +263,10 @@ fn all_of_promql_is_answered() {
             "http_requests_total offset 5m",
             "{__name__:http_requests_total,code:200,host:a},200,{__name__:http_requests_total,code:200,host:b},0",
         ),
-        ("http_requests_total and on (host) cpu.user", "{__name__:http_requests_total,code:200,host:a},400"),
+        (
+            "http_requests_total and on (host) cpu.user",
+            "{__name__:http_requests_total,code:200,host:a},400",
+        ),
         ("cpu.user * on (host) group_right http_requests_total", "{code:200,host:a},1000"),
         ("max_over_time(sum(http_requests_total)[5m:1m])", "{},600"),
         ("{\"cpu.user\"} @ end()", "{__name__:cpu.user,host:a},2.5"),
@@ -263,7 +306,10 @@ fn a_request_says_how_much_and_how_far_back() {
     assert!(ask(&store, "label/host/values", "limit=1").1.starts_with(r#"{"data":["a"],"#));
     assert!(ask(&store, "series", "match[]=http_requests_total&limit=1").1.contains("truncated"));
     assert_eq!(data(&store, "label/host/values", "limit=2"), r#"["a","b"]"#);
-    assert_eq!(data(&store, "format_query", "query=SUM(rate(x[60s]))/2"), r#""sum(rate(x[1m])) / 2""#);
+    assert_eq!(
+        data(&store, "format_query", "query=SUM(rate(x[60s]))/2"),
+        r#""sum(rate(x[1m])) / 2""#
+    );
     assert_eq!(ask(&store, "format_query", "query=x[").0, 400);
     // The point is ten seconds old.
     assert_eq!(
@@ -276,12 +322,14 @@ fn a_request_says_how_much_and_how_far_back() {
     assert!(!told.contains("infos"), "nothing came of it: {told}");
     let told = ask(&store, "query", "query=increase(cpu.user[1m:5s])").1;
     assert!(told.contains(r#""infos":["PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: \"cpu.user\" (1:10)"]"#), "{told}");
-    let (status, text) = ask(&store, "query", "query=cpu.user%20*%20on%28%29%20http_requests_total");
+    let (status, text) =
+        ask(&store, "query", "query=cpu.user%20*%20on%28%29%20http_requests_total");
     assert!(status == 422 && text.contains("many-to-many matching not allowed"), "{status} {text}");
     assert!(text.contains(r#""errorType":"execution""#), "{text}");
 }
 
-/// Labels with blanks and backslashes were shown as names have them, and were not found by what they are.
+/// Labels with blanks and backslashes were shown as names have them, and were not found by what
+/// they are.
 #[test]
 fn labels_with_blanks_and_backslashes_are_what_they_were() {
     let store = block_on(async {
@@ -317,8 +365,7 @@ fn labels_with_blanks_and_backslashes_are_what_they_were() {
         let text = block_on(async { store.query(&query).await?.collect().await });
         text.map_or_else(|error| error.to_string(), |text| String::from_utf8(text).unwrap())
     };
-    let range =
-        r#""range": {"from": 0, "to": 600000000000}, "output": {"format": "csv", "timestamp": "raw"}"#;
+    let range = r#""range": {"from": 0, "to": 600000000000}, "output": {"format": "csv", "timestamp": "raw"}"#;
     for tags in [
         r#"{"job": "node x"}"#,
         r#"{"job": ["z", "node\\ x"]}"#,
@@ -353,9 +400,16 @@ fn a_series_that_has_ended_has_no_value() {
         "{__name__:temperature,host:d},30,{__name__:temperature,host:e},NaN"
     );
     assert_eq!(vector(&store, "sum(temperature{host!='e'})"), "{},30");
-    assert_eq!(vector(&store, "count_over_time(temperature{host=~'c|d'}[1m])"), "{host:c},2,{host:d},2");
+    assert_eq!(
+        vector(&store, "count_over_time(temperature{host=~'c|d'}[1m])"),
+        "{host:c},2,{host:d},2"
+    );
     assert_eq!(vector(&store, "max_over_time(temperature{host='c'}[1m])"), "{host:c},3");
-    let text = data(&store, "query_range", "query=temperature%7Bhost%3D%22d%22%7D&start=560&end=580&step=10");
+    let text = data(
+        &store,
+        "query_range",
+        "query=temperature%7Bhost%3D%22d%22%7D&start=560&end=580&step=10",
+    );
     assert!(text.contains(r#""values":[[560,"10"],[580,"30"]]"#), "{text}");
 }
 

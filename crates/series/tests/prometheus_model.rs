@@ -1,6 +1,8 @@
-//! PromQL against a naive evaluation: every function over a range, every aggregation, matchers of each kind, arithmetic between series.
+//! PromQL against a naive evaluation: every function over a range, every aggregation, matchers of
+//! each kind, arithmetic between series.
 //!
-//! The model goes through all points for each step, by the formulas of Prometheus' manual. The seed and the expression are in each message.
+//! The model goes through all points for each step, by the formulas of Prometheus' manual. The seed
+//! and the expression are in each message.
 
 mod common;
 
@@ -10,13 +12,15 @@ use plinth_series::workload::Random;
 use plinth_series::{SeriesStore, prometheus};
 use std::collections::BTreeMap;
 
-/// The value of a function over the points of a window that ends at a time, as Prometheus' manual has it.
+/// The value of a function over the points of a window that ends at a time, as Prometheus' manual
+/// has it.
 fn over(name: &str, points: &[(i64, f64)], time: i64, range: i64) -> Option<f64> {
     let seconds = |nanoseconds: i64| nanoseconds as f64 / 1e9;
     let values = || points.iter().map(|(_, value)| *value);
     let (first, last) = (*points.first()?, *points.last()?);
     let rise = |counter: bool| -> f64 {
-        let fall = |pair: &[(i64, f64)]| if counter && pair[1].1 < pair[0].1 { pair[0].1 } else { 0.0 };
+        let fall =
+            |pair: &[(i64, f64)]| if counter && pair[1].1 < pair[0].1 { pair[0].1 } else { 0.0 };
         last.1 - first.1 + points.windows(2).map(fall).sum::<f64>()
     };
     let extrapolated = |counter: bool| {
@@ -58,7 +62,8 @@ fn over(name: &str, points: &[(i64, f64)], time: i64, range: i64) -> Option<f64>
 fn matrix(store: &SeriesStore, expression: &str, from: i64, to: i64, step: i64) -> Cells {
     let encoded: String = expression.bytes().map(|byte| format!("%{byte:02x}")).collect();
     let parameters = format!("query={encoded}&start={from}&end={to}&step={step}");
-    let (status, text) = block_on(prometheus(store, "/api/v1/query_range", &[parameters.as_bytes(), b""], 0));
+    let (status, text) =
+        block_on(prometheus(store, "/api/v1/query_range", &[parameters.as_bytes(), b""], 0));
     assert_eq!(status, 200, "{expression}: {text}");
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     let mut all = BTreeMap::new();
@@ -94,7 +99,9 @@ fn matcher(random: &mut Random) -> (&'static str, Fits) {
                     && tags.get("region").is_some_and(|region| region == "eu" || region == "us")
             }),
             (r#"{rack=""}"#, |tags| !tags.contains_key("rack")),
-            (r#"{region!~"e.*"}"#, |tags| tags.get("region").is_none_or(|region| !region.starts_with('e'))),
+            (r#"{region!~"e.*"}"#, |tags| {
+                tags.get("region").is_none_or(|region| !region.starts_with('e'))
+            }),
         ],
     )
 }
@@ -175,17 +182,22 @@ fn functions_and_aggregations_are_answered_as_a_model_does() {
                 Some(function) => format!("{function}(x{matcher}[{range}s])"),
                 None => format!("x{matcher}"),
             };
-            let expression = if grouping.is_empty() { inner } else { format!("{grouping}({inner})") };
+            let expression =
+                if grouping.is_empty() { inner } else { format!("{grouping}({inner})") };
             let mut cells: BTreeMap<_, Vec<f64>> = BTreeMap::new();
-            for (name, points) in all.iter().filter(|(name, _)| name.starts_with("x ") && fits(&tags(name))) {
+            for (name, points) in
+                all.iter().filter(|(name, _)| name.starts_with("x ") && fits(&tags(name)))
+            {
                 let mut labels = tags(name);
                 let is_a_point = function.is_none_or(|function| function == "last_over_time");
                 labels.extend(is_a_point.then(|| ("__name__".to_string(), "x".to_string())));
                 labels.retain(|label, _| keeps.is_none_or(|keeps| keeps(label)));
                 for time in (from..=to).step_by(step as usize) {
                     let (end, back) = (time * SECOND, range * SECOND);
-                    let window: Vec<(i64, f64)> =
-                        points.range(end - back + 1..=end).map(|(time, value)| (*time, *value)).collect();
+                    let window: Vec<(i64, f64)> = points
+                        .range(end - back + 1..=end)
+                        .map(|(time, value)| (*time, *value))
+                        .collect();
                     let value = match function {
                         Some(function) => over(function, &window, end, back),
                         None => seen(&all, name, time),
@@ -224,7 +236,10 @@ fn arithmetic_between_series_is_as_a_model_has_it() {
                 }
             }
             let found = matrix(&store, &expression, from, to, step);
-            assert!(are_near(&found, &expected), "seed {seed}: {expression}\n{found:?}\n{expected:?}");
+            assert!(
+                are_near(&found, &expected),
+                "seed {seed}: {expression}\n{found:?}\n{expected:?}"
+            );
         }
     }
 }

@@ -1,7 +1,9 @@
-//! Queries against a naive evaluation: every kind, with every field, over random series, both ways in time and in both orders.
+//! Queries against a naive evaluation: every kind, with every field, over random series, both ways
+//! in time and in both orders.
 //!
-//! The model holds all points in maps, goes through all of them for each query, and sorts the rows at the end. All values are small
-//! multiples of 1/4, whose sums do not depend on the order. The seed and the query are in each message.
+//! The model holds all points in maps, goes through all of them for each query, and sorts the rows
+//! at the end. All values are small multiples of 1/4, whose sums do not depend on the order. The
+//! seed and the query are in each message.
 
 mod common;
 
@@ -86,7 +88,8 @@ impl Model {
         let db = Database::in_memory().unwrap();
         let store = block_on(SeriesStore::open_with(&db, settings.clone())).unwrap();
         // One after the other: the order of lines is that in which series came to be.
-        let series: Vec<_> = NAMES.iter().map(|name| block_on(store.series(name)).unwrap()).collect();
+        let series: Vec<_> =
+            NAMES.iter().map(|name| block_on(store.series(name)).unwrap()).collect();
         let mut points = vec![Points::new(); NAMES.len()];
         for (which, points) in points.iter_mut().enumerate() {
             let mut time = 0;
@@ -120,11 +123,18 @@ impl Model {
 
     /// The fields that all kinds share.
     fn ask(&mut self, with_keep: bool, with_order: bool) -> Asked {
-        let (from, to) = (self.random.below(4400) as i64 - 200, self.random.below(4400) as i64 - 200);
+        let (from, to) =
+            (self.random.below(4400) as i64 - 200, self.random.below(4400) as i64 - 200);
         let by_series = with_order && self.random.below(2) == 0;
-        let hosts = self.pick(&[&["a", "b", "c", "d"][..], &["a"], &["b", "c"], &["a", "d"]]).to_vec();
-        let keep = if with_keep { self.pick(&[Keep::All, Keep::Region, Keep::NotHost]) } else { Keep::All };
-        let limit = if self.random.below(3) == 0 { self.random.below(50) as usize } else { usize::MAX };
+        let hosts =
+            self.pick(&[&["a", "b", "c", "d"][..], &["a"], &["b", "c"], &["a", "d"]]).to_vec();
+        let keep = if with_keep {
+            self.pick(&[Keep::All, Keep::Region, Keep::NotHost])
+        } else {
+            Keep::All
+        };
+        let limit =
+            if self.random.below(3) == 0 { self.random.below(50) as usize } else { usize::MAX };
         let offset = if self.random.below(3) == 0 { self.random.below(50) as usize } else { 0 };
         let above = (self.random.below(3) == 0).then(|| self.random.below(100) as f64);
         let mut json = format!(
@@ -155,7 +165,8 @@ impl Model {
     fn series(&self, asked: &Asked, metric: &str) -> Vec<(usize, String)> {
         let of = |(which, name): (usize, &&str)| {
             let name = Name::parse(name).unwrap();
-            let wanted = name.metric() == metric && name.tags().any(|(_, host)| asked.hosts.contains(&host));
+            let wanted =
+                name.metric() == metric && name.tags().any(|(_, host)| asked.hosts.contains(&host));
             let tags = name.tags().filter(|(tag, _)| asked.keep == Keep::All || *tag == "region");
             let tags: String = tags.map(|(tag, value)| format!(" {tag}={value}")).collect();
             wanted.then_some((which, tags))
@@ -164,7 +175,8 @@ impl Model {
     }
 
     fn points(&self, asked: &Asked, which: usize) -> Vec<(i64, Value)> {
-        let range = if asked.from > asked.to { asked.to + 1..asked.from + 1 } else { asked.from..asked.to };
+        let range =
+            if asked.from > asked.to { asked.to + 1..asked.from + 1 } else { asked.from..asked.to };
         self.points[which].range(range).map(|(time, value)| (*time, *value)).collect()
     }
 
@@ -181,7 +193,8 @@ impl Model {
         for row in rows.iter().skip(asked.offset).take(asked.limit) {
             write!(expected, "{},ts={}", row.name, row.time).unwrap();
             for cell in &row.cells {
-                write!(expected, ",{}", cell.map_or(String::new(), |cell| cell.to_string())).unwrap();
+                write!(expected, ",{}", cell.map_or(String::new(), |cell| cell.to_string()))
+                    .unwrap();
             }
             expected.push('\n');
         }
@@ -207,7 +220,8 @@ impl Model {
 
     fn select(&mut self) {
         let mut asked = self.ask(true, true);
-        let filter = asked.above.map_or(String::new(), |above| format!(r#", "filter": {{"gt": {above}}}"#));
+        let filter =
+            asked.above.map_or(String::new(), |above| format!(r#", "filter": {{"gt": {above}}}"#));
         asked.json = format!(r#"{{"select": "x", {}{filter}}}"#, asked.json);
         let series = self.series(&asked, "x");
         let order: Vec<String> = series.iter().map(|(_, tags)| format!("x{tags}")).collect();
@@ -226,8 +240,9 @@ impl Model {
 
     fn join(&mut self) {
         let mut asked = self.ask(false, true);
-        let filter =
-            asked.above.map_or(String::new(), |above| format!(r#", "filter": {{"y": {{"le": {above}}}}}"#));
+        let filter = asked
+            .above
+            .map_or(String::new(), |above| format!(r#", "filter": {{"y": {{"le": {above}}}}}"#));
         asked.json = format!(r#"{{"join": ["x", "y", "z"], {}{filter}}}"#, asked.json);
         let (mut order, mut cells): (Vec<String>, Joined) = Default::default();
         for (column, metric) in ["x", "y", "z"].into_iter().enumerate() {
@@ -245,7 +260,8 @@ impl Model {
         }
         let row = |((name, time), cells)| Row { line: 0, name, time, cells };
         // A filter on one metric of them lets whole rows through, or not.
-        let meets = |(_, cells): &(_, Vec<Option<f64>>)| asked.above.is_none() || cells[1].is_some();
+        let meets =
+            |(_, cells): &(_, Vec<Option<f64>>)| asked.above.is_none() || cells[1].is_some();
         let mut rows: Vec<Row> = cells.into_iter().filter(meets).map(row).collect();
         Self::number(&mut rows, &order);
         self.check(&asked, rows);
@@ -253,7 +269,8 @@ impl Model {
 
     fn function(name: &str, points: &[(i64, Value)], backward: bool) -> (i64, f64) {
         let values = points.iter().map(|(time, value)| (*time, value.as_f64()));
-        let (mut first, mut last) = (values.clone().next().unwrap(), values.clone().next_back().unwrap());
+        let (mut first, mut last) =
+            (values.clone().next().unwrap(), values.clone().next_back().unwrap());
         let newest = last.0;
         if backward {
             std::mem::swap(&mut first, &mut last);
@@ -319,7 +336,12 @@ impl Model {
         }
     }
 
-    fn buckets(&self, asked: &Asked, which: &[usize], step: i64) -> BTreeMap<i64, Vec<(i64, Value)>> {
+    fn buckets(
+        &self,
+        asked: &Asked,
+        which: &[usize],
+        step: i64,
+    ) -> BTreeMap<i64, Vec<(i64, Value)>> {
         let mut buckets: BTreeMap<i64, Vec<(i64, Value)>> = BTreeMap::new();
         for which in which {
             for (time, value) in self.points(asked, *which) {
@@ -478,13 +500,17 @@ fn rows_have_akumulis_form() {
         "+x host=a\r\n+19700101T000001.000000000\r\n+1.5\r\n+x host=a\r\n+19700101T000002.000000000\r\n+2\r\n"
     );
     assert_eq!(
-        ask(&format!(r#"{{"join": ["x", "y"], {range}, "output": {{"timestamp": "raw"}}, "offset": 1}}"#)),
+        ask(&format!(
+            r#"{{"join": ["x", "y"], {range}, "output": {{"timestamp": "raw"}}, "offset": 1}}"#
+        )),
         "+x|y host=a\r\n+ts=2000000000\r\n*2\r\n+2\r\n$-1\r\n"
     );
     assert_eq!(ask(r#"{"select": "meta:names"}"#), "+x host=a\r\n+y host=a\r\n");
     assert_eq!(ask(r#"{"select": "meta:names:y", "output": {"format": "csv"}}"#), "y host=a\n");
     assert_eq!(
-        ask(r#"{"aggregate": {"x": "sum", "y": "last"}, "output": {"format": "csv"}}"#).lines().count(),
+        ask(r#"{"aggregate": {"x": "sum", "y": "last"}, "output": {"format": "csv"}}"#)
+            .lines()
+            .count(),
         2
     );
 }
@@ -493,7 +519,9 @@ fn rows_have_akumulis_form() {
 fn events_are_selected_both_ways() {
     let store = store(&[]);
     let texts: Vec<(i64, String)> = (0..200_i64)
-        .map(|n| (n * 2_000 + n * n % 1000, format!("event {n} {}", "x".repeat((n * 37 % 90) as usize))))
+        .map(|n| {
+            (n * 2_000 + n * n % 1000, format!("event {n} {}", "x".repeat((n * 37 % 90) as usize)))
+        })
         .collect();
     block_on(async {
         let series = store.series("!ev host=a").await.unwrap();
@@ -511,7 +539,8 @@ fn events_are_selected_both_ways() {
                 "output": {{"format": "csv", "timestamp": "raw"}}}}"#
         );
         let range = if from > to { to + 1..from + 1 } else { from..to };
-        let wanted = texts.iter().filter(|(time, text)| range.contains(time) && text.contains(filter));
+        let wanted =
+            texts.iter().filter(|(time, text)| range.contains(time) && text.contains(filter));
         let mut expected: Vec<String> =
             wanted.map(|(time, text)| format!("!ev host=a,ts={time},{text}\n")).collect();
         if from > to {
@@ -525,25 +554,41 @@ fn events_are_selected_both_ways() {
 #[test]
 fn names_are_found_and_suggested() {
     let store = store(&[]);
-    let mut names: Vec<String> = (0..2500).map(|n| format!("cpu.user host=h{n:04} os=o{}", n % 3)).collect();
+    let mut names: Vec<String> =
+        (0..2500).map(|n| format!("cpu.user host=h{n:04} os=o{}", n % 3)).collect();
     names.push("cpu.sys host=h1".to_string());
     names.push("cpu host=h1".to_string());
     let refs: Vec<&str> = names.iter().map(String::as_str).collect();
     block_on(store.all_series(&refs)).unwrap();
     let suggest = |json: &str| {
         let text = block_on(async { store.suggest(json.as_bytes())?.collect().await }).unwrap();
-        String::from_utf8(text).unwrap().lines().map(|line| line[1..].to_string()).collect::<Vec<_>>()
+        String::from_utf8(text)
+            .unwrap()
+            .lines()
+            .map(|line| line[1..].to_string())
+            .collect::<Vec<_>>()
     };
     assert_eq!(suggest(r#"{"select": "metric-names"}"#), ["cpu", "cpu.sys", "cpu.user"]);
-    assert_eq!(suggest(r#"{"select": "metric-names", "starts-with": "cpu."}"#), ["cpu.sys", "cpu.user"]);
+    assert_eq!(
+        suggest(r#"{"select": "metric-names", "starts-with": "cpu."}"#),
+        ["cpu.sys", "cpu.user"]
+    );
     assert_eq!(suggest(r#"{"select": "tag-names", "metric": "cpu.user"}"#), ["host", "os"]);
-    assert_eq!(suggest(r#"{"select": "tag-names", "metric": "cpu.user", "starts-with": "o"}"#), ["os"]);
-    assert_eq!(suggest(r#"{"select": "tag-values", "metric": "cpu.user", "tag": "os"}"#), ["o0", "o1", "o2"]);
+    assert_eq!(
+        suggest(r#"{"select": "tag-names", "metric": "cpu.user", "starts-with": "o"}"#),
+        ["os"]
+    );
+    assert_eq!(
+        suggest(r#"{"select": "tag-values", "metric": "cpu.user", "tag": "os"}"#),
+        ["o0", "o1", "o2"]
+    );
     let hosts = suggest(r#"{"select": "tag-values", "metric": "cpu.user", "tag": "host"}"#);
     assert_eq!((hosts.len(), hosts[2499].as_str()), (2500, "h2499"));
     assert_eq!(
-        suggest(r#"{"select": "tag-values", "metric": "cpu.user", "tag": "host", "starts-with": "h00"}"#)
-            .len(),
+        suggest(
+            r#"{"select": "tag-values", "metric": "cpu.user", "tag": "host", "starts-with": "h00"}"#
+        )
+        .len(),
         100
     );
     assert!(suggest(r#"{"select": "tag-names", "metric": "none"}"#).is_empty());
@@ -557,12 +602,15 @@ fn names_are_found_and_suggested() {
     assert_eq!(search(r#"{"select": "", "where": {"os": "o1"}}"#).unwrap(), 833);
     assert_eq!(search(r#"{"select": "cpu.user", "where": {"os": ["o1", "o2"]}}"#).unwrap(), 1666);
     assert_eq!(
-        search(r#"{"select": "cpu.user", "where": {"os": ["o1"], "host": ["h0001", "h0002"]}}"#).unwrap(),
+        search(r#"{"select": "cpu.user", "where": {"os": ["o1"], "host": ["h0001", "h0002"]}}"#)
+            .unwrap(),
         1
     );
     assert_eq!(
-        search(r#"{"select": "cpu.user", "where": [{"host": "h0001", "os": "o1"}, {"host": "h0001"}]}"#)
-            .unwrap(),
+        search(
+            r#"{"select": "cpu.user", "where": [{"host": "h0001", "os": "o1"}, {"host": "h0001"}]}"#
+        )
+        .unwrap(),
         1
     );
     assert_eq!(search(r#"{"select": "cpu.user", "limit": 10, "offset": 2495}"#).unwrap(), 5);
@@ -581,7 +629,8 @@ fn a_query_may_read_more_points_than_it_may_hold() {
     for range in [r#"{"from": 0, "to": 5000}"#, r#"{"from": 4999, "to": -1}"#] {
         let json = format!(r#"{{"select": "m", "range": {range}, "output": {{"format": "csv"}}}}"#);
         let limits = QueryLimits { points: 250, ..QueryLimits::default() };
-        let answer = block_on(store.query_within(&Query::parse(json.as_bytes()).unwrap(), limits)).unwrap();
+        let answer =
+            block_on(store.query_within(&Query::parse(json.as_bytes()).unwrap(), limits)).unwrap();
         let text = String::from_utf8(block_on(answer.collect()).unwrap()).unwrap();
         assert_eq!(text.lines().count(), 5000, "{range}");
     }
@@ -630,7 +679,10 @@ const WRONG: [(&str, &str); 52] = [
     (r#"{"select": "x", R, "apply": [{"name": "sax"}]}"#, "`apply.name`"),
     (r#"{"select": "x", R, "apply": [{"name": "rate", "by": 1}]}"#, "`apply.by`"),
     (r#"{"select": "x", R, "apply": [{"name": "scale", "weights": [1, 2]}]}"#, "`apply.weights`"),
-    (r#"{"select": "x", R, "apply": [{"name": "sma", "window-width": 0}]}"#, "`apply.window-width`"),
+    (
+        r#"{"select": "x", R, "apply": [{"name": "sma", "window-width": 0}]}"#,
+        "`apply.window-width`",
+    ),
     (r#"{"select": "x", R, "apply": [{"name": "sum"}]}"#, "`apply.ignore_missing`"),
     (r#"{"select": "x", R, "apply": [{"name": "eval", "expr": "y"}]}"#, "`apply.expr`"),
     (r#"{"select-events": "x", R}"#, "`select-events`"),
@@ -639,7 +691,10 @@ const WRONG: [(&str, &str); 52] = [
     (r#"{"aggregate": {"x": "median"}}"#, "`aggregate.x`"),
     (r#"{"aggregate": {"x": "max"}, "order-by": "time"}"#, "`order-by`"),
     (r#"{"join": "x", R}"#, "`join`"),
-    (r#"{"group-aggregate": {"metric": "x", "func": "max", "step": "1 sec."}, R}"#, "`group-aggregate.step`"),
+    (
+        r#"{"group-aggregate": {"metric": "x", "func": "max", "step": "1 sec."}, R}"#,
+        "`group-aggregate.step`",
+    ),
     (
         r#"{"group-aggregate-join": {"metric": ["x", "y"], "func": ["max", "min"], "step": "1s"}, R}"#,
         "`group-aggregate-join.func`",
@@ -653,11 +708,19 @@ fn what_is_wrong_with_a_query_is_named() {
     for (json, named) in WRONG {
         let json = json.replace(", R", &format!(", {range}"));
         let error = parse(&json).expect_err(&json);
-        assert!(error.starts_with("query parsing error: ") && error.contains(named), "{json}: {error}");
+        assert!(
+            error.starts_with("query parsing error: ") && error.contains(named),
+            "{json}: {error}"
+        );
     }
     let store = store(&[("x host=a", &[1.0])]);
-    for kind in [r#""select": "err""#, r#""join": ["foo", "bar"]"#, r#""aggregate": {"err": "sum"}"#] {
-        assert!(ask(&store, &format!("{{{kind}, {range}}}")).unwrap_err().starts_with("not found"), "{kind}");
+    for kind in
+        [r#""select": "err""#, r#""join": ["foo", "bar"]"#, r#""aggregate": {"err": "sum"}"#]
+    {
+        assert!(
+            ask(&store, &format!("{{{kind}, {range}}}")).unwrap_err().starts_with("not found"),
+            "{kind}"
+        );
     }
     // Bytes changed at random: an error or a query, and never a panic.
     let mut random = Random::new(1);

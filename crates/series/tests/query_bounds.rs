@@ -1,7 +1,8 @@
-//! Queries that would cost too much: refused before memory is, each by itself and all together, however they say it.
+//! Queries that would cost too much: refused before memory is, each by itself and all together,
+//! however they say it.
 //!
-//! A bound is tested from both sides: what just keeps to it is answered whole, what is one more is refused by a message that says what to
-//! narrow, and what was held is given back.
+//! A bound is tested from both sides: what just keeps to it is answered whole, what is one more is
+//! refused by a message that says what to narrow, and what was held is given back.
 
 mod common;
 
@@ -12,7 +13,8 @@ use plinth_series::{Query, QueryError, QueryLimits, SeriesStore, Settings};
 
 #[test]
 fn what_is_too_much_is_refused_before_memory_is() {
-    let store = store(&[("x host=a", &[1.0; 100]), ("x host=b", &[1.0; 100]), ("x host=c", &[1.0; 100])]);
+    let store =
+        store(&[("x host=a", &[1.0; 100]), ("x host=b", &[1.0; 100]), ("x host=c", &[1.0; 100])]);
     let ask = |json: &str, series, at_once, points| {
         let limits = QueryLimits { series, at_once, points };
         let query = Query::parse(json.as_bytes()).unwrap();
@@ -29,50 +31,82 @@ fn what_is_too_much_is_refused_before_memory_is() {
     assert_eq!(ask(&by_series, 3, 1, 100), Ok(300));
 }
 
-/// Documents that are large for their own sake, each within what a query may have: an error that says why, or an answer, and never the memory of the machine.
-#[test]
-fn bombs_of_json_are_refused_or_answered() {
-    const ROOM: usize = (1 << 20) - 200;
-    let store = store(&[("x host=a", &[1.0, 2.0])]);
-    let range = r#""range": {"from": 0, "to": "20200101T000000"}"#;
-    let list = |item: &str, most: usize| {
-        let count = most.min(ROOM / (item.len() + 1));
-        format!("[{}]", vec![item; count].join(","))
-    };
-    let fields = |most: usize| -> String {
-        (0..most).map(|n| format!("\"t{n}\":\"v\",")).collect::<String>().trim_end_matches(',').to_string()
-    };
-    let values: String = (0..90_000).map(|n| format!("\"v{n}\",")).collect();
-    let values = values.trim_end_matches(',');
-    for (query, named) in [
-        (format!(r#"{{"select": {}, {range}}}"#, list("0", usize::MAX)), "`select`"),
+/// What a query may have, but for some words.
+const ROOM: usize = (1 << 20) - 200;
+const RANGE: &str = r#""range": {"from": 0, "to": "20200101T000000"}"#;
+
+/// As many of an item as there is room for.
+fn list(item: &str) -> String {
+    format!("[{}]", vec![item; ROOM / (item.len() + 1)].join(","))
+}
+
+fn fields(count: usize) -> String {
+    let fields: Vec<_> = (0..count).map(|n| format!("\"t{n}\":\"v\"")).collect();
+    fields.join(",")
+}
+
+/// Conditions on tags, and what the error speaks of.
+fn bombs_of_where() -> Vec<(String, &'static str)> {
+    let values: Vec<_> = (0..90_000).map(|n| format!("\"v{n}\"")).collect();
+    let values = values.join(",");
+    vec![
         (
-            format!(r#"{{"select": "x", {range}, "where": {{"host": {}}}}}"#, list("1", usize::MAX)),
+            format!(r#"{{"select": "x", {RANGE}, "where": {{"host": {}}}}}"#, list("1")),
             "`where.host`",
         ),
-        (format!(r#"{{"select": "x", {range}, "where": {{"host": [{values}]}}}}"#), "at most 10000 values"),
-        (format!(r#"{{"select": "x", {range}, "where": {{{}}}}}"#, fields(60_000)), "at most 10000 values"),
         (
-            format!(r#"{{"select": "x", {range}, "where": {}}}"#, list(r#"{"a":"b"}"#, usize::MAX)),
+            format!(r#"{{"select": "x", {RANGE}, "where": {{"host": [{values}]}}}}"#),
             "at most 10000 values",
         ),
-        (format!(r#"{{"select": "x", {range}, "where": {{"host": {}}}}}"#, "[".repeat(ROOM)), "recursion"),
-        (format!(r#"{{"select": "x", {range}, "where": {}}}"#, r#"{"a":"#.repeat(ROOM / 5)), "recursion"),
-        (format!(r#"{{"select": "x", {range}, {}}}"#, fields(60_000)), "unexpected field"),
-        (format!(r#"{{"join": {}, {range}}}"#, list(r#""x""#, usize::MAX)), "256 metrics"),
+        (
+            format!(r#"{{"select": "x", {RANGE}, "where": {{{}}}}}"#, fields(60_000)),
+            "at most 10000 values",
+        ),
+        (
+            format!(r#"{{"select": "x", {RANGE}, "where": {}}}"#, list(r#"{"a":"b"}"#)),
+            "at most 10000 values",
+        ),
+        (
+            format!(r#"{{"select": "x", {RANGE}, "where": {{"host": {}}}}}"#, "[".repeat(ROOM)),
+            "recursion",
+        ),
+        (
+            format!(r#"{{"select": "x", {RANGE}, "where": {}}}"#, r#"{"a":"#.repeat(ROOM / 5)),
+            "recursion",
+        ),
+    ]
+}
+
+/// Everything else of a query, and what the error speaks of.
+fn other_bombs() -> Vec<(String, &'static str)> {
+    vec![
+        (format!(r#"{{"select": {}, {RANGE}}}"#, list("0")), "`select`"),
+        (format!(r#"{{"select": "x", {RANGE}, {}}}"#, fields(60_000)), "unexpected field"),
+        (format!(r#"{{"join": {}, {RANGE}}}"#, list(r#""x""#)), "256 metrics"),
         (format!(r#"{{"aggregate": {{{}}}}}"#, fields(60_000)), "256 metrics"),
         (
-            format!(r#"{{"select": "x", {range}, "apply": {}}}"#, list(r#"{"name":"abs"}"#, usize::MAX)),
+            format!(r#"{{"select": "x", {RANGE}, "apply": {}}}"#, list(r#"{"name":"abs"}"#)),
             "16 functions",
         ),
-        (format!(r#"{{"select": "{}", {range}}}"#, "x".repeat(ROOM)), "1 to 4096 bytes"),
+        (format!(r#"{{"select": "{}", {RANGE}}}"#, "x".repeat(ROOM)), "1 to 4096 bytes"),
         (
-            format!(r#"{{"select-events": "!x", {range}, "filter": "{}"}}"#, "(a{900}){900}".repeat(500)),
+            format!(
+                r#"{{"select-events": "!x", {RANGE}, "filter": "{}"}}"#,
+                "(a{900}){900}".repeat(500)
+            ),
             "`filter`",
         ),
-        (format!(r#"{{"select": "x", {range}, "limit": {}}}"#, "9".repeat(ROOM)), "JSON"),
-        (format!(r#"{{"select": "x", {range}, "limit": {}}}"#, " ".repeat(1 << 20)), "longer"),
-    ] {
+        (format!(r#"{{"select": "x", {RANGE}, "limit": {}}}"#, "9".repeat(ROOM)), "JSON"),
+        (format!(r#"{{"select": "x", {RANGE}, "limit": {}}}"#, " ".repeat(1 << 20)), "longer"),
+    ]
+}
+
+/// Documents that are large for their own sake, each within what a query may have: an error that
+/// says why, or an answer, and never the memory of the machine.
+#[test]
+fn bombs_of_json_are_refused_or_answered() {
+    let store = store(&[("x host=a", &[1.0, 2.0])]);
+    for (query, named) in bombs_of_where().into_iter().chain(other_bombs()) {
         let error = match Query::parse(query.as_bytes()) {
             Ok(query) => block_on(store.query(&query)).unwrap_err().to_string(),
             Err(error) => error.to_string(),
@@ -90,7 +124,10 @@ fn bombs_of_json_are_refused_or_answered() {
         format!(r#"[{}{{"host": "a"}}]"#, r#"{"host":"b"},"#.repeat(9_999)),
     ] {
         assert_eq!(
-            ask(&store, &format!(r#"{{"select": "x", {range}, "where": {tags}}}"#)).unwrap().lines().count(),
+            ask(&store, &format!(r#"{{"select": "x", {RANGE}, "where": {tags}}}"#))
+                .unwrap()
+                .lines()
+                .count(),
             6
         );
     }
@@ -130,7 +167,8 @@ fn what_all_queries_hold_together_is_bounded() {
         held = store.stats().query_bytes;
     };
     assert!(
-        error.starts_with("high cardinality") && error.contains("all queries together, 100000 may be"),
+        error.starts_with("high cardinality")
+            && error.contains("all queries together, 100000 may be"),
         "{error}"
     );
     assert!(!answers.is_empty() && held <= 100_000, "{} hold {held}", answers.len());

@@ -1,8 +1,9 @@
-//! Queries against a naive evaluation, where `query.rs` ends: events, names and what is suggested, functions on rows, aggregates of several metrics, sets of
-//! tags, conditions on several columns.
+//! Queries against a naive evaluation, where `query.rs` ends: events, names and what is suggested,
+//! functions on rows, aggregates of several metrics, sets of tags, conditions on several columns.
 //!
-//! A model goes through all that there is for each query. Functions are applied to the rows that the same query has without them, which the other models
-//! answer for. The seed and the query are in each message.
+//! A model goes through all that there is for each query. Functions are applied to the rows that
+//! the same query has without them, which the other models answer for. The seed and the query are
+//! in each message.
 
 mod common;
 
@@ -37,19 +38,26 @@ fn filter(random: &mut Random) -> (String, Fits) {
         0 => (String::new(), Box::new(|_| true)),
         1 => {
             let host = pick(random, &["a", "b", "z"]);
-            (format!(r#", "where": {{"host": "{host}"}}"#), Box::new(move |tags| tags["host"] == host))
+            (
+                format!(r#", "where": {{"host": "{host}"}}"#),
+                Box::new(move |tags| tags["host"] == host),
+            )
         }
         2 => (
             r#", "where": {"host": ["c", "a", "b", "a"], "region": ["eu", "us"]}"#.to_string(),
             Box::new(|tags| {
                 ["a", "b", "c"].contains(&tags["host"].as_str())
-                    && tags.get("region").is_some_and(|region| ["eu", "us"].contains(&region.as_str()))
+                    && tags
+                        .get("region")
+                        .is_some_and(|region| ["eu", "us"].contains(&region.as_str()))
             }),
         ),
         _ => (
-            r#", "where": [{"region": "eu", "host": "a"}, {"host": "d"}, {"host": "nobody"}]"#.to_string(),
+            r#", "where": [{"region": "eu", "host": "a"}, {"host": "d"}, {"host": "nobody"}]"#
+                .to_string(),
             Box::new(|tags| {
-                let tags: Vec<_> = tags.iter().map(|(tag, value)| (tag.as_str(), value.as_str())).collect();
+                let tags: Vec<_> =
+                    tags.iter().map(|(tag, value)| (tag.as_str(), value.as_str())).collect();
                 tags == [("host", "a"), ("region", "eu")] || tags == [("host", "d")]
             }),
         ),
@@ -63,7 +71,9 @@ fn pivot(random: &mut Random) -> (&'static str, fn(&str) -> String) {
         &[
             ("", (|name| name.to_string()) as fn(&str) -> String),
             (r#", "pivot-by-tag": ["region"]"#, |name| kept(name, |tag| tag == "region")),
-            (r#", "pivot-by-tag": ["region", "host", "none"]"#, |name| kept(name, |tag| tag != "rack")),
+            (r#", "pivot-by-tag": ["region", "host", "none"]"#, |name| {
+                kept(name, |tag| tag != "rack")
+            }),
             (r#", "group-by": "rack""#, |name| kept(name, |tag| tag == "rack")),
             (r#", "group-by-tag": ["host", "rack"]"#, |name| kept(name, |tag| tag == "region")),
         ],
@@ -80,12 +90,14 @@ fn part(random: &mut Random) -> (String, usize, usize) {
     }
 }
 
-/// From when to when, both ways in time: as JSON, and whether a time is within and the query goes backward.
+/// From when to when, both ways in time: as JSON, and whether a time is within and the query goes
+/// backward.
 fn range(random: &mut Random, span: i64) -> (String, Box<dyn Fn(i64) -> bool>, bool) {
     let end = |random: &mut Random| random.below(span as u64 * 12 / 10) as i64 - span / 10;
     let (from, to) = (end(random), end(random));
-    let within =
-        move |time: i64| if from > to { to < time && time <= from } else { from <= time && time < to };
+    let within = move |time: i64| {
+        if from > to { to < time && time <= from } else { from <= time && time < to }
+    };
     (format!(r#""range": {{"from": {from}, "to": {to}}}"#), Box::new(within), from > to)
 }
 
@@ -143,7 +155,8 @@ fn rows_of_events(all: &Events, wanted: &Wanted) -> Option<String> {
             lines.push(line.clone());
         }
         let line = lines.iter().position(|found| *found == line).unwrap();
-        let events = events.iter().filter(|(time, text)| (wanted.within)(**time) && (wanted.matches)(text));
+        let events =
+            events.iter().filter(|(time, text)| (wanted.within)(**time) && (wanted.matches)(text));
         rows.extend(events.map(|(time, text)| (line, *time, text.as_str())));
     }
     let rank = |time: i64| if wanted.backward { -time } else { time };
@@ -171,7 +184,8 @@ fn events_are_answered_as_a_model_does() {
         let all = some_events(&mut random, &store);
         for _ in 0..40 {
             let (range, within, backward) = range(&mut random, EVENTS_SPAN);
-            let ((tags_json, fits), (pivot_json, named)) = (filter(&mut random), pivot(&mut random));
+            let ((tags_json, fits), (pivot_json, named)) =
+                (filter(&mut random), pivot(&mut random));
             let (part_json, limit, offset) = part(&mut random);
             let by_series = random.below(2) == 0;
             let order = if by_series { r#", "order-by": "series""# } else { "" };
@@ -182,13 +196,16 @@ fn events_are_answered_as_a_model_does() {
                     (r#", "filter": "down|build""#, |text| {
                         text.starts_with("down") || text.starts_with("build")
                     }),
-                    (r#", "filter": "^up x{20,}""#, |text| text.starts_with("up ") && text.len() >= 23),
+                    (r#", "filter": "^up x{20,}""#, |text| {
+                        text.starts_with("up ") && text.len() >= 23
+                    }),
                 ],
             );
             let query = format!(
                 r#"{{"select-events": "!ev", {range}, {RAW}{tags_json}{pivot_json}{part_json}{order}{pattern}}}"#
             );
-            let wanted = Wanted { fits, named, within, matches, backward, by_series, limit, offset };
+            let wanted =
+                Wanted { fits, named, within, matches, backward, by_series, limit, offset };
             if let Some(expected) = rows_of_events(&all, &wanted) {
                 assert_eq!(text(&store, &query), expected, "seed {seed}: {query}");
             }
@@ -206,7 +223,11 @@ fn some_names(random: &mut Random, store: &SeriesStore) -> Vec<String> {
             0 => format!("{metric} host={host}"),
             1 => format!("{metric} host={host} region={}", pick(random, &["eu", "us", "e"])),
             _ => {
-                format!("{metric} host={host} n={} region={}", random.below(40), pick(random, &["eu", "us"]))
+                format!(
+                    "{metric} host={host} n={} region={}",
+                    random.below(40),
+                    pick(random, &["eu", "us"])
+                )
             }
         };
         if !names.contains(&name) {
@@ -242,22 +263,32 @@ fn names_are_found_as_a_model_finds_them() {
         let names = some_names(&mut random, &store);
         // In the order in which they were made.
         let everything = found(&store, r#"{"select": "meta:names", "output": {"format": "csv"}}"#);
-        assert_eq!(everything.iter().collect::<BTreeSet<_>>(), names.iter().collect::<BTreeSet<_>>());
+        assert_eq!(
+            everything.iter().collect::<BTreeSet<_>>(),
+            names.iter().collect::<BTreeSet<_>>()
+        );
         for _ in 0..60 {
-            let metric = pick(&mut random, &["", "cpu", "cpu.user", "mem", "\u{e9}t\u{e9}", "none"]);
-            let ((tags_json, fits), (part_json, limit, offset)) = (filter(&mut random), part(&mut random));
+            let metric =
+                pick(&mut random, &["", "cpu", "cpu.user", "mem", "\u{e9}t\u{e9}", "none"]);
+            let ((tags_json, fits), (part_json, limit, offset)) =
+                (filter(&mut random), part(&mut random));
             let select = match random.below(2) {
                 0 => metric.to_string(),
                 _ if metric.is_empty() => "meta:names".to_string(),
                 _ => format!("meta:names:{metric}"),
             };
-            let query =
-                format!(r#"{{"select": "{select}", "output": {{"format": "csv"}}{tags_json}{part_json}}}"#);
+            let query = format!(
+                r#"{{"select": "{select}", "output": {{"format": "csv"}}{tags_json}{part_json}}}"#
+            );
             let wanted = everything.iter().filter(|name| {
                 (metric.is_empty() || name.starts_with(&format!("{metric} "))) && fits(&tags(name))
             });
             let expected: Vec<&String> = wanted.skip(offset).take(limit).collect();
-            assert_eq!(found(&store, &query).iter().collect::<Vec<_>>(), expected, "seed {seed}: {query}");
+            assert_eq!(
+                found(&store, &query).iter().collect::<Vec<_>>(),
+                expected,
+                "seed {seed}: {query}"
+            );
         }
     }
 }
@@ -284,13 +315,19 @@ fn metrics_tags_and_values_are_suggested_as_a_model_has_them() {
                 _ => {
                     let tag = pick(&mut random, &["host", "region", "n", "none"]);
                     let values = of_metric().filter_map(|name| tags(name).remove(tag)).collect();
-                    (format!(r#""select": "tag-values", "metric": "{metric}", "tag": "{tag}""#), values)
+                    (
+                        format!(r#""select": "tag-values", "metric": "{metric}", "tag": "{tag}""#),
+                        values,
+                    )
                 }
             };
-            let query = format!(r#"{{{what}, "starts-with": "{prefix}", "output": {{"format": "csv"}}}}"#);
-            let found = block_on(async { store.suggest(query.as_bytes())?.collect().await }).unwrap();
+            let query =
+                format!(r#"{{{what}, "starts-with": "{prefix}", "output": {{"format": "csv"}}}}"#);
+            let found =
+                block_on(async { store.suggest(query.as_bytes())?.collect().await }).unwrap();
             let found = String::from_utf8(found).unwrap();
-            let expected: Vec<&String> = all.iter().filter(|item| item.starts_with(prefix)).collect();
+            let expected: Vec<&String> =
+                all.iter().filter(|item| item.starts_with(prefix)).collect();
             assert_eq!(found.lines().collect::<Vec<_>>(), expected, "seed {seed}: {query}");
         }
     }
@@ -376,8 +413,14 @@ fn functions_are_applied_to_rows_of_every_kind() {
                 &[
                     (r#""select": "x""#, 1),
                     (r#""join": ["x", "y", "z"]"#, 3),
-                    (r#""group-aggregate": {"metric": "x", "step": "7s", "func": ["max", "mean"]}"#, 2),
-                    (r#""group-aggregate-join": {"metric": ["x", "y"], "step": "9s", "func": "sum"}"#, 2),
+                    (
+                        r#""group-aggregate": {"metric": "x", "step": "7s", "func": ["max", "mean"]}"#,
+                        2,
+                    ),
+                    (
+                        r#""group-aggregate-join": {"metric": ["x", "y"], "step": "9s", "func": "sum"}"#,
+                        2,
+                    ),
                 ],
             );
             let order = pick(&mut random, &["", r#", "order-by": "series""#]);
@@ -386,10 +429,13 @@ fn functions_are_applied_to_rows_of_every_kind() {
             let mut expected = plain.clone();
             let mut functions = Vec::new();
             for _ in 0..1 + random.below(3) {
-                let function = pick(&mut random, &["rate", "accumulate", "abs", "cma", "sma", "scale"]);
+                let function =
+                    pick(&mut random, &["rate", "accumulate", "abs", "cma", "sma", "scale"]);
                 let weights = &["2", "-0.5", "0.25"][..columns];
                 functions.push(match function {
-                    "scale" => format!(r#"{{"name": "scale", "weights": [{}]}}"#, weights.join(", ")),
+                    "scale" => {
+                        format!(r#"{{"name": "scale", "weights": [{}]}}"#, weights.join(", "))
+                    }
                     "sma" => r#"{"name": "sma", "window-width": 5}"#.to_string(),
                     name => format!(r#"{{"name": "{name}"}}"#),
                 });
@@ -417,7 +463,8 @@ fn columns_are_made_into_one_as_they_should() {
             let base = format!(r#""join": ["x", "y", "z"], {range}, {RAW}"#);
             let plain = rows(&store, &format!("{{{base}}}"));
             let ignores = random.below(2) == 0;
-            let collapse = |name: &str| format!(r#"{{"name": "{name}", "ignore_missing": {ignores}}}"#);
+            let collapse =
+                |name: &str| format!(r#"{{"name": "{name}", "ignore_missing": {ignores}}}"#);
             type Of = fn(f64, f64) -> f64;
             let (function, of): (String, Option<Of>) = match random.below(5) {
                 0 => (collapse("sum"), Some(|a, b| a + b)),
@@ -425,7 +472,8 @@ fn columns_are_made_into_one_as_they_should() {
                 2 => (collapse("multiply"), Some(|a, b| a * b)),
                 3 => (collapse("divide"), Some(|a, b| a / b)),
                 _ => (
-                    r#"{"name": "eval", "expr": "x > 0 ? (x + y) * 2 : max(y, z) - x ^ 2"}"#.to_string(),
+                    r#"{"name": "eval", "expr": "x > 0 ? (x + y) * 2 : max(y, z) - x ^ 2"}"#
+                        .to_string(),
                     None,
                 ),
             };
@@ -490,8 +538,10 @@ fn lines_are_weighed_against_each_other() {
                 false => weights.retain(|line| line.1 > portion * all),
             }
             let query = format!(r#"{{{base}, "apply": [{function}]}}"#);
-            let found: Vec<(String, f64)> =
-                rows(&store, &query).into_iter().map(|row| (row.name, row.cells[0].unwrap())).collect();
+            let found: Vec<(String, f64)> = rows(&store, &query)
+                .into_iter()
+                .map(|row| (row.name, row.cells[0].unwrap()))
+                .collect();
             let same = found.len() == weights.len()
                 && found.iter().zip(&weights).all(|(a, b)| a.0 == b.0 && is_near(a.1, b.1));
             assert!(same, "seed {seed}: {query}\n{found:?}\n{weights:?}");
@@ -512,14 +562,16 @@ fn function(name: &str, points: &[(i64, f64)]) -> f64 {
     }
 }
 
-/// Points of a metric's series that a query wants, those that have any, by their tags as names have them.
+/// Points of a metric's series that a query wants, those that have any, by their tags as names have
+/// them.
 fn points_of(
     all: &Points,
     metric: &str,
     fits: &Fits,
     within: &dyn Fn(i64) -> bool,
 ) -> Vec<(String, Vec<(i64, f64)>)> {
-    let named = all.iter().filter(|(name, _)| name.starts_with(&format!("{metric} ")) && fits(&tags(name)));
+    let named =
+        all.iter().filter(|(name, _)| name.starts_with(&format!("{metric} ")) && fits(&tags(name)));
     let points = |points: &BTreeMap<i64, f64>| -> Vec<(i64, f64)> {
         points.iter().map(|(time, value)| (*time, *value)).filter(|point| within(point.0)).collect()
     };
@@ -549,17 +601,23 @@ fn aggregates_of_several_metrics_and_functions() {
                     expected.insert(format!("{metric}:{func}{tags}"), function(func, &points));
                 }
             }
-            let found: BTreeMap<String, f64> =
-                rows(&store, &query).into_iter().map(|row| (row.name, row.cells[0].unwrap())).collect();
+            let found: BTreeMap<String, f64> = rows(&store, &query)
+                .into_iter()
+                .map(|row| (row.name, row.cells[0].unwrap()))
+                .collect();
             let near = found.iter().zip(&expected).all(|(a, b)| a.0 == b.0 && is_near(*a.1, *b.1));
-            assert!(found.len() == expected.len() && near, "seed {seed}: {query}\n{found:?}\n{expected:?}");
+            assert!(
+                found.len() == expected.len() && near,
+                "seed {seed}: {query}\n{found:?}\n{expected:?}"
+            );
         }
     }
 }
 
 const STEP: i64 = 11_000_000_000;
 
-/// The rows of buckets with the least, the sum and the greatest, where all conditions hold or one of them does.
+/// The rows of buckets with the least, the sum and the greatest, where all conditions hold or one
+/// of them does.
 fn buckets(points: Vec<(i64, f64)>, from: i64, backward: bool, any: bool) -> Vec<(i64, [f64; 3])> {
     let mut buckets: BTreeMap<i64, Vec<(i64, f64)>> = BTreeMap::new();
     for point in points {
@@ -584,11 +642,14 @@ fn buckets_of_several_metrics_where_all_conditions_hold_or_one_of_them() {
         let mut random = Random::new(seed);
         let (store, all) = measured(&mut random);
         for _ in 0..30 {
-            let (from, to) =
-                (random.below(200) as i64 * 1_000_000_007, random.below(200) as i64 * 1_000_000_007);
+            let (from, to) = (
+                random.below(200) as i64 * 1_000_000_007,
+                random.below(200) as i64 * 1_000_000_007,
+            );
             let backward = from > to;
-            let within =
-                |time: i64| if backward { to < time && time <= from } else { from <= time && time < to };
+            let within = |time: i64| {
+                if backward { to < time && time <= from } else { from <= time && time < to }
+            };
             let (tags_json, fits) = filter(&mut random);
             if all.keys().filter(|name| !name.starts_with('y')).all(|name| !fits(&tags(name))) {
                 continue;

@@ -1,4 +1,5 @@
-//! Series at rest: what of them is in no full leaf goes into leaves by itself, and nothing else does.
+//! Series at rest: what of them is in no full leaf goes into leaves by itself, and nothing else
+//! does.
 //!
 //! In a simulated world, where an hour is over at once.
 
@@ -16,7 +17,11 @@ fn settings() -> Settings {
     Settings { leaf_points: 80, ..Settings::default() }
 }
 
-async fn open(env: &Env, settings: &Settings, count: usize) -> Result<(Database, SeriesStore, Vec<Series>)> {
+async fn open(
+    env: &Env,
+    settings: &Settings,
+    count: usize,
+) -> Result<(Database, SeriesStore, Vec<Series>)> {
     let db = Database::builder("/db").env(env.clone()).open_async().await?;
     let store = SeriesStore::open_with(&db, settings.clone()).await?;
     let names: Vec<String> = (0..count).map(|which| format!("load host={which}")).collect();
@@ -144,7 +149,11 @@ fn a_round_comes_by_all_series_whatever_those_before_are_like() {
         assert_eq!(store.stats().open_points, 17_000);
         assert_ne!(batches(&db).await, 0);
         for which in [0, 16_999, 17_000, 18_000, SERIES - 1] {
-            assert_eq!(seconds(&series[which]).await?.len(), if which < 17_000 { 1 } else { 70 }, "{which}");
+            assert_eq!(
+                seconds(&series[which]).await?.len(),
+                if which < 17_000 { 1 } else { 70 },
+                "{which}"
+            );
         }
         Ok(())
     });
@@ -160,7 +169,8 @@ fn a_few_points_do_not_keep_the_tail_from_becoming_shorter() {
         let mut longest = 0;
         for minute in 0..30 {
             append(slow, minute * 60..minute * 60 + 1);
-            // Leaves of eighty, never one whole between two commits; and at the end one more point, in no leaf.
+            // Leaves of eighty, never one whole between two commits; and at the end one more point,
+            // in no leaf.
             for part in 0..if minute < 29 { 32 } else { 1 } {
                 for other in others {
                     append(other, minute * 1280 + part * 40..minute * 1280 + part * 40 + 40);
@@ -179,7 +189,10 @@ fn a_few_points_do_not_keep_the_tail_from_becoming_shorter() {
         drop((db, store, series));
         let (_db, store, series) = open(&env, &settings, 3).await?;
         assert_eq!(store.stats().open_points, open_points);
-        assert_eq!(seconds(&series[0]).await?, (0..30).map(|minute| minute * 60).collect::<Vec<_>>());
+        assert_eq!(
+            seconds(&series[0]).await?,
+            (0..30).map(|minute| minute * 60).collect::<Vec<_>>()
+        );
         assert_eq!(seconds(&series[2]).await?, (0..29 * 1280 + 40).collect::<Vec<_>>());
         Ok(())
     });
@@ -197,7 +210,8 @@ fn nothing_is_sealed_where_nobody_asked_for_it() {
     });
 }
 
-/// A rest of no time at all is found by rounds with a pause between them, which leave the store's task time for everything else.
+/// A rest of no time at all is found by rounds with a pause between them, which leave the store's
+/// task time for everything else.
 #[test]
 fn a_rest_may_be_of_no_time() {
     simulated(async |env| {

@@ -1,6 +1,8 @@
-//! Sessions and the store that they save into: what a sender was told is there, whatever stood in between.
+//! Sessions and the store that they save into: what a sender was told is there, whatever stood in
+//! between.
 //!
-//! Nothing is committed here unless a session asks for it, so what an opening without a farewell finds is exactly what was acknowledged.
+//! Nothing is committed here unless a session asks for it, so what an opening without a farewell
+//! finds is exactly what was acknowledged.
 
 use plinth::Database;
 use plinth_env::block_on;
@@ -20,7 +22,8 @@ fn session() -> Session {
     Session::new(Protocol::Resp, 5, &Memory::default())
 }
 
-/// Feeds all of it, and saves as often as the session asks for; what is left is saved by whoever calls this.
+/// Feeds all of it, and saves as often as the session asks for; what is left is saved by whoever
+/// calls this.
 fn feed(session: &mut Session, store: &SeriesStore, text: &str) {
     let mut at = 0;
     loop {
@@ -97,15 +100,16 @@ fn a_sync_that_is_forgone_commits_nothing() {
     assert!(times(&open(&db, settings()), "m a=1").is_empty());
 }
 
-/// When all sessions remembered too much, one forgot the series of the row that it was in the middle of: the rest of it went to whatever came into that
-/// place, or panicked.
+/// When all sessions remembered too much, one forgot the series of the row that it was in the
+/// middle of: the rest of it went to whatever came into that place, or panicked.
 #[test]
 fn what_is_remembered_of_names_can_go_at_any_moment() {
     let mut text = String::from("*4\n+d|e a=1\n:1\n+f a=1\n:2\n");
     let mut sent = 0;
     for time in 0..300 {
         let host = time % 40;
-        write!(text, "+m|n|!o host={host}\n:{time}000\n*3\n:{time}\n+{time}.5\n+note {time}\n").unwrap();
+        write!(text, "+m|n|!o host={host}\n:{time}000\n*3\n:{time}\n+{time}.5\n+note {time}\n")
+            .unwrap();
         write!(
             text,
             ":1\n:{time}\n*2\n:{time}\n:-{time}\n+p host={host}\n:{time}\n:{time}\n:2\n:{time}\n+7.25\n"
@@ -132,7 +136,8 @@ fn what_is_remembered_of_names_can_go_at_any_moment() {
         let of = |name: &&str| {
             let series = block_on(store.existing(name)).unwrap().expect("it was sent");
             let points =
-                block_on(async { series.scan(.., Direction::Forward).await?.collect().await }).unwrap();
+                block_on(async { series.scan(.., Direction::Forward).await?.collect().await })
+                    .unwrap();
             points.iter().map(|point| (point.time, format!("{:?}", point.value))).collect()
         };
         names.iter().map(of).collect()
@@ -163,7 +168,8 @@ fn a_session_that_begins_again_forgets_its_dictionary() {
     assert_eq!(times(&store, "m a=1"), [0, 1, 2, 3, 4]);
 }
 
-/// Names of some thousand bytes and a hundred tags were written in one transaction, which was too large, so that their sender got no further.
+/// Names of some thousand bytes and a hundred tags were written in one transaction, which was too
+/// large, so that their sender got no further.
 #[test]
 fn new_names_of_the_largest_size_are_taken_however_many_come_at_once() {
     let db = Database::in_memory().unwrap();

@@ -1,12 +1,16 @@
-//! Series in a database against a map: appends in and out of order, deletes, syncs, and openings that come without a farewell.
+//! Series in a database against a map: appends in and out of order, deletes, syncs, and openings
+//! that come without a farewell.
 //!
-//! Nothing is committed unless the test asks for it, so what a new opening finds is exactly what the last sync covered. All values are small
-//! multiples of 1/4, whose sums do not depend on the order. The seed is in each message.
+//! Nothing is committed unless the test asks for it, so what a new opening finds is exactly what
+//! the last sync covered. All values are small multiples of 1/4, whose sums do not depend on the
+//! order. The seed is in each message.
 
 use plinth::{Database, TransactionOption};
 use plinth_env::block_on;
 use plinth_series::workload::Random;
-use plinth_series::{Direction, Error, Point, Query, Series, SeriesStore, Settings, Summary, Value};
+use plinth_series::{
+    Direction, Error, Point, Query, Series, SeriesStore, Settings, Summary, Value,
+};
 use plinth_types::{KeyRange, RangeLock, RangeLocks, system};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -74,7 +78,8 @@ impl Model {
         }
     }
 
-    /// The next point, which may be late, at a time that there was before, or of another kind than the one before.
+    /// The next point, which may be late, at a time that there was before, or of another kind than
+    /// the one before.
     fn point(&mut self) -> Point {
         self.time += 1 + self.random.below(4) as i64;
         let late = match self.random.below(30) {
@@ -127,7 +132,8 @@ impl Model {
         assert_eq!(summary, Summary::of_points(points.iter().copied()), "{context}");
         for direction in [Direction::Forward, Direction::Backward] {
             let found =
-                block_on(async { series.scan(range.clone(), direction).await?.collect().await }).unwrap();
+                block_on(async { series.scan(range.clone(), direction).await?.collect().await })
+                    .unwrap();
             let mut expected = points.clone();
             if direction == Direction::Backward {
                 expected.reverse();
@@ -162,8 +168,10 @@ impl Model {
     fn check(&self, operation: u64) {
         for (which, series) in self.series.iter().enumerate() {
             let found =
-                block_on(async { series.scan(.., Direction::Forward).await?.collect().await }).unwrap();
-            let expected = self.now[which].iter().map(|(time, value)| Point { time: *time, value: *value });
+                block_on(async { series.scan(.., Direction::Forward).await?.collect().await })
+                    .unwrap();
+            let expected =
+                self.now[which].iter().map(|(time, value)| Point { time: *time, value: *value });
             assert_eq!(
                 found,
                 expected.collect::<Vec<_>>(),
@@ -201,7 +209,8 @@ fn every_query_agrees_with_a_map_across_openings() {
     }
 }
 
-/// Two leaves of one series in one flush: a full one, and the rest that a delete seals. The second was once taken for a repetition of the first.
+/// Two leaves of one series in one flush: a full one, and the rest that a delete seals. The second
+/// was once taken for a repetition of the first.
 #[test]
 fn a_delete_right_behind_a_full_leaf_loses_nothing() {
     let db = Database::in_memory().unwrap();
@@ -215,7 +224,8 @@ fn a_delete_right_behind_a_full_leaf_loses_nothing() {
     assert_eq!(block_on(series.aggregate(..)).unwrap().map(|summary| summary.sum), Some(45.0));
 }
 
-/// A range that names the least or the greatest time begins there, and its steps with it; one without an end has them counted from 1970.
+/// A range that names the least or the greatest time begins there, and its steps with it; one
+/// without an end has them counted from 1970.
 #[test]
 fn steps_are_counted_from_an_end_that_is_named() {
     let db = Database::in_memory().unwrap();
@@ -237,8 +247,8 @@ fn steps_are_counted_from_an_end_that_is_named() {
     });
 }
 
-/// All late points of a series that came between two flushes went into one transaction, which was too large from about a million on, and
-/// then nothing was saved any more.
+/// All late points of a series that came between two flushes went into one transaction, which was
+/// too large from about a million on, and then nothing was saved any more.
 #[test]
 fn many_late_points_of_one_series_are_saved() {
     let db = Database::in_memory().unwrap();
@@ -265,10 +275,12 @@ fn many_late_points_of_one_series_are_saved() {
     drop(store);
     let store = block_on(SeriesStore::open_with(&db, settings)).unwrap();
     let series = block_on(store.series("m a=1")).unwrap();
-    let found = block_on(async { series.scan(..last, Direction::Forward).await?.collect().await }).unwrap();
+    let found =
+        block_on(async { series.scan(..last, Direction::Forward).await?.collect().await }).unwrap();
     let expected = (0..count).map(|n| (n * 1000, value(n)));
     assert!(
-        found.len() == count as usize && found.iter().map(|point| (point.time, point.value)).eq(expected)
+        found.len() == count as usize
+            && found.iter().map(|point| (point.time, point.value)).eq(expected)
     );
 }
 
@@ -288,11 +300,17 @@ fn the_first_and_the_last_nanosecond_are_points_like_others() {
         block_on(store.sync()).unwrap();
     }
     for direction in [Direction::Forward, Direction::Backward] {
-        let mut found = block_on(async { series.scan(.., direction).await?.collect().await }).unwrap();
+        let mut found =
+            block_on(async { series.scan(.., direction).await?.collect().await }).unwrap();
         if direction == Direction::Backward {
             found.reverse();
         }
-        assert!(found.iter().map(|point| (point.time, point.value)).eq(times.map(|time| (time, 1.into()))));
+        assert!(
+            found
+                .iter()
+                .map(|point| (point.time, point.value))
+                .eq(times.map(|time| (time, 1.into())))
+        );
     }
     for step in [1, 3_600_000_000_000, u64::MAX] {
         block_on(async {
@@ -310,12 +328,14 @@ fn the_first_and_the_last_nanosecond_are_points_like_others() {
     }
     for from in ["-9223372036854775808", "9223372036854775807"] {
         let to = if from.starts_with('-') { "9223372036854775807" } else { "-9223372036854775808" };
-        for kind in
-            [r#""select": "m""#, r#""group-aggregate": {"metric": "m", "step": "1h", "func": "count"}"#]
-        {
+        for kind in [
+            r#""select": "m""#,
+            r#""group-aggregate": {"metric": "m", "step": "1h", "func": "count"}"#,
+        ] {
             let query = format!(r#"{{{kind}, "range": {{"from": {from}, "to": {to}}}}}"#);
             let query = Query::parse(query.as_bytes()).unwrap();
-            let text = block_on(async { store.query(&query).await.unwrap().collect().await }).unwrap();
+            let text =
+                block_on(async { store.query(&query).await.unwrap().collect().await }).unwrap();
             assert!(text.len() > 100, "{}", String::from_utf8_lossy(&text));
         }
     }
@@ -351,9 +371,15 @@ fn what_was_appended_is_committed_without_being_asked() {
     series.append(5, 1.5).unwrap();
     let settings = Settings::default();
     loop {
-        let rows =
-            db.transact_blocking(|tr| tr.get_range(plinth::RangeOptions::prefix(&settings.prefix)).wait());
-        if rows.unwrap().rows.iter().any(|(key, _)| key[settings.prefix.len()..].starts_with(&[0x15, 10])) {
+        let rows = db.transact_blocking(|tr| {
+            tr.get_range(plinth::RangeOptions::prefix(&settings.prefix)).wait()
+        });
+        if rows
+            .unwrap()
+            .rows
+            .iter()
+            .any(|(key, _)| key[settings.prefix.len()..].starts_with(&[0x15, 10]))
+        {
             break;
         }
         std::thread::yield_now();
@@ -363,7 +389,8 @@ fn what_was_appended_is_committed_without_being_asked() {
     assert_eq!(block_on(series.aggregate(..)).unwrap().map(|summary| summary.sum), Some(1.5));
 }
 
-/// Somebody asks for a sync and goes away, before or behind its commit: what was written twice then is there once, whole nodes among it.
+/// Somebody asks for a sync and goes away, before or behind its commit: what was written twice then
+/// is there once, whole nodes among it.
 #[test]
 fn a_sync_that_is_dropped_on_its_way_is_made_good_by_the_next() {
     for polls in 1..8 {
@@ -375,7 +402,8 @@ fn a_sync_that_is_dropped_on_its_way_is_made_good_by_the_next() {
         }
         let mut sync = Box::pin(store.sync());
         for _ in 0..polls {
-            let polled = block_on(std::future::poll_fn(|context| Poll::Ready(sync.as_mut().poll(context))));
+            let polled =
+                block_on(std::future::poll_fn(|context| Poll::Ready(sync.as_mut().poll(context))));
             if polled.is_ready() {
                 break;
             }
@@ -387,7 +415,8 @@ fn a_sync_that_is_dropped_on_its_way_is_made_good_by_the_next() {
         block_on(store.sync()).unwrap();
         drop((store, series));
         let (_store, series) = open(&db, &settings);
-        let counted = |range| block_on(series[0].aggregate(range)).unwrap().map(|summary| summary.count);
+        let counted =
+            |range| block_on(series[0].aggregate(range)).unwrap().map(|summary| summary.count);
         assert_eq!((counted(0..300), counted(3..150)), (Some(201), Some(147)), "{polls} polls");
     }
 }
@@ -396,12 +425,18 @@ fn a_sync_that_is_dropped_on_its_way_is_made_good_by_the_next() {
 fn hosts(db: &Database, settings: &Settings, count: usize) -> (SeriesStore, Vec<Series>) {
     let store = block_on(SeriesStore::open_with(db, settings.clone())).unwrap();
     let names: Vec<String> = (0..count).map(|host| format!("load host={host}")).collect();
-    let series = block_on(store.all_series(&names.iter().map(String::as_str).collect::<Vec<_>>())).unwrap();
+    let series =
+        block_on(store.all_series(&names.iter().map(String::as_str).collect::<Vec<_>>())).unwrap();
     (store, series)
 }
 
 /// A point for each of these series, and a sync: how many points it sealed.
-fn append_and_sync(store: &SeriesStore, series: &[Series], time: i64, random: &mut Random) -> usize {
+fn append_and_sync(
+    store: &SeriesStore,
+    series: &[Series],
+    time: i64,
+    random: &mut Random,
+) -> usize {
     for series in series {
         series.append(time, random.unit()).unwrap();
     }
@@ -410,7 +445,8 @@ fn append_and_sync(store: &SeriesStore, series: &[Series], time: i64, random: &m
     before - store.stats().open_points
 }
 
-/// Each batch of the tail is needed by hundreds of series here, all of which had to be sealed at once for the first of them to go.
+/// Each batch of the tail is needed by hundreds of series here, all of which had to be sealed at
+/// once for the first of them to go.
 #[test]
 fn among_many_series_a_sync_seals_little_more_than_came_and_the_tail_stays_bounded() {
     const SERIES: usize = 3000;
@@ -444,7 +480,8 @@ fn tail_bytes(db: &Database, settings: &Settings) -> usize {
     block_on(rows).unwrap().iter().map(|row| row.value.len()).sum()
 }
 
-/// All series have their first points in one batch, whose bytes come back only when none of them needs it any more.
+/// All series have their first points in one batch, whose bytes come back only when none of them
+/// needs it any more.
 #[test]
 fn a_batch_that_all_series_need_does_not_make_one_sync_seal_them_all() {
     const SERIES: usize = 2000;
@@ -471,7 +508,8 @@ fn a_batch_that_all_series_need_does_not_make_one_sync_seal_them_all() {
     assert!(sealed > SERIES, "{sealed} points were sealed before their leaves were full");
 }
 
-/// What came first takes a byte a point and what comes then ten, so that to seal twice as many points as come is not enough.
+/// What came first takes a byte a point and what comes then ten, so that to seal twice as many
+/// points as come is not enough.
 #[test]
 fn the_tail_is_never_more_than_half_as_long_again() {
     const SERIES: usize = 1000;
@@ -481,7 +519,8 @@ fn the_tail_is_never_more_than_half_as_long_again() {
     let db = Database::in_memory().unwrap();
     let (store, series) = hosts(&db, &settings, SERIES);
     for series in &series {
-        let points: Vec<Point> = (0..40).map(|time| Point { time, value: Value::Integer(1) }).collect();
+        let points: Vec<Point> =
+            (0..40).map(|time| Point { time, value: Value::Integer(1) }).collect();
         assert!(matches!(series.append_all(&points), (40, Ok(()))));
     }
     block_on(store.sync()).unwrap();
@@ -496,7 +535,8 @@ fn the_tail_is_never_more_than_half_as_long_again() {
     assert!(longest <= settings.tail_bytes * 3 / 2, "the tail had {longest} bytes");
 }
 
-/// The point behind the full leaf came in an earlier batch of the tail, which goes with the leaf's points.
+/// The point behind the full leaf came in an earlier batch of the tail, which goes with the leaf's
+/// points.
 #[test]
 fn what_lies_behind_a_full_leaf_stays_in_the_tail() {
     let db = Database::in_memory().unwrap();
@@ -514,7 +554,8 @@ fn what_lies_behind_a_full_leaf_stays_in_the_tail() {
     let store = block_on(SeriesStore::open_with(&db, settings)).unwrap();
     assert_eq!(store.stats().open_points, 1);
     let series = block_on(store.series("m a=1")).unwrap();
-    let points = block_on(async { series.scan(.., Direction::Forward).await?.collect().await }).unwrap();
+    let points =
+        block_on(async { series.scan(.., Direction::Forward).await?.collect().await }).unwrap();
     assert_eq!(
         points.iter().map(|point| point.time).collect::<Vec<_>>(),
         [1, 2, 3, 4, 5, 6, 7, 8, 9, 100, 101]
@@ -524,8 +565,12 @@ fn what_lies_behind_a_full_leaf_stays_in_the_tail() {
 #[test]
 fn who_appends_more_than_may_wait_is_told_and_loses_nothing() {
     let db = Database::in_memory().unwrap();
-    let settings =
-        Settings { leaf_points: 10, unsaved_points: 100, commit_every: None, ..Settings::default() };
+    let settings = Settings {
+        leaf_points: 10,
+        unsaved_points: 100,
+        commit_every: None,
+        ..Settings::default()
+    };
     let store = block_on(SeriesStore::open_with(&db, settings)).unwrap();
     let series = block_on(store.all_series(&["m a=1", "m a=2"])).unwrap();
     let points = |times: std::ops::Range<i64>| -> Vec<Point> {
@@ -554,7 +599,8 @@ fn points_in_no_leaf_are_never_more_than_twice_what_they_should_be() {
         Settings { leaf_points: 1000, open_points: 100, commit_every: None, ..Settings::default() };
     let store = block_on(SeriesStore::open_with(&db, settings)).unwrap();
     let series = block_on(store.all_series(&NAMES)).unwrap();
-    let points: Vec<Point> = (0..90).map(|time| Point { time, value: Value::Integer(time) }).collect();
+    let points: Vec<Point> =
+        (0..90).map(|time| Point { time, value: Value::Integer(time) }).collect();
     assert!(matches!(series[0].append_all(&points), (90, Ok(()))));
     assert!(matches!(series[1].append_all(&points), (90, Ok(()))));
     assert!(matches!(series[2].append_all(&points), (20, Err(Error::Behind))));
@@ -572,7 +618,8 @@ fn a_series_takes_no_more_than_a_leaf_can_have_before_it_is_saved() {
     let settings = Settings { commit_every: None, ..Settings::default() };
     let store = block_on(SeriesStore::open_with(&db, settings)).unwrap();
     let series = block_on(store.series("m a=1")).unwrap();
-    let points: Vec<Point> = (0..70_000).map(|time| Point { time, value: Value::Integer(time) }).collect();
+    let points: Vec<Point> =
+        (0..70_000).map(|time| Point { time, value: Value::Integer(time) }).collect();
     let (taken, result) = series.append_all(&points);
     assert!(matches!((taken, result), (65_536, Err(Error::Behind))), "{taken}");
     block_on(store.sync()).unwrap();
@@ -594,7 +641,8 @@ fn who_was_succeeded_can_write_no_more() {
     assert!(matches!(block_on(first.series("m a=2")), Err(Error::NotOwner)));
     assert!(matches!(mine.append(3, 3), Err(Error::NotOwner)));
     let theirs = block_on(second.series("m a=1")).unwrap();
-    let points = block_on(async { theirs.scan(.., Direction::Forward).await?.collect().await }).unwrap();
+    let points =
+        block_on(async { theirs.scan(.., Direction::Forward).await?.collect().await }).unwrap();
     assert_eq!(points, [Point { time: 1, value: Value::Integer(1) }]);
 }
 
@@ -602,8 +650,13 @@ fn who_was_succeeded_can_write_no_more() {
 fn series_are_found_by_their_tags_and_can_be_deleted() {
     let db = Database::in_memory().unwrap();
     let store = block_on(SeriesStore::open(&db)).unwrap();
-    let names =
-        ["cpu host=a os=x", "cpu os=y host=b", "cpu host=c os=x", "mem host=a os=x", "cpu host=a os=x"];
+    let names = [
+        "cpu host=a os=x",
+        "cpu os=y host=b",
+        "cpu host=c os=x",
+        "mem host=a os=x",
+        "cpu host=a os=x",
+    ];
     let series = block_on(store.all_series(&names)).unwrap();
     assert_eq!(series[0].name(), series[4].name());
     let find = |metric: &str, tags: &[(&str, &[&str])]| -> Vec<String> {
@@ -653,5 +706,8 @@ fn series_whose_keys_are_locked_say_so() {
     let Err(error) = block_on(SeriesStore::open(&db)) else { panic!("its keys are locked") };
     let told = error.to_string();
     assert!(matches!(error, Error::Locked(_)), "{told}");
-    assert!(told.contains("1242") && told.contains("restore") && !told.contains("unlock UID"), "{told}");
+    assert!(
+        told.contains("1242") && told.contains("restore") && !told.contains("unlock UID"),
+        "{told}"
+    );
 }

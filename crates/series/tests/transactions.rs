@@ -1,13 +1,17 @@
-//! Points that transactions write: committed with the transaction's keys or not at all, and there once, whoever owns the series and whatever fails.
+//! Points that transactions write: committed with the transaction's keys or not at all, and there
+//! once, whoever owns the series and whatever fails.
 //!
-//! Against a map: transactions, the owner's own appends, deletes, and openings without a farewell. And in simulation with crashes, where each
-//! transaction writes a key beside its points, so that keys and points say the same afterwards.
+//! Against a map: transactions, the owner's own appends, deletes, and openings without a farewell.
+//! And in simulation with crashes, where each transaction writes a key beside its points, so that
+//! keys and points say the same afterwards.
 
 use plinth::{Database, tuple};
 use plinth_env::simulated::Simulation;
 use plinth_env::{Env, block_on};
 use plinth_series::workload::Random;
-use plinth_series::{Direction, Error, Point, Result, Series, SeriesLayer, SeriesStore, Settings, Value};
+use plinth_series::{
+    Direction, Error, Point, Result, Series, SeriesLayer, SeriesStore, Settings, Value,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -175,7 +179,12 @@ impl Model {
         let view = block_on(SeriesStore::view(&self.db, self.settings.clone())).unwrap();
         for (name, points) in NAMES.iter().zip(&expected) {
             let found = block_on(view.existing(name)).unwrap().map(|series| all(&series));
-            assert_eq!(found.unwrap_or_default(), listed(points), "seed {}: {name}, as seen", self.seed);
+            assert_eq!(
+                found.unwrap_or_default(),
+                listed(points),
+                "seed {}: {name}, as seen",
+                self.seed
+            );
         }
     }
 }
@@ -257,13 +266,20 @@ fn more_points_than_a_row_holds_keep_their_order() {
     let mut found = 0;
     for (which, name) in names.iter().enumerate() {
         for point in all(&block_on(store.existing(name)).unwrap().unwrap()) {
-            assert_eq!(point.value, Value::Integer(15_000 + point.time), "the last of a time counts");
+            assert_eq!(
+                point.value,
+                Value::Integer(15_000 + point.time),
+                "the last of a time counts"
+            );
             assert_eq!(point.time as usize % 700, which);
             found += 1;
         }
     }
     assert_eq!(found, 5000);
-    assert!(matches!(layer.append(&db.create_transaction(), "m", 0, 0).wait(), Err(Error::Name { .. })));
+    assert!(matches!(
+        layer.append(&db.create_transaction(), "m", 0, 0).wait(),
+        Err(Error::Name { .. })
+    ));
 }
 
 /// An owner that nobody asks for anything takes in what transactions write.
@@ -295,7 +311,8 @@ async fn inbox_size(db: &Database, settings: &Settings) -> Result<i64> {
     Ok(row.map_or(0, |row| i64::from_le_bytes(row[..].try_into().unwrap())))
 }
 
-/// Nobody has the series for a while: writers fill the inbox, wait, and lose nothing when somebody comes.
+/// Nobody has the series for a while: writers fill the inbox, wait, and lose nothing when somebody
+/// comes.
 #[test]
 fn a_full_inbox_makes_writers_wait_for_an_owner() {
     const POINTS: i64 = 500;
@@ -335,7 +352,8 @@ fn a_full_inbox_makes_writers_wait_for_an_owner() {
 /// Transactions that were acknowledged.
 type Acknowledged = Arc<Mutex<BTreeSet<i64>>>;
 
-/// Transactions, each with a key and points of all series under its number: some run again because of a rival, some are given up.
+/// Transactions, each with a key and points of all series under its number: some run again because
+/// of a rival, some are given up.
 async fn transact(
     env: Env,
     db: Database,
@@ -352,7 +370,8 @@ async fn transact(
             tr.get("hot").await?;
             tr.set(tuple::pack(&("done", number)), tuple::pack(&points));
             for name in NAMES {
-                let point = |at| (name, Point { time: number * 1000 + at, value: Value::Integer(number) });
+                let point =
+                    |at| (name, Point { time: number * 1000 + at, value: Value::Integer(number) });
                 layer.append_all(&tr, (0..points).map(point)).await?;
             }
             if std::mem::take(&mut has_rival) {
@@ -394,8 +413,14 @@ async fn own(env: Env, db: Database, settings: Settings, mut random: Random) -> 
 }
 
 /// Every transaction is there with its key and all of its points, each once, or not at all.
-async fn check(db: &Database, store: &SeriesStore, acknowledged: &Acknowledged, seed: u64) -> Result<i64> {
-    let rows = db.transact(|tr| async move { tr.range(tuple::range(&("done",))).collect().await }).await?;
+async fn check(
+    db: &Database,
+    store: &SeriesStore,
+    acknowledged: &Acknowledged,
+    seed: u64,
+) -> Result<i64> {
+    let rows =
+        db.transact(|tr| async move { tr.range(tuple::range(&("done",))).collect().await }).await?;
     let mut expected = BTreeMap::new();
     for row in rows {
         let (_, number): (String, i64) = tuple::unpack(&row.key)?;
@@ -405,7 +430,8 @@ async fn check(db: &Database, store: &SeriesStore, acknowledged: &Acknowledged, 
         assert!(expected.contains_key(number), "seed {seed}: transaction {number} is lost");
     }
     let points = expected.iter().flat_map(|(number, points)| {
-        (0..*points).map(move |at| Point { time: number * 1000 + at, value: Value::Integer(*number) })
+        (0..*points)
+            .map(move |at| Point { time: number * 1000 + at, value: Value::Integer(*number) })
     });
     let points: Vec<_> = points.collect();
     for name in NAMES {
@@ -434,7 +460,8 @@ fn keys_and_points_of_a_transaction_survive_a_crash_together() {
         let acknowledged = Acknowledged::default();
         let mut next = 0;
         for _ in 0..4 {
-            let (env, settings_now, done) = (machine.clone(), settings.clone(), acknowledged.clone());
+            let (env, settings_now, done) =
+                (machine.clone(), settings.clone(), acknowledged.clone());
             let (one, two) = (Random::new(random.next()), Random::new(random.next()));
             let task = machine.spawn("application", async move {
                 let db = Database::builder("/db").env(env.clone()).open_async().await.unwrap();
@@ -453,10 +480,16 @@ fn keys_and_points_of_a_transaction_survive_a_crash_together() {
                 check(&db, &view, &acknowledged, seed).await?;
                 let store = SeriesStore::open_with(&db, settings.clone()).await?;
                 let next = check(&db, &store, &acknowledged, seed).await?;
-                assert_eq!(inbox_size(&db, &settings).await?, 0, "seed {seed}: nothing waits, and its size");
+                assert_eq!(
+                    inbox_size(&db, &settings).await?,
+                    0,
+                    "seed {seed}: nothing waits, and its size"
+                );
                 Ok::<_, Error>(next)
             };
-            next = simulation.run_until(checked).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            next = simulation
+                .run_until(checked)
+                .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             simulation.crash(&machine);
             machine = simulation.restart(&machine);
         }

@@ -1,7 +1,9 @@
-//! How a server is to be run: where it listens and for whom, what it shows besides, with whom it shares series, and how much it takes on.
+//! How a server is to be run: where it listens and for whom, what it shows besides, with whom it
+//! shares series, and how much it takes on.
 //!
-//! Everything has a default that harms nobody: loopback alone, no HTTP, no series. What other machines could reach has to be asked for, and
-//! whether that is allowed is judged where it starts (`server.rs`), not here.
+//! Everything has a default that harms nobody: loopback alone, no HTTP, no series. What other
+//! machines could reach has to be asked for, and whether that is allowed is judged where it starts
+//! (`server.rs`), not here.
 
 use crate::console::ConsoleConfig;
 use crate::http::Page;
@@ -20,36 +22,44 @@ const PORT: u16 = 4500;
 /// How a server is to be run.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Where to listen. Port 0 takes a free one. With nothing here and in [`Usual::listen`] the server has no clients of keys.
+    /// Where to listen. Port 0 takes a free one. With nothing here and in [`Usual::listen`] the
+    /// server has no clients of keys.
     pub listen: Vec<SocketAddr>,
     /// Where to listen, answer HTTP and take in time series if the fields for that name no address.
     pub usual: Usual,
     /// The address that clients are told, if it isn't the first one listened on.
     pub public: Option<SocketAddr>,
-    /// The file that clients find the server by. Written if it doesn't exist; if it does, it must name this server.
+    /// The file that clients find the server by. Written if it doesn't exist; if it does, it must
+    /// name this server.
     pub cluster_file: Option<PathBuf>,
-    /// Whether to listen where other machines can reach it although nothing is encrypted and nobody is asked who he is.
+    /// Whether to listen where other machines can reach it although nothing is encrypted and nobody
+    /// is asked who he is.
     pub without_tls: bool,
-    /// The server's certificate, and the authorities that clients' certificates must be signed by: then it speaks TLS only.
-    /// HTTP speaks it too, where other machines can reach it, and asks for no certificates.
+    /// The server's certificate, and the authorities that clients' certificates must be signed by:
+    /// then it speaks TLS only. HTTP speaks it too, where other machines can reach it, and asks for
+    /// no certificates.
     #[cfg(feature = "tls")]
     pub tls: Option<plinth_tls::TlsOptions>,
-    /// Whether to listen where other machines can reach it although TLS names no authorities, so that anybody may connect.
+    /// Whether to listen where other machines can reach it although TLS names no authorities, so
+    /// that anybody may connect.
     pub without_client_certificates: bool,
-    /// Where to answer HTTP: the console, `/metrics` for Prometheus, `/status`, `/health`. The rule about other machines
-    /// is the same, and there must be a token for them.
+    /// Where to answer HTTP: the console, `/metrics` for Prometheus, `/status`, `/health`. The rule
+    /// about other machines is the same, and there must be a token for them.
     pub http: Option<SocketAddr>,
     /// How the console is to be run.
     pub console: ConsoleConfig,
     /// Where to take in time series. The rule about other machines is that of `listen`.
     pub series: SeriesConfig,
-    /// With whom this server shares the series of its database, if it isn't the only one that takes some in.
+    /// With whom this server shares the series of its database, if it isn't the only one that takes
+    /// some in.
     pub among: Option<Among>,
     /// What `/metrics` shows besides the server's own figures: the endpoint's.
     pub metrics: Option<Page>,
-    /// What the status document has below `cluster.layers`, as of backups and of a second site: an object as JSON.
+    /// What the status document has below `cluster.layers`, as of backups and of a second site: an
+    /// object as JSON.
     pub layers: Option<Page>,
-    /// The connections of this node with the others of its cluster, if it is a member of one: they come in where clients do.
+    /// The connections of this node with the others of its cluster, if it is a member of one: they
+    /// come in where clients do.
     pub peers: Option<Arc<Mesh>>,
     /// How much at most.
     pub limits: Limits,
@@ -88,23 +98,26 @@ impl ServerConfig {
     }
 }
 
-/// Several servers that take in the series of one database: one of them at a time owns those, by a lease, which another one takes over within seconds of its death. The others post
-/// what they are sent to the owner, and pass on to it what they are asked.
+/// Several servers that take in the series of one database: one of them at a time owns those, by a
+/// lease, which another one takes over within seconds of its death. The others post what they are
+/// sent to the owner, and pass on to it what they are asked.
 #[derive(Clone, Debug)]
 pub struct Among {
     /// The database that they share, wherever it is led.
     pub database: Database,
     /// Which of them this server is: the same after a restart, and nobody else's.
     pub name: String,
-    /// The address of this server's machine, as the others reach it, where [`SeriesConfig::http`] stands for all addresses.
+    /// The address of this server's machine, as the others reach it, where [`SeriesConfig::http`]
+    /// stands for all addresses.
     pub machine: Option<IpAddr>,
     /// What this server shows the others, and wants of them, where the doors of series have TLS.
     #[cfg(feature = "tls")]
     pub tls: Option<plinth_tls::TlsOptions>,
 }
 
-/// Addresses that give way: if one is in use, the server takes a port that the system chooses, of the same address, in its place.
-/// [`Server::addresses`](crate::Server::addresses) and its like say which. None by default.
+/// Addresses that give way: if one is in use, the server takes a port that the system chooses, of
+/// the same address, in its place. [`Server::addresses`](crate::Server::addresses) and its like say
+/// which. None by default.
 #[derive(Clone, Default, Debug)]
 pub struct Usual {
     /// In place of [`ServerConfig::listen`], if that is empty.
@@ -120,14 +133,16 @@ pub struct Usual {
 pub struct Limits {
     /// Connections at a time.
     pub connections: usize,
-    /// Bytes of requests of one connection that are under way, and of the largest replies that they can have (a range: 80,000 and a
-    /// row, so some 210 kB; a key's value: 100 kB); more are not read from its socket. A request whose answer is there at once isn't
-    /// under way.
+    /// Bytes of requests of one connection that are under way, and of the largest replies that they
+    /// can have (a range: 80,000 and a row, so some 210 kB; a key's value: 100 kB); more are not
+    /// read from its socket. A request whose answer is there at once isn't under way.
     pub in_flight_bytes: usize,
-    /// Bytes of replies of one connection that wait for the client to take them; meanwhile no request is handled.
+    /// Bytes of replies of one connection that wait for the client to take them; meanwhile no
+    /// request is handled.
     pub output_bytes: usize,
-    /// Bytes of incomplete requests, requests under way, watches and waiting replies of all connections together that hold more than
-    /// 16 KiB. From half of it on each has one request under way; beyond it those who hold the most are cut off.
+    /// Bytes of incomplete requests, requests under way, watches and waiting replies of all
+    /// connections together that hold more than 16 KiB. From half of it on each has one request
+    /// under way; beyond it those who hold the most are cut off.
     pub buffered_bytes: usize,
     /// Watches of one connection.
     pub watches: usize,
@@ -137,7 +152,8 @@ pub struct Limits {
     pub snapshot_lease: Duration,
     /// How long a client may take to say hello.
     pub greeting: Duration,
-    /// How long a client may be silent, or take nothing that is sent to it. Clients ping more often than that.
+    /// How long a client may be silent, or take nothing that is sent to it. Clients ping more often
+    /// than that.
     pub silence: Duration,
     /// How long a stop waits for what is under way.
     pub farewell: Duration,

@@ -1,7 +1,7 @@
 //! What a server counts: requests by kind, bytes, connections.
 //!
-//! A connection counts in numbers of its own while it handles what arrived, and adds them here once, so that cores don't
-//! fight over a counter for each request.
+//! A connection counts in numbers of its own while it handles what arrived, and adds them here
+//! once, so that cores don't fight over a counter for each request.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

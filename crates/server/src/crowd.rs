@@ -1,9 +1,11 @@
 //! Who makes room when a door has as many connections as it may.
 //!
-//! Connections cost nothing to make: a hundred that never say anything once kept probes from `/health`, and ten thousand that never
-//! greeted kept clients out, for as long as somebody made new ones. So a newcomer is let in, and one goes of whom the server
-//! waits for something: of the address that has the most of those, the one that it has waited for longest. Whoever is being
-//! answered stays. A flood from one address so displaces itself; who says at once what it wants is never the one.
+//! Connections cost nothing to make: a hundred that never say anything once kept probes from
+//! `/health`, and ten thousand that never greeted kept clients out, for as long as somebody made
+//! new ones. So a newcomer is let in, and one goes of whom the server waits for something: of the
+//! address that has the most of those, the one that it has waited for longest. Whoever is being
+//! answered stays. A flood from one address so displaces itself; who says at once what it wants is
+//! never the one.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -40,7 +42,8 @@ mod tests {
             since,
         };
         assert_eq!(who_makes_room(&[]), None);
-        let mut waited = vec![one(1, 1, 0), one(2, 2, 50), one(3, 2, 40), one(4, 2, 60), one(5, 3, 10)];
+        let mut waited =
+            vec![one(1, 1, 0), one(2, 2, 50), one(3, 2, 40), one(4, 2, 60), one(5, 3, 10)];
         assert_eq!(who_makes_room(&waited), Some(3));
         waited.push(one(6, 3, 5));
         waited.push(one(7, 3, 90));

@@ -1,7 +1,7 @@
 //! A listener, with or without TLS: what it accepts is ready to be spoken to.
 //!
-//! The handshake is made by the connection that uses the stream, within the time that it has for its greeting, so that nobody
-//! who is slow at it keeps others waiting.
+//! The handshake is made by the connection that uses the stream, within the time that it has for
+//! its greeting, so that nobody who is slow at it keeps others waiting.
 
 use crate::counters::Counters;
 use crate::events::Bursts;
@@ -35,7 +35,8 @@ impl Door {
     /// `connection_failed` if none could be taken; the next one may be.
     pub(crate) async fn accept(&self) -> Result<Stream> {
         let accepted = self.listener.accept().await;
-        let stream = accepted.inspect_err(|error| self.bursts.not_accepted(self.local_address(), error))?;
+        let stream =
+            accepted.inspect_err(|error| self.bursts.not_accepted(self.local_address(), error))?;
         #[cfg(feature = "tls")]
         if let Some((acceptor, terms)) = &self.tls {
             return acceptor.accept(stream, terms);
@@ -76,7 +77,8 @@ pub(crate) struct Doors {
 
 #[cfg(feature = "tls")]
 impl Doors {
-    /// The door of a listener. HTTP and series on loopback have no TLS: nobody else can hear it, and a certificate isn't made for it.
+    /// The door of a listener. HTTP and series on loopback have no TLS: nobody else can hear it,
+    /// and a certificate isn't made for it.
     pub(crate) fn door(&self, listener: Listener, purpose: Purpose) -> Door {
         let is_open = purpose != Purpose::Clients && listener.local_address().ip().is_loopback();
         let acceptor = self.acceptor.clone().filter(|_| !is_open);
@@ -88,7 +90,8 @@ impl Doors {
         let plain_answer = match purpose {
             Purpose::Clients => {
                 let mut answer = Vec::new();
-                let detail = "the server speaks TLS: the address in the cluster file must end in :tls";
+                let detail =
+                    "the server speaks TLS: the address in the cluster file must end in :tls";
                 plinth_proto::Welcome::refuse(plinth_types::Error::tls_error().with_detail(detail))
                     .encode(&mut answer);
                 answer

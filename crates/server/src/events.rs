@@ -1,13 +1,15 @@
-//! What a server tells as it happens: events of the crate `tracing`, which cost a load while nobody listens.
+//! What a server tells as it happens: events of the crate `tracing`, which cost a load while nobody
+//! listens.
 //!
-//! One function for each event, so that names and fields stand in one place. Whoever embeds the server decides where they
-//! go; the program `plinth` prints them when `PLINTH_LOG` says so.
+//! One function for each event, so that names and fields stand in one place. Whoever embeds the
+//! server decides where they go; the program `plinth` prints them when `PLINTH_LOG` says so.
 
 use plinth_env::{Burst, Env, Over};
 use plinth_types::Error;
 use std::net::SocketAddr;
 
-/// What others can make happen as often as they like: told at the beginning of a burst, and at its end with a count.
+/// What others can make happen as often as they like: told at the beginning of a burst, and at its
+/// end with a count.
 pub(crate) struct Bursts {
     env: Env,
     of: [Burst; ALL.len()],
@@ -23,7 +25,8 @@ enum Often {
     NotAccepted,
 }
 
-const ALL: [Often; 5] = [Often::TlsFailed, Often::Refused, Often::Closed, Often::CutOff, Often::NotAccepted];
+const ALL: [Often; 5] =
+    [Often::TlsFailed, Often::Refused, Often::Closed, Often::CutOff, Often::NotAccepted];
 
 impl Bursts {
     pub(crate) fn new(env: &Env) -> Self {
@@ -53,7 +56,8 @@ impl Bursts {
         }
     }
 
-    /// A connection is closed for another cause than its client: it was silent, an operator or a stop wanted it so.
+    /// A connection is closed for another cause than its client: it was silent, an operator or a
+    /// stop wanted it so.
     pub(crate) fn closed(&self, peer: SocketAddr, why: &Error) {
         if self.is_first(Often::Closed) {
             tracing::info!(%peer, code = why.code(), error = %why, "connection closed by the server");
@@ -62,8 +66,8 @@ impl Bursts {
         }
     }
 
-    /// A connection was cut off because memory is short: bytes of its requests under way, bytes that this frees, bytes that all
-    /// connections held.
+    /// A connection was cut off because memory is short: bytes of its requests under way, bytes
+    /// that this frees, bytes that all connections held.
     pub(crate) fn cut_off(&self, peer: SocketAddr, name: &str, [requests, frees, all]: [usize; 3]) {
         if self.is_first(Often::CutOff) {
             tracing::warn!(%peer, client = name, requests, frees, all, "connection cut off: memory is short");
@@ -91,14 +95,17 @@ impl Bursts {
     fn tell(&self, over: impl Fn(&Burst) -> Option<Over>) {
         for often in ALL {
             // One alone has been told.
-            let Some(Over { count, lasted }) = over(&self.of[often as usize]).filter(|over| over.count > 1)
+            let Some(Over { count, lasted }) =
+                over(&self.of[often as usize]).filter(|over| over.count > 1)
             else {
                 continue;
             };
             let seconds = lasted.as_secs_f64();
             match often {
                 Often::TlsFailed => tracing::warn!(count, seconds, "TLS has failed so often"),
-                Often::Refused => tracing::warn!(count, seconds, "so many connections were refused"),
+                Often::Refused => {
+                    tracing::warn!(count, seconds, "so many connections were refused")
+                }
                 Often::Closed => {
                     tracing::info!(count, seconds, "so many connections were closed by the server");
                 }
@@ -137,10 +144,15 @@ pub(crate) fn series_lost() {
 
 /// Another one owns them.
 pub(crate) fn series_elsewhere(name: &str, address: &str) {
-    tracing::info!(name, address, "another server has the lease of the series: points are posted to it");
+    tracing::info!(
+        name,
+        address,
+        "another server has the lease of the series: points are posted to it"
+    );
 }
 
-/// Time series can be neither written nor asked for, and why. Opening them is tried again every second.
+/// Time series can be neither written nor asked for, and why. Opening them is tried again every
+/// second.
 pub(crate) fn series_unavailable(why: &plinth_series::Error) {
     tracing::warn!(error = %why, "series can't be opened; keys are served meanwhile");
 }
@@ -150,7 +162,8 @@ pub(crate) fn http_on_lines(peer: SocketAddr) {
     tracing::debug!(%peer, "a request of HTTP on a port that takes points on lines: closed");
 }
 
-/// Points in datagrams made no sense: how many messages since this was told last, and what was wrong with the first of this sender's.
+/// Points in datagrams made no sense: how many messages since this was told last, and what was
+/// wrong with the first of this sender's.
 pub(crate) fn datagram_refused(from: SocketAddr, messages: u64, why: &str) {
     tracing::warn!(%from, messages, why, "points in datagrams refused");
 }

@@ -1,12 +1,19 @@
 //! What requests may say: a client's library checks this before it sends, somebody else's may not.
+//!
+//! Lengths of keys and values, sizes of transactions and the order of ranges are compared with the
+//! limits once more, with some room for what the library itself adds; replies are bounded too.
+//!
+//! Always: what gets past here is no longer than the pipeline and its log expect.
 
 use plinth_types::limits::{REPLY_BYTES, SYSTEM_KEY_SIZE, TRANSACTION_SIZE, VALUE_SIZE};
 use plinth_types::{
-    Bytes, CommitRequest, Error, KeySelector, MutationRef, MutationType, RangeList, RangeRead, Result, system,
+    Bytes, CommitRequest, Error, KeySelector, MutationRef, MutationType, RangeList, RangeRead,
+    Result, system,
 };
 use std::borrow::Cow;
 
-/// What a stored key may be longer than a user's: a tenant's prefix, the place of a versionstamp, a zero byte.
+/// What a stored key may be longer than a user's: a tenant's prefix, the place of a versionstamp, a
+/// zero byte.
 const KEY_ROOM: usize = 32;
 /// What conflict ranges that the client adds by itself may take beyond the size limit.
 const SIZE_ROOM: usize = 1 << 20;
@@ -16,7 +23,8 @@ const MOST_PIECES: i64 = 10_000;
 /// Whether a transaction may go to the pipeline.
 ///
 /// # Errors
-/// `transaction_too_large`, `key_too_large`, `value_too_large`, `key_outside_legal_range`, `inverted_range`.
+/// `transaction_too_large`, `key_too_large`, `value_too_large`, `key_outside_legal_range`,
+/// `inverted_range`.
 pub(crate) fn commit(request: &CommitRequest) -> Result<()> {
     let size = request.size();
     if size > TRANSACTION_SIZE + SIZE_ROOM {
@@ -43,7 +51,11 @@ fn mutation(mutation: &MutationRef<'_>) -> Result<()> {
         if param1 > param2 {
             return Err(Error::inverted_range());
         }
-        return if param2 > system::SYSTEM_END { Err(Error::key_outside_legal_range()) } else { Ok(()) };
+        return if param2 > system::SYSTEM_END {
+            Err(Error::key_outside_legal_range())
+        } else {
+            Ok(())
+        };
     }
     if param1 >= system::SYSTEM_END {
         return Err(Error::key_outside_legal_range());
@@ -92,7 +104,8 @@ pub(crate) fn chunk(chunk: i64, size: i64) -> i64 {
     chunk.max(size / MOST_PIECES).max(1)
 }
 
-/// Some of the keys that cut a range, evenly, the first and the last among them, so that they take at most so many bytes.
+/// Some of the keys that cut a range, evenly, the first and the last among them, so that they take
+/// at most so many bytes.
 pub(crate) fn points(points: &[Bytes], most: usize) -> Cow<'_, [Bytes]> {
     let size = |keys: &[Bytes]| keys.iter().map(|key| key.len() + 4).sum::<usize>();
     let mut points = Cow::Borrowed(points);
@@ -136,7 +149,10 @@ mod tests {
         assert_eq!(with(MutationType::Set, &long, b""), Err(Error::key_too_large()));
         assert_eq!(with(MutationType::ClearRange, b"b", b"a"), Err(Error::inverted_range()));
         assert_eq!(with(MutationType::ClearRange, b"", b"\xff\xff"), Ok(()));
-        assert_eq!(with(MutationType::Set, b"\xff\xff/x", b""), Err(Error::key_outside_legal_range()));
+        assert_eq!(
+            with(MutationType::Set, b"\xff\xff/x", b""),
+            Err(Error::key_outside_legal_range())
+        );
         let mut request = CommitRequest::default();
         request.conflicts.reads.push_single(&long);
         assert_eq!(commit(&request), Err(Error::key_too_large()));

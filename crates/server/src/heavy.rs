@@ -1,15 +1,18 @@
-//! Requests that take milliseconds: on a task of their own, one after the other, so that they hold up nobody but each other.
+//! Requests that take milliseconds: on a task of their own, one after the other, so that they hold
+//! up nobody but each other.
 //!
-//! A network's thread serves hundreds of connections, and a request that it takes a millisecond to carry out is a millisecond
-//! that all of them wait. Status documents, cuts of large ranges, and lists of clients are made here:
+//! A network's thread serves hundreds of connections, and a request that it takes a millisecond to
+//! carry out is a millisecond that all of them wait. Status documents, cuts of large ranges, and
+//! lists of clients are made here:
 //!
 //! ```text
 //!   waiting     connection 7: [cut, cut, cut]   connection 9: [status]   ──▶ one of each in turn ──▶ the task
 //! ```
 //!
-//! Always: connections have turns, so who asks for much waits for himself; the task rests for as long as it has worked, so
-//! that all of this together takes half a processor at most. Status documents are made twenty times a second when they are asked
-//! for more often, and those who ask share them.
+//! Always: connections have turns, so who asks for much waits for himself; the task rests for as
+//! long as it has worked, so that all of this together takes half a processor at most. Status
+//! documents are made twenty times a second when they are asked for more often, and those who ask
+//! share them.
 
 use crate::server::Shared;
 use plinth_env::reply::{Reply, promise};
@@ -20,7 +23,8 @@ use std::time::Duration;
 
 /// The number in whose name HTTP asks, which no connection has.
 pub(crate) const HTTP: u64 = u64::MAX;
-/// How long a status document is good for where they are asked for all the time: about a hundredth of a processor makes them.
+/// How long a status document is good for where they are asked for all the time: about a hundredth
+/// of a processor makes them.
 const STATUS_AGE: Duration = Duration::from_millis(50);
 /// Status documents that are made at once when none was asked for in a while.
 const STATUS_BURST: u32 = 10;
@@ -71,8 +75,8 @@ impl Heavy {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has `job` carried out when it is the connection's turn. The reply fails with `broken_promise` if the connection is gone by
-    /// then, or the server.
+    /// Has `job` carried out when it is the connection's turn. The reply fails with
+    /// `broken_promise` if the connection is gone by then, or the server.
     pub(crate) fn submit<T: Send + 'static>(
         &self,
         connection: u64,
@@ -158,13 +162,14 @@ impl StatusDocuments {
             self.left -= 1.0;
             return None;
         }
-        let (_, document) = self.last.as_ref().filter(|(made, _)| now.saturating_sub(*made) < STATUS_AGE)?;
+        let (_, document) =
+            self.last.as_ref().filter(|(made, _)| now.saturating_sub(*made) < STATUS_AGE)?;
         Some(document.clone())
     }
 }
 
-/// The status document, with the server's part in it: of this moment, or, where it is asked for all the time, of a
-/// moment before it.
+/// The status document, with the server's part in it: of this moment, or, where it is asked for all
+/// the time, of a moment before it.
 pub(crate) fn status(shared: &Arc<Shared>, connection: u64) -> Reply<Arc<str>> {
     let asked = shared.env.now();
     if let Some(document) = shared.heavy.documents().shared(asked) {
@@ -174,7 +179,8 @@ pub(crate) fn status(shared: &Arc<Shared>, connection: u64) -> Reply<Arc<str>> {
     shared.heavy.submit(connection, move || {
         let began = theirs.env.now();
         // One that was begun meanwhile, for another, says as much.
-        if let Some((_, document)) = theirs.heavy.documents().last.as_ref().filter(|(made, _)| *made > asked)
+        if let Some((_, document)) =
+            theirs.heavy.documents().last.as_ref().filter(|(made, _)| *made > asked)
         {
             return Reply::ready(Ok(document.clone()));
         }

@@ -1,10 +1,12 @@
 //! HTTP: the transport of everything that answers it, over hyper.
 //!
-//! What is asked and answered stands behind it, as a [`Site`]: the console, and queries of time series; here are the sockets. A
-//! connection may be used for many requests. Its other side has a deadline whenever it is its turn: for a request to arrive
-//! wholly, for the answer to be taken; so neither half a request nor an answer that nobody takes keeps anything. Heads are
-//! bounded by hyper's buffer, bodies by whoever reads them, connections by a number: beyond it one whose turn it is makes
-//! room for the newcomer (`crowd.rs`), so that no number of half requests keeps a probe from its answer.
+//! What is asked and answered stands behind it, as a [`Site`]: the console, and queries of time
+//! series; here are the sockets. A connection may be used for many requests. Its other side has a
+//! deadline whenever it is its turn: for a request to arrive wholly, for the answer to be taken; so
+//! neither half a request nor an answer that nobody takes keeps anything. Heads are bounded by
+//! hyper's buffer, bodies by whoever reads them, connections by a number: beyond it one whose turn
+//! it is makes room for the newcomer (`crowd.rs`), so that no number of half requests keeps a probe
+//! from its answer.
 
 use crate::console;
 use crate::crowd::{Waited, who_makes_room};
@@ -68,7 +70,8 @@ pub(crate) trait Site: Send + Sync + 'static {
     /// Told when nothing more is to be accepted.
     fn stop(&self) -> &Signal;
     fn is_stopping(&self) -> bool;
-    /// Answers. The other side's time runs as `patience` was left; while it is not its turn it has to be stopped.
+    /// Answers. The other side's time runs as `patience` was left; while it is not its turn it has
+    /// to be stopped.
     fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -84,14 +87,19 @@ pub(crate) struct Bounds {
     pub(crate) buffer: usize,
     /// How long one may be without a whole request.
     pub(crate) idle: Duration,
-    /// Whether who has closed its half still gets its answer; if not, it has gone away, and the work for it ends.
+    /// Whether who has closed its half still gets its answer; if not, it has gone away, and the
+    /// work for it ends.
     pub(crate) half_close: bool,
 }
 
 impl Site for Shared {
     type Answer = console::Reply;
-    const BOUNDS: Bounds =
-        Bounds { connections: 128, buffer: 16 << 10, idle: Duration::from_secs(15), half_close: true };
+    const BOUNDS: Bounds = Bounds {
+        connections: 128,
+        buffer: 16 << 10,
+        idle: Duration::from_secs(15),
+        half_close: true,
+    };
 
     fn env(&self) -> &Env {
         &self.env
@@ -129,7 +137,8 @@ pub(crate) async fn serve<S: Site>(site: Arc<S>, door: Door) {
     }
 }
 
-/// The connections of a door, by number: where each comes from, and how long it has for what it is to do.
+/// The connections of a door, by number: where each comes from, and how long it has for what it is
+/// to do.
 #[derive(Default)]
 struct Slots(Mutex<BTreeMap<u64, (IpAddr, Arc<Patience>)>>);
 
@@ -138,8 +147,8 @@ impl Slots {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a connection in, in the place of another one if there are `most`; gives its number. `None` if all of them are being
-    /// answered.
+    /// Takes a connection in, in the place of another one if there are `most`; gives its number.
+    /// `None` if all of them are being answered.
     fn enter(&self, address: IpAddr, patience: &Arc<Patience>, most: usize) -> Option<u64> {
         let mut slots = self.lock();
         let mut displaced = None;
@@ -184,7 +193,8 @@ fn admit<S: Site>(site: &Arc<S>, open: &Arc<Slots>, stream: Stream) {
     }));
 }
 
-/// Requests and their answers, until the other side has no more of them. What goes wrong on the socket is its affair.
+/// Requests and their answers, until the other side has no more of them. What goes wrong on the
+/// socket is its affair.
 async fn converse<S: Site>(site: Arc<S>, stream: Stream, patience: &Arc<Patience>) {
     let service = service_fn(|request: Request<Incoming>| {
         let answer = site.clone().answer(request, patience.clone());
@@ -205,7 +215,8 @@ async fn converse<S: Site>(site: Arc<S>, stream: Stream, patience: &Arc<Patience
     race(connection, overdue).await;
 }
 
-/// When the server's patience with a connection ends, and since when it has any, in milliseconds of the environment's clock.
+/// When the server's patience with a connection ends, and since when it has any, in milliseconds of
+/// the environment's clock.
 pub(crate) struct Patience {
     env: Env,
     other_side: IpAddr,
@@ -274,7 +285,8 @@ impl Body for Whole {
     }
 }
 
-/// A stream as hyper wants it, without what it would take to read into memory that isn't initialised.
+/// A stream as hyper wants it, without what it would take to read into memory that isn't
+/// initialised.
 pub(crate) struct Io<S>(pub(crate) S);
 
 impl<S: AsyncRead + Unpin> hyper::rt::Read for Io<S> {

@@ -1,9 +1,10 @@
 //! The server: any database, offered to many clients over sockets.
 //!
 //! ## Role
-//! Takes an `Endpoint` (the same that a client in the process would use) and serves it on listeners: frames in, calls
-//! of the endpoint, frames out; and, where it is asked to, points of time series in (`series/mod.rs`). It decides who may connect, how much may be under way, and what a request may say; what
-//! the request means is the endpoint's business.
+//! Takes an `Endpoint` (the same that a client in the process would use) and serves it on
+//! listeners: frames in, calls of the endpoint, frames out; and, where it is asked to, points of
+//! time series in (`series/mod.rs`). It decides who may connect, how much may be under way, and
+//! what a request may say; what the request means is the endpoint's business.
 //!
 //! ## Data structure
 //! ```text
@@ -18,19 +19,22 @@
 //! ```
 //!
 //! ## Invariants
-//! 1. A read that memory can answer is answered on the thread that received it, and leaves with all others that became
-//!    ready in the same turn.
-//!    What takes milliseconds is carried out elsewhere, one after the other (`heavy.rs`).
-//! 2. A connection holds at most a stated number of bytes, all of them together too, the answers that it is owed among them;
-//!    who takes no answers is asked no more questions, and who holds the most while memory is short is cut off (`memory.rs`).
-//! 3. No bytes from a socket make the server panic. A frame that is whole but says nonsense is answered with an error;
-//!    bytes that are no frame end the connection, with an error that says why.
-//! 4. Without TLS (feature `tls`) it listens on loopback only, unless told otherwise in so many words; and with TLS too, if
-//!    clients needn't show certificates.
+//! 1. A read that memory can answer is answered on the thread that received it, and leaves with all
+//!    others that became ready in the same turn. What takes milliseconds is carried out elsewhere,
+//!    one after the other (`heavy.rs`).
+//! 2. A connection holds at most a stated number of bytes, all of them together too, the answers
+//!    that it is owed among them; who takes no answers is asked no more questions, and who holds
+//!    the most while memory is short is cut off (`memory.rs`).
+//! 3. No bytes from a socket make the server panic. A frame that is whole but says nonsense is
+//!    answered with an error; bytes that are no frame end the connection, with an error that says
+//!    why.
+//! 4. Without TLS (feature `tls`) it listens on loopback only, unless told otherwise in so many
+//!    words; and with TLS too, if clients needn't show certificates.
 //! 5. Stopping answers what is under way before it closes.
 //!
 //! ## Not here
-//! The bytes of messages (`proto`), transactions (`client`), the commit pipeline (`pipeline`), command lines (`cli`).
+//! The bytes of messages (`proto`), transactions (`client`), the commit pipeline (`pipeline`),
+//! command lines (`cli`).
 //! Read next: `server.rs`, then `connection/mod.rs`, `connection/requests.rs`, `outbox.rs`.
 #![forbid(unsafe_code)]
 

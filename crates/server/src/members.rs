@@ -1,14 +1,15 @@
-//! What a server adds to the status document of a node that is a member of a cluster: the other members, which of them
-//! can be reached from here, and how many more may fail.
+//! What a server adds to the status document of a node that is a member of a cluster: the other
+//! members, which of them can be reached from here, and how many more may fail.
 //!
-//! The node itself knows who there is and how far they are; the connections between nodes know who answers. FoundationDB's
-//! tools look for both in the places that they have in its own documents.
+//! The node itself knows who there is and how far they are; the connections between nodes know who
+//! answers. FoundationDB's tools look for both in the places that they have in its own documents.
 
 use plinth_peers::Mesh;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// The names of FoundationDB's modes, by how many machines may fail: as many voters as that takes are twice as many, and one.
+/// The names of FoundationDB's modes, by how many machines may fail: as many voters as that takes
+/// are twice as many, and one.
 const MODES: [&str; 3] = ["single", "double", "triple"];
 
 /// One member as it is shown.
@@ -49,7 +50,8 @@ fn members(document: &Map<String, Value>, connected: &BTreeMap<u64, bool>) -> Ve
 
 /// Adds what is known of the others of the cluster.
 pub(crate) fn complete(document: &mut Map<String, Value>, mesh: &Mesh, protocol: &str) {
-    let connected = mesh.status().into_iter().map(|peer| (peer.node, peer.figures.connected)).collect();
+    let connected =
+        mesh.status().into_iter().map(|peer| (peer.node, peer.figures.connected)).collect();
     add(document, &connected, protocol);
 }
 
@@ -68,7 +70,9 @@ fn add(document: &mut Map<String, Value>, connected: &BTreeMap<u64, bool>, proto
         "coordinators": voters().map(coordinator).collect::<Value>(),
         "quorum_reachable": reachable >= majority,
     });
-    let Some(cluster) = document.get_mut("cluster").filter(|cluster| cluster.is_object()) else { return };
+    let Some(cluster) = document.get_mut("cluster").filter(|cluster| cluster.is_object()) else {
+        return;
+    };
     cluster["configuration"]["coordinators_count"] = json!(all);
     cluster["configuration"]["redundancy_mode"] = json!(MODES[(all / 2).min(MODES.len() - 1)]);
     cluster["fault_tolerance"] = json!({
@@ -107,14 +111,17 @@ fn unavailable(document: &mut Map<String, Value>, name: &str, why: &str) {
     }
 }
 
-/// The servers of a cluster for the console: where each is, what it is, and how far behind; nothing for a database that has one.
+/// The servers of a cluster for the console: where each is, what it is, and how far behind; nothing
+/// for a database that has one.
 pub(crate) fn servers(document: &Value) -> Value {
     let own = &document["cluster"]["plinth"]["member"];
     let processes = document["cluster"]["processes"].as_object();
     let reachable = |node: &Value| {
         let known = processes.into_iter().flat_map(|all| all.values());
         let mut known = known.filter(|known| known["plinth"]["node"] == *node);
-        known.next().map_or(json!(*node == own["node"]), |known| known["plinth"]["reachable"].clone())
+        known
+            .next()
+            .map_or(json!(*node == own["node"]), |known| known["plinth"]["reachable"].clone())
     };
     let server = |known: &Value, votes: bool| {
         json!({
@@ -157,7 +164,8 @@ fn process(member: &Member) -> Value {
 
 fn unreachable(gone: &[&Member], spare: usize) -> Value {
     let names: Vec<&str> = gone.iter().map(|member| &member.address[..]).collect();
-    let description = format!("Can't reach {}; {spare} more may fail before commits stop.", names.join(", "));
+    let description =
+        format!("Can't reach {}; {spare} more may fail before commits stop.", names.join(", "));
     let processes: Vec<Value> = names.iter().map(|address| json!({ "address": address })).collect();
     json!({
         "name": "unreachable_processes",
@@ -219,7 +227,10 @@ mod tests {
             let is_lost = 2 * (voters as usize - gone.len()) < voters as usize;
             let wanted: [(&str, bool); 2] =
                 [("no_majority", is_lost), ("unreachable_processes", !gone.is_empty())];
-            assert_eq!(told, wanted.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect::<Vec<_>>());
+            assert_eq!(
+                told,
+                wanted.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect::<Vec<_>>()
+            );
             assert_eq!(cluster["database_available"] == false, is_lost);
             assert_eq!(document["client"]["database_status"]["available"] == false, is_lost);
         }
@@ -248,7 +259,10 @@ mod tests {
         assert_eq!(cluster["full_replication"], true);
         assert_eq!(cluster["fault_tolerance"]["max_zone_failures_without_losing_data"], 1);
         let roles = &cluster["processes"][format!("{:032x}", 9)]["roles"];
-        assert_eq!((&roles[0]["role"], roles.as_array().map(Vec::len)), (&json!("storage"), Some(1)));
+        assert_eq!(
+            (&roles[0]["role"], roles.as_array().map(Vec::len)),
+            (&json!("storage"), Some(1))
+        );
         let shown = servers(&Value::Object(document));
         let learner = &shown["members"][3];
         assert_eq!(
@@ -263,13 +277,21 @@ mod tests {
         let document = told(3, &[3]);
         let message = &document["cluster"]["messages"][0];
         assert_eq!(message["name"], "unreachable_processes");
-        assert!(message["description"].as_str().is_some_and(|text| text.contains("10.0.0.3:4500; 0 more")));
+        assert!(
+            message["description"]
+                .as_str()
+                .is_some_and(|text| text.contains("10.0.0.3:4500; 0 more"))
+        );
         let coordinators = &document["client"]["coordinators"]["coordinators"];
         assert_eq!(coordinators[2]["reachable"], false);
         let shown = servers(&Value::Object(document));
         assert_eq!(shown["members"][2]["reachable"], false);
-        assert_eq!((&shown["members"][0]["is_here"], &shown["may_fail"]), (&json!(true), &json!(0)));
-        let mut alone = Map::from_iter([("cluster".to_owned(), json!({ "plinth": { "member": null } }))]);
+        assert_eq!(
+            (&shown["members"][0]["is_here"], &shown["may_fail"]),
+            (&json!(true), &json!(0))
+        );
+        let mut alone =
+            Map::from_iter([("cluster".to_owned(), json!({ "plinth": { "member": null } }))]);
         let before = alone.clone();
         add(&mut alone, &BTreeMap::new(), "0fdb");
         assert_eq!(alone, before);

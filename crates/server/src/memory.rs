@@ -1,10 +1,11 @@
 //! How much memory connections may take, each and all together.
 //!
-//! A connection is charged for a request that waits with what carrying it out takes *and* with the largest reply that it can
-//! have, before it is known how large that is: otherwise requests of a few bytes could wait together and be answered together
-//! with gigabytes. That bounds one connection. For all of them together what they really hold is counted here: half frames,
-//! replies that clients don't take, watches, requests under way. Who holds little isn't counted at all, so that cores don't
-//! fight over one number.
+//! A connection is charged for a request that waits with what carrying it out takes *and* with the
+//! largest reply that it can have, before it is known how large that is: otherwise requests of a
+//! few bytes could wait together and be answered together with gigabytes. That bounds one
+//! connection. For all of them together what they really hold is counted here: half frames, replies
+//! that clients don't take, watches, requests under way. Who holds little isn't counted at all, so
+//! that cores don't fight over one number.
 //!
 //! ```text
 //!   held     0 ................ half of the bound ........................ the bound
@@ -21,7 +22,8 @@ use std::time::Duration;
 
 /// What a connection may hold without being counted, in bytes. Beyond it, everything is.
 pub(crate) const UNCOUNTED: usize = 16 << 10;
-/// What a request under way takes beyond its bytes: a promise, whoever keeps it, a place among others who wait.
+/// What a request under way takes beyond its bytes: a promise, whoever keeps it, a place among
+/// others who wait.
 pub(crate) const REQUEST_OVERHEAD: usize = 512;
 /// How long those who were cut off have to let go of what they hold before more of them are.
 const RESPITE: Duration = Duration::from_millis(10);
@@ -131,7 +133,8 @@ impl Memory {
         }
     }
 
-    /// Whether somebody is to be cut off now: there is an excess, and those before had time to let go.
+    /// Whether somebody is to be cut off now: there is an excess, and those before had time to let
+    /// go.
     pub(crate) fn is_cut_due(&self, now: Duration) -> bool {
         if !self.is_short() {
             return false;
@@ -140,7 +143,10 @@ impl Memory {
         let (now, next) = (millis(now), millis(now + RESPITE));
         let respite = self.respite.load(Ordering::Relaxed);
         now >= respite
-            && self.respite.compare_exchange(respite, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            && self
+                .respite
+                .compare_exchange(respite, next, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
     }
 }
 
@@ -153,7 +159,13 @@ mod tests {
     fn the_largest_reply_to_a_range_has_its_target_and_a_row() {
         let read = |limit, target_bytes| {
             let selector = || KeySelector::first_greater_or_equal(&b""[..]);
-            rows(&RangeRead { begin: selector(), end: selector(), limit, target_bytes, reverse: false })
+            rows(&RangeRead {
+                begin: selector(),
+                end: selector(),
+                limit,
+                target_bytes,
+                reverse: false,
+            })
         };
         assert_eq!(read(0, usize::MAX), 0);
         assert_eq!(read(1, usize::MAX), ROW);
@@ -169,7 +181,9 @@ mod tests {
         assert!(memory.is_tight() && !memory.is_cut_due(at(5)));
         memory.change(20, 60);
         assert_eq!((memory.held(), memory.excess()), (140, 40));
-        assert!(memory.is_cut_due(at(5)) && !memory.is_cut_due(at(14)) && memory.is_cut_due(at(15)));
+        assert!(
+            memory.is_cut_due(at(5)) && !memory.is_cut_due(at(14)) && memory.is_cut_due(at(15))
+        );
         memory.change(60, 10);
         assert!(!memory.is_short() && !memory.is_cut_due(at(99)));
     }

@@ -1,9 +1,16 @@
 //! Everything that `/metrics` shows: the endpoint's measurements, and the server's own.
+//!
+//! The endpoint gives its part as text; behind it come connections and requests, the cluster's mesh
+//! if there is one, and time series if the server takes them in. Nothing is kept here: each answer
+//! is made of counters as they stand.
+//!
+//! Always: each name has its help and its kind, and begins with `plinth_server_`, `plinth_peer_` or
+//! `plinth_series_`, which no name of the endpoint's does.
 
 use crate::counters::Figures;
 use crate::series::Hub;
 use crate::server::Shared;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The text in Prometheus' format, version 0.0.4.
@@ -12,39 +19,7 @@ pub(crate) fn text(shared: &Shared) -> String {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
-    let Figures { connections, accepted, refused, tls_failures, cut_off, requests, .. } = shared.figures();
-    let Figures { transactions, reads, ranges, rows, commits, failures, bytes_in, bytes_out, .. } =
-        shared.figures();
-    let held = shared.memory.held() as u64;
-    let numbers = [
-        ("connections", "gauge", "Connections that are open.", connections),
-        ("connections_accepted_total", "counter", "Connections accepted since the start.", accepted),
-        ("connections_refused_total", "counter", "Connections refused since the start.", refused),
-        ("tls_failures_total", "counter", "Connections with which TLS came to nothing.", tls_failures),
-        ("connections_cut_off_total", "counter", "Connections cut off because memory was short.", cut_off),
-        (
-            "buffered_bytes",
-            "gauge",
-            "Bytes that connections hold, of those that hold more than a little.",
-            held,
-        ),
-        ("requests_total", "counter", "Requests of all kinds.", requests),
-        ("transactions_total", "counter", "Transactions that asked for a read version.", transactions),
-        ("keys_read_total", "counter", "Keys of point reads.", reads),
-        ("ranges_read_total", "counter", "Range reads.", ranges),
-        ("rows_read_total", "counter", "Rows that range reads gave.", rows),
-        ("commits_total", "counter", "Commits asked for.", commits),
-        ("failures_total", "counter", "Requests answered with an error at once.", failures),
-        ("received_bytes_total", "counter", "Bytes received from clients.", bytes_in),
-        ("sent_bytes_total", "counter", "Bytes sent to clients.", bytes_out),
-    ];
-    for (name, kind, help, number) in numbers {
-        // Writing to a string can't fail.
-        let _ = write!(
-            text,
-            "# HELP plinth_server_{name} {help}\n# TYPE plinth_server_{name} {kind}\nplinth_server_{name} {number}\n"
-        );
-    }
+    requests(shared, &mut text);
     if let Some(mesh) = &shared.config.peers {
         crate::nodes::metrics(mesh, &mut text);
     }
@@ -58,6 +33,59 @@ pub(crate) fn text(shared: &Shared) -> String {
          # TYPE plinth_server_cpu_seconds_total counter\nplinth_server_cpu_seconds_total {cpu}\n"
     );
     text
+}
+
+/// What is measured of connections and requests.
+fn requests(shared: &Shared, text: &mut String) {
+    let Figures { connections, accepted, refused, tls_failures, cut_off, requests, .. } =
+        shared.figures();
+    let Figures {
+        transactions, reads, ranges, rows, commits, failures, bytes_in, bytes_out, ..
+    } = shared.figures();
+    let held = shared.memory.held() as u64;
+    let numbers = [
+        ("connections", "gauge", "Connections that are open.", connections),
+        (
+            "connections_accepted_total",
+            "counter",
+            "Connections accepted since the start.",
+            accepted,
+        ),
+        ("connections_refused_total", "counter", "Connections refused since the start.", refused),
+        (
+            "tls_failures_total",
+            "counter",
+            "Connections with which TLS came to nothing.",
+            tls_failures,
+        ),
+        (
+            "connections_cut_off_total",
+            "counter",
+            "Connections cut off because memory was short.",
+            cut_off,
+        ),
+        (
+            "buffered_bytes",
+            "gauge",
+            "Bytes that connections hold, of those that hold more than a little.",
+            held,
+        ),
+        ("requests_total", "counter", "Requests of all kinds.", requests),
+        (
+            "transactions_total",
+            "counter",
+            "Transactions that asked for a read version.",
+            transactions,
+        ),
+        ("keys_read_total", "counter", "Keys of point reads.", reads),
+        ("ranges_read_total", "counter", "Range reads.", ranges),
+        ("rows_read_total", "counter", "Rows that range reads gave.", rows),
+        ("commits_total", "counter", "Commits asked for.", commits),
+        ("failures_total", "counter", "Requests answered with an error at once.", failures),
+        ("received_bytes_total", "counter", "Bytes received from clients.", bytes_in),
+        ("sent_bytes_total", "counter", "Bytes sent to clients.", bytes_out),
+    ];
+    write_all(text, "server", &numbers);
 }
 
 /// What is measured of time series.
@@ -82,14 +110,24 @@ fn series(hub: &Hub, text: &mut String) {
             "Messages, lines and series of requests that were refused.",
             count(&hub.counts.refused),
         ),
-        ("datagrams_total", "counter", "Datagrams with points of time series.", count(&hub.counts.datagrams)),
+        (
+            "datagrams_total",
+            "counter",
+            "Datagrams with points of time series.",
+            count(&hub.counts.datagrams),
+        ),
         (
             "datagrams_refused_total",
             "counter",
             "Messages in them that were refused.",
             count(&hub.counts.datagrams_refused),
         ),
-        ("connections", "gauge", "Connections that send points on lines.", hub.connections() as f64),
+        (
+            "connections",
+            "gauge",
+            "Connections that send points on lines.",
+            hub.connections() as f64,
+        ),
         (
             "series",
             "gauge",
@@ -111,11 +149,16 @@ fn series(hub: &Hub, text: &mut String) {
             stats.longest_unsaved.as_secs_f64(),
         ),
     ];
+    write_all(text, "series", &numbers);
+}
+
+/// Writes quantities, each with its kind, what it is, and its value.
+fn write_all(text: &mut String, group: &str, numbers: &[(&str, &str, &str, impl Display)]) {
     for (name, kind, help, number) in numbers {
         // Writing to a string can't fail.
         let _ = write!(
             text,
-            "# HELP plinth_series_{name} {help}\n# TYPE plinth_series_{name} {kind}\nplinth_series_{name} {number}\n"
+            "# HELP plinth_{group}_{name} {help}\n# TYPE plinth_{group}_{name} {kind}\nplinth_{group}_{name} {number}\n"
         );
     }
 }

@@ -1,9 +1,10 @@
 //! Where answers that come later wait for their connection's task.
 //!
-//! A commit is answered on a worker's thread. It leaves the encoded reply here and wakes the task, once however many
-//! answers come before it runs, so that all of them leave in one write. What stands here is counted as soon as it is more
-//! than a little, and where that would exceed what all connections may hold, this connection is cut off. Once the
-//! connection has gone, answers are thrown away.
+//! A commit is answered on a worker's thread. It leaves the encoded reply here and wakes the task,
+//! once however many answers come before it runs, so that all of them leave in one write. What
+//! stands here is counted as soon as it is more than a little, and where that would exceed what all
+//! connections may hold, this connection is cut off. Once the connection has gone, answers are
+//! thrown away.
 
 use crate::memory::{Charge, Memory, UNCOUNTED};
 use plinth_env::Env;
@@ -18,7 +19,8 @@ use std::time::Duration;
 const MOST_NAME: usize = 64;
 /// Room for answers that is kept from one turn to the next.
 const KEPT: usize = 4 << 10;
-/// So many bytes of answers are handed over as they are; fewer are copied, and the output keeps the room it has.
+/// So many bytes of answers are handed over as they are; fewer are copied, and the output keeps the
+/// room it has.
 const HANDED_OVER: usize = 256 << 10;
 
 /// One connection, as others see it.
@@ -28,7 +30,8 @@ pub(crate) struct Outbox {
     name: OnceLock<Box<str>>,
     state: Mutex<State>,
     memory: Arc<Memory>,
-    /// Bytes of requests under way, and what cutting the connection off would free, as of its last turn.
+    /// Bytes of requests under way, and what cutting the connection off would free, as of its last
+    /// turn.
     holds: [AtomicUsize; 2],
     /// Milliseconds of the clock after which the connection has been silent for too long.
     deadline: AtomicU64,
@@ -64,7 +67,8 @@ pub(crate) enum Order {
     Leave,
     /// Close, saying why.
     Close(Error),
-    /// Close, because memory is short and this connection holds much of it: so many bytes of answers have been thrown away.
+    /// Close, because memory is short and this connection holds much of it: so many bytes of
+    /// answers have been thrown away.
     CutOff { answers: usize },
 }
 
@@ -109,7 +113,8 @@ impl Outbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the connection holds at the end of a turn: bytes of requests under way, and what cutting it off would free.
+    /// What the connection holds at the end of a turn: bytes of requests under way, and what
+    /// cutting it off would free.
     pub(crate) fn note_holds(&self, requests: usize, frees: usize) {
         for (known, now) in self.holds.iter().zip([requests, frees]) {
             if known.load(Ordering::Relaxed) != now {
@@ -129,8 +134,8 @@ impl Outbox {
         if frees > UNCOUNTED { frees } else { 0 }
     }
 
-    /// Leaves an answer to a request that was charged with so much. One of `len` bytes, if that is more, isn't built where all
-    /// connections together would then hold too much.
+    /// Leaves an answer to a request that was charged with so much. One of `len` bytes, if that is
+    /// more, isn't built where all connections together would then hold too much.
     pub(crate) fn answer(&self, charge: Charge, len: usize, put: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.lock();
         if state.is_closed {
@@ -148,7 +153,8 @@ impl Outbox {
             if holds > state.counted + UNCOUNTED {
                 self.memory.change(std::mem::replace(&mut state.counted, holds), holds);
                 if self.memory.is_short() {
-                    // Whatever waits to be answered is owed too: it can't be left to this connection's next turn.
+                    // Whatever waits to be answered is owed too: it can't be left to this
+                    // connection's next turn.
                     state.stop_listening(&self.memory);
                     state.order = Order::CutOff { answers: holds };
                 }
@@ -182,8 +188,9 @@ impl Outbox {
         wake(state);
     }
 
-    /// Moves what has come to the end of `output`, notes watches to look at, and sees to `waker` being woken by what
-    /// comes next. Says what to do, and what the requests were charged with that are answered.
+    /// Moves what has come to the end of `output`, notes watches to look at, and sees to `waker`
+    /// being woken by what comes next. Says what to do, and what the requests were charged with
+    /// that are answered.
     pub(crate) fn collect(
         &self,
         output: &mut Vec<u8>,
@@ -302,7 +309,8 @@ mod tests {
         assert!(matches!(order, Order::Close(_)));
     }
 
-    /// Those who wait for changes are charged with little, and were answered with whatever a commit had.
+    /// Those who wait for changes are charged with little, and were answered with whatever a commit
+    /// had.
     #[test]
     fn what_there_is_no_room_for_is_not_even_built() {
         let memory = Arc::new(Memory::new(1 << 20));

@@ -1,7 +1,9 @@
-//! Where the server is, as clients are told: settled with the cluster file before anything is accepted.
+//! Where the server is, as clients are told: settled with the cluster file before anything is
+//! accepted.
 //!
-//! An existing file has to name this server; and no other one, unless it is a member of a cluster, which the file names or not. Single servers know nothing of
-//! each other: behind one file that names several, each would take a part of the rows, and a client would find now these, now those.
+//! An existing file has to name this server; and no other one, unless it is a member of a cluster,
+//! which the file names or not. Single servers know nothing of each other: behind one file that
+//! names several, each would take a part of the rows, and a client would find now these, now those.
 
 use crate::config::ServerConfig;
 use plinth_client::Endpoint;
@@ -29,7 +31,8 @@ pub(crate) struct Place {
 impl Place {
     /// Where the nodes of a database are that has one alone.
     pub(crate) fn located(&self) -> Located {
-        let member = |address: &String| LocatedMember { node: ALONE, address: address.clone(), votes: true };
+        let member =
+            |address: &String| LocatedMember { node: ALONE, address: address.clone(), votes: true };
         let members = self.addresses.iter().map(member).collect();
         Located { term: 0, node: ALONE, leader: Some(ALONE), members }
     }
@@ -45,12 +48,12 @@ impl Place {
         }
     }
 
-    /// What clients are told, from the cluster file if there is one; else a new one is written. The server listens at
-    /// `addresses`.
+    /// What clients are told, from the cluster file if there is one; else a new one is written. The
+    /// server listens at `addresses`.
     ///
     /// # Errors
-    /// `connection_string_invalid` if the file doesn't fit this server; `invalid_local_address` if there is no address that
-    /// clients could be told; those of reading and writing the file.
+    /// `connection_string_invalid` if the file doesn't fit this server; `invalid_local_address` if
+    /// there is no address that clients could be told; those of reading and writing the file.
     pub(crate) async fn settle(
         env: &Env,
         endpoint: &dyn Endpoint,
@@ -63,8 +66,7 @@ impl Place {
         }
         let first = config.public.or(addresses.first().copied());
         let Some(public) = first.filter(|address| !address.ip().is_unspecified()) else {
-            let detail =
-                "clients must be told an address: a public one is needed beside one that stands for all";
+            let detail = "clients must be told an address: a public one is needed beside one that stands for all";
             return Err(Error::invalid_local_address().with_detail(detail));
         };
         let cluster_id = endpoint.describe().cluster_id;
@@ -77,8 +79,10 @@ impl Place {
                 file
             }
             _ => {
-                let id: String = cluster_id.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
-                let file = ClusterFile::new("plinth", if id.is_empty() { "id" } else { &id }, public);
+                let id: String =
+                    cluster_id.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
+                let file =
+                    ClusterFile::new("plinth", if id.is_empty() { "id" } else { &id }, public);
                 let file = if tls { file.with_tls() } else { file };
                 if let Some(path) = path {
                     let line = format!("{}\n", file.connection_string());
@@ -96,7 +100,8 @@ impl Place {
     }
 }
 
-/// Whether an existing cluster file names this server, nobody else, and speaks of TLS as the server does.
+/// Whether an existing cluster file names this server, nobody else, and speaks of TLS as the server
+/// does.
 async fn check(
     env: &Env,
     file: &ClusterFile,
@@ -107,7 +112,8 @@ async fn check(
     is_member: bool,
 ) -> Result<()> {
     let named = format!("{} exists and names {}", path.display(), file.address_list());
-    let refuse = |why: String| Err(Error::connection_string_invalid().with_detail(format!("{named}{why}")));
+    let refuse =
+        |why: String| Err(Error::connection_string_invalid().with_detail(format!("{named}{why}")));
     // A member of a cluster may have come later than the file.
     if !is_member && !file.names(env, public).await {
         return refuse(format!(", not {public}; listen there, or name another cluster file"));
@@ -123,7 +129,8 @@ async fn check(
         }
     }
     if file.is_tls() != tls {
-        let why = if tls { "the server speaks TLS: end its address in :tls" } else { "there is no TLS" };
+        let why =
+            if tls { "the server speaks TLS: end its address in :tls" } else { "there is no TLS" };
         return refuse(format!(", and {why}, or remove the file to have it written anew"));
     }
     Ok(())

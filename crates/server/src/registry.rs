@@ -1,7 +1,8 @@
 //! The connections that are open: to count them, to end those that are silent, to stop them all.
 //!
-//! There are so many at most. Those that have not greeted make room for others beyond that (`crowd.rs`); so do none that have, but
-//! a few more are let in from addresses that have few. An order is left in a connection's outbox, and its task carries it out.
+//! There are so many at most. Those that have not greeted make room for others beyond that
+//! (`crowd.rs`); so do none that have, but a few more are let in from addresses that have few. An
+//! order is left in a connection's outbox, and its task carries it out.
 
 use crate::config::Limits;
 use crate::crowd::{Waited, who_makes_room};
@@ -14,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Connections beyond as many as may be, for addresses that have few of them: however many one address has, an operator gets in from
-/// another one.
+/// Connections beyond as many as may be, for addresses that have few of them: however many one
+/// address has, an operator gets in from another one.
 const SPARE: usize = 64;
 /// So few.
 const FEW: u32 = 4;
@@ -50,7 +51,8 @@ impl Table {
 
     /// Whether somebody from there is let in although there are as many connections as may be.
     fn has_room_to_spare(&self, address: IpAddr, most: usize) -> bool {
-        self.connections.len() < most + SPARE && self.addresses.get(&address).copied().unwrap_or(0) < FEW
+        self.connections.len() < most + SPARE
+            && self.addresses.get(&address).copied().unwrap_or(0) < FEW
     }
 }
 
@@ -70,7 +72,8 @@ impl Registry {
     /// Takes a connection in; gives its number.
     ///
     /// # Errors
-    /// `connection_failed`, with why, if there are as many as may be and none of them is half-open, or the server is stopping.
+    /// `connection_failed`, with why, if there are as many as may be and none of them is half-open,
+    /// or the server is stopping.
     pub(crate) fn enter(&self, outbox: &Arc<Outbox>, limits: &Limits) -> Result<u64, Error> {
         let mut table = self.lock();
         if table.stopping {
@@ -79,9 +82,12 @@ impl Registry {
         let mut displaced = None;
         if table.connections.len() >= limits.connections {
             displaced = table.displaced();
-            if displaced.is_none() && !table.has_room_to_spare(outbox.peer.ip(), limits.connections) {
-                let detail =
-                    format!("the server has {} connections and takes no more", table.connections.len());
+            if displaced.is_none() && !table.has_room_to_spare(outbox.peer.ip(), limits.connections)
+            {
+                let detail = format!(
+                    "the server has {} connections and takes no more",
+                    table.connections.len()
+                );
                 return Err(Error::connection_failed().with_detail(detail));
             }
         }
@@ -136,10 +142,12 @@ impl Registry {
     pub(crate) fn disconnect(&self, matches: impl Fn(u64, &Outbox) -> bool) -> usize {
         let chosen: Vec<_> = {
             let table = self.lock();
-            let chosen = table.connections.iter().filter(|(number, outbox)| matches(**number, outbox));
+            let chosen =
+                table.connections.iter().filter(|(number, outbox)| matches(**number, outbox));
             chosen.map(|(_, outbox)| outbox.clone()).collect()
         };
-        let why = Error::connection_failed().with_detail("an operator had the server close the connection");
+        let why = Error::connection_failed()
+            .with_detail("an operator had the server close the connection");
         chosen.iter().for_each(|outbox| outbox.order(Order::Close(why.clone())));
         chosen.len()
     }
@@ -157,13 +165,15 @@ impl Registry {
         }
     }
 
-    /// Cuts off those with whom the most is freed, as many as it takes to be rid of the excess. Those who have yet to let go from the time
-    /// before are among them.
+    /// Cuts off those with whom the most is freed, as many as it takes to be rid of the excess.
+    /// Those who have yet to let go from the time before are among them.
     pub(crate) fn relieve(&self, memory: &Memory) {
         let mut holders: Vec<_> = {
             let table = self.lock();
             let all = table.connections.values().map(|outbox| (outbox.frees(), outbox));
-            all.filter(|(frees, _)| *frees > 0).map(|(frees, outbox)| (frees, outbox.clone())).collect()
+            all.filter(|(frees, _)| *frees > 0)
+                .map(|(frees, outbox)| (frees, outbox.clone()))
+                .collect()
         };
         holders.sort_by_key(|(frees, _)| std::cmp::Reverse(*frees));
         let mut excess = memory.excess();
@@ -221,7 +231,8 @@ mod tests {
 
     #[test]
     fn half_open_ones_make_room_and_addresses_with_few_connections_find_some() {
-        let (registry, limits) = (Registry::default(), Limits { connections: 4, ..Limits::default() });
+        let (registry, limits) =
+            (Registry::default(), Limits { connections: 4, ..Limits::default() });
         let enter = |address: &str| {
             let outbox = outbox(address);
             (registry.enter(&outbox, &limits), outbox)
@@ -236,7 +247,8 @@ mod tests {
         let others: Vec<_> = (0..2).map(|_| greeted("10.0.0.1:2")).collect();
         let (newest, _) = greeted("10.0.0.1:3");
         assert!(is_told_to_leave(&half_open));
-        // Nobody is half-open: who has many is refused, who has few is not, and they don't get more than there are to spare.
+        // Nobody is half-open: who has many is refused, who has few is not, and they don't get more
+        // than there are to spare.
         assert_eq!(enter("10.0.0.1:4").0.unwrap_err().code(), 1026);
         let few: Vec<_> = (0..FEW).map(|_| greeted("10.0.0.3:1").0).collect();
         assert_eq!(enter("10.0.0.3:1").0.unwrap_err().code(), 1026);
@@ -249,11 +261,13 @@ mod tests {
             let_in += 1;
         }
         assert!((SPARE - 20..=SPARE).contains(&let_in), "{let_in}");
-        [first, newest].into_iter().chain(few).chain(others.iter().map(|(number, _)| *number)).for_each(
-            |number| {
+        [first, newest]
+            .into_iter()
+            .chain(few)
+            .chain(others.iter().map(|(number, _)| *number))
+            .for_each(|number| {
                 registry.leave(number);
-            },
-        );
+            });
         assert!(!registry.lock().addresses.contains_key(&IpAddr::from([10, 0, 0, 1])));
     }
 }

@@ -1,7 +1,8 @@
 //! The server as a whole: listeners, what all connections share, starting and stopping.
 //!
-//! Starting binds every address first, then settles the cluster file (which names the port that was bound), and only then
-//! accepts. Stopping goes the other way: nothing new is accepted, what is under way is answered, connections close.
+//! Starting binds every address first, then settles the cluster file (which names the port that was
+//! bound), and only then accepts. Stopping goes the other way: nothing new is accepted, what is
+//! under way is answered, connections close.
 
 use crate::config::{Limits, ServerConfig};
 use crate::connection::Connection;
@@ -132,10 +133,11 @@ impl Server {
     /// Serves `endpoint` as `config` says. Returns once it accepts connections.
     ///
     /// # Errors
-    /// `invalid_local_address` if an address could be reached by other machines and that was not allowed, or clients
-    /// couldn't be told where the server is; `tls_error` if the certificates can't be used; `address_in_use`,
-    /// `bind_failed`; `connection_string_invalid` if there is a cluster file that is none, or names other servers, or one
-    /// that speaks TLS where this one doesn't; those of writing it.
+    /// `invalid_local_address` if an address could be reached by other machines and that was not
+    /// allowed, or clients couldn't be told where the server is; `tls_error` if the certificates
+    /// can't be used; `address_in_use`, `bind_failed`; `connection_string_invalid` if there is a
+    /// cluster file that is none, or names other servers, or one that speaks TLS where this one
+    /// doesn't; those of writing it.
     pub async fn start(endpoint: Arc<dyn Endpoint>, mut config: ServerConfig) -> Result<Self> {
         let env = endpoint.env().clone();
         let doors = open_doors(&env, &config).await?;
@@ -205,7 +207,8 @@ impl Server {
         Ok(Self { shared, addresses, series, http: http_address, http_secure: secure })
     }
 
-    /// Whether a client has asked for it to begin anew: it is to be ended, and whoever looks after the process starts it again.
+    /// Whether a client has asked for it to begin anew: it is to be ended, and whoever looks after
+    /// the process starts it again.
     pub fn is_to_begin_anew(&self) -> bool {
         self.shared.stops.reboot.load(Ordering::Acquire)
     }
@@ -235,8 +238,8 @@ impl Server {
         self.http_secure
     }
 
-    /// Reads the files of the certificates again; says whether they have changed. The server does so by itself every minute.
-    /// Connections that are open keep what they have.
+    /// Reads the files of the certificates again; says whether they have changed. The server does
+    /// so by itself every minute. Connections that are open keep what they have.
     ///
     /// # Errors
     /// `tls_error`, which says what is wrong with which file; the certificates in use stay.
@@ -246,7 +249,8 @@ impl Server {
         result
     }
 
-    /// What clients find it by: `description:id@ip:port`, with `:tls` behind it if that is spoken there.
+    /// What clients find it by: `description:id@ip:port`, with `:tls` behind it if that is spoken
+    /// there.
     pub fn connection_string(&self) -> &str {
         &self.shared.place.connection_string
     }
@@ -256,17 +260,19 @@ impl Server {
         self.shared.figures()
     }
 
-    /// Bytes that connections hold now, of those that hold more than a little: half requests, requests under way, watches, and answers
-    /// that haven't been taken. [`Limits::buffered_bytes`](crate::Limits::buffered_bytes) bounds them.
+    /// Bytes that connections hold now, of those that hold more than a little: half requests,
+    /// requests under way, watches, and answers that haven't been taken.
+    /// [`Limits::buffered_bytes`](crate::Limits::buffered_bytes) bounds them.
     pub fn buffered_bytes(&self) -> usize {
         self.shared.memory.held()
     }
 
-    /// Stops: accepts and reads nothing more, answers what is under way, closes. What a client sent and the server had
-    /// not read by then has not happened.
+    /// Stops: accepts and reads nothing more, answers what is under way, closes. What a client sent
+    /// and the server had not read by then has not happened.
     pub async fn stop(self) {
         if let Some(series) = &self.series {
-            // They may be saved and given up through the doors of this very server, if it leads: those close afterwards.
+            // They may be saved and given up through the doors of this very server, if it leads:
+            // those close afterwards.
             series.begin_stop();
             series.stop(self.shared.config.limits.farewell).await;
         }
@@ -313,7 +319,9 @@ async fn open_doors(env: &Env, config: &ServerConfig) -> Result<Doors> {
                 let detail = "there is a certificate, and TLS was declined (--without-tls)";
                 return Err(Error::invalid_option_value().with_detail(detail));
             }
-            Some(options) => Some(Arc::new(plinth_tls::Acceptor::load(env, options.clone()).await?)),
+            Some(options) => {
+                Some(Arc::new(plinth_tls::Acceptor::load(env, options.clone()).await?))
+            }
             None => None,
         };
         Ok(Doors { counters, bursts, acceptor })
@@ -325,8 +333,8 @@ async fn open_doors(env: &Env, config: &ServerConfig) -> Result<Doors> {
     }
 }
 
-/// Lets in no more clients than there are file descriptors for: whoever is turned away is told so, and storage, HTTP and series have
-/// theirs.
+/// Lets in no more clients than there are file descriptors for: whoever is turned away is told so,
+/// and storage, HTTP and series have theirs.
 fn clamp_connections(limits: &mut Limits, listener: Option<&Door>) {
     let Some(room) = listener.and_then(Door::room) else { return };
     let most = room - (room / 4).min(FOR_OTHER_DOORS);
@@ -389,14 +397,17 @@ async fn accept(shared: Arc<Shared>, door: Door, number: usize) {
 /// Lets a connection in: another node's go to those who know it, all others are clients.
 fn admit(shared: &Arc<Shared>, stream: Stream) {
     match &shared.config.peers {
-        Some(mesh) => drop(shared.env.spawn_network("arrival", arrive(shared.clone(), mesh.clone(), stream))),
+        Some(mesh) => {
+            drop(shared.env.spawn_network("arrival", arrive(shared.clone(), mesh.clone(), stream)))
+        }
         None => admit_client(shared, stream, Vec::new()),
     }
 }
 
 /// Waits for the first bytes of a connection, which tell who it is.
 async fn arrive(shared: Arc<Shared>, mesh: Arc<Mesh>, mut stream: Stream) {
-    if shared.doorstep.arriving.fetch_add(1, Ordering::Relaxed) >= shared.config.limits.connections {
+    if shared.doorstep.arriving.fetch_add(1, Ordering::Relaxed) >= shared.config.limits.connections
+    {
         shared.doorstep.arriving.fetch_sub(1, Ordering::Relaxed);
         return;
     }

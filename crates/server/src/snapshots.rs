@@ -1,8 +1,9 @@
 //! Pinned snapshots that clients hold on leases: taken, renewed, given back, or lapsed.
 //!
-//! A snapshot costs files that can't be removed while it is there, so no client may keep one by vanishing. Each has a time at
-//! which it ends unless its client says otherwise before, and there are so many at most. It belongs to no connection: a client
-//! that has lost its own renews the lease over the next one.
+//! A snapshot costs files that can't be removed while it is there, so no client may keep one by
+//! vanishing. Each has a time at which it ends unless its client says otherwise before, and there
+//! are so many at most. It belongs to no connection: a client that has lost its own renews the
+//! lease over the next one.
 //!
 //! ```text
 //!   id of a snapshot   | which start of the server 8 | random 8 |      so an id of an earlier start is known as one
@@ -65,7 +66,8 @@ impl Drop for Place {
 }
 
 impl Snapshots {
-    /// None yet, at most so many, each on a lease of at most so long. `start` is a number of this start of the server's own.
+    /// None yet, at most so many, each on a lease of at most so long. `start` is a number of this
+    /// start of the server's own.
     pub(crate) fn new(start: u64, most: usize, longest: Duration) -> Arc<Self> {
         Arc::new(Self { start, most, longest: longest.max(SHORTEST), table: Mutex::default() })
     }
@@ -124,7 +126,9 @@ impl Snapshots {
             number = number.wrapping_add(1);
         }
         let Pinned { version, endpoint } = pinned;
-        table.leases.insert(number, Lease { endpoint, version, client, since: now, until: now + lease });
+        table
+            .leases
+            .insert(number, Lease { endpoint, version, client, since: now, until: now + lease });
         table.taken += 1;
         drop(table);
         drop(place);
@@ -166,7 +170,8 @@ impl Snapshots {
     pub(crate) fn renew(&self, id: &SnapshotId, now: Duration, lease: Duration) -> Result<()> {
         let number = self.number(id)?;
         let mut table = self.lock();
-        let held = table.leases.get_mut(&number).filter(|lease| lease.until >= now).ok_or_else(lapsed)?;
+        let held =
+            table.leases.get_mut(&number).filter(|lease| lease.until >= now).ok_or_else(lapsed)?;
         held.until = now + lease;
         Ok(())
     }
@@ -227,7 +232,8 @@ fn lapsed() -> Error {
 }
 
 fn gone(why: &str) -> Error {
-    let detail = format!("the server doesn't hold this pinned snapshot any more: {why}; pin another one");
+    let detail =
+        format!("the server doesn't hold this pinned snapshot any more: {why}; pin another one");
     Error::version_invalid().with_detail(detail)
 }
 
@@ -271,7 +277,8 @@ mod tests {
         assert!(world.snapshots.find(&id, last).is_ok());
         assert_eq!(world.snapshots.find(&id, over).err(), Some(Error::version_invalid()));
         assert_eq!(world.snapshots.renew(&id, over, LEASE).err(), Some(Error::version_invalid()));
-        // Renewed in time it is there for that much longer, and a request that was under way doesn't bring it back.
+        // Renewed in time it is there for that much longer, and a request that was under way
+        // doesn't bring it back.
         world.snapshots.renew(&id, last, LEASE).unwrap();
         assert!(world.snapshots.find(&id, last + LEASE).is_ok());
         assert!(world.snapshots.find(&id, over + LEASE).is_err());

@@ -1,6 +1,7 @@
 //! The status document as a server gives it: the endpoint's, with what only the server knows.
 //!
-//! FoundationDB's tools look for addresses, processes and clients in it; an endpoint in a process has none of them.
+//! FoundationDB's tools look for addresses, processes and clients in it; an endpoint in a process
+//! has none of them.
 
 use crate::server::Shared;
 use serde_json::{Map, Value, json};
@@ -13,12 +14,15 @@ const LISTED: usize = 20;
 
 /// The endpoint's document with the server's part in it; as it is if it is none.
 pub(crate) fn complete(shared: &Shared, document: &str) -> String {
-    let Ok(Value::Object(mut document)) = serde_json::from_str(document) else { return document.to_owned() };
+    let Ok(Value::Object(mut document)) = serde_json::from_str(document) else {
+        return document.to_owned();
+    };
     let place = &shared.place;
     let own = shared.endpoint.describe().connection_string;
     if let (Some((_, own)), Some(public)) = (own.rsplit_once('@'), place.addresses.first()) {
         // What is under `plinth` names keys, which may read like anything.
-        let fields = section(&mut document, "cluster").iter_mut().filter(|(name, _)| *name != "plinth");
+        let fields =
+            section(&mut document, "cluster").iter_mut().filter(|(name, _)| *name != "plinth");
         fields.for_each(|(_, value)| rename(value, own, public));
     }
     let client = section(&mut document, "client");
@@ -35,7 +39,8 @@ pub(crate) fn complete(shared: &Shared, document: &str) -> String {
     cluster.insert("connection_string".to_owned(), json!(place.connection_string));
     cluster.insert("clients".to_owned(), clients(shared));
     section(cluster, "plinth").insert("server".to_owned(), server(shared));
-    let layers = shared.config.layers.as_ref().and_then(|page| serde_json::from_str(&page.text()).ok());
+    let layers =
+        shared.config.layers.as_ref().and_then(|page| serde_json::from_str(&page.text()).ok());
     if let Some(Value::Object(mut layers)) = layers {
         section(cluster, "layers").append(&mut layers);
     }
@@ -46,7 +51,8 @@ pub(crate) fn complete(shared: &Shared, document: &str) -> String {
     Value::Object(document).to_string()
 }
 
-/// Puts `to` in the place of each text that is `from`: an endpoint's word for itself, in whose place the server stands.
+/// Puts `to` in the place of each text that is `from`: an endpoint's word for itself, in whose
+/// place the server stands.
 fn rename(value: &mut Value, from: &str, to: &str) {
     match value {
         Value::String(text) if text == from => to.clone_into(text),
@@ -56,7 +62,8 @@ fn rename(value: &mut Value, from: &str, to: &str) {
     }
 }
 
-/// Who is connected, and has said who he is: a client for each connection, all of them like FoundationDB's of one version.
+/// Who is connected, and has said who he is: a client for each connection, all of them like
+/// FoundationDB's of one version.
 fn clients(shared: &Shared) -> Value {
     let (mut count, mut listed) = (0_u64, Vec::new());
     shared.connections.visit(|outbox| {

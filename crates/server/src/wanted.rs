@@ -23,8 +23,8 @@ impl Wanted {
         asked.map(Self::asked).or(usual)
     }
 
-    /// Listens there; where somebody else does and it gives way, on a port that the system chooses. Nothing is tried out beforehand:
-    /// what is listened on here is what is used.
+    /// Listens there; where somebody else does and it gives way, on a port that the system chooses.
+    /// Nothing is tried out beforehand: what is listened on here is what is used.
     ///
     /// # Errors
     /// `address_in_use`, `bind_failed`.

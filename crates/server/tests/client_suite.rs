@@ -1,5 +1,9 @@
-//! Transactions over sockets: the client's own tests, with a server between them and their stand-in for a database.
-#![expect(clippy::duplicate_mod, reason = "each suite has a support of its own, as when it runs alone")]
+//! Transactions over sockets: the client's own tests, with a server between them and their stand-in
+//! for a database.
+#![expect(
+    clippy::duplicate_mod,
+    reason = "each suite has a support of its own, as when it runs alone"
+)]
 
 #[path = "../../client/tests/basics.rs"]
 mod basics;

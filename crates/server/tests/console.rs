@@ -1,7 +1,9 @@
-//! The console's interface: history, overview, the key browser with its limits, tokens, and who is kept out.
+//! The console's interface: history, overview, the key browser with its limits, tokens, and who is
+//! kept out.
 //!
-//! Requests are bare bytes over a socket, so that each header is just what a browser, a script, or somebody with other
-//! plans would send. The page itself is clicked through in `tests/console`, at the repository's root.
+//! Requests are bare bytes over a socket, so that each header is just what a browser, a script, or
+//! somebody with other plans would send. The page itself is clicked through in `tests/console`, at
+//! the repository's root.
 
 mod common;
 #[path = "console/feed.rs"]
@@ -31,19 +33,25 @@ fn json(answer: &str) -> serde_json::Value {
     serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
 }
 
-#[test]
-fn series_are_found_as_they_are_typed_and_summed_up_in_buckets() {
+/// A server with series of a thousand points and of one, of events, and of more hosts than the
+/// store names at a time.
+fn with_series() -> Server {
     let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
     let series = SeriesConfig { http: Some(loopback()), ..SeriesConfig::default() };
-    let config =
-        ServerConfig { listen: vec![loopback()], http: Some(loopback()), series, ..ServerConfig::default() };
+    let config = ServerConfig {
+        listen: vec![loopback()],
+        http: Some(loopback()),
+        series,
+        ..ServerConfig::default()
+    };
     let server = block_on(Server::start(Arc::new(node.endpoint()), config)).unwrap();
     let mut points = String::new();
     for time in 0..1000 {
         points += &format!("cpu,host=a,os=x user={time}i {time}000000\n");
     }
     points += "cpu,host=ab user=1i 5\nmem,host=a free=1.5 6\nmem,host=a note=\"x\" 6\n";
-    // More than the store gives at a time: the last ones could not be found by the beginning of a tag.
+    // More than the store gives at a time: the last ones could not be found by the beginning of a
+    // tag.
     points.extend((0..1100).map(|host| format!("many,host=h{host} v=1i 1\n")));
     let mut raw = Raw::to(server.series_addresses().http.unwrap());
     let head = format!(
@@ -52,6 +60,12 @@ fn series_are_found_as_they_are_typed_and_summed_up_in_buckets() {
     );
     raw.send((head + &points).as_bytes()).unwrap();
     assert!(String::from_utf8_lossy(&raw.all()).starts_with("HTTP/1.1 204 "));
+    server
+}
+
+#[test]
+fn series_are_found_as_they_are_typed_and_summed_up_in_buckets() {
+    let server = with_series();
     for (typed, kind, names) in [
         ("", "metrics", &["!mem.note", "cpu.user", "many.v", "mem.free"][..]),
         ("many.v+host=h1099", "series", &["many.v host=h1099"]),
@@ -63,7 +77,11 @@ fn series_are_found_as_they_are_typed_and_summed_up_in_buckets() {
         ("nothing", "metrics", &[]),
     ] {
         let found = json(&get(&server, &format!("/api/series?q={typed}")));
-        assert_eq!(found, serde_json::json!({ "kind": kind, "names": names, "more": false }), "{typed}");
+        assert_eq!(
+            found,
+            serde_json::json!({ "kind": kind, "names": names, "more": false }),
+            "{typed}"
+        );
     }
     let all = json(&get(&server, "/api/points?name=cpu.user+os=x+host=a&buckets=10"));
     assert_eq!(
@@ -116,7 +134,8 @@ fn send(server: &Server, request: &[u8]) -> String {
 fn get_with(server: &Server, path: &str, head: &str) -> String {
     send(
         server,
-        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{head}\r\n").as_bytes(),
+        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{head}\r\n")
+            .as_bytes(),
     )
 }
 
@@ -163,7 +182,8 @@ fn history_and_overview_say_how_the_server_does() {
     client.transact_blocking(|tr| tr.get("k").wait()).unwrap();
     let overview = get(&server, "/api/overview");
     assert!(
-        overview.contains("\"state\":\"serving\"") && overview.contains("\"address\":\"127.0.0.1\""),
+        overview.contains("\"state\":\"serving\"")
+            && overview.contains("\"address\":\"127.0.0.1\""),
         "{overview}"
     );
     let mut history = get(&server, "/api/history");
@@ -171,7 +191,10 @@ fn history_and_overview_say_how_the_server_does() {
         block_on(Env::real().sleep(std::time::Duration::from_millis(100)));
         history = get(&server, "/api/history?since=0");
     }
-    assert!(history.contains("\"capacity\":600") && history.contains("\"connections\""), "{history}");
+    assert!(
+        history.contains("\"capacity\":600") && history.contains("\"connections\""),
+        "{history}"
+    );
     assert_eq!(status(&get(&server, "/api/history?since=18446744073709551615")), "200");
     assert_eq!(status(&get(&server, "/api/history?since=-1")), "400");
     assert_eq!(status(&get(&server, "/api/nothing")), "404");
@@ -238,13 +261,19 @@ fn what_makes_no_sense_is_told_and_nothing_breaks() {
     let long = format!("/api/key?key={}", "k".repeat(14_000));
     // No key is as long as that, so it doesn't exist; that is an answer, as it is to any client.
     assert!(get(&server, &long).contains("\"exists\":false"));
-    for body in ["", "{", "[]", "{\"key\":1}", "{\"key\":\"\\\\x\",\"value\":\"\"}", "{\"key\":\"k\"}"] {
+    for body in
+        ["", "{", "[]", "{\"key\":1}", "{\"key\":\"\\\\x\",\"value\":\"\"}", "{\"key\":\"k\"}"]
+    {
         assert_eq!(status(&post(&server, "/api/set", OURS, body)), "400", "{body}");
     }
     let huge = format!("{{\"key\":\"k\",\"value\":\"{}\"}}", "v".repeat(1_100_000));
     assert!(["413", ""].contains(&status(&post(&server, "/api/set", OURS, &huge))));
     let large = format!("{{\"key\":\"k\",\"value\":\"{}\"}}", "v".repeat(200_000));
-    assert_eq!(status(&post(&server, "/api/set", OURS, &large)), "400", "a value too large for the database");
+    assert_eq!(
+        status(&post(&server, "/api/set", OURS, &large)),
+        "400",
+        "a value too large for the database"
+    );
     assert_eq!(status(&get(&server, "/api/set")), "405");
     assert_eq!(status(&post(&server, "/api/range", OURS, "")), "405");
     assert_eq!(status(&get(&server, "/health")), "200");
@@ -282,7 +311,8 @@ fn a_name_that_another_site_made_point_here_is_refused() {
     let asked = |host: &str| {
         send(
             &server,
-            format!("GET /api/overview HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes(),
+            format!("GET /api/overview HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
+                .as_bytes(),
         )
     };
     assert_eq!(status(&asked("evil.example:8080")), "403");
@@ -316,14 +346,23 @@ fn with_a_token_nothing_is_told_without_it() {
         "/api/changes/x",
     ] {
         assert_eq!(status(&get(&server, path)), "401", "{path}");
-        assert_eq!(status(&get_with(&server, path, "Authorization: Bearer wrong\r\n")), "401", "{path}");
+        assert_eq!(
+            status(&get_with(&server, path, "Authorization: Bearer wrong\r\n")),
+            "401",
+            "{path}"
+        );
     }
     let bearer = format!("Authorization: Bearer {token}\r\n");
     assert_eq!(status(&get_with(&server, "/metrics", &bearer)), "200");
     assert_eq!(status(&get(&server, "/health")), "200", "health is open");
     assert_eq!(status(&get(&server, "/")), "200", "and the page that asks for the token");
-    let again = start(ConsoleConfig { token_file: Some(directory.path().join("token")), write: false });
-    assert_eq!(status(&get_with(&again, "/metrics", &bearer)), "200", "the file is read by the next start");
+    let again =
+        start(ConsoleConfig { token_file: Some(directory.path().join("token")), write: false });
+    assert_eq!(
+        status(&get_with(&again, "/metrics", &bearer)),
+        "200",
+        "the file is read by the next start"
+    );
 }
 
 #[test]
@@ -337,12 +376,20 @@ fn the_token_s_file_is_its_owner_s() {
 #[test]
 fn a_login_opens_a_session_that_a_logout_ends() {
     let (server, token, _directory) = with_token();
-    assert_eq!(status(&post(&server, "/api/login", OURS, "{\"token\":\"wrong wrong wrong\"}")), "401");
-    assert_eq!(status(&post(&server, "/api/login", "", &format!("{{\"token\":\"{token}\"}}"))), "403");
+    assert_eq!(
+        status(&post(&server, "/api/login", OURS, "{\"token\":\"wrong wrong wrong\"}")),
+        "401"
+    );
+    assert_eq!(
+        status(&post(&server, "/api/login", "", &format!("{{\"token\":\"{token}\"}}"))),
+        "403"
+    );
     let opened = post(&server, "/api/login", OURS, &format!("{{\"token\":\"{token}\"}}"));
     let cookie = opened.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
     assert!(
-        cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict") && !cookie.contains(&token),
+        cookie.contains("HttpOnly")
+            && cookie.contains("SameSite=Strict")
+            && !cookie.contains(&token),
         "{cookie}"
     );
     let head = format!("Cookie: {}\r\n", cookie.split(';').next().unwrap());

@@ -1,8 +1,9 @@
 //! A request that takes long holds up nobody but others of its kind.
 //!
-//! 16 connections that asked for status documents all the time once made a commit take 550 ms instead of 0.7, and four that cut
-//! ranges 245 ms: the threads that serve sockets carried them out. Here such a request doesn't end at all until it is told to, so that
-//! whoever depends on it hangs.
+//! 16 connections that asked for status documents all the time once made a commit take 550 ms
+//! instead of 0.7, and four that cut ranges 245 ms: the threads that serve sockets carried them
+//! out. Here such a request doesn't end at all until it is told to, so that whoever depends on it
+//! hangs.
 
 mod common;
 
@@ -141,7 +142,8 @@ fn status_documents_are_shared_by_those_who_ask_for_them_all_the_time() {
     }
     let passed = (env.now() - began).as_millis() as usize;
     let made = slow.carried_out.load(Ordering::Relaxed);
-    // Ten at once and one each 50 ms, of which each may find one that is being made and begun too early.
+    // Ten at once and one each 50 ms, of which each may find one that is being made and begun too
+    // early.
     assert!(made <= 2 * (11 + passed / 50), "{made} were made within {passed} ms");
 }
 

@@ -1,7 +1,9 @@
-//! Whatever arrives on its sockets, the server answers with an error that names the cause, or closes, and serves on.
+//! Whatever arrives on its sockets, the server answers with an error that names the cause, or
+//! closes, and serves on.
 //!
-//! The client here is made of bare bytes, so that it can say what no library would: nothing, half of something, lies in
-//! every field, more than it reads. After each attempt an ordinary client must find the server as it was.
+//! The client here is made of bare bytes, so that it can say what no library would: nothing, half
+//! of something, lies in every field, more than it reads. After each attempt an ordinary client
+//! must find the server as it was.
 
 mod common;
 
@@ -11,7 +13,9 @@ use plinth_env::{Env, block_on};
 use plinth_proto::frame::{self, HEADER, Kind, MAX_REQUEST, NO_ID};
 use plinth_proto::{Hello, ReadVersion, Request, reply};
 use plinth_server::{Limits, Server};
-use plinth_types::{Bytes, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace, MutationType, RangeRead};
+use plinth_types::{
+    Bytes, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace, MutationType, RangeRead,
+};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -59,13 +63,15 @@ fn a_lie_in_any_byte_of_a_greeting_is_told_and_nobody_waits_for_four_gigabytes()
             raw.send(&lie).unwrap();
             match raw.welcome() {
                 Ok(welcome) => {
-                    let refused = welcome.refused.unwrap_or_else(|| panic!("byte {at}: it was believed"));
+                    let refused =
+                        welcome.refused.unwrap_or_else(|| panic!("byte {at}: it was believed"));
                     assert!(
                         refused.detail().is_some_and(|detail| !detail.is_empty()),
                         "byte {at}: {refused}"
                     );
                 }
-                // It says that it is a little longer than it is: the rest is waited for, and not for long.
+                // It says that it is a little longer than it is: the rest is waited for, and not
+                // for long.
                 Err(_) => assert!((8..10).contains(&at), "byte {at}, bit {bit}: no word"),
             }
         }
@@ -84,7 +90,8 @@ fn garbage_ends_its_connection_and_no_other() {
     let mut witness = Raw::greeted(&server);
     for seed in 1..300 {
         let mut random = Random(seed);
-        let mut garbage: Vec<u8> = (0..HEADER + random.below(300)).map(|_| random.next() as u8).collect();
+        let mut garbage: Vec<u8> =
+            (0..HEADER + random.below(300)).map(|_| random.next() as u8).collect();
         if seed % 2 == 0 {
             let mut raw = Raw::connect(&server);
             raw.send(&garbage).unwrap();
@@ -151,14 +158,21 @@ fn requests() -> Vec<Request> {
     let mut commit = CommitRequest::default();
     commit.mutations.push(MutationType::Set, b"k", b"v");
     commit.mutations.push(MutationType::ClearRange, b"x", b"y");
-    commit.mutations.push(MutationType::SetVersionstampedKey, b"k\0\0\0\0\0\0\0\0\0\0\x01\0\0\0", b"v");
+    commit.mutations.push(
+        MutationType::SetVersionstampedKey,
+        b"k\0\0\0\0\0\0\0\0\0\0\x01\0\0\0",
+        b"v",
+    );
     commit.conflicts.writes.push(b"k", b"y");
     commit.conflicts.reads.push_single(b"k");
     let range = KeyRange::new(&b"a"[..], &b"z"[..]);
     let snapshot_range = range.clone();
     vec![
         Request::Ping,
-        Request::ReadVersion(ReadVersion { tags: vec![Bytes::from_static(b"tag")], ..Default::default() }),
+        Request::ReadVersion(ReadVersion {
+            tags: vec![Bytes::from_static(b"tag")],
+            ..Default::default()
+        }),
         Request::GetMany { version: 1, space: KeySpace::Normal, keys },
         Request::GetKey { version: 1, space: KeySpace::System, selector: selector() },
         Request::GetRange {
@@ -182,7 +196,10 @@ fn requests() -> Vec<Request> {
         Request::Pin { lease_ms: 1000 },
         Request::Renew { snapshot: [7; 16], lease_ms: 1000 },
         Request::Release([7; 16]),
-        Request::InSnapshot { snapshot: [7; 16], read: Box::new(Request::RangeSize(snapshot_range)) },
+        Request::InSnapshot {
+            snapshot: [7; 16],
+            read: Box::new(Request::RangeSize(snapshot_range)),
+        },
         Request::Clients,
         Request::Disconnect(Bytes::from_static(b"192.0.2.1:9")),
         Request::Reboot(Bytes::from_static(b"192.0.2.1:9")),
@@ -221,7 +238,8 @@ fn a_lie_in_any_byte_of_any_request_harms_nobody_else() {
         }
         raw.ask(3, &Request::Ping).unwrap();
         loop {
-            let (id, _, _) = raw.next().unwrap_or_else(|| panic!("seed {seed}: the connection was closed"));
+            let (id, _, _) =
+                raw.next().unwrap_or_else(|| panic!("seed {seed}: the connection was closed"));
             if id == 3 {
                 break;
             }
@@ -230,14 +248,15 @@ fn a_lie_in_any_byte_of_any_request_harms_nobody_else() {
     assert_serves(&server);
 }
 
-/// What is wrong with an answer to a request of this kind, if anything is: it is either what such requests are answered with, whole, or a
-/// failure that says why.
+/// What is wrong with an answer to a request of this kind, if anything is: it is either what such
+/// requests are answered with, whole, or a failure that says why.
 fn flaw(request: &Request, kind: u8, body: Vec<u8>) -> Option<String> {
     let body = Bytes::from(body);
     let kind = match Kind::from_code(kind) {
         Some(Kind::Failure) => {
             let error = reply::failure(&body);
-            // Those that may mean anything need words: unknown, not allowed, an invalid value, internal.
+            // Those that may mean anything need words: unknown, not allowed, an invalid value,
+            // internal.
             let needs_words = [1500, 2000, 2006, 2018, 4000, 4100].contains(&error.code());
             let is_told = !needs_words || error.detail().is_some_and(|detail| !detail.is_empty());
             return (!is_told).then(|| format!("a failure without a cause: {error}"));
@@ -275,7 +294,8 @@ fn each_byte_of_each_request_may_lie_and_every_lie_is_answered() {
         let (mut lies, mut waiting) = (Vec::new(), BTreeMap::new());
         let mut frame = Vec::new();
         request.encode(&mut frame, 0);
-        let places = (frame::KIND..frame.len()).flat_map(|at| [0, 0xff, 0x80].map(|value| (at, value)));
+        let places =
+            (frame::KIND..frame.len()).flat_map(|at| [0, 0xff, 0x80].map(|value| (at, value)));
         for (id, (at, value)) in (0..).zip(places) {
             let mut lie = frame.clone();
             lie[at] = value;
@@ -294,14 +314,19 @@ fn each_byte_of_each_request_may_lie_and_every_lie_is_answered() {
         raw.send(&lies).unwrap();
         while !waiting.is_empty() {
             let next = raw.next();
-            let (id, kind, body) = next.unwrap_or_else(|| panic!("the server closed, and left {waiting:?}"));
+            let (id, kind, body) =
+                next.unwrap_or_else(|| panic!("the server closed, and left {waiting:?}"));
             let lie = waiting.remove(&id).unwrap_or_else(|| panic!("{id} was answered twice"));
             if let Some(flaw) = flaw(&request, kind, body) {
                 panic!("{lie}: {flaw}");
             }
         }
         raw.ask(7, &Request::Ping).unwrap();
-        assert_eq!(raw.next().map(|(id, kind, _)| (id, kind)), Some((7, Kind::Pong as u8)), "{request:?}");
+        assert_eq!(
+            raw.next().map(|(id, kind, _)| (id, kind)),
+            Some((7, Kind::Pong as u8)),
+            "{request:?}"
+        );
     }
     assert_serves(&server);
 }

@@ -30,23 +30,32 @@ fn metrics_status_and_health_are_there() {
     let server = start();
     let db = database(&server);
     db.transact_blocking(|tr| tr.get("k").wait()).unwrap();
-    let metrics = ask(&server, b"GET /metrics?x=1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let metrics =
+        ask(&server, b"GET /metrics?x=1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     assert!(metrics.starts_with("HTTP/1.1 200 OK\r\n"), "{metrics}");
     assert!(metrics.contains("\nplinth_of_the_endpoint 7\n"), "{metrics}");
     assert!(metrics.contains("\nplinth_server_keys_read_total 1\n"), "{metrics}");
     let status = ask(&server, b"GET /status HTTP/1.0\r\n\r\n");
     assert!(status.contains("\"connections_accepted\""), "{status}");
     assert!(ask(&server, b"GET /health HTTP/1.0\r\n\r\n").ends_with("\r\n\r\nserving\n"));
-    assert!(ask(&server, b"HEAD /health HTTP/1.0\r\n\r\n").ends_with("\r\n\r\n"), "a head has no body");
+    assert!(
+        ask(&server, b"HEAD /health HTTP/1.0\r\n\r\n").ends_with("\r\n\r\n"),
+        "a head has no body"
+    );
     block_on(server.stop());
 }
 
-/// A probe was told "serving" while no commit was taken, and the console that nothing holds transactions back.
+/// A probe was told "serving" while no commit was taken, and the console that nothing holds
+/// transactions back.
 #[test]
 fn a_probe_and_the_console_are_told_that_commits_are_refused_and_that_they_are_not_any_more() {
     let config = NodeConfig { memory_bytes: Some(1 << 20), ..NodeConfig::default() };
     let node = block_on(Node::in_memory(&Env::real(), config)).unwrap();
-    let config = ServerConfig { listen: vec![loopback()], http: Some(loopback()), ..ServerConfig::default() };
+    let config = ServerConfig {
+        listen: vec![loopback()],
+        http: Some(loopback()),
+        ..ServerConfig::default()
+    };
     let server = block_on(Server::start(Arc::new(node.endpoint()), config)).unwrap();
     let db = database(&server);
     let ask = |path: &str| ask(&server, format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes());

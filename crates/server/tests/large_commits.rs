@@ -1,8 +1,10 @@
-//! Transactions of nearly ten megabytes, while the server that leads loses its power, is cut off, or hands over and ends.
+//! Transactions of nearly ten megabytes, while the server that leads loses its power, is cut off,
+//! or hands over and ends.
 //!
-//! Each commit comes to an end: it is acknowledged, or known to have come to nothing, or nobody knows. Its rows are all there or none of
-//! them, and all where it was acknowledged. Clients are on machines of their own, as where there are servers: a commit in the process
-//! of a leader dies with that.
+//! Each commit comes to an end: it is acknowledged, or known to have come to nothing, or nobody
+//! knows. Its rows are all there or none of them, and all where it was acknowledged. Clients are on
+//! machines of their own, as where there are servers: a commit in the process of a leader dies with
+//! that.
 
 #[path = "../../pipeline/tests/machines/mod.rs"]
 mod machines;
@@ -45,7 +47,8 @@ impl World {
             machines.form(at).expect("a member");
         }
         let list: Vec<_> = (0..SERVERS).map(|at| address(&machines, at).to_string()).collect();
-        let file = ClusterFile::parse(&format!("plinth:07070707@{}", list.join(","))).expect("it is one");
+        let file =
+            ClusterFile::parse(&format!("plinth:07070707@{}", list.join(","))).expect("it is one");
         let mut world = Self { machines, file, client };
         (0..SERVERS).for_each(|at| world.start(at));
         world
@@ -69,7 +72,10 @@ impl World {
     }
 
     /// Has the client's machine do something.
-    fn begin<T: Send + 'static>(&self, work: impl Future<Output = Result<T>> + Send + 'static) -> Reply<T> {
+    fn begin<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Reply<T> {
         let (promise, reply) = promise();
         drop(self.client.spawn("client", async move { promise.send(work.await) }));
         reply
@@ -78,7 +84,8 @@ impl World {
     /// Nobody hears a machine, and it hears nobody; or all is well again.
     fn isolate(&self, at: usize, isolated: bool) {
         let one = &self.machines.envs[at];
-        let others = self.machines.envs.iter().filter(|other| other.process_id() != one.process_id());
+        let others =
+            self.machines.envs.iter().filter(|other| other.process_id() != one.process_id());
         for other in others.chain([&self.client]) {
             match isolated {
                 true => self.machines.sim.partition(one, other),
@@ -98,7 +105,8 @@ impl World {
             1 => self.isolate(leader, true),
             _ => {
                 let host = self.machines.host(leader);
-                let _ = self.machines.sim.run_until_within(Duration::from_secs(5), host.hand_over());
+                let _ =
+                    self.machines.sim.run_until_within(Duration::from_secs(5), host.hand_over());
                 drop(host);
                 self.machines.crash(leader);
             }
@@ -128,7 +136,8 @@ async fn write(db: Database, name: String) -> Result<()> {
 
 async fn count(db: Database, name: String) -> Result<usize> {
     db.transact(|tr| {
-        let range = RangeOptions::from(format!("{name}/").as_bytes()..format!("{name}0").as_bytes());
+        let range =
+            RangeOptions::from(format!("{name}/").as_bytes()..format!("{name}0").as_bytes());
         async move { Ok(tr.range(range).collect().await?.len()) }
     })
     .await
@@ -171,5 +180,8 @@ fn a_commit_of_ten_megabytes_during_an_election_is_whole_or_nothing_and_comes_to
         }
     }
     println!("{acknowledged} acknowledged, {unknown} of unknown fate");
-    assert!(acknowledged > 0 && unknown > 0, "{acknowledged} acknowledged, {unknown} of unknown fate");
+    assert!(
+        acknowledged > 0 && unknown > 0,
+        "{acknowledged} acknowledged, {unknown} of unknown fate"
+    );
 }

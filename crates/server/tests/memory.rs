@@ -1,7 +1,8 @@
 //! Whatever clients do, the memory that they cost the server stays within its bounds.
 //!
-//! What is dangerous isn't what clients send but what they are owed: a hundred thousand requests of sixty bytes for ranges of a version
-//! that is yet to come once waited together, were all answered when it came, and took gigabytes.
+//! What is dangerous isn't what clients send but what they are owed: a hundred thousand requests of
+//! sixty bytes for ranges of a version that is yet to come once waited together, were all answered
+//! when it came, and took gigabytes.
 
 mod common;
 #[path = "../../pipeline/tests/common/tools.rs"]
@@ -24,7 +25,8 @@ fn node() -> Arc<Node> {
     block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap()
 }
 
-/// Far beyond what anything here takes: who waits for longer waits for good, and a test that hangs says nothing.
+/// Far beyond what anything here takes: who waits for longer waits for good, and a test that hangs
+/// says nothing.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[track_caller]
@@ -131,7 +133,10 @@ fn twenty_thousand_ranges_of_a_version_to_come_are_answered_as_the_client_takes_
         most = most.max(server.buffered_bytes());
     }
     let carried_out = server.figures().ranges;
-    assert!(carried_out < 3_000, "{carried_out} were carried out although nobody takes the answers");
+    assert!(
+        carried_out < 3_000,
+        "{carried_out} were carried out although nobody takes the answers"
+    );
     assert!(most < 16 << 20, "{most} bytes were held");
     let (mut missing, mut rows) = (vec![true; ASKED as usize], 0);
     for _ in 0..ASKED {
@@ -177,7 +182,9 @@ fn what_all_are_owed_together_is_bounded_and_who_holds_the_most_is_cut_off() {
         let mut answers = 0;
         while answers < EACH {
             match client.next() {
-                Some((id, kind, _)) if id < EACH && kind == Kind::GetRangeReply as u8 => answers += 1,
+                Some((id, kind, _)) if id < EACH && kind == Kind::GetRangeReply as u8 => {
+                    answers += 1
+                }
                 _ => break,
             }
         }
@@ -185,7 +192,10 @@ fn what_all_are_owed_together_is_bounded_and_who_holds_the_most_is_cut_off() {
     }
     let cut_off = server.figures().cut_off as usize;
     // Somebody's answers may all have left before he was cut off.
-    assert!(cut_off < CLIENTS && whole + cut_off >= CLIENTS, "{whole} were answered, {cut_off} cut off");
+    assert!(
+        cut_off < CLIENTS && whole + cut_off >= CLIENTS,
+        "{whole} were answered, {cut_off} cut off"
+    );
 }
 
 #[test]
@@ -202,7 +212,9 @@ fn a_client_that_vanishes_is_forgotten_and_what_it_asked_is_counted_until_it_is_
     wait_until(|| server.figures().connections == 0);
     let requests = server.buffered_bytes();
     assert!((1..ASKED as usize * 1000).contains(&requests), "{requests} bytes");
-    held.release(|| assert!(server.buffered_bytes() <= requests, "answers that nobody takes are kept"));
+    held.release(|| {
+        assert!(server.buffered_bytes() <= requests, "answers that nobody takes are kept")
+    });
     assert_eq!(server.buffered_bytes(), 0);
 }
 
@@ -243,7 +255,9 @@ fn large_half_requests_are_bounded_together_and_those_cut_off_are_told_why() {
     clients.iter_mut().for_each(|client| client.send(&frame[..SENT]).unwrap());
     // No more than these fit.
     let fit = BOUND / SENT;
-    wait_until(|| server.figures().cut_off as usize >= CLIENTS - fit && server.buffered_bytes() <= BOUND);
+    wait_until(|| {
+        server.figures().cut_off as usize >= CLIENTS - fit && server.buffered_bytes() <= BOUND
+    });
     let mut served = 0;
     for client in &mut clients {
         // To who was cut off a while ago this may fail.
@@ -286,8 +300,8 @@ fn watch() -> Request {
     Request::Watch { key: Bytes::from_static(b"watched"), value, version: 1 }
 }
 
-/// Returns once what this client has asked for is carried out, and what it holds is counted: which is done when the connection has had
-/// its turns, so many at most.
+/// Returns once what this client has asked for is carried out, and what it holds is counted: which
+/// is done when the connection has had its turns, so many at most.
 fn see_counted(client: &mut Raw) {
     const TURNS: u32 = 16;
     for id in 1_000_000..=1_000_000 + TURNS {
@@ -366,7 +380,8 @@ fn starts_that_are_asked_for_together_are_each_charged_while_they_are_held_back(
     let server = serve_endpoint(Arc::new(node.endpoint()), limits);
     let mut client = Raw::greeted(&server);
     let tags = vec![Bytes::from_static(b"slow")];
-    let request = Request::ReadVersion(ReadVersion { priority: 1, count: 1000, tags, ..Default::default() });
+    let request =
+        Request::ReadVersion(ReadVersion { priority: 1, count: 1000, tags, ..Default::default() });
     client.send(&frames(&request, 20)).unwrap();
     wait_until(|| tools::waiting_to_begin(&near) > 0);
     // Time for the others.
@@ -379,8 +394,11 @@ fn starts_that_are_asked_for_together_are_each_charged_while_they_are_held_back(
 fn one_watch_too_many_is_told_the_limit() {
     let server = serve(Limits { watches: 10, ..Limits::default() });
     let mut client = Raw::greeted(&server);
-    let watch =
-        |id: u32| Request::Watch { key: Bytes::from(id.to_be_bytes().to_vec()), value: None, version: 1 };
+    let watch = |id: u32| Request::Watch {
+        key: Bytes::from(id.to_be_bytes().to_vec()),
+        value: None,
+        version: 1,
+    };
     (0..11).for_each(|id| client.ask(id, &watch(id)).unwrap());
     let (id, error) = client.failure();
     assert_eq!((id, error.code()), (10, 1032));

@@ -1,4 +1,5 @@
-//! Copies from one server to another: migration's own tests, with sockets between it and both databases.
+//! Copies from one server to another: migration's own tests, with sockets between it and both
+//! databases.
 
 #[path = "../../migrate/tests/copy.rs"]
 mod copy;

@@ -1,5 +1,9 @@
-//! What a client may count on at the edge of a node, over sockets: the pipeline's own tests, with a server between.
-#![expect(clippy::duplicate_mod, reason = "each suite has a support of its own, as when it runs alone")]
+//! What a client may count on at the edge of a node, over sockets: the pipeline's own tests, with a
+//! server between.
+#![expect(
+    clippy::duplicate_mod,
+    reason = "each suite has a support of its own, as when it runs alone"
+)]
 
 #[path = "../../pipeline/tests/pinned.rs"]
 mod pinned;

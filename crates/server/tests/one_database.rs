@@ -1,5 +1,6 @@
-//! A cluster file leads to one database: servers that know nothing of each other don't share one, and a client doesn't
-//! change over to another database because it answers at an address that the file names.
+//! A cluster file leads to one database: servers that know nothing of each other don't share one,
+//! and a client doesn't change over to another database because it answers at an address that the
+//! file names.
 
 mod common;
 
@@ -39,7 +40,8 @@ fn unused<const N: usize>() -> [SocketAddr; N] {
     block_on(Env::real().unused_addresses(N)).unwrap().try_into().unwrap()
 }
 
-/// Three servers with one file of three addresses were all ready, each alone, and rows were spread among them.
+/// Three servers with one file of three addresses were all ready, each alone, and rows were spread
+/// among them.
 #[test]
 fn a_cluster_file_that_names_other_servers_too_is_refused() {
     let env = Env::real();
@@ -55,7 +57,11 @@ fn a_cluster_file_that_names_other_servers_too_is_refused() {
         let other = if address == first { second } else { first };
         assert!(told.contains(&format!("{other} is not an address of this server")), "{told}");
     }
-    assert_eq!(block_on(env.files().read(&path)).unwrap(), text.as_bytes(), "the file is as it was");
+    assert_eq!(
+        block_on(env.files().read(&path)).unwrap(),
+        text.as_bytes(),
+        "the file is as it was"
+    );
     // All the addresses of one server may be named.
     let server = start(&[first, second, third], &path).unwrap();
     database(&server).transact_blocking(|tr| tr.get("k").wait()).unwrap();

@@ -1,4 +1,5 @@
-//! `docs/format/protocol.md` is enough to write a client from: one in Python, which was, is served, and its writes are seen by others.
+//! `docs/format/protocol.md` is enough to write a client from: one in Python, which was, is served,
+//! and its writes are seen by others.
 
 mod common;
 

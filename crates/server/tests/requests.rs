@@ -1,12 +1,16 @@
-//! A client of a server gets what a client in the process gets: every call of an endpoint, and the database on top of it.
+//! A client of a server gets what a client in the process gets: every call of an endpoint, and the
+//! database on top of it.
 //!
-//! Both look at the same node, so that their answers can be compared one by one; what only a client over sockets meets (a
-//! server that isn't there, that is another, that comes back) has tests of its own.
+//! Both look at the same node, so that their answers can be compared one by one; what only a client
+//! over sockets meets (a server that isn't there, that is another, that comes back) has tests of
+//! its own.
 
 mod common;
 
 use common::*;
-use plinth_client::{Database, Endpoint, RangeOptions, ReadVersionRequest, StreamingMode, TransactionOption};
+use plinth_client::{
+    Database, Endpoint, RangeOptions, ReadVersionRequest, StreamingMode, TransactionOption,
+};
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{Node, NodeConfig};
 use plinth_proto::frame::Kind;
@@ -70,7 +74,10 @@ fn every_call_gives_what_it_gives_in_the_process() {
     assert_eq!(near.describe().cluster_id, far.describe().cluster_id);
     assert_eq!(far.describe().connection_string, server.connection_string());
     assert!(far.status_json().wait().unwrap().contains("connections_accepted"));
-    assert_eq!(far.get_many(-5, KeySpace::Normal, &KeyList::new()).wait(), Err(Error::transaction_too_old()));
+    assert_eq!(
+        far.get_many(-5, KeySpace::Normal, &KeyList::new()).wait(),
+        Err(Error::transaction_too_old())
+    );
     assert!(server.figures().reads > 1000 && server.figures().connections >= 1);
 }
 
@@ -147,7 +154,8 @@ fn operations_wait_for_a_server_that_is_not_there_until_their_timeout() {
         server.addresses()[0]
     };
     let file = plinth_client::remote::ClusterFile::new("plinth", "memory", address);
-    let db = Database::new(Arc::new(plinth_client::remote::RemoteEndpoint::connect(&Env::real(), file)));
+    let db =
+        Database::new(Arc::new(plinth_client::remote::RemoteEndpoint::connect(&Env::real(), file)));
     let tr = db.create_transaction();
     tr.set_option(TransactionOption::Timeout(50)).unwrap();
     assert_eq!(tr.get("k").wait(), Err(Error::transaction_timed_out()));
@@ -161,18 +169,21 @@ fn operations_wait_for_a_server_that_is_not_there_until_their_timeout() {
 fn a_client_with_another_databases_cluster_file_is_told() {
     let server = serve(Limits::default());
     let file = plinth_client::remote::ClusterFile::new("another", "shop", server.addresses()[0]);
-    let db = Database::new(Arc::new(plinth_client::remote::RemoteEndpoint::connect(&Env::real(), file)));
+    let db =
+        Database::new(Arc::new(plinth_client::remote::RemoteEndpoint::connect(&Env::real(), file)));
     let error = db.create_transaction().get("k").wait().unwrap_err();
     assert_eq!(error.code(), 2104);
     assert!(error.detail().unwrap().contains("another:shop"), "{error}");
 }
 
-/// What a server does that speaks newer versions of the protocol alone: it refuses everybody, and says why.
+/// What a server does that speaks newer versions of the protocol alone: it refuses everybody, and
+/// says why.
 async fn refusing_server(listener: plinth_env::Listener) {
     while let Ok(mut stream) = listener.accept().await {
         let (mut received, mut buffer, mut answer) = (Vec::new(), vec![0; 4096], Vec::new());
         while answer.is_empty() {
-            let len = poll_fn(|context| stream.poll_receive(context, &mut buffer)).await.unwrap_or(0);
+            let len =
+                poll_fn(|context| stream.poll_receive(context, &mut buffer)).await.unwrap_or(0);
             received.extend_from_slice(&buffer[..len]);
             if len == 0 {
                 break;
@@ -182,7 +193,8 @@ async fn refusing_server(listener: plinth_env::Listener) {
                     "the client speaks versions {} to {} of the protocol, the server 7 to 9",
                     hello.oldest, hello.newest
                 );
-                let refusal = Welcome::refuse(Error::incompatible_protocol_version().with_detail(why));
+                let refusal =
+                    Welcome::refuse(Error::incompatible_protocol_version().with_detail(why));
                 Welcome { oldest: 7, newest: 9, ..refusal }.encode(&mut answer);
             }
         }
@@ -194,7 +206,10 @@ async fn refusing_server(listener: plinth_env::Listener) {
             }
         }
         // Until the client has gone, so that it sees the words.
-        while poll_fn(|context| stream.poll_receive(context, &mut buffer)).await.is_ok_and(|len| len > 0) {}
+        while poll_fn(|context| stream.poll_receive(context, &mut buffer))
+            .await
+            .is_ok_and(|len| len > 0)
+        {}
     }
 }
 
@@ -232,7 +247,8 @@ fn a_client_whose_versions_the_server_does_not_speak_is_told_by_every_operation(
 #[test]
 fn a_server_that_comes_back_finds_its_clients_waiting() {
     let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
-    // An address of its own: on the usual one the port may be somebody else's by the time the server is back.
+    // An address of its own: on the usual one the port may be somebody else's by the time the
+    // server is back.
     let start = |address| {
         let config = plinth_server::ServerConfig { listen: vec![address], ..Default::default() };
         block_on(plinth_server::Server::start(Arc::new(node.endpoint()), config)).unwrap()

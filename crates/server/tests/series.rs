@@ -1,6 +1,8 @@
-//! Points over sockets: what senders of time series say and hear, and that what they were told is durable is there when the server is not.
+//! Points over sockets: what senders of time series say and hear, and that what they were told is
+//! durable is there when the server is not.
 //!
-//! A sender here is made of bare bytes. What arrived is read behind the server's back, from its database, when the server has ended.
+//! A sender here is made of bare bytes. What arrived is read behind the server's back, from its
+//! database, when the server has ended.
 
 mod common;
 
@@ -49,7 +51,9 @@ impl Served {
         block_on(self.server.stop());
         let store = block_on(SeriesStore::open(&Database::new(self.endpoint.clone()))).unwrap();
         let points = |name: &&str| {
-            block_on(async { store.series(name).await?.scan(.., Direction::Forward).await?.collect().await })
+            block_on(async {
+                store.series(name).await?.scan(.., Direction::Forward).await?.collect().await
+            })
         };
         names.iter().map(|name| points(name).unwrap()).collect()
     }
@@ -118,7 +122,10 @@ fn what_is_sent_is_there_and_said_to_be() {
     let mut opentsdb = Sender::to(served.at.opentsdb.unwrap());
     opentsdb.send("put load 1 1.5 host=b\nput load 2 x host=b\nput load 3 2.5 host=b\nsync\n");
     let told = opentsdb.line() + &opentsdb.finish();
-    assert!(told.starts_with("put: bad floating point value") && told.ends_with("\nok 2\n"), "{told}");
+    assert!(
+        told.starts_with("put: bad floating point value") && told.ends_with("\nok 2\n"),
+        "{told}"
+    );
     let found = served.end(&["cpu.user host=a os=x", "cpu.sys host=a os=x", "load host=b"]);
     assert_eq!(found[0], [point(1, 0.5), point(2, f64::NAN)]);
     assert_eq!(found[1], [point(1, 7)]);
@@ -130,7 +137,8 @@ fn who_sends_nonsense_is_told_and_goes_on_and_others_do_not_notice() {
     let served = start();
     let mut good = served.resp();
     good.send("+m a=1\n:1\n");
-    for garbage in [&b"\n"[..], b"HELLO there, this is no message\r\n\r\n", b"\xff\xfe\0\x01\n", b"*3\n+x\n"]
+    for garbage in
+        [&b"\n"[..], b"HELLO there, this is no message\r\n\r\n", b"\xff\xfe\0\x01\n", b"*3\n+x\n"]
     {
         let mut bad = served.resp();
         bad.send(garbage);
@@ -163,7 +171,8 @@ fn a_datagram_stands_for_itself_and_what_is_wrong_in_it_spoils_nothing_else() {
     send(b"+u.a|u.b host=a\n:1\n*2\n:1\n:2\n");
     send(b"nonsense\n+u.a host=a\n:2\n:2\n+half host=a\n:3\n");
     send(b"*2\n+u.a host=a\n:7\n:7\n:3\n:3\n");
-    // A number of another's dictionary, nothing, garbage, a request that nobody answers, a line without its end.
+    // A number of another's dictionary, nothing, garbage, a request that nobody answers, a line
+    // without its end.
     for wrong in [&b":7\n:4\n:4\n"[..], b"", &[0xff; 9000], b"+SYNC\n", b"+half host=a\n:5\n:5"] {
         send(wrong);
     }
@@ -182,7 +191,10 @@ fn a_datagram_stands_for_itself_and_what_is_wrong_in_it_spoils_nothing_else() {
     while !count().contains(&format!("+{expected}\r\n")) {}
     let found = served.end(&["u.a host=a", "u.b host=a", "half host=a"]);
     assert_eq!(found[0][..3], [point(1, 1), point(2, 2), point(3, 3)]);
-    assert_eq!((found[0].len(), &found[1][..], &found[2][..]), (expected, &[point(1, 2)][..], &[][..]));
+    assert_eq!(
+        (found[0].len(), &found[1][..], &found[2][..]),
+        (expected, &[point(1, 2)][..], &[][..])
+    );
 }
 
 #[test]
@@ -213,7 +225,9 @@ fn sessions_that_write_one_series_lose_nothing_of_each_other() {
                 for chunk in 0..EACH / 1000 {
                     let times = (chunk * 1000..(chunk + 1) * 1000).map(|time| time * 3 + writer);
                     sender.send(
-                        times.map(|time| format!("+shared a=1\n:{time}\n:{time}\n")).collect::<String>(),
+                        times
+                            .map(|time| format!("+shared a=1\n:{time}\n:{time}\n"))
+                            .collect::<String>(),
                     );
                 }
                 sender.send("+SYNC\n");
@@ -260,17 +274,28 @@ fn post(served: &Served, path: &str, headers: &str, body: &[u8]) -> String {
 #[test]
 fn requests_of_influx_and_prometheus_write_points() {
     let served = start();
-    let answer =
-        post(&served, "/write?db=x&precision=s", "", b"cpu,host=a user=0.5,sys=7i 1\ncpu,host=a user=1 2");
+    let answer = post(
+        &served,
+        "/write?db=x&precision=s",
+        "",
+        b"cpu,host=a user=0.5,sys=7i 1\ncpu,host=a user=1 2",
+    );
     assert!(answer.starts_with("HTTP/1.1 204 "), "{answer}");
-    let answer =
-        post(&served, "/api/v2/write?precision=ns", "", b"cpu,host=a user=1.5 3\ncpu,host=a user=x 4\n");
-    let words = ["HTTP/1.1 400 ", "application/json", "partial write: 1 points were taken", "(line 2)"];
+    let answer = post(
+        &served,
+        "/api/v2/write?precision=ns",
+        "",
+        b"cpu,host=a user=1.5 3\ncpu,host=a user=x 4\n",
+    );
+    let words =
+        ["HTTP/1.1 400 ", "application/json", "partial write: 1 points were taken", "(line 2)"];
     assert!(words.iter().all(|word| answer.contains(word)), "{answer}");
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     std::io::Write::write_all(&mut gzip, b"gz,host=a v=1i 5\n").unwrap();
     let gzip = gzip.finish().unwrap();
-    assert!(post(&served, "/write", "Content-Encoding: gzip\r\n", &gzip).starts_with("HTTP/1.1 204 "));
+    assert!(
+        post(&served, "/write", "Content-Encoding: gzip\r\n", &gzip).starts_with("HTTP/1.1 204 ")
+    );
     // A message of one series, as a block of snappy that is one literal.
     let message = b"\x0a\x2a\x0a\x0e\x0a\x08__name__\x12\x02up\x0a\x08\x0a\x03job\x12\x01a\x12\x0e\x09\0\0\0\0\0\0\xf0\x3f\x10\xe8\x07\x18\0";
     let block = [&[message.len() as u8, (message.len() as u8 - 1) << 2], &message[..]].concat();
@@ -296,6 +321,9 @@ fn requests_of_influx_and_prometheus_write_points() {
     let found = served.end(&names);
     assert_eq!(found[0], [point(3, 1.5), point(1_000_000_000, 0.5), point(2_000_000_000, 1.0)]);
     assert_eq!(found[1], [point(1_000_000_000, 7)]);
-    assert_eq!((&found[2][..], &found[3][..]), (&[point(5, 1)][..], &[point(1_000_000_000, 1.0)][..]));
+    assert_eq!(
+        (&found[2][..], &found[3][..]),
+        (&[point(5, 1)][..], &[point(1_000_000_000, 1.0)][..])
+    );
     assert_eq!(found[4], []);
 }

@@ -1,6 +1,8 @@
-//! Senders and readers of time series that break off, fight, dawdle, or have no business here; and points that have had their time.
+//! Senders and readers of time series that break off, fight, dawdle, or have no business here; and
+//! points that have had their time.
 //!
-//! They are made of bare bytes. What arrived is read behind the server's back, from its database, when the server has ended.
+//! They are made of bare bytes. What arrived is read behind the server's back, from its database,
+//! when the server has ended.
 
 mod common;
 
@@ -30,8 +32,12 @@ fn start(change: impl FnOnce(&mut SeriesConfig)) -> Served {
     let mut series =
         SeriesConfig { resp: Some(loopback()), http: Some(loopback()), ..SeriesConfig::default() };
     change(&mut series);
-    let config =
-        ServerConfig { listen: vec![loopback()], http: Some(loopback()), series, ..ServerConfig::default() };
+    let config = ServerConfig {
+        listen: vec![loopback()],
+        http: Some(loopback()),
+        series,
+        ..ServerConfig::default()
+    };
     let server = block_on(Server::start(endpoint.clone(), config)).unwrap();
     let at = server.series_addresses();
     Served { server, endpoint, at }
@@ -60,7 +66,9 @@ impl Served {
         block_on(self.server.stop());
         let store = block_on(SeriesStore::open(&Database::new(self.endpoint.clone()))).unwrap();
         let points = |name: &&str| {
-            block_on(async { store.series(name).await?.scan(.., Direction::Forward).await?.collect().await })
+            block_on(async {
+                store.series(name).await?.scan(.., Direction::Forward).await?.collect().await
+            })
         };
         names.iter().map(|name| points(name).unwrap()).collect()
     }
@@ -85,7 +93,9 @@ fn a_sender_that_breaks_off_in_a_row_leaves_nothing_of_it_and_disturbs_nobody() 
             other.until("+OK");
         }
         drop(broken);
-        other.send(&format!("+a|b|c host=y\n:{number}\n*3\n:{number}\n:{number}\n:{number}\n+SYNC\n"));
+        other.send(&format!(
+            "+a|b|c host=y\n:{number}\n*3\n:{number}\n:{number}\n:{number}\n+SYNC\n"
+        ));
         other.until("+OK");
     }
     // One that stays is in nobody's way, neither while the server runs nor when it stops.
@@ -93,9 +103,14 @@ fn a_sender_that_breaks_off_in_a_row_leaves_nothing_of_it_and_disturbs_nobody() 
     silent.send("+a|b|c host=x\n:7\n*3\n:7\n");
     let names = ["a host=x", "b host=x", "c host=x", "a host=y", "b host=y", "c host=y"];
     let found = served.end(&names);
-    let expected: Vec<Point> = (0..row.len() as i64 - 1).map(|number| point(number, number)).collect();
+    let expected: Vec<Point> =
+        (0..row.len() as i64 - 1).map(|number| point(number, number)).collect();
     for (name, found) in names.iter().zip(found) {
-        assert_eq!(found, if name.ends_with('y') { expected.clone() } else { Vec::new() }, "{name}");
+        assert_eq!(
+            found,
+            if name.ends_with('y') { expected.clone() } else { Vec::new() },
+            "{name}"
+        );
     }
     drop(silent);
 }
@@ -128,7 +143,11 @@ fn of_sessions_that_write_the_same_points_one_wins_each() {
         assert!(found.iter().map(|point| point.time).eq(0..EACH), "{} points", found.len());
         for point in found {
             let value = point.value.as_f64() as i64;
-            assert!(value / 10 == point.time && (1..=3).contains(&(value % 10)), "{value} at {}", point.time);
+            assert!(
+                value / 10 == point.time && (1..=3).contains(&(value % 10)),
+                "{value} at {}",
+                point.time
+            );
         }
     }
 }
@@ -151,8 +170,9 @@ fn readers_that_are_slower_than_the_data_cost_what_they_are_sent_and_no_more() {
     send(0..POINTS);
     let query = r#"{"select": "load", "range": {"from": 0, "to": 1000000000}, "output": {"format": "csv", "timestamp": "raw"}}"#;
     let len = query.len();
-    let request =
-        format!("POST /api/query HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len}\r\n\r\n{query}");
+    let request = format!(
+        "POST /api/query HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len}\r\n\r\n{query}"
+    );
     let mut readers: Vec<Peer> = (0..READERS)
         .map(|_| {
             let mut reader = Peer::to(served.at.http.unwrap());
@@ -175,7 +195,8 @@ fn readers_that_are_slower_than_the_data_cost_what_they_are_sent_and_no_more() {
         send(POINTS + round * 50_000..POINTS + (round + 1) * 50_000);
         bounded(held());
     }
-    // One of them takes its time and gets all that there was when it asked; the others go, and what they held with them.
+    // One of them takes its time and gets all that there was when it asked; the others go, and what
+    // they held with them.
     let mut slow = readers.pop().unwrap();
     drop(readers);
     let (last, mut tail, mut rows) = (format!("load host=a,ts={},", POINTS - 1), String::new(), 0);
@@ -198,7 +219,9 @@ fn series_are_deleted_over_http_by_programs_alone() {
     const PATH: &str = "/api/v1/admin/tsdb/delete_series";
     let served = start(|_| {});
     let mut peer = served.resp();
-    peer.send("+a|b host=x\n:1000000000\n*2\n:1\n:1\n+a|b host=x\n:2000000000\n*2\n:2\n:2\n+SYNC\n");
+    peer.send(
+        "+a|b host=x\n:1000000000\n*2\n:1\n:1\n+a|b host=x\n:2000000000\n*2\n:2\n:2\n+SYNC\n",
+    );
     peer.until("+OK 4");
     let page = format!("{LOCAL}Origin: http://localhost\r\n");
     assert_eq!(served.ask("POST", PATH, &page, "match[]=a").0, 403);
@@ -218,7 +241,9 @@ fn points_that_had_their_time_go_and_what_is_durable_is_shown() {
     let served = start(|series| series.retention = "a=1s,b=forever".parse().unwrap());
     let far = 9_000_000_000_000_000_000_i64;
     let mut peer = served.resp();
-    peer.send(&format!("+a|b|c host=x\n:5\n*3\n:1\n:1\n:1\n+a host=x\n:{far}\n:2\nnonsense\n+SYNC\n"));
+    peer.send(&format!(
+        "+a|b|c host=x\n:5\n*3\n:1\n:1\n:1\n+a host=x\n:{far}\n:2\nnonsense\n+SYNC\n"
+    ));
     peer.until("+OK 4");
     let (_, metrics) =
         ask_at(served.server.http_address().unwrap(), "GET", "/metrics", "Host: localhost\r\n", "");
@@ -232,10 +257,12 @@ fn points_that_had_their_time_go_and_what_is_durable_is_shown() {
     }
     assert!(metrics.contains("\nplinth_series_unsaved_seconds 0\n"), "{metrics}");
     let longest = served.stat("longest_unsaved_seconds");
-    assert!(longest > 0.0 && metrics.contains("\nplinth_series_longest_unsaved_seconds "), "{longest}");
+    assert!(
+        longest > 0.0 && metrics.contains("\nplinth_series_longest_unsaved_seconds "),
+        "{longest}"
+    );
     let count = || {
-        let query =
-            r#"{"aggregate": {"a": "count", "b": "count", "c": "count"}, "output": {"format": "csv"}}"#;
+        let query = r#"{"aggregate": {"a": "count", "b": "count", "c": "count"}, "output": {"format": "csv"}}"#;
         let (_, text) = served.ask("POST", "/api/query", "Host: localhost\r\n", query);
         text.lines()
             .filter(|line| line.contains(","))
@@ -315,7 +342,8 @@ fn a_request_of_http_on_a_port_of_lines_is_closed_and_nothing_of_it_is_taken() {
     assert!(!rows.contains("a=1"), "{rows}");
 }
 
-/// 65 kB of gzip that held 32 million lines which make no sense kept a client of keys from its answers for seconds.
+/// 65 kB of gzip that held 32 million lines which make no sense kept a client of keys from its
+/// answers for seconds.
 #[test]
 fn lines_that_make_no_sense_leave_others_their_turns() {
     const SENDERS: usize = 4;

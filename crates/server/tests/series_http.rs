@@ -1,4 +1,5 @@
-//! Queries over sockets: what a reader of time series hears, and that a reader who goes away takes his query with him.
+//! Queries over sockets: what a reader of time series hears, and that a reader who goes away takes
+//! his query with him.
 //!
 //! A reader here is made of bare bytes; points come in through the listener beside.
 
@@ -17,7 +18,8 @@ use std::time::Duration;
 
 fn start() -> Server {
     let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
-    let series = SeriesConfig { resp: Some(loopback()), http: Some(loopback()), ..SeriesConfig::default() };
+    let series =
+        SeriesConfig { resp: Some(loopback()), http: Some(loopback()), ..SeriesConfig::default() };
     let config = ServerConfig { listen: vec![loopback()], series, ..ServerConfig::default() };
     block_on(Server::start(Arc::new(node.endpoint()), config)).unwrap()
 }
@@ -64,7 +66,8 @@ fn request(method: &str, path: &str, body: &str) -> String {
 
 /// The status of an answer, and its body with the chunks put together.
 fn ask(server: &Server, method: &str, path: &str, body: &str) -> (u32, String) {
-    let answer = Peer::to(server.series_addresses().http.unwrap(), &request(method, path, body)).all();
+    let answer =
+        Peer::to(server.series_addresses().http.unwrap(), &request(method, path, body)).all();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     if !head.contains("transfer-encoding: chunked") {
@@ -142,21 +145,27 @@ fn queries_are_answered_over_http() {
     assert!(ask(&server, "GET", "/api/version", "").1.starts_with("Plinth "));
     assert!(ask(&server, "GET", "/api/function-names", "").1.contains("\nrate\n"));
     assert!(ask(&server, "GET", "/api/stats", "").1.contains("\"running\":\"0\""));
-    let one = (200, r#"{"data":{"result":[5,"2"],"resultType":"scalar"},"status":"success"}"#.to_string());
+    let one = (
+        200,
+        r#"{"data":{"result":[5,"2"],"resultType":"scalar"},"status":"success"}"#.to_string(),
+    );
     assert_eq!(ask(&server, "GET", "/api/v1/query?query=1%2B1&time=5", ""), one);
     assert_eq!(ask(&server, "POST", "/api/v1/query", "query=1%2B1&time=5"), one);
     assert!(ask(&server, "GET", "/api/v1/label/__name__/values", "").1.contains(r#""cpu.user""#));
     assert_eq!(ask(&server, "GET", "/api/v1/query", "").0, 400);
     let bomb = "[".repeat(900_000);
     assert!(ask(&server, "POST", "/api/query", &bomb).1.contains("recursion limit"));
-    let long = request("POST", "/api/query", "").replace("Content-Length: 0", "Content-Length: 99999999");
-    let mut peer = Peer::to(server.series_addresses().http.unwrap(), &(long + &" ".repeat(2 << 20)));
+    let long =
+        request("POST", "/api/query", "").replace("Content-Length: 0", "Content-Length: 99999999");
+    let mut peer =
+        Peer::to(server.series_addresses().http.unwrap(), &(long + &" ".repeat(2 << 20)));
     assert!(peer.receive().starts_with("HTTP/1.1 413"));
     block_on(server.stop());
 }
 
-/// What clients of Prometheus and InfluxDB ask before anything else: whether it is there, which version it is, and that a database be made. They gave up on
-/// the answer 404, and on a missing header.
+/// What clients of Prometheus and InfluxDB ask before anything else: whether it is there, which
+/// version it is, and that a database be made. They gave up on the answer 404, and on a missing
+/// header.
 #[test]
 fn clients_are_told_what_they_ask_at_first() {
     let server = start();
@@ -164,9 +173,13 @@ fn clients_are_told_what_they_ask_at_first() {
         assert_eq!(ask(&server, "GET", path, "").0, 200, "{path}");
     }
     let head = |method: &str, path: &str| {
-        Peer::to(server.series_addresses().http.unwrap(), &request(method, path, "")).all().to_lowercase()
+        Peer::to(server.series_addresses().http.unwrap(), &request(method, path, ""))
+            .all()
+            .to_lowercase()
     };
-    for (method, path) in [("GET", "/ping"), ("HEAD", "/ping"), ("GET", "/health"), ("POST", "/write")] {
+    for (method, path) in
+        [("GET", "/ping"), ("HEAD", "/ping"), ("GET", "/health"), ("POST", "/write")]
+    {
         assert!(head(method, path).contains("\r\nx-influxdb-version: 1.8.0-plinth\r\n"), "{path}");
     }
     assert!(!head("GET", "/-/ready").contains("influxdb"));
@@ -194,7 +207,14 @@ fn a_reader_that_goes_away_ends_its_query() {
     let query = r#"{"select": "load", "range": {"from": 0, "to": "20300101T000000"}}"#;
     let running = |server: &Server| {
         let told = ask(server, "GET", "/api/stats", "").1;
-        told.split("\"running\":\"").nth(1).unwrap().split('"').next().unwrap().parse::<u32>().unwrap()
+        told.split("\"running\":\"")
+            .nth(1)
+            .unwrap()
+            .split('"')
+            .next()
+            .unwrap()
+            .parse::<u32>()
+            .unwrap()
     };
     let http = server.series_addresses().http.unwrap();
     let readers: Vec<Peer> = (0..3)
@@ -218,11 +238,13 @@ fn a_reader_that_goes_away_ends_its_query() {
 
 /// What a query is answered with this header: the head, and the body with the chunks put together.
 fn ask_with(server: &Server, header: &str, path: &str, body: &str) -> (String, Vec<u8>) {
-    let request =
-        request("POST", path, body).replace("Host: localhost", &format!("Host: localhost\r\n{header}"));
+    let request = request("POST", path, body)
+        .replace("Host: localhost", &format!("Host: localhost\r\n{header}"));
     let mut peer = Peer::to(server.series_addresses().http.unwrap(), &request);
     let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
-    while let len @ 1.. = block_on(poll_fn(|context| peer.0.poll_receive(context, &mut buffer))).unwrap() {
+    while let len @ 1.. =
+        block_on(poll_fn(|context| peer.0.poll_receive(context, &mut buffer))).unwrap()
+    {
         all.extend_from_slice(&buffer[..len]);
     }
     let end = all.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
@@ -242,7 +264,8 @@ fn ask_with(server: &Server, header: &str, path: &str, body: &str) -> (String, V
     }
 }
 
-/// A client that takes streams of Arrow's gets one, by its header or by what it asks, or is told what the program lacks.
+/// A client that takes streams of Arrow's gets one, by its header or by what it asks, or is told
+/// what the program lacks.
 #[test]
 fn arrow_is_chosen_by_a_header_or_in_the_query() {
     let server = start();
@@ -271,10 +294,13 @@ fn arrow_is_chosen_by_a_header_or_in_the_query() {
         let (head, body) = ask_with(&server, header, path, query);
         if cfg!(feature = "arrow") {
             assert!(
-                head.starts_with("HTTP/1.1 200") && head.contains("application/vnd.apache.arrow.stream"),
+                head.starts_with("HTTP/1.1 200")
+                    && head.contains("application/vnd.apache.arrow.stream"),
                 "{head}"
             );
-            assert!(body.starts_with(&[255; 4]) && body.ends_with(&[255, 255, 255, 255, 0, 0, 0, 0]));
+            assert!(
+                body.starts_with(&[255; 4]) && body.ends_with(&[255, 255, 255, 255, 0, 0, 0, 0])
+            );
         } else {
             let told = String::from_utf8(body).unwrap();
             assert!(told.contains("feature `arrow`"), "{head}\n{told}");
@@ -283,7 +309,8 @@ fn arrow_is_chosen_by_a_header_or_in_the_query() {
     }
     let (head, body) = ask_with(&server, &format!("{accept}, */*;q=0.1"), "/api/query", &plain);
     assert_eq!(body.starts_with(b"+cpu.user"), !cfg!(feature = "arrow"), "{head}");
-    let (head, body) = ask_with(&server, accept, "/api/query", &plain.replace("cpu.user", "nothing"));
+    let (head, body) =
+        ask_with(&server, accept, "/api/query", &plain.replace("cpu.user", "nothing"));
     assert!(head.starts_with("HTTP/1.1 400") && body.starts_with(b"-"), "{head}");
     block_on(server.stop());
 }

@@ -1,9 +1,11 @@
-//! Points of time series sent to a server in simulation, whose machine loses its power again and again: each point that a sender was told is durable is
-//! there afterwards, none is there twice, and none that nobody sent.
+//! Points of time series sent to a server in simulation, whose machine loses its power again and
+//! again: each point that a sender was told is durable is there afterwards, none is there twice,
+//! and none that nobody sent.
 //!
-//! Senders are what real ones are: they send rows, ask for an acknowledgement now and then, and when their connection breaks they connect again and repeat what was
-//! not acknowledged. All of them write one series besides their own, at times of their own. Another one sends datagrams, over a network that loses some and
-//! delivers others twice. A seed is a run.
+//! Senders are what real ones are: they send rows, ask for an acknowledgement now and then, and
+//! when their connection breaks they connect again and repeat what was not acknowledged. All of
+//! them write one series besides their own, at times of their own. Another one sends datagrams,
+//! over a network that loses some and delivers others twice. A seed is a run.
 
 #[path = "series_simulated/cluster.rs"]
 mod cluster;
@@ -33,7 +35,8 @@ struct Told {
 }
 
 async fn open(env: &Env) -> Arc<Node> {
-    let config = NodeConfig { log: Default::default(), checkpoint_bytes: 1 << 20, ..NodeConfig::default() };
+    let config =
+        NodeConfig { log: Default::default(), checkpoint_bytes: 1 << 20, ..NodeConfig::default() };
     Node::open(env, Path::new("/data"), config).await.expect("the disk has no faults")
 }
 
@@ -45,7 +48,8 @@ fn start(env: &Env, ports: [SocketAddr; 3]) {
         let [listen, resp, udp] = ports;
         let series = SeriesConfig { resp: Some(resp), udp: Some(udp), ..SeriesConfig::default() };
         let config = ServerConfig { listen: vec![listen], series, ..ServerConfig::default() };
-        let server = Server::start(Arc::new(node.endpoint()), config).await.expect("the addresses are free");
+        let server =
+            Server::start(Arc::new(node.endpoint()), config).await.expect("the addresses are free");
         std::future::pending::<()>().await;
         drop(server);
     }));
@@ -76,7 +80,13 @@ async fn line(stream: &mut Stream) -> std::io::Result<String> {
 }
 
 /// A session, until it breaks, with pauses of at most so long.
-async fn session(env: &Env, at: SocketAddr, sender: u64, told: &Mutex<Told>, pause: Duration) -> Option<()> {
+async fn session(
+    env: &Env,
+    at: SocketAddr,
+    sender: u64,
+    told: &Mutex<Told>,
+    pause: Duration,
+) -> Option<()> {
     let mut stream = env.sockets().connect(at).await.ok()?;
     let first = told.lock().unwrap().durable + 1;
     let mut next = first;
@@ -116,7 +126,13 @@ async fn datagrams(env: Env, to: SocketAddr, sent: Arc<AtomicU64>) {
 }
 
 /// One of the things that go wrong.
-fn disturb(sim: &Simulation, random: &mut Random, server: &mut Env, clients: &[Env], ports: [SocketAddr; 3]) {
+fn disturb(
+    sim: &Simulation,
+    random: &mut Random,
+    server: &mut Env,
+    clients: &[Env],
+    ports: [SocketAddr; 3],
+) {
     let client = &clients[random.index(clients.len())];
     match random.below(5) {
         0 => sim.close_connections(client, server),
@@ -156,7 +172,8 @@ fn check(seed: u64, name: &str, found: &[(u64, f64)], told: &Told, value: impl F
     }
 }
 
-/// How many points were acknowledged, how many datagrams arrived, and what stands for all that happened.
+/// How many points were acknowledged, how many datagrams arrived, and what stands for all that
+/// happened.
 fn run(seed: u64) -> (u64, u64, u64) {
     let sim = Simulation::new(seed);
     let mut random = sim.random();
@@ -205,8 +222,12 @@ fn run(seed: u64) -> (u64, u64, u64) {
             let told = std::mem::take(&mut *told.lock().unwrap());
             durable += told.durable;
             let own = |name: &str| format!("{name} s={sender}");
-            check(seed, "own.a", &found(&store, &own("own.a")).await, &told, |number| number as f64);
-            check(seed, "own.b", &found(&store, &own("own.b")).await, &told, |number| number as f64 + 0.5);
+            check(seed, "own.a", &found(&store, &own("own.a")).await, &told, |number| {
+                number as f64
+            });
+            check(seed, "own.b", &found(&store, &own("own.b")).await, &told, |number| {
+                number as f64 + 0.5
+            });
             let theirs = shared.iter().filter(|(time, _)| time % SENDERS == sender);
             let theirs: Vec<_> = theirs.map(|(time, value)| (time / SENDERS, *value)).collect();
             check(seed, "shared", &theirs, &told, |number| number as f64);
@@ -230,7 +251,10 @@ fn what_a_sender_was_told_is_durable_survives_every_crash() {
         durable += run.0;
         arrived += run.1;
     }
-    assert!(durable > 5000 && arrived > 5000, "{durable} and {arrived} points are too few to say anything");
+    assert!(
+        durable > 5000 && arrived > 5000,
+        "{durable} and {arrived} points are too few to say anything"
+    );
 }
 
 #[test]
@@ -257,14 +281,16 @@ fn start_until(env: &Env, at: SocketAddr, stop: Arc<Signal>) {
         let series = SeriesConfig { resp: Some(at), ..SeriesConfig::default() };
         let listen = vec![SocketAddr::new(at.ip(), 4500)];
         let config = ServerConfig { listen, series, ..ServerConfig::default() };
-        let server = Server::start(Arc::new(node.endpoint()), config).await.expect("the addresses are free");
+        let server =
+            Server::start(Arc::new(node.endpoint()), config).await.expect("the addresses are free");
         stop.wait().await;
         server.stop().await;
         std::future::pending::<()>().await;
     }));
 }
 
-/// The times that are there when the power has gone a while after the end, which comes so long after a sender that is connected sends `text` at once.
+/// The times that are there when the power has gone a while after the end, which comes so long
+/// after a sender that is connected sends `text` at once.
 fn times_after(seed: u64, text: &'static str, end: End, after: Duration) -> Vec<u64> {
     let sim = Simulation::new(seed);
     let mut server = sim.process("server");
@@ -294,13 +320,18 @@ fn times_after(seed: u64, text: &'static str, end: End, after: Duration) -> Vec<
     })
 }
 
-/// Such a sender has neither a reason to send more nor to close, and its points are not to wait for that.
+/// Such a sender has neither a reason to send more nor to close, and its points are not to wait for
+/// that.
 #[test]
 fn points_of_a_sender_that_asks_for_nothing_and_stays_become_durable() {
-    assert_eq!(times_after(1, "+m a=1\n:1\n:1\n+m a=1\n:2\n:2\n", End::Never, Duration::ZERO), [1, 2]);
+    assert_eq!(
+        times_after(1, "+m a=1\n:1\n:1\n+m a=1\n:2\n:2\n", End::Never, Duration::ZERO),
+        [1, 2]
+    );
 }
 
-/// What arrived together is received together. The points behind the sync are in the session's hands when its commit ends, and nothing was received since.
+/// What arrived together is received together. The points behind the sync are in the session's
+/// hands when its commit ends, and nothing was received since.
 #[test]
 fn what_was_received_behind_a_sync_is_kept_whatever_ends_during_its_commit() {
     const TEXT: &str = "+m a=1\n:1\n:1\n+SYNC\n+m a=1\n:2\n:2\n";
@@ -310,7 +341,8 @@ fn what_was_received_behind_a_sync_is_kept_whatever_ends_during_its_commit() {
             match times_after(seed, TEXT, end, Duration::from_micros(seed * 100))[..] {
                 [] => nothing += 1,
                 [1, 2] => all += 1,
-                // The network may deliver it in two pieces, and lose the second: now and then, not each time.
+                // The network may deliver it in two pieces, and lose the second: now and then, not
+                // each time.
                 [1] => part += 1,
                 ref times => panic!("seed {seed}: {end:?}, and of what arrived there is {times:?}"),
             }
@@ -320,7 +352,8 @@ fn what_was_received_behind_a_sync_is_kept_whatever_ends_during_its_commit() {
     }
 }
 
-/// Sends points in small lots, each acknowledged, until the server says that the database failed and closes; or until `enough` are acknowledged.
+/// Sends points in small lots, each acknowledged, until the server says that the database failed
+/// and closes; or until `enough` are acknowledged.
 async fn fill(env: &Env, at: SocketAddr, told: &Mutex<Told>, enough: u64) -> Option<String> {
     let mut stream = env.sockets().connect(at).await.expect("the server listens");
     let first = told.lock().unwrap().durable + 1;
@@ -329,14 +362,19 @@ async fn fill(env: &Env, at: SocketAddr, told: &Mutex<Told>, enough: u64) -> Opt
         let mut text = String::new();
         for _ in 0..1 + env.random_u64() % 300 {
             // Values that don't compress, none of them beyond 63 bits.
-            write!(text, "+own.a s=0\n:{next}\n:{}\n", next ^ (env.random_u64() >> 33 << 32)).unwrap();
+            write!(text, "+own.a s=0\n:{next}\n:{}\n", next ^ (env.random_u64() >> 33 << 32))
+                .unwrap();
             next += 1;
         }
         told.lock().unwrap().sent = next - 1;
         send_all(&mut stream, (text + "+SYNC\n").as_bytes()).await.ok()?;
         let answer = line(&mut stream).await.ok()?;
         if answer != format!("+OK {}\r\n", next - first) {
-            assert_eq!(line(&mut stream).await.unwrap_or_default(), "", "it closes behind {answer:?}");
+            assert_eq!(
+                line(&mut stream).await.unwrap_or_default(),
+                "",
+                "it closes behind {answer:?}"
+            );
             return Some(answer);
         }
         told.lock().unwrap().durable = next - 1;
@@ -344,7 +382,8 @@ async fn fill(env: &Env, at: SocketAddr, told: &Mutex<Told>, enough: u64) -> Opt
     None
 }
 
-/// The disk gets full in the middle of ingest over the network: senders are told, others may read on, and when there is room again it goes on as it was.
+/// The disk gets full in the middle of ingest over the network: senders are told, others may read
+/// on, and when there is room again it goes on as it was.
 #[test]
 fn a_full_disk_is_told_to_senders_and_what_they_were_told_is_durable_is_there() {
     for seed in 0..10 {
@@ -360,10 +399,15 @@ fn a_full_disk_is_told_to_senders_and_what_they_were_told_is_durable_is_there() 
             let used: u64 = sim.files(&server).iter().map(|(_, len)| len).sum();
             let room = used + random.below(200_000);
             sim.update_faults(&server, |plan| plan.capacity = Some(room));
-            let answer = sim.run_until(fill(&sender, ports[1], &told, u64::MAX)).expect("it is told");
-            assert!(answer.starts_with("-DB ") && answer.ends_with("\r\n"), "seed {seed}: {answer:?}");
+            let answer =
+                sim.run_until(fill(&sender, ports[1], &told, u64::MAX)).expect("it is told");
+            assert!(
+                answer.starts_with("-DB ") && answer.ends_with("\r\n"),
+                "seed {seed}: {answer:?}"
+            );
             // As long as there is no room everybody hears so.
-            let again = sim.run_until(fill(&sender, ports[1], &told, u64::MAX)).expect("it is told");
+            let again =
+                sim.run_until(fill(&sender, ports[1], &told, u64::MAX)).expect("it is told");
             assert!(again.starts_with("-DB "), "seed {seed}: {again:?}");
             sim.update_faults(&server, |plan| plan.capacity = None);
             let enough = told.lock().unwrap().durable + 1000;
@@ -384,7 +428,10 @@ fn a_full_disk_is_told_to_senders_and_what_they_were_told_is_durable_is_there() 
                 told.durable,
                 numbers.len()
             );
-            assert!(numbers.last().is_none_or(|last| *last <= told.sent), "seed {seed}: nobody sent that");
+            assert!(
+                numbers.last().is_none_or(|last| *last <= told.sent),
+                "seed {seed}: nobody sent that"
+            );
         });
     }
 }

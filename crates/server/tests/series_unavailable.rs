@@ -1,4 +1,5 @@
-//! Keys are served whatever becomes of series, and whoever sends points or asks for some hears at once why there are none.
+//! Keys are served whatever becomes of series, and whoever sends points or asks for some hears at
+//! once why there are none.
 
 mod common;
 
@@ -22,7 +23,8 @@ fn endpoint() -> Arc<dyn Endpoint> {
 fn start(endpoint: &Arc<dyn Endpoint>) -> Server {
     let at = Some(loopback());
     let series = SeriesConfig { resp: at, opentsdb: at, http: at, ..SeriesConfig::default() };
-    let config = ServerConfig { listen: vec![loopback()], http: at, series, ..ServerConfig::default() };
+    let config =
+        ServerConfig { listen: vec![loopback()], http: at, series, ..ServerConfig::default() };
     block_on(Server::start(endpoint.clone(), config)).unwrap()
 }
 
@@ -56,7 +58,8 @@ fn until_taken(server: &Server, time: u32) {
     }
 }
 
-/// A server of a locked database hung in its start, and whoever sent points to one that was locked later heard nothing.
+/// A server of a locked database hung in its start, and whoever sent points to one that was locked
+/// later heard nothing.
 #[test]
 fn a_locked_database_is_told_to_senders_and_to_those_who_ask() {
     let endpoint = endpoint();
@@ -66,7 +69,10 @@ fn a_locked_database_is_told_to_senders_and_to_those_who_ask() {
     set_lock(&db, Some("0123456789abcdef0123456789abcdef"));
     let check = |server: &Server| {
         let told = sent(server, 2);
-        assert!(told.starts_with("-DB database_locked (1038)") && told.contains("unlock UID"), "{told}");
+        assert!(
+            told.starts_with("-DB database_locked (1038)") && told.contains("unlock UID"),
+            "{told}"
+        );
         let (status, told) = posted(server, "/write", "a,b=c v=1 3");
         assert!(status == 503 && told.contains("database_locked (1038)"), "{status} {told}");
         let (_, told) = posted(server, "/api/query", QUERY);

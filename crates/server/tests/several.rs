@@ -1,8 +1,8 @@
-//! Clients of a database of several servers, in simulation: the leader is another one again and again, servers are killed, cut off and
-//! come back, and every increment takes effect once.
+//! Clients of a database of several servers, in simulation: the leader is another one again and
+//! again, servers are killed, cut off and come back, and every increment takes effect once.
 //!
-//! The servers here have one database behind them and are told who leads: what is tested is how clients find their way. That the
-//! rows survive is tested where the nodes are real.
+//! The servers here have one database behind them and are told who leads: what is tested is how
+//! clients find their way. That the rows survive is tested where the nodes are real.
 
 use plinth_client::TransactionOption;
 use plinth_client::remote::{ClusterFile, RemoteEndpoint};
@@ -15,8 +15,8 @@ use plinth_env::{Env, Task};
 use plinth_pipeline::{Node, NodeConfig};
 use plinth_server::{Server, ServerConfig};
 use plinth_types::{
-    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector,
-    KeySpace, Located, LocatedMember, RangeRead, RangeResult, Result, Version,
+    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
+    KeySelector, KeySpace, Located, LocatedMember, RangeRead, RangeResult, Result, Version,
 };
 use std::net::SocketAddr;
 use std::path::Path;
@@ -67,10 +67,16 @@ impl Endpoint for Seat {
     }
 
     fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
-        self.leads().map_or_else(|error| Reply::ready(Err(error)), |()| self.behind.read_version(request))
+        self.leads()
+            .map_or_else(|error| Reply::ready(Err(error)), |()| self.behind.read_version(request))
     }
 
-    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+    fn get_many(
+        &self,
+        version: Version,
+        space: KeySpace,
+        keys: &KeyList,
+    ) -> Reply<Vec<Option<Bytes>>> {
         self.note();
         self.behind.get_many(version, space, keys)
     }
@@ -142,7 +148,8 @@ impl World {
         let addresses: Vec<_> = (0..SERVERS).map(address).collect();
         let file = ClusterFile::parse(&format!("test:several@{}", addresses.join(","))).unwrap();
         let env = sim.process("store");
-        let store = sim.run_until(Node::open(&env, Path::new("/data"), NodeConfig::default())).unwrap();
+        let store =
+            sim.run_until(Node::open(&env, Path::new("/data"), NodeConfig::default())).unwrap();
         let member = |(address, node)| LocatedMember { node, address, votes: true };
         let members = addresses.into_iter().zip(1..).map(member).collect();
         let located = Mutex::new(Located { term: 1, node: 0, leader: Some(1), members });
@@ -164,8 +171,12 @@ impl World {
 
     fn start(self: &Arc<Self>, at: usize) {
         let env = self.env(at);
-        let seat =
-            Seat { env: env.clone(), at, world: self.clone(), behind: Arc::new(self.store.endpoint()) };
+        let seat = Seat {
+            env: env.clone(),
+            at,
+            world: self.clone(),
+            behind: Arc::new(self.store.endpoint()),
+        };
         let address: SocketAddr = self.file.addresses()[at].to_string().parse().unwrap();
         let line = self.file.connection_string();
         drop(env.clone().spawn("server", async move {
@@ -197,14 +208,21 @@ impl World {
     }
 
     fn connect(&self, process: &str) -> Database {
-        Database::new(Arc::new(RemoteEndpoint::connect(&self.sim.process(process), self.file.clone())))
+        Database::new(Arc::new(RemoteEndpoint::connect(
+            &self.sim.process(process),
+            self.file.clone(),
+        )))
     }
 
     /// Runs the world until a task has ended.
     fn finish(&self, tasks: &[Task]) {
         while !tasks.iter().all(Task::is_finished) {
             self.sim.run_for(Duration::from_millis(100));
-            assert!(self.sim.now() < Duration::from_secs(3600), "seed {}: no progress", self.sim.seed());
+            assert!(
+                self.sim.now() < Duration::from_secs(3600),
+                "seed {}: no progress",
+                self.sim.seed()
+            );
         }
     }
 }
@@ -240,7 +258,10 @@ async fn check(db: &Database) -> Result<u64> {
         let rows = tr.range(RangeOptions::from(&b"row/"[..]..&b"row0"[..])).collect().await?;
         let mut seen: Vec<_> = rows.into_iter().map(|row| number(row.value)).collect();
         seen.sort_unstable();
-        assert!(seen.iter().copied().eq(1..=count), "the counter is {count}, the rows say {seen:?}");
+        assert!(
+            seen.iter().copied().eq(1..=count),
+            "the counter is {count}, the rows say {seen:?}"
+        );
         Ok(count)
     })
     .await
@@ -248,8 +269,10 @@ async fn check(db: &Database) -> Result<u64> {
 
 fn spawn_clients(world: &World) -> Vec<Task> {
     let spawn = |client: usize| {
-        let (db, env) =
-            (world.connect(&format!("client-{client}")), world.sim.process(&format!("client-{client}")));
+        let (db, env) = (
+            world.connect(&format!("client-{client}")),
+            world.sim.process(&format!("client-{client}")),
+        );
         env.clone().spawn("client", async move {
             for operation in 0..OPERATIONS {
                 increment(&db, &format!("row/{client}/{operation}")).await.expect("it is retried");
@@ -321,7 +344,8 @@ fn a_leader_that_hangs_is_left_for_the_next_as_soon_as_there_is_one() {
         let began = world.sim.now();
         world.sim.run_until(increment(&db, "row/2")).unwrap();
         let took = world.sim.now() - began;
-        // Silent for a quarter of a second, and found out: far less than a connection takes to be given up.
+        // Silent for a quarter of a second, and found out: far less than a connection takes to be
+        // given up.
         assert!(took < Duration::from_millis(1500), "seed {seed}: {took:?}");
         world.sim.run_until(check(&db)).unwrap();
     }
@@ -415,7 +439,8 @@ fn changes_come_from_whichever_server_has_them() {
         let world = World::new(seed);
         let db = world.connect("client");
         let everything = KeyRange::new("", &b"\xff"[..]);
-        let stream = world.sim.run_until(db.register_changes("all", [everything], None)).expect("a stream");
+        let stream =
+            world.sim.run_until(db.register_changes("all", [everything], None)).expect("a stream");
         let mut consumer = db.resume_changes(stream.id, stream.registered);
         let mut delivered = 0;
         for round in 0..12 {

@@ -1,8 +1,10 @@
-//! Clients and a server in simulation, while connections break, clog and are cut, the server is killed, its clock jumps, and its disk
-//! is full. What arrives twice: `tests/doubled.rs` of the simulation.
+//! Clients and a server in simulation, while connections break, clog and are cut, the server is
+//! killed, its clock jumps, and its disk is full. What arrives twice: `tests/doubled.rs` of the
+//! simulation.
 //!
-//! Every increment takes effect once, none is lost, and nobody ever sees half of one: the counter always equals the number of
-//! rows that increments left, and at the end the number of increments. A seed is a run.
+//! Every increment takes effect once, none is lost, and nobody ever sees half of one: the counter
+//! always equals the number of rows that increments left, and at the end the number of increments.
+//! A seed is a run.
 
 use plinth_client::remote::{ClusterFile, RemoteEndpoint};
 use plinth_client::{Database, RangeOptions, Transaction};
@@ -35,11 +37,13 @@ fn start(env: &Env, address: SocketAddr, engine: EngineKind) {
             flush_after: Duration::from_millis(100),
             ..SsdSettings::with_memory(16 << 20)
         };
-        let mut config = NodeConfig { engine, ssd, checkpoint_bytes: 1 << 20, ..NodeConfig::default() };
+        let mut config =
+            NodeConfig { engine, ssd, checkpoint_bytes: 1 << 20, ..NodeConfig::default() };
         if engine == EngineKind::Ssd {
             config.window = 500_000;
         }
-        let node = Node::open(&theirs, Path::new("/data"), config).await.expect("the disk has no faults");
+        let node =
+            Node::open(&theirs, Path::new("/data"), config).await.expect("the disk has no faults");
         // The server keeps its name, whatever the random identity of its database.
         let file = ClusterFile::new("plinth", "any", address);
         let path = Path::new("/fdb.cluster");
@@ -53,7 +57,8 @@ fn start(env: &Env, address: SocketAddr, engine: EngineKind) {
             cluster_file: Some(path.to_path_buf()),
             ..ServerConfig::default()
         };
-        let server = Server::start(Arc::new(node.endpoint()), config).await.expect("the address is free");
+        let server =
+            Server::start(Arc::new(node.endpoint()), config).await.expect("the address is free");
         std::future::pending::<()>().await;
         drop(server);
     }));
@@ -99,8 +104,13 @@ async fn check(tr: &Transaction) -> Result<u64> {
     Ok(count)
 }
 
-fn spawn_clients(sim: &Simulation, address: SocketAddr, done: &Arc<AtomicUsize>) -> (Vec<Env>, Vec<Task>) {
-    let envs: Vec<_> = (0..CLIENTS).map(|client| sim.process(&format!("client-{client}"))).collect();
+fn spawn_clients(
+    sim: &Simulation,
+    address: SocketAddr,
+    done: &Arc<AtomicUsize>,
+) -> (Vec<Env>, Vec<Task>) {
+    let envs: Vec<_> =
+        (0..CLIENTS).map(|client| sim.process(&format!("client-{client}"))).collect();
     let mut tasks = Vec::new();
     for (client, env) in envs.iter().enumerate() {
         let db = connect(env, address);
@@ -108,10 +118,14 @@ fn spawn_clients(sim: &Simulation, address: SocketAddr, done: &Arc<AtomicUsize>)
             let (db, done, env) = (db.clone(), done.clone(), env.clone());
             tasks.push(env.clone().spawn("client", async move {
                 for operation in 0..OPERATIONS {
-                    increment(&db, &format!("row/{client}/{task}/{operation}")).await.expect("it is retried");
+                    increment(&db, &format!("row/{client}/{task}/{operation}"))
+                        .await
+                        .expect("it is retried");
                     done.fetch_add(1, Ordering::Relaxed);
                     if operation % 3 == task {
-                        db.transact(|tr| async move { check(&tr).await }).await.expect("it is retried");
+                        db.transact(|tr| async move { check(&tr).await })
+                            .await
+                            .expect("it is retried");
                     }
                     env.sleep(Duration::from_millis(20)).await;
                 }
@@ -166,7 +180,8 @@ fn run(seed: u64, engine: EngineKind) -> (u64, u64) {
     }
     sim.set_network(NetworkPlan::default());
     let db = connect(&sim.process("checker"), address);
-    let count = sim.run_until(db.transact(|tr| async move { check(&tr).await })).expect("it is retried");
+    let count =
+        sim.run_until(db.transact(|tr| async move { check(&tr).await })).expect("it is retried");
     assert_eq!(count as usize, CLIENTS * TASKS * OPERATIONS, "seed {seed}, {engine:?}");
     drop(db);
     (count, sim.trace_hash())
@@ -177,7 +192,8 @@ fn increments_take_effect_once_whatever_the_network_does() {
     // Another range of seeds can be asked for: PLINTH_SERVER_SEEDS=100..200
     let asked = std::env::var("PLINTH_SERVER_SEEDS").ok();
     let asked = asked.as_deref().and_then(|text| text.split_once(".."));
-    let (from, to) = asked.map_or((1, 13), |(from, to)| (from.parse().unwrap(), to.parse().unwrap()));
+    let (from, to) =
+        asked.map_or((1, 13), |(from, to)| (from.parse().unwrap(), to.parse().unwrap()));
     for (seed, engine) in (from..to).flat_map(|seed| ENGINES.map(|engine| (seed, engine))) {
         run(seed, engine);
     }
@@ -202,7 +218,8 @@ fn a_clock_that_jumps_disturbs_no_client() {
         let (clients, tasks) = spawn_clients(&sim, address, &done);
         while !tasks.iter().all(Task::is_finished) {
             sim.run_for(Duration::from_millis(1 + random.below(50)));
-            let machine = if random.chance(0.5) { &server } else { &clients[random.index(CLIENTS)] };
+            let machine =
+                if random.chance(0.5) { &server } else { &clients[random.index(CLIENTS)] };
             sim.move_wall_clock(machine, random.below(20_000_000) as i64 - 10_000_000);
             if random.chance(0.1) {
                 sim.kill(&server);
@@ -212,7 +229,9 @@ fn a_clock_that_jumps_disturbs_no_client() {
             assert!(sim.now() < Duration::from_secs(3600), "seed {seed}: no progress");
         }
         let db = connect(&sim.process("checker"), address);
-        let count = sim.run_until(db.transact(|tr| async move { check(&tr).await })).expect("it is retried");
+        let count = sim
+            .run_until(db.transact(|tr| async move { check(&tr).await }))
+            .expect("it is retried");
         assert_eq!(count as usize, CLIENTS * TASKS * OPERATIONS, "seed {seed}");
     }
 }
@@ -266,7 +285,8 @@ fn a_disk_that_is_full_under_load_is_told_to_each_and_takes_nothing_that_was_ack
         let reader = connect(&sim.process("reader"), address);
         {
             let known = known.lock().unwrap();
-            let told = known.refused.iter().filter(|error| **error == Error::file_not_writable()).count();
+            let told =
+                known.refused.iter().filter(|error| **error == Error::file_not_writable()).count();
             assert!(
                 told > 8,
                 "seed {seed}, {engine:?}: {told} of {} refusals name the disk",

@@ -1,7 +1,9 @@
-//! Connections that say nothing don't keep others out, however many there are and however often they are made anew.
+//! Connections that say nothing don't keep others out, however many there are and however often
+//! they are made anew.
 //!
-//! 10,000 connections that never greeted once locked new clients out, 128 half requests made `/health` unanswerable, so that a probe would
-//! have killed a healthy server, and half a line was waited for until its sender went away.
+//! 10,000 connections that never greeted once locked new clients out, 128 half requests made
+//! `/health` unanswerable, so that a probe would have killed a healthy server, and half a line was
+//! waited for until its sender went away.
 
 mod common;
 
@@ -42,7 +44,11 @@ fn connections_that_never_greet_make_room_for_those_who_do() {
 #[test]
 fn a_probe_is_answered_however_many_half_requests_there_are() {
     let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
-    let config = ServerConfig { listen: vec![loopback()], http: Some(loopback()), ..ServerConfig::default() };
+    let config = ServerConfig {
+        listen: vec![loopback()],
+        http: Some(loopback()),
+        ..ServerConfig::default()
+    };
     let server = block_on(Server::start(Arc::new(node.endpoint()), config)).unwrap();
     let address = server.http_address().unwrap();
     let mut half = Vec::new();
@@ -73,7 +79,10 @@ async fn send(stream: &mut Stream, bytes: &[u8]) {
 
 async fn is_at_end(stream: &mut Stream) {
     let mut buffer = [0; 100];
-    while poll_fn(|context| stream.poll_receive(context, &mut buffer)).await.is_ok_and(|len| len > 0) {}
+    while poll_fn(|context| stream.poll_receive(context, &mut buffer))
+        .await
+        .is_ok_and(|len| len > 0)
+    {}
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! Pinned snapshots over the network: leases that are kept, that lapse, that a server forgets when it is started anew; and what older
-//! clients and servers are told.
+//! Pinned snapshots over the network: leases that are kept, that lapse, that a server forgets when
+//! it is started anew; and what older clients and servers are told.
 //!
-//! A server that loses sight of a client mustn't keep files for it for ever, and a client whose snapshot has gone mustn't read
-//! anything else in its place.
+//! A server that loses sight of a client mustn't keep files for it for ever, and a client whose
+//! snapshot has gone mustn't read anything else in its place.
 
 mod common;
 
@@ -16,7 +16,9 @@ use plinth_proto::frame::{Kind, RANGE_LOCKS};
 use plinth_proto::hello::NEWEST;
 use plinth_proto::{Hello, ReadVersion, Request, Welcome, reply};
 use plinth_server::{Limits, Server, ServerConfig};
-use plinth_types::{Bytes, Error, KeyList, KeyRange, KeySpace, RangeLock, RangeLocks, Result, system};
+use plinth_types::{
+    Bytes, Error, KeyList, KeyRange, KeySpace, RangeLock, RangeLocks, Result, system,
+};
 use serde_json::Value;
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -59,9 +61,11 @@ impl World {
                 window: 50_000,
                 ..NodeConfig::default()
             };
-            let node = Node::open(&env, Path::new("/data"), config).await.expect("the disk has no faults");
+            let node =
+                Node::open(&env, Path::new("/data"), config).await.expect("the disk has no faults");
             // The server keeps its name, whatever the random identity of its database.
-            let (file, path) = (ClusterFile::new("plinth", "any", address), Path::new("/fdb.cluster"));
+            let (file, path) =
+                (ClusterFile::new("plinth", "any", address), Path::new("/fdb.cluster"));
             env.files()
                 .replace(path, file.connection_string().as_bytes())
                 .await
@@ -72,7 +76,9 @@ impl World {
                 limits: Limits { snapshots: MOST, ..Limits::default() },
                 ..ServerConfig::default()
             };
-            let server = Server::start(Arc::new(node.endpoint()), config).await.expect("the address is free");
+            let server = Server::start(Arc::new(node.endpoint()), config)
+                .await
+                .expect("the address is free");
             std::future::pending::<()>().await;
             drop(server);
         }));
@@ -101,7 +107,9 @@ impl World {
     fn pin(&self, db: &Database, value: &str) -> PinnedSnapshot {
         loop {
             self.sim.run_for(Duration::from_millis(100));
-            self.sim.run_until(db.transact(|tr| async move { tr.get_read_version().await })).unwrap();
+            self.sim
+                .run_until(db.transact(|tr| async move { tr.get_read_version().await }))
+                .unwrap();
             let snapshot = self.sim.run_until(db.pin_snapshot()).unwrap();
             if self.read(&snapshot).unwrap().as_deref() == Some(value.as_bytes()) {
                 return snapshot;
@@ -117,7 +125,8 @@ impl World {
     /// What the server says of the snapshots that it holds, asked from another machine.
     fn held(&self) -> Value {
         let db = self.connect(&self.sim.process("operator"));
-        let status: Value = serde_json::from_str(&self.sim.run_until(db.status_json()).unwrap()).unwrap();
+        let status: Value =
+            serde_json::from_str(&self.sim.run_until(db.status_json()).unwrap()).unwrap();
         let plinth = &status["cluster"]["plinth"];
         let server = plinth["server"]["pinned_snapshots"].clone();
         assert_eq!(
@@ -147,10 +156,16 @@ fn a_snapshot_is_kept_for_as_long_as_its_client_is_there() {
         // Nothing is asked for meanwhile: that the client lives is enough.
         world.sim.run_for(Duration::from_secs(600));
         let held = world.held();
-        assert_eq!((&held["count"], &held["lapsed"]), (&1.into(), &0.into()), "seed {seed}: {held}");
+        assert_eq!(
+            (&held["count"], &held["lapsed"]),
+            (&1.into(), &0.into()),
+            "seed {seed}: {held}"
+        );
         let lease = &held["leases"][0];
         assert_eq!(lease["version"], snapshot.version());
-        assert!(lease["client"].as_str().unwrap().starts_with(&world.sim.ip(&world.client).to_string()));
+        assert!(
+            lease["client"].as_str().unwrap().starts_with(&world.sim.ip(&world.client).to_string())
+        );
         assert!(lease["age_seconds"].as_f64().unwrap() >= 600.0, "{lease}");
         assert_eq!(world.read(&snapshot).unwrap().as_deref(), Some(&b"before"[..]));
         // The database it was pinned through is not needed for it.
@@ -181,7 +196,11 @@ fn a_connection_that_is_lost_for_less_than_the_lease_costs_nothing() {
             world.sim.run_for(BEARABLE);
             world.sim.heal(&world.client, &world.server);
             world.sim.close_connections(&world.client, &world.server);
-            assert_eq!(world.read(&snapshot).unwrap().as_deref(), Some(&b"before"[..]), "seed {seed}");
+            assert_eq!(
+                world.read(&snapshot).unwrap().as_deref(),
+                Some(&b"before"[..]),
+                "seed {seed}"
+            );
             world.sim.run_for(BEARABLE);
         }
     }
@@ -197,7 +216,11 @@ fn a_lease_that_lapses_is_told_to_every_read() {
         world.sim.partition(&world.client, &world.server);
         world.sim.run_for(TOO_LONG);
         let held = world.held();
-        assert_eq!((&held["count"], &held["lapsed"]), (&0.into(), &1.into()), "seed {seed}: {held}");
+        assert_eq!(
+            (&held["count"], &held["lapsed"]),
+            (&0.into(), &1.into()),
+            "seed {seed}: {held}"
+        );
         world.sim.heal(&world.client, &world.server);
         is_gone(world.read(&snapshot), "its lease has lapsed");
         is_gone(world.read(&snapshot), "its lease has lapsed");
@@ -237,10 +260,14 @@ fn a_server_that_was_started_anew_says_so() {
 fn there_are_so_many_at_most_and_one_that_is_dropped_makes_room() {
     let world = World::new(3);
     let db = world.connect(&world.client);
-    let mut all: Vec<_> = (0..MOST).map(|_| world.sim.run_until(db.pin_snapshot()).unwrap()).collect();
+    let mut all: Vec<_> =
+        (0..MOST).map(|_| world.sim.run_until(db.pin_snapshot()).unwrap()).collect();
     let error = world.sim.run_until(db.pin_snapshot()).unwrap_err();
     assert_eq!(error, Error::operation_failed());
-    assert!(error.detail().is_some_and(|detail| detail.contains("holds 3 pinned snapshots")), "{error}");
+    assert!(
+        error.detail().is_some_and(|detail| detail.contains("holds 3 pinned snapshots")),
+        "{error}"
+    );
     drop(all.pop());
     world.sim.run_for(Duration::from_secs(1));
     world.sim.run_until(db.pin_snapshot()).unwrap();
@@ -281,7 +308,12 @@ fn a_client_that_knows_no_locked_ranges_is_kept_out_while_there_are_any() {
     };
     let mut raw = Raw::greeted_in(&server, RANGE_LOCKS - 1);
     let asks = |lock_aware| {
-        Request::ReadVersion(ReadVersion { priority: 1, lock_aware, count: 1, ..Default::default() })
+        Request::ReadVersion(ReadVersion {
+            priority: 1,
+            lock_aware,
+            count: 1,
+            ..Default::default()
+        })
     };
     set_locks(Some(locks.value()));
     for request in [asks(false), Request::Pin { lease_ms: 1000 }] {
@@ -301,7 +333,8 @@ fn a_client_that_knows_no_locked_ranges_is_kept_out_while_there_are_any() {
 fn requests_about_snapshots_that_make_no_sense_are_answered_with_why() {
     let server = serve(Limits::default());
     let mut raw = Raw::greeted_in(&server, 2);
-    let read = || Box::new(Request::GetMany { version: 1, space: KeySpace::Normal, keys: KeyList::new() });
+    let read =
+        || Box::new(Request::GetMany { version: 1, space: KeySpace::Normal, keys: KeyList::new() });
     raw.ask(1, &Request::InSnapshot { snapshot: [7; 16], read: read() }).unwrap();
     let (id, error) = raw.failure();
     assert_eq!((id, &error), (1, &Error::version_invalid()));

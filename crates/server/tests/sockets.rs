@@ -1,7 +1,9 @@
-//! Tests of a server with sockets of the system in one program, but those that look at the whole process or at
-//! its speed, and those that come back to a port that another test may have taken meanwhile.
+//! Tests of a server with sockets of the system in one program, but those that look at the whole
+//! process or at its speed, and those that come back to a port that another test may have taken
+//! meanwhile.
 //!
-//! A program for each file would instantiate the crates below anew, which is most of what building them costs.
+//! A program for each file would instantiate the crates below anew, which is most of what building
+//! them costs.
 #![expect(
     clippy::duplicate_mod,
     reason = "each file has a support of its own, as where it is part of another suite"

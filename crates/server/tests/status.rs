@@ -1,7 +1,8 @@
 //! The status document as a server gives it: complete, and true of the server.
 //!
-//! It is the node's own with addresses and clients filled in. That a rate is one is seen in simulation, where a second is one; an
-//! exporter that finds no `hz`, or a dashboard on which nothing ever starts, was what a document of two authors led to.
+//! It is the node's own with addresses and clients filled in. That a rate is one is seen in
+//! simulation, where a second is one; an exporter that finds no `hz`, or a dashboard on which
+//! nothing ever starts, was what a document of two authors led to.
 
 mod common;
 #[path = "../../pipeline/tests/common/tools.rs"]
@@ -61,7 +62,9 @@ fn clients_are_those_that_have_said_who_they_are() {
     }
     let clients = tools::status(&db)["cluster"]["clients"].clone();
     assert_eq!(clients["count"], 31, "{clients}");
-    let [version] = &clients["supported_versions"].as_array().unwrap()[..] else { panic!("{clients}") };
+    let [version] = &clients["supported_versions"].as_array().unwrap()[..] else {
+        panic!("{clients}")
+    };
     assert_eq!((&version["count"], &version["max_protocol_count"]), (&31.into(), &31.into()));
     assert_eq!(version["protocol_version"], "fdb00b073000000");
     for list in ["connected_clients", "max_protocol_clients"] {
@@ -83,18 +86,26 @@ fn a_request_for_many_starts_counts_as_many() {
     let counts = || {
         let text = node.metrics_text();
         let line = text.lines().find_map(|line| {
-            line.strip_prefix("plinth_transactions_started_total{priority=\"batch\"} ").map(str::to_owned)
+            line.strip_prefix("plinth_transactions_started_total{priority=\"batch\"} ")
+                .map(str::to_owned)
         });
         let document = node.endpoint().status_json().wait().unwrap();
         let document: Value = serde_json::from_str(&document).unwrap();
-        let started = |name: &str| workload(&document, &format!("transactions/{name}/counter")) as u64;
+        let started =
+            |name: &str| workload(&document, &format!("transactions/{name}/counter")) as u64;
         let metrics: u64 = line.unwrap().parse().unwrap();
-        [metrics, started("started"), started("started_batch_priority"), server.figures().transactions]
+        [
+            metrics,
+            started("started"),
+            started("started_batch_priority"),
+            server.figures().transactions,
+        ]
     };
     let before = counts();
     let mut raw = Raw::greeted(&server);
     // None is one, and more than there may be are as many as there may be.
-    for (id, (count, more)) in [(50, 50), (1, 1), (0, 1), (u32::MAX, 1000)].into_iter().enumerate() {
+    for (id, (count, more)) in [(50, 50), (1, 1), (0, 1), (u32::MAX, 1000)].into_iter().enumerate()
+    {
         let last = counts();
         let request = ReadVersion { priority: 0, count, ..ReadVersion::default() };
         raw.ask(id as u32, &Request::ReadVersion(request)).unwrap();
@@ -105,7 +116,11 @@ fn a_request_for_many_starts_counts_as_many() {
         raw.ask(99, &Request::Ping).unwrap();
         assert_eq!(raw.next().map(|(id, ..)| id), Some(99));
         let now = counts();
-        assert_eq!(std::array::from_fn(|at| now[at] - last[at]), [more; 4], "{count} were asked for");
+        assert_eq!(
+            std::array::from_fn(|at| now[at] - last[at]),
+            [more; 4],
+            "{count} were asked for"
+        );
     }
     assert_eq!(counts()[0] - before[0], 1052);
 }
@@ -117,7 +132,8 @@ fn simulated(sim: &Simulation) -> (Env, Database) {
     let env = machine.clone();
     drop(machine.spawn("server", async move {
         let node = Node::in_memory(&env, NodeConfig::default()).await.unwrap();
-        let config = ServerConfig { listen: vec![address], without_tls: true, ..ServerConfig::default() };
+        let config =
+            ServerConfig { listen: vec![address], without_tls: true, ..ServerConfig::default() };
         let server = Server::start(Arc::new(node.endpoint()), config).await.unwrap();
         std::future::pending::<()>().await;
         drop(server);

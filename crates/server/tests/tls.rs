@@ -1,7 +1,9 @@
-//! TLS: who is let in, who is not and is told why, and that the server serves on whatever others try.
+//! TLS: who is let in, who is not and is told why, and that the server serves on whatever others
+//! try.
 //!
-//! The certificates are those of `crates/tls/tests/certificates`: of an authority that is trusted, of another one, expired, of the
-//! future, made for the other side, signed by nobody. Each refusal is looked at from both sides: the client's words, and the server's count of failures.
+//! The certificates are those of `crates/tls/tests/certificates`: of an authority that is trusted,
+//! of another one, expired, of the future, made for the other side, signed by nobody. Each refusal
+//! is looked at from both sides: the client's words, and the server's count of failures.
 #![cfg(feature = "tls")]
 
 mod common;
@@ -83,8 +85,11 @@ fn clients_with_the_right_certificate_are_served_and_the_cluster_file_says_tls()
     let env = Env::real();
     let dir = block_on(env.files().temporary_dir("tls")).unwrap();
     let cluster_file = dir.path().join("fdb.cluster");
-    let server =
-        start(ServerConfig { cluster_file: Some(cluster_file.clone()), ..config(server_options()) }).unwrap();
+    let server = start(ServerConfig {
+        cluster_file: Some(cluster_file.clone()),
+        ..config(server_options())
+    })
+    .unwrap();
     let written = block_on(ClusterFile::read(&env, &cluster_file)).unwrap();
     assert!(written.is_tls() && server.connection_string().ends_with(":tls"));
     let db = connect(&server, client_options());
@@ -135,7 +140,8 @@ fn servers_without_the_right_certificate_are_not_trusted() {
         let told = refusal(&server, client_options());
         assert!(told.contains(words), "{certificate}: {told}");
         wait_until(|| server.figures().tls_failures == 1);
-        let trusting = TlsOptions { verify_peers: vec!["Check.Valid=0".into()], ..client_options() };
+        let trusting =
+            TlsOptions { verify_peers: vec!["Check.Valid=0".into()], ..client_options() };
         write(&connect(&server, trusting)).unwrap();
     }
 }
@@ -153,7 +159,10 @@ fn both_sides_can_want_more_than_the_right_authority() {
     let good = "I.CN=Authority,S.subjectAltName=DNS:localhost,S.subjectAltName=IP:127.0.0.1,CN<-1";
     write(&connect(&server, wants(good, client_options()))).unwrap();
     let told = refusal(&server, wants("S.CN=db-2", client_options()));
-    assert!(told.contains("the server's certificate is not wanted: verify_peers wants S.CN=db-2"), "{told}");
+    assert!(
+        told.contains("the server's certificate is not wanted: verify_peers wants S.CN=db-2"),
+        "{told}"
+    );
 
     let picky = start(config(wants("S.CN=till-8", server_options()))).unwrap();
     let told = refusal(&picky, client_options());
@@ -193,17 +202,29 @@ fn who_speaks_tls_where_there_is_none_and_the_other_way_round_is_told_so() {
     let plain = serve(Limits::default());
     let to = |server: &Server, tls: bool| {
         let file = ClusterFile::parse(server.connection_string()).unwrap();
-        let file = ClusterFile::new("plinth", file.key().split(':').nth(1).unwrap(), server.addresses()[0]);
+        let file = ClusterFile::new(
+            "plinth",
+            file.key().split(':').nth(1).unwrap(),
+            server.addresses()[0],
+        );
         let file = if tls { file.with_tls() } else { file };
         let env = Env::real();
-        let options = RemoteOptions { tls: client_options(), connections: 1, ..RemoteOptions::new(&env) };
-        write(&Database::new(Arc::new(RemoteEndpoint::with_options(&env, file, &options)))).unwrap_err()
+        let options =
+            RemoteOptions { tls: client_options(), connections: 1, ..RemoteOptions::new(&env) };
+        write(&Database::new(Arc::new(RemoteEndpoint::with_options(&env, file, &options))))
+            .unwrap_err()
     };
     let error = to(&secure, false);
-    assert!(error.code() == 2107 && error.detail().unwrap().contains("must end in :tls"), "{error}");
+    assert!(
+        error.code() == 2107 && error.detail().unwrap().contains("must end in :tls"),
+        "{error}"
+    );
     wait_until(|| secure.figures().tls_failures == 1);
     let error = to(&plain, true);
-    assert!(error.code() == 2107 && error.detail().unwrap().contains("must not end in :tls"), "{error}");
+    assert!(
+        error.code() == 2107 && error.detail().unwrap().contains("must not end in :tls"),
+        "{error}"
+    );
     wait_until(|| plain.figures().refused == 1);
     write(&connect(&secure, client_options())).unwrap();
     write(&database(&plain)).unwrap();
@@ -219,7 +240,10 @@ fn a_handshake_that_does_not_end_is_cut_off_and_nonsense_in_it_harms_nobody() {
     half.send(&[0x16, 3, 1, 0x40, 0]).unwrap();
     for raw in [silent, half] {
         let farewell = raw.all();
-        assert!(farewell.is_empty() || farewell.starts_with(&[0x15, 3]), "{farewell:?} is no alert");
+        assert!(
+            farewell.is_empty() || farewell.starts_with(&[0x15, 3]),
+            "{farewell:?} is no alert"
+        );
     }
     for seed in 1..60 {
         let mut random = Random(seed);
@@ -280,7 +304,8 @@ fn http_is_https_where_other_machines_can_reach_it_and_asks_for_no_certificate()
     config.console.token_file = Some(dir.path().join("token"));
     let server = start(config).unwrap();
     assert!(server.is_http_secure());
-    let address = std::net::SocketAddr::from(([127, 0, 0, 1], server.http_address().unwrap().port()));
+    let address =
+        std::net::SocketAddr::from(([127, 0, 0, 1], server.http_address().unwrap().port()));
     let request = b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     let mut plain = Raw::to(address);
     plain.send(request).unwrap();
@@ -300,11 +325,14 @@ fn http_is_https_where_other_machines_can_reach_it_and_asks_for_no_certificate()
         let body = format!("{{\"token\": \"{}\"}}", token.trim());
         let head = "Connection: close\r\nX-Plinth-Console: 1";
         let length = body.len();
-        format!("POST /api/{name} HTTP/1.1\r\nHost: a\r\n{head}\r\nContent-Length: {length}\r\n\r\n{body}")
+        format!(
+            "POST /api/{name} HTTP/1.1\r\nHost: a\r\n{head}\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
     };
     for name in ["login", "logout"] {
         let below = block_on(env.sockets().connect(address)).unwrap();
-        let stream = block_on(plinth_tls::connect(&env, &options("", "", "ca.crt"), below)).unwrap();
+        let stream =
+            block_on(plinth_tls::connect(&env, &options("", "", "ca.crt"), below)).unwrap();
         let cookie = cookie(Raw::over(stream), &login(name));
         assert!(cookie.ends_with("; Secure"), "a browser would send it in the clear: {cookie}");
     }
@@ -330,7 +358,10 @@ fn certificates_are_exchanged_while_the_server_runs() {
         block_on(env.files().replace(dir.path().join(to), &bytes)).unwrap();
     };
     copy("expired-server.crt", "now.crt");
-    let now = TlsOptions { certificate: Some(Source::File(dir.path().join("now.crt"))), ..server_options() };
+    let now = TlsOptions {
+        certificate: Some(Source::File(dir.path().join("now.crt"))),
+        ..server_options()
+    };
     let server = start(config(now)).unwrap();
     assert!(refusal(&server, client_options()).contains("expired"));
     assert_eq!(block_on(server.reload_certificates()), Ok(false));
@@ -347,11 +378,15 @@ fn an_existing_cluster_file_must_say_what_the_server_speaks() {
     let env = Env::real();
     let dir = block_on(env.files().temporary_dir("said")).unwrap();
     let cluster_file = dir.path().join("fdb.cluster");
-    let server =
-        start(ServerConfig { cluster_file: Some(cluster_file.clone()), ..config(server_options()) }).unwrap();
+    let server = start(ServerConfig {
+        cluster_file: Some(cluster_file.clone()),
+        ..config(server_options())
+    })
+    .unwrap();
     let listen = server.addresses().to_vec();
     block_on(server.stop());
-    let plain = ServerConfig { listen, cluster_file: Some(cluster_file), ..ServerConfig::default() };
+    let plain =
+        ServerConfig { listen, cluster_file: Some(cluster_file), ..ServerConfig::default() };
     let error = start(plain).unwrap_err();
     assert!(error.code() == 2104 && error.detail().unwrap().contains("there is no TLS"), "{error}");
 }

@@ -1,9 +1,10 @@
 //! Clients that ask for much and read nothing don't have the server build more than its bound.
 //!
-//! 300 connections once asked for 256 values of 90 kB each, and took nothing: the server held 2.9 GB beside a bound of 256 MiB, and
-//! under `ulimit -v` died of an allocation that failed. And those who waited for the changes of a stream, and were charged with
-//! 64 KiB each, all got what one commit brought. What counts is what the process really has: this file has one test, so that
-//! the peak of its memory is that test's.
+//! 300 connections once asked for 256 values of 90 kB each, and took nothing: the server held 2.9
+//! GB beside a bound of 256 MiB, and under `ulimit -v` died of an allocation that failed. And those
+//! who waited for the changes of a stream, and were charged with 64 KiB each, all got what one
+//! commit brought. What counts is what the process really has: this file has one test, so that the
+//! peak of its memory is that test's.
 
 mod common;
 
@@ -23,7 +24,10 @@ const VALUE: usize = 90_000;
 const BOUND: usize = 32 << 20;
 
 /// The most memory that this process has had, in bytes.
-#[expect(clippy::disallowed_methods, reason = "what the system says of this process is no file of a node's")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what the system says of this process is no file of a node's"
+)]
 fn peak() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -43,11 +47,13 @@ fn ask(db: &Database) -> Request {
 fn values_that_nobody_takes_are_built_up_to_the_bound_and_no_further() {
     let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
     let near = Arc::new(node.endpoint());
-    let server = serve_endpoint(near.clone(), Limits { buffered_bytes: BOUND, ..Limits::default() });
+    let server =
+        serve_endpoint(near.clone(), Limits { buffered_bytes: BOUND, ..Limits::default() });
     let db = Database::new(near);
     for part in 0..KEYS / 64 {
         db.transact_blocking(|tr| {
-            (part * 64..(part + 1) * 64).for_each(|number| tr.set(number.to_be_bytes(), [b'v'; VALUE]));
+            (part * 64..(part + 1) * 64)
+                .for_each(|number| tr.set(number.to_be_bytes(), [b'v'; VALUE]));
             Ok(())
         })
         .unwrap();
@@ -63,7 +69,10 @@ fn values_that_nobody_takes_are_built_up_to_the_bound_and_no_further() {
         let good = database(&server);
         for number in 0..50_u32 {
             good.transact_blocking(|tr| {
-                assert_eq!(tr.get(0_u32.to_be_bytes()).wait()?.map(|value| value.len()), Some(VALUE));
+                assert_eq!(
+                    tr.get(0_u32.to_be_bytes()).wait()?.map(|value| value.len()),
+                    Some(VALUE)
+                );
                 tr.set(b"good", number.to_be_bytes());
                 Ok(())
             })
@@ -80,8 +89,12 @@ fn values_that_nobody_takes_are_built_up_to_the_bound_and_no_further() {
 fn changes_that_many_wait_for(server: &Server, db: &Database) {
     let stream = block_on(db.register_changes("s", [KeyRange::new("x", "y")], None)).unwrap();
     let before = peak();
-    let request =
-        ChangesRequest { stream: stream.id, from: stream.registered + 1, bytes: 4 << 20, wait: true };
+    let request = ChangesRequest {
+        stream: stream.id,
+        from: stream.registered + 1,
+        bytes: 4 << 20,
+        wait: true,
+    };
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| Raw::greeted(server)).collect();
     clients
         .iter_mut()

@@ -1,6 +1,7 @@
 //! Usual addresses give way to whoever is there already, and addresses that were asked for don't.
 //!
-//! `plinth dev` once tried whether a port was free and listened on it later: whoever took it in between kept it from starting.
+//! `plinth dev` once tried whether a port was free and listened on it later: whoever took it in
+//! between kept it from starting.
 
 mod common;
 
@@ -44,12 +45,16 @@ fn usual([listen, http, resp, opentsdb, queries]: [SocketAddr; 5]) -> Usual {
 fn a_server_finds_another_port_where_the_usual_one_is_taken() {
     let (others, taken): (Vec<_>, Vec<_>) = (0..5).map(|_| somebody()).unzip();
     let taken: [SocketAddr; 5] = taken.try_into().unwrap();
-    let config = ServerConfig { listen: Vec::new(), usual: usual(taken), ..ServerConfig::default() };
+    let config =
+        ServerConfig { listen: Vec::new(), usual: usual(taken), ..ServerConfig::default() };
     let server = start(config).unwrap();
     let found = places(&server);
     for (place, taken) in found.iter().zip(taken) {
         let place = place.expect("it listens for each of them");
-        assert!(place != taken && place.ip() == taken.ip() && place.port() != 0, "{place}, {taken}");
+        assert!(
+            place != taken && place.ip() == taken.ip() && place.port() != 0,
+            "{place}, {taken}"
+        );
     }
     // Clients are told the port that it has.
     let told = server.connection_string();
@@ -65,7 +70,11 @@ fn what_is_asked_for_counts_before_what_is_usual_and_does_not_give_way() {
     let plain = || ServerConfig { listen: vec![loopback()], ..ServerConfig::default() };
     let series = SeriesConfig { resp: Some(taken), ..SeriesConfig::default() };
     for config in [
-        ServerConfig { listen: vec![taken], usual: usual([loopback(); 5]), ..ServerConfig::default() },
+        ServerConfig {
+            listen: vec![taken],
+            usual: usual([loopback(); 5]),
+            ..ServerConfig::default()
+        },
         ServerConfig { http: Some(taken), usual: usual([loopback(); 5]), ..plain() },
         ServerConfig { series, usual: usual([loopback(); 5]), ..plain() },
     ] {

@@ -1,7 +1,8 @@
 //! Bugs to have on purpose, to show that the simulation finds them: the test of the tests.
 //!
-//! Each is a mistake that somebody could make, in one place of the product, behind the feature `planted-bugs`. Those
-//! of the resolver and the log are settings of theirs; the others are asked for by name where they are made.
+//! Each is a mistake that somebody could make, in one place of the product, behind the feature
+//! `planted-bugs`. Those of the resolver and the log are settings of theirs; the others are asked
+//! for by name where they are made.
 
 #[cfg(feature = "planted-bugs")]
 use plinth_log::planted::Planted as InLog;
@@ -86,9 +87,11 @@ bugs! {
     ProtocolTooNew "the protocol rises before all members speak it"
     /// A member that is opened again applies all that its log has, be it committed or not.
     AppliedTooMuch "a restart applies what is not known committed"
-    /// A new leader's versions go on right behind those of the last one, and what was read in its term may commit.
+    /// A new leader's versions go on right behind those of the last one, and what was read in its
+    /// term may commit.
     JumpForgotten "a term goes on right behind the last version"
-    /// A leader that learns that it leads no more gives those who wait for a read version what it has.
+    /// A leader that learns that it leads no more gives those who wait for a read version what it
+    /// has.
     AnsweredAtTheEnd "who waits for a proof is answered when a term ends"
     /// Clients of a cluster don't make sure that a commit of unknown fate takes effect once.
     AnswersNeverLost "a member says that it loses no answers"

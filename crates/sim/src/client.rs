@@ -1,8 +1,8 @@
 //! One simulated client: attempts at transactions, with every way in which they can end told apart.
 //!
-//! A workload writes the body of a transaction; the client finds the database, runs the body, commits,
-//! and says what is known about the outcome. The node may die at any moment in between: then the
-//! attempt ends there, and nobody knows whether its commit took effect.
+//! A workload writes the body of a transaction; the client finds the database, runs the body,
+//! commits, and says what is known about the outcome. The node may die at any moment in between:
+//! then the attempt ends there, and nobody knows whether its commit took effect.
 
 use crate::link::LATEST;
 use crate::stage::{Life, Stage};
@@ -103,8 +103,8 @@ impl Client {
         }
     }
 
-    /// Does something with a database until it succeeds, in whichever life; gives up, with an error that has to be explained, once the run
-    /// is over.
+    /// Does something with a database until it succeeds, in whichever life; gives up, with an error
+    /// that has to be explained, once the run is over.
     pub(crate) async fn in_some_life<Fut: Future<Output = Result<()>>>(
         &self,
         work: impl Fn(crate::stage::Life) -> Fut,
@@ -119,14 +119,18 @@ impl Client {
     }
 
     /// Runs `body` in a transaction and commits it, once.
-    pub async fn attempt<T: Send, Fut>(&self, body: impl FnOnce(Transaction) -> Fut + Send) -> Outcome<T>
+    pub async fn attempt<T: Send, Fut>(
+        &self,
+        body: impl FnOnce(Transaction) -> Fut + Send,
+    ) -> Outcome<T>
     where
         Fut: Future<Output = Result<T>> + Send,
     {
         self.attempt_on(&|life| Some(life.database.clone()), body).await
     }
 
-    /// The same with another database of the present life, if there is one; without one it is refused as if that were locked.
+    /// The same with another database of the present life, if there is one; without one it is
+    /// refused as if that were locked.
     pub(crate) async fn attempt_on<T: Send, Fut>(
         &self,
         database: &(dyn Fn(&Life) -> Option<Database> + Sync),
@@ -164,7 +168,8 @@ impl Client {
             }
             Some(Err((error, was_commit))) => {
                 if was_commit && is_undecided(&error) {
-                    // Its request may still be on its way; it has arrived, or never will, when this has passed.
+                    // Its request may still be on its way; it has arrived, or never will, when this
+                    // has passed.
                     self.stage.env().sleep(LATEST).await;
                     self.settle().await;
                 }
@@ -173,7 +178,8 @@ impl Client {
         }
     }
 
-    /// In a cluster what was given up may still come to be committed, as long as nothing later has been.
+    /// In a cluster what was given up may still come to be committed, as long as nothing later has
+    /// been.
     async fn settle(&self) {
         while self.stage.is_cluster() && !self.stage.is_over() {
             let committed = self.in_life(|life| async move {
@@ -190,7 +196,10 @@ impl Client {
     }
 
     /// Runs `body` in a transaction that is not committed. `None` if the node's life ends before.
-    pub async fn look<T: Send, Fut>(&self, body: impl FnOnce(Transaction) -> Fut + Send) -> Option<T>
+    pub async fn look<T: Send, Fut>(
+        &self,
+        body: impl FnOnce(Transaction) -> Fut + Send,
+    ) -> Option<T>
     where
         Fut: Future<Output = Result<T>> + Send,
     {
@@ -200,14 +209,16 @@ impl Client {
     }
 
     async fn look_boxed<'a>(&'a self, body: Body<'a>) {
-        let done = self.in_life(|life| async move { body(life.database.create_transaction()).await });
+        let done =
+            self.in_life(|life| async move { body(life.database.create_transaction()).await });
         if let Some(Err(error)) = done.await {
             let _: Outcome<()> = self.judge(error, false);
         }
     }
 
     fn judge<T>(&self, error: Error, was_commit: bool) -> Outcome<T> {
-        let is_lost = [Error::broken_promise(), Error::commit_unknown_result_fatal()].contains(&error);
+        let is_lost =
+            [Error::broken_promise(), Error::commit_unknown_result_fatal()].contains(&error);
         let unknown = error.is_maybe_committed() || is_lost;
         if was_commit && unknown {
             self.stage.probe("commit result unknown");
@@ -218,16 +229,19 @@ impl Client {
             1020 => self.stage.probe("conflict"),
             1043 => self.stage.probe("commit refused: shutting down"),
             1510 => self.stage.probe("commit refused: i/o error"),
-            _ if error == Error::file_not_writable() => self.stage.probe("commit refused: disk full"),
+            _ if error == Error::file_not_writable() => {
+                self.stage.probe("commit refused: disk full")
+            }
             // A read of a damaged table.
             1522 => self.stage.saw_damage(error.clone()),
-            // Nobody of a cluster can be reached for long: for a read, or for the version that a commit wants first. Whether a commit
-            // itself had arrived is another error.
+            // Nobody of a cluster can be reached for long: for a read, or for the version that a
+            // commit wants first. Whether a commit itself had arrived is another error.
             1026 if self.stage.is_cluster() => {}
             1038 | 1242 if self.stage.is_lockable() => {}
             // Commits wait for one another, not for ever.
             1009 | 1037 | 1042 | 1078 | 1100 => {}
-            _ => self.fail(format!("client {}: an error that nothing here explains: {error}", self.id)),
+            _ => self
+                .fail(format!("client {}: an error that nothing here explains: {error}", self.id)),
         }
         Outcome::Refused(error)
     }
@@ -258,9 +272,12 @@ impl Client {
         }
     }
 
-    /// The client library's own retry loop in the present life. `None`: that life ended, or an error that
-    /// no retry helps against came.
-    pub async fn transact<T: Send, Fut>(&self, mut body: impl FnMut(Transaction) -> Fut + Send) -> Option<T>
+    /// The client library's own retry loop in the present life. `None`: that life ended, or an
+    /// error that no retry helps against came.
+    pub async fn transact<T: Send, Fut>(
+        &self,
+        mut body: impl FnMut(Transaction) -> Fut + Send,
+    ) -> Option<T>
     where
         Fut: Future<Output = Result<T>> + Send,
     {
@@ -269,8 +286,9 @@ impl Client {
         take(place).filter(|_| is_done)
     }
 
-    /// Calls what commits by itself, such as a layer that takes a database. `None`: nobody knows whether it took effect (the node's life
-    /// ended, an answer was lost), or it failed by what was done to the database. Whatever else it fails by ends the run.
+    /// Calls what commits by itself, such as a layer that takes a database. `None`: nobody knows
+    /// whether it took effect (the node's life ended, an answer was lost), or it failed by what was
+    /// done to the database. Whatever else it fails by ends the run.
     pub async fn call<T, Fut>(&self, work: impl FnOnce(Database) -> Fut) -> Option<T>
     where
         Fut: Future<Output = Result<T>>,
@@ -303,7 +321,8 @@ impl Client {
     }
 }
 
-/// The steps of a transaction's body, and bodies, without their types: what surrounds them is compiled once.
+/// The steps of a transaction's body, and bodies, without their types: what surrounds them is
+/// compiled once.
 type Steps<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
 type Body<'a> = Box<dyn FnOnce(Transaction) -> Steps<'a> + Send + 'a>;
 type BodyAgain<'a> = Box<dyn FnMut(Transaction) -> Steps<'a> + Send + 'a>;
@@ -324,7 +343,8 @@ fn take<T>(place: Mutex<Option<T>>) -> Option<T> {
     place.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a commit's fate is unknown and may still be decided: the client library could not make sure.
+/// Whether a commit's fate is unknown and may still be decided: the client library could not make
+/// sure.
 fn is_undecided(error: &Error) -> bool {
     *error == Error::commit_unknown_result() && error.detail().is_some()
 }

@@ -1,7 +1,8 @@
 //! The command line of the simulation, shared by `plinth-sim` and `plinth sim`.
 //!
-//! It runs seeds of specs, any number of them, prints each failure with the command that runs it again, and ends with
-//! the sum: runs, commits, and which rare paths were reached or never reached. Or it kills real processes.
+//! It runs seeds of specs, any number of them, prints each failure with the command that runs it
+//! again, and ends with the sum: runs, commits, and which rare paths were reached or never reached.
+//! Or it kills real processes.
 
 use crate::bugs::Bug;
 use crate::many::{Sum, run_many};
@@ -125,12 +126,14 @@ fn bug(name: &str) -> Result<Bug, String> {
     })
 }
 
-/// Does what the command line says. `program` starts this same command line again, for the processes to be killed; people do
-/// so by the words of `caller`.
-/// The exit code: 0 if nothing was found wrong, 1 if something was, 2 if the command line makes no sense.
+/// Does what the command line says. `program` starts this same command line again, for the
+/// processes to be killed; people do so by the words of `caller`. The exit code: 0 if nothing was
+/// found wrong, 1 if something was, 2 if the command line makes no sense.
 pub fn run(caller: Caller, program: &[OsString], arguments: &[String]) -> u8 {
     match arguments {
-        [command, dir, engine] if command == writer::COMMAND => return writer::run(Path::new(dir), engine),
+        [command, dir, engine] if command == writer::COMMAND => {
+            return writer::run(Path::new(dir), engine);
+        }
         [list] if list == "--list" => {
             return list_specs(&Spec::all());
         }
@@ -153,8 +156,9 @@ pub fn run(caller: Caller, program: &[OsString], arguments: &[String]) -> u8 {
     }
 }
 
-/// The same for a program that brings specs of its own, which are all there are; people start it by these words, such as `cargo run --`.
-/// Real processes are not killed by it. The exit code is as that of [`run`].
+/// The same for a program that brings specs of its own, which are all there are; people start it by
+/// these words, such as `cargo run --`. Real processes are not killed by it. The exit code is as
+/// that of [`run`].
 pub fn run_own(words: &'static str, specs: &[Spec], arguments: &[String]) -> u8 {
     if arguments.iter().any(|argument| argument == "--list") {
         return list_specs(specs);
@@ -229,7 +233,12 @@ fn simulate(caller: Caller, arguments: Arguments) -> u8 {
     let Arguments { seed, count, specs, jobs, faults, bug, verbose, .. } = arguments;
     let has_all = specs.len() >= BUILT_IN.len();
     let plans = (seed..seed.saturating_add(count)).flat_map(move |seed| {
-        specs.clone().into_iter().map(move |spec| Plan { faults, bug, caller, ..Plan::new(spec, seed) })
+        specs.clone().into_iter().map(move |spec| Plan {
+            faults,
+            bug,
+            caller,
+            ..Plan::new(spec, seed)
+        })
     });
     let sum = run_many(plans, jobs, move |report| {
         if verbose || report.failure.is_some() {
@@ -282,13 +291,17 @@ mod tests {
     #[test]
     fn a_program_has_its_own_specs_alone() {
         let own = [Spec::find("quiet").unwrap()];
-        let words = |line: &str| -> Vec<String> { line.split_whitespace().map(str::to_string).collect() };
+        let words =
+            |line: &str| -> Vec<String> { line.split_whitespace().map(str::to_string).collect() };
         let parsed = parse(&words("--seed 3"), Some(&own)).unwrap();
         let plan = Plan {
             caller: Caller::Program("cargo run --"),
             ..Plan::new(parsed.specs[0].clone(), parsed.seed)
         };
-        assert_eq!((parsed.specs.len(), &plan.reproduction()[..]), (1, "cargo run -- --spec quiet --seed 3"));
+        assert_eq!(
+            (parsed.specs.len(), &plan.reproduction()[..]),
+            (1, "cargo run -- --spec quiet --seed 3")
+        );
         let error = parse(&words("--spec cycle"), Some(&own)).err().unwrap();
         assert_eq!(error, "there is no spec \"cycle\"; there are quiet");
         assert_eq!(run_own("x", &own, &words("--kills 3")), 2);

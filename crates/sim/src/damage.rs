@@ -1,8 +1,9 @@
 //! Bits that turn over on the disk, and what may come of it.
 //!
-//! A damaged database may refuse to open, if it names the file; it may open, if what was hit is nobody's data; what it
-//! must never do is serve something else than what was committed, which the workload's oracle sees. `check` must find no
-//! damage where none was done, and must find what made the node refuse.
+//! A damaged database may refuse to open, if it names the file; it may open, if what was hit is
+//! nobody's data; what it must never do is serve something else than what was committed, which the
+//! workload's oracle sees. `check` must find no damage where none was done, and must find what made
+//! the node refuse.
 
 use crate::nemesis::{DIR, OPEN_LIMIT};
 use plinth_env::Env;
@@ -12,7 +13,8 @@ use plinth_types::Error;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Most of a log file is room for later; bits are mostly turned over where something has been written.
+/// Most of a log file is room for later; bits are mostly turned over where something has been
+/// written.
 const FILLED: u64 = 20_000;
 
 /// The files in which bits have been turned over.
@@ -36,9 +38,9 @@ impl Damage {
     }
 
     fn names(&self, text: &str) -> bool {
-        self.files
-            .iter()
-            .any(|path| path.file_name().is_some_and(|name| text.contains(&*name.to_string_lossy())))
+        self.files.iter().any(|path| {
+            path.file_name().is_some_and(|name| text.contains(&*name.to_string_lossy()))
+        })
     }
 
     /// Whether what was done to the disk explains that the node does not open.
@@ -46,7 +48,8 @@ impl Damage {
     /// # Errors
     /// Why not.
     pub fn explains(&self, sim: &Simulation, machine: &Env, error: &Error) -> Result<(), String> {
-        let is_damage = [Error::file_corrupt(), Error::checksum_failed(), Error::unsupported_operation()];
+        let is_damage =
+            [Error::file_corrupt(), Error::checksum_failed(), Error::unsupported_operation()];
         if self.files.is_empty() || !is_damage.contains(error) {
             return Err(format!("the node says that its files are damaged: {error}"));
         }

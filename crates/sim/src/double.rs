@@ -1,15 +1,17 @@
 //! A machine between clients and a server that has commits arrive twice.
 //!
-//! It understands frames. Of most commits a double is sent: right behind the first on the same connection, beside it on a connection of its own,
-//! after it was answered, or after its connection broke. The double's answer is heard here alone.
+//! It understands frames. Of most commits a double is sent: right behind the first on the same
+//! connection, beside it on a connection of its own, after it was answered, or after its connection
+//! broke. The double's answer is heard here alone.
 //!
 //! ```text
 //!   client ◀── requests, answers ──▶ between ◀── first: everything; doubles under ids of their own ──▶ server
 //!                                       └─────── second: doubles ─────────────────────────────────────▶
 //! ```
 //!
-//! What always holds: of each pair at most one is answered that it has committed. A client that is told of a conflict because its double
-//! was faster tries again, and a transaction that reads no mark of its own would take effect once more; where such clients are, doubles come
+//! What always holds: of each pair at most one is answered that it has committed. A client that is
+//! told of a conflict because its double was faster tries again, and a transaction that reads no
+//! mark of its own would take effect once more; where such clients are, doubles come
 //! [later](Doubles::Later).
 
 use plinth_env::simulated::{Random, Simulation};
@@ -42,7 +44,8 @@ pub enum Doubles {
 /// What became of doubled commits.
 #[derive(Clone, Default, Debug)]
 pub struct Tally {
-    /// How many answers each commit of which a double was sent had, and how many of them said that it has committed.
+    /// How many answers each commit of which a double was sent had, and how many of them said that
+    /// it has committed.
     pub commits: BTreeMap<u32, (u32, u32)>,
     /// How many doubles committed in place of the first.
     pub overtaken: u64,
@@ -65,7 +68,8 @@ impl Between {
         let machines = [sim.process("between"), sim.process("double")];
         let address = SocketAddr::new(sim.ip(&machines[0]), server.port());
         let tally: Arc<Mutex<Tally>> = Arc::default();
-        let accepting = accept(machines.clone(), [address, server], doubles, sim.random(), tally.clone());
+        let accepting =
+            accept(machines.clone(), [address, server], doubles, sim.random(), tally.clone());
         drop(machines[0].spawn("between", accepting));
         Self { address, machines, tally }
     }
@@ -105,7 +109,8 @@ async fn accept(
     };
     loop {
         let Ok(client) = listener.accept().await else { continue };
-        let (theirs, other, tally, random) = (env.clone(), other.clone(), tally.clone(), random.split());
+        let (theirs, other, tally, random) =
+            (env.clone(), other.clone(), tally.clone(), random.split());
         drop(env.spawn("pass on", async move {
             let first = theirs.sockets().connect(server).await;
             let second = other.sockets().connect(server).await;
@@ -179,7 +184,12 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(streams: [Stream; 3], doubles: Doubles, random: Random, tally: Arc<Mutex<Tally>>) -> Self {
+    fn new(
+        streams: [Stream; 3],
+        doubles: Doubles,
+        random: Random,
+        tally: Arc<Mutex<Tally>>,
+    ) -> Self {
         let [client, first, second] = streams.map(Side::new);
         let (under_way, waiting) = (BTreeMap::new(), BTreeMap::new());
         Self {
@@ -239,7 +249,8 @@ impl Pair {
         if self.second.stream.is_some() { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
-    /// Both connections are greeted as the client greets, and the first one's welcome is the client's.
+    /// Both connections are greeted as the client greets, and the first one's welcome is the
+    /// client's.
     fn greet(&mut self) -> Result<()> {
         if !self.greeted
             && let Some((_, len)) = Hello::decode(&self.client.input)?

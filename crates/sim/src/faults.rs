@@ -1,7 +1,8 @@
 //! What may go wrong in a run, and how often, one fault against another.
 //!
-//! A spec names a mix (`faults = "usual"`) or gives weights of its own (`[faults]` with `crash = 3`, `stalls = 1`). The
-//! nemesis draws from them. A weight of nothing is a fault that never happens.
+//! A spec names a mix (`faults = "usual"`) or gives weights of its own (`[faults]` with
+//! `crash = 3`, `stalls = 1`). The nemesis draws from them. A weight of nothing is a fault that
+//! never happens.
 
 use plinth_env::simulated::Random;
 use plinth_types::Error;
@@ -40,7 +41,8 @@ pub(crate) enum Fault {
     SlowDisk,
     /// In a cluster: all machines lose their power at once.
     Blackout,
-    /// In a cluster: a process is stopped for a while, its connections stay, and it wakes with all that came meanwhile.
+    /// In a cluster: a process is stopped for a while, its connections stay, and it wakes with all
+    /// that came meanwhile.
     Pause,
     /// In a cluster: a machine's clock is fast, or slow.
     Drift,
@@ -50,9 +52,11 @@ pub(crate) enum Fault {
     Join,
     /// In a cluster: a member loses its vote, or those that lost theirs may have one again.
     Leave,
-    /// In a cluster whose nodes begin with the program of before: one begins anew with this one, or goes back.
+    /// In a cluster whose nodes begin with the program of before: one begins anew with this one, or
+    /// goes back.
     Upgrade,
-    /// In a cluster: where backups go calls fail, or take long, or there is no room, or the clock jumps.
+    /// In a cluster: where backups go calls fail, or take long, or there is no room, or the clock
+    /// jumps.
     Target,
     /// In a cluster: the machine on which the agent of backups runs dies, and comes back.
     Agent,
@@ -153,13 +157,16 @@ impl Faults {
             Some(Value::Object(weights)) => {
                 for (name, weight) in &weights {
                     let at = TABLE.iter().position(|(known, ..)| known == name);
-                    let at =
-                        at.ok_or_else(|| format!("there is no fault {name:?}; there are {}", names()))?;
+                    let at = at.ok_or_else(|| {
+                        format!("there is no fault {name:?}; there are {}", names())
+                    })?;
                     faults.weights[at] =
                         weight.as_u64().ok_or_else(|| format!("{name} = {weight} is no weight"))?;
                 }
             }
-            Some(other) => return Err(format!("there is no mix of faults {other}; there is \"usual\"")),
+            Some(other) => {
+                return Err(format!("there is no mix of faults {other}; there is \"usual\""));
+            }
         }
         Ok(faults)
     }

@@ -1,7 +1,8 @@
-//! A database that does not change, for workloads about what one transaction reads: its rows are known exactly.
+//! A database that does not change, for workloads about what one transaction reads: its rows are
+//! known exactly.
 //!
-//! Keys are short, of few different bytes, the least and the greatest among them, so that many are prefixes of one
-//! another, neighbours, or just before the end of the key space.
+//! Keys are short, of few different bytes, the least and the greatest among them, so that many are
+//! prefixes of one another, neighbours, or just before the end of the key space.
 
 use crate::client::Client;
 use crate::history::{Rows, resolve_key};
@@ -42,7 +43,8 @@ impl Fixed {
 
     /// Writes the rows.
     pub async fn fill(&self, client: &Client) {
-        let rows: Rows = (0..self.count).map(|_| (self.key(client), self.value(client, 300))).collect();
+        let rows: Rows =
+            (0..self.count).map(|_| (self.key(client), self.value(client, 300))).collect();
         let filled = client.insist(async |tr| {
             rows.iter().for_each(|(key, value)| tr.set(key, value));
             Ok(())
@@ -56,7 +58,8 @@ impl Fixed {
         let Some(rows) = crate::workloads::read_all(client, "").await else { return };
         let (found, expected): (Rows, _) = (rows.into_iter().collect(), self.rows());
         if found != expected {
-            client.fail(format!("nobody changed anything, and there is {found:?}, not {expected:?}"));
+            client
+                .fail(format!("nobody changed anything, and there is {found:?}, not {expected:?}"));
         }
     }
 }

@@ -1,8 +1,10 @@
-//! Histories: what random concurrent transactions read, wrote and were told, and in which order they took effect.
+//! Histories: what random concurrent transactions read, wrote and were told, and in which order
+//! they took effect.
 //!
-//! Each transaction leaves a marker with its versionstamp. When all has come to rest, the markers say which took
-//! effect and in which order, whatever their clients were told; and because they are part of the database too, a
-//! model that applies the transactions in that order is equal to the whole database, row for row.
+//! Each transaction leaves a marker with its versionstamp. When all has come to rest, the markers
+//! say which took effect and in which order, whatever their clients were told; and because they are
+//! part of the database too, a model that applies the transactions in that order is equal to the
+//! whole database, row for row.
 //!
 //! Events are numbered as they happen, so that the order in real time is known exactly.
 
@@ -55,7 +57,8 @@ pub enum Fate {
 pub struct Record {
     pub id: u64,
     pub life: u64,
-    /// Numbers of events: it was about to begin; its commit was about to be sent; its fate was known.
+    /// Numbers of events: it was about to begin; its commit was about to be sent; its fate was
+    /// known.
     pub began: u64,
     pub submitted: Option<u64>,
     pub ended: u64,
@@ -128,7 +131,13 @@ impl History {
         super::workloads::lock(&self.log).records.push(record);
     }
 
-    async fn body(&self, client: &Client, tr: &Transaction, keys: u64, note: &Mutex<Record>) -> Result<()> {
+    async fn body(
+        &self,
+        client: &Client,
+        tr: &Transaction,
+        keys: u64,
+        note: &Mutex<Record>,
+    ) -> Result<()> {
         let lock = || super::workloads::lock(note);
         lock().life = client.stage().life_number();
         let version = tr.get_read_version().await?;
@@ -154,8 +163,8 @@ impl History {
         Ok(())
     }
 
-    /// Reads the markers and everything else, and tells the transactions that took effect from the others.
-    /// What contradicts the clients' knowledge is a failure.
+    /// Reads the markers and everything else, and tells the transactions that took effect from the
+    /// others. What contradicts the clients' knowledge is a failure.
     pub async fn resolve(&self, client: &Client) -> Option<Resolved> {
         let records = super::workloads::lock(&self.log).records.clone();
         let read = client.insist(async |tr| -> Result<Rows> {
@@ -166,7 +175,8 @@ impl History {
         let mut order = BTreeMap::new();
         let mut stamps = Vec::with_capacity(records.len());
         for (at, record) in records.iter().enumerate() {
-            let stamp = rows.get(&marker(record.id)[..]).map(|value| <[u8; 10]>::try_from(&value[..]));
+            let stamp =
+                rows.get(&marker(record.id)[..]).map(|value| <[u8; 10]>::try_from(&value[..]));
             let stamp = match stamp {
                 Some(Ok(stamp)) => Some(stamp),
                 Some(Err(_)) => {
@@ -237,13 +247,18 @@ fn random_read(client: &Client, keys: u64) -> Asked {
 }
 
 fn random_write(client: &Client, keys: u64) -> Write {
-    let operand = || Bytes::copy_from_slice(&client.next_u64().to_le_bytes()[..1 + client.index(8)]);
+    let operand =
+        || Bytes::copy_from_slice(&client.next_u64().to_le_bytes()[..1 + client.index(8)]);
     let kinds = [MutationType::Set, MutationType::Add, MutationType::ByteMax, MutationType::BitXor];
     if client.chance(0.25) {
         let (key, end) = random_range(client, keys);
         return Write { kind: MutationType::ClearRange, key, operand: end };
     }
-    Write { kind: kinds[client.index(kinds.len())], key: random_key(client, keys), operand: operand() }
+    Write {
+        kind: kinds[client.index(kinds.len())],
+        key: random_key(client, keys),
+        operand: operand(),
+    }
 }
 
 async fn ask(tr: &Transaction, asked: &Asked) -> Result<Told> {
@@ -286,7 +301,8 @@ pub fn answer(rows: &Rows, asked: &Asked) -> Told {
     }
 }
 
-/// The key that a selector names among these rows: the one before the first is empty, the one after the last `\xff`.
+/// The key that a selector names among these rows: the one before the first is empty, the one after
+/// the last `\xff`.
 pub fn resolve_key(rows: &Rows, selector: &KeySelector) -> Bytes {
     let first = if selector.or_equal { key_after(&selector.key) } else { selector.key.clone() };
     if selector.offset > 0 {
@@ -333,13 +349,14 @@ pub fn apply_write(rows: &mut Rows, Write { kind, key, operand }: &Write) {
     }
 }
 
-/// What a read that was told this conflicts with, as `begin <= key < end`; FoundationDB's rules for reads of a
-/// transaction that has written nothing yet.
+/// What a read that was told this conflicts with, as `begin <= key < end`; FoundationDB's rules for
+/// reads of a transaction that has written nothing yet.
 pub fn conflict_range(asked: &Asked, told: &Told) -> (Bytes, Bytes) {
     match (asked, told) {
         (Asked::Get(key), _) => (key.clone(), key_after(key)),
         (Asked::GetKey(selector), Told::Key(found)) => {
-            let key = if selector.or_equal { key_after(&selector.key) } else { selector.key.clone() };
+            let key =
+                if selector.or_equal { key_after(&selector.key) } else { selector.key.clone() };
             if selector.offset <= 0 { (found.clone(), key) } else { (key, key_after(found)) }
         }
         (Asked::Range { begin, end, reverse, .. }, Told::Rows { rows, more }) => {

@@ -1,9 +1,12 @@
-//! Real crashes: a writing process is killed at random instants, and what it was told to be durable must be there.
+//! Real crashes: a writing process is killed at random instants, and what it was told to be durable
+//! must be there.
 //!
-//! No simulation: the system's own files, and SIGKILL. There is a directory for each engine, and rounds take turns at them. Each round
-//! starts the writer on what the one before left behind there and kills it: one of three at some instant after its start, mostly in the middle of its recovery,
-//! the others some milliseconds after the database is open. A killed process loses nothing that it had handed to the
-//! system, so this is about order, recovery and locks, not about syncs; those are the simulation's.
+//! No simulation: the system's own files, and SIGKILL. There is a directory for each engine, and
+//! rounds take turns at them. Each round starts the writer on what the one before left behind there
+//! and kills it: one of three at some instant after its start, mostly in the middle of its
+//! recovery, the others some milliseconds after the database is open. A killed process loses
+//! nothing that it had handed to the system, so this is about order, recovery and locks, not about
+//! syncs; those are the simulation's.
 
 use crate::writer;
 use plinth_env::simulated::Random;
@@ -51,25 +54,28 @@ enum Since {
     Open,
 }
 
-/// Kills `rounds` writers, one after the other, on a directory of their own. `program` starts the command line of
-/// [`command`](crate::command).
+/// Kills `rounds` writers, one after the other, on a directory of their own. `program` starts the
+/// command line of [`command`](crate::command).
 ///
 /// # Errors
 /// What was lost, or why no writer could be run.
 pub fn rounds(program: &[OsString], rounds: u64, seed: u64) -> Result<Kills, String> {
     let env = Env::real();
     let mut random = Random::new(seed);
-    let dir = block_on(env.files().temporary_dir("plinth-kill")).map_err(|error| error.to_string())?;
+    let dir =
+        block_on(env.files().temporary_dir("plinth-kill")).map_err(|error| error.to_string())?;
     let mut kills = Kills::default();
-    let mut victims = ENGINES.map(|engine| Victim { engine, dir: dir.path().join(engine.name()), known: 0 });
+    let mut victims =
+        ENGINES.map(|engine| Victim { engine, dir: dir.path().join(engine.name()), known: 0 });
     for round in 0..rounds {
         let Victim { engine, dir, known } = &mut victims[(round % ENGINES.len() as u64) as usize];
         let longest = LONGEST_MICROS[random.index(LONGEST_MICROS.len())];
         let life = Duration::from_micros(random.below(longest));
         let since = if random.below(3) == 0 { Since::Start } else { Since::Open };
         let output = live_and_die(&env, program, (dir, engine.name()), since, life)?;
-        let told = judge(&output, *known)
-            .map_err(|what| format!("round {round} of seed {seed}, engine {}: {what}", engine.name()))?;
+        let told = judge(&output, *known).map_err(|what| {
+            format!("round {round} of seed {seed}, engine {}: {what}", engine.name())
+        })?;
         kills.rounds += 1;
         match told {
             Some(newest) => {
@@ -92,7 +98,8 @@ pub fn rounds(program: &[OsString], rounds: u64, seed: u64) -> Result<Kills, Str
 /// How many tables there are in the directory of a database of the engine `ssd`.
 async fn tables(env: &Env, dir: &Path) -> plinth_types::Result<u64> {
     let dir = dir.join("gen-1/tables");
-    let names = if env.files().exists(&dir).await? { env.files().list(&dir).await? } else { Vec::new() };
+    let names =
+        if env.files().exists(&dir).await? { env.files().list(&dir).await? } else { Vec::new() };
     Ok(names.iter().filter(|name| name.starts_with("table-")).count() as u64)
 }
 
@@ -115,24 +122,28 @@ fn live_and_die(
     let mut output = BufReader::new(child.stdout.take().ok_or("the writer has no output")?);
     let mut said = String::new();
     if let Since::Open = since {
-        // Its first line says that it is open; if it fails it says nothing, and its complaint is read below.
+        // Its first line says that it is open; if it fails it says nothing, and its complaint is
+        // read below.
         output.read_line(&mut said).map_err(|error| format!("read from the writer: {error}"))?;
     }
     block_on(env.sleep(life));
     child.kill().map_err(|error| format!("kill the writer: {error}"))?;
     output.read_to_string(&mut said).map_err(|error| format!("read from the writer: {error}"))?;
-    let ended = child.wait_with_output().map_err(|error| format!("wait for the writer: {error}"))?;
+    let ended =
+        child.wait_with_output().map_err(|error| format!("wait for the writer: {error}"))?;
     let complaint = String::from_utf8_lossy(&ended.stderr);
     if complaint.is_empty() { Ok(said) } else { Err(format!("the writer failed: {complaint}")) }
 }
 
-/// The newest number that a writer was told to be durable, if it got as far as to look; `known` is what was known before.
+/// The newest number that a writer was told to be durable, if it got as far as to look; `known` is
+/// what was known before.
 fn judge(output: &str, known: u64) -> Result<Option<u64>, String> {
     // What follows the last line's end was cut off by the kill.
     let whole = output.rsplit_once('\n').map_or("", |(whole, _)| whole);
     let mut lines = whole.lines();
     let Some(first) = lines.next() else { return Ok(None) };
-    let found: Vec<u64> = first.split(' ').skip(1).filter_map(|number| number.parse().ok()).collect();
+    let found: Vec<u64> =
+        first.split(' ').skip(1).filter_map(|number| number.parse().ok()).collect();
     let [low, high] = found[..] else { return Err(format!("the writer said {first:?}")) };
     hold_against(known, [low, high])?;
     let mut newest = low;
@@ -149,7 +160,9 @@ fn judge(output: &str, known: u64) -> Result<Option<u64>, String> {
 /// At most one commit was under way when the process died.
 fn hold_against(known: u64, [low, high]: [u64; 2]) -> Result<(), String> {
     if low != high {
-        return Err(format!("half of a transaction is there: {low} at one end, {high} at the other"));
+        return Err(format!(
+            "half of a transaction is there: {low} at one end, {high} at the other"
+        ));
     }
     if low < known {
         return Err(format!("{known} was acknowledged, {low} is there"));

@@ -1,10 +1,13 @@
-//! Real servers of a cluster, killed, stopped and cut off at random instants, and clients whose history is judged.
+//! Real servers of a cluster, killed, stopped and cut off at random instants, and clients whose
+//! history is judged.
 //!
-//! No simulation: processes, files, sockets. Clients read lists and append to them all the time, and each attempt is noted with its times. Meanwhile
-//! one thing after the other happens to a server, mostly the one that leads; each comes back before the next. In the
-//! end the history has to be strictly serializable, and nothing that was acknowledged may be missing (`lists`).
+//! No simulation: processes, files, sockets. Clients read lists and append to them all the time,
+//! and each attempt is noted with its times. Meanwhile one thing after the other happens to a
+//! server, mostly the one that leads; each comes back before the next. In the end the history has
+//! to be strictly serializable, and nothing that was acknowledged may be missing (`lists`).
 //!
-//! What clients notice is a pause: the longest time between two acknowledged transactions of one client around each event.
+//! What clients notice is a pause: the longest time between two acknowledged transactions of one
+//! client around each event.
 
 use crate::lists::{self, Attempt, Fate, Lists};
 pub use crate::servers::Event;
@@ -20,7 +23,8 @@ use std::time::Duration;
 
 /// Clients that work all the time.
 const CLIENTS: u64 = 8;
-/// Lists that are appended to at a time, and how many transactions of a client there are before others take their place.
+/// Lists that are appended to at a time, and how many transactions of a client there are before
+/// others take their place.
 const LISTS: u64 = 4;
 const EPOCH: u64 = 60;
 /// How long a cluster may take to serve again when everything is well.
@@ -28,7 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Upper ends of the histogram's classes, in milliseconds.
 const CLASSES: [u64; 9] = [50, 100, 200, 400, 700, 1000, 2000, 4000, 8000];
 
-/// The first rounds go through these, to a server that leads and to one that follows by turns; then they are drawn.
+/// The first rounds go through these, to a server that leads and to one that follows by turns; then
+/// they are drawn.
 const EVENTS: [Event; 8] = [
     Event::Killed,
     Event::Killed,
@@ -54,23 +59,33 @@ pub struct Judged {
 impl std::fmt::Display for Judged {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { attempts, acknowledged, pauses } = self;
-        writeln!(f, "{attempts} attempts, {acknowledged} acknowledged: strictly serializable, nothing lost")?;
+        writeln!(
+            f,
+            "{attempts} attempts, {acknowledged} acknowledged: strictly serializable, nothing lost"
+        )?;
         let mut kinds: Vec<Event> = pauses.iter().map(|(event, _)| *event).collect();
         kinds.sort();
         kinds.dedup();
         for kind in kinds {
-            let of_kind = pauses.iter().filter(|(event, _)| *event == kind).map(|(_, pause)| *pause);
+            let of_kind =
+                pauses.iter().filter(|(event, _)| *event == kind).map(|(_, pause)| *pause);
             summary(f, &format!("{kind:?}"), of_kind.collect())?;
         }
         summary(f, "all", pauses.iter().map(|(_, pause)| *pause).collect())?;
         let mut least = 0;
         for class in CLASSES.into_iter().chain([u64::MAX]) {
-            let is_in =
-                |(_, pause): &&(Event, Duration)| (least..class).contains(&(pause.as_millis() as u64));
+            let is_in = |(_, pause): &&(Event, Duration)| {
+                (least..class).contains(&(pause.as_millis() as u64))
+            };
             let count = pauses.iter().filter(is_in).count();
             if count > 0 {
-                let upto = if class == u64::MAX { "longer".to_string() } else { format!("to {class} ms") };
-                writeln!(f, "  {upto:>10} {count:>5} {}", "#".repeat((count * 50).div_ceil(pauses.len())))?;
+                let upto =
+                    if class == u64::MAX { "longer".to_string() } else { format!("to {class} ms") };
+                writeln!(
+                    f,
+                    "  {upto:>10} {count:>5} {}",
+                    "#".repeat((count * 50).div_ceil(pauses.len()))
+                )?;
             }
             least = class;
         }
@@ -78,9 +93,14 @@ impl std::fmt::Display for Judged {
     }
 }
 
-fn summary(f: &mut std::fmt::Formatter<'_>, name: &str, mut pauses: Vec<Duration>) -> std::fmt::Result {
+fn summary(
+    f: &mut std::fmt::Formatter<'_>,
+    name: &str,
+    mut pauses: Vec<Duration>,
+) -> std::fmt::Result {
     pauses.sort();
-    let at = |part: usize| pauses.get((pauses.len() * part / 100).min(pauses.len().saturating_sub(1)));
+    let at =
+        |part: usize| pauses.get((pauses.len() * part / 100).min(pauses.len().saturating_sub(1)));
     let [half, most, greatest] =
         [at(50), at(99), pauses.last()].map(|pause| pause.map_or(0, Duration::as_millis));
     writeln!(
@@ -91,7 +111,12 @@ fn summary(f: &mut std::fmt::Formatter<'_>, name: &str, mut pauses: Vec<Duration
 }
 
 /// Does something to a server, and has it come back after a while.
-fn befall(servers: &mut Servers, at: usize, event: Event, random: &mut Random) -> Result<(), String> {
+fn befall(
+    servers: &mut Servers,
+    at: usize,
+    event: Event,
+    random: &mut Random,
+) -> Result<(), String> {
     let lasts = match event {
         Event::Killed => 0..1200,
         Event::Ended => 0..1,
@@ -122,7 +147,12 @@ fn values(bytes: &[u8]) -> Vec<u64> {
 }
 
 /// Reads one or two lists, and mostly appends to one or two.
-async fn attempt(env: &Env, tr: &Transaction, random: &mut Random, (client, number): (u64, u64)) -> Attempt {
+async fn attempt(
+    env: &Env,
+    tr: &Transaction,
+    random: &mut Random,
+    (client, number): (u64, u64),
+) -> Attempt {
     let list = |random: &mut Random| number / EPOCH * LISTS + random.below(LISTS);
     let mut attempt = Attempt {
         began: env.now(),
@@ -135,7 +165,9 @@ async fn attempt(env: &Env, tr: &Transaction, random: &mut Random, (client, numb
     wanted.dedup();
     for list in wanted {
         match tr.get(key(list)).await {
-            Ok(found) => attempt.reads.push((list, found.map_or_else(Vec::new, |found| values(&found)))),
+            Ok(found) => {
+                attempt.reads.push((list, found.map_or_else(Vec::new, |found| values(&found))))
+            }
             Err(_) => return Attempt { ended: env.now(), ..attempt },
         }
     }
@@ -155,7 +187,13 @@ async fn attempt(env: &Env, tr: &Transaction, random: &mut Random, (client, numb
     Attempt { ended: env.now(), fate, ..attempt }
 }
 
-async fn work(env: Env, db: Database, client: u64, seed: u64, shared: Arc<(AtomicBool, Mutex<History>)>) {
+async fn work(
+    env: Env,
+    db: Database,
+    client: u64,
+    seed: u64,
+    shared: Arc<(AtomicBool, Mutex<History>)>,
+) {
     let mut random = Random::new(seed ^ client << 32);
     let mut number = 0;
     while !shared.0.load(Ordering::Relaxed) {
@@ -173,18 +211,20 @@ async fn work(env: Env, db: Database, client: u64, seed: u64, shared: Arc<(Atomi
     }
 }
 
-/// The longest time between two acknowledged transactions of one client that has to do with what happened from `begin` to `end`.
+/// The longest time between two acknowledged transactions of one client that has to do with what
+/// happened from `begin` to `end`.
 fn pause(acknowledged: &[(u64, Duration)], begin: Duration, end: Duration) -> Duration {
     let of_client = |client: u64| {
-        let times: Vec<_> = acknowledged.iter().filter(|(by, _)| *by == client).map(|(_, at)| *at).collect();
+        let times: Vec<_> =
+            acknowledged.iter().filter(|(by, _)| *by == client).map(|(_, at)| *at).collect();
         let concerned = times.windows(2).filter(|pair| pair[1] >= begin && pair[0] <= end);
         concerned.map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
     };
     (0..CLIENTS).map(of_client).max().unwrap_or_default()
 }
 
-/// Has so many things happen to a cluster of `nodes` servers, which `program` starts, and judges what clients saw. `heard` is told after
-/// each round how many there were.
+/// Has so many things happen to a cluster of `nodes` servers, which `program` starts, and judges
+/// what clients saw. `heard` is told after each round how many there were.
 ///
 /// # Errors
 /// What was lost or can't be, or why there was nothing to judge.
@@ -197,7 +237,8 @@ pub fn rounds(
 ) -> Result<Judged, String> {
     let env = Env::real();
     let mut random = Random::new(seed);
-    let place = block_on(env.files().temporary_dir("plinth-kill-nodes")).map_err(told("make a directory"))?;
+    let place = block_on(env.files().temporary_dir("plinth-kill-nodes"))
+        .map_err(told("make a directory"))?;
     let mut servers = Servers::form(&env, program, place.path(), nodes, true)?;
     let shared = Arc::<(AtomicBool, Mutex<History>)>::default();
     let mut clients: Vec<Task> = Vec::new();
@@ -211,7 +252,8 @@ pub fn rounds(
         let first = EVENTS.get(round as usize).copied();
         let event = first.unwrap_or_else(|| EVENTS[random.index(EVENTS.len())]);
         // The second of two of a kind befalls a server that follows.
-        let is_second = first.is_some() && round > 0 && first == EVENTS.get(round as usize - 1).copied();
+        let is_second =
+            first.is_some() && round > 0 && first == EVENTS.get(round as usize - 1).copied();
         let is_leaders = if first.is_some() { !is_second } else { random.chance(0.7) };
         let at = match servers.leader() {
             Some(leader) if is_leaders => leader,
@@ -233,8 +275,13 @@ pub fn rounds(
     let last = last_lists(&servers.database()?)?;
     lists::judge(&history.attempts, &last)?;
     let History { attempts, acknowledged } = history;
-    let pauses = happened.into_iter().map(|(event, begin, end)| (event, pause(&acknowledged, begin, end)));
-    Ok(Judged { attempts: attempts.len(), acknowledged: acknowledged.len(), pauses: pauses.collect() })
+    let pauses =
+        happened.into_iter().map(|(event, begin, end)| (event, pause(&acknowledged, begin, end)));
+    Ok(Judged {
+        attempts: attempts.len(),
+        acknowledged: acknowledged.len(),
+        pauses: pauses.collect(),
+    })
 }
 
 /// Waits until every client has been told of a transaction once more.
@@ -244,7 +291,8 @@ fn serves(env: &Env, shared: &(AtomicBool, Mutex<History>)) -> Result<(), String
         let served = {
             let history = shared.1.lock().unwrap_or_else(PoisonError::into_inner);
             let newest = history.acknowledged.iter().rev().take_while(|(_, at)| *at > since);
-            newest.map(|(client, _)| *client).collect::<std::collections::BTreeSet<_>>().len() as u64
+            newest.map(|(client, _)| *client).collect::<std::collections::BTreeSet<_>>().len()
+                as u64
         };
         if served == CLIENTS {
             return Ok(());
@@ -275,8 +323,8 @@ mod tests {
     #[test]
     fn a_pause_is_the_longest_one_that_has_to_do_with_an_event() {
         let ms = Duration::from_millis;
-        let acknowledged =
-            [(0, 0), (1, 5), (0, 10), (1, 300), (0, 15), (0, 900), (1, 305)].map(|(by, at)| (by, ms(at)));
+        let acknowledged = [(0, 0), (1, 5), (0, 10), (1, 300), (0, 15), (0, 900), (1, 305)]
+            .map(|(by, at)| (by, ms(at)));
         assert_eq!(pause(&acknowledged, ms(12), ms(20)), ms(885));
         assert_eq!(pause(&acknowledged[..5], ms(3), ms(20)), ms(295));
     }

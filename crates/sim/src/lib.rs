@@ -1,10 +1,12 @@
-//! Simulation: a whole node, its disk and its clients in one seeded world, and oracles that judge what happens.
+//! Simulation: a whole node, its disk and its clients in one seeded world, and oracles that judge
+//! what happens.
 //!
 //! ## Role
-//! A seed gives a run: a node with random settings on a simulated disk, clients that work on it through the
-//! public transactions, and a nemesis that crashes the node, fails and stalls its calls, fills its disk and turns bits
-//! over on it. A workload's oracle says whether what its clients saw could be. The same seed gives the same run on every
-//! machine, so a failure is one line: `make sim ARGS='--spec NAME --seed N'`.
+//! A seed gives a run: a node with random settings on a simulated disk, clients that work on it
+//! through the public transactions, and a nemesis that crashes the node, fails and stalls its
+//! calls, fills its disk and turns bits over on it. A workload's oracle says whether what its
+//! clients saw could be. The same seed gives the same run on every machine, so a failure is one
+//! line: `make sim ARGS='--spec NAME --seed N'`.
 //!
 //! ## Data structure
 //! ```text
@@ -21,13 +23,15 @@
 //!
 //! ## Invariants
 //! 1. Everything random comes from the seed; what is collected is kept in order (no hash maps).
-//! 2. A client never uses what a node told it after that node's life has ended. An attempt that is cut off like that
-//!    has an unknown result.
-//! 3. A workload has one oracle, in its own file; specs compose them, and each stays within keys of its own.
+//! 2. A client never uses what a node told it after that node's life has ended. An attempt that is
+//!    cut off like that has an unknown result.
+//! 3. A workload has one oracle, in its own file; specs compose them, and each stays within keys of
+//!    its own.
 //!
 //! ## Not here
-//! Faults themselves: `plinth_env::simulated`. How to run, write and read all this: `docs/simulation.md`; how to test a layer of
-//! your own with it, by [`Workloads`] and [`Seeds`]: `docs/testing-layers.md`.
+//! Faults themselves: `plinth_env::simulated`. How to run, write and read all this:
+//! `docs/simulation.md`; how to test a layer of your own with it, by [`Workloads`] and [`Seeds`]:
+//! `docs/testing-layers.md`.
 //! Read next: `spec.rs`, `run.rs`, `stage.rs`, `client.rs`, then `workloads/cycle.rs`.
 #![forbid(unsafe_code)]
 

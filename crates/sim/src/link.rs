@@ -1,17 +1,18 @@
-//! The way between clients and node: function calls, a line on which messages take time and answers get lost, or the
-//! product's own sockets on the simulated network.
+//! The way between clients and node: function calls, a line on which messages take time and answers
+//! get lost, or the product's own sockets on the simulated network.
 //!
-//! The lossy line is what a network does to the client library, without the network: requests and answers are late by
-//! random times, and so overtake one another; the answer to a commit may be lost although it took effect, its request
-//! may be lost, or may arrive long after the client was told that nobody knows. Reads are late, and never lost.
+//! The lossy line is what a network does to the client library, without the network: requests and
+//! answers are late by random times, and so overtake one another; the answer to a commit may be
+//! lost although it took effect, its request may be lost, or may arrive long after the client was
+//! told that nobody knows. Reads are late, and never lost.
 
 use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
 use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
 use plinth_env::simulated::Random;
 use plinth_types::{
-    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector,
-    KeySpace, RangeRead, RangeResult, Result, Version, probe,
+    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
+    KeySelector, KeySpace, RangeRead, RangeResult, Result, Version, probe,
 };
 use serde_json::Value;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -53,12 +54,21 @@ impl Link {
             Some(Value::Array(list)) if !list.is_empty() => list,
             Some(other) => vec![other],
         };
-        let known = |name: &Value| NAMES.iter().find(|(known, _)| name == known).map(|(_, link)| *link);
-        list.iter().map(|name| known(name).ok_or_else(|| format!("there is no link {name}"))).collect()
+        let known =
+            |name: &Value| NAMES.iter().find(|(known, _)| name == known).map(|(_, link)| *link);
+        list.iter()
+            .map(|name| known(name).ok_or_else(|| format!("there is no link {name}")))
+            .collect()
     }
 
     /// The clients' end of the way to `node`; answers get lost on it only if `faulty`.
-    pub fn connect(self, node: Arc<dyn Endpoint>, clients: &Env, random: &mut Random, faulty: bool) -> Line {
+    pub fn connect(
+        self,
+        node: Arc<dyn Endpoint>,
+        clients: &Env,
+        random: &mut Random,
+        faulty: bool,
+    ) -> Line {
         let may_lose_answers = node.may_lose_answers();
         let own = node.env().clone();
         let (node, pinned) = (Arc::new(Mutex::new(Some(node))), Arc::default());
@@ -99,7 +109,9 @@ impl Weather {
         match self.random.below(3) {
             0 => Fate::AnswerLost,
             1 => Fate::RequestLost,
-            _ => Fate::RequestLate(Duration::from_micros(self.random.below(LATEST.as_micros() as u64))),
+            _ => Fate::RequestLate(Duration::from_micros(
+                self.random.below(LATEST.as_micros() as u64),
+            )),
         }
     }
 
@@ -117,7 +129,8 @@ enum Fate {
     RequestLate(Duration),
 }
 
-/// Who is at the other end, or nobody once that life has ended: what waits for its answers must not keep its memory.
+/// Who is at the other end, or nobody once that life has ended: what waits for its answers must not
+/// keep its memory.
 type Other = Mutex<Option<Arc<dyn Endpoint>>>;
 
 /// The clients' end of the way to one life of the node.
@@ -171,7 +184,8 @@ impl Line {
     ) -> Reply<T> {
         let Some((there, back)) = self.weather(|weather| (weather.delay(), weather.delay())) else {
             let node = lock(&self.node).clone();
-            return node.map_or_else(|| Reply::ready(Err(Error::broken_promise())), |node| ask(&*node));
+            return node
+                .map_or_else(|| Reply::ready(Err(Error::broken_promise())), |node| ask(&*node));
         };
         let (promise, reply) = promise();
         let env = self.env.clone();
@@ -215,7 +229,12 @@ impl Endpoint for Line {
         self.ask(move |node| node.read_version(request))
     }
 
-    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+    fn get_many(
+        &self,
+        version: Version,
+        space: KeySpace,
+        keys: &KeyList,
+    ) -> Reply<Vec<Option<Bytes>>> {
         let keys = keys.clone();
         self.ask(move |node| node.get_many(version, space, &keys))
     }

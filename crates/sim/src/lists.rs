@@ -1,11 +1,13 @@
 //! Histories of lists that clients read and append to, and whether they are strictly serializable.
 //!
-//! Every value that is appended is unique, so each list tells the order of its writers, and each read which of them it
-//! has seen. From that follows who must have come before whom; and who had ended before another one began comes before it in
-//! real time. If all of that has no circle, there is an order of all transactions that explains everything, and that
-//! respects real time; else there is none.
+//! Every value that is appended is unique, so each list tells the order of its writers, and each
+//! read which of them it has seen. From that follows who must have come before whom; and who had
+//! ended before another one began comes before it in real time. If all of that has no circle, there
+//! is an order of all transactions that explains everything, and that respects real time; else
+//! there is none.
 //!
-//! A transaction of unknown fate has taken effect if what it appended is there, as a whole or not at all.
+//! A transaction of unknown fate has taken effect if what it appended is there, as a whole or not
+//! at all.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -72,7 +74,10 @@ pub fn judge(history: &[Attempt], last: &Lists) -> Result<(), String> {
         for (list, found) in &attempt.reads {
             let values = last.get(list).map_or(&[][..], |values| values);
             if values.get(..found.len()) != Some(found) {
-                return Err(format!("{} read in list {list} what it never was: {found:x?}", told(attempt)));
+                return Err(format!(
+                    "{} read in list {list} what it never was: {found:x?}",
+                    told(attempt)
+                ));
             }
             if let Some(newest) = found.last() {
                 order.comes_before(writers[newest], number);
@@ -100,7 +105,8 @@ pub fn judge(history: &[Attempt], last: &Lists) -> Result<(), String> {
 
 fn told(attempt: &Attempt) -> String {
     let Attempt { began, ended, reads, appends, fate } = attempt;
-    let reads: Vec<_> = reads.iter().map(|(list, found)| format!("{list} of {}", found.len())).collect();
+    let reads: Vec<_> =
+        reads.iter().map(|(list, found)| format!("{list} of {}", found.len())).collect();
     format!("{fate:?} {began:?}..{ended:?} read {} appended {appends:x?}", reads.join(", "))
 }
 
@@ -108,7 +114,8 @@ fn told(attempt: &Attempt) -> String {
 fn effects(history: &[Attempt], places: &Places) -> Result<Vec<bool>, String> {
     let mut effects = Vec::new();
     for attempt in history {
-        let is_there = |(list, value): &(u64, u64)| places.get(value).is_some_and(|(other, _)| other == list);
+        let is_there =
+            |(list, value): &(u64, u64)| places.get(value).is_some_and(|(other, _)| other == list);
         let there = attempt.appends.iter().filter(|append| is_there(append)).count();
         let is_whole = there == attempt.appends.len();
         effects.push(match attempt.fate {
@@ -147,9 +154,11 @@ impl Order {
         }
     }
 
-    /// Whoever has ended before another one began: by way of the moments at which somebody ended, so that it is not one step for each two.
+    /// Whoever has ended before another one began: by way of the moments at which somebody ended,
+    /// so that it is not one step for each two.
     fn add_real_time(&mut self, history: &[Attempt], took_effect: &[bool]) {
-        let is_known = |number: &usize| took_effect[*number] && history[*number].fate == Fate::Committed;
+        let is_known =
+            |number: &usize| took_effect[*number] && history[*number].fate == Fate::Committed;
         let mut ended: Vec<usize> = (0..history.len()).filter(is_known).collect();
         ended.sort_by_key(|number| history[*number].ended);
         let moment = |at: usize| self.attempts + at;
@@ -160,7 +169,9 @@ impl Order {
                 after[at].push(moment(at + 1));
             }
         }
-        for (number, attempt) in history.iter().enumerate().filter(|(number, _)| took_effect[*number]) {
+        for (number, attempt) in
+            history.iter().enumerate().filter(|(number, _)| took_effect[*number])
+        {
             let before = ended.partition_point(|other| history[*other].ended < attempt.began);
             if before > 0 {
                 after[before - 1].push(number);
@@ -243,8 +254,10 @@ mod tests {
         assert!(judge(&refused, &lists(&[(1, &[10])])).is_err(), "refused, and there");
         let half = [attempt((0, 1), &[], &[(1, 10), (2, 20)], Fate::Unknown)];
         assert!(judge(&half, &lists(&[(1, &[10])])).is_err(), "half of it");
-        let stale =
-            [attempt((0, 1), &[], &[(1, 10)], committed), attempt((2, 3), &[(1, &[])], &[], committed)];
+        let stale = [
+            attempt((0, 1), &[], &[(1, 10)], committed),
+            attempt((2, 3), &[(1, &[])], &[], committed),
+        ];
         let told = judge(&stale, &lists(&[(1, &[10])])).unwrap_err();
         assert!(told.contains("before the next"), "a stale read: {told}");
         let skew = [
@@ -252,13 +265,18 @@ mod tests {
             attempt((0, 9), &[(2, &[])], &[(1, 10)], committed),
         ];
         assert!(judge(&skew, &lists(&[(1, &[10]), (2, &[20])])).is_err(), "write skew");
-        let never =
-            [attempt((0, 1), &[(1, &[7])], &[], committed), attempt((0, 1), &[], &[(1, 10)], committed)];
+        let never = [
+            attempt((0, 1), &[(1, &[7])], &[], committed),
+            attempt((0, 1), &[], &[(1, 10)], committed),
+        ];
         assert!(judge(&never, &lists(&[(1, &[10])])).is_err(), "read what never was");
         let lost_update = [
             attempt((0, 9), &[(1, &[])], &[(1, 10)], committed),
             attempt((0, 9), &[(1, &[])], &[(1, 11)], committed),
         ];
-        assert!(judge(&lost_update, &lists(&[(1, &[10, 11])])).is_err(), "both read the empty list");
+        assert!(
+            judge(&lost_update, &lists(&[(1, &[10, 11])])).is_err(),
+            "both read the empty list"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Many runs, side by side on a few threads; a run itself stays on one.
 //!
-//! Threads take the next plan from a shared list, so the order in which runs end is not the order of the list; what
-//! comes out is put back into it, so that a report doesn't depend on the machine.
+//! Threads take the next plan from a shared list, so the order in which runs end is not the order
+//! of the list; what comes out is put back into it, so that a report doesn't depend on the machine.
 
 use crate::plan::Plan;
 use crate::probes::Probes;
@@ -32,8 +32,13 @@ struct Progress<I> {
     failed: BTreeMap<usize, Report>,
 }
 
-/// Runs all plans on `jobs` threads; `told` is called with each report as it comes, and says whether to go on.
-pub fn run_many<I>(plans: I, jobs: usize, told: impl Fn(&Report) -> bool + Send + Sync + 'static) -> Sum
+/// Runs all plans on `jobs` threads; `told` is called with each report as it comes, and says
+/// whether to go on.
+pub fn run_many<I>(
+    plans: I,
+    jobs: usize,
+    told: impl Fn(&Report) -> bool + Send + Sync + 'static,
+) -> Sum
 where
     I: Iterator<Item = Plan> + Send + 'static,
 {
@@ -50,10 +55,16 @@ where
         block_on(thread).unwrap_or_else(|failed| panic!("{failed}"));
     }
     let ended = progress.lock().unwrap_or_else(PoisonError::into_inner).take();
-    ended.map_or_else(Sum::default, |ended| Sum { failed: ended.failed.into_values().collect(), ..ended.sum })
+    ended.map_or_else(Sum::default, |ended| Sum {
+        failed: ended.failed.into_values().collect(),
+        ..ended.sum
+    })
 }
 
-fn work<I: Iterator<Item = Plan>>(progress: &Mutex<Option<Progress<I>>>, told: &dyn Fn(&Report) -> bool) {
+fn work<I: Iterator<Item = Plan>>(
+    progress: &Mutex<Option<Progress<I>>>,
+    told: &dyn Fn(&Report) -> bool,
+) {
     let with = || progress.lock().unwrap_or_else(PoisonError::into_inner);
     let mut goes_on = true;
     while goes_on {

@@ -1,9 +1,10 @@
 //! The nemesis: what goes wrong in a run, and how the node comes back each time.
 //!
-//! It acts from outside of the simulated world, between two of its steps. Opening the node again happens
-//! under the same faults: it may fail, and it may be interrupted by another crash; but errors that say that the
-//! files are damaged are never excused, unless a bit was turned over on the disk: then the node must find the damage and
-//! name the file, or show by its answers that it had been nobody's data (`damage`).
+//! It acts from outside of the simulated world, between two of its steps. Opening the node again
+//! happens under the same faults: it may fail, and it may be interrupted by another crash; but
+//! errors that say that the files are damaged are never excused, unless a bit was turned over on
+//! the disk: then the node must find the damage and name the file, or show by its answers that it
+//! had been nobody's data (`damage`).
 
 use crate::bugs::Bug;
 use crate::damage::Damage;
@@ -38,7 +39,8 @@ const PATIENCE: usize = 8;
 pub(crate) enum Stop {
     /// Something is wrong.
     Failure(String),
-    /// The node refuses to open a disk on which a bit was turned over, or to read there, and says where: a good end.
+    /// The node refuses to open a disk on which a bit was turned over, or to read there, and says
+    /// where: a good end.
     FoundDamage,
 }
 
@@ -92,7 +94,8 @@ const PORT: u16 = 4500;
 async fn open(machine: &Env, config: NodeConfig, address: Option<SocketAddr>) -> Result<Opened> {
     let node = Node::open(machine, Path::new(DIR), config).await?;
     let Some(address) = address else { return Ok(Opened { node, server: None }) };
-    let config = ServerConfig { listen: vec![address], without_tls: true, ..ServerConfig::default() };
+    let config =
+        ServerConfig { listen: vec![address], without_tls: true, ..ServerConfig::default() };
     let server = Server::start(Arc::new(node.endpoint()), config).await?;
     Ok(Opened { node, server: Some(server) })
 }
@@ -179,8 +182,8 @@ impl Nemesis {
         self.bury();
     }
 
-    /// The node is asked to close, with clients still at work, and gets the time it needs. Whether it closed without
-    /// an error, if it was open.
+    /// The node is asked to close, with clients still at work, and gets the time it needs. Whether
+    /// it closed without an error, if it was open.
     pub fn close(&mut self) -> bool {
         let Some(life) = &mut self.life else { return false };
         let (node, server) = (life.node.clone(), life.server.take());
@@ -249,8 +252,8 @@ impl Nemesis {
         self.sim.move_wall_clock(&self.machine, seconds as i64 - 10_000_000);
     }
 
-    /// The node ends well, and while it is down a bit turns over. Everything it had was durable and known to be, so
-    /// whatever the bit was part of, the next start can tell.
+    /// The node ends well, and while it is down a bit turns over. Everything it had was durable and
+    /// known to be, so whatever the bit was part of, the next start can tell.
     fn flip_a_bit(&mut self) {
         self.calm();
         if self.close() {
@@ -292,11 +295,14 @@ impl Nemesis {
         self.sim.set_faults(&self.machine, FaultPlan::default());
     }
 
-    /// Crashes the machine in the midst of making the database, or soon after: who opens it then finds what was left of that.
+    /// Crashes the machine in the midst of making the database, or soon after: who opens it then
+    /// finds what was left of that.
     pub fn interrupt_creation(&mut self) -> std::result::Result<(), Stop> {
         let limit = Duration::from_micros(self.random.below(20_000));
         match self.try_open(limit) {
-            Some(Err(error)) => return Err(format!("the database could not be made: {error}").into()),
+            Some(Err(error)) => {
+                return Err(format!("the database could not be made: {error}").into());
+            }
             Some(Ok(opened)) => drop(opened),
             None => self.stage.probe("crash while the database is made"),
         }
@@ -312,7 +318,8 @@ impl Nemesis {
             }
             let must_succeed = attempt > PATIENCE;
             let hasty = !must_succeed && self.stage.is_faulty() && self.random.chance(0.25);
-            let limit = if hasty { Duration::from_micros(self.random.below(20_000)) } else { OPEN_LIMIT };
+            let limit =
+                if hasty { Duration::from_micros(self.random.below(20_000)) } else { OPEN_LIMIT };
             match self.try_open(limit) {
                 Some(Ok(opened)) => return self.begin_life(opened),
                 Some(Err(error)) if !is_excused(&error) => return Err(self.judge_refusal(&error)),
@@ -351,7 +358,8 @@ impl Nemesis {
         Ok(())
     }
 
-    /// A client was told that files are damaged. Gives the node an end, and looks whether that is so.
+    /// A client was told that files are damaged. Gives the node an end, and looks whether that is
+    /// so.
     pub fn judge_damage(&mut self, error: &Error) -> Stop {
         self.calm();
         self.close();

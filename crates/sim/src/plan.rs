@@ -1,7 +1,8 @@
 //! What a seed decides before a run begins: the settings of the node, and how large the run is.
 //!
-//! Settings are drawn anew for each life of the node: a directory must open whatever the settings were that wrote it.
-//! They are small where small ones lead to rare paths: checkpoints every few kilobytes, segments of a few records.
+//! Settings are drawn anew for each life of the node: a directory must open whatever the settings
+//! were that wrote it. They are small where small ones lead to rare paths: checkpoints every few
+//! kilobytes, segments of a few records.
 
 use crate::bugs::{self, Bug};
 use crate::spec::Spec;
@@ -91,7 +92,8 @@ impl Plan {
         let faults = if self.faults { "" } else { " --no-faults" };
         let bug = self.bug.map(|bug| format!(" --bug \"{}\"", bug.name())).unwrap_or_default();
         let nodes = self.spec.wanted.map(|nodes| format!(" --nodes {nodes}")).unwrap_or_default();
-        self.caller.command(&format!("--spec {} --seed {}{nodes}{faults}{bug}", self.spec.name, self.seed))
+        self.caller
+            .command(&format!("--spec {} --seed {}{nodes}{faults}{bug}", self.spec.name, self.seed))
     }
 }
 
@@ -126,7 +128,8 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// Draws one. The window is mostly the usual one, sometimes so short that transactions grow too old.
+    /// Draws one. The window is mostly the usual one, sometimes so short that transactions grow too
+    /// old.
     pub fn draw(random: &mut Random, needs_long_window: bool) -> Self {
         let is_short = random.chance(0.3) && !needs_long_window;
         let short = random.in_range(20_000..500_000) as i64;
@@ -159,7 +162,8 @@ pub(crate) fn draw_config(random: &mut Random, setting: Setting, bug: Option<Bug
     config
 }
 
-/// Tables of some rows in blocks of a few, flushed and merged all the time; a cache that holds all of them or next to none.
+/// Tables of some rows in blocks of a few, flushed and merged all the time; a cache that holds all
+/// of them or next to none.
 fn draw_tables(random: &mut Random) -> SsdSettings {
     let compression = COMPRESSIONS[random.index(COMPRESSIONS.len())];
     let table_bytes = 1 << random.in_range(11..17);

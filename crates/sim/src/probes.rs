@@ -1,8 +1,9 @@
 //! Probes: marks on rare paths, counted, so that a report can say which of them no run has reached.
 //!
-//! A rare path that no seed reaches is a test that isn't there. Each probe has its line in [`ALL`]: those of the harness
-//! here, and those that stand in the product (`probe!`), of which a test compares the table with the sources. The counts
-//! of a run are part of its report, and those of many runs add up.
+//! A rare path that no seed reaches is a test that isn't there. Each probe has its line in [`ALL`]:
+//! those of the harness here, and those that stand in the product (`probe!`), of which a test
+//! compares the table with the sources. The counts of a run are part of its report, and those of
+//! many runs add up.
 
 use std::collections::BTreeMap;
 
@@ -156,8 +157,8 @@ pub const ALL: &[&str] = &[
     "watch fired",
 ];
 
-/// What the names of the product's own probes begin with, and of those of the link that stands in for a part of it; the others are
-/// the workloads'.
+/// What the names of the product's own probes begin with, and of those of the link that stands in
+/// for a part of it; the others are the workloads'.
 const OF_PRODUCT: [&str; 7] =
     ["client: ", "link: ", "log: ", "pipeline: ", "replication: ", "ssd: ", "storage: "];
 

@@ -5,8 +5,9 @@
 //!   client   ──▶       "           ──▶    "            clients say nothing of that kind, and are never cut off
 //! ```
 //!
-//! A cut is one direction between two servers, whichever of them has called. What is sent meanwhile waits, as behind a
-//! switch that is gone; a server that gives a connection up makes another one, and nothing comes through that either.
+//! A cut is one direction between two servers, whichever of them has called. What is sent meanwhile
+//! waits, as behind a switch that is gone; a server that gives a connection up makes another one,
+//! and nothing comes through that either.
 
 use plinth_env::sync::race;
 use plinth_env::{Env, Stream, Task};

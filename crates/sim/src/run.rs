@@ -1,7 +1,8 @@
 //! A run: from a plan to a report.
 //!
-//! Set up without faults, but that some databases are crashed while they are made; work under faults; then faults off, one more crash, a last recovery, the workloads'
-//! checks (safety), commits that must succeed within a bounded time (liveness), and every checksum in the directory.
+//! Set up without faults, but that some databases are crashed while they are made; work under
+//! faults; then faults off, one more crash, a last recovery, the workloads' checks (safety),
+//! commits that must succeed within a bounded time (liveness), and every checksum in the directory.
 //! Panics anywhere inside count as failures like any other.
 
 use crate::bugs;
@@ -105,16 +106,29 @@ struct Cast {
 
 impl Cast {
     /// One client of each workload, whose number tells it from those that work.
-    fn one_each(&self, stage: &Arc<Stage>, random: &mut Random) -> Vec<(Arc<dyn Workload>, Client)> {
+    fn one_each(
+        &self,
+        stage: &Arc<Stage>,
+        random: &mut Random,
+    ) -> Vec<(Arc<dyn Workload>, Client)> {
         let made = self.workloads.iter().enumerate().map(|(place, workload)| {
-            (workload.clone(), Client::new(0, place * self.size.clients, stage.clone(), random.split()))
+            (
+                workload.clone(),
+                Client::new(0, place * self.size.clients, stage.clone(), random.split()),
+            )
         });
         made.collect()
     }
 }
 
-fn perform(plan: &Plan, sim: &Simulation, stage: &Arc<Stage>, random: &mut Random) -> Result<(), Stop> {
-    let made = plan.spec.workloads.iter().map(|entry| workloads::make(&plan.spec.own, entry, random));
+fn perform(
+    plan: &Plan,
+    sim: &Simulation,
+    stage: &Arc<Stage>,
+    random: &mut Random,
+) -> Result<(), Stop> {
+    let made =
+        plan.spec.workloads.iter().map(|entry| workloads::make(&plan.spec.own, entry, random));
     let workloads = made.collect::<Result<Vec<_>, String>>()?;
     let cast = Cast { workloads, size: Size::draw(&plan.spec, random) };
     let needs_long_window = cast.workloads.iter().any(|workload| workload.needs_long_window());
@@ -167,7 +181,12 @@ fn play(plan: &Plan, cast: &Cast, nemesis: &mut Nemesis, random: &mut Random) ->
 }
 
 /// The acts of a run of a cluster: the database has one life, its nodes have many.
-fn play_cluster(plan: &Plan, cast: &Cast, fleet: &mut Fleet, random: &mut Random) -> Result<(), Stop> {
+fn play_cluster(
+    plan: &Plan,
+    cast: &Cast,
+    fleet: &mut Fleet,
+    random: &mut Random,
+) -> Result<(), Stop> {
     let (sim, stage) = (fleet.sim.clone(), fleet.stage.clone());
     let (sim, stage) = (&sim, &stage);
     fleet.form()?;
@@ -257,13 +276,20 @@ async fn last_commits(client: Client) {
     }
 }
 
-fn phase(sim: &Simulation, stage: &Stage, name: &str, work: impl Future<Output = ()>) -> Result<(), Stop> {
+fn phase(
+    sim: &Simulation,
+    stage: &Stage,
+    name: &str,
+    work: impl Future<Output = ()>,
+) -> Result<(), Stop> {
     let done = sim.run_until_within(PATIENCE, work);
     match (stage.failure(), done) {
         (Some(failure), _) => Err(failure.into()),
         (None, _) if stage.is_over() => Err(Stop::FoundDamage),
         (None, Some(())) => Ok(()),
-        (None, None) => Err(format!("{name} did not end within {PATIENCE:?} without any fault").into()),
+        (None, None) => {
+            Err(format!("{name} did not end within {PATIENCE:?} without any fault").into())
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Seeds of a spec, run from a test: what a crate with a layer of its own calls.
 //!
-//! A test names a spec and how many seeds of it are run each time. Of those that fail the one with the lowest seed is told, however many
-//! threads ran them, and it is run once more: a layer that asks for the time, for random numbers or for threads elsewhere than through
-//! the simulation isn't the same the second time, and then the seed is worth nothing. So that is told as well.
+//! A test names a spec and how many seeds of it are run each time. Of those that fail the one with
+//! the lowest seed is told, however many threads ran them, and it is run once more: a layer that
+//! asks for the time, for random numbers or for threads elsewhere than through the simulation isn't
+//! the same the second time, and then the seed is worth nothing. So that is told as well.
 
 use crate::many::{Sum, run_many};
 use crate::plan::{COUNT, Caller, Plan, SEED};
@@ -16,9 +17,10 @@ const JOBS: usize = 2;
 
 /// Seeds of a spec.
 ///
-/// `PLINTH_SIM_SEED=17` in the environment has that seed run alone, and `PLINTH_SIM_COUNT=5000` so many of them, from that seed or from the
-/// first one on: that is how a failure is repeated, and how a night is spent. The command that a failure names filters tests by the
-/// spec's name, so the test's name should have it in it.
+/// `PLINTH_SIM_SEED=17` in the environment has that seed run alone, and `PLINTH_SIM_COUNT=5000` so
+/// many of them, from that seed or from the first one on: that is how a failure is repeated, and
+/// how a night is spent. The command that a failure names filters tests by the spec's name, so the
+/// test's name should have it in it.
 #[derive(Clone, Debug)]
 pub struct Seeds {
     spec: Arc<Spec>,
@@ -53,8 +55,9 @@ impl Seeds {
         self
     }
 
-    /// Runs the seeds until one fails, and gives the report of the lowest one that does: its plan has the seed, and displayed it says what
-    /// was found, and how to run it again. `Ok` has the sum of all.
+    /// Runs the seeds until one fails, and gives the report of the lowest one that does: its plan
+    /// has the seed, and displayed it says what was found, and how to run it again. `Ok` has the
+    /// sum of all.
     ///
     /// # Errors
     /// The report. It says so if the seed, run again, did not give the same run.
@@ -127,13 +130,15 @@ mod tests {
         let workloads = Workloads::default().with("losing", move |draw| Losing {
             fails_from: draw.number("from", fails_from..fails_from + 1),
         });
-        let text = "about = 'a bug'\nclients = 1\nmilliseconds = 20\n[[workload]]\nname = 'losing'\n";
+        let text =
+            "about = 'a bug'\nclients = 1\nmilliseconds = 20\n[[workload]]\nname = 'losing'\n";
         Spec::read_with(&workloads, "losing", text).unwrap()
     }
 
     #[test]
     fn the_lowest_seed_that_fails_is_told_with_what_runs_it_again() {
-        let told = |jobs| *Seeds::wanted(spec(9), 60, None, None).on_threads(jobs).run().unwrap_err();
+        let told =
+            |jobs| *Seeds::wanted(spec(9), 60, None, None).on_threads(jobs).run().unwrap_err();
         let (alone, many) = (told(1), told(4));
         assert_eq!((alone.plan.seed, alone.trace_hash), (many.plan.seed, many.trace_hash));
         let again = format!("PLINTH_SIM_SEED={} cargo test losing", alone.plan.seed);
@@ -163,9 +168,11 @@ mod tests {
         let error = Spec::read("x", "about = 'x'\n[[workload]]\nname = 'losing'\n").unwrap_err();
         assert!(error.contains("no workload \"losing\"; there are api_correctness"), "{error}");
         let own = Workloads::default().with("cycle", |_| Losing { fails_from: 10 });
-        let error = Spec::read_with(&own, "x", "about = 'x'\n[[workload]]\nname = 'cycle'\n").unwrap_err();
+        let error =
+            Spec::read_with(&own, "x", "about = 'x'\n[[workload]]\nname = 'cycle'\n").unwrap_err();
         assert!(error.contains("another name"), "{error}");
-        let error = Spec::read_with(&own, "x", "about = 'x'\n[[workload]]\nname = 'cycles'\n").unwrap_err();
+        let error =
+            Spec::read_with(&own, "x", "about = 'x'\n[[workload]]\nname = 'cycles'\n").unwrap_err();
         assert!(error.contains("there are cycle, api_correctness"), "{error}");
     }
 }

@@ -1,7 +1,9 @@
-//! Real servers of a cluster as processes, to which things happen: killed, ended, stopped, cut off, delayed, added.
+//! Real servers of a cluster as processes, to which things happen: killed, ended, stopped, cut off,
+//! delayed, added.
 //!
-//! Who judges what clients see of it is not here: `kill_nodes` holds histories against strict serializability, and `plinth bench` measures
-//! pauses and how fast a new member comes to have all rows. The processes end with the value.
+//! Who judges what clients see of it is not here: `kill_nodes` holds histories against strict
+//! serializability, and `plinth bench` measures pauses and how fast a new member comes to have all
+//! rows. The processes end with the value.
 
 use crate::proxy::Proxies;
 use plinth_client::Database;
@@ -65,8 +67,8 @@ fn unused_addresses(env: &Env, count: usize) -> Result<Vec<SocketAddr>, String> 
 }
 
 impl Servers {
-    /// Starts servers that form a cluster, each behind a proxy if they are to be cut off or delayed. `program` is what to start, with what
-    /// comes before its own options.
+    /// Starts servers that form a cluster, each behind a proxy if they are to be cut off or
+    /// delayed. `program` is what to start, with what comes before its own options.
     ///
     /// # Errors
     /// Why they don't serve.
@@ -92,7 +94,8 @@ impl Servers {
         more: &[&str],
     ) -> Result<Self, String> {
         let listen = unused_addresses(env, count)?;
-        let stand = || block_on(Proxies::stand(env, &listen)).map_err(told("stand between servers"));
+        let stand =
+            || block_on(Proxies::stand(env, &listen)).map_err(told("stand between servers"));
         let proxies = is_proxied.then(stand).transpose()?;
         let file = place.join("fdb.cluster");
         let mut servers = Self {
@@ -164,7 +167,8 @@ impl Servers {
         }
     }
 
-    /// Starts one more server, without a directory, that the cluster file doesn't name: it asks to be taken in. Gives its place.
+    /// Starts one more server, without a directory, that the cluster file doesn't name: it asks to
+    /// be taken in. Gives its place.
     ///
     /// # Errors
     /// Those of starting a process.
@@ -188,7 +192,10 @@ impl Servers {
     /// Waits for a process that was told to end; gives its code.
     fn ended(&mut self, at: usize) -> Result<Option<i32>, String> {
         let Some(mut child) = self.children[at].take() else { return Ok(None) };
-        child.wait().map(|status| status.code()).map_err(|error| format!("wait for a server: {error}"))
+        child
+            .wait()
+            .map(|status| status.code())
+            .map_err(|error| format!("wait for a server: {error}"))
     }
 
     /// Every process that wasn't ended is there.
@@ -209,8 +216,8 @@ impl Servers {
     /// # Errors
     /// Those of reading the cluster file.
     pub fn database(&self) -> Result<Database, String> {
-        let file =
-            block_on(ClusterFile::read(&self.env, &self.file)).map_err(told("read the cluster file"))?;
+        let file = block_on(ClusterFile::read(&self.env, &self.file))
+            .map_err(told("read the cluster file"))?;
         Ok(Database::new(Arc::new(RemoteEndpoint::connect(&self.env, file))))
     }
 
@@ -233,7 +240,8 @@ impl Servers {
         (0..self.listen.len()).find(|at| self.address(*at).to_string() == address)
     }
 
-    /// Something begins to be wrong with a server; `by` says of some events in which way, or by how many milliseconds.
+    /// Something begins to be wrong with a server; `by` says of some events in which way, or by how
+    /// many milliseconds.
     ///
     /// # Errors
     /// What went wrong besides.
@@ -250,7 +258,10 @@ impl Servers {
                 self.signal(at, "-TERM")?;
                 let code = self.ended(at)?;
                 if code != Some(0) {
-                    return Err(format!("server {} ended with {code:?} when it was asked to", at + 1));
+                    return Err(format!(
+                        "server {} ended with {code:?} when it was asked to",
+                        at + 1
+                    ));
                 }
             }
             Event::Stopped => self.signal(at, "-STOP")?,

@@ -1,7 +1,9 @@
-//! What each client knows of the rows that it alone writes: a model that must equal the database, row for row.
+//! What each client knows of the rows that it alone writes: a model that must equal the database,
+//! row for row.
 //!
-//! When nobody can say what became of a transaction, all of it is there or nothing; which of the two is looked up once
-//! the database takes commits again: then the transaction in question has been decided.
+//! When nobody can say what became of a transaction, all of it is there or nothing; which of the
+//! two is looked up once the database takes commits again: then the transaction in question has
+//! been decided.
 
 use crate::client::{Client, Outcome};
 use crate::history::Rows;
@@ -44,9 +46,13 @@ impl Shadow {
         lock(&self.models).insert(id, rows);
     }
 
-    /// Runs one transaction. `body` is given what the database holds, and changes it as it changes the database.
-    pub async fn attempt<Fut>(&self, client: &Client, body: impl FnOnce(Transaction, Rows) -> Fut + Send)
-    where
+    /// Runs one transaction. `body` is given what the database holds, and changes it as it changes
+    /// the database.
+    pub async fn attempt<Fut>(
+        &self,
+        client: &Client,
+        body: impl FnOnce(Transaction, Rows) -> Fut + Send,
+    ) where
         Fut: Future<Output = Result<Rows>> + Send,
     {
         let before = self.rows(client.id);
@@ -73,7 +79,8 @@ impl Shadow {
         if before == after {
             return;
         }
-        // The pipeline is first in, first out, and takes nothing any more when it has lost track itself.
+        // The pipeline is first in, first out, and takes nothing any more when it has lost track
+        // itself.
         let settled = client.insist(async |tr| {
             tr.set(format!("settled/{}/{}", self.name, client.id), b"");
             Ok(())
@@ -85,7 +92,8 @@ impl Shadow {
         let rows: Rows = rows.into_iter().collect();
         if rows != before && rows != after {
             let what = format!("{rows:?} is neither {before:?} nor {after:?}");
-            return client.fail(format!("client {}: a part of a transaction is there: {what}", client.id));
+            return client
+                .fail(format!("client {}: a part of a transaction is there: {what}", client.id));
         }
         self.remember(client.id, rows);
     }
@@ -98,7 +106,8 @@ impl Shadow {
             let rows: Rows = rows.into_iter().collect();
             if rows != model {
                 let differs = |key: &&plinth_types::Bytes| rows.get(*key) != model.get(*key);
-                let key = rows.keys().chain(model.keys()).find(differs).cloned().unwrap_or_default();
+                let key =
+                    rows.keys().chain(model.keys()).find(differs).cloned().unwrap_or_default();
                 let (found, expected) = (rows.get(&key), model.get(&key));
                 return client.fail(format!("client {id}: {key:?} is {found:?}, not {expected:?}"));
             }

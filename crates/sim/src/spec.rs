@@ -1,8 +1,9 @@
 //! Specs: which workloads a run has, how large it is, and what goes wrong in it; small TOML files.
 //!
-//! A spec says what matters to it and leaves the rest to the seed: a number may be given as a number, as a range from
-//! which each seed draws, or as a list from which it picks; what isn't named is drawn from the workload's own range. A
-//! name that means nothing (a workload, a parameter, a fault) is refused when the spec is read, not when it runs.
+//! A spec says what matters to it and leaves the rest to the seed: a number may be given as a
+//! number, as a range from which each seed draws, or as a list from which it picks; what isn't
+//! named is drawn from the workload's own range. A name that means nothing (a workload, a
+//! parameter, a fault) is refused when the spec is read, not when it runs.
 
 use crate::faults::Faults;
 use crate::link::Link;
@@ -58,7 +59,8 @@ impl Choice {
     }
 
     fn read(value: &Value) -> Result<Self, String> {
-        let wrong = || format!("{value} is no number, no range like \"2..8\" and no list of numbers");
+        let wrong =
+            || format!("{value} is no number, no range like \"2..8\" and no list of numbers");
         if let Some(number) = value.as_u64() {
             return Ok(Self::OneOf(vec![number]));
         }
@@ -135,7 +137,10 @@ impl Spec {
         let text = plinth_env::block_on(files.files().read(name));
         let text = text.map_err(|_| {
             let known: Vec<_> = BUILT_IN.iter().map(|(name, _)| *name).collect();
-            format!("there is no file {name:?} and no spec of that name; there are {}", known.join(", "))
+            format!(
+                "there is no file {name:?} and no spec of that name; there are {}",
+                known.join(", ")
+            )
         })?;
         Self::read(name, &String::from_utf8_lossy(&text))
     }
@@ -166,7 +171,8 @@ impl Spec {
     }
 
     fn parse(own: &Workloads, name: &str, text: &str) -> Result<Self, String> {
-        let mut all: Map<String, Value> = basic_toml::from_str(text).map_err(|error| error.to_string())?;
+        let mut all: Map<String, Value> =
+            basic_toml::from_str(text).map_err(|error| error.to_string())?;
         let about = all.remove("about").and_then(|about| about.as_str().map(str::to_string));
         let workloads = match all.remove("workload") {
             Some(Value::Array(entries)) => {
@@ -254,7 +260,8 @@ fn read_entry(value: Value) -> Result<Entry, String> {
 mod tests {
     use super::*;
 
-    const CYCLE: &str = "about = 'a ring'\nclients = '2..4'\n[[workload]]\nname = 'cycle'\nnodes = [5, 7]\n";
+    const CYCLE: &str =
+        "about = 'a ring'\nclients = '2..4'\n[[workload]]\nname = 'cycle'\nnodes = [5, 7]\n";
 
     #[test]
     fn a_spec_is_read_and_draws_what_it_says() {
@@ -279,12 +286,14 @@ mod tests {
             ("clients = 'many'\n", "many"),
         ] {
             let error =
-                Spec::read("mine", &format!("{wrong}{CYCLE}").replace("clients = '2..4'\n", "")).err();
+                Spec::read("mine", &format!("{wrong}{CYCLE}").replace("clients = '2..4'\n", ""))
+                    .err();
             assert!(error.as_ref().is_some_and(|error| error.contains(says)), "{wrong}: {error:?}");
         }
         let error = Spec::read("mine", &format!("{CYCLE}colour = 1\n")).unwrap_err();
         assert!(error.contains("no parameter \"colour\""), "{error}");
-        let error = Spec::read("mine", "about = 'x'\n[[workload]]\nname = 'bicycle'\n").unwrap_err();
+        let error =
+            Spec::read("mine", "about = 'x'\n[[workload]]\nname = 'bicycle'\n").unwrap_err();
         assert!(error.contains("bicycle"), "{error}");
         let two = format!("{CYCLE}[[workload]]\nname = 'serializability'\n");
         assert!(Spec::read("mine", &two).unwrap_err().contains("for itself"));

@@ -1,4 +1,5 @@
-//! What the clients and the run share: the database as it is at the moment, and what was found wrong.
+//! What the clients and the run share: the database as it is at the moment, and what was found
+//! wrong.
 //!
 //! The node has lives. Between two of them there is no database, and clients wait for the next one.
 //! All of it changes only between two steps of the simulation or inside one, so no client sees half
@@ -20,7 +21,8 @@ pub struct Life {
     pub number: u64,
     /// The database, as long as this life lasts.
     pub database: Database,
-    /// The machine that it runs on, which may die; of a cluster one beside those of its nodes, which may die, too.
+    /// The machine that it runs on, which may die; of a cluster one beside those of its nodes,
+    /// which may die, too.
     pub machine: Env,
 }
 
@@ -36,7 +38,8 @@ struct State {
     probes: Probes,
     committed: u64,
     faulty: bool,
-    /// Several nodes: what was given up may still come to be, until something later has been committed.
+    /// Several nodes: what was given up may still come to be, until something later has been
+    /// committed.
     is_cluster: bool,
     /// A workload locks the database now and then.
     is_lockable: bool,
@@ -49,7 +52,8 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// A stage without a database. `env` is the clients' own environment: it outlives all lives of the node.
+    /// A stage without a database. `env` is the clients' own environment: it outlives all lives of
+    /// the node.
     pub fn new(env: Env) -> Self {
         Self { env, state: Mutex::default() }
     }
@@ -162,7 +166,8 @@ impl Stage {
         });
     }
 
-    /// The database says that its files are damaged, which ends the run; whether they are is looked at then.
+    /// The database says that its files are damaged, which ends the run; whether they are is looked
+    /// at then.
     pub fn saw_damage(&self, error: Error) {
         self.change(|state| _ = state.damage.get_or_insert(error));
     }

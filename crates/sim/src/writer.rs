@@ -1,8 +1,10 @@
-//! A real process that writes to a real directory and says on its output what was acknowledged: the one that is killed.
+//! A real process that writes to a real directory and says on its output what was acknowledged: the
+//! one that is killed.
 //!
-//! Each transaction writes one number at both ends of the key space; each acknowledged number is a line of output. The number
-//! goes on from what the database holds, so that a test may start one writer after another on the same directory. The engine is one
-//! or the other, as its command line says.
+//! Each transaction writes one number at both ends of the key space; each acknowledged number is a
+//! line of output. The number goes on from what the database holds, so that a test may start one
+//! writer after another on the same directory. The engine is one or the other, as its command line
+//! says.
 
 use plinth_client::Database;
 use plinth_env::{Env, block_on};

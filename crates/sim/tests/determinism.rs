@@ -10,7 +10,10 @@ fn the_same_seed_gives_the_same_run() {
     for (spec, _) in BUILT_IN {
         let [one, two] = [(), ()].map(|()| run(&Plan::of(spec, SEED)));
         assert_eq!(one.trace_hash, two.trace_hash, "{one}\n{two}");
-        assert_eq!((one.events, one.committed, &one.probes), (two.events, two.committed, &two.probes));
+        assert_eq!(
+            (one.events, one.committed, &one.probes),
+            (two.events, two.committed, &two.probes)
+        );
         let other = run(&Plan::of(spec, SEED + 1));
         assert_ne!(one.trace_hash, other.trace_hash, "another seed is another run");
     }

@@ -1,7 +1,9 @@
-//! Commits that arrive twice take effect once, whichever of the two comes first and however late the other is.
+//! Commits that arrive twice take effect once, whichever of the two comes first and however late
+//! the other is.
 //!
-//! What the transactions do can't be done twice without a trace: they add to a counter, and append a row under their versionstamp. Half of
-//! them read a mark of their own, by which they see that they have been there; the others read nothing and have an idempotency id.
+//! What the transactions do can't be done twice without a trace: they add to a counter, and append
+//! a row under their versionstamp. Half of them read a mark of their own, by which they see that
+//! they have been there; the others read nothing and have an idempotency id.
 
 use plinth_client::remote::{ClusterFile, RemoteEndpoint};
 use plinth_client::{Database, RangeOptions, Transaction, TransactionOption};
@@ -47,7 +49,8 @@ fn connect(env: &Env, address: SocketAddr) -> Database {
     Database::new(Arc::new(RemoteEndpoint::connect(env, file)))
 }
 
-/// Adds one to the counter and leaves a row under its versionstamp, once, whatever happens to answers.
+/// Adds one to the counter and leaves a row under its versionstamp, once, whatever happens to
+/// answers.
 async fn operate(db: &Database, row: &str, is_blind: bool) -> Result<()> {
     let tr = db.create_transaction();
     let head = format!("stamp/{row}/");
@@ -74,7 +77,8 @@ async fn operate(db: &Database, row: &str, is_blind: bool) -> Result<()> {
 
 /// The counter, and how many rows each operation left.
 async fn look(tr: &Transaction) -> Result<(u64, BTreeMap<String, u64>)> {
-    let counter = tr.get(COUNTER).await?.map_or(0, |value| u64::from_le_bytes(value[..].try_into().unwrap()));
+    let counter =
+        tr.get(COUNTER).await?.map_or(0, |value| u64::from_le_bytes(value[..].try_into().unwrap()));
     let rows = tr.range(RangeOptions::from(&b"stamp/"[..]..&b"stamp0"[..])).collect().await?;
     let mut left = BTreeMap::new();
     for row in rows {
@@ -140,10 +144,16 @@ fn a_commit_that_arrives_twice_takes_effect_once() {
     let (mut doubled, mut overtaken) = (0, 0);
     for seed in 1..19 {
         let tally = run(seed);
-        doubled +=
-            tally.commits.values().filter(|(answers, committed)| *answers == 2 && *committed == 1).count();
+        doubled += tally
+            .commits
+            .values()
+            .filter(|(answers, committed)| *answers == 2 && *committed == 1)
+            .count();
         overtaken += tally.overtaken;
     }
     // Both happened: that the double came second, and that it came first.
-    assert!(doubled > 300 && overtaken > 20, "{doubled} were answered twice, {overtaken} overtaken");
+    assert!(
+        doubled > 300 && overtaken > 20,
+        "{doubled} were answered twice, {overtaken} overtaken"
+    );
 }

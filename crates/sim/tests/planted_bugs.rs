@@ -1,5 +1,5 @@
-//! The test of the tests: bugs planted on purpose are caught, each within a bounded number of seeds, and the seeds that
-//! catch them pass without the bug.
+//! The test of the tests: bugs planted on purpose are caught, each within a bounded number of
+//! seeds, and the seeds that catch them pass without the bug.
 
 use plinth_sim::{Bug, Plan, Spec, run};
 use std::sync::Arc;
@@ -9,7 +9,8 @@ fn is_caught(bug: Bug, spec: &str, seeds: u64) {
     let spec = Arc::new(Spec::find(spec).unwrap());
     let runs = (1..=seeds).map(|seed| run(&Plan::new(spec.clone(), seed).with_bug(bug)));
     let caught = runs.into_iter().find(|report| report.failure.is_some());
-    let report = caught.unwrap_or_else(|| panic!("{bug:?} is not noticed by {seeds} seeds of {}", spec.name));
+    let report = caught
+        .unwrap_or_else(|| panic!("{bug:?} is not noticed by {seeds} seeds of {}", spec.name));
     println!("{bug:?}, after {} seeds: {report}", report.plan.seed);
     let healthy = run(&Plan::new(spec, report.plan.seed));
     assert!(healthy.failure.is_none(), "{healthy}");

@@ -14,7 +14,9 @@ fn sources() -> Vec<(PathBuf, String)> {
             let text = block_on(env.files().read(&path)).unwrap();
             found.push((path, String::from_utf8(text).unwrap()));
         } else if let Ok(names) = block_on(env.files().list(&path)) {
-            left.extend(names.iter().filter(|name| !name.starts_with('.')).map(|name| path.join(name)));
+            left.extend(
+                names.iter().filter(|name| !name.starts_with('.')).map(|name| path.join(name)),
+            );
         }
     }
     found
@@ -56,7 +58,8 @@ fn every_planted_mistake_belongs_to_a_bug_or_is_planted_by_a_test() {
         sources().into_iter().filter(|(path, _)| is_test(path)).map(|(_, text)| text).collect();
     for name in planted {
         let quoted = format!("\"{name}\"");
-        let is_planted = Bug::named(&name).is_some() || tests.iter().any(|text| text.contains(&quoted));
+        let is_planted =
+            Bug::named(&name).is_some() || tests.iter().any(|text| text.contains(&quoted));
         assert!(is_planted, "{name} is no bug that a test plants");
     }
 }

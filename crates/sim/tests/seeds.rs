@@ -8,8 +8,8 @@ fn seeds() -> u64 {
     std::env::var("PLINTH_SIM_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(12)
 }
 
-/// Of specs of backups half as many more: with those of streams they make sixty. Of clusters' some more: with those of one node on several
-/// they make two hundred.
+/// Of specs of backups half as many more: with those of streams they make sixty. Of clusters' some
+/// more: with those of one node on several they make two hundred.
 fn seeds_of(name: &str) -> u64 {
     match name {
         _ if name.ends_with("backup") => seeds() * 3 / 2,
@@ -54,12 +54,20 @@ specs! {
     cluster_members cluster_mixed cluster_quiet cluster_upgrade
 }
 
-/// What has nothing to say of several nodes: their links are the network's, or their fault is a bit that turns over in the only copy; or has a
-/// long spec of its own for them.
-const OF_ONE_NODE: [&str; 7] =
-    ["backup", "bit_flips", "conflict_range_network", "doubled", "dr", "history_network", "network"];
+/// What has nothing to say of several nodes: their links are the network's, or their fault is a bit
+/// that turns over in the only copy; or has a long spec of its own for them.
+const OF_ONE_NODE: [&str; 7] = [
+    "backup",
+    "bit_flips",
+    "conflict_range_network",
+    "doubled",
+    "dr",
+    "history_network",
+    "network",
+];
 
-/// The specs of one node on several, a few seeds of each: some of what is run here all the time runs there, too.
+/// The specs of one node on several, a few seeds of each: some of what is run here all the time
+/// runs there, too.
 fn on_nodes(names: &[&str], nodes: u64, seeds: u64) {
     for name in names {
         let spec = Arc::new(Spec::find(name).unwrap().on(nodes));

@@ -1,15 +1,16 @@
 //! What the engine `memory` does in a second, beside a `BTreeMap` in the same run.
 //!
-//! `cargo bench -p plinth-storage` takes a million rows (`-- --rows N` another number, `-- --only NAME` one
-//! part); under `cargo test` it runs with a thousand, so that it can't rot. Rows are 16-byte keys with 8 to
-//! 100-byte values, as in the workloads of the `plinth bench` program. Every line ends with a hash of what
-//! was read.
+//! `cargo bench -p plinth-storage` takes a million rows (`-- --rows N` another number,
+//! `-- --only NAME` one part); under `cargo test` it runs with a thousand, so that it can't rot.
+//! Rows are 16-byte keys with 8 to 100-byte values, as in the workloads of the `plinth bench`
+//! program. Every line ends with a hash of what was read.
 
 use plinth_env::Env;
 use plinth_env::simulated::Random;
 use plinth_storage::checkpoint::{self, Identity, Pace};
 use plinth_storage::{
-    Chunk, Loader, MemoryReader, MemoryStorage, PinnedVersion, Reader, SsdSettings, SsdStorage, Writer,
+    Chunk, Loader, MemoryReader, MemoryStorage, PinnedVersion, Reader, SsdSettings, SsdStorage,
+    Writer,
 };
 use plinth_types::{
     Bytes, KeyList, KeySelector, KeySpace, LogPosition, MutationList, MutationType, RangeRead,
@@ -105,7 +106,11 @@ impl Bench {
     fn report(&self, what: &str, done: usize, time: Duration, used: Duration, hash: u64) {
         let used = if used.is_zero() { time } else { used };
         let millions = |time: Duration| done as f64 / time.as_secs_f64() / 1e6;
-        println!("{what:<44} {:>8.2} M/s {:>8.2} M/cpu-s   {hash:016x}", millions(time), millions(used));
+        println!(
+            "{what:<44} {:>8.2} M/s {:>8.2} M/cpu-s   {hash:016x}",
+            millions(time),
+            millions(used)
+        );
     }
 
     /// The same on several threads, each with its number.
@@ -120,7 +125,8 @@ impl Bench {
         let begun = self.env.now();
         let tasks: Vec<_> = (0..threads)
             .map(|thread| {
-                let (env, work, total, time) = (self.env.clone(), work.clone(), total.clone(), self.time);
+                let (env, work, total, time) =
+                    (self.env.clone(), work.clone(), total.clone(), self.time);
                 self.env.spawn("bench", async move {
                     let mut random = Random::new(thread as u64 + 77);
                     let begun_thread = thread_time(&env);
@@ -156,7 +162,8 @@ impl Bench {
     fn map(&self) {
         let before = resident();
         let mut random = Random::new(1);
-        let map: BTreeMap<[u8; 16], Vec<u8>> = (0..self.rows).map(|n| (key(n), value(&mut random))).collect();
+        let map: BTreeMap<[u8; 16], Vec<u8>> =
+            (0..self.rows).map(|n| (key(n), value(&mut random))).collect();
         let payload: usize = map.values().map(|value| 16 + value.len()).sum();
         self.report_memory("BTreeMap", resident() - before, payload);
         let map = std::sync::Arc::new(map);
@@ -220,10 +227,17 @@ impl Bench {
             let identity = Identity { cluster_id: [1; 16], node_id: [2; 16] };
             let (begun, begun_thread) = (self.env.now(), thread_time(&self.env));
             let pace = Pace::default();
-            let written = checkpoint::write(&self.env, dir.path(), identity, &store.snapshot(), pace).await;
+            let written =
+                checkpoint::write(&self.env, dir.path(), identity, &store.snapshot(), pace).await;
             let bytes = written.expect("room").bytes as usize;
             let used = thread_time(&self.env) - begun_thread;
-            self.report("checkpoint written, bytes", bytes, self.env.now() - begun, used, bytes as u64);
+            self.report(
+                "checkpoint written, bytes",
+                bytes,
+                self.env.now() - begun,
+                used,
+                bytes as u64,
+            );
             let (begun, begun_thread) = (self.env.now(), thread_time(&self.env));
             let loaded = checkpoint::load(&self.env, dir.path(), identity).await.expect("whole");
             let used = thread_time(&self.env) - begun_thread;
@@ -249,7 +263,13 @@ impl Bench {
             }
             let used = thread_time(&self.env) - begun_thread;
             let stored: usize = encoded.iter().map(Vec::len).sum();
-            self.report("chunks exported, bytes of rows", bytes, self.env.now() - begun, used, stored as u64);
+            self.report(
+                "chunks exported, bytes of rows",
+                bytes,
+                self.env.now() - begun,
+                used,
+                stored as u64,
+            );
             for engine in ["memory", "ssd"] {
                 let dir = self.env.files().temporary_dir("bench").await.expect("a directory");
                 let (identity, at) =
@@ -283,8 +303,10 @@ impl Bench {
             for _ in 0..together {
                 keys.push(&key(random.index(rows)));
             }
-            let values =
-                store.get_many(store.newest(), KeySpace::Normal, &keys).wait().expect("in the window");
+            let values = store
+                .get_many(store.newest(), KeySpace::Normal, &keys)
+                .wait()
+                .expect("in the window");
             (together, values.iter().flatten().map(|value| u64::from(value[0])).sum())
         });
     }
@@ -297,9 +319,12 @@ impl Bench {
         self.measure_on(threads, "get_range, 1000 keys", move |random| {
             let begin = KeySelector::first_greater_or_equal(key(random.index(rows)).to_vec());
             let end = KeySelector::first_greater_or_equal(&b"\xff"[..]);
-            let read = RangeRead { begin, end, limit: 1000, target_bytes: usize::MAX, reverse: false };
-            let result =
-                store.get_range(store.newest(), KeySpace::Normal, &read).wait().expect("in the window");
+            let read =
+                RangeRead { begin, end, limit: 1000, target_bytes: usize::MAX, reverse: false };
+            let result = store
+                .get_range(store.newest(), KeySpace::Normal, &read)
+                .wait()
+                .expect("in the window");
             (result.rows.len(), result.rows.last().map_or(0, |(_, value)| u64::from(value[0])))
         });
     }
@@ -312,7 +337,8 @@ impl Bench {
         let mut list = MutationList::new();
         let mut version = store.newest();
         let values: Vec<Vec<u8>> = (0..1000).map(|_| value(&mut random)).collect();
-        // The window holds as many writes as there are rows; what it costs to keep it there is measured too.
+        // The window holds as many writes as there are rows; what it costs to keep it there is
+        // measured too.
         for round in 1..=5 {
             self.measure(&format!("overwrites, 100 a batch, cleaned up, round {round}"), || {
                 list.clear();
@@ -346,7 +372,11 @@ impl Bench {
         let mut list = MutationList::new();
         let (mut version, mut number) = (0, 0);
         let values: Vec<Vec<u8>> = (0..1000).map(|_| value(&mut random)).collect();
-        let what = if ordered { "inserts in order, 100 a batch" } else { "inserts at random, 100 a batch" };
+        let what = if ordered {
+            "inserts in order, 100 a batch"
+        } else {
+            "inserts at random, 100 a batch"
+        };
         self.measure(what, || {
             list.clear();
             for _ in 0..100 {
@@ -374,16 +404,16 @@ impl Bench {
 
 /// Resident memory of this process in bytes, where the system tells.
 fn resident() -> usize {
-    let pages =
-        system_file("/proc/self/statm").and_then(|text| text.split(' ').nth(1)?.parse::<usize>().ok());
+    let pages = system_file("/proc/self/statm")
+        .and_then(|text| text.split(' ').nth(1)?.parse::<usize>().ok());
     pages.unwrap_or(0) * 4096
 }
 
-/// What this thread has had of a processor, where the system tells; else the time. On a busy machine the
-/// time says nothing.
+/// What this thread has had of a processor, where the system tells; else the time. On a busy
+/// machine the time says nothing.
 fn thread_time(env: &Env) -> Duration {
-    let nanoseconds =
-        system_file("/proc/thread-self/schedstat").and_then(|text| text.split(' ').next()?.parse().ok());
+    let nanoseconds = system_file("/proc/thread-self/schedstat")
+        .and_then(|text| text.split(' ').next()?.parse().ok());
     nanoseconds.map_or_else(|| env.now(), Duration::from_nanos)
 }
 

@@ -1,9 +1,9 @@
-//! What the engine `ssd` does in a second: reads from its cache, reads from the disk, ranges, writes until the window
-//! is flushed and compacted; and what all that wrote.
+//! What the engine `ssd` does in a second: reads from its cache, reads from the disk, ranges,
+//! writes until the window is flushed and compacted; and what all that wrote.
 //!
-//! `cargo bench -p plinth-storage --bench ssd` takes a million rows (`-- --rows N` another number, `-- --memory BYTES`
-//! another budget than four times the data); under `cargo test` it runs with a thousand, so that it can't rot. Every
-//! line ends with a hash of what was read.
+//! `cargo bench -p plinth-storage --bench ssd` takes a million rows (`-- --rows N` another number,
+//! `-- --memory BYTES` another budget than four times the data); under `cargo test` it runs with a
+//! thousand, so that it can't rot. Every line ends with a hash of what was read.
 
 use plinth_env::simulated::Random;
 use plinth_env::{Env, TemporaryDir, block_on};
@@ -53,7 +53,8 @@ impl Bench {
             let dir = env.files().temporary_dir("plinth-ssd-bench").await.expect("a directory");
             SsdStorage::create(&env, dir.path(), IDENTITY).await.expect("an engine");
             let settings = SsdSettings::with_memory(memory);
-            let store = SsdStorage::open(&env, dir.path(), IDENTITY, settings).await.expect("an engine");
+            let store =
+                SsdStorage::open(&env, dir.path(), IDENTITY, settings).await.expect("an engine");
             (dir, store)
         });
         println!("{rows} rows, {} MB of memory", memory >> 20);
@@ -90,7 +91,12 @@ impl Bench {
                 list.push(MutationType::Set, &key(number(batch * BATCH + at, self.rows)), &value);
             }
             let prepared = self.store.prepare(&mut list.iter()).wait().expect("rows can be read");
-            self.store.apply(prepared, LogPosition::without_log(self.version), &mut list.iter(), None);
+            self.store.apply(
+                prepared,
+                LogPosition::without_log(self.version),
+                &mut list.iter(),
+                None,
+            );
             self.store.publish(self.version);
             self.store.forget_before(self.version - WINDOW, 0);
             while self.store.fullness() > 1.0 {

@@ -1,8 +1,9 @@
 //! Removing large files without holding up anybody's sync.
 //!
-//! A file system frees the blocks of a removed file in one step, and where it is mounted with `discard` tells the disk so in
-//! one request, for which every sync of every file waits: removing a checkpoint of 68 MB at once stopped commits for 15 to
-//! 40 ms (ext4). A disk was seen to take 1 to 5 ms for each 4 MiB, a third of a millisecond for one.
+//! A file system frees the blocks of a removed file in one step, and where it is mounted with
+//! `discard` tells the disk so in one request, for which every sync of every file waits: removing a
+//! checkpoint of 68 MB at once stopped commits for 15 to 40 ms (ext4). A disk was seen to take 1 to
+//! 5 ms for each 4 MiB, a third of a millisecond for one.
 
 use plinth_env::{Env, Open};
 use plinth_types::Result;
@@ -30,12 +31,15 @@ impl Removed {
     }
 
     pub(crate) fn and(self, other: Self) -> Self {
-        Self { bytes: self.bytes + other.bytes, longest_step: self.longest_step.max(other.longest_step) }
+        Self {
+            bytes: self.bytes + other.bytes,
+            longest_step: self.longest_step.max(other.longest_step),
+        }
     }
 }
 
-/// Removes a file from its end to its beginning. Whoever might read the file after a crash must know by
-/// its name, durably, that it is being removed.
+/// Removes a file from its end to its beginning. Whoever might read the file after a crash must
+/// know by its name, durably, that it is being removed.
 ///
 /// # Errors
 /// Those of opening, cutting and removing files; what is left of the file can be removed again.

@@ -1,7 +1,8 @@
-//! Flipped bits, cut files, files of others: found and named, never served; what is readable is salvaged.
+//! Flipped bits, cut files, files of others: found and named, never served; what is readable is
+//! salvaged.
 //!
-//! A small checkpoint is written once; each trial puts a damaged one in its place, and looks at what
-//! loading, verifying and salvage say.
+//! A small checkpoint is written once; each trial puts a damaged one in its place, and looks at
+//! what loading, verifying and salvage say.
 
 mod support;
 
@@ -25,9 +26,10 @@ struct Specimen {
 impl Specimen {
     async fn new(env: &Env, store: &MemoryStorage) -> Self {
         env.files().create_dir_all(DIR).await.unwrap();
-        let written = checkpoint::write(env, Path::new(DIR), IDENTITY, &store.snapshot(), Pace::default())
-            .await
-            .unwrap();
+        let written =
+            checkpoint::write(env, Path::new(DIR), IDENTITY, &store.snapshot(), Pace::default())
+                .await
+                .unwrap();
         let bytes = env.files().read(&written.path).await.unwrap();
         assert_eq!(bytes.len() as u64, written.bytes);
         Self { env: env.clone(), rows: rows_of(store), path: written.path, bytes }
@@ -46,7 +48,9 @@ impl Specimen {
         let (mut rows, mut problems) = (Rows::new(), 0);
         while let Some(found) = salvage.next().await.unwrap() {
             match found {
-                Salvaged::Rows(found) => rows.extend(found.iter().map(|(k, v)| (k.to_vec(), v.to_vec()))),
+                Salvaged::Rows(found) => {
+                    rows.extend(found.iter().map(|(k, v)| (k.to_vec(), v.to_vec())))
+                }
                 Salvaged::Damage(problem) => {
                     assert!(
                         problem.file.ends_with(".data") && problem.expected != problem.found,
@@ -190,8 +194,10 @@ fn a_checkpoint_of_somebody_else_is_refused() {
         let mut store = MemoryStorage::new(LogPosition::without_log(0));
         churn(&mut store, 1, &mut Random::new(4), 12, &mut Rows::new());
         let specimen = Specimen::new(&env, &store).await;
-        for other in [Identity { cluster_id: [9; 16], ..IDENTITY }, Identity { node_id: [9; 16], ..IDENTITY }]
-        {
+        for other in [
+            Identity { cluster_id: [9; 16], ..IDENTITY },
+            Identity { node_id: [9; 16], ..IDENTITY },
+        ] {
             let error = checkpoint::load(&env, Path::new(DIR), other).await.err().unwrap();
             assert_eq!(error, Error::file_corrupt());
             assert!(error.detail().unwrap().contains(" id: expected 0909"), "{error}");

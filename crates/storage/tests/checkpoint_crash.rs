@@ -1,19 +1,38 @@
-//! Whatever instant the power fails at, and whatever the disk refuses: the last durable checkpoint is
-//! there, whole.
+//! Whatever instant the power fails at, and whatever the disk refuses: the last durable checkpoint
+//! is there, whole.
 
 mod support;
 
-use plinth_env::is_disk_full;
 use plinth_env::simulated::{CallKind, FaultPlan, Random, Simulation};
+use plinth_env::{Env, is_disk_full};
 use plinth_storage::PinnedVersion;
 use plinth_storage::checkpoint::{self, Pace};
-use plinth_storage::{MemoryStorage, Reader, Writer};
+use plinth_storage::{MemoryStorage, Reader, Snapshot, Writer};
 use plinth_types::{LogPosition, Version};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::{DIR, IDENTITY, Rows, churn, rows_of};
+
+/// Writes checkpoints one after the other, and notes the version of the last that was begun, and of
+/// the last that is durable.
+async fn write_each(
+    env: Env,
+    snapshots: Vec<Snapshot>,
+    durable: Arc<Mutex<Option<Version>>>,
+    begun: Arc<Mutex<Version>>,
+) {
+    let dir = Path::new(DIR);
+    for snapshot in snapshots {
+        let version = snapshot.position().version;
+        *begun.lock().unwrap() = version;
+        let pace = Pace { bytes_per_second: None, sync_every: 4096 };
+        checkpoint::write(&env, dir, IDENTITY, &snapshot, pace).await.unwrap();
+        *durable.lock().unwrap() = Some(version);
+        checkpoint::remove_others(&env, dir, version).await.unwrap();
+    }
+}
 
 #[test]
 fn a_crash_leaves_the_last_durable_checkpoint() {
@@ -46,19 +65,7 @@ fn a_crash_leaves_the_last_durable_checkpoint() {
                         .map(|loaded| loaded.at.version)
                 }
             });
-            let task = {
-                let (env, durable, begun) = (env.clone(), durable.clone(), begun.clone());
-                async move {
-                    for snapshot in written {
-                        let version = snapshot.position().version;
-                        *begun.lock().unwrap() = version;
-                        let pace = Pace { bytes_per_second: None, sync_every: 4096 };
-                        checkpoint::write(&env, Path::new(DIR), IDENTITY, &snapshot, pace).await.unwrap();
-                        *durable.lock().unwrap() = Some(version);
-                        checkpoint::remove_others(&env, Path::new(DIR), version).await.unwrap();
-                    }
-                }
-            };
+            let task = write_each(env.clone(), written, durable.clone(), begun.clone());
             drop(env.spawn("writer", task));
             sim.run_for(Duration::from_micros(random.below(8000)));
             sim.crash(&env);
@@ -69,7 +76,10 @@ fn a_crash_leaves_the_last_durable_checkpoint() {
                 async move { checkpoint::load(&env, Path::new(DIR), IDENTITY).await.unwrap() }
             });
             let found = loaded.as_ref().map(|loaded| loaded.at.version);
-            assert!(found >= durable.or(before), "seed {seed}: {found:?} after {durable:?} or {before:?}");
+            assert!(
+                found >= durable.or(before),
+                "seed {seed}: {found:?} after {durable:?} or {before:?}"
+            );
             assert!(found <= Some(begun).max(before), "seed {seed}");
             if let Some(loaded) = &loaded {
                 assert!(rows_of(&loaded.store) == versions[&loaded.at.version], "seed {seed}");
@@ -80,7 +90,10 @@ fn a_crash_leaves_the_last_durable_checkpoint() {
             newer += u32::from(in_between && found == Some(begun));
         }
     }
-    assert!(crashed_while_writing > 30 && older > 10 && newer > 0, "{crashed_while_writing} {older} {newer}");
+    assert!(
+        crashed_while_writing > 30 && older > 10 && newer > 0,
+        "{crashed_while_writing} {older} {newer}"
+    );
 }
 
 #[test]
@@ -97,7 +110,9 @@ fn a_full_disk_and_failing_calls_leave_the_old_checkpoint() {
         let dir = Path::new(DIR);
         sim.run_until(async {
             env.files().create_dir_all(DIR).await.unwrap();
-            checkpoint::write(&env, dir, IDENTITY, &store.snapshot(), Pace::default()).await.unwrap();
+            checkpoint::write(&env, dir, IDENTITY, &store.snapshot(), Pace::default())
+                .await
+                .unwrap();
         });
         churn(&mut store, 20, &mut random, 500, &mut rows);
         let full = random.index(2) == 0;
@@ -110,10 +125,13 @@ fn a_full_disk_and_failing_calls_leave_the_old_checkpoint() {
             checkpoint::write(&env, dir, IDENTITY, &store.snapshot(), Pace::default()).await
         });
         sim.set_faults(&env, FaultPlan::default());
-        let loaded = sim
-            .run_until(async { checkpoint::load(&env, dir, IDENTITY).await.unwrap().expect("the old one") });
+        let loaded = sim.run_until(async {
+            checkpoint::load(&env, dir, IDENTITY).await.unwrap().expect("the old one")
+        });
         match result {
-            Ok(_) => assert!(loaded.at.version == 20 && rows_of(&loaded.store) == rows, "seed {seed}"),
+            Ok(_) => {
+                assert!(loaded.at.version == 20 && rows_of(&loaded.store) == rows, "seed {seed}")
+            }
             Err(error) => {
                 failures += 1;
                 assert!(!full || is_disk_full(&error), "seed {seed}: {error}");

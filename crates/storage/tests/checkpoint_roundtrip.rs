@@ -27,7 +27,8 @@ fn a_checkpoint_holds_its_version_though_commits_go_on() {
             let writing = {
                 let (env, snapshot) = (env.clone(), store.snapshot());
                 async move {
-                    checkpoint::write(&env, Path::new(DIR), IDENTITY, &snapshot, Pace::default()).await
+                    checkpoint::write(&env, Path::new(DIR), IDENTITY, &snapshot, Pace::default())
+                        .await
                 }
             };
             let churning = async {
@@ -39,8 +40,12 @@ fn a_checkpoint_holds_its_version_though_commits_go_on() {
             };
             let written = join(&env, writing, churning).await.unwrap();
             assert_eq!((written.at.version, written.totals.rows), (200, expected.len() as u64));
-            let mut loaded = checkpoint::load(&env, Path::new(DIR), IDENTITY).await.unwrap().unwrap();
-            assert_eq!((loaded.at.version, loaded.store.newest(), loaded.store.oldest()), (200, 200, 200));
+            let mut loaded =
+                checkpoint::load(&env, Path::new(DIR), IDENTITY).await.unwrap().unwrap();
+            assert_eq!(
+                (loaded.at.version, loaded.store.newest(), loaded.store.oldest()),
+                (200, 200, 200)
+            );
             assert!(rows_of(&loaded.store) == expected, "seed {seed}");
             assert_eq!(loaded.store.count(), loaded.totals.rows);
             // The loaded store goes on.
@@ -98,7 +103,10 @@ fn the_newest_one_is_loaded_and_the_others_go() {
         assert_eq!(loaded.at.version, 300);
         assert!(rows_of(&loaded.store) == rows);
         assert!(checkpoint::remove_others(&env, dir.path(), 300).await.unwrap().bytes > 9 << 20);
-        assert_eq!(env.files().list(dir.path()).await.unwrap(), ["checkpoint-000000000000012c.data"]);
+        assert_eq!(
+            env.files().list(dir.path()).await.unwrap(),
+            ["checkpoint-000000000000012c.data"]
+        );
         let report = checkpoint::verify(&env, dir.path(), None).await.unwrap();
         assert_eq!((report.checkpoints, report.rows), (1, rows.len() as u64));
         assert_eq!(report.problems, []);
@@ -112,7 +120,9 @@ fn an_empty_store_and_the_longest_rows_have_checkpoints_too() {
         let dir = env.files().temporary_dir("checkpoint").await.unwrap();
         let mut store = MemoryStorage::new(LogPosition::without_log(5));
         let written =
-            checkpoint::write(&env, dir.path(), IDENTITY, &store.snapshot(), Pace::default()).await.unwrap();
+            checkpoint::write(&env, dir.path(), IDENTITY, &store.snapshot(), Pace::default())
+                .await
+                .unwrap();
         assert_eq!(written.totals, Totals::default());
         let loaded = checkpoint::load(&env, dir.path(), IDENTITY).await.unwrap().unwrap();
         assert_eq!((loaded.at.version, loaded.store.count()), (5, 0));
@@ -125,7 +135,9 @@ fn an_empty_store_and_the_longest_rows_have_checkpoints_too() {
         let prepared = store.prepare(&mut list.iter()).wait().unwrap();
         store.apply(prepared, LogPosition::without_log(6), &mut list.iter(), None);
         store.publish(6);
-        checkpoint::write(&env, dir.path(), IDENTITY, &store.snapshot(), Pace::default()).await.unwrap();
+        checkpoint::write(&env, dir.path(), IDENTITY, &store.snapshot(), Pace::default())
+            .await
+            .unwrap();
         let loaded = checkpoint::load(&env, dir.path(), IDENTITY).await.unwrap().unwrap();
         assert!(rows_of(&loaded.store) == rows_of(&store));
     });

@@ -1,5 +1,6 @@
-//! A checkpoint keeps the disk busy in small steps only, when it is written and when it is removed: the disk takes one
-//! request after the other, and the syncs of commits wait behind whatever is before them.
+//! A checkpoint keeps the disk busy in small steps only, when it is written and when it is removed:
+//! the disk takes one request after the other, and the syncs of commits wait behind whatever is
+//! before them.
 
 use plinth_env::Env;
 use plinth_env::simulated::{CallKind, Simulation};
@@ -32,8 +33,8 @@ fn write(sim: &Simulation, env: &Env, version: Version, pace: Pace) -> Written {
     })
 }
 
-/// Removing a checkpoint in one go stopped all commits for 15 to 40 ms: the file system freed all of its blocks in one step, and
-/// told the disk so in one request.
+/// Removing a checkpoint in one go stopped all commits for 15 to 40 ms: the file system freed all
+/// of its blocks in one step, and told the disk so in one request.
 #[test]
 fn an_old_checkpoint_is_cut_in_steps() {
     let sim = Simulation::new(1);
@@ -41,9 +42,11 @@ fn an_old_checkpoint_is_cut_in_steps() {
     let old = write(&sim, &env, 10, Pace::default());
     write(&sim, &env, 20, Pace::default());
     let before = sim.call_count(&env, CallKind::Write);
-    let removed = sim.run_until(async { checkpoint::remove_others(&env, Path::new(DIR), 20).await.unwrap() });
+    let removed =
+        sim.run_until(async { checkpoint::remove_others(&env, Path::new(DIR), 20).await.unwrap() });
     assert_eq!(removed.bytes, old.bytes);
-    // Nothing else writes meanwhile, so each of the calls cuts something off; the rest goes with the name.
+    // Nothing else writes meanwhile, so each of the calls cuts something off; the rest goes with
+    // the name.
     let cuts = sim.call_count(&env, CallKind::Write) - before;
     assert_eq!(cuts, (old.bytes - 1) / MIB, "cuts of a file of {} bytes", old.bytes);
     assert_eq!(sim.run_until(async { env.files().list(DIR).await.unwrap() }).len(), 1);
@@ -55,7 +58,8 @@ fn a_checkpoint_is_on_the_disk_step_by_step() {
     let sim = Simulation::new(2);
     let env = sim.process("node");
     let written = write(&sim, &env, 10, Pace::default());
-    let (writes, syncs) = (sim.call_count(&env, CallKind::Write), sim.call_count(&env, CallKind::Sync));
+    let (writes, syncs) =
+        (sim.call_count(&env, CallKind::Write), sim.call_count(&env, CallKind::Sync));
     assert!(writes >= written.bytes / (MIB / 2), "{writes} writes of {} bytes", written.bytes);
     assert!(syncs > writes, "{syncs} syncs for {writes} writes");
     assert!(written.longest_step > Duration::ZERO);

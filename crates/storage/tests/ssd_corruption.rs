@@ -1,7 +1,8 @@
-//! A flipped bit anywhere in the engine's files is found, named with its file, and never served; what other blocks
-//! hold can be salvaged.
+//! A flipped bit anywhere in the engine's files is found, named with its file, and never served;
+//! what other blocks hold can be salvaged.
 //!
-//! Each seed makes the same small engine of several levels, and harms one place of one of its files.
+//! Each seed makes the same small engine of several levels, and harms one place of one of its
+//! files.
 
 #[path = "support/rows.rs"]
 mod rows;
@@ -80,7 +81,9 @@ fn an_undamaged_engine_is_read_checked_and_salvaged_whole() {
         let rows = fill(&env).await;
         assert!(read(&env).await.unwrap() == rows);
         let report = verify_ssd(&env, Path::new(DIR), Some(IDENTITY)).await.unwrap();
-        assert!(report.problems.is_empty() && report.tables > 4 && report.rows >= rows.len() as u64);
+        assert!(
+            report.problems.is_empty() && report.tables > 4 && report.rows >= rows.len() as u64
+        );
         assert!(salvage(&env, DIR).await == (rows, 0));
     });
 }
@@ -108,7 +111,10 @@ fn a_flipped_bit_is_found_and_named_and_not_served() {
         sim.run_until(async {
             let report = verify_ssd(&env, Path::new(DIR), Some(IDENTITY)).await.unwrap();
             let name = path.display().to_string();
-            assert!(report.problems.iter().any(|problem| problem.file == name), "seed {seed}: {name}");
+            assert!(
+                report.problems.iter().any(|problem| problem.file == name),
+                "seed {seed}: {name}"
+            );
             match read(&env).await {
                 Ok(found) => {
                     // Rows in a damaged block that newer clears hide are not read.
@@ -149,7 +155,10 @@ fn a_file_that_was_cut_or_is_missing_is_named() {
             }
             let report = verify_ssd(&env, Path::new(DIR), Some(IDENTITY)).await.unwrap();
             let name = path.display().to_string();
-            assert!(report.problems.iter().any(|problem| problem.file == name), "seed {seed}: {name}");
+            assert!(
+                report.problems.iter().any(|problem| problem.file == name),
+                "seed {seed}: {name}"
+            );
             let error = read(&env).await.err().unwrap();
             assert!(error.to_string().contains(&name), "seed {seed}: {error} does not name {name}");
         });

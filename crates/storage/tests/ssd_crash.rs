@@ -1,7 +1,9 @@
-//! Whatever instant the power fails at, and whatever the disk refuses: the engine opens at exactly one version, which
-//! is at least the last one it called durable, with all of its rows and no others.
+//! Whatever instant the power fails at, and whatever the disk refuses: the engine opens at exactly
+//! one version, which is at least the last one it called durable, with all of its rows and no
+//! others.
 //!
-//! On the simulated disk, which forgets what was not synced; each life begins with what the one before left.
+//! On the simulated disk, which forgets what was not synced; each life begins with what the one
+//! before left.
 
 #[path = "support/rows.rs"]
 mod rows;
@@ -81,10 +83,13 @@ impl Known {
     }
 }
 
-/// Writes, flushes and compacts until it is stopped. Faults make calls fail; then they are tried again.
+/// Writes, flushes and compacts until it is stopped. Faults make calls fail; then they are tried
+/// again.
 async fn live(env: Env, known: Arc<Mutex<Known>>, seed: u64) {
     let mut random = Random::new(seed);
-    let Ok(mut store) = SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await else { return };
+    let Ok(mut store) = SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await else {
+        return;
+    };
     let mut version = store.durable().version;
     let mut rows = known.lock().unwrap().rows_at(version).clone();
     loop {
@@ -135,7 +140,8 @@ fn a_crash_leaves_exactly_one_version_whole() {
             let (version, rows) = sim.run_until({
                 let env = env.clone();
                 async move {
-                    let store = SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await.unwrap();
+                    let store =
+                        SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await.unwrap();
                     (store.durable().version, rows_of(&*store).await.unwrap())
                 }
             });
@@ -148,7 +154,10 @@ fn a_crash_leaves_exactly_one_version_whole() {
             known.versions = [(version, rows)].into();
         }
     }
-    assert!(switches > 500 && newer > 0, "{switches} switches, {newer} found that nobody was told of");
+    assert!(
+        switches > 500 && newer > 0,
+        "{switches} switches, {newer} found that nobody was told of"
+    );
 }
 
 #[test]
@@ -158,8 +167,9 @@ fn a_full_disk_is_waited_out() {
         let env = sim.process("node");
         let mut random = Random::new(seed);
         sim.run_until(create(&env));
-        let mut store = sim
-            .run_until(async { SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await.unwrap() });
+        let mut store = sim.run_until(async {
+            SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await.unwrap()
+        });
         let (mut rows, mut version, mut refused) = (Rows::new(), 0, 0);
         for round in 0..40 {
             version += 10;
@@ -170,7 +180,8 @@ fn a_full_disk_is_waited_out() {
             store.forget_before(version, 0);
             let capacity = if round % 20 < 10 { None } else { Some(3000 + random.below(20_000)) };
             sim.set_faults(&env, FaultPlan { capacity, ..FaultPlan::default() });
-            for result in sim.run_until(async { [store.flush_now().await, store.compact().await] }) {
+            for result in sim.run_until(async { [store.flush_now().await, store.compact().await] })
+            {
                 if let Err(error) = result {
                     assert!(is_disk_full(&error), "seed {seed}: {error}");
                     refused += 1;
@@ -181,7 +192,10 @@ fn a_full_disk_is_waited_out() {
         }
         sim.set_faults(&env, FaultPlan::default());
         sim.run_until(async { store.flush_now().await.unwrap() });
-        assert!(refused > 0 && store.durable().version == version, "seed {seed}: {refused} refused");
+        assert!(
+            refused > 0 && store.durable().version == version,
+            "seed {seed}: {refused} refused"
+        );
         drop(store);
         let files = sim.run_until(async {
             let store = SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await.unwrap();

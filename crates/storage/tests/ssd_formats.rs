@@ -1,8 +1,8 @@
-//! Tables of each format that there has been are read, checked, salvaged and merged with those of today; those of formats to come are
-//! refused by name.
+//! Tables of each format that there has been are read, checked, salvaged and merged with those of
+//! today; those of formats to come are refused by name.
 //!
-//! The files in `fixtures/ssd-format-<n>` were written by [`fill`] when that format was the newest: the first with LZ4, the second without
-//! compression, so that it has padding.
+//! The files in `fixtures/ssd-format-<n>` were written by [`fill`] when that format was the newest:
+//! the first with LZ4, the second without compression, so that it has padding.
 
 #[path = "support/rows.rs"]
 mod rows;
@@ -108,7 +108,8 @@ fn tables_of_each_format_are_read_and_merged_with_those_of_today() {
             let report = verify_ssd(&env, Path::new(DIR), Some(IDENTITY)).await.unwrap();
             assert!(report.problems.is_empty() && report.rows == 99, "{report:?}");
             assert!(salvage(&env, DIR).await == (rows.clone(), 0));
-            let mut store = SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await.unwrap();
+            let mut store =
+                SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await.unwrap();
             assert!(rows_of(&*store).await.unwrap() == rows);
             for version in 2..8 {
                 let mut list = MutationList::new();
@@ -151,7 +152,8 @@ fn a_flipped_bit_in_any_format_is_found() {
                 assert!(named, "format {format}, seed {seed}: bit {bit}");
                 let (rows, _) = salvage(&env, DIR).await;
                 let (_, whole) = changes();
-                let right = rows.iter().filter(|(key, value)| whole.get(*key) == Some(*value)).count();
+                let right =
+                    rows.iter().filter(|(key, value)| whole.get(*key) == Some(*value)).count();
                 assert!(right > 60, "format {format}, seed {seed}: {right} rows salvaged");
             });
         }

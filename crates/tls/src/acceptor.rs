@@ -1,4 +1,10 @@
-//! A server's end: its certificate, and what it wants of clients, exchanged for newer ones while it runs.
+//! A server's end: its certificate, and what it wants of clients, exchanged for newer ones while it
+//! runs.
+//!
+//! Files are read again when somebody asks for it, and what is made of them replaces what was there
+//! at once, for clients and browsers alike.
+//!
+//! Always: what can't be used replaces nothing, and open connections keep what they began with.
 
 use crate::identity::{Clock, Identity, provider};
 use crate::options::TlsOptions;
@@ -25,7 +31,8 @@ pub struct Terms {
     pub purpose: Purpose,
     /// What those who don't speak TLS are told, as it stands.
     pub plain_answer: Arc<[u8]>,
-    /// Called once for each connection that fails: `tls_error`, or `connection_failed` for who just went away.
+    /// Called once for each connection that fails: `tls_error`, or `connection_failed` for who just
+    /// went away.
     pub on_failure: Arc<dyn Fn(&Error) + Send + Sync>,
 }
 
@@ -54,7 +61,8 @@ impl Acceptor {
         Ok(Self { env: env.clone(), options, current })
     }
 
-    /// Reads the files again; says whether anything has changed. Connections that are open keep what they have.
+    /// Reads the files again; says whether anything has changed. Connections that are open keep
+    /// what they have.
     ///
     /// # Errors
     /// As [`Acceptor::load`]; then everything stays as it was.
@@ -73,7 +81,8 @@ impl Acceptor {
         self.read().asks_clients
     }
 
-    /// Lays TLS over a connection that was just accepted. The handshake happens while the stream is used.
+    /// Lays TLS over a connection that was just accepted. The handshake happens while the stream is
+    /// used.
     ///
     /// # Errors
     /// `tls_error` if rustls refuses its configuration.
@@ -82,8 +91,10 @@ impl Acceptor {
             Purpose::Clients => self.read().clients.clone(),
             Purpose::Web => self.read().web.clone(),
         };
-        let refusals =
-            Refusals { plain_answer: terms.plain_answer.clone(), on_failure: terms.on_failure.clone() };
+        let refusals = Refusals {
+            plain_answer: terms.plain_answer.clone(),
+            on_failure: terms.on_failure.clone(),
+        };
         let session = ServerConnection::new(config)
             .map_err(|error| Error::tls_error().with_detail(error.to_string()))?;
         Ok(Stream::over(TlsStream::new(below, Connection::Server(session), Some(refusals))))
@@ -108,20 +119,24 @@ impl Current {
         let verifier = Clients::new(&identity).map_err(wrong)?;
         let asks_clients = verifier.is_some();
         let Some((chain, key)) = identity.own else {
-            return Err(wrong("a server needs a certificate and its key (--tls-cert, --tls-key)".to_owned()));
+            return Err(wrong(
+                "a server needs a certificate and its key (--tls-cert, --tls-key)".to_owned(),
+            ));
         };
         let name = options.certificate.as_ref().map(crate::Source::name).unwrap_or_default();
         let config = |verifier: Option<Arc<Clients>>| {
-            let builder = ServerConfig::builder_with_details(provider(), Arc::new(Clock(env.clone())))
-                .with_protocol_versions(&[&rustls::version::TLS13])
-                .map_err(|error| wrong(error.to_string()))?;
+            let builder =
+                ServerConfig::builder_with_details(provider(), Arc::new(Clock(env.clone())))
+                    .with_protocol_versions(&[&rustls::version::TLS13])
+                    .map_err(|error| wrong(error.to_string()))?;
             let builder = match verifier {
                 Some(verifier) => builder.with_client_cert_verifier(verifier),
                 None => builder.with_no_client_auth(),
             };
-            let mut config = builder.with_single_cert(chain.clone(), key.clone_key()).map_err(|error| {
-                wrong(format!("{name}: certificate and key can't be used together: {error}"))
-            })?;
+            let mut config =
+                builder.with_single_cert(chain.clone(), key.clone_key()).map_err(|error| {
+                    wrong(format!("{name}: certificate and key can't be used together: {error}"))
+                })?;
             // Nobody resumes: connections are few and last.
             config.send_tls13_tickets = 0;
             Ok::<_, Error>(config)

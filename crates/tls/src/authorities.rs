@@ -1,6 +1,8 @@
-//! A client's end towards servers that the world knows: by their names, signed by one of the authorities that the system trusts.
+//! A client's end towards servers that the world knows: by their names, signed by one of the
+//! authorities that the system trusts.
 //!
-//! Object stores are such. Nothing of this is used between Plinth's own servers and clients, which name their authorities themselves.
+//! Object stores are such. Nothing of this is used between Plinth's own servers and clients, which
+//! name their authorities themselves.
 
 use crate::identity::{Clock, provider};
 use crate::stream::TlsStream;
@@ -64,15 +66,17 @@ impl Authorities {
         Ok(Self { config: Arc::new(config) })
     }
 
-    /// Lays TLS over a connection that was just made to the server of this name. The handshake happens while the stream is used.
+    /// Lays TLS over a connection that was just made to the server of this name. The handshake
+    /// happens while the stream is used.
     ///
     /// # Errors
     /// `tls_error` for a name that is none.
     pub fn connect(&self, host: &str, below: Stream) -> Result<Stream> {
         let wrong = |why: String| Error::tls_error().with_detail(format!("{host}: {why}"));
-        let name = ServerName::try_from(host.to_owned()).map_err(|error| wrong(error.to_string()))?;
-        let session =
-            ClientConnection::new(self.config.clone(), name).map_err(|error| wrong(error.to_string()))?;
+        let name =
+            ServerName::try_from(host.to_owned()).map_err(|error| wrong(error.to_string()))?;
+        let session = ClientConnection::new(self.config.clone(), name)
+            .map_err(|error| wrong(error.to_string()))?;
         Ok(Stream::over(TlsStream::new(below, Connection::Client(session), None)))
     }
 }

@@ -11,8 +11,9 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection};
 use std::sync::Arc;
 
-/// Lays TLS over a connection that was just made to a server. Files are read now; the handshake happens while the stream is used,
-/// and its failure is an `io::Error` that holds a [`plinth_types::Error`].
+/// Lays TLS over a connection that was just made to a server. Files are read now; the handshake
+/// happens while the stream is used, and its failure is an `io::Error` that holds a
+/// [`plinth_types::Error`].
 ///
 /// # Errors
 /// `tls_error`, which says what is wrong with which certificate, key or option of this side.
@@ -42,6 +43,7 @@ pub async fn connect(env: &Env, options: &TlsOptions, below: Stream) -> Result<S
     config.resumption = Resumption::disabled();
     config.enable_sni = false;
     let name = ServerName::IpAddress(below.peer_address().ip().into());
-    let session = ClientConnection::new(Arc::new(config), name).map_err(|error| wrong(error.to_string()))?;
+    let session =
+        ClientConnection::new(Arc::new(config), name).map_err(|error| wrong(error.to_string()))?;
     Ok(Stream::over(TlsStream::new(below, Connection::Client(session), None)))
 }

@@ -1,7 +1,7 @@
 //! From PEM to what rustls takes: a chain, its key, the authorities.
 //!
-//! Every error names the file and the part of it that is missing or wrong, because certificates go wrong more often than
-//! anything else about TLS.
+//! Every error names the file and the part of it that is missing or wrong, because certificates go
+//! wrong more often than anything else about TLS.
 
 use crate::names::has_no_extensions;
 use crate::options::{Source, TlsOptions};
@@ -36,7 +36,9 @@ impl Identity {
         };
         let own = match (&options.certificate, &options.key) {
             (None, None) => None,
-            (None, Some(key)) => return Err(wrong(key, "there is a private key, and no certificate for it")),
+            (None, Some(key)) => {
+                return Err(wrong(key, "there is a private key, and no certificate for it"));
+            }
             (Some(certificate), key) => {
                 let text = certificate.read(env).await?;
                 let chain = certificates(certificate, &text)?;
@@ -85,9 +87,9 @@ fn private_key(source: &Source, text: &[u8]) -> Result<PrivateKeyDer<'static>> {
 fn roots(source: &Source, text: &[u8]) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(source, text)? {
-        roots
-            .add(certificate)
-            .map_err(|error| wrong(source, &format!("an authority's certificate is wrong: {error}")))?;
+        roots.add(certificate).map_err(|error| {
+            wrong(source, &format!("an authority's certificate is wrong: {error}"))
+        })?;
     }
     Ok(roots)
 }

@@ -1,14 +1,15 @@
 //! Makes certificates: an authority, and what it signs for servers and clients.
 //!
-//! A certificate names its authority by the bytes of that one's subject. They are written anew from what was read, so an authority that was
-//! made elsewhere is taken as long as its subject comes out as the same bytes; one that doesn't is refused, and nothing is made that no
-//! other side would take.
+//! A certificate names its authority by the bytes of that one's subject. They are written anew from
+//! what was read, so an authority that was made elsewhere is taken as long as its subject comes out
+//! as the same bytes; one that doesn't is refused, and nothing is made that no other side would
+//! take.
 
 use crate::names::{self, Names};
 use plinth_types::{Error, Result};
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, DnValue, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, DnValue,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -53,10 +54,12 @@ pub fn authority(wish: &Wish<'_>) -> Result<Pair> {
     Ok(Pair { certificate: made.pem(), key: key.serialize_pem() })
 }
 
-/// A certificate for a server or a client, signed by the authority whose certificate and key these are (PEM).
+/// A certificate for a server or a client, signed by the authority whose certificate and key these
+/// are (PEM).
 ///
 /// # Errors
-/// `tls_error` if they are not an authority's, not each other's, or its subject can't be written as it stands there.
+/// `tls_error` if they are not an authority's, not each other's, or its subject can't be written as
+/// it stands there.
 pub fn certificate(wish: &Wish<'_>, authority: &[u8], authority_key: &str) -> Result<Pair> {
     let signer = CertificateDer::from_pem_slice(authority)
         .map_err(|error| wrong(&format!("the authority's certificate is none (PEM): {error}")))?;
@@ -99,7 +102,9 @@ fn params(wish: &Wish<'_>) -> Result<CertificateParams> {
 
 /// The subject of an authority's certificate, to be written as an issuer.
 fn subject(authority: &[u8]) -> Result<DistinguishedName> {
-    let fields = Names::of(authority).ok_or_else(|| wrong("the authority's certificate is damaged"))?.subject;
+    let fields = Names::of(authority)
+        .ok_or_else(|| wrong("the authority's certificate is damaged"))?
+        .subject;
     let mut name = DistinguishedName::new();
     for (field, text) in fields {
         let kind = match field {

@@ -1,7 +1,8 @@
 //! The names in a certificate: subject, issuer, and the subject's others.
 //!
-//! A certificate is DER: a tree of (kind, length, content). This reads the few branches in which names are, and gives up at
-//! anything that isn't as it must be; whether the certificate is genuine has been decided before.
+//! A certificate is DER: a tree of (kind, length, content). This reads the few branches in which
+//! names are, and gives up at anything that isn't as it must be; whether the certificate is genuine
+//! has been decided before.
 
 /// Names by the last number of their object identifier below 2.5.4.
 pub(crate) struct Names {
@@ -83,7 +84,8 @@ impl Names {
     }
 }
 
-/// Whether a certificate is of version 1 of X.509, or 2: it has no extensions, so it can't say what it is for.
+/// Whether a certificate is of version 1 of X.509, or 2: it has no extensions, so it can't say what
+/// it is for.
 pub(crate) fn has_no_extensions(certificate: &[u8]) -> bool {
     let version = || {
         let (SEQUENCE, whole, _) = element(certificate)? else { return None };

@@ -1,7 +1,8 @@
 //! What a side of a TLS connection is told: where its certificate, its key and its authorities are.
 //!
-//! Each part comes from a file or from bytes, and parts that a program doesn't name come from FoundationDB's environment
-//! variables. Files are read when a connection is made, so that certificates can be exchanged while a program runs.
+//! Each part comes from a file or from bytes, and parts that a program doesn't name come from
+//! FoundationDB's environment variables. Files are read when a connection is made, so that
+//! certificates can be exchanged while a program runs.
 
 use plinth_env::Env;
 use plinth_types::{Error, Result};
@@ -10,7 +11,8 @@ use std::path::PathBuf;
 /// Where PEM text comes from.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Source {
-    /// A file, read anew for each connection that a client makes, and when a server looks for new certificates.
+    /// A file, read anew for each connection that a client makes, and when a server looks for new
+    /// certificates.
     File(PathBuf),
     /// The text itself.
     Bytes(Vec<u8>),
@@ -55,14 +57,17 @@ impl std::fmt::Debug for Source {
 pub struct TlsOptions {
     /// Its certificate, and behind it those of authorities in between: PEM.
     pub certificate: Option<Source>,
-    /// Its private key: PEM, not encrypted. If there is none it is looked for behind the certificate.
+    /// Its private key: PEM, not encrypted. If there is none it is looked for behind the
+    /// certificate.
     pub key: Option<Source>,
     /// The certificates of the authorities that the other side's must be signed by: PEM.
     pub authorities: Option<Source>,
-    /// What else the other side's certificate must say, in FoundationDB's words: `S.O=Shop,S.CN>db-`. One of several must
-    /// hold. `Check.Valid=0` lets anybody be who he says he is.
+    /// What else the other side's certificate must say, in FoundationDB's words:
+    /// `S.O=Shop,S.CN>db-`. One of several must hold. `Check.Valid=0` lets anybody be who he says
+    /// he is.
     pub verify_peers: Vec<String>,
-    /// What the key is encrypted with, which is not supported: a key that is encrypted is refused, with or without it.
+    /// What the key is encrypted with, which is not supported: a key that is encrypted is refused,
+    /// with or without it.
     pub password: Option<String>,
 }
 
@@ -74,10 +79,13 @@ const PASSWORD: &str = "FDB_TLS_PASSWORD";
 const VERIFY_PEERS: &str = "FDB_TLS_VERIFY_PEERS";
 
 impl TlsOptions {
-    /// What FoundationDB's environment variables say: `FDB_TLS_CERTIFICATE_FILE`, `FDB_TLS_KEY_FILE`, `FDB_TLS_CA_FILE`,
-    /// `FDB_TLS_PASSWORD`, `FDB_TLS_VERIFY_PEERS`. An empty one counts as absent.
+    /// What FoundationDB's environment variables say: `FDB_TLS_CERTIFICATE_FILE`,
+    /// `FDB_TLS_KEY_FILE`, `FDB_TLS_CA_FILE`, `FDB_TLS_PASSWORD`, `FDB_TLS_VERIFY_PEERS`. An empty
+    /// one counts as absent.
     pub fn from_environment() -> Self {
-        Self::from_variables(|name| std::env::var_os(name).and_then(|value| value.into_string().ok()))
+        Self::from_variables(|name| {
+            std::env::var_os(name).and_then(|value| value.into_string().ok())
+        })
     }
 
     fn from_variables(value: impl Fn(&str) -> Option<String>) -> Self {
@@ -92,8 +100,8 @@ impl TlsOptions {
         }
     }
 
-    /// These, and what they don't say from `others`. Certificate and key belong together: who names the one doesn't get
-    /// another one's.
+    /// These, and what they don't say from `others`. Certificate and key belong together: who names
+    /// the one doesn't get another one's.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
         let (certificate, key) = match (self.certificate, self.key) {
@@ -126,7 +134,8 @@ mod tests {
         });
         assert_eq!(environment.password, None);
         let said =
-            TlsOptions { certificate: Some(Source::Bytes(vec![1])), ..TlsOptions::default() }.or(environment);
+            TlsOptions { certificate: Some(Source::Bytes(vec![1])), ..TlsOptions::default() }
+                .or(environment);
         assert_eq!(said.certificate, Some(Source::Bytes(vec![1])));
         assert_eq!(said.key, None, "another certificate's key is of no use");
         assert_eq!(said.authorities, Some(Source::File("env.ca".into())));

@@ -1,10 +1,13 @@
-//! `verify_peers`: what the other side's certificate must say beyond being signed by the right authority.
+//! `verify_peers`: what the other side's certificate must say beyond being signed by the right
+//! authority.
 //!
-//! FoundationDB's words: alternatives divided by `|`, each a list of conditions divided by `,`. A condition compares a
-//! field of the subject (`S.CN=shop`, or just `CN=shop`) or of the issuer (`I.O=Authority`), or one of the subject's other names
-//! (`S.subjectAltName=DNS:db.example`), with a text: `=` all of it, `>` its beginning, `<` its end. `Check.Valid=0`
-//! switches all checks off. A backslash takes the meaning from the next character, or stands before two hexadecimal digits.
-//! What can't be done is refused by name when the options are read, rather than taken for fulfilled.
+//! FoundationDB's words: alternatives divided by `|`, each a list of conditions divided by `,`. A
+//! condition compares a field of the subject (`S.CN=shop`, or just `CN=shop`) or of the issuer
+//! (`I.O=Authority`), or one of the subject's other names (`S.subjectAltName=DNS:db.example`), with
+//! a text: `=` all of it, `>` its beginning, `<` its end. `Check.Valid=0` switches all checks off.
+//! A backslash takes the meaning from the next character, or stands before two hexadecimal digits.
+//! What can't be done is refused by name when the options are read, rather than taken for
+//! fulfilled.
 
 use crate::names::{Names, Other};
 use plinth_types::{Error, Result};
@@ -16,14 +19,16 @@ pub(crate) struct Peers {
     unchecked: bool,
 }
 
-/// A rule for what somebody's certificate must say who was let in already: by another rule, for others too.
+/// A rule for what somebody's certificate must say who was let in already: by another rule, for
+/// others too.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
     peers: Peers,
 }
 
 impl Rule {
-    /// The rule that these texts say, as those of [`TlsOptions::verify_peers`](crate::TlsOptions::verify_peers) do.
+    /// The rule that these texts say, as those of
+    /// [`TlsOptions::verify_peers`](crate::TlsOptions::verify_peers) do.
     ///
     /// # Errors
     /// `tls_error`, which names the condition that is not supported or makes no sense.
@@ -40,8 +45,11 @@ impl Rule {
             return Ok(());
         }
         let wrong = |why: String| Error::tls_error().with_detail(why);
-        let certificate = certificate.ok_or_else(|| wrong("it shows no certificate, and must".to_owned()))?;
-        self.peers.check(certificate).map_err(|why| wrong(format!("its certificate is not wanted: {why}")))
+        let certificate =
+            certificate.ok_or_else(|| wrong("it shows no certificate, and must".to_owned()))?;
+        self.peers
+            .check(certificate)
+            .map_err(|why| wrong(format!("its certificate is not wanted: {why}")))
     }
 }
 
@@ -107,7 +115,10 @@ impl Peers {
         }
         let names = Names::of(certificate).ok_or("its names can't be read")?;
         let missing = |conditions: &Vec<Condition>| {
-            conditions.iter().find(|condition| !condition.holds(&names)).map(|missing| missing.words.clone())
+            conditions
+                .iter()
+                .find(|condition| !condition.holds(&names))
+                .map(|missing| missing.words.clone())
         };
         let missing: Option<Vec<_>> = self.alternatives.iter().map(missing).collect();
         match missing {
@@ -122,9 +133,12 @@ impl Condition {
         let found: Vec<&str> = match self.place {
             Place::Subject(field) => field_of(&names.subject, field),
             Place::Issuer(field) => field_of(&names.issuer, field),
-            Place::Other(kind) => {
-                names.others.iter().filter(|(of, _)| *of == kind).map(|(_, name)| name.as_str()).collect()
-            }
+            Place::Other(kind) => names
+                .others
+                .iter()
+                .filter(|(of, _)| *of == kind)
+                .map(|(_, name)| name.as_str())
+                .collect(),
         };
         found.into_iter().any(|name| match self.how {
             How::Whole => name == self.text,
@@ -139,8 +153,11 @@ fn field_of(fields: &[(u8, String)], wanted: u8) -> Vec<&str> {
 }
 
 fn condition(words: &str) -> Result<Condition> {
-    let refuse = |why: &str| Err(Error::tls_error().with_detail(format!("verify_peers: {words:?} {why}")));
-    let Some(at) = words.find(['=', '<', '>']) else { return refuse("is no condition: FIELD=TEXT") };
+    let refuse =
+        |why: &str| Err(Error::tls_error().with_detail(format!("verify_peers: {words:?} {why}")));
+    let Some(at) = words.find(['=', '<', '>']) else {
+        return refuse("is no condition: FIELD=TEXT");
+    };
     let (field, rest) = words.split_at(at);
     let how = match rest.as_bytes()[0] {
         b'>' => How::Beginning,
@@ -149,18 +166,25 @@ fn condition(words: &str) -> Result<Condition> {
     };
     let value = rest[1..].strip_prefix('=').filter(|_| how != How::Whole).unwrap_or(&rest[1..]);
     let Some(value) = unescape(value) else { return refuse("ends in the middle of an escape") };
-    let named = |name: &str| FIELDS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
-    let subject = field.strip_prefix("S.").or_else(|| field.strip_prefix("Subject.")).unwrap_or(field);
+    let named =
+        |name: &str| FIELDS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
+    let subject =
+        field.strip_prefix("S.").or_else(|| field.strip_prefix("Subject.")).unwrap_or(field);
     let issuer = field.strip_prefix("I.").or_else(|| field.strip_prefix("Issuer."));
-    let made = |place, text: &str| Ok(Condition { place, how, text: text.into(), words: words.into() });
+    let made =
+        |place, text: &str| Ok(Condition { place, how, text: text.into(), words: words.into() });
     match (issuer.and_then(named), named(subject)) {
         (Some(field), _) => return made(Place::Issuer(field), &value),
         (None, Some(field)) => return made(Place::Subject(field), &value),
         (None, None) => {}
     }
     if subject == "subjectAltName" {
-        let kinds =
-            [("DNS:", Other::Dns), ("EMAIL:", Other::Email), ("URI:", Other::Uri), ("IP:", Other::Ip)];
+        let kinds = [
+            ("DNS:", Other::Dns),
+            ("EMAIL:", Other::Email),
+            ("URI:", Other::Uri),
+            ("IP:", Other::Ip),
+        ];
         for (prefix, kind) in kinds {
             if let Some(text) = value.strip_prefix(prefix) {
                 return made(Place::Other(kind), text);
@@ -169,12 +193,16 @@ fn condition(words: &str) -> Result<Condition> {
         return refuse("is not supported: the name begins with DNS:, EMAIL:, URI: or IP:");
     }
     if field.starts_with("Check.") {
-        return refuse("is not supported: there are Check.Valid=0, Check.Valid=1 and Check.Unexpired=1");
+        return refuse(
+            "is not supported: there are Check.Valid=0, Check.Valid=1 and Check.Unexpired=1",
+        );
     }
     if field.starts_with("R.") || field.starts_with("Root.") {
         return refuse("is not supported: keep the authorities that are trusted in the CA file");
     }
-    refuse("is not supported: fields are CN, C, L, ST, O, OU and subjectAltName of S, and the first six of I")
+    refuse(
+        "is not supported: fields are CN, C, L, ST, O, OU and subjectAltName of S, and the first six of I",
+    )
 }
 
 /// The parts of a text between dividers that no backslash stands before.
@@ -239,7 +267,10 @@ mod tests {
         assert_eq!(of("Issuer.C=\\44E"), (Place::Issuer(6), How::Whole, "DE".into()));
         assert_eq!(of("S.CN>db-"), (Place::Subject(3), How::Beginning, "db-".into()));
         assert_eq!(of("S.CN<=.shop"), (Place::Subject(3), How::End, ".shop".into()));
-        assert_eq!(of("S.subjectAltName=DNS:a"), (Place::Other(Other::Dns), How::Whole, "a".into()));
+        assert_eq!(
+            of("S.subjectAltName=DNS:a"),
+            (Place::Other(Other::Dns), How::Whole, "a".into())
+        );
     }
 
     #[test]
@@ -253,9 +284,15 @@ mod tests {
 
     #[test]
     fn what_is_not_supported_is_refused_by_name() {
-        for text in
-            ["Check.Unexpired=0", "Root.CN=x", "R.CN=x", "S.XX=1", "S.subjectAltName=x", "nonsense", "CN=\\"]
-        {
+        for text in [
+            "Check.Unexpired=0",
+            "Root.CN=x",
+            "R.CN=x",
+            "S.XX=1",
+            "S.subjectAltName=x",
+            "nonsense",
+            "CN=\\",
+        ] {
             let error = parse(text).unwrap_err();
             assert!(
                 error.code() == 2107 && error.detail().unwrap().contains(&format!("{text:?}")),

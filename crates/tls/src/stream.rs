@@ -1,11 +1,13 @@
 //! The stream that encrypts: a rustls session between the caller's bytes and the socket's.
 //!
-//! The handshake happens by itself, within the calls that receive and send: until it is over what is sent waits in the session, and
-//! nothing is received. What arrives is read in large pieces and fed to the session record by record, so that a turn of the
-//! caller costs one call of the system, as it does without TLS; what a turn sends leaves in one call too.
+//! The handshake happens by itself, within the calls that receive and send: until it is over what
+//! is sent waits in the session, and nothing is received. What arrives is read in large pieces and
+//! fed to the session record by record, so that a turn of the caller costs one call of the system,
+//! as it does without TLS; what a turn sends leaves in one call too.
 //!
-//! When it fails the other side is told: the session's alert, or (to a client who doesn't speak TLS at all) words that it
-//! understands, are sent, and a server waits for the client to close, lest the system take the words back.
+//! When it fails the other side is told: the session's alert, or (to a client who doesn't speak TLS
+//! at all) words that it understands, are sent, and a server waits for the client to close, lest
+//! the system take the words back.
 
 use crate::words::{self, Other};
 use plinth_env::{Stream, Transport};
@@ -60,7 +62,15 @@ struct End {
 impl TlsStream {
     pub(crate) fn new(below: Stream, mut session: Connection, refusals: Option<Refusals>) -> Self {
         session.set_buffer_limit(Some(SEND));
-        Self { below, session, held: Vec::new(), begun: false, refusals, end: None, finished: false }
+        Self {
+            below,
+            session,
+            held: Vec::new(),
+            begun: false,
+            refusals,
+            end: None,
+            finished: false,
+        }
     }
 
     fn other(&self) -> Other {
@@ -81,8 +91,8 @@ impl TlsStream {
         self.end = Some(End { why, words, lingers });
     }
 
-    /// Gives what was received to the session, and what that decrypts to the caller, as far as there is room: how many
-    /// bytes were used.
+    /// Gives what was received to the session, and what that decrypts to the caller, as far as
+    /// there is room: how many bytes were used.
     fn feed(&mut self, bytes: &[u8], buffer: &mut [u8], filled: &mut usize) -> usize {
         if !self.begun && !bytes.is_empty() {
             self.begun = true;
@@ -128,7 +138,9 @@ impl TlsStream {
     /// Says what is to be said about a failure, then gives it.
     fn part(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         let _ = self.send_records(context);
-        let Some(end) = &mut self.end else { return Poll::Ready(io::ErrorKind::NotConnected.into()) };
+        let Some(end) = &mut self.end else {
+            return Poll::Ready(io::ErrorKind::NotConnected.into());
+        };
         let failed = || io::Error::new(io::ErrorKind::InvalidData, end.why.clone());
         if !end.lingers {
             return Poll::Ready(failed());
@@ -174,7 +186,8 @@ impl TlsStream {
     ) -> Poll<io::Result<usize>> {
         let mut filled = 0;
         loop {
-            // Should sending fail, receiving says so; and what the other side said before it went may say why.
+            // Should sending fail, receiving says so; and what the other side said before it went
+            // may say why.
             let _ = self.send_records(context);
             let is_over = self.take(buffer, &mut filled);
             if !self.held.is_empty() {
@@ -217,7 +230,11 @@ impl Transport for TlsStream {
         self.session.peer_certificates()?.first().map(|certificate| certificate.to_vec())
     }
 
-    fn poll_receive(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll_receive(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
         let mut staging = STAGING.take();
         staging.resize(RECEIVE, 0);
         let received = self.receive(context, buffer, &mut staging);

@@ -1,7 +1,8 @@
-//! Who the other side may be: signed by one of the authorities, in time, and as `verify_peers` says.
+//! Who the other side may be: signed by one of the authorities, in time, and as `verify_peers`
+//! says.
 //!
-//! Both verifiers leave signatures and chains to rustls. The name of the host is not compared: cluster files have
-//! addresses, and FoundationDB's certificates are made for that.
+//! Both verifiers leave signatures and chains to rustls. The name of the host is not compared:
+//! cluster files have addresses, and FoundationDB's certificates are made for that.
 
 use crate::identity::{Identity, provider};
 use crate::peers::Peers;

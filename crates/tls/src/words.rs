@@ -1,4 +1,9 @@
 //! What went wrong, in words: whose certificate, what about it, and what to do.
+//!
+//! rustls names its errors for those who write programs; whoever runs a server needs to know which
+//! side to look at. So each error is told from our side: the other's certificate, or ours.
+//!
+//! Always: an error of a connection names the peer's address first.
 
 use plinth_types::Error;
 use rustls::{AlertDescription as Alert, CertificateError};
@@ -33,14 +38,20 @@ pub(crate) fn failure(other: Other, peer: SocketAddr, error: &rustls::Error) -> 
 fn words(other: Other, error: &rustls::Error) -> String {
     let name = other.name();
     match error {
-        rustls::Error::NoCertificatesPresented => "the client shows no certificate, and must".to_owned(),
-        rustls::Error::InvalidCertificate(what) => format!("the {name}'s certificate {}", certificate(what)),
+        rustls::Error::NoCertificatesPresented => {
+            "the client shows no certificate, and must".to_owned()
+        }
+        rustls::Error::InvalidCertificate(what) => {
+            format!("the {name}'s certificate {}", certificate(what))
+        }
         rustls::Error::AlertReceived(what) => match alert(*what) {
             Some(what) => format!("the {name} {what}"),
             None => format!("the {name} ended the connection: {what:?}"),
         },
         rustls::Error::PeerIncompatible(what) => {
-            format!("the {name} has no version or cipher in common with us, who speak TLS 1.3 ({what:?})")
+            format!(
+                "the {name} has no version or cipher in common with us, who speak TLS 1.3 ({what:?})"
+            )
         }
         error => error.to_string(),
     }
@@ -48,7 +59,9 @@ fn words(other: Other, error: &rustls::Error) -> String {
 
 fn certificate(what: &CertificateError) -> String {
     match what {
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "has expired".to_owned(),
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "has expired".to_owned()
+        }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "is not valid yet; one of the clocks is wrong, perhaps".to_owned()
         }
@@ -70,7 +83,9 @@ fn certificate(what: &CertificateError) -> String {
 /// What the other side says of us.
 fn alert(what: Alert) -> Option<&'static str> {
     Some(match what {
-        Alert::CertificateRequired | Alert::NoCertificate => "wants our certificate, and we show none",
+        Alert::CertificateRequired | Alert::NoCertificate => {
+            "wants our certificate, and we show none"
+        }
         Alert::CertificateExpired => "says that our certificate has expired, or is not valid yet",
         Alert::UnknownCA => "knows no authority that has signed our certificate",
         Alert::BadCertificate
@@ -88,7 +103,9 @@ fn alert(what: Alert) -> Option<&'static str> {
 pub(crate) fn no_tls(other: Other, peer: SocketAddr, bytes: &[u8]) -> Error {
     let is_ours = bytes.starts_with(b"\x89PLNTH");
     let why = match (other, is_ours) {
-        (Other::Client, true) => "a client without TLS: the address in its cluster file must end in :tls",
+        (Other::Client, true) => {
+            "a client without TLS: the address in its cluster file must end in :tls"
+        }
         (Other::Client, false) => "what the client says is not TLS",
         (Other::Server, true) => {
             "the server there speaks without TLS: the address in the cluster file must not end in :tls"
@@ -100,7 +117,8 @@ pub(crate) fn no_tls(other: Other, peer: SocketAddr, bytes: &[u8]) -> Error {
 
 /// The error of a connection to a `peer` who went away before the handshake was over.
 pub(crate) fn gone(peer: SocketAddr) -> Error {
-    Error::connection_failed().with_detail(format!("{peer} closed the connection during the TLS handshake"))
+    Error::connection_failed()
+        .with_detail(format!("{peer} closed the connection during the TLS handshake"))
 }
 
 #[cfg(test)]
@@ -139,6 +157,9 @@ mod tests {
 
         assert!(crate::names::has_no_extensions(&old));
         let usual = certificate_of(include_bytes!("../tests/certificates/server.crt"));
-        assert!(!crate::names::has_no_extensions(&usual) && !crate::names::has_no_extensions(b"nonsense"));
+        assert!(
+            !crate::names::has_no_extensions(&usual)
+                && !crate::names::has_no_extensions(b"nonsense")
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Bytes come out as they went in, whatever the pieces in which they are sent and received.
 //!
-//! Seeded; a failure prints the seed. One side sends pieces of all sizes and ends, the other receives with buffers of all sizes
-//! and sends everything back.
+//! Seeded; a failure prints the seed. One side sends pieces of all sizes and ends, the other
+//! receives with buffers of all sizes and sends everything back.
 
 use plinth_env::{Env, Stream, block_on};
 use plinth_tls::{Acceptor, Purpose, Source, Terms, TlsOptions, connect};
@@ -71,7 +71,14 @@ fn terms() -> (Terms, Arc<Mutex<Vec<Error>>>) {
     let failures = Arc::new(Mutex::new(Vec::new()));
     let theirs = failures.clone();
     let on_failure = Arc::new(move |error: &Error| theirs.lock().unwrap().push(error.clone()));
-    (Terms { purpose: Purpose::Clients, plain_answer: b"speak TLS".as_slice().into(), on_failure }, failures)
+    (
+        Terms {
+            purpose: Purpose::Clients,
+            plain_answer: b"speak TLS".as_slice().into(),
+            on_failure,
+        },
+        failures,
+    )
 }
 
 #[test]
@@ -89,7 +96,8 @@ fn bytes_come_out_as_they_went_in() {
             let accepted = acceptor.accept(listener.accept().await.unwrap(), &terms).unwrap();
             drop(env.spawn_network("echo", echo(accepted, state ^ 0xff)));
             for round in 0..6 {
-                let bytes: Vec<u8> = (0..size(&mut state)).map(|_| random(&mut state) as u8).collect();
+                let bytes: Vec<u8> =
+                    (0..size(&mut state)).map(|_| random(&mut state) as u8).collect();
                 send(&mut client, &bytes, &mut state).await.unwrap();
                 let mut back = Vec::new();
                 while back.len() < bytes.len() {
@@ -100,7 +108,10 @@ fn bytes_come_out_as_they_went_in() {
                 assert!(back == bytes, "seed {seed}, round {round}: other bytes came back");
             }
             poll_fn(|context| client.poll_finish(context)).await.unwrap();
-            assert!(receive(&mut client, &mut state).await.unwrap().is_empty(), "seed {seed}: no end");
+            assert!(
+                receive(&mut client, &mut state).await.unwrap().is_empty(),
+                "seed {seed}: no end"
+            );
         }
         assert!(failures.lock().unwrap().is_empty());
     });

@@ -22,15 +22,21 @@ pub fn apply<'a>(
     use MutationType as M;
     match operation {
         M::Add => Some(fold(existing, operand, add)),
-        M::BitOr => Some(fold(existing, operand, |old, operand| bitwise(old, operand, |a, b| a | b))),
-        M::BitXor => Some(fold(existing, operand, |old, operand| bitwise(old, operand, |a, b| a ^ b))),
+        M::BitOr => {
+            Some(fold(existing, operand, |old, operand| bitwise(old, operand, |a, b| a | b)))
+        }
+        M::BitXor => {
+            Some(fold(existing, operand, |old, operand| bitwise(old, operand, |a, b| a ^ b)))
+        }
         M::BitAnd => Some(bitwise(existing.unwrap_or_default(), operand, |a, b| a & b)),
         M::BitAndV2 => Some(match existing {
             None => Cow::Borrowed(operand),
             Some(old) => bitwise(old, operand, |a, b| a & b),
         }),
         M::AppendIfFits => Some(append_if_fits(existing.unwrap_or_default(), operand)),
-        M::Max => Some(fold(existing, operand, |old, operand| extreme(old, operand, Ordering::Greater))),
+        M::Max => {
+            Some(fold(existing, operand, |old, operand| extreme(old, operand, Ordering::Greater)))
+        }
         M::Min => Some(extreme(existing.unwrap_or_default(), operand, Ordering::Less)),
         M::MinV2 => Some(match existing {
             None => Cow::Borrowed(operand),
@@ -75,7 +81,8 @@ fn bitwise<'a>(old: &[u8], operand: &[u8], combine: fn(u8, u8) -> u8) -> Cow<'a,
     Cow::Owned(bytes.map(|(i, &byte)| combine(old.get(i).copied().unwrap_or(0), byte)).collect())
 }
 
-/// The existing value followed by the operand, or the existing value alone if that would be too long.
+/// The existing value followed by the operand, or the existing value alone if that would be too
+/// long.
 fn append_if_fits<'a>(old: &'a [u8], operand: &'a [u8]) -> Cow<'a, [u8]> {
     if old.is_empty() {
         return Cow::Borrowed(operand);
@@ -86,8 +93,8 @@ fn append_if_fits<'a>(old: &'a [u8], operand: &'a [u8]) -> Cow<'a, [u8]> {
     Cow::Owned([old, operand].concat())
 }
 
-/// The existing value, cut or zero-extended to the operand's length, if as a little-endian number it
-/// compares as `wanted` to the operand; else the operand.
+/// The existing value, cut or zero-extended to the operand's length, if as a little-endian number
+/// it compares as `wanted` to the operand; else the operand.
 fn extreme<'a>(old: &[u8], operand: &'a [u8], wanted: Ordering) -> Cow<'a, [u8]> {
     let digit = |i: usize| old.get(i).copied().unwrap_or(0);
     let order = (0..operand.len()).rev().map(|i| digit(i).cmp(&operand[i])).find(|o| o.is_ne());
@@ -155,6 +162,9 @@ mod tests {
     fn an_append_that_would_be_too_long_leaves_the_value() {
         let old = vec![7; limits::VALUE_SIZE - 1];
         assert_eq!(run(M::AppendIfFits, Some(&old), b"ab"), Some(old.clone()));
-        assert_eq!(run(M::AppendIfFits, Some(&old), b"a").map(|v| v.len()), Some(limits::VALUE_SIZE));
+        assert_eq!(
+            run(M::AppendIfFits, Some(&old), b"a").map(|v| v.len()),
+            Some(limits::VALUE_SIZE)
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! Days as dates of the Gregorian calendar, which is taken to go on as it is in both directions.
 //!
-//! Years are reckoned from March, so that a leap day is the last of its year, and in eras of 400 years, which all have as many days.
+//! Years are reckoned from March, so that a leap day is the last of its year, and in eras of 400
+//! years, which all have as many days.
 
 /// Days of 400 years.
 const ERA: i64 = 146_097;

@@ -1,4 +1,5 @@
-//! Streams of changes: what is asked of one and what it answers, and the rows in which streams are registered.
+//! Streams of changes: what is asked of one and what it answers, and the rows in which streams are
+//! registered.
 //!
 //! ```text
 //!   \xff/changes/stream/NAME          | format 1 | versionstamp 10 | id 8 | bound 8 | ranges ... |
@@ -6,11 +7,14 @@
 //!   \xff/changes/last                 | id 8 |               the id that was given last
 //! ```
 //!
-//! A client writes these rows in transactions of its own, and every node makes of them what its log has to keep. Numbers in values
-//! are little-endian; the versionstamp is that of the registration, so that its version is exact. Always: an id is given once, so a name
-//! that is registered anew is another stream.
+//! A client writes these rows in transactions of its own, and every node makes of them what its log
+//! has to keep. Numbers in values are little-endian; the versionstamp is that of the registration,
+//! so that its version is exact. Always: an id is given once, so a name that is registered anew is
+//! another stream.
 
-use crate::{Bytes, Error, KeyRange, MutationList, MutationType, RangeList, Result, Version, Versionstamp};
+use crate::{
+    Bytes, Error, KeyRange, MutationList, MutationType, RangeList, Result, Version, Versionstamp,
+};
 
 /// Prefix of all rows about streams.
 pub const PREFIX: &[u8] = b"\xff/changes/";
@@ -45,18 +49,21 @@ pub struct ChangesRequest {
     pub stream: u64,
     /// The first version that is wanted.
     pub from: Version,
-    /// About how many bytes of mutations to give at most. A batch is given whole, however large it is.
+    /// About how many bytes of mutations to give at most. A batch is given whole, however large it
+    /// is.
     pub bytes: usize,
     /// Whether to wait, for a while, until there is something.
     pub wait: bool,
 }
 
-/// All mutations of one version that lie in a stream's ranges, in the order in which they took effect.
+/// All mutations of one version that lie in a stream's ranges, in the order in which they took
+/// effect.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChangeBatch {
     /// The version at which they were committed.
     pub version: Version,
-    /// Versionstamps are filled in, atomic operations are operations, and clears are cut to the stream's ranges. Never empty.
+    /// Versionstamps are filled in, atomic operations are operations, and clears are cut to the
+    /// stream's ranges. Never empty.
     pub mutations: MutationList,
 }
 
@@ -65,7 +72,8 @@ pub struct ChangeBatch {
 pub struct Changes {
     /// In the order of their versions, each version once.
     pub batches: Vec<ChangeBatch>,
-    /// Everything up to here, from where it was asked for on, has been looked at. The next read goes on behind it.
+    /// Everything up to here, from where it was asked for on, has been looked at. The next read
+    /// goes on behind it.
     pub upto: Version,
     /// The newest version that the node which answered has applied.
     pub newest: Version,
@@ -81,8 +89,9 @@ impl ChangeBatch {
         self.mutations.iter().map(line).collect()
     }
 
-    /// A line of JSON for each mutation: `{"key":K,"type":T,"value":V,"version":N}`, with `"end"` in the place of the value where
-    /// a range is cleared. Keys and values are as [`printable`](crate::printable()) writes them.
+    /// A line of JSON for each mutation: `{"key":K,"type":T,"value":V,"version":N}`, with `"end"`
+    /// in the place of the value where a range is cleared. Keys and values are as
+    /// [`printable`](crate::printable()) writes them.
     ///
     /// ```
     /// # use plinth_types::{ChangeBatch, MutationList, MutationType};
@@ -96,7 +105,8 @@ impl ChangeBatch {
     /// ```
     pub fn json_lines(&self) -> String {
         // What is printable needs no other escapes.
-        let text = |bytes: &[u8]| crate::printable(bytes).replace('\\', "\\\\").replace('"', "\\\"");
+        let text =
+            |bytes: &[u8]| crate::printable(bytes).replace('\\', "\\\\").replace('"', "\\\"");
         let line = |mutation: crate::MutationRef<'_>| {
             let (kind, version) = (kind_name(mutation.kind), self.version);
             let (key, other) = (text(mutation.param1), text(mutation.param2));
@@ -142,7 +152,8 @@ pub struct StreamRow {
 }
 
 impl StreamRow {
-    /// The value to be written by a mutation that fills the versionstamp in: four bytes at its end say where.
+    /// The value to be written by a mutation that fills the versionstamp in: four bytes at its end
+    /// say where.
     pub fn to_be_stamped(id: u64, bound: u64, ranges: &[KeyRange]) -> Vec<u8> {
         let mut list = RangeList::new();
         ranges.iter().for_each(|range| list.push(&range.begin, &range.end));
@@ -160,12 +171,14 @@ impl StreamRow {
     /// # Errors
     /// `file_corrupt` if it is none.
     pub fn decode(value: &[u8]) -> Result<Self> {
-        let wrong = |what: String| Error::file_corrupt().with_detail(format!("row of a stream: {what}"));
+        let wrong =
+            |what: String| Error::file_corrupt().with_detail(format!("row of a stream: {what}"));
         if value.first() != Some(&FORMAT) {
             return Err(wrong(format!("format {:?}, expected {FORMAT}", value.first())));
         }
         let short = || wrong(format!("{} bytes, expected {RANGES} at least", value.len()));
-        let number = |at: usize| value.get(at..).and_then(|rest| rest.first_chunk::<8>()).ok_or_else(short);
+        let number =
+            |at: usize| value.get(at..).and_then(|rest| rest.first_chunk::<8>()).ok_or_else(short);
         let registered = Version::from_be_bytes(*number(STAMP)?);
         let (id, bound) = (u64::from_le_bytes(*number(ID)?), u64::from_le_bytes(*number(BOUND)?));
         let ranges = RangeList::decode(value.get(RANGES..).ok_or_else(short)?.to_vec())?;
@@ -195,7 +208,8 @@ pub fn acknowledged_key(id: u64) -> Vec<u8> {
 pub fn number(value: &[u8]) -> Result<u64> {
     let bytes = value.first_chunk::<8>().filter(|_| value.len() == 8);
     bytes.map(|bytes| u64::from_le_bytes(*bytes)).ok_or_else(|| {
-        Error::file_corrupt().with_detail(format!("row of a stream: {} bytes, expected 8", value.len()))
+        Error::file_corrupt()
+            .with_detail(format!("row of a stream: {} bytes, expected 8", value.len()))
     })
 }
 
@@ -265,7 +279,8 @@ mod tests {
         let numbers = [7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 0, 0];
         let ranges = [1, 0, 0, 0, 1, 0, 0, 0, b'a', b'b'];
         assert_eq!(value, [&[1][..], &stamp, &numbers, &ranges].concat());
-        let row = StreamRow { registered: 0x0102, id: 7, bound: 1 << 20, ranges: vec![range("a", "b")] };
+        let row =
+            StreamRow { registered: 0x0102, id: 7, bound: 1 << 20, ranges: vec![range("a", "b")] };
         assert_eq!(StreamRow::decode(&value), Ok(row));
         for len in 0..value.len() {
             assert_eq!(StreamRow::decode(&value[..len]), Err(Error::file_corrupt()), "{len}");
@@ -277,8 +292,13 @@ mod tests {
 
     #[test]
     fn ranges_become_a_union() {
-        let ranges =
-            vec![range("m", "p"), range("a", "c"), range("c", "d"), range("o", "z"), range("x", "b")];
+        let ranges = vec![
+            range("m", "p"),
+            range("a", "c"),
+            range("c", "d"),
+            range("o", "z"),
+            range("x", "b"),
+        ];
         assert_eq!(union(ranges), [range("a", "d"), range("m", "z")]);
     }
 
@@ -287,10 +307,13 @@ mod tests {
         let ranges = [range("b", "d"), range("f", "h"), range("m", "n")];
         let cut_to = |kind, param1: &'static str, param2: &'static str| {
             let mut kept = MutationList::new();
-            let mutation = MutationRef { kind, param1: param1.as_bytes(), param2: param2.as_bytes() };
+            let mutation =
+                MutationRef { kind, param1: param1.as_bytes(), param2: param2.as_bytes() };
             cut([mutation].into_iter(), &ranges, &mut kept);
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            kept.iter().map(|it| format!("{}..{}", text(it.param1), text(it.param2))).collect::<Vec<_>>()
+            kept.iter()
+                .map(|it| format!("{}..{}", text(it.param1), text(it.param2)))
+                .collect::<Vec<_>>()
         };
         assert_eq!(cut_to(MutationType::Set, "a", "1"), [""; 0]);
         assert_eq!(cut_to(MutationType::Set, "b", "1"), ["b..1"]);

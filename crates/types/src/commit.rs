@@ -18,7 +18,8 @@ pub struct Conflicts {
 pub struct CommitRequest {
     /// What it read and wrote.
     pub conflicts: Conflicts,
-    /// What it changes, in order. Operations are normalised: no API version is needed to apply them.
+    /// What it changes, in order. Operations are normalised: no API version is needed to apply
+    /// them.
     pub mutations: MutationList,
     /// Whether it may commit while the database is locked.
     pub lock_aware: bool,
@@ -29,12 +30,12 @@ pub struct CommitRequest {
 }
 
 impl CommitRequest {
-    /// The size that is held against the size limit: each mutation 44 bytes and its parameters, each conflict
-    /// range 24 bytes and its two keys.
+    /// The size that is held against the size limit: each mutation 44 bytes and its parameters,
+    /// each conflict range 24 bytes and its two keys.
     pub fn size(&self) -> usize {
         let mutations = self.mutations.as_bytes().len() + self.mutations.len() * (44 - 9);
-        let ranges =
-            [&self.conflicts.reads, &self.conflicts.writes].map(|list| 24 * list.len() + list.key_bytes());
+        let ranges = [&self.conflicts.reads, &self.conflicts.writes]
+            .map(|list| 24 * list.len() + list.key_bytes());
         mutations + ranges[0] + ranges[1]
     }
 }
@@ -51,7 +52,8 @@ pub enum CommitReply {
     },
     /// Something it read was written after its read version; nothing of it took effect.
     Conflict {
-        /// The positions, in its read conflict ranges, of those that conflicted; empty unless asked for.
+        /// The positions, in its read conflict ranges, of those that conflicted; empty unless asked
+        /// for.
         conflicting_reads: Vec<usize>,
     },
 }

@@ -41,15 +41,15 @@ pub enum ErrorPredicate {
 }
 
 impl Error {
-    /// The error with this number. Numbers that FoundationDB doesn't know are kept as they are; those
-    /// that no error can have (below 1 or above 65535) become `internal_error`.
+    /// The error with this number. Numbers that FoundationDB doesn't know are kept as they are;
+    /// those that no error can have (below 1 or above 65535) become `internal_error`.
     pub fn from_code(code: i32) -> Self {
         let code = u16::try_from(code).ok().filter(|code| *code != 0).unwrap_or(4100);
         Self { code, exhausted: None, detail: None }
     }
 
-    /// The same error, which comes of this resource's end. The number stays: this is for those in the process
-    /// who react differently, and is not sent to a client behind a socket.
+    /// The same error, which comes of this resource's end. The number stays: this is for those in
+    /// the process who react differently, and is not sent to a client behind a socket.
     #[must_use]
     pub fn for_want_of(self, resource: Resource) -> Self {
         Self { exhausted: Some(resource), ..self }
@@ -377,7 +377,8 @@ mod tests {
 
     #[test]
     fn what_was_exhausted_stays_with_the_error_and_makes_it_no_larger() {
-        let error = Error::file_not_writable().for_want_of(Resource::DiskSpace).with_detail("a disk");
+        let error =
+            Error::file_not_writable().for_want_of(Resource::DiskSpace).with_detail("a disk");
         assert_eq!(error.clone().exhausted(), Some(Resource::DiskSpace));
         assert_eq!(Error::file_not_writable().exhausted(), None);
         assert_eq!(size_of::<Error>(), size_of::<(u64, Option<Arc<str>>)>());
@@ -385,8 +386,11 @@ mod tests {
 
     #[test]
     fn predicates_are_foundationdbs() {
-        let retryable: Vec<_> =
-            TABLE.iter().map(|e| Error::from_code(e.code.into())).filter(Error::is_retryable).collect();
+        let retryable: Vec<_> = TABLE
+            .iter()
+            .map(|e| Error::from_code(e.code.into()))
+            .filter(Error::is_retryable)
+            .collect();
         let codes: Vec<_> = retryable.iter().map(Error::code).collect();
         assert_eq!(
             codes,

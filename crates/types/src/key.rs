@@ -11,7 +11,8 @@ pub fn key_after(key: &[u8]) -> Bytes {
     next.into()
 }
 
-/// The first key that does not begin with `prefix`; `None` if there is none (the prefix is empty or all `\xff`).
+/// The first key that does not begin with `prefix`; `None` if there is none (the prefix is empty or
+/// all `\xff`).
 ///
 /// ```
 /// use plinth_types::strinc;

@@ -1,4 +1,5 @@
-//! The words that every other crate speaks: keys, ranges, selectors, versions, mutations, limits, errors.
+//! The words that every other crate speaks: keys, ranges, selectors, versions, mutations, limits,
+//! errors.
 //!
 //! ## Role
 //! Plain data and pure functions. What crosses the edge between two roles (a client and the

@@ -1,4 +1,5 @@
-//! The limits of keys, values and transactions; FoundationDB's, which its bindings and layers count on.
+//! The limits of keys, values and transactions; FoundationDB's, which its bindings and layers count
+//! on.
 
 /// Longest key in the normal key space, in bytes.
 pub const KEY_SIZE: usize = 10_000;
@@ -6,13 +7,15 @@ pub const KEY_SIZE: usize = 10_000;
 pub const SYSTEM_KEY_SIZE: usize = 30_000;
 /// Longest value and longest operand of an atomic operation, in bytes.
 pub const VALUE_SIZE: usize = 100_000;
-/// Largest transaction, in bytes as [`crate::CommitRequest::size`] counts them, unless the size limit option lowers it.
+/// Largest transaction, in bytes as [`crate::CommitRequest::size`] counts them, unless the size
+/// limit option lowers it.
 pub const TRANSACTION_SIZE: usize = 10_000_000;
 /// Smallest value that the size limit option takes.
 pub const MIN_TRANSACTION_SIZE_LIMIT: usize = 32;
 /// How many versions back a transaction may read and commit: five seconds.
 pub const WINDOW_VERSIONS: i64 = 5_000_000;
-/// Most transactions in one batch: the position must fit a versionstamp, and conflict sets stay small.
+/// Most transactions in one batch: the position must fit a versionstamp, and conflict sets stay
+/// small.
 pub const BATCH_TRANSACTIONS: usize = 32_768;
 /// What one reply to a range read may carry, in bytes as rows are accounted (`8 + key + value`).
 pub const REPLY_BYTES: usize = 80_000;

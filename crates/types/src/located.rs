@@ -3,7 +3,8 @@
 /// What a node knows of its cluster.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Located {
-    /// The newest term that it has heard of: of two answers the one with the later term is right. 0 where one server is all there is.
+    /// The newest term that it has heard of: of two answers the one with the later term is right. 0
+    /// where one server is all there is.
     pub term: u64,
     /// The node that says so.
     pub node: u64,

@@ -1,11 +1,13 @@
 //! Marks in the product for its simulation: probes on rare paths, and mistakes that can be planted.
 //!
-//! [`probe!`](crate::probe) counts how often a rare path was taken, so that a report can say which paths no run has
-//! reached. [`planted!`](crate::planted) asks whether a mistake is to be made on purpose, by which the tests of the
-//! simulation prove that it would notice one. Names are texts; the simulation has a table of each kind.
+//! [`probe!`](crate::probe) counts how often a rare path was taken, so that a report can say which
+//! paths no run has reached. [`planted!`](crate::planted) asks whether a mistake is to be made on
+//! purpose, by which the tests of the simulation prove that it would notice one. Names are texts;
+//! the simulation has a table of each kind.
 //!
-//! Both are kept for each thread: a simulation runs on one, and several run side by side. Without the features `probes`
-//! and `planted-bugs` the two leave nothing behind in the program: the one is an empty function, the other a constant.
+//! Both are kept for each thread: a simulation runs on one, and several run side by side. Without
+//! the features `probes` and `planted-bugs` the two leave nothing behind in the program: the one is
+//! an empty function, the other a constant.
 
 #[cfg(feature = "planted-bugs")]
 use std::cell::Cell;
@@ -62,7 +64,8 @@ pub fn is_planted(name: &'static str) -> bool {
     PLANTED.get() == Some(name)
 }
 
-/// What [`planted!`](crate::planted) asks; without the feature `planted-bugs` no mistake is ever planted.
+/// What [`planted!`](crate::planted) asks; without the feature `planted-bugs` no mistake is ever
+/// planted.
 #[cfg(not(feature = "planted-bugs"))]
 #[inline(always)]
 pub const fn is_planted(_name: &'static str) -> bool {

@@ -1,7 +1,8 @@
 //! Mutations, alone and in the flat list in which a transaction's travel.
 //!
-//! A list is one buffer: per mutation a type, two lengths, two parameters. The same bytes are what the
-//! client collects, what the log stores and what storage applies, so none of them takes the parts apart.
+//! A list is one buffer: per mutation a type, two lengths, two parameters. The same bytes are what
+//! the client collects, what the log stores and what storage applies, so none of them takes the
+//! parts apart.
 
 use crate::{Bytes, Error, Result};
 
@@ -165,7 +166,8 @@ impl MutationList {
         &self.bytes
     }
 
-    /// The offset at which the next mutation will stand; usable with [`MutationList::at`] once pushed.
+    /// The offset at which the next mutation will stand; usable with [`MutationList::at`] once
+    /// pushed.
     pub fn next_offset(&self) -> usize {
         self.bytes.len()
     }
@@ -189,7 +191,8 @@ impl MutationList {
         Ok(Self { bytes, count })
     }
 
-    /// Checks that these bytes spell a list, and counts its mutations; [`Mutations::of`] can then walk them.
+    /// Checks that these bytes spell a list, and counts its mutations; [`Mutations::of`] can then
+    /// walk them.
     pub fn validate(bytes: &[u8]) -> Result<usize> {
         let mut mutations = Mutations { rest: bytes };
         let count = mutations.by_ref().count();
@@ -270,7 +273,10 @@ mod tests {
         assert_eq!(decoded, list);
         assert_eq!(list.len(), 2);
         assert_eq!(list.at(offset).unwrap().kind, MutationType::ClearRange);
-        assert_eq!(list.iter().map(|m| m.param1.to_vec()).collect::<Vec<_>>(), [b"a".to_vec(), vec![]]);
+        assert_eq!(
+            list.iter().map(|m| m.param1.to_vec()).collect::<Vec<_>>(),
+            [b"a".to_vec(), vec![]]
+        );
     }
 
     #[test]
@@ -280,7 +286,10 @@ mod tests {
         for len in 1..list.as_bytes().len() {
             assert!(MutationList::decode(list.as_bytes()[..len].to_vec()).is_err(), "{len}");
         }
-        assert!(MutationList::decode(vec![3, 0, 0, 0, 0, 0, 0, 0, 0]).is_err(), "3 is no mutation type");
+        assert!(
+            MutationList::decode(vec![3, 0, 0, 0, 0, 0, 0, 0, 0]).is_err(),
+            "3 is no mutation type"
+        );
         assert_eq!(MutationType::from_code(20), Some(MutationType::CompareAndClear));
         assert_eq!(MutationType::from_code(3), None);
     }

@@ -20,7 +20,8 @@ pub struct MemberPlace {
 /// # Errors
 /// `file_corrupt` if it is no such row.
 pub fn member_places(row: &[u8]) -> crate::Result<Vec<MemberPlace>> {
-    let corrupt = || Error::file_corrupt().with_detail("the row of the cluster's members can't be read");
+    let corrupt =
+        || Error::file_corrupt().with_detail("the row of the cluster's members can't be read");
     parse(row).ok_or_else(corrupt)
 }
 
@@ -40,7 +41,11 @@ fn parse(row: &[u8]) -> Option<Vec<MemberPlace>> {
         let (address, tail) = tail.split_at_checked(usize::from(*len))?;
         rest = tail;
         let address = std::str::from_utf8(address).ok()?.to_owned();
-        places.push(MemberPlace { node: u64::from_le_bytes(*node), votes: matches!(part, 1 | 2), address });
+        places.push(MemberPlace {
+            node: u64::from_le_bytes(*node),
+            votes: matches!(part, 1 | 2),
+            address,
+        });
     }
     rest.is_empty().then_some(places)
 }

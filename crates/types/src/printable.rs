@@ -39,17 +39,24 @@ pub fn parse(text: &str) -> std::result::Result<Vec<u8>, String> {
         }
         match bytes.get(at + 1) {
             Some(b'x') => {
-                let digits =
-                    text.get(at + 2..at + 4).filter(|hex| hex.bytes().all(|digit| digit.is_ascii_hexdigit()));
+                let digits = text
+                    .get(at + 2..at + 4)
+                    .filter(|hex| hex.bytes().all(|digit| digit.is_ascii_hexdigit()));
                 let hex = digits.and_then(|hex| u8::from_str_radix(hex, 16).ok());
-                out.push(hex.ok_or_else(|| format!("at byte {at}: \\x needs two hexadecimal digits"))?);
+                out.push(
+                    hex.ok_or_else(|| format!("at byte {at}: \\x needs two hexadecimal digits"))?,
+                );
                 at += 4;
             }
             Some(&quoted @ (b'\\' | b'"' | b' ' | b';')) => {
                 out.push(quoted);
                 at += 2;
             }
-            _ => return Err(format!("at byte {at}: unknown escape; write \\xhh, \\\\, \\\", \\; or '\\ '")),
+            _ => {
+                return Err(format!(
+                    "at byte {at}: unknown escape; write \\xhh, \\\\, \\\", \\; or '\\ '"
+                ));
+            }
         }
     }
     Ok(out)

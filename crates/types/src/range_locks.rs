@@ -4,7 +4,8 @@
 //! ```text
 //!   format (1) | owner (16), begin length (4), end length (4), begin, end | ...     lengths are little-endian
 //! ```
-//! Always: a value that can't be read, as one of a later format, locks all keys of users. What is locked is never taken for free.
+//! Always: a value that can't be read, as one of a later format, locks all keys of users. What is
+//! locked is never taken for free.
 
 use crate::{Bytes, Error, KeyRange, Result, printable, system};
 use std::fmt;
@@ -92,7 +93,8 @@ impl RangeLocks {
         self.0.locks.is_empty()
     }
 
-    /// Whether a transaction that isn't lock-aware may use the keys from `begin` up to, and without, `end`.
+    /// Whether a transaction that isn't lock-aware may use the keys from `begin` up to, and
+    /// without, `end`.
     ///
     /// # Errors
     /// `transaction_rejected_range_locked`, with the range.
@@ -136,7 +138,8 @@ fn decode(value: &[u8]) -> Option<Vec<RangeLock>> {
     while !rest.is_empty() {
         let (head, keys) = rest.split_first_chunk::<HEAD>()?;
         let owner = head[..16].try_into().ok()?;
-        let length = |at: usize| Some(u32::from_le_bytes(head[at..at + 4].try_into().ok()?) as usize);
+        let length =
+            |at: usize| Some(u32::from_le_bytes(head[at..at + 4].try_into().ok()?) as usize);
         let (begin, keys) = keys.split_at_checked(length(16)?)?;
         let (end, keys) = keys.split_at_checked(length(20)?)?;
         let range = KeyRange::new(Bytes::copy_from_slice(begin), Bytes::copy_from_slice(end));

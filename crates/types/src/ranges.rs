@@ -1,7 +1,7 @@
 //! Flat lists of key ranges and of keys: what a transaction read, what it wrote, what it asks for.
 //!
-//! Nearly every range of a transaction holds a single key, so such a range stores its key once and a mark
-//! in place of its end; whoever needs the end makes it.
+//! Nearly every range of a transaction holds a single key, so such a range stores its key once and
+//! a mark in place of its end; whoever needs the end makes it.
 
 use crate::{Bytes, Error, KeyRange, Result, key_after};
 
@@ -10,7 +10,8 @@ use crate::{Bytes, Error, KeyRange, Result, key_after};
 pub struct RangeRef<'a> {
     /// First key of the range.
     pub begin: &'a [u8],
-    /// First key after the range; `None`: the range holds `begin` alone (its end is `begin` and a zero byte).
+    /// First key after the range; `None`: the range holds `begin` alone (its end is `begin` and a
+    /// zero byte).
     pub end: Option<&'a [u8]>,
 }
 
@@ -37,7 +38,9 @@ impl<'a> RangeRef<'a> {
     pub fn to_range(&self) -> KeyRange {
         match self.end {
             None => KeyRange::single(self.begin),
-            Some(end) => KeyRange::new(Bytes::copy_from_slice(self.begin), Bytes::copy_from_slice(end)),
+            Some(end) => {
+                KeyRange::new(Bytes::copy_from_slice(self.begin), Bytes::copy_from_slice(end))
+            }
         }
     }
 
@@ -143,7 +146,8 @@ impl RangeList {
                 None => 2 * range.begin.len() + 1,
                 Some(end) if range.begin < end => range.begin.len() + end.len(),
                 Some(_) => {
-                    return Err(Error::file_corrupt().with_detail("empty or inverted range in a range list"));
+                    return Err(Error::file_corrupt()
+                        .with_detail("empty or inverted range in a range list"));
                 }
             };
         }

@@ -22,7 +22,8 @@ pub struct RangeRead {
     pub end: KeySelector,
     /// Most rows to give; `usize::MAX` for all.
     pub limit: usize,
-    /// Stop after the row with which `8 + key + value` bytes, summed over the rows, reach this; `usize::MAX` for never.
+    /// Stop after the row with which `8 + key + value` bytes, summed over the rows, reach this;
+    /// `usize::MAX` for never.
     pub target_bytes: usize,
     /// From the end to the begin, keys descending.
     pub reverse: bool,

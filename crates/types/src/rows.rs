@@ -1,7 +1,7 @@
 //! The rows of a range read, in one buffer.
 //!
-//! A thousand rows cost two allocations, not two thousand; a row that is kept shares the buffer. The
-//! order is that of the read, so descending for a reverse one.
+//! A thousand rows cost two allocations, not two thousand; a row that is kept shares the buffer.
+//! The order is that of the read, so descending for a reverse one.
 
 use crate::{Bytes, Error, Result, limits};
 
@@ -77,7 +77,10 @@ impl Rows {
     ///
     /// # Errors
     /// `file_corrupt` if these ends go backwards, or don't lead to the end of `data`.
-    pub fn from_parts(data: Bytes, ends: impl ExactSizeIterator<Item = (u32, u32)>) -> Result<Self> {
+    pub fn from_parts(
+        data: Bytes,
+        ends: impl ExactSizeIterator<Item = (u32, u32)>,
+    ) -> Result<Self> {
         let mut spans = Vec::with_capacity(ends.len());
         let mut last = 0;
         for (key_end, value_end) in ends {
@@ -124,8 +127,9 @@ impl Rows {
 
     /// The rows as shared key-value pairs, in order.
     pub fn key_values(&self) -> impl ExactSizeIterator<Item = KeyValue> + '_ {
-        (0..self.len())
-            .map(|index| self.get(index).unwrap_or(KeyValue { key: Bytes::new(), value: Bytes::new() }))
+        (0..self.len()).map(|index| {
+            self.get(index).unwrap_or(KeyValue { key: Bytes::new(), value: Bytes::new() })
+        })
     }
 
     fn span(&self, index: usize) -> Option<(usize, Span)> {
@@ -172,7 +176,8 @@ impl RowsBuilder {
         self.spans.is_empty()
     }
 
-    /// The bytes so far as a range read's byte target counts them: 8 more than key and value, for each row.
+    /// The bytes so far as a range read's byte target counts them: 8 more than key and value, for
+    /// each row.
     pub fn accounted_bytes(&self) -> usize {
         self.data.len() + self.spans.len() * row_overhead()
     }

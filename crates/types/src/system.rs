@@ -12,7 +12,8 @@ pub const NON_METADATA_BEGIN: &[u8] = b"\xff\x02";
 pub const NON_METADATA_END: &[u8] = b"\xff\x03";
 /// Holds a 10-byte prefix and the 16-byte lock id while the database is locked.
 pub const DATABASE_LOCKED: &[u8] = b"\xff/dbLocked";
-/// The ranges that are locked while the rest of the database is in use, as [`RangeLocks`](crate::RangeLocks) spells them.
+/// The ranges that are locked while the rest of the database is in use, as
+/// [`RangeLocks`](crate::RangeLocks) spells them.
 pub const RANGE_LOCKS: &[u8] = b"\xff/plinth/rangeLocks";
 /// Changes whenever a layer says that its metadata changed; readable by everybody.
 pub const METADATA_VERSION: &[u8] = b"\xff/metadataVersion";
@@ -24,7 +25,8 @@ pub const KEY_SERVERS_PREFIX: &[u8] = b"\xff/keyServers/";
 pub const CONFIGURATION_PREFIX: &[u8] = b"\xff/conf/";
 /// Who is a member of the cluster; changed by the leader alone.
 pub const MEMBERS: &[u8] = b"\xff/conf/members";
-/// The addresses of the servers that are to vote, separated by commas, if an operator has named them.
+/// The addresses of the servers that are to vote, separated by commas, if an operator has named
+/// them.
 pub const COORDINATORS_WANTED: &[u8] = b"\xff/conf/coordinators";
 /// How many servers are to vote, as decimal text.
 pub const VOTER_COUNT: &[u8] = b"\xff/conf/voter_count";
@@ -32,9 +34,11 @@ pub const VOTER_COUNT: &[u8] = b"\xff/conf/voter_count";
 pub const EXCLUDED_PREFIX: &[u8] = b"\xff/conf/excluded/";
 /// Prefix of the addresses, or hosts, of servers that are lost for good.
 pub const FAILED_PREFIX: &[u8] = b"\xff/conf/failed/";
-/// Prefix of the keys that a transaction adds to both conflict sets to be able to conflict with itself.
+/// Prefix of the keys that a transaction adds to both conflict sets to be able to conflict with
+/// itself.
 pub const SELF_CONFLICT_PREFIX: &[u8] = b"\xff/SC/";
-/// Prefix of the records of idempotency ids: 8-byte big-endian commit version, then the high byte of the batch index.
+/// Prefix of the records of idempotency ids: 8-byte big-endian commit version, then the high byte
+/// of the batch index.
 pub const IDEMPOTENCY_PREFIX: &[u8] = b"\xff\x02/idmp/";
 
 /// Whether a mutation of this key changes the database's own metadata, which the pipeline must see.
@@ -48,7 +52,13 @@ mod tests {
 
     #[test]
     fn metadata_is_the_system_space_without_its_data_part() {
-        assert!(is_metadata(DATABASE_LOCKED) && is_metadata(METADATA_VERSION) && is_metadata(b"\xff"));
-        assert!(!is_metadata(b"a") && !is_metadata(b"\xff\x02/idmp/x") && !is_metadata(b"\xff\xff/status"));
+        assert!(
+            is_metadata(DATABASE_LOCKED) && is_metadata(METADATA_VERSION) && is_metadata(b"\xff")
+        );
+        assert!(
+            !is_metadata(b"a")
+                && !is_metadata(b"\xff\x02/idmp/x")
+                && !is_metadata(b"\xff\xff/status")
+        );
     }
 }

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
-/// A point in the database's history. Fits an `i64` and is never negative once assigned; larger is later.
+/// A point in the database's history. Fits an `i64` and is never negative once assigned; larger is
+/// later.
 pub type Version = i64;
 
-/// How far something has come in the commit log: the last entry with mutations that it has everything of.
+/// How far something has come in the commit log: the last entry with mutations that it has
+/// everything of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct LogPosition {
     /// The entry's number in the log; 0 before the first one, and in a database without a log.
@@ -39,7 +41,8 @@ pub const VERSIONS_PER_SECOND: i64 = 1_000_000;
 /// How far a restart moves versions ahead, so that no transaction spans two runs.
 pub const VERSION_JUMP_AT_RESTART: i64 = 100_000_000;
 
-/// The 10-byte identity of a committed transaction: its version and its position in the batch, both big-endian.
+/// The 10-byte identity of a committed transaction: its version and its position in the batch, both
+/// big-endian.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Versionstamp([u8; Versionstamp::LEN]);
 

@@ -1,8 +1,10 @@
-//! Static tracepoints (USDT): places of a running program that bpftrace, perf and SystemTap can listen at.
+//! Static tracepoints (USDT): places of a running program that bpftrace, perf and SystemTap can
+//! listen at.
 //!
 //! ## Role
-//! One function for each tracepoint of the provider `plinth`, so that names and arguments stand in one place;
-//! `docs/monitoring.md` has them for those who listen. A function is called where the thing happens, and its inlined body is all there is.
+//! One function for each tracepoint of the provider `plinth`, so that names and arguments stand in
+//! one place; `docs/monitoring.md` has them for those who listen. A function is called where the
+//! thing happens, and its inlined body is all there is.
 //!
 //! ## Data structure
 //! ```text
@@ -11,15 +13,17 @@
 //!     nop  <──────────────────  plinth   transaction_start  address  registers and constants
 //!     ...
 //! ```
-//! While nobody listens a tracepoint is an instruction that does nothing. A tracer writes a breakpoint over it.
+//! While nobody listens a tracepoint is an instruction that does nothing. A tracer writes a
+//! breakpoint over it.
 //!
 //! ## Invariants
 //! 1. A tracepoint computes nothing: its arguments are values that are there anyway.
 //! 2. On systems without this format (it is that of ELF) the functions are empty.
 //!
 //! ## Not here
-//! Measurements that are always taken: `pipeline`'s metrics. Marks for the simulation, which counts how often rare paths are
-//! taken: `types::marks`. The crate stands apart because a tracepoint is made of assembler, which no other crate needs.
+//! Measurements that are always taken: `pipeline`'s metrics. Marks for the simulation, which counts
+//! how often rare paths are taken: `types::marks`. The crate stands apart because a tracepoint is
+//! made of assembler, which no other crate needs.
 //! Read next: `docs/monitoring.md`, then where each function is called.
 
 use std::time::Duration;
@@ -42,7 +46,8 @@ pub fn read_range(version: i64, limit: usize) {
     probe::probe!(plinth, read_range, version, limit);
 }
 
-/// A batch was committed: its version, its transactions, and how long the batch took from its beginning.
+/// A batch was committed: its version, its transactions, and how long the batch took from its
+/// beginning.
 #[inline(always)]
 pub fn commit(version: i64, transactions: usize, took: Duration) {
     probe::probe!(plinth, commit, version, transactions, nanoseconds(took));

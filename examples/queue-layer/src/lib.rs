@@ -1,4 +1,5 @@
-//! A queue as a layer on an ordered key-value database: items go in at one end, and each is handed to one consumer.
+//! A queue as a layer on an ordered key-value database: items go in at one end, and each is handed
+//! to one consumer.
 //!
 //! ## Data structure
 //! ```text
@@ -9,10 +10,12 @@
 //! 1. An item whose push was acknowledged is there once, until it is taken.
 //! 2. An item is handed out at most once.
 //!
-//! Consumers would all get in each other's way at the oldest item. So each looks at the oldest few without a conflict, and takes one of
-//! them; only that one must not have been taken by another consumer meanwhile.
+//! Consumers would all get in each other's way at the oldest item. So each looks at the oldest few
+//! without a conflict, and takes one of them; only that one must not have been taken by another
+//! consumer meanwhile.
 //!
-//! The queue can be made with one of two mistakes that are easily made. `tests/simulation.rs` shows that the simulation finds both.
+//! The queue can be made with one of two mistakes that are easily made. `tests/simulation.rs` shows
+//! that the simulation finds both.
 
 use plinth::client::Database;
 use plinth::{Bytes, KeyValue, RangeOptions, Result, Transaction, TransactionOption};
@@ -62,7 +65,8 @@ impl Queue {
             let (key, item) = (key.clone(), item.to_vec());
             async move {
                 if remembers {
-                    // A push whose answer was lost is sent again, and takes effect once all the same.
+                    // A push whose answer was lost is sent again, and takes effect once all the
+                    // same.
                     tr.set_option(TransactionOption::AutomaticIdempotency)?;
                 }
                 tr.set_versionstamped_key(&key, &item);
@@ -72,8 +76,9 @@ impl Queue {
         .await
     }
 
-    /// Takes one of the oldest items, and none if there is none. It is the caller's when the transaction has committed. `choice` says which of
-    /// them: a random number, best, so that consumers choose different ones.
+    /// Takes one of the oldest items, and none if there is none. It is the caller's when the
+    /// transaction has committed. `choice` says which of them: a random number, best, so that
+    /// consumers choose different ones.
     ///
     /// # Errors
     /// Those of the database.

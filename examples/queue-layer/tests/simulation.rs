@@ -1,7 +1,9 @@
-//! The queue in simulation: consumers and producers at once, on a database that crashes, on links that lose answers.
+//! The queue in simulation: consumers and producers at once, on a database that crashes, on links
+//! that lose answers.
 //!
-//! The oracle knows what it pushed and what it was handed. Nobody may be handed an item twice; what was acknowledged and is not in the
-//! queue must have been taken. A transaction whose outcome nobody knows may have taken its item: those are kept apart.
+//! The oracle knows what it pushed and what it was handed. Nobody may be handed an item twice; what
+//! was acknowledged and is not in the queue must have been taken. A transaction whose outcome
+//! nobody knows may have taken its item: those are kept apart.
 
 use plinth::Result;
 use plinth_sim::{Client, Draw, Outcome, Report, Seeds, Spec, Work, Workload, Workloads};
@@ -105,7 +107,9 @@ impl Workload for Jobs {
                 }
             }
             let gone = known.pushed.iter().filter(|item| !there.contains(item));
-            for item in gone.filter(|item| !known.handed.contains(item) && !known.perhaps.contains(item)) {
+            for item in
+                gone.filter(|item| !known.handed.contains(item) && !known.perhaps.contains(item))
+            {
                 client.fail(format!("item {item} was pushed, and nobody got it"));
             }
         })
@@ -126,7 +130,10 @@ fn found(mistake: Mistake) -> Box<Report> {
 #[test]
 fn the_queue_hands_out_each_item_once() {
     let sum = Seeds::of(spec(Queue::new("jobs/")), 12).hold();
-    assert!(sum.committed > 0 && sum.lives > sum.runs, "something went on, and some databases crashed");
+    assert!(
+        sum.committed > 0 && sum.lives > sum.runs,
+        "something went on, and some databases crashed"
+    );
 }
 
 #[test]

@@ -84,14 +84,19 @@ fn position(sqlite: &Connection) -> rusqlite::Result<Option<(u64, Version)>> {
 }
 
 /// Registers the stream first, so that nothing is missed, then copies the rows at a later version.
-async fn copy(db: &Database, prefix: &[u8], sqlite: &mut Connection) -> Result<(u64, Version), Failure> {
+async fn copy(
+    db: &Database,
+    prefix: &[u8],
+    sqlite: &mut Connection,
+) -> Result<(u64, Version), Failure> {
     let end = strinc(prefix).ok_or("a prefix is wanted that something comes behind")?;
     let name = format!("sqlite/{}", plinth::printable(prefix));
     let range = KeyRange::new(prefix.to_vec(), end);
     let stream = db.register_changes(&name, [range.clone()], None).await?;
     let snapshot = loop {
         let snapshot = db.pin_snapshot().await?;
-        // Where a file was lost the stream is there already, and may be further than what can be pinned.
+        // Where a file was lost the stream is there already, and may be further than what can be
+        // pinned.
         if snapshot.version() >= stream.registered.max(stream.acknowledged) {
             break snapshot;
         }
@@ -104,14 +109,18 @@ async fn copy(db: &Database, prefix: &[u8], sqlite: &mut Connection) -> Result<(
         let row = row?;
         put(&transaction, &row.key, &row.value)?;
     }
-    transaction
-        .execute("insert into position values (1, ?1, ?2)", params![stream.id as i64, snapshot.version()])?;
+    transaction.execute(
+        "insert into position values (1, ?1, ?2)",
+        params![stream.id as i64, snapshot.version()],
+    )?;
     transaction.commit()?;
     Ok((stream.id, snapshot.version()))
 }
 
 fn put(transaction: &Transaction<'_>, key: &[u8], value: &[u8]) -> rusqlite::Result<usize> {
-    transaction.prepare_cached("insert or replace into rows values (?1, ?2)")?.execute(params![key, value])
+    transaction
+        .prepare_cached("insert or replace into rows values (?1, ?2)")?
+        .execute(params![key, value])
 }
 
 /// What one version of the database has changed.
@@ -124,11 +133,15 @@ fn apply(transaction: &Transaction<'_>, batch: &ChangeBatch) -> rusqlite::Result
             continue;
         }
         let read = "select value from rows where key = ?1";
-        let old: Option<Vec<u8>> =
-            transaction.prepare_cached(read)?.query_row(params![key], |row| row.get(0)).optional()?;
+        let old: Option<Vec<u8>> = transaction
+            .prepare_cached(read)?
+            .query_row(params![key], |row| row.get(0))
+            .optional()?;
         match atomic::apply(mutation.kind, old.as_deref(), operand) {
             Some(value) => put(transaction, key, &value)?,
-            None => transaction.prepare_cached("delete from rows where key = ?1")?.execute(params![key])?,
+            None => transaction
+                .prepare_cached("delete from rows where key = ?1")?
+                .execute(params![key])?,
         };
     }
     Ok(())

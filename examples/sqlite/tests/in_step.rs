@@ -27,7 +27,8 @@ fn write(db: &Database, round: u64) {
 }
 
 fn rows_of(db: &Database) -> Rows {
-    let rows = db.transact_blocking(|tr| block_on(tr.range("order/".."order0").collect())).expect("rows");
+    let rows =
+        db.transact_blocking(|tr| block_on(tr.range("order/".."order0").collect())).expect("rows");
     rows.into_iter().map(|row| (row.key.to_vec(), row.value.to_vec())).collect()
 }
 
@@ -53,7 +54,8 @@ fn a_file_is_in_step_whenever_it_was_stopped() {
                 block_on(async {
                     let mut step = Box::pin(mirror.step());
                     for _ in 0..polls {
-                        let polled = poll_fn(|context| Poll::Ready(step.as_mut().poll(context))).await;
+                        let polled =
+                            poll_fn(|context| Poll::Ready(step.as_mut().poll(context))).await;
                         if let Poll::Ready(stepped) = polled {
                             stepped.expect("a step");
                             break;
@@ -72,10 +74,12 @@ fn a_file_is_in_step_whenever_it_was_stopped() {
     let _ = std::fs::remove_file(&file);
 }
 
-/// A step that SQLite didn't take moved the consumer on, and the next one left out what it had been given.
+/// A step that SQLite didn't take moved the consumer on, and the next one left out what it had been
+/// given.
 #[test]
 fn what_sqlite_did_not_take_comes_again() {
-    let file = std::env::temp_dir().join(format!("plinth-to-sqlite-busy-{}.db", std::process::id()));
+    let file =
+        std::env::temp_dir().join(format!("plinth-to-sqlite-busy-{}.db", std::process::id()));
     let db = Database::in_memory().expect("a database");
     write(&db, 1);
     let mut mirror = block_on(Mirror::open(&db, b"order/", &file)).expect("it opens");

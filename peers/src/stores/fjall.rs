@@ -2,7 +2,9 @@
 
 use super::CACHE_BYTES;
 use crate::store::{Key, Result, Seen, Store};
-use fjall::{KeyspaceCreateOptions, OptimisticTxDatabase, OptimisticTxKeyspace, PersistMode, Readable};
+use fjall::{
+    KeyspaceCreateOptions, OptimisticTxDatabase, OptimisticTxKeyspace, PersistMode, Readable,
+};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! RocksDB through its C interface, with optimistic transactions.
 //!
-//! Only what the workloads call is declared here. Handles are owned by the types below, which free them; RocksDB allows their
-//! use by several threads at once, transactions and iterators excepted, and those never leave the call that made them.
+//! Only what the workloads call is declared here. Handles are owned by the types below, which free
+//! them; RocksDB allows their use by several threads at once, transactions and iterators excepted,
+//! and those never leave the call that made them.
 #![expect(unsafe_code, reason = "RocksDB has no other interface than C's and C++'s")]
 
 use super::CACHE_BYTES;
@@ -110,12 +111,16 @@ unsafe impl Sync for Rocks {}
 
 pub fn open(path: &Path) -> Result<Arc<dyn Store>> {
     let path = CString::new(path.as_os_str().as_encoded_bytes())?;
-    // SAFETY: the handles are fresh and given to the calls that they are for; options live as long as the process.
+    // SAFETY: the handles are fresh and given to the calls that they are for; options live as long
+    // as the process.
     unsafe {
         let options = rocksdb_options_create();
         rocksdb_options_set_create_if_missing(options, 1);
         let table = rocksdb_block_based_options_create();
-        rocksdb_block_based_options_set_block_cache(table, rocksdb_cache_create_lru(CACHE_BYTES as usize));
+        rocksdb_block_based_options_set_block_cache(
+            table,
+            rocksdb_cache_create_lru(CACHE_BYTES as usize),
+        );
         rocksdb_options_set_block_based_table_factory(options, table);
         let mut error = null_mut();
         let database = rocksdb_optimistictransactiondb_open(options, path.as_ptr(), &mut error);
@@ -175,7 +180,8 @@ impl<'a> Snapshot<'a> {
     fn new(store: &'a Rocks) -> Self {
         // SAFETY: the base database is open as long as the store.
         unsafe {
-            let (snapshot, options) = (rocksdb_create_snapshot(store.base), rocksdb_readoptions_create());
+            let (snapshot, options) =
+                (rocksdb_create_snapshot(store.base), rocksdb_readoptions_create());
             rocksdb_readoptions_set_snapshot(options, snapshot);
             Self { store, snapshot, options }
         }
@@ -205,7 +211,8 @@ impl Store for Rocks {
         let snapshot = Snapshot::new(self);
         for key in keys {
             let mut error = null_mut();
-            // SAFETY: key and options are valid during the call; the slice is, until it is destroyed.
+            // SAFETY: key and options are valid during the call; the slice is, until it is
+            // destroyed.
             unsafe {
                 let value = rocksdb_get_pinned(
                     self.base,
@@ -251,7 +258,8 @@ impl Store for Rocks {
     }
 
     fn write(&self, rows: &[(Key, &[u8])]) -> Result<()> {
-        // SAFETY: the batch is this call's own; keys and values are valid during the calls, which copy them.
+        // SAFETY: the batch is this call's own; keys and values are valid during the calls, which
+        // copy them.
         unsafe {
             let batch = rocksdb_writebatch_create();
             for (key, value) in rows {
@@ -271,7 +279,8 @@ impl Store for Rocks {
     }
 
     fn read_and_write(&self, keys: &[Key], rows: &[(Key, &[u8])], seen: Seen<'_>) -> Result<bool> {
-        // SAFETY: transaction and options are this call's own; keys and values are valid during the calls.
+        // SAFETY: transaction and options are this call's own; keys and values are valid during the
+        // calls.
         unsafe {
             let options = rocksdb_readoptions_create();
             let transaction = rocksdb_optimistictransaction_begin(

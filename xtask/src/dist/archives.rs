@@ -1,4 +1,5 @@
-//! Archives: of the program for any Linux, of what debuggers want, of the sources; Helm's chart and Homebrew's formula.
+//! Archives: of the program for any Linux, of what debuggers want, of the sources; Helm's chart and
+//! Homebrew's formula.
 
 use crate::dist::plan::{Plan, copy, gzip, sha256, version, write};
 use crate::{Result, command, install};
@@ -8,7 +9,8 @@ use std::path::Path;
 pub const CHART: &str = "packaging/helm/plinth";
 const FORMULA: &str = "packaging/homebrew/plinth.rb";
 
-/// `plinth-0.1.0-x86_64-linux.tar.gz`, which runs from wherever it is unpacked, and the same with `-debug`.
+/// `plinth-0.1.0-x86_64-linux.tar.gz`, which runs from wherever it is unpacked, and the same with
+/// `-debug`.
 pub fn tarball(plan: &Plan) -> Result<()> {
     let (work, name) = (plan.fresh("tarball")?, plan.machine_name());
     let inside = work.join(&name);
@@ -74,7 +76,9 @@ fn fill(template: &str, version: &str, sum: &str) -> Result<String> {
 /// `SHA256SUMS` of every package.
 pub fn sums(plan: &Plan) -> Result<()> {
     let mut text = String::new();
-    for file in list(&plan.out)?.iter().filter(|path| path.is_file() && !path.ends_with("SHA256SUMS")) {
+    for file in
+        list(&plan.out)?.iter().filter(|path| path.is_file() && !path.ends_with("SHA256SUMS"))
+    {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         text += &format!("{}  {name}\n", sha256(file)?);
     }
@@ -97,7 +101,8 @@ mod tests {
     use super::*;
 
     fn repository(path: &str) -> String {
-        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap()
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path))
+            .unwrap()
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! One build of the program and the C library, which all packages share: linked for an older C library than this machine's, stripped,
-//! and held to their size.
+//! One build of the program and the C library, which all packages share: linked for an older C
+//! library than this machine's, stripped, and held to their size.
 
 use crate::dist::plan::{Plan, library, remove};
 use crate::dist::tools;

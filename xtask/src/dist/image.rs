@@ -1,18 +1,20 @@
-//! A container image as a layout of files (OCI image format 1), made without a daemon: one layer of Debian's C library and what it
-//! needs, one of ours.
+//! A container image as a layout of files (OCI image format 1), made without a daemon: one layer of
+//! Debian's C library and what it needs, one of ours.
 //!
 //! ```text
 //!   index.json -> manifest -> config   which user, which settings, which order of layers
 //!                          -> layer    Debian: the packages below, unpacked
 //!                          -> layer    ours: program, licence, the user, the directory for data
 //! ```
-//! Every file but `index.json` and `oci-layout` is called by its checksum. There is no shell in it: probes ask over HTTP.
+//! Every file but `index.json` and `oci-layout` is called by its checksum. There is no shell in it:
+//! probes ask over HTTP.
 
 use crate::dist::plan::{Plan, copy, remove, sha256, version, write};
 use crate::{Result, command};
 use std::path::{Path, PathBuf};
 
-/// Packages that the program runs on: the C library, what it unwinds with, and names of services and protocols.
+/// Packages that the program runs on: the C library, what it unwinds with, and names of services
+/// and protocols.
 const DEBIAN: [&str; 3] = ["libc6", "libgcc-s1", "netbase"];
 /// The user that the server runs as, by number, as chart and Dockerfile have it.
 const USER: u32 = 4500;
@@ -25,7 +27,8 @@ const ENVIRONMENT: [&str; 5] = [
     "PLINTH_LOG=json",
 ];
 
-/// The layout `plinth-0.1.0-image/`, and an archive of it that `podman load` and `skopeo copy oci-archive:` take.
+/// The layout `plinth-0.1.0-image/`, and an archive of it that `podman load` and
+/// `skopeo copy oci-archive:` take.
 pub fn image(plan: &Plan) -> Result<()> {
     if !can_be_made() {
         println!(
@@ -68,7 +71,9 @@ fn debian(plan: &Plan) -> Result<PathBuf> {
     let download = || {
         let mut apt = std::process::Command::new("apt-get");
         // As root it would fetch as a user who may not write here.
-        apt.args(["-q", "-o", "APT::Sandbox::User=root", "download"]).args(DEBIAN).current_dir(&work);
+        apt.args(["-q", "-o", "APT::Sandbox::User=root", "download"])
+            .args(DEBIAN)
+            .current_dir(&work);
         command::text(&mut apt)
     };
     if download().is_err() {
@@ -77,18 +82,22 @@ fn debian(plan: &Plan) -> Result<PathBuf> {
         download()?;
     }
     // The directories that Debian has merged, as links, before a package makes them.
-    for (name, to) in [("bin", "usr/bin"), ("sbin", "usr/sbin"), ("lib", "usr/lib"), ("lib64", "usr/lib64")] {
+    for (name, to) in
+        [("bin", "usr/bin"), ("sbin", "usr/sbin"), ("lib", "usr/lib"), ("lib64", "usr/lib64")]
+    {
         std::fs::create_dir_all(root.join(to)).map_err(|e| format!("make {to}: {e}"))?;
         command::run("ln", &["-s", to, &root.join(name).to_string_lossy()])?;
     }
-    for file in std::fs::read_dir(&work).map_err(|e| format!("list {}: {e}", work.display()))?.flatten() {
+    for file in
+        std::fs::read_dir(&work).map_err(|e| format!("list {}: {e}", work.display()))?.flatten()
+    {
         // Not dpkg-deb -x, which would put directories in the place of links.
-        let unpack =
-            r#"dpkg-deb --fsys-tarfile "$1" | tar -x --keep-directory-symlink --no-same-owner -C "$2""#;
+        let unpack = r#"dpkg-deb --fsys-tarfile "$1" | tar -x --keep-directory-symlink --no-same-owner -C "$2""#;
         let (file, root) = (file.path(), root.to_string_lossy().into_owned());
         command::run("sh", &["-c", unpack, "sh", &file.to_string_lossy(), &root])?;
     }
-    // Conversions between character sets that nothing here asks for, and pages that nobody reads there. Licences stay.
+    // Conversions between character sets that nothing here asks for, and pages that nobody reads
+    // there. Licences stay.
     for leftover in ["usr/share/lintian", "usr/share/man"] {
         remove(&root.join(leftover)).map_err(|e| format!("remove {leftover}: {e}"))?;
     }
@@ -105,8 +114,9 @@ fn ours(plan: &Plan) -> Result<PathBuf> {
     for document in ["LICENSE", "README.md", "CHANGELOG.md"] {
         copy(Path::new(document), &root.join("usr/share/doc/plinth").join(document))?;
     }
-    let passwd =
-        format!("root:x:0:0:root:/root:/sbin/nologin\nplinth:x:{USER}:{USER}:plinth:/data:/sbin/nologin\n");
+    let passwd = format!(
+        "root:x:0:0:root:/root:/sbin/nologin\nplinth:x:{USER}:{USER}:plinth:/data:/sbin/nologin\n"
+    );
     write(&root.join("etc/passwd"), passwd.as_bytes())?;
     write(&root.join("etc/group"), format!("root:x:0:\nplinth:x:{USER}:\n").as_bytes())?;
     write(
@@ -150,7 +160,10 @@ fn own_data(plan: &Plan, root: &Path, archive: &Path) -> Result<()> {
     let mtime = format!("--mtime=@{}", plan.epoch);
     let append = ["--numeric-owner", "--format=gnu", &mtime, "-C", &root, "-rf", &archive];
     command::run("tar", &[&append[..], &[&owner, &group, "--mode=0700", "./data"]].concat())?;
-    command::run("tar", &[&append[..], &["--owner=0", "--group=0", "--mode=1777", "./tmp"]].concat())
+    command::run(
+        "tar",
+        &[&append[..], &["--owner=0", "--group=0", "--mode=1777", "./tmp"]].concat(),
+    )
 }
 
 /// Writes a blob; gives its checksum and its length.
@@ -214,16 +227,25 @@ mod tests {
         for setting in ENVIRONMENT.iter().filter(|setting| !setting.starts_with("PATH")) {
             assert!(dockerfile.contains(setting), "{setting} is not in packaging/Dockerfile");
         }
-        assert!(dockerfile.contains(&format!("--uid {USER} ")) && dockerfile.contains("CMD [\"server\"]"));
+        assert!(
+            dockerfile.contains(&format!("--uid {USER} "))
+                && dockerfile.contains("CMD [\"server\"]")
+        );
     }
 
     #[test]
     fn layers_stand_in_their_order() {
-        let of =
-            |name: &str| Layer { digest: format!("{name}-packed"), bytes: 7, plain: format!("{name}-plain") };
+        let of = |name: &str| Layer {
+            digest: format!("{name}-packed"),
+            bytes: 7,
+            plain: format!("{name}-plain"),
+        };
         let layers = [of("first"), of("second")];
         let config = config(&layers);
-        assert!(config.contains("\"diff_ids\":[\"sha256:first-plain\",\"sha256:second-plain\"]"), "{config}");
+        assert!(
+            config.contains("\"diff_ids\":[\"sha256:first-plain\",\"sha256:second-plain\"]"),
+            "{config}"
+        );
         let manifest = manifest(&("abc".to_owned(), 3), &layers);
         let (first, second) = (manifest.find("first-packed"), manifest.find("second-packed"));
         assert!(first.is_some() && first < second, "{manifest}");

@@ -1,4 +1,5 @@
-//! `cargo xtask packages`: everything that can be handed to people, in `target/packages`, from the repository and package registries alone.
+//! `cargo xtask packages`: everything that can be handed to people, in `target/packages`, from the
+//! repository and package registries alone.
 //!
 //! ```text
 //!   cargo build, once, for an older C library -> stripped, its size and its symbols judged     build.rs
@@ -9,8 +10,9 @@
 //!           `-> plinth-0.1.0-image-amd64.tar, an OCI layout                                    image.rs
 //!     plinth-chart-0.1.0.tgz, plinth-0.1.0-source.tar.gz, plinth.rb, SHA256SUMS                archives.rs
 //! ```
-//! `packages-test` makes them and tries what this machine can, as a user would: `trial.rs`. With another profile than `release` the
-//! same way is gone with programs that are there already, which is how `make test` does it; those packages are nobody's.
+//! `packages-test` makes them and tries what this machine can, as a user would: `trial.rs`. With
+//! another profile than `release` the same way is gone with programs that are there already, which
+//! is how `make test` does it; those packages are nobody's.
 
 mod archives;
 mod build;

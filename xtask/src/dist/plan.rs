@@ -1,6 +1,8 @@
-//! Which packages are made, of what, and where they go; and the few things that all of their makers do with files.
+//! Which packages are made, of what, and where they go; and the few things that all of their makers
+//! do with files.
 //!
-//! The same commit gives the same bytes: archives have their files in order, as of nobody, at the time of the commit.
+//! The same commit gives the same bytes: archives have their files in order, as of nobody, at the
+//! time of the commit.
 
 use crate::{Result, command, install};
 use std::path::{Path, PathBuf};
@@ -30,14 +32,16 @@ const KINDS: [(&str, Kind); 7] = [
 /// What is to be made.
 #[derive(Debug)]
 pub struct Plan {
-    /// Cargo's profile. Those of `release` are for people, and held to what they promise; others try the way there.
+    /// Cargo's profile. Those of `release` are for people, and held to what they promise; others
+    /// try the way there.
     pub profile: String,
     pub kinds: Vec<Kind>,
     /// A directory with program and library that were built elsewhere.
     pub from: Option<PathBuf>,
     /// Where packages go: `target/packages`, in the repository, wherever cargo builds.
     pub out: PathBuf,
-    /// The time of the commit, which every file in a package gets, so that one commit gives the same packages.
+    /// The time of the commit, which every file in a package gets, so that one commit gives the
+    /// same packages.
     pub epoch: String,
 }
 
@@ -46,8 +50,15 @@ impl Plan {
     pub fn new(arguments: &[&str]) -> Result<Plan> {
         let Arguments { profile, kinds, from } = parse(arguments)?;
         let here = std::env::current_dir().map_err(|e| format!("find the repository: {e}"))?;
-        let epoch = command::output("git", &["log", "-1", "--format=%ct"]).unwrap_or_else(|_| "0".to_owned());
-        Ok(Plan { profile, kinds, from, out: here.join("target/packages"), epoch: epoch.trim().to_owned() })
+        let epoch = command::output("git", &["log", "-1", "--format=%ct"])
+            .unwrap_or_else(|_| "0".to_owned());
+        Ok(Plan {
+            profile,
+            kinds,
+            from,
+            out: here.join("target/packages"),
+            epoch: epoch.trim().to_owned(),
+        })
     }
 
     /// Whether packages of this kind are asked for.
@@ -68,7 +79,8 @@ impl Plan {
         Ok(dir)
     }
 
-    /// Where the built program and library are, stripped, with their debugging information beside them.
+    /// Where the built program and library are, stripped, with their debugging information beside
+    /// them.
     pub fn built(&self) -> PathBuf {
         self.out.join("parts/built")
     }
@@ -94,7 +106,8 @@ impl Plan {
     pub fn plain_tar(&self, archive: &Path, dir: &Path, what: &str) -> Result<()> {
         let (archive, dir) = (archive.to_string_lossy(), dir.to_string_lossy());
         let mtime = format!("--mtime=@{}", self.epoch);
-        let same = ["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu", &mtime];
+        let same =
+            ["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu", &mtime];
         command::run("tar", &[&same[..], &["-C", &dir, "-cf", &archive, what]].concat())
     }
 }
@@ -171,7 +184,9 @@ fn parse(arguments: &[&str]) -> Result<Arguments> {
             "--profile" => value()?.clone_into(&mut parsed.profile),
             "--only" => parsed.kinds = value()?.split(',').map(kind).collect::<Result<_>>()?,
             "--from" => parsed.from = Some(PathBuf::from(value()?)),
-            other => return Err(format!("packages knows --profile, --only and --from, not '{other}'")),
+            other => {
+                return Err(format!("packages knows --profile, --only and --from, not '{other}'"));
+            }
         }
     }
     Ok(parsed)
@@ -191,8 +206,12 @@ mod tests {
 
     #[test]
     fn arguments_say_what_is_made() {
-        let parsed = parse(&["--only", "deb,wheel", "--profile", "checked", "--from", "out"]).unwrap();
-        assert_eq!((parsed.profile.as_str(), parsed.kinds), ("checked", vec![Kind::Deb, Kind::Wheel]));
+        let parsed =
+            parse(&["--only", "deb,wheel", "--profile", "checked", "--from", "out"]).unwrap();
+        assert_eq!(
+            (parsed.profile.as_str(), parsed.kinds),
+            ("checked", vec![Kind::Deb, Kind::Wheel])
+        );
         assert_eq!(parsed.from, Some(PathBuf::from("out")));
         let usual = parse(&[]).unwrap();
         assert_eq!((usual.profile.as_str(), usual.kinds.len(), usual.from), ("release", 7, None));

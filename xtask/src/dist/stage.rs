@@ -1,4 +1,5 @@
-//! All files as they lie in a system's root: what `make install` puts there, the server's unit and settings, documents, licence.
+//! All files as they lie in a system's root: what `make install` puts there, the server's unit and
+//! settings, documents, licence.
 
 use crate::dist::plan::{Plan, copy, gzip, remove, version, write};
 use crate::{Result, install};
@@ -26,7 +27,10 @@ pub fn lay_out(plan: &Plan) -> Result<()> {
         copy(Path::new(document), &stage.join("usr/share/doc/plinth").join(name))?;
     }
     copy(Path::new("packaging/plinth.toml"), &stage.join("etc/plinth/plinth.toml"))?;
-    copy(Path::new("packaging/plinth.service"), &stage.join("usr/lib/systemd/system/plinth.service"))?;
+    copy(
+        Path::new("packaging/plinth.service"),
+        &stage.join("usr/lib/systemd/system/plinth.service"),
+    )?;
     debian(plan, &stage)?;
     // Where libraries are in another directory.
     for (package, link) in install::PKG_CONFIG {
@@ -51,7 +55,10 @@ fn debian(plan: &Plan, stage: &Path) -> Result<()> {
     let text = changelog(version(), date.trim());
     for package in ["plinth", "libplinth", "libplinth-dev"] {
         let dir = stage.join("debian").join(package);
-        write(&dir.join("changelog.Debian"), text.replace("plinth (", &format!("{package} (")).as_bytes())?;
+        write(
+            &dir.join("changelog.Debian"),
+            text.replace("plinth (", &format!("{package} (")).as_bytes(),
+        )?;
         gzip(&dir.join("changelog.Debian"), &dir.join("changelog.Debian.gz"))?;
     }
     Ok(())

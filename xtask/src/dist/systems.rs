@@ -1,5 +1,5 @@
-//! Packages of systems: Debian's and Fedora's, by cargo's tools for them. What goes where stands in the `Cargo.toml` of the program and
-//! of the C library; here they are told which of them to make.
+//! Packages of systems: Debian's and Fedora's, by cargo's tools for them. What goes where stands in
+//! the `Cargo.toml` of the program and of the C library; here they are told which of them to make.
 
 use crate::dist::plan::Plan;
 use crate::dist::tools;
@@ -16,7 +16,8 @@ pub fn deb(plan: &Plan) -> Result<()> {
     let tool = tools::of_cargo(tools::CARGO_DEB)?;
     for (package, variant) in DEBIAN {
         let out = plan.out.to_string_lossy();
-        let made = ["deb", "--quiet", "--no-build", "--no-strip", "--package", package, "--output", &out];
+        let made =
+            ["deb", "--quiet", "--no-build", "--no-strip", "--package", package, "--output", &out];
         command::run(&tool, &[&made[..], variant].concat())?;
     }
     Ok(())
@@ -28,8 +29,17 @@ pub fn rpm(plan: &Plan) -> Result<()> {
     for (package, variant) in FEDORA {
         let (out, epoch) = (plan.out.to_string_lossy(), &plan.epoch);
         // What is needed is named there: looking into programs takes tools of Fedora's.
-        let made =
-            ["generate-rpm", "-p", package, "--auto-req", "disabled", "--source-date", epoch, "-o", &out];
+        let made = [
+            "generate-rpm",
+            "-p",
+            package,
+            "--auto-req",
+            "disabled",
+            "--source-date",
+            epoch,
+            "-o",
+            &out,
+        ];
         command::run(&tool, &[&made[..], variant].concat())?;
     }
     Ok(())

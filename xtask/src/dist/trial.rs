@@ -1,7 +1,8 @@
-//! Packages tried as a user would try them, as far as this machine can: unpacked or installed somewhere, then asked to keep a row.
+//! Packages tried as a user would try them, as far as this machine can: unpacked or installed
+//! somewhere, then asked to keep a row.
 //!
-//! It prints what cargo's tests print, so that its tests are counted with all others. What can't be tried here says what is missing
-//! and counts as ignored.
+//! It prints what cargo's tests print, so that its tests are counted with all others. What can't be
+//! tried here says what is missing and counts as ignored.
 
 use crate::dist::plan::{Kind, Plan, copy, library, version, write};
 use crate::dist::tools;
@@ -65,8 +66,8 @@ pub fn run(plan: &Plan) -> Result<bool> {
 fn sums(plan: &Plan) -> Result<Outcome> {
     let mut check = Command::new("sha256sum");
     command::text(check.args(["--check", "--strict", "SHA256SUMS"]).current_dir(&plan.out))?;
-    let sums =
-        std::fs::read_to_string(plan.out.join("SHA256SUMS")).map_err(|e| format!("read SHA256SUMS: {e}"))?;
+    let sums = std::fs::read_to_string(plan.out.join("SHA256SUMS"))
+        .map_err(|e| format!("read SHA256SUMS: {e}"))?;
     let packages = sums.lines().count();
     if packages < plan.kinds.len() {
         return Err(format!("{packages} packages for {:?}:\n{sums}", plan.kinds));
@@ -77,12 +78,18 @@ fn sums(plan: &Plan) -> Result<Outcome> {
 fn tarball(plan: &Plan) -> Result<Outcome> {
     let root = unpacked(plan)?;
     keeps_a_row(&Command::new(root.join("bin/plinth")), &plan.fresh("try-row")?)?;
-    for file in
-        ["share/man/man1/plinth-server.1", "share/zsh/site-functions/_plinth", "LICENSE", "CHANGELOG.md"]
-    {
+    for file in [
+        "share/man/man1/plinth-server.1",
+        "share/zsh/site-functions/_plinth",
+        "LICENSE",
+        "CHANGELOG.md",
+    ] {
         must_be(&root.join(file))?;
     }
-    command::run("bash", &["-n", &root.join("share/bash-completion/completions/plinth").to_string_lossy()])?;
+    command::run(
+        "bash",
+        &["-n", &root.join("share/bash-completion/completions/plinth").to_string_lossy()],
+    )?;
     Ok(Passed)
 }
 
@@ -110,7 +117,11 @@ fn c_program(plan: &Plan) -> Result<Outcome> {
     cc.arg(&source).arg("-o").arg(&built).args(flags.split_whitespace());
     command::text(&mut cc)?;
     let told = command::text(Command::new(&built).env("LD_LIBRARY_PATH", root.join("lib")))?;
-    if told.contains("plinth") { Ok(Passed) } else { Err(format!("the library calls itself {told}")) }
+    if told.contains("plinth") {
+        Ok(Passed)
+    } else {
+        Err(format!("the library calls itself {told}"))
+    }
 }
 
 /// The files of the program's package, and of those of the library.
@@ -153,17 +164,20 @@ fn debian(plan: &Plan, name: &str) -> Result<PathBuf> {
 
 /// The one file among the packages whose name is like that.
 fn find(plan: &Plan, is_it: impl Fn(&str) -> bool) -> Result<PathBuf> {
-    let files = std::fs::read_dir(&plan.out).map_err(|e| format!("list {}: {e}", plan.out.display()))?;
+    let files =
+        std::fs::read_dir(&plan.out).map_err(|e| format!("list {}: {e}", plan.out.display()))?;
     let paths = files.flatten().map(|entry| entry.path());
-    let mut found: Vec<_> =
-        paths.filter(|path| path.file_name().is_some_and(|name| is_it(&name.to_string_lossy()))).collect();
+    let mut found: Vec<_> = paths
+        .filter(|path| path.file_name().is_some_and(|name| is_it(&name.to_string_lossy())))
+        .collect();
     match found.len() {
         1 => Ok(found.remove(0)),
         count => Err(format!("{count} packages, one was to be found: {found:?}")),
     }
 }
 
-/// What dpkg itself says: that one package wants what the others bring, and that removing leaves data and changed settings alone.
+/// What dpkg itself says: that one package wants what the others bring, and that removing leaves
+/// data and changed settings alone.
 fn deb_installed(plan: &Plan) -> Result<Outcome> {
     if !command::is_there("dpkg") {
         return Ok(Skipped("there is no dpkg"));
@@ -193,8 +207,8 @@ fn deb_installed(plan: &Plan) -> Result<Outcome> {
     }
     let scripts = root.join("var/lib/dpkg/info");
     for script in ["plinth.postinst", "plinth.prerm", "plinth.postrm"] {
-        let text =
-            std::fs::read_to_string(scripts.join(script)).map_err(|e| format!("read {script}: {e}"))?;
+        let text = std::fs::read_to_string(scripts.join(script))
+            .map_err(|e| format!("read {script}: {e}"))?;
         if text.contains("#DEBHELPER#") {
             return Err(format!("{script} has a place that was not filled"));
         }
@@ -216,7 +230,10 @@ fn rpm(plan: &Plan) -> Result<Outcome> {
         let begin = format!("{name}-{}-1.", version());
         let file = find(plan, |file| file.starts_with(&begin) && file.ends_with(".rpm"))?;
         let unpack = r#"rpm2cpio "$1" | (cd "$2" && cpio --quiet -idm --no-absolute-filenames)"#;
-        command::run("sh", &["-c", unpack, "sh", &file.to_string_lossy(), &root.to_string_lossy()])?;
+        command::run(
+            "sh",
+            &["-c", unpack, "sh", &file.to_string_lossy(), &root.to_string_lossy()],
+        )?;
     }
     must_be(&root.join("usr/lib/systemd/system/plinth.service"))?;
     library_is_there(&root, "usr/lib64")?;
@@ -266,18 +283,20 @@ fn image(plan: &Plan) -> Result<Outcome> {
     let (layout, root) = (plan.fresh("try-layout")?, plan.fresh("try-image")?);
     let archive = find(plan, |file| file.contains("-image-") && file.ends_with(".tar"))?;
     command::run("tar", &["-C", &layout.to_string_lossy(), "-xf", &archive.to_string_lossy()])?;
-    for blob in
-        std::fs::read_dir(layout.join("blobs/sha256")).map_err(|e| format!("list blobs: {e}"))?.flatten()
+    for blob in std::fs::read_dir(layout.join("blobs/sha256"))
+        .map_err(|e| format!("list blobs: {e}"))?
+        .flatten()
     {
         if crate::dist::plan::sha256(&blob.path())? != blob.file_name().to_string_lossy() {
             return Err(format!("{} is not what it is called by", blob.path().display()));
         }
     }
-    let index =
-        std::fs::read_to_string(layout.join("index.json")).map_err(|e| format!("read index.json: {e}"))?;
+    let index = std::fs::read_to_string(layout.join("index.json"))
+        .map_err(|e| format!("read index.json: {e}"))?;
     let manifest = digests(&index).pop().ok_or("the index names no manifest")?;
     let blob = |digest: &str| layout.join("blobs/sha256").join(digest);
-    let manifest = std::fs::read_to_string(blob(&manifest)).map_err(|e| format!("read the manifest: {e}"))?;
+    let manifest =
+        std::fs::read_to_string(blob(&manifest)).map_err(|e| format!("read the manifest: {e}"))?;
     // The first is the configuration's.
     for layer in digests(&manifest).iter().skip(1) {
         let (root, layer) = (root.to_string_lossy(), blob(layer));
@@ -301,12 +320,18 @@ fn image(plan: &Plan) -> Result<Outcome> {
 
 /// Every checksum in a text of JSON, in their order.
 fn digests(json: &str) -> Vec<String> {
-    json.split("\"sha256:").skip(1).filter_map(|rest| Some(rest.split('"').next()?.to_owned())).collect()
+    json.split("\"sha256:")
+        .skip(1)
+        .filter_map(|rest| Some(rest.split('"').next()?.to_owned()))
+        .collect()
 }
 
 /// What the chart makes, by which settings of it.
 const RENDERINGS: [(&str, &[&str]); 3] = [
-    ("withoutTls=true", &["StatefulSet", "Service", "ConfigMap", "PodDisruptionBudget", "shop-plinth-2."]),
+    (
+        "withoutTls=true",
+        &["StatefulSet", "Service", "ConfigMap", "PodDisruptionBudget", "shop-plinth-2."],
+    ),
     ("withoutTls=true,nodes=1", &["StatefulSet", "Service", "ConfigMap"]),
     (
         "tls.secret=shop-tls,nodes=5",
@@ -320,12 +345,15 @@ const REFUSALS: [(&str, &str); 2] =
 fn chart(plan: &Plan) -> Result<Outcome> {
     // It takes minutes to build.
     let helm = if plan.is_release() { tools::helm()? } else { tools::helm_if_there()? };
-    let Some(helm) = helm else { return Ok(Skipped("there is no helm, or no Go to build it with")) };
+    let Some(helm) = helm else {
+        return Ok(Skipped("there is no helm, or no Go to build it with"));
+    };
     let chart = find(plan, |file| file.starts_with("plinth-chart-"))?;
     let chart = chart.to_string_lossy();
     // Said, since a helm that is built from its sources takes itself for one of an old Kubernetes.
     let apart = ["template", "shop", &chart, "--namespace", "data", "--kube-version", "1.30.0"];
-    let rendered = |settings: &str| command::output(&helm, &[&apart[..], &["--set", settings]].concat());
+    let rendered =
+        |settings: &str| command::output(&helm, &[&apart[..], &["--set", settings]].concat());
     for (settings, expected) in RENDERINGS {
         command::output(&helm, &["lint", "--strict", &chart, "--set", settings])?;
         let text = rendered(settings)?;
@@ -337,21 +365,26 @@ fn chart(plan: &Plan) -> Result<Outcome> {
         match rendered(settings) {
             Err(told) if told.contains(words) => {}
             other => {
-                return Err(format!("helm template --set {settings} is to be refused, and gives {other:?}"));
+                return Err(format!(
+                    "helm template --set {settings} is to be refused, and gives {other:?}"
+                ));
             }
         }
     }
     Ok(Passed)
 }
 
-/// What helm makes of the chart is what Kubernetes' schemas say, of its oldest version and of a new one.
+/// What helm makes of the chart is what Kubernetes' schemas say, of its oldest version and of a new
+/// one.
 fn conforms(plan: &Plan) -> Result<Outcome> {
     let (helm, kubeconform) = match plan.is_release() {
         true => (tools::helm()?, tools::kubeconform()?),
         false => (tools::helm_if_there()?, tools::kubeconform_if_there()?),
     };
     let (Some(helm), Some((kubeconform, schemas))) = (helm, kubeconform) else {
-        return Ok(Skipped("there is no helm or no kubeconform, or no Go and Python to have them with"));
+        return Ok(Skipped(
+            "there is no helm or no kubeconform, or no Go and Python to have them with",
+        ));
     };
     let chart = find(plan, |file| file.starts_with("plinth-chart-"))?;
     let chart = chart.to_string_lossy();
@@ -360,11 +393,15 @@ fn conforms(plan: &Plan) -> Result<Outcome> {
     for version in tools::KUBERNETES {
         let files = schemas.join(version).join("{{.ResourceKind}}{{.KindSuffix}}.json");
         for (which, (settings, _)) in RENDERINGS.iter().enumerate() {
-            let text = command::output(&helm, &[&apart[..], &[version, "--set", settings]].concat())?;
+            let text =
+                command::output(&helm, &[&apart[..], &[version, "--set", settings]].concat())?;
             let file = made.join(format!("{version}-{which}.yaml"));
             write(&file, text.as_bytes())?;
             let (file, files) = (file.to_string_lossy(), files.to_string_lossy());
-            command::output(&kubeconform, &["-strict", "-summary", "-schema-location", &files, &file])?;
+            command::output(
+                &kubeconform,
+                &["-strict", "-summary", "-schema-location", &files, &file],
+            )?;
         }
     }
     Ok(Passed)
@@ -378,7 +415,8 @@ fn formula(plan: &Plan) -> Result<Outcome> {
     Ok(Passed)
 }
 
-/// The program is of this version, makes a database in a directory, and finds a row there afterwards; then it serves it.
+/// The program is of this version, makes a database in a directory, and finds a row there
+/// afterwards; then it serves it.
 fn keeps_a_row(program: &Command, dir: &Path) -> Result<()> {
     keeps_a_row_in(program, dir)
 }

@@ -9,11 +9,14 @@ use std::process::Command;
 pub fn wheel(plan: &Plan) -> Result<()> {
     for old in std::fs::read_dir(&plan.out).into_iter().flatten().flatten() {
         if old.path().extension().is_some_and(|end| end == "whl") {
-            std::fs::remove_file(old.path()).map_err(|e| format!("remove {}: {e}", old.path().display()))?;
+            std::fs::remove_file(old.path())
+                .map_err(|e| format!("remove {}: {e}", old.path().display()))?;
         }
     }
-    let program =
-        format!("import plinth_backend; plinth_backend.build_wheel({:?})", plan.out.to_string_lossy());
+    let program = format!(
+        "import plinth_backend; plinth_backend.build_wheel({:?})",
+        plan.out.to_string_lossy()
+    );
     let mut python = Command::new("python3");
     python.args(["-c", &program]).current_dir("bindings/python");
     python.env("PYTHONPATH", "backend").env("PYTHONDONTWRITEBYTECODE", "1");

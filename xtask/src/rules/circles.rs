@@ -1,9 +1,11 @@
-//! No circle of modules: within a crate, and within each module that has modules, those use each other in one direction.
+//! No circle of modules: within a crate, and within each module that has modules, those use each
+//! other in one direction.
 //!
-//! Modules that use each other in a circle are one module in several files: none of them can be read, changed or tested
-//! without the others. So the modules below one parent are compared: an edge goes from the one in which a path stands to
-//! the one that the path leads to, whatever lies below both. A name that the parent passes on (`pub use`) leads to where it
-//! comes from. What the parent itself holds is no edge: it is what its modules have in common. Tests are left out.
+//! Modules that use each other in a circle are one module in several files: none of them can be
+//! read, changed or tested without the others. So the modules below one parent are compared: an
+//! edge goes from the one in which a path stands to the one that the path leads to, whatever lies
+//! below both. A name that the parent passes on (`pub use`) leads to where it comes from. What the
+//! parent itself holds is no edge: it is what its modules have in common. Tests are left out.
 
 use crate::finding::Finding;
 use crate::repository::Repository;
@@ -60,8 +62,11 @@ fn circles(files: &[(Place, &str, &Source)]) -> Vec<Finding> {
     for (parent, uses) in &edges {
         let path = files.iter().find(|(place, ..)| place == parent).map_or("", |(_, path, _)| path);
         for circle in connected(uses) {
-            let what =
-                format!("{} modules use each other in a circle: {}", circle.len(), ways(&circle, uses));
+            let what = format!(
+                "{} modules use each other in a circle: {}",
+                circle.len(),
+                ways(&circle, uses)
+            );
             let remedy = "move what two of them share into a module below both, or turn one direction around";
             let finding = Finding::new("module-circle", path, 0, what, remedy);
             findings.push(finding.with_size(&circle.join("+"), circle.len()));
@@ -76,12 +81,16 @@ fn ways(circle: &[String], uses: &BTreeMap<String, BTreeSet<String>>) -> String 
         let used = uses.get(user).into_iter().flatten();
         used.filter(|used| circle.contains(used) && *used != user).map(String::as_str).collect()
     };
-    let each: Vec<_> = circle.iter().map(|user| format!("{user} -> {}", within(user).join(", "))).collect();
+    let each: Vec<_> =
+        circle.iter().map(|user| format!("{user} -> {}", within(user).join(", "))).collect();
     each.join("; ")
 }
 
 /// Names that modules pass on from below or beside them, and where those come from.
-fn passed_on(files: &[(Place, &str, &Source)], modules: &BTreeSet<&Place>) -> BTreeMap<Place, Place> {
+fn passed_on(
+    files: &[(Place, &str, &Source)],
+    modules: &BTreeSet<&Place>,
+) -> BTreeMap<Place, Place> {
     let mut passed = BTreeMap::new();
     for (place, _, source) in files {
         for (from, name) in imports(source, place) {
@@ -97,7 +106,9 @@ fn passed_on(files: &[(Place, &str, &Source)], modules: &BTreeSet<&Place>) -> BT
 /// Where a path leads that goes by names that are passed on.
 fn follow(mut path: Place, passed_on: &BTreeMap<Place, Place>) -> Place {
     for _ in 0..8 {
-        let Some(len) = (1..=path.len()).find(|len| passed_on.contains_key(&path[..*len])) else { break };
+        let Some(len) = (1..=path.len()).find(|len| passed_on.contains_key(&path[..*len])) else {
+            break;
+        };
         let rest = path.split_off(len);
         path = [passed_on[&path].clone(), rest].concat();
     }
@@ -109,10 +120,14 @@ fn paths(source: &Source, from: &Place) -> Vec<Place> {
     let mut found: Vec<Place> = imports(source, from).into_iter().map(|(path, _)| path).collect();
     let tests = source.test_items();
     for start in ["crate", "super", "self"] {
-        for at in words(source.code(), start).filter(|at| !tests.iter().any(|test| test.contains(at))) {
-            let end = source.code()[at..].find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
+        for at in
+            words(source.code(), start).filter(|at| !tests.iter().any(|test| test.contains(at)))
+        {
+            let end =
+                source.code()[at..].find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
             let text = &source.code()[at..end.map_or(source.code().len(), |end| at + end)];
-            let segments: Vec<&str> = text.split("::").filter(|segment| !segment.is_empty()).collect();
+            let segments: Vec<&str> =
+                text.split("::").filter(|segment| !segment.is_empty()).collect();
             found.extend(absolute(&segments, from));
         }
     }
@@ -128,15 +143,17 @@ fn imports(source: &Source, from: &Place) -> Vec<(Place, String)> {
         let mut leaves = Vec::new();
         spread("", source.code()[at + 3..at + len].trim(), &mut leaves);
         for leaf in leaves {
-            let (path, alias) =
-                leaf.split_once(" as ").map_or((&leaf[..], None), |(path, name)| (path, Some(name)));
+            let (path, alias) = leaf
+                .split_once(" as ")
+                .map_or((&leaf[..], None), |(path, name)| (path, Some(name)));
             let mut segments: Vec<&str> =
                 path.split("::").map(str::trim).filter(|part| !part.is_empty()).collect();
             if segments.len() > 1 && segments.last() == Some(&"self") {
                 segments.pop();
             }
             let Some(name) = alias.or(segments.last().copied()).map(str::trim) else { continue };
-            // A path that begins with none of these may begin with a module beside it: `pub use names::Name`.
+            // A path that begins with none of these may begin with a module beside it:
+            // `pub use names::Name`.
             let is_ours = ["crate", "super", "self"].contains(&segments[0]);
             let beside = [&["self"][..], &segments].concat();
             found.extend(
@@ -196,11 +213,14 @@ fn connected(uses: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
         let mut seen = BTreeSet::new();
         let mut left = vec![from];
         while let Some(next) = left.pop() {
-            left.extend(uses.get(next).into_iter().flatten().filter(|used| seen.insert((*used).clone())));
+            left.extend(
+                uses.get(next).into_iter().flatten().filter(|used| seen.insert((*used).clone())),
+            );
         }
         seen
     };
-    let all: BTreeMap<&String, BTreeSet<String>> = uses.keys().map(|from| (from, reached(from))).collect();
+    let all: BTreeMap<&String, BTreeSet<String>> =
+        uses.keys().map(|from| (from, reached(from))).collect();
     let mut groups = BTreeSet::new();
     for (from, reached) in &all {
         let group: Vec<String> = all
@@ -223,7 +243,10 @@ mod tests {
     fn circles_in(files: &[(&str, &str)]) -> Vec<String> {
         let mut findings = Vec::new();
         of_modules(&Repository::of(files), &mut findings);
-        findings.into_iter().map(|finding| finding.size.map(|(names, _)| names).unwrap_or_default()).collect()
+        findings
+            .into_iter()
+            .map(|finding| finding.size.map(|(names, _)| names).unwrap_or_default())
+            .collect()
     }
 
     #[test]
@@ -234,7 +257,10 @@ mod tests {
                 "crates/x/src/a.rs",
                 "use crate::Shared;\npub struct A;\n#[cfg(test)]\nmod tests { use crate::b::B; }",
             ),
-            ("crates/x/src/b.rs", "// crate::c\nuse crate::a::A;\nuse super::Shared;\npub struct B(A);"),
+            (
+                "crates/x/src/b.rs",
+                "// crate::c\nuse crate::a::A;\nuse super::Shared;\npub struct B(A);",
+            ),
             ("crates/x/src/b/tests.rs", "use crate::c::C;"),
         ];
         assert_eq!(circles_in(&files), [""; 0]);

@@ -1,6 +1,8 @@
-//! Dependencies: each has its line in docs/dependencies.md, and each crate of ours takes the workspace's lints.
+//! Dependencies: each has its line in docs/dependencies.md, and each crate of ours takes the
+//! workspace's lints.
 //!
-//! The page is for the person who asks in a year why a crate is there and what it would take to do without it.
+//! The page is for the person who asks in a year why a crate is there and what it would take to do
+//! without it.
 
 use crate::finding::Finding;
 use crate::manifest;
@@ -20,15 +22,20 @@ pub fn documented(repository: &Repository, findings: &mut Vec<Finding>) {
             }
             if !documented.iter().any(|(_, name)| *name == declared.name) {
                 let what = format!("dependency `{}` has no line in {PAGE}", declared.name);
-                let remedy =
-                    "add it to the table: what ships it, who uses it, why, and what we would do without it";
+                let remedy = "add it to the table: what ships it, who uses it, why, and what we would do without it";
                 findings.push(Finding::new("dependency", path, declared.line, what, remedy));
             }
             used.insert(declared.name);
         }
         if path != "Cargo.toml" && !manifest::has(text, "lints", "workspace", "true") {
             let remedy = "add `[lints]` with `workspace = true`";
-            findings.push(Finding::new("lints", path, 0, "does not take the workspace's lints", remedy));
+            findings.push(Finding::new(
+                "lints",
+                path,
+                0,
+                "does not take the workspace's lints",
+                remedy,
+            ));
         }
     }
     for (line, name) in documented.into_iter().filter(|(_, name)| !used.contains(*name)) {
@@ -39,8 +46,10 @@ pub fn documented(repository: &Repository, findings: &mut Vec<Finding>) {
 
 /// The names in the table's first column, with their lines.
 fn rows(page: &str) -> Vec<(usize, &str)> {
-    let cells =
-        page.lines().enumerate().filter_map(|(index, line)| Some((index + 1, line.strip_prefix("| `")?)));
+    let cells = page
+        .lines()
+        .enumerate()
+        .filter_map(|(index, line)| Some((index + 1, line.strip_prefix("| `")?)));
     cells.filter_map(|(line, rest)| Some((line, rest.split_once('`')?.0))).collect()
 }
 
@@ -53,8 +62,10 @@ mod tests {
 
     #[test]
     fn a_documented_dependency_is_fine() {
-        let manifest = format!("[dependencies]\nbytes = \"1\"\nplinth-env.workspace = true\n{LINTS}");
-        let files = [(PAGE, "| crate |\n|---|\n| `bytes` | why |\n"), ("crates/a/Cargo.toml", &manifest)];
+        let manifest =
+            format!("[dependencies]\nbytes = \"1\"\nplinth-env.workspace = true\n{LINTS}");
+        let files =
+            [(PAGE, "| crate |\n|---|\n| `bytes` | why |\n"), ("crates/a/Cargo.toml", &manifest)];
         assert_eq!(found(documented, &files), [""; 0]);
     }
 

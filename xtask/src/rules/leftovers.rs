@@ -60,7 +60,8 @@ pub fn unwraps(repository: &Repository, findings: &mut Vec<Finding>) {
         let tests = source.test_items();
         let calls = source.code().match_indices(".unwrap()").map(|(at, _)| at);
         for at in calls.filter(|at| !tests.iter().any(|item| item.contains(at))) {
-            let remedy = "return the error, or say by `expect(\"...\")` what guarantees that there is none";
+            let remedy =
+                "return the error, or say by `expect(\"...\")` what guarantees that there is none";
             findings.push(Finding::new(
                 "unwrap",
                 path,
@@ -84,7 +85,8 @@ pub fn machine_paths(repository: &Repository, findings: &mut Vec<Finding>) {
     for (path, text) in repository.texts("") {
         for (number, line) in text.lines().enumerate() {
             for machine in MACHINE_PATHS.iter().filter(|machine| line.contains(**machine)) {
-                let remedy = "write it relative to the repository, or take a fresh temporary directory";
+                let remedy =
+                    "write it relative to the repository, or take a fresh temporary directory";
                 let what = format!("a path of one machine: {machine}");
                 findings.push(Finding::new("machine-path", path, number + 1, what, remedy));
             }
@@ -147,7 +149,10 @@ mod tests {
     fn machine_paths_are_found_in_every_text() {
         for path in MACHINE_PATHS {
             let bad = format!("one\ncd {path}x");
-            assert_eq!(found(machine_paths, &[("a.md", &bad), ("b.toml", "/tmp")]), ["a.md:2 machine-path"]);
+            assert_eq!(
+                found(machine_paths, &[("a.md", &bad), ("b.toml", "/tmp")]),
+                ["a.md:2 machine-path"]
+            );
         }
     }
 }

@@ -1,9 +1,10 @@
-//! Links: in every Markdown file, a link into the repository leads to a file that is there, and to a heading in it.
+//! Links: in every Markdown file, a link into the repository leads to a file that is there, and to
+//! a heading in it.
 //!
 //! And every page under docs/ is linked from another, so that it can be found.
 //!
-//! Links to other sites are not followed: a check must not fail because somebody else's server is down. Rust
-//! documentation is checked by rustdoc.
+//! Links to other sites are not followed: a check must not fail because somebody else's server is
+//! down. Rust documentation is checked by rustdoc.
 
 use crate::finding::Finding;
 use crate::repository::Repository;
@@ -14,7 +15,13 @@ pub fn resolve(repository: &Repository, findings: &mut Vec<Finding>) {
         for (line, target) in targets(text) {
             if let Err(what) = follow(repository, path, target) {
                 let remedy = "correct the link, or write what it should lead to";
-                findings.push(Finding::new("link", path, line, format!("link to {target}: {what}"), remedy));
+                findings.push(Finding::new(
+                    "link",
+                    path,
+                    line,
+                    format!("link to {target}: {what}"),
+                    remedy,
+                ));
             }
         }
     }
@@ -24,9 +31,13 @@ pub fn resolve(repository: &Repository, findings: &mut Vec<Finding>) {
 pub fn no_orphans(repository: &Repository, findings: &mut Vec<Finding>) {
     let linked = |page: &str| {
         let mut others = repository.texts(".md").filter(|(path, _)| *path != page);
-        others.any(|(path, text)| targets(text).iter().any(|(_, target)| leads_to(path, target, page)))
+        others.any(|(path, text)| {
+            targets(text).iter().any(|(_, target)| leads_to(path, target, page))
+        })
     };
-    for (path, _) in repository.texts(".md").filter(|(path, _)| path.starts_with("docs/") && !linked(path)) {
+    for (path, _) in
+        repository.texts(".md").filter(|(path, _)| path.starts_with("docs/") && !linked(path))
+    {
         let remedy = "link to it from the README.md of its folder";
         findings.push(Finding::new("orphan", path, 0, "no other page leads here", remedy));
     }
@@ -42,7 +53,8 @@ fn targets(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
         for (index, part) in line.split('`').enumerate() {
-            // Between two backquotes is code; a link whose text is code has its target after the second.
+            // Between two backquotes is code; a link whose text is code has its target after the
+            // second.
             let links = part.split("](").skip(1).filter(|_| index % 2 == 0);
             found.extend(links.filter_map(|rest| Some((number, rest.split([')', ' ']).next()?))));
         }
@@ -74,8 +86,9 @@ fn follow(repository: &Repository, from: &str, target: &str) -> Result<(), Strin
         return Ok(());
     }
     let text = repository.text(&path).unwrap_or_default();
-    let known =
-        prose(text).filter(|(_, line)| line.starts_with('#')).any(|(_, line)| anchor(line) == heading);
+    let known = prose(text)
+        .filter(|(_, line)| line.starts_with('#'))
+        .any(|(_, line)| anchor(line) == heading);
     if known { Ok(()) } else { Err(format!("{path} has no heading #{heading}")) }
 }
 
@@ -138,7 +151,8 @@ mod tests {
     fn dead_links_are_found() {
         let bad = "\n[x](b.md) [y](c.md#three)\n[z](../../out.md)\n[self](#none)";
         let files = [("docs/a.md", bad), ("docs/c.md", "# Three and more")];
-        let expected = ["docs/a.md:2 link", "docs/a.md:2 link", "docs/a.md:3 link", "docs/a.md:4 link"];
+        let expected =
+            ["docs/a.md:2 link", "docs/a.md:2 link", "docs/a.md:3 link", "docs/a.md:4 link"];
         assert_eq!(found(resolve, &files), expected);
     }
 }

@@ -1,9 +1,12 @@
-//! The rules that need nothing but the files: each takes the repository and gives back what it found.
+//! The rules that need nothing but the files: each takes the repository and gives back what it
+//! found.
 //!
-//! A rule is one small file with a doc that says what it asks and why, and a test with a good and a bad sample.
-//! What an existing tool can prove (format, lints, broken links in rustdoc) is left to that tool.
+//! A rule is one small file with a doc that says what it asks and why, and a test with a good and a
+//! bad sample. What an existing tool can prove (format, lints, broken links in rustdoc) is left to
+//! that tool.
 
 mod circles;
+mod columns;
 mod dependencies;
 mod headers;
 mod leftovers;
@@ -17,10 +20,11 @@ use crate::repository::Repository;
 
 /// Every rule, in the order in which its findings are printed.
 pub fn all(repository: &Repository) -> Vec<Finding> {
-    let rules: [fn(&Repository, &mut Vec<Finding>); 13] = [
+    let rules: [fn(&Repository, &mut Vec<Finding>); 14] = [
         size::files,
         size::functions_and_structs,
         size::weight,
+        columns::of_prose,
         headers::first_pages,
         leftovers::words,
         leftovers::unwraps,
@@ -44,5 +48,8 @@ pub fn all(repository: &Repository) -> Vec<Finding> {
 fn found(rule: fn(&Repository, &mut Vec<Finding>), files: &[(&str, &str)]) -> Vec<String> {
     let mut findings = Vec::new();
     rule(&Repository::of(files), &mut findings);
-    findings.iter().map(|finding| format!("{}:{} {}", finding.path, finding.line, finding.rule)).collect()
+    findings
+        .iter()
+        .map(|finding| format!("{}:{} {}", finding.path, finding.line, finding.rule))
+        .collect()
 }

@@ -1,7 +1,8 @@
 //! Sizes: a file, a function, a struct that one person can hold in mind, and no blobs.
 //!
-//! The limits are where readable Rust databases end (a function's median is five to eight lines, two in a hundred are
-//! longer than seventy). Whatever must be larger for a while stands in `exceptions.txt`.
+//! The limits are where readable Rust databases end (a function's median is five to eight lines,
+//! two in a hundred are longer than seventy). Whatever must be larger for a while stands in
+//! `exceptions.txt`.
 
 use crate::finding::Finding;
 use crate::repository::Repository;
@@ -26,15 +27,22 @@ pub fn files(repository: &Repository, findings: &mut Vec<Finding>) {
 /// Functions of at most 70 lines, structs of at most 15 fields.
 pub fn functions_and_structs(repository: &Repository, findings: &mut Vec<Finding>) {
     for (path, source) in repository.sources() {
-        for function in source.functions().into_iter().filter(|function| function.size > FUNCTION_LINES) {
-            let what =
-                format!("fn {} has {} lines; the limit is {FUNCTION_LINES}", function.name, function.size);
+        for function in
+            source.functions().into_iter().filter(|function| function.size > FUNCTION_LINES)
+        {
+            let what = format!(
+                "fn {} has {} lines; the limit is {FUNCTION_LINES}",
+                function.name, function.size
+            );
             let remedy = "give its steps names: one function each";
             let finding = Finding::new("function-length", path, function.line, what, remedy);
             findings.push(finding.with_size(&function.name, function.size));
         }
         for item in source.structs().into_iter().filter(|item| item.size > STRUCT_FIELDS) {
-            let what = format!("struct {} has {} fields; the limit is {STRUCT_FIELDS}", item.name, item.size);
+            let what = format!(
+                "struct {} has {} fields; the limit is {STRUCT_FIELDS}",
+                item.name, item.size
+            );
             let remedy = "group the fields by lifetime and owner, and name each group";
             let finding = Finding::new("struct-fields", path, item.line, what, remedy);
             findings.push(finding.with_size(&item.name, item.size));

@@ -1,7 +1,7 @@
 //! Tests that are built as one program are all in it.
 //!
-//! A crate with `autotests = false` says itself which programs its tests make. A file beside them that no suite names would be
-//! compiled by nobody, and its tests would never fail.
+//! A crate with `autotests = false` says itself which programs its tests make. A file beside them
+//! that no suite names would be compiled by nobody, and its tests would never fail.
 
 use crate::finding::Finding;
 use crate::manifest;
@@ -14,15 +14,18 @@ pub fn whole(repository: &Repository, findings: &mut Vec<Finding>) {
             continue;
         }
         let folder = path.replace("Cargo.toml", "tests/");
-        let file_of =
-            |file: &str| file.strip_prefix(&folder).filter(|name| !name.contains('/')).map(str::to_owned);
+        let file_of = |file: &str| {
+            file.strip_prefix(&folder).filter(|name| !name.contains('/')).map(str::to_owned)
+        };
         let files: Vec<_> = repository.files().filter_map(|file| file_of(&file.path)).collect();
         let is_program = |name: &str| {
             let stem = name.trim_end_matches(".rs");
             manifest::has(text, "test", "name", &format!("\"{stem}\""))
         };
-        let (programs, parts): (Vec<_>, Vec<_>) =
-            files.into_iter().filter(|name| name.ends_with(".rs")).partition(|name| is_program(name));
+        let (programs, parts): (Vec<_>, Vec<_>) = files
+            .into_iter()
+            .filter(|name| name.ends_with(".rs"))
+            .partition(|name| is_program(name));
         for part in parts {
             let names_it = |program: &String| {
                 let suite = repository.text(&format!("{folder}{program}")).unwrap_or_default();
@@ -48,7 +51,8 @@ mod tests {
     #[test]
     fn files_in_a_suite_are_fine_and_so_is_what_they_share() {
         let suite = ("crates/a/tests/suite.rs", "#[path = \"one.rs\"]\nmod one;\n");
-        let files = [MANIFEST, suite, ("crates/a/tests/one.rs", ""), ("crates/a/tests/common/mod.rs", "")];
+        let files =
+            [MANIFEST, suite, ("crates/a/tests/one.rs", ""), ("crates/a/tests/common/mod.rs", "")];
         assert_eq!(found(whole, &files), [""; 0]);
     }
 

@@ -1,6 +1,8 @@
-//! What people ask of continuous backups: begin, change, pause, end; and what is answered about them.
+//! What people ask of continuous backups: begin, change, pause, end; and what is answered about
+//! them.
 //!
-//! Nothing is done here: a row says what is wanted, and the agent, wherever it runs, sees it within a second.
+//! Nothing is done here: a row says what is wanted, and the agent, wherever it runs, sees it within
+//! a second.
 
 use super::rows::{TagRows, clear_progress, complete, for_system, parse, read_all, tag_key};
 use crate::ranges::{everything, json_of_ranges, ranges_of_json};
@@ -16,13 +18,15 @@ pub const DEFAULT_TAG: &str = "default";
 /// What is wanted of a continuous backup.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wish {
-    /// Where it goes, as the node that does it understands that. May have secrets in it: see [`redacted`].
+    /// Where it goes, as the node that does it understands that. May have secrets in it: see
+    /// [`redacted`].
     pub url: String,
     /// What is backed up.
     pub ranges: Vec<KeyRange>,
     /// How often a snapshot is begun.
     pub snapshot_interval: Duration,
-    /// Bytes of the log that the database may keep while the target can't be reached; `None`: a share of the free disk.
+    /// Bytes of the log that the database may keep while the target can't be reached; `None`: a
+    /// share of the free disk.
     pub log_bytes: Option<u64>,
     /// A file with the key, on the node that does it.
     pub key_file: Option<String>,
@@ -127,7 +131,8 @@ pub struct TagStatus {
     pub complete: Option<Version>,
     /// From a snapshot on it can be restored.
     pub is_restorable: bool,
-    /// By how many seconds it is behind the database, counted from `complete`, and before that from when it was begun.
+    /// By how many seconds it is behind the database, counted from `complete`, and before that from
+    /// when it was begun.
     pub behind_seconds: f64,
     /// By how many versions.
     pub behind_versions: Version,
@@ -172,7 +177,10 @@ impl TagStatus {
             snapshot_bytes: number("snapshot_bytes"),
             snapshots: number("snapshots"),
             broken: number("broken"),
-            error: done["error"].as_str().or_else(|| done["snapshot_error"].as_str()).map(str::to_owned),
+            error: done["error"]
+                .as_str()
+                .or_else(|| done["snapshot_error"].as_str())
+                .map(str::to_owned),
         })
     }
 
@@ -213,7 +221,8 @@ fn check_tag(tag: &str) -> Result<()> {
 /// Begins a continuous backup under a tag.
 ///
 /// # Errors
-/// `backup_duplicate` if one runs under this tag; `client_invalid_operation` for a tag that is none; those of the database.
+/// `backup_duplicate` if one runs under this tag; `client_invalid_operation` for a tag that is
+/// none; those of the database.
 pub async fn start(db: &Database, tag: &str, wish: &Wish) -> Result<()> {
     check_tag(tag)?;
     let uid = db.endpoint().env().random_u64();
@@ -227,9 +236,9 @@ pub async fn start(db: &Database, tag: &str, wish: &Wish) -> Result<()> {
             if before.as_ref().is_some_and(|before| before["uid"] == value["uid"]) {
                 return Ok(());
             }
-            let ended = all
-                .get(tag)
-                .is_some_and(|rows| rows.done["uid"] == rows.wanted["uid"] && rows.done["ended"].is_string());
+            let ended = all.get(tag).is_some_and(|rows| {
+                rows.done["uid"] == rows.wanted["uid"] && rows.done["ended"].is_string()
+            });
             if before.is_some() && !ended {
                 let detail = format!("a backup runs under the tag {tag} already");
                 return Err(Error::backup_duplicate().with_detail(detail));
@@ -263,7 +272,8 @@ async fn edit(db: &Database, tag: &str, change: impl Fn(&mut Value)) -> Result<(
     let change = &change;
     db.transact(|tr| async move {
         let all = read_all(&tr).await?;
-        let missing = || Error::backup_error().with_detail(format!("no backup runs under the tag {tag}"));
+        let missing =
+            || Error::backup_error().with_detail(format!("no backup runs under the tag {tag}"));
         let mut wanted = parse(&tr.get(tag_key(tag)).await?.ok_or_else(missing)?);
         let done = all.get(tag).map(|rows| rows.done.clone()).unwrap_or_default();
         if done["uid"] == wanted["uid"] && done["ended"].is_string() {

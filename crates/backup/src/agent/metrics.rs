@@ -1,4 +1,5 @@
-//! What others are told of continuous backups: measurements in Prometheus' text format, and a part of the status document.
+//! What others are told of continuous backups: measurements in Prometheus' text format, and a part
+//! of the status document.
 
 use super::{State, TagStatus};
 use serde_json::{Value, json};
@@ -17,16 +18,21 @@ fn flag(is_so: bool) -> Option<f64> {
 }
 
 const METRICS: [Metric; 9] = [
-    ("plinth_backup_behind_seconds", "gauge", "How far what is saved is behind the database.", |tag| {
-        Some(going(tag, tag.behind_seconds).unwrap_or(0.0))
-    }),
+    (
+        "plinth_backup_behind_seconds",
+        "gauge",
+        "How far what is saved is behind the database.",
+        |tag| Some(going(tag, tag.behind_seconds).unwrap_or(0.0)),
+    ),
     ("plinth_backup_behind_versions", "gauge", "The same in versions.", |tag| {
         Some(going(tag, tag.behind_versions as f64).unwrap_or(0.0))
     }),
     ("plinth_backup_restorable", "gauge", "Whether there is a snapshot to restore from.", |tag| {
         flag(tag.is_restorable)
     }),
-    ("plinth_backup_failing", "gauge", "Whether it gets no further.", |tag| flag(tag.error.is_some())),
+    ("plinth_backup_failing", "gauge", "Whether it gets no further.", |tag| {
+        flag(tag.error.is_some())
+    }),
     (
         "plinth_backup_snapshot_timestamp_seconds",
         "gauge",
@@ -39,7 +45,9 @@ const METRICS: [Metric; 9] = [
         "How often a snapshot is to be begun, of a backup that goes on.",
         |tag| going(tag, tag.wish.snapshot_interval.as_secs_f64()),
     ),
-    ("plinth_backup_snapshots_total", "counter", "Whole snapshots.", |tag| Some(tag.snapshots as f64)),
+    ("plinth_backup_snapshots_total", "counter", "Whole snapshots.", |tag| {
+        Some(tag.snapshots as f64)
+    }),
     ("plinth_backup_log_bytes_total", "counter", "Bytes of files of the log.", |tag| {
         Some(tag.log_bytes as f64)
     }),
@@ -65,7 +73,8 @@ pub(super) fn text(tags: &[TagStatus]) -> String {
 /// All of them as the status document has them in FoundationDB, below `cluster.layers.backup`.
 pub(super) fn layer(tags: &[TagStatus], now: f64) -> Value {
     let going = || tags.iter().filter(|tag| tag.ended.is_none());
-    let all: serde_json::Map<_, _> = tags.iter().map(|tag| (tag.tag.clone(), tag.to_json())).collect();
+    let all: serde_json::Map<_, _> =
+        tags.iter().map(|tag| (tag.tag.clone(), tag.to_json())).collect();
     json!({
         "instances_running": 1,
         "total_workers": 1,

@@ -4,9 +4,10 @@
 //!   rows of tags ──read each second──▶ agent ──▶ a task for each tag: stream ─▶ files of the log, snapshots now and then
 //!   row of the agent: its id, its beat ── whoever sees it not move for ten seconds takes it ──▶ the agent of another node
 //! ```
-//! Every node may run one; at most one of them is at work. Which one is a row: it is read by every transaction in which progress
-//! is noted, so an agent that was taken for dead can't note anything any more. What it may still put into a target does no
-//! harm: files of the log have everything of the versions in their names, whoever put them, and snapshots count when whole.
+//! Every node may run one; at most one of them is at work. Which one is a row: it is read by every
+//! transaction in which progress is noted, so an agent that was taken for dead can't note anything
+//! any more. What it may still put into a target does no harm: files of the log have everything of
+//! the versions in their names, whoever put them, and snapshots count when whole.
 //!
 //! Read next: `rows.rs`, `tag.rs`, then `control.rs`.
 
@@ -56,8 +57,8 @@ impl Agent {
         Self::begin(env, db, None)
     }
 
-    /// The same for a node of a cluster whose database is `own`, as this node gives it. What it lacks of the log, others may have: that
-    /// is read from `cluster`, which is any of them.
+    /// The same for a node of a cluster whose database is `own`, as this node gives it. What it
+    /// lacks of the log, others may have: that is read from `cluster`, which is any of them.
     pub fn start_in_cluster(env: &Env, own: &Database, cluster: &Database) -> Self {
         Self::begin(env, own, Some(cluster.clone()))
     }
@@ -66,17 +67,20 @@ impl Agent {
         let stop = Arc::new(AtomicBool::new(false));
         let (inner, db, flag, seen) = (env.clone(), db.clone(), stop.clone(), Seen::default());
         let told = seen.clone();
-        let task = env.spawn("backup-agent", async move { run(inner, db, cluster, flag, told).await });
+        let task =
+            env.spawn("backup-agent", async move { run(inner, db, cluster, flag, told).await });
         Self { env: env.clone(), stop, task, seen }
     }
 
-    /// What measures the backups, in Prometheus' text format; calls of what is given, at any time, have the latest.
+    /// What measures the backups, in Prometheus' text format; calls of what is given, at any time,
+    /// have the latest.
     pub fn metrics(&self) -> impl Fn() -> String + Send + Sync + 'static {
         let seen = self.seen.clone();
         move || metrics::text(&lock(&seen))
     }
 
-    /// What FoundationDB's status document has below `cluster.layers.backup`, as JSON, in the same way.
+    /// What FoundationDB's status document has below `cluster.layers.backup`, as JSON, in the same
+    /// way.
     pub fn layer(&self) -> impl Fn() -> String + Send + Sync + 'static {
         let (seen, env) = (self.seen.clone(), self.env.clone());
         move || metrics::layer(&lock(&seen), env.wall_clock().as_secs_f64()).to_string()
@@ -134,7 +138,8 @@ async fn run(env: Env, db: Database, cluster: Option<Database>, stop: Arc<Atomic
             Ok(Some(tags)) => shared.keep_working(tags, &mut working),
             // Another one does it, or nobody has anything to do.
             Ok(None) => end(&mut working).await,
-            // The database can't be reached, or another node leads: nothing can be noted, so nothing need be done.
+            // The database can't be reached, or another node leads: nothing can be noted, so
+            // nothing need be done.
             Err(_) => {}
         }
         env.sleep(LOOK).await;
@@ -169,10 +174,12 @@ impl Shared {
         let tr = self.db.create_transaction();
         let tags = read_all(&tr).await?;
         let newest = tr.get_read_version().await?;
-        let status = |(tag, rows): (&String, &TagRows)| TagStatus::of(tag.clone(), rows, newest).ok();
+        let status =
+            |(tag, rows): (&String, &TagRows)| TagStatus::of(tag.clone(), rows, newest).ok();
         *lock(seen) = tags.iter().filter_map(status).collect();
-        let has_work =
-            |rows: &TagRows| rows.done["uid"] != rows.wanted["uid"] || !rows.done["ended"].is_string();
+        let has_work = |rows: &TagRows| {
+            rows.done["uid"] != rows.wanted["uid"] || !rows.done["ended"].is_string()
+        };
         if !is_at_work && !tags.values().any(has_work) {
             *other = None;
             return Ok(None);
@@ -216,7 +223,11 @@ impl Shared {
     }
 
     /// Has a task for each tag that is to be worked at.
-    fn keep_working(&self, tags: BTreeMap<String, TagRows>, working: &mut BTreeMap<String, Working>) {
+    fn keep_working(
+        &self,
+        tags: BTreeMap<String, TagRows>,
+        working: &mut BTreeMap<String, Working>,
+    ) {
         let mut ended = BTreeSet::new();
         working.retain(|name, tag| {
             let is_wanted = tags.get(name).is_some_and(|rows| rows.wanted["uid"] == tag.uid);
@@ -230,8 +241,8 @@ impl Shared {
             is_at_work
         });
         for (name, rows) in tags {
-            // These rows may have been read before its task wrote its last: begun anew by them, an end would be taken for a stream
-            // that somebody removed.
+            // These rows may have been read before its task wrote its last: begun anew by them, an
+            // end would be taken for a stream that somebody removed.
             if ended.contains(&name) {
                 continue;
             }

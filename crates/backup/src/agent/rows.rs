@@ -1,4 +1,5 @@
-//! The rows in which continuous backups are kept: what is to be done, what has been done, and who does it.
+//! The rows in which continuous backups are kept: what is to be done, what has been done, and who
+//! does it.
 //!
 //! ```text
 //!   \xff\x02/plinth/backup/agent            who does it: id of the agent, a beat that it counts
@@ -40,7 +41,8 @@ pub(super) fn parse(value: &[u8]) -> Value {
     serde_json::from_slice(value).unwrap_or_default()
 }
 
-/// The version up to which nothing is missing: what was committed is saved, and from there on nothing was. `None`: nothing is saved yet.
+/// The version up to which nothing is missing: what was committed is saved, and from there on
+/// nothing was. `None`: nothing is saved yet.
 pub(super) fn complete(done: &Value) -> Option<Version> {
     let saved = done["saved"].as_i64()?;
     Some(done["nothing_until"].as_i64().map_or(saved, |nothing| nothing.max(saved)))
@@ -114,7 +116,12 @@ where
 }
 
 /// Writes what has been done of a tag.
-pub(super) async fn write_progress(db: &Database, agent: [u8; 16], tag: &str, done: &Value) -> Result<()> {
+pub(super) async fn write_progress(
+    db: &Database,
+    agent: [u8; 16],
+    tag: &str,
+    done: &Value,
+) -> Result<()> {
     fenced(db, agent, |tr| async move {
         set_progress(&tr, tag, done);
         Ok(())

@@ -1,16 +1,19 @@
-//! One continuous backup: a stream of changes becomes files of the log, and now and then a snapshot is taken.
+//! One continuous backup: a stream of changes becomes files of the log, and now and then a snapshot
+//! is taken.
 //!
 //! ```text
 //!   stream ─▶ batches ─▶ file being made ─▶ put ─▶ progress noted ─▶ acknowledged     each second, or 8 MiB
 //!                                                        └ a whole snapshot, when one is due, by a task beside
 //! ```
-//! A file is acknowledged when it is in the target: what was put and not acknowledged comes again after a crash, in another file,
-//! which overlaps and has the same. The file begins behind what was acknowledged, so files follow one another without a gap for as
-//! long as the stream has everything. If the stream has lost something, the log has a gap: it is told, a new stream is registered, and a
-//! snapshot is taken behind it.
+//! A file is acknowledged when it is in the target: what was put and not acknowledged comes again
+//! after a crash, in another file, which overlaps and has the same. The file begins behind what was
+//! acknowledged, so files follow one another without a gap for as long as the stream has
+//! everything. If the stream has lost something, the log has a gap: it is told, a new stream is
+//! registered, and a snapshot is taken behind it.
 //!
-//! Where nothing is committed there is a file each ten seconds only, since requests cost money. Meanwhile progress says up to where nothing
-//! is missing. Always: everything up to [`complete`] is in a file, or was never committed, so that nothing makes it less.
+//! Where nothing is committed there is a file each ten seconds only, since requests cost money.
+//! Meanwhile progress says up to where nothing is missing. Always: everything up to [`complete`] is
+//! in a file, or was never committed, so that nothing makes it less.
 
 use super::Shared;
 use super::control::{State, Wish};
@@ -38,14 +41,17 @@ const IDLE: Duration = Duration::from_secs(10);
 const FILE_BYTES: usize = 8 << 20;
 /// How often the time is noted.
 const MOMENT: Duration = Duration::from_secs(1);
-/// How often it is noted that nothing was committed: each second, at which an idle stream answers, be it a little early.
+/// How often it is noted that nothing was committed: each second, at which an idle stream answers,
+/// be it a little early.
 const NOTHING: Duration = Duration::from_millis(900);
-/// How long an answer of the stream is waited for before orders are looked at: longer than an idle stream takes for one.
+/// How long an answer of the stream is waited for before orders are looked at: longer than an idle
+/// stream takes for one.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The first pause before something is tried again, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(30)];
-/// So often in a row, half a minute with the pauses between, nobody must have what comes next of the stream before it counts as lost. What
-/// one node of a cluster lacks another has that is away for a moment; and between two tries something was committed, so that the cluster is one.
+/// So often in a row, half a minute with the pauses between, nobody must have what comes next of
+/// the stream before it counts as lost. What one node of a cluster lacks another has that is away
+/// for a moment; and between two tries something was committed, so that the cluster is one.
 const LOST: u32 = 7;
 /// The longest pause before a snapshot that failed is tried again, in seconds.
 const LATEST_SNAPSHOT: u64 = 600;
@@ -134,12 +140,15 @@ async fn work(
     let backup = open_place(shared, tag, &wish, &database, done).await?;
     let holder = format!("agent {} of the database {database}", crate::names::hex(&shared.id[..4]));
     let lease = Lease::take(&backup, &holder).await?;
-    // The stream is there before anything is read, so that nothing lies between it and the first snapshot.
+    // The stream is there before anything is read, so that nothing lies between it and the first
+    // snapshot.
     let stream = register(shared, &name, &wish).await?;
     let is_another = done["stream"].as_u64().is_some_and(|known| known != stream);
     if is_another && done["restorable_from"].is_i64() {
-        // It was removed, by whoever did that, and what was committed before this one began is in no stream.
-        let lost = Error::version_invalid().with_detail("the stream that the backup follows was removed");
+        // It was removed, by whoever did that, and what was committed before this one began is in
+        // no stream.
+        let lost =
+            Error::version_invalid().with_detail("the stream that the backup follows was removed");
         broken(shared, tag, &name, done, &lost).await?;
         let _ = lease.give_back().await;
         return Err(lost);
@@ -185,8 +194,8 @@ async fn register(shared: &Shared, name: &str, wish: &Wish) -> Result<u64> {
     .await
 }
 
-/// The backup in its place. It is begun once: a place that has it no longer, as a directory where nothing is mounted, or has another one,
-/// gets nothing, and the stream keeps the log meanwhile.
+/// The backup in its place. It is begun once: a place that has it no longer, as a directory where
+/// nothing is mounted, or has another one, gets nothing, and the stream keeps the log meanwhile.
 async fn open_place(
     shared: &Shared,
     tag: &str,
@@ -207,11 +216,13 @@ async fn open_place(
     match Backup::open_own(env, target, key, database, &wish.ranges).await {
         Ok(backup) if crate::names::hex(&backup.id) == known => Ok(backup),
         Ok(_) => {
-            let detail = format!("{url} holds another backup than the backup {tag} began there; {advice}");
+            let detail =
+                format!("{url} holds another backup than the backup {tag} began there; {advice}");
             Err(Error::client_invalid_operation().with_detail(detail))
         }
         Err(error) if error == Error::file_not_found() => {
-            let detail = format!("the backup that {tag} began in {url} is no longer there; {advice}");
+            let detail =
+                format!("the backup that {tag} began in {url} is no longer there; {advice}");
             Err(error.with_detail(detail))
         }
         Err(error) => Err(error),
@@ -229,8 +240,8 @@ fn streamed(ranges: &[KeyRange]) -> Vec<KeyRange> {
     ranges.iter().filter(|range| range.end[..] <= *system::NORMAL_END).cloned().collect()
 }
 
-/// Notes what has become of the backup, and has its stream go, both or neither: whoever found the one without the other would take a
-/// backup that ended well for one whose stream somebody removed.
+/// Notes what has become of the backup, and has its stream go, both or neither: whoever found the
+/// one without the other would take a backup that ended well for one whose stream somebody removed.
 async fn let_go(shared: &Shared, tag: &str, stream: &str, done: &Value) -> Result<()> {
     fenced(&shared.db, shared.id, |tr| async move {
         tr.remove_changes(stream).await?;
@@ -251,7 +262,13 @@ async fn end(shared: &Shared, tag: &str, stream: &str, done: &mut Value, how: &s
 }
 
 /// The database let go of what had not been saved: another stream, and another snapshot.
-async fn broken(shared: &Shared, tag: &str, stream: &str, done: &mut Value, error: &Error) -> Result<()> {
+async fn broken(
+    shared: &Shared,
+    tag: &str,
+    stream: &str,
+    done: &mut Value,
+    error: &Error,
+) -> Result<()> {
     tracing::error!(
         tag,
         error = %error,
@@ -373,7 +390,9 @@ impl Writer<'_> {
             self.log.push(batch.version, batch.mutations.iter());
         }
         self.reached = self.reached.max(changes.upto);
-        while let Some(moment) = self.times.waiting.pop_front_if(|moment| moment.version <= self.reached) {
+        while let Some(moment) =
+            self.times.waiting.pop_front_if(|moment| moment.version <= self.reached)
+        {
             if moment.version >= self.log.from() {
                 self.log.moment(moment);
             }
@@ -439,7 +458,8 @@ impl Writer<'_> {
 
     /// Notes each second that nothing was committed behind what is saved, if that is so.
     async fn note_nothing(&mut self, done: &mut Value) -> Result<()> {
-        // A stream that was registered anew begins behind a gap, of which nobody knows that it is empty.
+        // A stream that was registered anew begins behind a gap, of which nobody knows that it is
+        // empty.
         let follows = complete(done).is_some_and(|complete| self.log.from() <= complete + 1);
         let is_more = complete(done) < Some(self.reached);
         let age = self.shared.env.now().saturating_sub(self.noted);
@@ -453,7 +473,9 @@ impl Writer<'_> {
     /// Takes a snapshot when one is due, and notes one that has been taken.
     async fn mind_snapshot(&mut self, wish: &Wish, done: &mut Value) -> Result<()> {
         if let Some(snapshot) = &self.snapshot {
-            let (Some(taken), begun) = (lock(&snapshot.taken).take(), snapshot.begun) else { return Ok(()) };
+            let (Some(taken), begun) = (lock(&snapshot.taken).take(), snapshot.begun) else {
+                return Ok(());
+            };
             self.snapshot = None;
             let stored = match taken {
                 Ok(report) => report,
@@ -461,7 +483,8 @@ impl Writer<'_> {
             };
             done["snapshot_begun"] = begun.into();
             (done["snapshot_failures"], done["snapshot_error"]) = (Value::Null, Value::Null);
-            // It can be restored from once the log reaches from before it to behind it, or is not needed.
+            // It can be restored from once the log reaches from before it to behind it, or is not
+            // needed.
             done["restorable_from"] = stored.version.into();
             done["snapshots"] = (done["snapshots"].as_u64().unwrap_or_default() + 1).into();
             let bytes = done["snapshot_bytes"].as_u64().unwrap_or_default() + stored.stored;
@@ -498,19 +521,23 @@ impl Writer<'_> {
     /// A snapshot that failed is tried again, later each time; the log goes on meanwhile.
     async fn note_failed_snapshot(&mut self, error: &Error, done: &mut Value) -> Result<()> {
         tracing::warn!(tag = self.tag, error = %error, "a snapshot failed, and is tried again");
-        done["snapshot_failures"] = (done["snapshot_failures"].as_u64().unwrap_or_default() + 1).into();
+        done["snapshot_failures"] =
+            (done["snapshot_failures"].as_u64().unwrap_or_default() + 1).into();
         done["snapshot_failed"] = self.shared.env.wall_clock().as_secs().into();
         done["snapshot_error"] = error.to_string().into();
         self.note(done).await
     }
 }
 
-/// Whether a snapshot is to be begun at a second: there is none yet, or the last whole one was begun long enough ago; not too soon
-/// behind one that failed.
+/// Whether a snapshot is to be begun at a second: there is none yet, or the last whole one was
+/// begun long enough ago; not too soon behind one that failed.
 fn is_snapshot_due(done: &Value, interval: u64, now: u64) -> bool {
     let failures = done["snapshot_failures"].as_u64().unwrap_or_default();
-    let pause =
-        1_u64.checked_shl(failures.min(32) as u32).unwrap_or(u64::MAX).min(LATEST_SNAPSHOT).min(interval);
+    let pause = 1_u64
+        .checked_shl(failures.min(32) as u32)
+        .unwrap_or(u64::MAX)
+        .min(LATEST_SNAPSHOT)
+        .min(interval);
     let is_too_soon = done["snapshot_failed"]
         .as_u64()
         .is_some_and(|failed| failures > 0 && (failed..failed + pause).contains(&now));

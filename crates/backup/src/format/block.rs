@@ -1,14 +1,17 @@
-//! Blocks, and files made of them: a body is compressed, then sealed if there is a key, and a checksum covers what is stored.
+//! Blocks, and files made of them: a body is compressed, then sealed if there is a key, and a
+//! checksum covers what is stored.
 //!
-//! Always: what a reader gives has been compared with its checksum, has its place in the file, and is as long as its head says;
-//! behind the last block the file ends. A sealed file ends with a seal over its header and over what is in the clear, which is
-//! looked at first: whoever may write the target but has no key can't make another file of it, not even a shorter one.
+//! Always: what a reader gives has been compared with its checksum, has its place in the file, and
+//! is as long as its head says; behind the last block the file ends. A sealed file ends with a seal
+//! over its header and over what is in the clear, which is looked at first: whoever may write the
+//! target but has no key can't make another file of it, not even a shorter one.
 
 use super::crypt::{FileKey, Key, TAG_LEN};
 use super::{Header, Kind, damaged};
 use plinth_env::Env;
 use plinth_types::{Error, Result};
 use std::borrow::Cow;
+use std::fmt;
 
 const AT_STORED: usize = 4;
 const AT_RAW: usize = AT_STORED + 4;
@@ -49,7 +52,9 @@ pub enum BlockKind {
 impl BlockKind {
     fn of(code: u8) -> Option<Self> {
         use BlockKind::*;
-        [Rows, Mutations, Times, Files, Clear, Secret, Seal].into_iter().find(|kind| *kind as u8 == code)
+        [Rows, Mutations, Times, Files, Clear, Secret, Seal]
+            .into_iter()
+            .find(|kind| *kind as u8 == code)
     }
 
     /// Whether it is sealed where anything is.
@@ -108,7 +113,8 @@ impl FileBuilder {
         let begin = self.out.len();
         let most = lz4_flex::block::get_maximum_output_size(raw.len());
         self.out.resize(begin + HEAD_LEN + most, 0);
-        let compressed = lz4_flex::block::compress_into(raw, &mut self.out[begin + HEAD_LEN..]).ok();
+        let compressed =
+            lz4_flex::block::compress_into(raw, &mut self.out[begin + HEAD_LEN..]).ok();
         let compression = match compressed.filter(|len| *len < raw.len()) {
             Some(len) => {
                 self.out.truncate(begin + HEAD_LEN + len);
@@ -123,9 +129,12 @@ impl FileBuilder {
         let sealer = self.key.as_ref().filter(|_| kind.is_secret());
         let stored = self.out.len() - begin - HEAD_LEN + if sealer.is_some() { TAG_LEN } else { 0 };
         let number = self.header.blocks;
-        for (at, value) in
-            [(AT_STORED, stored as u32), (AT_RAW, raw.len() as u32), (AT_NUMBER, number), (AT_COUNT, count)]
-        {
+        for (at, value) in [
+            (AT_STORED, stored as u32),
+            (AT_RAW, raw.len() as u32),
+            (AT_NUMBER, number),
+            (AT_COUNT, count),
+        ] {
             self.out[begin + at..begin + at + 4].copy_from_slice(&value.to_le_bytes());
         }
         self.out[begin + AT_KIND] = kind as u8;
@@ -155,7 +164,11 @@ impl FileBuilder {
         head[AT_NUMBER..AT_COUNT].copy_from_slice(&number.to_le_bytes());
         head[AT_KIND] = BlockKind::Seal as u8;
         let mut tag = Vec::new();
-        key.seal(number, &[&self.header.encode(), &*self.clear, &head[AT_STORED..]].concat(), &mut tag);
+        key.seal(
+            number,
+            &[&self.header.encode(), &*self.clear, &head[AT_STORED..]].concat(),
+            &mut tag,
+        );
         let checksum = crc32c::crc32c_append(self.header.seed(), &head[AT_STORED..]);
         let checksum = crc32c::crc32c_append(checksum, &tag);
         head[..AT_STORED].copy_from_slice(&checksum.to_le_bytes());
@@ -195,13 +208,22 @@ pub struct Block<'b> {
     pub body: Cow<'b, [u8]>,
 }
 
+/// What the head of a block says of it.
+struct Head {
+    kind: BlockKind,
+    compression: u8,
+    raw_len: usize,
+    count: u32,
+}
+
 impl<'b> FileReader<'b> {
-    /// The file of this name, which has to be of this kind and backup, and sealed if there is a key. Without the key its sealed
-    /// blocks have no bodies, and only their checksums are compared.
+    /// The file of this name, which has to be of this kind and backup, and sealed if there is a
+    /// key. Without the key its sealed blocks have no bodies, and only their checksums are
+    /// compared.
     ///
     /// # Errors
-    /// `file_corrupt`, naming file and offset; `client_invalid_operation` if it is sealed by another key; `unsupported_operation`
-    /// for a newer format.
+    /// `file_corrupt`, naming file and offset; `client_invalid_operation` if it is sealed by
+    /// another key; `unsupported_operation` for a newer format.
     pub fn new(
         bytes: &'b [u8],
         name: &str,
@@ -225,7 +247,8 @@ impl<'b> FileReader<'b> {
             return Err(damaged(name, 17, "encryption", 1, 0));
         }
         let key = key.map(|key| key.for_file(&header.salt, &header.info()));
-        let (at, blocks) = (header.len(), header.blocks - u32::from(header.is_sealed && header.blocks > 0));
+        let (at, blocks) =
+            (header.len(), header.blocks - u32::from(header.is_sealed && header.blocks > 0));
         let reader = Self { header, bytes, key, at, number: 0, blocks };
         if reader.header.is_sealed {
             reader.check_seal()?;
@@ -233,14 +256,17 @@ impl<'b> FileReader<'b> {
         Ok(reader)
     }
 
-    /// Looks at the seal, which the last block is: with the key whether it is one, without it whether there is something in its place.
+    /// Looks at the seal, which the last block is: with the key whether it is one, without it
+    /// whether there is something in its place.
     fn check_seal(&self) -> Result<()> {
         let name = &self.header.name;
-        let refuse = |at: usize, found: &str| Err(damaged(name, at, "seal of the file", "its own", found));
+        let refuse =
+            |at: usize, found: &str| Err(damaged(name, at, "seal of the file", "its own", found));
         let (mut at, mut clear) = (self.at, Vec::new());
         for number in 0..self.header.blocks {
             let Some(head) = self.bytes.get(at..at + HEAD_LEN) else { return refuse(at, "none") };
-            let len = u32::from_le_bytes(head[AT_STORED..AT_RAW].try_into().expect("four bytes")) as usize;
+            let len = u32::from_le_bytes(head[AT_STORED..AT_RAW].try_into().expect("four bytes"))
+                as usize;
             let Some(block) = self.bytes[at..].get(..HEAD_LEN.saturating_add(len)) else {
                 return refuse(at, "none");
             };
@@ -258,7 +284,8 @@ impl<'b> FileReader<'b> {
                 if key.open(number, &over, &mut block[HEAD_LEN..].to_vec()).is_some() {
                     return Ok(());
                 }
-                // Whether it is the key or the file that is wrong, a block that can be opened tells.
+                // Whether it is the key or the file that is wrong, a block that can be opened
+                // tells.
                 return if self.opens_any() { refuse(at, "another") } else { Err(other_key(name)) };
             }
             if kind.is_some_and(|kind| !kind.is_secret()) {
@@ -274,7 +301,8 @@ impl<'b> FileReader<'b> {
         let (mut at, Some(key)) = (self.at, &self.key) else { return false };
         for number in 0..self.blocks {
             let head = &self.bytes[at..at + HEAD_LEN];
-            let len = u32::from_le_bytes(head[AT_STORED..AT_RAW].try_into().expect("four bytes")) as usize;
+            let len = u32::from_le_bytes(head[AT_STORED..AT_RAW].try_into().expect("four bytes"))
+                as usize;
             let mut body = self.bytes[at + HEAD_LEN..at + HEAD_LEN + len].to_vec();
             if key.open(number, &head[AT_STORED..], &mut body).is_some() {
                 return true;
@@ -287,72 +315,92 @@ impl<'b> FileReader<'b> {
     /// The next block; `None` behind the last one.
     ///
     /// # Errors
-    /// `file_corrupt`, naming file and offset; `client_invalid_operation` if it is sealed by another key.
+    /// `file_corrupt`, naming file and offset; `client_invalid_operation` if it is sealed by
+    /// another key.
     pub fn next(&mut self) -> Result<Option<Block<'b>>> {
-        let name = &self.header.name;
         if self.number == self.blocks {
             let seal = if self.header.is_sealed { HEAD_LEN + TAG_LEN } else { 0 };
             let (expected, found) = (self.at + seal, self.bytes.len());
             return match expected == found {
                 true => Ok(None),
-                false => Err(damaged(name, self.at, "end of the file", expected, found)),
+                false => self.refuse("end of the file", expected, found),
             };
         }
-        let refuse =
-            |what: &str, expected: String, found: String| Err(damaged(name, self.at, what, expected, found));
+        let (head, whole) = self.head()?;
+        let body = self.body(&head, whole)?;
+        self.at += whole.len();
+        self.number += 1;
+        Ok(Some(Block { kind: head.kind, count: head.count, body }))
+    }
+
+    /// The head of the next block, which is as its checksum says, and the whole block.
+    fn head(&self) -> Result<(Head, &'b [u8])> {
         let rest = &self.bytes[self.at..];
         if rest.len() < HEAD_LEN {
-            return refuse("head of a block", format!("{HEAD_LEN} bytes"), rest.len().to_string());
+            return self.refuse("head of a block", format!("{HEAD_LEN} bytes"), rest.len());
         }
-        let number_at = |at: usize| u32::from_le_bytes(rest[at..at + 4].try_into().expect("four bytes"));
+        let number_at =
+            |at: usize| u32::from_le_bytes(rest[at..at + 4].try_into().expect("four bytes"));
         let stored_len = number_at(AT_STORED) as usize;
         let Some(whole) = rest.get(..HEAD_LEN.saturating_add(stored_len)) else {
-            return refuse("length of a block", format!("at most {}", rest.len()), stored_len.to_string());
+            let most = format!("at most {}", rest.len());
+            return self.refuse("length of a block", most, stored_len);
         };
-        let (told, computed) = (number_at(0), crc32c::crc32c_append(self.header.seed(), &whole[AT_STORED..]));
+        let (told, computed) =
+            (number_at(0), crc32c::crc32c_append(self.header.seed(), &whole[AT_STORED..]));
         if told != computed {
-            return refuse("checksum of a block", format!("{told:#010x}"), format!("{computed:#010x}"));
+            let [told, computed] = [told, computed].map(|sum| format!("{sum:#010x}"));
+            return self.refuse("checksum of a block", told, computed);
         }
         let (raw_len, number) = (number_at(AT_RAW) as usize, number_at(AT_NUMBER));
         if number != self.number || raw_len > MAX_BODY_LEN {
-            return refuse("number of a block", self.number.to_string(), number.to_string());
+            return self.refuse("number of a block", self.number, number);
         }
-        let (kind, compression) = (whole[AT_KIND], whole[AT_COMPRESSION]);
-        let Some(kind) = BlockKind::of(kind) else {
-            return refuse("kind of a block", "1 to 7".into(), kind.to_string());
+        let Some(kind) = BlockKind::of(whole[AT_KIND]) else {
+            return self.refuse("kind of a block", "1 to 7", whole[AT_KIND]);
         };
-        let stored = &whole[HEAD_LEN..];
-        let mut body = Cow::Borrowed(stored);
-        let is_sealed = self.header.is_sealed && kind.is_secret();
-        match (&self.key, is_sealed) {
-            (Some(key), true) => {
-                // The seal has told that the key is the right one.
-                let opened = key.open(number, &whole[AT_STORED..HEAD_LEN], body.to_mut());
-                if opened.is_none() {
-                    return refuse("sealed block", "the one that was put".into(), "another".into());
-                }
+        let (compression, count) = (whole[AT_COMPRESSION], number_at(AT_COUNT));
+        Ok((Head { kind, compression, raw_len, count }, whole))
+    }
+
+    /// The body of the next block, opened and as it was before compression; nothing of a sealed one
+    /// without the key.
+    fn body(&self, head: &Head, whole: &'b [u8]) -> Result<Cow<'b, [u8]>> {
+        let mut body = Cow::Borrowed(&whole[HEAD_LEN..]);
+        let is_sealed = self.header.is_sealed && head.kind.is_secret();
+        if let Some(key) = self.key.as_ref().filter(|_| is_sealed) {
+            // The seal has told that the key is the right one.
+            if key.open(self.number, &whole[AT_STORED..HEAD_LEN], body.to_mut()).is_none() {
+                return self.refuse("sealed block", "the one that was put", "another");
             }
-            (None, true) => body = Cow::Borrowed(&[]),
-            _ => {}
         }
-        if compression > LZ4 {
-            return refuse("compression of a block", "0 or 1".into(), compression.to_string());
+        if head.compression > LZ4 {
+            return self.refuse("compression of a block", "0 or 1", head.compression);
         }
-        if compression == LZ4 && (!is_sealed || self.key.is_some()) {
-            let mut raw = vec![0; raw_len];
+        if is_sealed && self.key.is_none() {
+            return Ok(Cow::Borrowed(&[]));
+        }
+        if head.compression == LZ4 {
+            let mut raw = vec![0; head.raw_len];
             match lz4_flex::block::decompress_into(&body, &mut raw) {
                 Ok(len) => raw.truncate(len),
-                Err(error) => return refuse("compressed block", "LZ4".into(), error.to_string()),
+                Err(error) => return self.refuse("compressed block", "LZ4", error),
             }
             body = Cow::Owned(raw);
         }
-        if body.len() != raw_len && (!is_sealed || self.key.is_some()) {
-            return refuse("length before compression", raw_len.to_string(), body.len().to_string());
+        if body.len() != head.raw_len {
+            return self.refuse("length before compression", head.raw_len, body.len());
         }
-        let count = number_at(AT_COUNT);
-        self.at += whole.len();
-        self.number += 1;
-        Ok(Some(Block { kind, count, body }))
+        Ok(body)
+    }
+
+    fn refuse<T>(
+        &self,
+        what: &str,
+        expected: impl fmt::Display,
+        found: impl fmt::Display,
+    ) -> Result<T> {
+        Err(damaged(&self.header.name, self.at, what, expected, found))
     }
 
     /// How long the file would be if nothing were compressed, nor sealed.

@@ -1,7 +1,9 @@
-//! Encryption of blocks: AES-256-GCM, under a key of the file's own that the user's key and the file's salt give.
+//! Encryption of blocks: AES-256-GCM, under a key of the file's own that the user's key and the
+//! file's salt give.
 //!
-//! A file's key is used for that file alone, whose blocks are numbered: the number is the nonce, and none is used twice.
-//! The file's name goes into the key, so that under another name its blocks can't be opened.
+//! A file's key is used for that file alone, whose blocks are numbered: the number is the nonce,
+//! and none is used twice. The file's name goes into the key, so that under another name its blocks
+//! can't be opened.
 
 use plinth_types::{Error, Result};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -54,7 +56,8 @@ impl Key {
     pub(super) fn for_file(&self, salt: &[u8; 32], info: &[u8]) -> FileKey {
         let extracted = Salt::new(HKDF_SHA256, salt).extract(&*self.secret);
         let parts = [&b"plinth backup 1"[..], info];
-        let expanded = extracted.expand(&parts, &AES_256_GCM).expect("a key is no longer than HKDF gives");
+        let expanded =
+            extracted.expand(&parts, &AES_256_GCM).expect("a key is no longer than HKDF gives");
         FileKey { key: LessSafeKey::new(UnboundKey::from(expanded)) }
     }
 }

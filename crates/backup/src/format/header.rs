@@ -1,7 +1,8 @@
-//! The header of a file: what it is of, where it belongs, how much it holds. In the clear, whether blocks are sealed or not, so
-//! that a listing needs no key.
+//! The header of a file: what it is of, where it belongs, how much it holds. In the clear, whether
+//! blocks are sealed or not, so that a listing needs no key.
 //!
-//! Always: a header is believed once its checksum was compared, and its name is the one that the file was asked for by.
+//! Always: a header is believed once its checksum was compared, and its name is the one that the
+//! file was asked for by.
 
 use super::damaged;
 use plinth_types::{Error, Result, Version};
@@ -72,9 +73,11 @@ pub struct Header {
     pub salt: [u8; 32],
     /// Blocks that follow.
     pub blocks: u32,
-    /// Rows and manifests: the lowest version of the rows. Log: the first version that it speaks of.
+    /// Rows and manifests: the lowest version of the rows. Log: the first version that it speaks
+    /// of.
     pub from: Version,
-    /// Rows and manifests: the highest version of the rows. Log: the first version that it no longer speaks of.
+    /// Rows and manifests: the highest version of the rows. Log: the first version that it no
+    /// longer speaks of.
     pub to: Version,
     /// When the first of it was made, in milliseconds since 1970.
     pub time_from: u64,
@@ -123,7 +126,9 @@ impl Header {
         bytes[AT_BACKUP..AT_SALT].copy_from_slice(&self.backup);
         bytes[AT_SALT..AT_FROM].copy_from_slice(&self.salt);
         bytes[AT_NAME..AT_NAME + self.name.len()].copy_from_slice(self.name.as_bytes());
-        for (at, number) in [(AT_FORMAT, FORMAT), (AT_LENGTH, self.len() as u32), (AT_BLOCKS, self.blocks)] {
+        for (at, number) in
+            [(AT_FORMAT, FORMAT), (AT_LENGTH, self.len() as u32), (AT_BLOCKS, self.blocks)]
+        {
             bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
         }
         for (at, number) in [
@@ -148,7 +153,8 @@ impl Header {
     /// # Errors
     /// `file_corrupt`, saying where; `unsupported_operation` for a newer format.
     pub fn decode(bytes: &[u8], name: &str) -> Result<Self> {
-        let short = |expected: usize| damaged(name, 0, "length of the header", expected, bytes.len());
+        let short =
+            |expected: usize| damaged(name, 0, "length of the header", expected, bytes.len());
         if bytes.len() < AT_NAME + 4 {
             return Err(short(AT_NAME + 4));
         }
@@ -173,10 +179,12 @@ impl Header {
             );
             return Err(Error::unsupported_operation().with_detail(detail));
         }
-        let name_len = usize::from(u16::from_le_bytes([bytes[AT_NAME_LEN], bytes[AT_NAME_LEN + 1]]));
+        let name_len =
+            usize::from(u16::from_le_bytes([bytes[AT_NAME_LEN], bytes[AT_NAME_LEN + 1]]));
         let kind = Kind::of(bytes[AT_KIND]);
         let (Some(kind), true) = (kind, format == FORMAT && len == AT_NAME + name_len + 4) else {
-            let found = format_args!("format {format}, kind {}, {len} bytes", bytes[AT_KIND]).to_string();
+            let found =
+                format_args!("format {format}, kind {}, {len} bytes", bytes[AT_KIND]).to_string();
             return Err(damaged(name, AT_FORMAT, "header", "one of format 1", found));
         };
         if bytes[AT_CIPHER] > 1 {
@@ -188,7 +196,13 @@ impl Header {
         }
         let (from, to) = (u64_at(bytes, AT_FROM) as Version, u64_at(bytes, AT_TO) as Version);
         if from < 0 || from > to {
-            return Err(damaged(name, AT_FROM, "versions", "two that ascend", format_args!("{from}, {to}")));
+            return Err(damaged(
+                name,
+                AT_FROM,
+                "versions",
+                "two that ascend",
+                format_args!("{from}, {to}"),
+            ));
         }
         Ok(Self {
             kind,

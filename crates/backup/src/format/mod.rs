@@ -5,9 +5,10 @@
 //!   block                : head (lengths, number, kind, checksum) | body: compressed, then sealed
 //!   block ...
 //! ```
-//! Every file is made whole in memory and put whole, so its header knows how many blocks follow and how long they are: a file
-//! that was cut off is no shorter file. The checksum of a block begins with the file's salt, and the header names the file, so
-//! neither a block nor a file of another place is taken for the one that belongs there.
+//! Every file is made whole in memory and put whole, so its header knows how many blocks follow and
+//! how long they are: a file that was cut off is no shorter file. The checksum of a block begins
+//! with the file's salt, and the header names the file, so neither a block nor a file of another
+//! place is taken for the one that belongs there.
 
 mod block;
 mod crypt;

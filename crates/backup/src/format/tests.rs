@@ -1,6 +1,7 @@
-//! Golden bytes, and what is damaged in every place: each flipped byte, each length that a file was cut to, and what somebody makes of
-//! a sealed file who has no key but can count checksums. Nothing of that may be read as a file.
-//! The bytes that are compared are those that `docs/format/backup.md` draws.
+//! Golden bytes, and what is damaged in every place: each flipped byte, each length that a file was
+//! cut to, and what somebody makes of a sealed file who has no key but can count checksums. Nothing
+//! of that may be read as a file. The bytes that are compared are those that
+//! `docs/format/backup.md` draws.
 
 use super::block::FileBuilder;
 use super::{BlockKind, FileReader, Header, Key, Kind};
@@ -64,7 +65,8 @@ fn the_bytes_of_a_file_are_as_documented() {
 
 #[test]
 fn every_damage_is_found() {
-    let key = Key::of_file(b"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n").unwrap();
+    let key = Key::of_file(b"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n")
+        .unwrap();
     for key in [None, Some(&key)] {
         let bytes = file(key);
         assert_eq!(read(&bytes, key).unwrap(), [vec![b'a'; 40], b"0123456789abcdef".to_vec()]);
@@ -133,7 +135,8 @@ fn of_blocks(bytes: &[u8], parts: &[&[u8]]) -> Vec<u8> {
     made
 }
 
-/// Somebody who may write the target but has no key could make a shorter file of a sealed one, whose checksums were right.
+/// Somebody who may write the target but has no key could make a shorter file of a sealed one,
+/// whose checksums were right.
 #[test]
 fn without_the_key_no_other_file_is_made_of_a_sealed_one() {
     let key = Key::of_file(&[1; 32]).unwrap();
@@ -148,7 +151,10 @@ fn without_the_key_no_other_file_is_made_of_a_sealed_one() {
     refused(&of_blocks(&bytes, &all[..1]), "the first block");
     refused(&of_blocks(&bytes, &all[..2]), "all but the seal");
     refused(&of_blocks(&bytes, &[all[0], all[2]]), "without the second block");
-    assert!(read(&of_blocks(&bytes, &[all[1], all[2]]), Some(&key)).is_err(), "without the first block");
+    assert!(
+        read(&of_blocks(&bytes, &[all[1], all[2]]), Some(&key)).is_err(),
+        "without the first block"
+    );
     assert!(read(&of_blocks(&bytes, &[all[1], all[0], all[2]]), Some(&key)).is_err(), "swapped");
     let mut times = all[1].to_vec();
     times[24] ^= 1;

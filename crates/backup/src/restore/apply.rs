@@ -1,7 +1,9 @@
-//! The log, applied: mutations in the order of their versions become transactions, one after the other.
+//! The log, applied: mutations in the order of their versions become transactions, one after the
+//! other.
 //!
-//! They go to the endpoint as they are, not through a transaction of the client's, which would make others of some operations.
-//! A place in the log is a version and how many of its mutations come before; what was applied up to there can be skipped.
+//! They go to the endpoint as they are, not through a transaction of the client's, which would make
+//! others of some operations. A place in the log is a version and how many of its mutations come
+//! before; what was applied up to there can be skipped.
 
 use super::changes::Extents;
 use super::read::fetch;
@@ -38,7 +40,9 @@ impl<'b> Files<'b> {
     /// # Errors
     /// `restore_missing_data` if it isn't there; those of the target.
     async fn next(&mut self) -> Result<Option<(LogFile, Bytes)>> {
-        while let Some(file) = (self.coming.len() < AHEAD).then(|| self.waiting.pop_front()).flatten() {
+        while let Some(file) =
+            (self.coming.len() < AHEAD).then(|| self.waiting.pop_front()).flatten()
+        {
             let ((done, reply), backup, name) = (promise(), self.backup.clone(), file.name.clone());
             self.coming.push_back((file, reply));
             drop(self.backup.env.spawn("restore-log", async move {
@@ -78,7 +82,8 @@ impl Counting<'_> {
     }
 }
 
-/// Applies the log of a plan, from a place on. Gives the number of its mutations, those before the place among them.
+/// Applies the log of a plan, from a place on. Gives the number of its mutations, those before the
+/// place among them.
 pub(crate) async fn apply(
     backup: &Backup,
     plan: &Plan,

@@ -1,4 +1,5 @@
-//! What of the log comes on top of a snapshot: each file of rows gets what was committed after its own version.
+//! What of the log comes on top of a snapshot: each file of rows gets what was committed after its
+//! own version.
 
 use super::Plan;
 use crate::manifest::RowsFile;
@@ -25,7 +26,12 @@ impl Extents {
     }
 
     /// Calls `each` with what of a mutation is to be applied.
-    pub fn apply(&self, version: Version, mutation: MutationRef<'_>, each: &mut impl FnMut(MutationRef<'_>)) {
+    pub fn apply(
+        &self,
+        version: Version,
+        mutation: MutationRef<'_>,
+        each: &mut impl FnMut(MutationRef<'_>),
+    ) {
         let at = self.extents.partition_point(|(extent, _)| extent.end[..] <= *mutation.param1);
         for (extent, snapshot) in &self.extents[at..] {
             let is_clear = mutation.kind == MutationType::ClearRange;
@@ -36,11 +42,14 @@ impl Extents {
             if ends {
                 return;
             }
-            if version <= *snapshot && !plinth_types::planted!("a restore applies what its snapshot has") {
+            if version <= *snapshot
+                && !plinth_types::planted!("a restore applies what its snapshot has")
+            {
                 if is_clear { continue } else { return }
             }
             for range in &self.ranges {
-                let begin: &[u8] = if range.begin > extent.begin { &range.begin } else { &extent.begin };
+                let begin: &[u8] =
+                    if range.begin > extent.begin { &range.begin } else { &extent.begin };
                 let end: &[u8] = if range.end < extent.end { &range.end } else { &extent.end };
                 if is_clear {
                     let (begin, end) = (begin.max(mutation.param1), end.min(mutation.param2));

@@ -1,7 +1,8 @@
-//! Into a new directory: rows become the files of an engine, without transactions; the log is applied to what they make.
+//! Into a new directory: rows become the files of an engine, without transactions; the log is
+//! applied to what they make.
 //!
-//! Who makes a database of rows is not this crate's business: a [`Loader`] does. Until it has put the database in its place
-//! nothing has the name that was asked for.
+//! Who makes a database of rows is not this crate's business: a [`Loader`] does. Until it has put
+//! the database in its place nothing has the name that was asked for.
 
 use super::apply::{Place, Sink, apply};
 use super::read::Pieces;
@@ -16,7 +17,8 @@ use std::sync::atomic::Ordering;
 
 /// Makes a new database of rows, in a place that nobody takes for a database yet.
 pub trait Loader: Send {
-    /// Takes the next rows, which are all between two keys. They come in key order; what none speaks of isn't there.
+    /// Takes the next rows, which are all between two keys. They come in key order; what none
+    /// speaks of isn't there.
     ///
     /// # Errors
     /// Those of writing files.
@@ -38,8 +40,8 @@ pub trait Loader: Send {
 /// Restores into what a loader makes.
 ///
 /// # Errors
-/// `file_corrupt`, `restore_missing_data` and those of target and loader; `operation_cancelled` if it was stopped. Then nothing has
-/// been put in place.
+/// `file_corrupt`, `restore_missing_data` and those of target and loader; `operation_cancelled` if
+/// it was stopped. Then nothing has been put in place.
 pub async fn restore_into(
     backup: &Backup,
     plan: &Plan,
@@ -53,7 +55,8 @@ pub async fn restore_into(
             rows += piece.rows.len() as u64;
             bytes += piece.rows.data_len() as u64;
             control.restored.fetch_add(piece.rows.data_len() as u64, Ordering::Relaxed);
-            let (begin, end) = (plan.mapping.key(&piece.range.begin), plan.mapping.end(&piece.range.end));
+            let (begin, end) =
+                (plan.mapping.key(&piece.range.begin), plan.mapping.end(&piece.range.end));
             let range = KeyRange { begin, end };
             loader.take(Piece { range, rows: plan.mapping.rows(piece.rows) }).await?;
         }

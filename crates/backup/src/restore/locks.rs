@@ -1,11 +1,12 @@
 //! What a restore into a running database keeps others out of: its ranges, or the database.
 //!
-//! Ranges are locked where that leaves something free. A restore of all keys locks the database, as `fdbrestore` does, and so does one of more
-//! ranges than every transaction that begins should be told of.
+//! Ranges are locked where that leaves something free. A restore of all keys locks the database, as
+//! `fdbrestore` does, and so does one of more ranges than every transaction that begins should be
+//! told of.
 
 use plinth_types::{
-    Bytes, Error, KeyRange, MutationList, MutationType, RangeLock, RangeLocks, Result, key_after, printable,
-    system,
+    Bytes, Error, KeyRange, MutationList, MutationType, RangeLock, RangeLocks, Result, key_after,
+    printable, system,
 };
 
 type Id = [u8; 16];
@@ -39,14 +40,19 @@ impl Locks {
             // One that an older program began, or one of all keys.
             return match holder == Some(id) {
                 true => Ok(()),
-                false => Err(Error::database_locked().with_detail("the database is locked by somebody else")),
+                false => {
+                    Err(Error::database_locked()
+                        .with_detail("the database is locked by somebody else"))
+                }
             };
         }
         let known = self.ranges.as_ref().map_or(&[][..], RangeLocks::locks);
         if known.iter().any(|lock| lock.owner == id) {
             return Ok(());
         }
-        if let Some(lock) = known.iter().find(|lock| ranges.iter().any(|range| overlap(range, &lock.range))) {
+        if let Some(lock) =
+            known.iter().find(|lock| ranges.iter().any(|range| overlap(range, &lock.range)))
+        {
             let (begin, end) = (printable(&lock.range.begin), printable(&lock.range.end));
             let detail = format!("the range {begin} to {end} is locked by somebody else");
             return Err(Error::database_locked().with_detail(detail));
@@ -55,7 +61,11 @@ impl Locks {
             Some(locks) => mutations.push(MutationType::Set, system::RANGE_LOCKS, locks.value()),
             None => {
                 let operand = [&b"0123456789"[..], &id, &[0; 4]].concat();
-                mutations.push(MutationType::SetVersionstampedValue, system::DATABASE_LOCKED, &operand);
+                mutations.push(
+                    MutationType::SetVersionstampedValue,
+                    system::DATABASE_LOCKED,
+                    &operand,
+                );
             }
         }
         Ok(())
@@ -68,7 +78,8 @@ impl Locks {
             clear(system::DATABASE_LOCKED);
         }
         let Some(known) = &self.ranges else { return };
-        let others: Vec<_> = known.locks().iter().filter(|lock| lock.owner != id).cloned().collect();
+        let others: Vec<_> =
+            known.locks().iter().filter(|lock| lock.owner != id).cloned().collect();
         if others.is_empty() {
             clear(system::RANGE_LOCKS);
         } else if others.len() < known.locks().len() {
@@ -85,7 +96,8 @@ fn overlap(one: &KeyRange, other: &KeyRange) -> bool {
 /// The locks with those of these ranges; `None` if the database has to be locked.
 fn lockable(known: &[RangeLock], id: Id, ranges: &[KeyRange]) -> Option<RangeLocks> {
     let is_part = |range: &KeyRange| {
-        range.end[..] <= *system::NORMAL_END && !(range.begin.is_empty() && *range.end == *system::NORMAL_END)
+        range.end[..] <= *system::NORMAL_END
+            && !(range.begin.is_empty() && *range.end == *system::NORMAL_END)
     };
     if !ranges.iter().all(is_part) {
         return None;
@@ -106,14 +118,17 @@ mod tests {
     /// What a row is after these mutations.
     fn row(mutations: &MutationList, key: &[u8], before: Option<Bytes>) -> Option<Bytes> {
         mutations.iter().filter(|mutation| mutation.param1 == key).fold(before, |_, mutation| {
-            (mutation.kind != MutationType::ClearRange).then(|| Bytes::copy_from_slice(mutation.param2))
+            (mutation.kind != MutationType::ClearRange)
+                .then(|| Bytes::copy_from_slice(mutation.param2))
         })
     }
 
     #[test]
     fn ranges_are_locked_beside_those_of_others_and_given_back_alone() {
-        let other =
-            RangeLocks::new(vec![RangeLock { range: ranges(&[("x", "y")])[0].clone(), owner: [9; 16] }]);
+        let other = RangeLocks::new(vec![RangeLock {
+            range: ranges(&[("x", "y")])[0].clone(),
+            owner: [9; 16],
+        }]);
         let before = Some(other.value().clone());
         let mut mutations = MutationList::new();
         Locks::of(&[None, before.clone()])
@@ -141,7 +156,8 @@ mod tests {
 
     #[test]
     fn all_keys_or_too_many_ranges_take_the_database() {
-        let many: Vec<_> = (0..400).map(|n| KeyRange::new(format!("{n:03}a"), format!("{n:03}b"))).collect();
+        let many: Vec<_> =
+            (0..400).map(|n| KeyRange::new(format!("{n:03}a"), format!("{n:03}b"))).collect();
         let all = ranges(&[("", "\u{0}")]);
         let with_tenants = vec![
             KeyRange::new(&b""[..], system::NORMAL_END),
@@ -157,7 +173,10 @@ mod tests {
         let held = Some(Bytes::from([&b"0123456789"[..], &[1; 16]].concat()));
         let (mut mutations, locks) = (MutationList::new(), Locks::of(&[held.clone(), None]));
         locks.take([1; 16], &ranges(&[("a", "b")]), &mut mutations).unwrap();
-        assert!(mutations.is_empty() && locks.take([2; 16], &ranges(&[("a", "b")]), &mut mutations).is_err());
+        assert!(
+            mutations.is_empty()
+                && locks.take([2; 16], &ranges(&[("a", "b")]), &mut mutations).is_err()
+        );
         locks.give_back([1; 16], &mut mutations);
         assert_eq!(row(&mutations, system::DATABASE_LOCKED, held), None);
     }

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use plinth_types::{
-    Error, KeyRange, MutationList, MutationRef, MutationType, Result, Rows, printable, strinc, system,
+    Error, KeyRange, MutationList, MutationRef, MutationType, Result, Rows, printable, strinc,
+    system,
 };
 
 /// Ranges to restore, and what becomes of the keys' prefixes.
@@ -17,11 +18,12 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// The ranges of the backup that are restored, of those that a snapshot has: in order, without overlaps.
+    /// The ranges of the backup that are restored, of those that a snapshot has: in order, without
+    /// overlaps.
     ///
     /// # Errors
-    /// `client_invalid_operation` if some of them are in no range that it has, nothing is left, or a range has keys without the
-    /// prefix that is to be removed.
+    /// `client_invalid_operation` if some of them are in no range that it has, nothing is left, or
+    /// a range has keys without the prefix that is to be removed.
     pub fn select(&self, has: &[KeyRange]) -> Result<Vec<KeyRange>> {
         let refuse = |what: String| Err(Error::client_invalid_operation().with_detail(what));
         let renames = !self.remove_prefix.is_empty() || !self.add_prefix.is_empty();
@@ -69,8 +71,11 @@ impl Mapping {
                 };
                 united = united.iter().map(part).filter(|range| !range.is_empty()).collect();
             }
-            if let Some(range) = united.iter().find(|range| range.begin < begin || range.end > end) {
-                return refuse(format!("{range:?} has keys without the prefix that is to be removed"));
+            if let Some(range) = united.iter().find(|range| range.begin < begin || range.end > end)
+            {
+                return refuse(format!(
+                    "{range:?} has keys without the prefix that is to be removed"
+                ));
             }
         }
         Ok(united)

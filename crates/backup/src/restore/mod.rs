@@ -1,4 +1,5 @@
-//! Restoring: which snapshot and which files of the log make the version that is wanted, and how they get to where they go.
+//! Restoring: which snapshot and which files of the log make the version that is wanted, and how
+//! they get to where they go.
 //!
 //! ```text
 //!   plan      the newest snapshot that lies at or before the version, and the log from it on
@@ -32,8 +33,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 pub struct RestoreControl {
     /// Set it to end early.
     pub stop: Arc<AtomicBool>,
-    /// How far it is: bytes of the rows of files that have been taken in, or left out, and of files of the log. Comes to
-    /// [`Plan::row_bytes`] and [`Plan::log_bytes`].
+    /// How far it is: bytes of the rows of files that have been taken in, or left out, and of files
+    /// of the log. Comes to [`Plan::row_bytes`] and [`Plan::log_bytes`].
     pub restored: Arc<AtomicU64>,
 }
 

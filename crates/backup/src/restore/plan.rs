@@ -1,7 +1,7 @@
 //! What a restore reads: a snapshot's files and files of the log, for a version or a moment.
 //!
-//! The latest snapshot that fits is taken, and the log from there. Always: nothing older than what was asked for is taken without a
-//! word, as where the manifest of a later snapshot is damaged.
+//! The latest snapshot that fits is taken, and the log from there. Always: nothing older than what
+//! was asked for is taken without a word, as where the manifest of a later snapshot is damaged.
 
 use super::Mapping;
 use crate::container::{Backup, Contents, Gap, LogFile, Snapshot};
@@ -33,7 +33,8 @@ pub struct Plan {
     pub version: Version,
     /// Where a time was asked for: the last one at or before it that is noted, and its version.
     pub moment: Option<Moment>,
-    /// Versions behind what its snapshot can be brought to that no file of the log has, although there are later ones.
+    /// Versions behind what its snapshot can be brought to that no file of the log has, although
+    /// there are later ones.
     pub gap: Option<Gap>,
     /// The version of an older snapshot that reaches it, too, should this one be damaged.
     pub older: Option<Version>,
@@ -73,8 +74,9 @@ impl Plan {
     /// What brings a backup's ranges back as they were.
     ///
     /// # Errors
-    /// `restore_invalid_version` if the backup doesn't reach there, saying where it does; `client_invalid_operation` for ranges that
-    /// it doesn't have, or without its key; `file_corrupt`, also if the newest snapshot that fits can't be read, unless a version is
+    /// `restore_invalid_version` if the backup doesn't reach there, saying where it does;
+    /// `client_invalid_operation` for ranges that it doesn't have, or without its key;
+    /// `file_corrupt`, also if the newest snapshot that fits can't be read, unless a version is
     /// asked for; those of the target.
     pub async fn make(backup: &Backup, goal: Goal, mapping: Mapping) -> Result<Self> {
         Self::make_from(backup, goal, mapping, &Choice::Latest).await
@@ -84,7 +86,12 @@ impl Plan {
     ///
     /// # Errors
     /// As [`Plan::make`].
-    pub async fn make_from(backup: &Backup, goal: Goal, mapping: Mapping, choice: &Choice) -> Result<Self> {
+    pub async fn make_from(
+        backup: &Backup,
+        goal: Goal,
+        mapping: Mapping,
+        choice: &Choice,
+    ) -> Result<Self> {
         backup.needs_key()?;
         let mut contents = backup.contents().await?;
         let moment = match goal {
@@ -99,7 +106,8 @@ impl Plan {
         // The latest has the least log behind it.
         let fits = |snapshot: &&Snapshot| {
             let reach = contents.reach(snapshot);
-            reach.is_some_and(|(from, to)| (from..=to).contains(&version)) && choice.allows(snapshot)
+            reach.is_some_and(|(from, to)| (from..=to).contains(&version))
+                && choice.allows(snapshot)
         };
         let snapshot = contents.snapshots.iter().rev().find(fits);
         let snapshot = snapshot
@@ -115,13 +123,20 @@ impl Plan {
         };
         let files = manifest.files.into_iter().filter(overlaps).collect();
         let logs = match version > snapshot.header.from {
-            true => contents.chain(snapshot.header.from + 1, version + 1).0.into_iter().cloned().collect(),
+            true => contents
+                .chain(snapshot.header.from + 1, version + 1)
+                .0
+                .into_iter()
+                .cloned()
+                .collect(),
             false => Vec::new(),
         };
         let gap = contents.reach(&snapshot).and_then(|(_, last)| contents.gap_behind(last));
-        let older = contents.snapshots.iter().rev().filter(|other| other.header.to < snapshot.header.to);
         let older =
-            older.map(|other| other.header.to).find(|to| *to <= version && reaches(&contents, *to, version));
+            contents.snapshots.iter().rev().filter(|other| other.header.to < snapshot.header.to);
+        let older = older
+            .map(|other| other.header.to)
+            .find(|to| *to <= version && reaches(&contents, *to, version));
         Ok(Self { version, moment, gap, older, snapshot, ranges, mapping, files, logs })
     }
 
@@ -169,7 +184,8 @@ fn reaches(contents: &Contents, of: Version, version: Version) -> bool {
     snapshots.any(|snapshot| contents.reach(snapshot).is_some_and(|(_, last)| version <= last))
 }
 
-/// The newest version that can be restored, unless there is something newer that can't: whoever wants the newest would get what is old.
+/// The newest version that can be restored, unless there is something newer that can't: whoever
+/// wants the newest would get what is old.
 fn newest(backup: &Backup, contents: &Contents) -> Result<Version> {
     let last = contents.restorable().last().map(|(_, to)| *to);
     let last = last.ok_or_else(|| unreachable_goal(backup, contents, "anything"))?;
@@ -190,10 +206,12 @@ fn check_none_is_hidden(
 ) -> Result<()> {
     let end = contents.reach(chosen).map_or(version, |(_, end)| end);
     for (name, error) in &contents.damaged {
-        let Some(hidden) = names::parse_snapshot_version(name).filter(|hidden| *hidden > end) else {
+        let Some(hidden) = names::parse_snapshot_version(name).filter(|hidden| *hidden > end)
+        else {
             continue;
         };
-        // One between that can be read was not chosen, so it is later than what is asked for, and this one, too.
+        // One between that can be read was not chosen, so it is later than what is asked for, and
+        // this one, too.
         let is_later = |other: &Snapshot| version < other.header.to && other.header.to < hidden;
         if !contents.snapshots.iter().any(is_later) {
             let said = error.detail().unwrap_or(error.description());
@@ -221,11 +239,17 @@ fn unreachable_goal(backup: &Backup, contents: &Contents, what: &str) -> Error {
         .with_detail(format!("{} cannot be restored to {what}: {has}", backup.url()))
 }
 
-/// The last moment at or before a time that is noted. Files are listed anew if some were merged meanwhile.
+/// The last moment at or before a time that is noted. Files are listed anew if some were merged
+/// meanwhile.
 ///
 /// # Errors
-/// `restore_invalid_version` for a time before anything that can be restored; those of reading files.
-pub(crate) async fn moment_at(backup: &Backup, contents: &mut Contents, time: u64) -> Result<Moment> {
+/// `restore_invalid_version` for a time before anything that can be restored; those of reading
+/// files.
+pub(crate) async fn moment_at(
+    backup: &Backup,
+    contents: &mut Contents,
+    time: u64,
+) -> Result<Moment> {
     for _ in 0..LISTINGS {
         match moment_in(backup, contents, time).await {
             Err(error) if error == Error::file_not_found() => *contents = backup.contents().await?,
@@ -246,7 +270,8 @@ async fn moment_in(backup: &Backup, contents: &Contents, time: u64) -> Result<Mo
         let (time, version) = (snapshot.header.time_to, snapshot.header.to);
         consider(Moment { time, version });
     }
-    // Times ascend with versions, but not every file has any: the last one that has, and begins before, has it.
+    // Times ascend with versions, but not every file has any: the last one that has, and begins
+    // before, has it.
     for file in contents.logs.iter().rev() {
         let header = backup.header(&file.name).await?;
         if header.time_from == 0 || header.time_from > time {
@@ -259,5 +284,7 @@ async fn moment_in(backup: &Backup, contents: &Contents, time: u64) -> Result<Mo
             break;
         }
     }
-    best.ok_or_else(|| unreachable_goal(backup, contents, "that time, which is before its first snapshot"))
+    best.ok_or_else(|| {
+        unreachable_goal(backup, contents, "that time, which is before its first snapshot")
+    })
 }

@@ -1,7 +1,7 @@
 //! Reading the files of a snapshot ahead of whoever takes their rows, in key order.
 //!
-//! Each file is fetched, checked and decompressed by a task of its own; a few are under way at a time, so that their rows are
-//! there when their turn comes.
+//! Each file is fetched, checked and decompressed by a task of its own; a few are under way at a
+//! time, so that their rows are there when their turn comes.
 
 use super::{Plan, RestoreControl};
 use crate::container::Backup;
@@ -31,10 +31,12 @@ impl<'p> Pieces<'p> {
         Self { backup, plan, control, next: 0, coming: VecDeque::new() }
     }
 
-    /// The pieces of the next file, cut to the ranges of the plan and under their old names; `None` behind the last one.
+    /// The pieces of the next file, cut to the ranges of the plan and under their old names; `None`
+    /// behind the last one.
     ///
     /// # Errors
-    /// `file_corrupt`; `restore_missing_data` for a file that isn't there; `operation_cancelled` if it was stopped.
+    /// `file_corrupt`; `restore_missing_data` for a file that isn't there; `operation_cancelled` if
+    /// it was stopped.
     pub async fn next(&mut self) -> Result<Option<Vec<Piece>>> {
         if self.control.stop.load(Ordering::Relaxed) {
             return Err(Error::operation_cancelled());
@@ -78,7 +80,11 @@ pub(crate) async fn fetch(backup: &Backup, name: &str) -> Result<Bytes> {
 }
 
 /// All pieces of a file, cut to these ranges.
-pub(crate) async fn read_pieces(backup: &Backup, file: &RowsFile, ranges: &[KeyRange]) -> Result<Vec<Piece>> {
+pub(crate) async fn read_pieces(
+    backup: &Backup,
+    file: &RowsFile,
+    ranges: &[KeyRange],
+) -> Result<Vec<Piece>> {
     let bytes = fetch(backup, &file.name).await?;
     let checksum = crc32c::crc32c(&bytes);
     if (bytes.len() as u64, checksum) != (file.len, file.checksum) {

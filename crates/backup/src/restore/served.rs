@@ -1,5 +1,5 @@
-//! Into a database that is running: by transactions, under a lock that keeps everybody else out until it is whole: of the ranges that are
-//! restored, or of the database, if that is all of it.
+//! Into a database that is running: by transactions, under a lock that keeps everybody else out
+//! until it is whole: of the ranges that are restored, or of the database, if that is all of it.
 //!
 //! ```text
 //!   \xff/plinth/rangeLocks                 the ranges, as the restore's
@@ -9,10 +9,12 @@
 //!   \xff\x02/plinth/restore/log            how far the log is: version, mutations of it
 //!   \xff\x02/plinth/restored               how the last one ended: its id, 1 if it is whole, 0 if it was given up
 //! ```
-//! Rows and how far they are come in one transaction, and so do changes of the log, of which additions may not come twice: the record
-//! never lies, and a restore that was interrupted goes on behind it. Each transaction has the head among its read conflicts: a run that
-//! another one has taken over from ends. At the end the record and the lock go in one transaction; until then every other client that needs
-//! what is locked is told `transaction_rejected_range_locked`, or `database_locked`.
+//! Rows and how far they are come in one transaction, and so do changes of the log, of which
+//! additions may not come twice: the record never lies, and a restore that was interrupted goes on
+//! behind it. Each transaction has the head among its read conflicts: a run that another one has
+//! taken over from ends. At the end the record and the lock go in one transaction; until then every
+//! other client that needs what is locked is told `transaction_rejected_range_locked`, or
+//! `database_locked`.
 
 use super::apply::{Place, Sink, apply};
 use super::locks::Locks;
@@ -81,21 +83,25 @@ fn refuse<T>(what: impl Into<String>) -> Result<T> {
 fn decode_head(head: &[u8]) -> Result<(Id, serde_json::Value)> {
     let id = head.get(1..17).and_then(|id| Id::try_from(id).ok());
     match (head.first(), id, head.get(33..)) {
-        (Some(&FORMAT), Some(id), Some(json)) => Ok((id, serde_json::from_slice(json).unwrap_or_default())),
-        _ => Err(Error::unsupported_operation()
-            .with_detail("the database holds a restore that another version of this program began")),
+        (Some(&FORMAT), Some(id), Some(json)) => {
+            Ok((id, serde_json::from_slice(json).unwrap_or_default()))
+        }
+        _ => Err(Error::unsupported_operation().with_detail(
+            "the database holds a restore that another version of this program began",
+        )),
     }
 }
 
-/// Restores into a database that is running. The ranges have to be empty there, and are locked until it is done; of a whole
-/// database that is the database.
+/// Restores into a database that is running. The ranges have to be empty there, and are locked
+/// until it is done; of a whole database that is the database.
 ///
 /// A restore of the same version of the same backup that was interrupted goes on.
 ///
 /// # Errors
-/// `restore_destination_not_empty`; `database_locked` if somebody else has locked it, or one of the ranges; `client_invalid_operation` if
-/// another restore is unfinished; `operation_cancelled` if it was stopped, or another run took over; `file_corrupt`,
-/// `restore_missing_data` and those of target and database. What is locked stays so then.
+/// `restore_destination_not_empty`; `database_locked` if somebody else has locked it, or one of the
+/// ranges; `client_invalid_operation` if another restore is unfinished; `operation_cancelled` if it
+/// was stopped, or another run took over; `file_corrupt`, `restore_missing_data` and those of
+/// target and database. What is locked stays so then.
 pub async fn restore_served(
     backup: &Backup,
     plan: &Plan,
@@ -111,8 +117,9 @@ pub async fn restore_served(
     Ok(RestoreReport { version: plan.version, rows, bytes, mutations })
 }
 
-/// As [`Plan::make_from`], for a database. Where that has an unfinished restore of the same it is gone on with, and true is given: what is the
-/// newest now may be another version, and begin with another snapshot.
+/// As [`Plan::make_from`], for a database. Where that has an unfinished restore of the same it is
+/// gone on with, and true is given: what is the newest now may be another version, and begin with
+/// another snapshot.
 ///
 /// # Errors
 /// Those of [`Plan::make_from`] and of the database.
@@ -167,13 +174,15 @@ pub async fn status(db: &Database) -> Result<Option<Restoring>> {
     }))
 }
 
-/// Whether a restore that was under way has come to its end, by its id: `None` if that isn't known, since others have come behind it.
+/// Whether a restore that was under way has come to its end, by its id: `None` if that isn't known,
+/// since others have come behind it.
 ///
 /// # Errors
 /// Those of the database.
 pub async fn is_whole(db: &Database, id: &str) -> Result<Option<bool>> {
     let last = read_one(db, LAST).await?.1;
-    let last = last.and_then(|last| last.split_last().map(|(how, of)| (*how == 1, crate::names::hex(of))));
+    let last =
+        last.and_then(|last| last.split_last().map(|(how, of)| (*how == 1, crate::names::hex(of))));
     Ok(last.filter(|(_, of)| of == id).map(|(is_whole, _)| is_whole))
 }
 
@@ -241,8 +250,9 @@ fn another(fields: &serde_json::Value) -> String {
 
 /// The ranges of a record, as they are called in the database.
 fn ranges_in(fields: &serde_json::Value) -> Vec<KeyRange> {
-    let bound =
-        |bound: &serde_json::Value| printable::parse(bound.as_str().unwrap_or_default()).unwrap_or_default();
+    let bound = |bound: &serde_json::Value| {
+        printable::parse(bound.as_str().unwrap_or_default()).unwrap_or_default()
+    };
     let ranges = fields["ranges"].as_array().into_iter().flatten();
     ranges.map(|range| KeyRange::new(bound(&range[0]), bound(&range[1]))).collect()
 }
@@ -271,7 +281,12 @@ async fn read_many(db: &Database, keys: &[&[u8]]) -> Result<(Version, Vec<Option
 }
 
 /// All rows of a small range.
-async fn rows(db: &Database, version: Version, begin: &[u8], end: &[u8]) -> Result<Vec<(Bytes, Bytes)>> {
+async fn rows(
+    db: &Database,
+    version: Version,
+    begin: &[u8],
+    end: &[u8],
+) -> Result<Vec<(Bytes, Bytes)>> {
     let (mut found, mut reached) = (Vec::new(), Bytes::copy_from_slice(begin));
     loop {
         let read = RangeRead {
@@ -315,7 +330,8 @@ impl Run {
                 None => self::check_empty(db, version, &ranges).await?,
             }
             Locks::of(&values[1..]).take(id, &ranges, &mut mutations)?;
-            let new: Bytes = [&[FORMAT][..], &id, &run, fields.to_string().as_bytes()].concat().into();
+            let new: Bytes =
+                [&[FORMAT][..], &id, &run, fields.to_string().as_bytes()].concat().into();
             mutations.push(MutationType::Set, HEAD, &new);
             let mut reads = RangeList::new();
             Locks::KEYS.iter().for_each(|key| reads.push_single(key));
@@ -325,10 +341,16 @@ impl Run {
             Locks::KEYS.iter().for_each(|key| writes.push_single(key));
             writes.push_single(HEAD);
             let conflicts = Conflicts { read_version: version, reads, writes };
-            let request =
-                CommitRequest { conflicts, mutations, lock_aware: true, ..CommitRequest::default() };
+            let request = CommitRequest {
+                conflicts,
+                mutations,
+                lock_aware: true,
+                ..CommitRequest::default()
+            };
             match db.endpoint().commit(request).await {
-                Ok(CommitReply::Committed { .. }) => return Ok(Self { db: db.clone(), id, head: new }),
+                Ok(CommitReply::Committed { .. }) => {
+                    return Ok(Self { db: db.clone(), id, head: new });
+                }
                 Ok(CommitReply::Conflict { .. }) => {}
                 Err(error) if error.is_retryable() => {}
                 Err(error) => return Err(error),
@@ -338,8 +360,8 @@ impl Run {
         }
     }
 
-    /// Commits, if this run still is the one that restores. With `record`, a key and its value, what an earlier attempt committed is
-    /// not committed again.
+    /// Commits, if this run still is the one that restores. With `record`, a key and its value,
+    /// what an earlier attempt committed is not committed again.
     async fn commit(
         &self,
         mut mutations: MutationList,
@@ -426,7 +448,8 @@ impl Run {
         lock(&shared.1).clone()
     }
 
-    /// Brings the rows of a file in. Gives how many there are then, those that were there before among them, and their bytes.
+    /// Brings the rows of a file in. Gives how many there are then, those that were there before
+    /// among them, and their bytes.
     async fn file(
         &self,
         backup: &Backup,
@@ -436,7 +459,8 @@ impl Run {
     ) -> Result<(u64, u64)> {
         let key = [FILES, file.name.as_bytes()].concat();
         let before = read_one(&self.db, &key).await?.1;
-        // One that the ranges cut, of which there are two for each range at most, is read to count its rows.
+        // One that the ranges cut, of which there are two for each range at most, is read to count
+        // its rows.
         if before.as_ref().is_some_and(|value| value.first() == Some(&1)) && plan.has_whole(file) {
             control.restored.fetch_add(file.bytes, Ordering::Relaxed);
             return Ok((file.rows, file.bytes));
@@ -489,10 +513,12 @@ impl Run {
         Locks::of(&values).give_back(self.id, &mut mutations);
         match self.commit(mutations, None, ranges).await {
             // The answer to the commit that did it may have been lost.
-            Err(error) if error == Error::operation_cancelled() => match read_one(&self.db, HEAD).await?.1 {
-                None => Ok(()),
-                Some(_) => Err(error),
-            },
+            Err(error) if error == Error::operation_cancelled() => {
+                match read_one(&self.db, HEAD).await?.1 {
+                    None => Ok(()),
+                    Some(_) => Err(error),
+                }
+            }
             result => result,
         }
     }

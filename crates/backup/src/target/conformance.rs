@@ -40,7 +40,10 @@ async fn what_was_put_is_there_whole(target: &dyn Target) {
         let begin = target.get_begin("deep/er/one.file", 2).await.expect(WORKS);
         assert_eq!(begin, contents.slice(..2.min(contents.len())));
         let listed = target.list("deep/").await.expect(WORKS);
-        assert_eq!(listed, [Object { name: "deep/er/one.file".into(), len: contents.len() as u64 }]);
+        assert_eq!(
+            listed,
+            [Object { name: "deep/er/one.file".into(), len: contents.len() as u64 }]
+        );
     }
     target.delete("deep/er/one.file").await.expect(WORKS);
 }

@@ -1,7 +1,7 @@
 //! A directory as a target.
 //!
-//! An object is a file. It is written beside its name and renamed, so it is there whole; `create` makes it under its own name,
-//! which is what excludes others.
+//! An object is a file. It is written beside its name and renamed, so it is there whole; `create`
+//! makes it under its own name, which is what excludes others.
 
 use super::{Doing, Object, Target};
 use bytes::Bytes;

@@ -1,7 +1,9 @@
-//! Targets: where a backup lies. Whole objects by name, nothing else, so that a directory and an object store are the same.
+//! Targets: where a backup lies. Whole objects by name, nothing else, so that a directory and an
+//! object store are the same.
 //!
-//! What every target does stands in the suite of [`conformance`], which all of them run. Nobody appends, nobody renames: an
-//! object is there whole or not at all, and what was put is there for whoever asks afterwards.
+//! What every target does stands in the suite of [`conformance`], which all of them run. Nobody
+//! appends, nobody renames: an object is there whole or not at all, and what was put is there for
+//! whoever asks afterwards.
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
@@ -33,7 +35,8 @@ pub struct Object {
     pub len: u64,
 }
 
-/// A place for objects. Names are made of parts between slashes; the last part has a dot in it, the others have none.
+/// A place for objects. Names are made of parts between slashes; the last part has a dot in it, the
+/// others have none.
 pub trait Target: Send + Sync {
     /// Puts an object, durably, in one step; one of that name that is there already is replaced.
     ///
@@ -41,8 +44,9 @@ pub trait Target: Send + Sync {
     /// Those of the place; then the object is there whole, or as it was before.
     fn put<'a>(&'a self, name: &'a str, contents: Bytes) -> Doing<'a, ()>;
 
-    /// Puts an object where none is of this name. Gives false if there is one: of several who try at once, one puts. An object
-    /// whose maker died in the middle may be there with less than its contents.
+    /// Puts an object where none is of this name. Gives false if there is one: of several who try
+    /// at once, one puts. An object whose maker died in the middle may be there with less than its
+    /// contents.
     ///
     /// # Errors
     /// Those of the place; then nothing is known.
@@ -72,8 +76,9 @@ pub trait Target: Send + Sync {
     /// Those of the place.
     fn delete<'a>(&'a self, name: &'a str) -> Doing<'a, ()>;
 
-    /// Makes sure that all objects right below `prefix`, which is empty or ends with a slash, stay whatever happens to the place. Those whose
-    /// `put` was acknowledged do anyway; one whose maker died, or was told of an error, may be seen before it is durable. To be called before
+    /// Makes sure that all objects right below `prefix`, which is empty or ends with a slash, stay
+    /// whatever happens to the place. Those whose `put` was acknowledged do anyway; one whose maker
+    /// died, or was told of an error, may be seen before it is durable. To be called before
     /// something is deleted because of what was seen.
     ///
     /// # Errors

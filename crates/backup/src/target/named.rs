@@ -13,12 +13,14 @@ const KINDS: &str = "file:///path or a path, s3://bucket/prefix, gs://bucket/pre
 #[cfg(not(feature = "object-store"))]
 const KINDS: &str = "file:///path or a path";
 
-/// The target that a URL names: `file:///path`, or a path; with the feature `object-store` also `s3://bucket/prefix`,
-/// `gs://bucket/prefix`, `az://container/prefix`, and FoundationDB's `blobstore://key:secret@host:port/name?bucket=B`. Of those,
-/// `credentials` are files as FoundationDB's `--blob-credentials` names them, besides those of the environment.
+/// The target that a URL names: `file:///path`, or a path; with the feature `object-store` also
+/// `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, and FoundationDB's
+/// `blobstore://key:secret@host:port/name?bucket=B`. Of those, `credentials` are files as
+/// FoundationDB's `--blob-credentials` names them, besides those of the environment.
 ///
 /// # Errors
-/// `backup_invalid_url` for a URL of another kind, or without credentials where some are wanted. Secrets are in no error.
+/// `backup_invalid_url` for a URL of another kind, or without credentials where some are wanted.
+/// Secrets are in no error.
 pub async fn named(env: &Env, url: &str, credentials: &[PathBuf]) -> Result<Arc<dyn Target>> {
     let refuse = |what: String| Err(Error::backup_invalid_url().with_detail(what));
     if url.is_empty() {

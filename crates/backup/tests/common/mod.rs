@@ -1,7 +1,7 @@
 //! Databases in a simulated world, a model of their rows, and backups of them.
 //!
-//! [`Hooked`] is a target between whose calls something happens: it fails for a moment, or somebody else is there just then.
-//! Its test says what, and when.
+//! [`Hooked`] is a target between whose calls something happens: it fails for a moment, or somebody
+//! else is there just then. Its test says what, and when.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use plinth::backup::restore::{Goal, Loader, Mapping, Plan, RestoreControl, RestoreReport};
@@ -54,7 +54,8 @@ pub async fn write_some(db: &Database, model: &mut Model, random: &mut Random, c
                     let end = Bytes::from(format!("key{:03}", random.index(300)));
                     if key < end {
                         tr.clear_range(&key, &end);
-                        let gone: Vec<_> = model.range(key..end).map(|(key, _)| key.clone()).collect();
+                        let gone: Vec<_> =
+                            model.range(key..end).map(|(key, _)| key.clone()).collect();
                         gone.iter().for_each(|key| drop(model.remove(key)));
                     }
                 }
@@ -133,8 +134,8 @@ pub async fn restore_dir(
     restore_into(backup, &plan, &RestoreControl::default(), &mut loader as &mut dyn Loader).await
 }
 
-/// What is called before each call of a target, with the call's name and the object's, and after what was created, as `created`. Its error
-/// is the call's.
+/// What is called before each call of a target, with the call's name and the object's, and after
+/// what was created, as `created`. Its error is the call's.
 pub type Hook = Box<dyn Fn(&'static str, &str) -> Doing<'static, ()> + Send + Sync>;
 
 /// A target between whose calls something happens.
@@ -282,7 +283,12 @@ impl Endpoint for Lacking {
         self.inner.read_version(request)
     }
 
-    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+    fn get_many(
+        &self,
+        version: Version,
+        space: KeySpace,
+        keys: &KeyList,
+    ) -> Reply<Vec<Option<Bytes>>> {
         self.inner.get_many(version, space, keys)
     }
 
@@ -328,9 +334,9 @@ impl Endpoint for Lacking {
 
     fn read_changes(&self, request: ChangesRequest) -> Reply<Changes> {
         match self.lacks.load(Ordering::SeqCst) {
-            true => {
-                Reply::ready(Err(Error::version_invalid().with_detail("this node has later changes alone")))
-            }
+            true => Reply::ready(Err(
+                Error::version_invalid().with_detail("this node has later changes alone")
+            )),
             false => self.inner.read_changes(request),
         }
     }

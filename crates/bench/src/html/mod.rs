@@ -1,7 +1,9 @@
-//! The report as one HTML page that needs nothing else: tables, and curves as plots beside FoundationDB's published figures.
+//! The report as one HTML page that needs nothing else: tables, and curves as plots beside
+//! FoundationDB's published figures.
 //!
-//! It takes several reports, of one engine each, and shows them side by side. The page has no script, and asks for nothing
-//! over the network; it follows the reader's light or dark scheme, and on a narrow screen each row of a table becomes a card.
+//! It takes several reports, of one engine each, and shows them side by side. The page has no
+//! script, and asks for nothing over the network; it follows the reader's light or dark scheme, and
+//! on a narrow screen each row of a table becomes a card.
 
 mod pictures;
 mod plot;
@@ -38,7 +40,8 @@ pub fn page(reports: &[Report]) -> String {
     out
 }
 
-/// How to read a page of reports, of which some are of a server, or of a database in the process, or both.
+/// How to read a page of reports, of which some are of a server, or of a database in the process,
+/// or both.
 fn reading(of_server: bool, in_process: bool) -> String {
     let mut out = String::from(
         "<section>\n<h2>How to read it</h2>\n<ul>\n\
@@ -119,7 +122,9 @@ fn overview(reports: &[Report]) -> String {
             words::short(*ratio),
         );
     }
-    out.push_str("</div>\n<p class=\"note\">The thin line is the published figure.</p>\n</section>\n");
+    out.push_str(
+        "</div>\n<p class=\"note\">The thin line is the published figure.</p>\n</section>\n",
+    );
     out
 }
 
@@ -163,7 +168,8 @@ fn merged(reports: &[Report]) -> Vec<(Curve, Vec<String>)> {
                 None => merged.push((curve, note.into_iter().collect())),
                 Some((known, _)) => {
                     known.series.extend(curve.series);
-                    let new = curve.references.into_iter().filter(|new| !known.references.contains(new));
+                    let new =
+                        curve.references.into_iter().filter(|new| !known.references.contains(new));
                     let new: Vec<_> = new.collect();
                     known.references.extend(new);
                 }
@@ -181,10 +187,17 @@ fn curves(reports: &[Report]) -> String {
     }
     let mut out = String::from("<section>\n<h2>Curves</h2>\n<div class=\"plots\">\n");
     for (curve, notes) in &merged {
-        let keys: String =
-            curve.series.iter().enumerate().map(|(number, series)| key(number, &series.name)).collect();
-        let legend =
-            if curve.series.len() > 1 { format!("<p class=\"legend\">{keys}</p>") } else { String::new() };
+        let keys: String = curve
+            .series
+            .iter()
+            .enumerate()
+            .map(|(number, series)| key(number, &series.name))
+            .collect();
+        let legend = if curve.series.len() > 1 {
+            format!("<p class=\"legend\">{keys}</p>")
+        } else {
+            String::new()
+        };
         let note = notes.first().map(|note| format!("<p class=\"note\">{}</p>", escape(note)));
         let _infallible = writeln!(
             out,
@@ -201,7 +214,8 @@ fn curves(reports: &[Report]) -> String {
 
 fn table(report: &Report, several: bool) -> String {
     let engine = &report.provenance.engine;
-    let title = if several { format!("All figures, {engine} engine") } else { "All figures".to_owned() };
+    let title =
+        if several { format!("All figures, {engine} engine") } else { "All figures".to_owned() };
     let mut out = format!(
         "<section>\n<h2>{}</h2>\n<table>\n<thead><tr><th>workload</th><th>what it does</th><th>Plinth</th><th>FoundationDB's guide</th>\
          <th>FoundationDB</th><th>required</th><th>goal</th><th>p50</th><th>p99</th></tr></thead>\n<tbody>\n",
@@ -216,9 +230,13 @@ fn table(report: &Report, several: bool) -> String {
     let notes = report.outcomes.iter().flat_map(|outcome| {
         outcome.notes.iter().map(move |note| format!("<b>{}</b>: {}", outcome.name, escape(note)))
     });
-    let skipped =
-        report.skipped.iter().map(|(name, why)| format!("<b>{name}</b> did not run: {}", escape(why)));
-    for note in notes.chain(skipped).chain(report.general_notes(true).iter().map(|note| escape(note))) {
+    let skipped = report
+        .skipped
+        .iter()
+        .map(|(name, why)| format!("<b>{name}</b> did not run: {}", escape(why)));
+    for note in
+        notes.chain(skipped).chain(report.general_notes(true).iter().map(|note| escape(note)))
+    {
         let _infallible = writeln!(out, "<li>{note}</li>");
     }
     out.push_str("</ul>\n</section>\n");
@@ -244,12 +262,14 @@ fn row(out: &mut String, outcome: &Outcome, figure: &Figure, first: bool) {
             format!("{} <span class=\"{class}\">{word}</span>", escape(&unit.show(bound)))
         })
     };
-    let latency = outcome.measurement.as_ref().filter(|_| first).map(|measured| measured.tally.latency());
+    let latency =
+        outcome.measurement.as_ref().filter(|_| first).map(|measured| measured.tally.latency());
     let quantile = |pick: fn(crate::Latency) -> std::time::Duration| {
         latency.map_or_else(String::new, |latency| words::duration(pick(latency)))
     };
     let name = if first { outcome.name } else { "" };
-    let what = if first { format!("{}: {}", outcome.title, figure.what) } else { figure.what.clone() };
+    let what =
+        if first { format!("{}: {}", outcome.title, figure.what) } else { figure.what.clone() };
     let class = if first { "first" } else { "more" };
     let target = figure.target;
     let cells = [

@@ -1,14 +1,17 @@
-//! Each plot of a report as a file of its own, for documents: an SVG picture that has its title, its legend and its colours in it.
+//! Each plot of a report as a file of its own, for documents: an SVG picture that has its title,
+//! its legend and its colours in it.
 //!
-//! A document can't give a picture its style, and shows it on a page of any colour. So a picture brings the part of the page's style sheet
-//! that plots use, and a card behind it; like the page it follows the reader's light or dark scheme.
+//! A document can't give a picture its style, and shows it on a page of any colour. So a picture
+//! brings the part of the page's style sheet that plots use, and a card behind it; like the page it
+//! follows the reader's light or dark scheme.
 
 use super::{STYLE, escape, merged, plot};
 use crate::Report;
 use crate::curve::Curve;
 use std::fmt::Write;
 
-/// Height of what stands above a plot: its title, and what the y axis has; then the legend, if there is one.
+/// Height of what stands above a plot: its title, and what the y axis has; then the legend, if
+/// there is one.
 const HEAD: f64 = 44.0;
 const LEGEND: f64 = 20.0;
 /// Width of a letter, about.
@@ -21,7 +24,8 @@ pub fn pictures(reports: &[Report]) -> Vec<(String, String)> {
 
 /// `Throughput by concurrency` becomes `throughput-by-concurrency`.
 fn file_name(title: &str) -> String {
-    let words = title.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let words =
+        title.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words.map(str::to_ascii_lowercase).collect::<Vec<_>>().join("-")
 }
 
@@ -70,7 +74,9 @@ fn style() -> String {
         ["svg text", ".tick", ".said", ".grid", ".axis", ".guide", ".seed", ".line", ".dot", ".c0"];
     let lines = STYLE.lines().filter(|line| of_plots.iter().any(|name| line.starts_with(name)));
     let mut style: String = lines.flat_map(|line| [line, "\n"]).collect();
-    style.push_str(".key { fill: var(--own); }\n.card { fill: var(--card); stroke: var(--rule); }\n");
+    style.push_str(
+        ".key { fill: var(--own); }\n.card { fill: var(--card); stroke: var(--rule); }\n",
+    );
     style.push_str(".title { fill: var(--ink); font-size: 15px; font-weight: 600; }\n");
     style
 }
@@ -106,7 +112,8 @@ mod tests {
         assert_eq!((picture.matches("<svg").count(), picture.matches("</svg>").count()), (1, 1));
         for class in ["tick", "grid", "axis", "guide", "line", "dot", "said"] {
             assert!(
-                !picture.contains(&format!("class=\"{class}")) || picture.contains(&format!("\n.{class}")),
+                !picture.contains(&format!("class=\"{class}"))
+                    || picture.contains(&format!("\n.{class}")),
                 "{class}"
             );
         }

@@ -1,8 +1,10 @@
-//! A curve as an SVG picture inside a page: lines with points, on linear or logarithmic axes, beside published values.
+//! A curve as an SVG picture inside a page: lines with points, on linear or logarithmic axes,
+//! beside published values.
 //!
-//! Drawn here rather than by a plotting library, because the picture must live in the page: its colours are the page's
-//! variables, so it follows the reader's light or dark scheme, and its letters are the page's, so it needs no fonts. What
-//! a library would add, the choice of ticks, is the smaller part.
+//! Drawn here rather than by a plotting library, because the picture must live in the page: its
+//! colours are the page's variables, so it follows the reader's light or dark scheme, and its
+//! letters are the page's, so it needs no fonts. What a library would add, the choice of ticks, is
+//! the smaller part.
 
 use super::escape;
 use crate::curve::{Axis, Curve, Reference, Scale, Series};
@@ -25,7 +27,9 @@ const WORDS: (f64, f64) = (13.0, 6.6);
 pub fn svg(curve: &Curve) -> String {
     let title = escape(&curve.title);
     let parts = parts(curve);
-    format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">\n{parts}</svg>\n")
+    format!(
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">\n{parts}</svg>\n"
+    )
 }
 
 /// What stands in the picture.
@@ -34,9 +38,13 @@ pub fn parts(curve: &Curve) -> String {
         curve.series.iter().flat_map(move |series| series.points.iter().map(pick))
     };
     let references = || curve.references.iter();
-    let x =
-        Ruler::new(&curve.x, values(|point| point.0).chain(references().filter_map(|mark| mark.x)), false);
-    let y = Ruler::new(&curve.y, values(|point| point.1).chain(references().map(|mark| mark.y)), true);
+    let x = Ruler::new(
+        &curve.x,
+        values(|point| point.0).chain(references().filter_map(|mark| mark.x)),
+        false,
+    );
+    let y =
+        Ruler::new(&curve.y, values(|point| point.1).chain(references().map(|mark| mark.y)), true);
     let mut out = String::new();
     let place = Place { x, y };
     place.grid(&mut out, curve);
@@ -75,12 +83,14 @@ struct Ruler {
 }
 
 impl Ruler {
-    /// For these values. A linear axis of measured values begins at zero, so that lengths can be compared.
+    /// For these values. A linear axis of measured values begins at zero, so that lengths can be
+    /// compared.
     fn new(axis: &Axis, values: impl Iterator<Item = f64>, measured: bool) -> Self {
         let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
-        let (low, high) = values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &value| {
-            (low.min(value), high.max(value))
-        });
+        let (low, high) =
+            values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &value| {
+                (low.min(value), high.max(value))
+            });
         match axis.scale {
             Scale::Logarithmic => Self::logarithmic(low, high, measured),
             Scale::Linear => Self::linear(low.min(0.0), high, measured),
@@ -102,7 +112,8 @@ impl Ruler {
         let high = if high > low { high } else { low * 10.0 };
         let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
         let steps: &[f64] = if last - first <= 2 { &[1.0, 2.0, 5.0] } else { &[1.0] };
-        let all = (first..=last).flat_map(|power| steps.iter().map(move |step| step * 10_f64.powi(power)));
+        let all = (first..=last)
+            .flat_map(|power| steps.iter().map(move |step| step * 10_f64.powi(power)));
         let (mut from, mut to) = (low, high);
         if measured {
             from = all.clone().filter(|tick| *tick <= low * 1.000_001).fold(from, |_, tick| tick);
@@ -143,9 +154,11 @@ impl Span {
     }
 }
 
-/// Where words for a mark at this height can stand: above it, higher where others stand, and below where there is no room above.
+/// Where words for a mark at this height can stand: above it, higher where others stand, and below
+/// where there is no room above.
 fn free_span(from: f64, to: f64, mark: f64, taken: &[Span]) -> Span {
-    let above = (0..).map(|line| mark - 6.0 - f64::from(line) * WORDS.0).take_while(|y| *y > TOP + 8.0);
+    let above =
+        (0..).map(|line| mark - 6.0 - f64::from(line) * WORDS.0).take_while(|y| *y > TOP + 8.0);
     let below = (0..8).map(|line| mark + 15.0 + f64::from(line) * WORDS.0);
     let mut spans = above.take(8).chain(below).map(|y| Span { from, to, y });
     let free = spans.find(|span| !taken.iter().any(|other| span.meets(other)));
@@ -248,8 +261,11 @@ impl Place {
     }
 
     fn line(&self, out: &mut String, curve: &Curve, series: &Series, colour: usize) {
-        let points: Vec<String> =
-            series.points.iter().map(|&(x, y)| format!("{:.1},{:.1}", self.across(x), self.up(y))).collect();
+        let points: Vec<String> = series
+            .points
+            .iter()
+            .map(|&(x, y)| format!("{:.1},{:.1}", self.across(x), self.up(y)))
+            .collect();
         let _infallible =
             writeln!(out, "<polyline class=\"line c{colour}\" points=\"{}\"/>", points.join(" "));
         // Many points are a line by themselves.
@@ -280,7 +296,10 @@ mod tests {
         assert_eq!(ruler.ticks, [0.0, 200.0, 400.0, 600.0, 800.0, 1_000.0]);
         assert_eq!(ruler.part(500.0), 0.5);
         let one = Ruler::new(&axis, std::iter::empty(), true);
-        assert!(one.ticks.len() >= 2 && one.part(0.0) == 0.0, "nothing measured is drawn, too: {one:?}");
+        assert!(
+            one.ticks.len() >= 2 && one.part(0.0) == 0.0,
+            "nothing measured is drawn, too: {one:?}"
+        );
     }
 
     #[test]
@@ -288,10 +307,16 @@ mod tests {
         let axis = Axis::logarithmic("y", Unit::Seconds);
         let wide = Ruler::new(&axis, [2e-6, 3e-2].into_iter(), true);
         let close = |one: f64, two: f64| (one / two - 1.0).abs() < 1e-9;
-        assert!(close(wide.from, 1e-6) && close(wide.to, 1e-1) && wide.ticks.len() == 6, "{wide:?}");
+        assert!(
+            close(wide.from, 1e-6) && close(wide.to, 1e-1) && wide.ticks.len() == 6,
+            "{wide:?}"
+        );
         assert!(close(wide.part(1e-1), 1.0) && wide.part(1e-6) == 0.0 && wide.part(0.0) == 0.0);
         let narrow = Ruler::new(&axis, [3e-3, 4e-2].into_iter(), true);
-        assert!(close(narrow.from, 2e-3) && close(narrow.to, 5e-2) && narrow.ticks.len() == 5, "{narrow:?}");
+        assert!(
+            close(narrow.from, 2e-3) && close(narrow.to, 5e-2) && narrow.ticks.len() == 5,
+            "{narrow:?}"
+        );
     }
 
     #[test]
@@ -306,11 +331,17 @@ mod tests {
         ] {
             let span = free_span(from, to, mark, &taken);
             assert!(span.y > TOP && span.y < HEIGHT, "{span:?}");
-            assert!(!taken.iter().any(|other| other.meets(&span)), "{span:?} over one of {taken:?}");
+            assert!(
+                !taken.iter().any(|other| other.meets(&span)),
+                "{span:?} over one of {taken:?}"
+            );
             taken.push(span);
         }
-        let curve =
-            Curve::new("c", Axis::linear("x", Unit::Seconds), Axis::linear("y", Unit::PerSecond("reads")));
+        let curve = Curve::new(
+            "c",
+            Axis::linear("x", Unit::Seconds),
+            Axis::linear("y", Unit::PerSecond("reads")),
+        );
         let curve = curve.with("Plinth", vec![(0.0, 10.0), (1.0, 20.0)]).beside("guide", 15.0);
         let svg = svg(&curve);
         assert!(svg.find("<polyline") < svg.find("class=\"said\""), "words stand over lines");

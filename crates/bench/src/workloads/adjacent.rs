@@ -1,4 +1,5 @@
-//! The KPI page's adjacent writes: blocks of 140 neighbouring keys at random places, beside writes of random keys.
+//! The KPI page's adjacent writes: blocks of 140 neighbouring keys at random places, beside writes
+//! of random keys.
 
 use super::mix::{Mix, OPERATIONS};
 use super::{Group, Workload};
@@ -27,12 +28,18 @@ fn adjacent(bench: &Bench) -> Result<Outcome> {
     let random = Mix::new(0, OPERATIONS).drive(bench, &plan("adjacent-writes, random ones"))?;
     let scattered = blocks(bench, &plan("adjacent-writes, 140 random ones"), false)?;
     let measured = blocks(bench, &plan("adjacent-writes"), true)?;
-    let title = format!("{} clients, blocks of {BLOCK} keys", words::grouped(measured.clients as u64));
+    let title =
+        format!("{} clients, blocks of {BLOCK} keys", words::grouped(measured.clients as u64));
     let unit = Unit::PerSecond("writes");
     let times = |of: &Measurement| measured.rate() / of.rate().max(1e-9);
     let target = figures::adjacent_times(&bench.engine);
     let ratios = [
-        Figure::new("of the rate of random writes, ten a transaction", times(&random), Unit::Times, target),
+        Figure::new(
+            "of the rate of random writes, ten a transaction",
+            times(&random),
+            Unit::Times,
+            target,
+        ),
         Figure::new(
             "the same with 140 random ones a transaction",
             times(&scattered),
@@ -64,7 +71,11 @@ struct Block {
 }
 
 impl Work for Block {
-    async fn once(&self, transaction: &Transaction, client: &mut Client) -> plinth_types::Result<u64> {
+    async fn once(
+        &self,
+        transaction: &Transaction,
+        client: &mut Client,
+    ) -> plinth_types::Result<u64> {
         let rows = client.dataset.rows();
         let block = BLOCK.min(rows);
         let first = client.random.below(rows - block + 1);

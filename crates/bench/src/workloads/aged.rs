@@ -1,7 +1,9 @@
-//! A fresh database and an aged one: the same four workloads before and after hours' worth of random mutations.
+//! A fresh database and an aged one: the same four workloads before and after hours' worth of
+//! random mutations.
 //!
-//! Freshly loaded rows lie in order, which flatters a database. So a database of its own is loaded, measured, aged (each
-//! row overwritten, or removed and written again, several times over, at random), and measured once more.
+//! Freshly loaded rows lie in order, which flatters a database. So a database of its own is loaded,
+//! measured, aged (each row overwritten, or removed and written again, several times over, at
+//! random), and measured once more.
 
 use super::mix::set_random;
 use super::mix::{Mix, OPERATIONS};
@@ -35,8 +37,12 @@ const REMOVALS: u64 = 8;
 /// Each of the four takes a part of the time, twice.
 const PART: u32 = 4;
 
-const MEASURED: [(&str, &str); 4] =
-    [("reads", "reads"), ("90/10", "operations"), ("1000-key ranges", "keys"), ("writes", "writes")];
+const MEASURED: [(&str, &str); 4] = [
+    ("reads", "reads"),
+    ("90/10", "operations"),
+    ("1000-key ranges", "keys"),
+    ("writes", "writes"),
+];
 
 fn aged(bench: &Bench) -> Result<Outcome> {
     let Some(host) = &bench.host else {
@@ -94,7 +100,8 @@ fn four(bench: &Bench, when: &str) -> Result<Vec<Measurement>> {
     ])
 }
 
-/// Changes random rows until all of them have been, several times over; gives the number of changes.
+/// Changes random rows until all of them have been, several times over; gives the number of
+/// changes.
 fn age(bench: &Bench) -> Result<u64> {
     let wanted = bench.dataset.rows() * CHANGES_A_ROW;
     let mut done = 0;
@@ -111,7 +118,11 @@ fn age(bench: &Bench) -> Result<u64> {
 struct Ageing;
 
 impl Work for Ageing {
-    async fn once(&self, transaction: &Transaction, client: &mut Client) -> plinth_types::Result<u64> {
+    async fn once(
+        &self,
+        transaction: &Transaction,
+        client: &mut Client,
+    ) -> plinth_types::Result<u64> {
         set_random(transaction, client, OPERATIONS - 2);
         let number = client.random.below(client.dataset.rows());
         if client.random.below(REMOVALS) == 0 {

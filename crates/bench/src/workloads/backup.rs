@@ -1,13 +1,14 @@
-//! Backups to files of the same disk: how fast an idle database is saved, what it costs writers to be saved all the while, and how
-//! many bytes of log that makes.
+//! Backups to files of the same disk: how fast an idle database is saved, what it costs writers to
+//! be saved all the while, and how many bytes of log that makes.
 //!
 //! ```text
 //!   snapshot:  one after the other, of the same rows, each into a directory of its own      bytes of rows a second
 //!   turns:     writes of a hundred clients without a backup ▸ with one ▸ without ▸ ...      rates, and their ratio
 //!   log:       what the backups of those turns put, read again                              bytes for each byte written
 //! ```
-//! A turn's backup is restorable before the measuring begins: its first snapshot isn't measured, the log of all writes is. Of a
-//! database in this process an agent does it in this process, too; a server does it itself.
+//! A turn's backup is restorable before the measuring begins: its first snapshot isn't measured,
+//! the log of all writes is. Of a database in this process an agent does it in this process, too; a
+//! server does it itself.
 
 use super::turns::{TURNS, in_turns};
 use super::watched::watched;
@@ -23,7 +24,7 @@ use plinth_backup::{
     Agent, Backup, LogSizes, SnapshotReport, SnapshotSettings, everything, take_snapshot, target,
 };
 use plinth_env::block_on;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -78,7 +79,8 @@ impl Snapshots {
 
 fn snapshots(bench: &Bench, directory: &Path) -> Result<Snapshots> {
     let path = directory.join("snapshot");
-    // The first one is not counted: tables of an engine on a disk first have to have what was loaded.
+    // The first one is not counted: tables of an engine on a disk first have to have what was
+    // loaded.
     snapshot(bench, "backup, to begin with", &path)?;
     block_on(bench.env.files().remove_dir_all(&path))?;
     let (mut count, mut time) = (0, Duration::ZERO);
@@ -93,7 +95,11 @@ fn snapshots(bench: &Bench, directory: &Path) -> Result<Snapshots> {
 }
 
 /// Takes a snapshot of the database into a new directory.
-pub(super) fn snapshot(bench: &Bench, title: &str, path: &Path) -> Result<(SnapshotReport, Duration)> {
+pub(super) fn snapshot(
+    bench: &Bench,
+    title: &str,
+    path: &Path,
+) -> Result<(SnapshotReport, Duration)> {
     let settings = SnapshotSettings { stop: bench.stop.clone(), ..SnapshotSettings::default() };
     let (env, database, url) = (bench.env.clone(), bench.database.clone(), url(path));
     let saved = settings.saved.clone();
@@ -182,7 +188,8 @@ fn of_tag(bench: &Bench) -> Result<Option<TagStatus>> {
     Ok(block_on(agent::tags(&bench.database))?.into_iter().find(|status| status.tag == TAG))
 }
 
-/// Waits until the backup is as it should be. It is ended if that takes too long, or nobody wants to wait.
+/// Waits until the backup is as it should be. It is ended if that takes too long, or nobody wants
+/// to wait.
 fn until(bench: &Bench, title: &str, is_so: impl Fn(&TagStatus) -> bool) -> Result<()> {
     let _task = bench.progress.unknown(title);
     let (mut saved, mut since) = (None, bench.env.now());
@@ -192,8 +199,8 @@ fn until(bench: &Bench, title: &str, is_so: impl Fn(&TagStatus) -> bool) -> Resu
             return Ok(());
         }
         let now = bench.env.now();
-        let (stored, error) =
-            status.map_or((0, None), |status| (status.log_bytes + status.snapshot_bytes, status.error));
+        let (stored, error) = status
+            .map_or((0, None), |status| (status.log_bytes + status.snapshot_bytes, status.error));
         if saved != Some(stored) {
             (saved, since) = (Some(stored), now);
         }
@@ -223,8 +230,9 @@ fn outcome(bench: &Bench, snapshots: &Snapshots, cost: Cost) -> Outcome {
         figures::SNAPSHOT,
     )
     .served(figures::SNAPSHOT);
-    let writes =
-        |what: &str, value| Figure::new(what, value, Unit::PerSecond("writes"), figures::Target::NONE);
+    let writes = |what: &str, value| {
+        Figure::new(what, value, Unit::PerSecond("writes"), figures::Target::NONE)
+    };
     let title = format!(
         "{} snapshots; {} clients, 10 writes; {TURNS} turns without and with a continuous backup",
         snapshots.count, cost.with.clients
@@ -248,7 +256,12 @@ fn outcome(bench: &Bench, snapshots: &Snapshots, cost: Cost) -> Outcome {
         .served(figures::BACKUP_LOG),
         writes("writes without a backup", without),
         writes("writes with a backup", with),
-        Figure::new("behind when a turn ended, at most", cost.behind, Unit::Seconds, figures::Target::NONE),
+        Figure::new(
+            "behind when a turn ended, at most",
+            cost.behind,
+            Unit::Seconds,
+            figures::Target::NONE,
+        ),
     ]);
     outcome.notes = vec![
         format!(
@@ -266,7 +279,12 @@ fn outcome(bench: &Bench, snapshots: &Snapshots, cost: Cost) -> Outcome {
             words::bytes(cost.sizes.stored),
         ),
     ];
-    let details = json!({
+    outcome.details.push(("backup", details(bench, snapshots, &cost)));
+    outcome
+}
+
+fn details(bench: &Bench, snapshots: &Snapshots, cost: &Cost) -> Value {
+    json!({
         "snapshots": snapshots.count,
         "snapshot_seconds": snapshots.time.as_secs_f64(),
         "snapshot_bytes": snapshots.last.bytes,
@@ -276,7 +294,5 @@ fn outcome(bench: &Bench, snapshots: &Snapshots, cost: Cost) -> Outcome {
         "log_stored_bytes": cost.sizes.stored,
         "without": cost.without.to_json(),
         "served": bench.is_served,
-    });
-    outcome.details.push(("backup", details));
-    outcome
+    })
 }

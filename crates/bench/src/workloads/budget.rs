@@ -1,8 +1,9 @@
-//! A memory that is much smaller than the data: whether the process keeps to it while rows are loaded, overwritten and read,
-//! and what the device is made to do for that.
+//! A memory that is much smaller than the data: whether the process keeps to it while rows are
+//! loaded, overwritten and read, and what the device is made to do for that.
 //!
-//! It looks at the run's own database, which must be the only large thing in the process: memory that another database gave
-//! back would be taken again unseen. All it holds against bounds are counts and sizes, which a busy machine leaves alone.
+//! It looks at the run's own database, which must be the only large thing in the process: memory
+//! that another database gave back would be taken again unseen. All it holds against bounds are
+//! counts and sizes, which a busy machine leaves alone.
 
 use super::device::Device;
 use super::mix::{Mix, OPERATIONS};
@@ -28,8 +29,10 @@ const CLIENTS: usize = 100;
 
 fn budget(bench: &Bench) -> Result<Outcome> {
     let skipped = |why: &str| Error::Skipped(why.to_owned());
-    let memory =
-        bench.settings.memory.ok_or_else(|| skipped("it needs a memory to keep to: --memory BYTES"))?;
+    let memory = bench
+        .settings
+        .memory
+        .ok_or_else(|| skipped("it needs a memory to keep to: --memory BYTES"))?;
     let load = bench.load.as_ref().ok_or_else(|| {
         skipped("the rows were there already; it needs a database that the run itself loads")
     })?;
@@ -56,8 +59,11 @@ fn budget(bench: &Bench) -> Result<Outcome> {
         figures.extend(uncached::measure(bench)?.into_iter().flat_map(|(_, figures)| figures));
     }
     let base = load.resident_before.unwrap_or_default();
-    let stages =
-        [("loading", load.resident_highest), ("overwriting", written_memory), ("reading", read_memory)];
+    let stages = [
+        ("loading", load.resident_highest),
+        ("overwriting", written_memory),
+        ("reading", read_memory),
+    ];
     for (stage, highest) in stages {
         let Some(highest) = highest else { continue };
         let part = highest.saturating_sub(base) as f64 / memory as f64;
@@ -81,11 +87,14 @@ fn budget(bench: &Bench) -> Result<Outcome> {
         words::short(load.rate())
     ));
     let resident = stages.map(|(stage, highest)| json!({"stage": stage, "highest_bytes": highest}));
-    outcome.details.push(("resident", json!({"before_load": base, "setting": memory, "stages": resident})));
+    outcome
+        .details
+        .push(("resident", json!({"before_load": base, "setting": memory, "stages": resident})));
     Ok(outcome)
 }
 
-/// Overwrites as many random rows as there are; gives what was measured, and the most memory meanwhile.
+/// Overwrites as many random rows as there are; gives what was measured, and the most memory
+/// meanwhile.
 fn overwrite(bench: &Bench) -> Result<(Measurement, Option<u64>)> {
     let watch = MemoryWatch::begin(&bench.env);
     let plan = Plan { title: "budget, overwriting".to_owned(), ..bench.plan("", CLIENTS, 1) };

@@ -1,5 +1,5 @@
-//! The KPI page's bulk load: an empty database is filled through ordinary transactions. It is the load that every run
-//! begins with, looked at afterwards.
+//! The KPI page's bulk load: an empty database is filled through ordinary transactions. It is the
+//! load that every run begins with, looked at afterwards.
 
 use super::{Group, Workload};
 use crate::curve::{Axis, Curve};
@@ -23,7 +23,8 @@ fn bulk_load(bench: &Bench) -> Result<Outcome> {
         return Err(Error::Skipped(reason.to_owned()));
     };
     let title = format!("{} rows, 100 a transaction", words::grouped(load.rows));
-    let headline = Figure::new("rows/s", load.rate(), Unit::PerSecond("rows"), figures::BULK_LOAD_ROWS);
+    let headline =
+        Figure::new("rows/s", load.rate(), Unit::PerSecond("rows"), figures::BULK_LOAD_ROWS);
     let mut outcome = Outcome::new("bulk-load", title, headline, None);
     let bytes = load.bytes as f64 / load.time.as_secs_f64().max(1e-9);
     outcome.figures.push(Figure::new(
@@ -48,7 +49,8 @@ fn bulk_load(bench: &Bench) -> Result<Outcome> {
             figures::BULK_LOAD_LAST,
         ));
     }
-    let points = rates.iter().enumerate().map(|(at, &rate)| ((at as f64 + 0.5) * tenth, rate)).collect();
+    let points =
+        rates.iter().enumerate().map(|(at, &rate)| ((at as f64 + 0.5) * tenth, rate)).collect();
     outcome.curves.push(
         Curve::new(
             "Bulk load",

@@ -1,4 +1,5 @@
-//! The KPI page's cached reads: random reads of a working set that fits in memory, out of data that need not.
+//! The KPI page's cached reads: random reads of a working set that fits in memory, out of data that
+//! need not.
 
 use super::mix::OPERATIONS;
 use super::{Group, Workload};
@@ -28,7 +29,8 @@ fn cached(bench: &Bench) -> Result<Outcome> {
     let plan = bench.plan("cached-reads", CLIENTS, 2);
     let measured = drive(bench, &plan, CachedReads)?;
     let title = format!("{} clients, 10 reads of a tenth", words::grouped(plan.clients as u64));
-    let headline = Figure::new("reads/s", measured.rate(), Unit::PerSecond("reads"), figures::CACHED_READS);
+    let headline =
+        Figure::new("reads/s", measured.rate(), Unit::PerSecond("reads"), figures::CACHED_READS);
     Ok(Outcome::new("cached-reads", title, headline, Some(measured)))
 }
 
@@ -37,7 +39,11 @@ fn cached(bench: &Bench) -> Result<Outcome> {
 struct CachedReads;
 
 impl Work for CachedReads {
-    async fn once(&self, transaction: &Transaction, client: &mut Client) -> plinth_types::Result<u64> {
+    async fn once(
+        &self,
+        transaction: &Transaction,
+        client: &mut Client,
+    ) -> plinth_types::Result<u64> {
         let rows = (client.dataset.rows() / PART).max(1);
         let values: [_; OPERATIONS as usize] =
             array::from_fn(|_| transaction.get(key(client.random.below(rows))));

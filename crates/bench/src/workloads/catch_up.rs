@@ -1,4 +1,5 @@
-//! A new member of a cluster with rows: how fast it takes them, and what is left of the others' commits meanwhile.
+//! A new member of a cluster with rows: how fast it takes them, and what is left of the others'
+//! commits meanwhile.
 //!
 //! ```text
 //!   three servers    rows, then blind writes of eight clients all the time
@@ -6,8 +7,9 @@
 //!                                                  <- bytes a second ->
 //!   commits a second     before    |  meanwhile: from its start until then
 //! ```
-//! While the others have all of their log (the newest 256 MiB, and what no checkpoint has), it takes entries alone, and no rows.
-//! The rows are ten times as many as the settings say: what takes a second says little.
+//! While the others have all of their log (the newest 256 MiB, and what no checkpoint has), it
+//! takes entries alone, and no rows. The rows are ten times as many as the settings say: what takes
+//! a second says little.
 
 use super::{Group, Workload, load};
 use crate::clients::lock;
@@ -55,7 +57,8 @@ fn catch_up(bench: &Bench) -> Result<Outcome> {
     let rows = bench.settings.rows.saturating_mul(TIMES).min(MAX_ROWS);
     let dataset = Dataset::new(rows, bench.settings.seed);
     load(&bench.env, &cluster.database()?, &dataset, bench.progress, &bench.stop)?;
-    let databases = (0..CLIENTS).map(|_| cluster.database()).collect::<plinth_types::Result<Vec<_>>>()?;
+    let databases =
+        (0..CLIENTS).map(|_| cluster.database()).collect::<plinth_types::Result<Vec<_>>>()?;
     let writers = Writers::begin(bench, &dataset, databases);
     let time = bench.settings.time / 2;
     let title = "catch-up, commits before";
@@ -78,7 +81,12 @@ fn catch_up(bench: &Bench) -> Result<Outcome> {
     Ok(outcome(&dataset, took, &taken, (before, meanwhile)))
 }
 
-fn outcome(dataset: &Dataset, took: Duration, taken: &[(Duration, u64)], commits: (f64, f64)) -> Outcome {
+fn outcome(
+    dataset: &Dataset,
+    took: Duration,
+    taken: &[(Duration, u64)],
+    commits: (f64, f64),
+) -> Outcome {
     let (before, meanwhile) = commits;
     let (bytes, time, how) = match taken {
         [(first, had), .., (last, has)] if has > had => (has - had, *last - *first, "as rows"),
@@ -86,7 +94,8 @@ fn outcome(dataset: &Dataset, took: Duration, taken: &[(Duration, u64)], commits
         _ => (dataset.bytes(), took, "as entries of the log, or too quickly to be seen at it"),
     };
     let rate = bytes as f64 / time.as_secs_f64().max(1e-9);
-    let title = format!("{} rows, {}", words::grouped(dataset.rows()), words::bytes(dataset.bytes()));
+    let title =
+        format!("{} rows, {}", words::grouped(dataset.rows()), words::bytes(dataset.bytes()));
     let first = Figure::new("rows taken in", rate, Unit::BytesPerSecond, figures::CATCH_UP);
     let mut outcome = Outcome::new("catch-up", title, first, None);
     let left = Figure::new(
@@ -176,7 +185,10 @@ impl Writers {
 /// Up to which entry of the log a server has what is committed.
 fn committed_index(status: &str) -> u64 {
     let status: Value = status.parse().unwrap_or_default();
-    status.pointer("/cluster/plinth/member/committed_index").and_then(Value::as_u64).unwrap_or_default()
+    status
+        .pointer("/cluster/plinth/member/committed_index")
+        .and_then(Value::as_u64)
+        .unwrap_or_default()
 }
 
 /// How many bytes of rows the new server had taken, and when.
@@ -232,7 +244,8 @@ impl Look {
                 return Err(Error::Interrupted);
             }
             if bench.env.now() - since > LONG {
-                let detail = format!("the new server lacks entries after {}", words::duration(LONG));
+                let detail =
+                    format!("the new server lacks entries after {}", words::duration(LONG));
                 return Err(plinth_types::Error::timed_out().with_detail(detail).into());
             }
             block_on(bench.env.sleep(LOOK / 10));
@@ -240,7 +253,8 @@ impl Look {
         Ok(())
     }
 
-    /// What was seen while it took rows: from the last look before there were any to the first at which there were no more.
+    /// What was seen while it took rows: from the last look before there were any to the first at
+    /// which there were no more.
     fn end(self) -> Result<Vec<(Duration, u64)>> {
         self.stop.store(true, Ordering::Relaxed);
         block_on(self.task).map_err(plinth_types::Error::from)?;

@@ -1,12 +1,13 @@
-//! Streams of changes: how soon a stream has what was committed, and what a stream that takes everything costs those who write.
+//! Streams of changes: how soon a stream has what was committed, and what a stream that takes
+//! everything costs those who write.
 //!
 //! ```text
 //!   turns:   writes of a hundred at a time, without a stream ▸ with one ▸ without ▸ with ...     rates, and their ratio
 //!   delay:   writes at a fixed rate ──commit answered──▶ version, time
 //!                                   ──stream delivers─▶ version, time      delay: the one from the other
 //! ```
-//! The consumer is a task of the same process, which reads on and acknowledges, and does nothing else with what it gets. A delivery that
-//! comes before its commit's own answer has no delay.
+//! The consumer is a task of the same process, which reads on and acknowledges, and does nothing
+//! else with what it gets. A delivery that comes before its commit's own answer has no delay.
 
 use super::mix::set_random;
 use super::turns::{TURNS, in_turns};
@@ -52,7 +53,8 @@ fn changes(bench: &Bench) -> Result<Outcome> {
         || Consumer::begin(bench),
         |consumer| consumer.end(bench).map(drop),
     )?;
-    let mean = |all: &[Offered]| all.iter().map(|offered| offered.rate).sum::<f64>() / all.len() as f64;
+    let mean =
+        |all: &[Offered]| all.iter().map(|offered| offered.rate).sum::<f64>() / all.len() as f64;
     let (without, with) = (mean(&without), mean(&with));
     let rate = RATE.min(with / 2.0).max(1.0);
     let writes = Writes::default();
@@ -72,7 +74,10 @@ fn changes(bench: &Bench) -> Result<Outcome> {
 }
 
 /// From a commit's answer to its delivery; and how many weren't delivered.
-fn delays(answered: &[(Version, Duration)], delivered: &BTreeMap<Version, Duration>) -> (Tally, u64) {
+fn delays(
+    answered: &[(Version, Duration)],
+    delivered: &BTreeMap<Version, Duration>,
+) -> (Tally, u64) {
     let (mut delays, mut missing) = (Tally::new(0), 0);
     for (version, at) in answered {
         match delivered.get(version) {
@@ -90,8 +95,9 @@ fn outcome(
     (delays, missing): (Tally, u64),
 ) -> Outcome {
     let delay = delays.latency();
-    let per_second =
-        |what: &str, value| Figure::new(what, value, Unit::PerSecond("commits"), figures::Target::NONE);
+    let per_second = |what: &str, value| {
+        Figure::new(what, value, Unit::PerSecond("commits"), figures::Target::NONE)
+    };
     let figures = vec![
         Figure::new(
             "writes with a stream, of those without",
@@ -108,7 +114,12 @@ fn outcome(
             figures::CHANGES_DELAY,
         )
         .served(figures::CHANGES_DELAY),
-        Figure::new("delay, 99th percentile", delay.p99.as_secs_f64(), Unit::Seconds, figures::Target::NONE),
+        Figure::new(
+            "delay, 99th percentile",
+            delay.p99.as_secs_f64(),
+            Unit::Seconds,
+            figures::Target::NONE,
+        ),
         per_second("writes without a stream", without),
         per_second("writes with a stream", with),
     ];
@@ -174,11 +185,14 @@ impl Consumer {
         let everything = [KeyRange::new("", &b"\xff"[..])];
         match bench.database.register_changes(STREAM, everything, None).wait() {
             Err(error) if error == plinth_types::Error::unsupported_operation() => {
-                return Err(Error::Skipped(error.detail().unwrap_or("there are no streams").to_owned()));
+                return Err(Error::Skipped(
+                    error.detail().unwrap_or("there are no streams").to_owned(),
+                ));
             }
             registered => drop(registered?),
         }
-        let (stop, delivered, failure) = (Arc::new(Signal::new()), Delivered::default(), Arc::default());
+        let (stop, delivered, failure) =
+            (Arc::new(Signal::new()), Delivered::default(), Arc::default());
         let (database, told, came) = (bench.database.clone(), stop.clone(), delivered.clone());
         let failed: Arc<Mutex<Option<plinth_types::Error>>> = Arc::clone(&failure);
         let task = bench.env.spawn_network("bench-changes", async move {

@@ -1,12 +1,14 @@
 //! What a checkpoint does to commits, told apart from what the disk does anyway.
 //!
-//! One client commits without a pause, so any stop is a commit that takes long. Times with and without checkpoints take turns:
-//! both see the same disk, which has its own bad moments, and one of those decides no median of several turns. Checkpoints
-//! follow each other without a gap, so that every part of one falls into the measured time.
+//! One client commits without a pause, so any stop is a commit that takes long. Times with and
+//! without checkpoints take turns: both see the same disk, which has its own bad moments, and one
+//! of those decides no median of several turns. Checkpoints follow each other without a gap, so
+//! that every part of one falls into the measured time.
 //!
-//! A commit's time is the log's sync and everything else. What a checkpoint does to the second is ours alone: the longest is told
-//! as it is. To the first it adds what one of its steps keeps the disk busy for; beside it stands a calibrator, in turns too:
-//! synced writes of a plain program while nothing else writes, and while a plain program writes a checkpoint's bytes at a
+//! A commit's time is the log's sync and everything else. What a checkpoint does to the second is
+//! ours alone: the longest is told as it is. To the first it adds what one of its steps keeps the
+//! disk busy for; beside it stands a calibrator, in turns too: synced writes of a plain program
+//! while nothing else writes, and while a plain program writes a checkpoint's bytes at a
 //! checkpoint's pace.
 
 use super::write::BlockingWrites;
@@ -60,7 +62,9 @@ fn checkpoint(bench: &Bench) -> Result<Outcome> {
     let began = bench.env.now();
     match host.checkpoint() {
         Err(error) if error == plinth_types::Error::unsupported_operation() => {
-            return Err(Error::Skipped(error.detail().unwrap_or("there are no checkpoints").to_owned()));
+            return Err(Error::Skipped(
+                error.detail().unwrap_or("there are no checkpoints").to_owned(),
+            ));
         }
         written => written?,
     }
@@ -116,7 +120,8 @@ impl Side {
     }
 
     fn to_json(&self) -> Value {
-        let seconds = |times: &[Duration]| times.iter().map(Duration::as_secs_f64).collect::<Vec<_>>();
+        let seconds =
+            |times: &[Duration]| times.iter().map(Duration::as_secs_f64).collect::<Vec<_>>();
         json!({
             "commits": self.measured().to_json(),
             "longest_commit_by_turn": seconds(&self.longest),
@@ -141,16 +146,19 @@ fn outcome(without: Side, with: Side, checkpoints: u64, alone: Duration) -> Outc
     let figure = |what: &str, time: Duration| {
         Figure::new(what, time.as_secs_f64(), Unit::Seconds, figures::CHECKPOINT_STOP).if_quiet()
     };
-    let headline = figure("a checkpoint adds to the longest commit", medians[0].saturating_sub(medians[1]));
+    let headline =
+        figure("a checkpoint adds to the longest commit", medians[0].saturating_sub(medians[1]));
     let title = format!("1 client, 1 write, {TURNS} turns");
     let (busy, quiet) = (with.latency(), without.latency());
     let mut outcome = Outcome::new("checkpoint", title, headline, with.commits.clone());
     outcome.figures.push(figure("the pipeline itself held up a commit at most", with.waits.work));
-    outcome
-        .figures
-        .push(figure("a step of a checkpoint kept the disk busy at most", with.waits.checkpoint_step));
-    let times =
-        |[one, other]: [Duration; 2]| format!("{} and {}", words::duration(one), words::duration(other));
+    outcome.figures.push(figure(
+        "a step of a checkpoint kept the disk busy at most",
+        with.waits.checkpoint_step,
+    ));
+    let times = |[one, other]: [Duration; 2]| {
+        format!("{} and {}", words::duration(one), words::duration(other))
+    };
     outcome.notes = vec![
         format!(
             "with and without checkpoints ({checkpoints} were written, {} each when nothing else runs): a turn's longest commit \
@@ -187,7 +195,10 @@ fn outcome(without: Side, with: Side, checkpoints: u64, alone: Duration) -> Outc
 }
 
 /// Writes a file of as many bytes as the rows have, in as much time as a checkpoint takes.
-fn plain_writer(bench: &Bench, takes: Duration) -> impl FnMut() -> plinth_types::Result<()> + Send + use<> {
+fn plain_writer(
+    bench: &Bench,
+    takes: Duration,
+) -> impl FnMut() -> plinth_types::Result<()> + Send + use<> {
     let (env, path) = (bench.env.clone(), bench.directory.join(PLAIN_FILE));
     let (bytes, buffer) = (bench.dataset.bytes(), vec![0x5a; PLAIN_WRITE]);
     move || {
@@ -217,7 +228,10 @@ struct Background {
 }
 
 impl Background {
-    fn begin(bench: &Bench, mut step: impl FnMut() -> plinth_types::Result<()> + Send + 'static) -> Self {
+    fn begin(
+        bench: &Bench,
+        mut step: impl FnMut() -> plinth_types::Result<()> + Send + 'static,
+    ) -> Self {
         let (promise, done) = reply::promise();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();

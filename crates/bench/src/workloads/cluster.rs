@@ -1,5 +1,6 @@
-//! The guide's tests of a cluster of twelve machines, by name: 3,200 clients. The published figures are those of 48 server
-//! processes on 48 cores and as many disks as machines; they stand beside for what they are.
+//! The guide's tests of a cluster of twelve machines, by name: 3,200 clients. The published figures
+//! are those of 48 server processes on 48 cores and as many disks as machines; they stand beside
+//! for what they are.
 
 use super::mix::Mix;
 use super::{Group, Workload};
@@ -32,7 +33,9 @@ pub const MIXED: Workload = Workload {
     about: "guide's 12-machine 90/10 test: 3,200 clients, 9 random reads and a random write a transaction",
     group: Group::Cluster,
     long: false,
-    run: |bench| run(bench, "cluster-90-10", "operations", 1, Mix::new(9, 1), figures::CLUSTER_MIXED),
+    run: |bench| {
+        run(bench, "cluster-90-10", "operations", 1, Mix::new(9, 1), figures::CLUSTER_MIXED)
+    },
 };
 
 const CLIENTS: usize = 3_200;
@@ -53,6 +56,7 @@ fn run(
         (0, writes) => format!("{clients} clients, {writes} writes"),
         (reads, _) => format!("{clients} clients, {reads} reads and a write"),
     };
-    let headline = Figure::new(format!("{things}/s"), measured.rate(), Unit::PerSecond(things), target);
+    let headline =
+        Figure::new(format!("{things}/s"), measured.rate(), Unit::PerSecond(things), target);
     Ok(Outcome::new(name, title, headline, Some(measured)))
 }

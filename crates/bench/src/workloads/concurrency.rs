@@ -1,5 +1,6 @@
-//! The performance page's concurrency: 90% reads and 10% writes by a growing number of transactions at once, of ten
-//! operations each. FoundationDB reaches its peak with about 200 operations outstanding; so should we.
+//! The performance page's concurrency: 90% reads and 10% writes by a growing number of transactions
+//! at once, of ten operations each. FoundationDB reaches its peak with about 200 operations
+//! outstanding; so should we.
 
 use super::mix::{Mix, OPERATIONS};
 use super::{Group, Workload};
@@ -32,7 +33,8 @@ fn concurrency(bench: &Bench) -> Result<Outcome> {
     for clients in STEPS {
         let outstanding = clients as u64 * OPERATIONS;
         let title = format!("concurrency, {} operations", words::grouped(outstanding));
-        let plan = Plan { clients, time: bench.settings.time / PART, ..bench.plan(&title, clients, 1) };
+        let plan =
+            Plan { clients, time: bench.settings.time / PART, ..bench.plan(&title, clients, 1) };
         let measured = Mix::new(9, 1).drive(bench, &plan)?;
         rates.push((outstanding as f64, measured.rate()));
         latencies.push((outstanding as f64, measured.tally.latency().mean.as_secs_f64()));
@@ -43,7 +45,8 @@ fn concurrency(bench: &Bench) -> Result<Outcome> {
     }
     let peak = rates.iter().map(|point| point.1).fold(0.0, f64::max);
     let title = "9 reads and a write".to_owned();
-    let headline = Figure::new("operations/s at the peak", peak, Unit::PerSecond("operations"), Target::NONE);
+    let headline =
+        Figure::new("operations/s at the peak", peak, Unit::PerSecond("operations"), Target::NONE);
     let mut outcome = Outcome::new("concurrency", title, headline, sum);
     outcome.figures.push(Figure::new(
         "with 200 operations outstanding, of the peak",
@@ -56,7 +59,8 @@ fn concurrency(bench: &Bench) -> Result<Outcome> {
     let latency = Axis::logarithmic("mean time of a transaction", Unit::Seconds);
     outcome.curves = vec![
         Curve::new("Throughput by concurrency, 90/10", outstanding(), rate).with("Plinth", rates),
-        Curve::new("Latency by concurrency, 90/10", outstanding(), latency).with("Plinth", latencies),
+        Curve::new("Latency by concurrency, 90/10", outstanding(), latency)
+            .with("Plinth", latencies),
     ];
     Ok(outcome)
 }

@@ -1,4 +1,5 @@
-//! What an engine on a device has done, by its own counters and the kernel's, for workloads on data larger than memory.
+//! What an engine on a device has done, by its own counters and the kernel's, for workloads on data
+//! larger than memory.
 
 use crate::figures;
 use crate::machine::FileUse;
@@ -63,16 +64,22 @@ impl Device {
             Unit::Times,
             figures::DEVICE_READS,
         )];
-        // Besides the blocks: what the process asked of the kernel about itself, and merges that went on.
+        // Besides the blocks: what the process asked of the kernel about itself, and merges that
+        // went on.
         figures.extend(self.kernel.map(|kernel| {
             let calls = of(kernel.read_calls as f64);
-            Figure::new("the same by the kernel's count of calls", calls, Unit::Times, figures::Target::NONE)
+            Figure::new(
+                "the same by the kernel's count of calls",
+                calls,
+                Unit::Times,
+                figures::Target::NONE,
+            )
         }));
         figures
     }
 
-    /// Of a time with writes: bytes written for each that left the window. The engine counts what goes into tables; what the log took
-    /// before is in the kernel's count alone.
+    /// Of a time with writes: bytes written for each that left the window. The engine counts what
+    /// goes into tables; what the log took before is in the kernel's count alone.
     pub fn of_writes(self) -> Vec<Figure> {
         let of = |bytes: f64| bytes / self.flushed.max(1.0);
         let tables = of(self.written);

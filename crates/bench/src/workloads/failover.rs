@@ -1,12 +1,14 @@
-//! Failover: three servers, a client that commits all the time, and one thing after the other that happens to whoever leads.
+//! Failover: three servers, a client that commits all the time, and one thing after the other that
+//! happens to whoever leads.
 //!
 //! ```text
 //!   commits of one client   | | | | | |                          | | | |          | | |
 //!   the leader               ....... killed .................... started again .......
 //!                                     <------ the pause ------->
 //! ```
-//! The pause is the longest time between two acknowledged commits from the moment at which something happens until the server is back and
-//! commits go on; so whatever its return costs is in it too. The client is one of Plinth's own, in a loop of retries, and knows nothing.
+//! The pause is the longest time between two acknowledged commits from the moment at which
+//! something happens until the server is back and commits go on; so whatever its return costs is in
+//! it too. The client is one of Plinth's own, in a loop of retries, and knows nothing.
 
 use super::{Group, Workload};
 use crate::clients::lock;
@@ -59,7 +61,8 @@ fn failover(bench: &Bench) -> Result<Outcome> {
     let times = bench.settings.time.as_secs().max(1);
     let task = bench.progress.counted("failover", times * MISHAPS.len() as u64, "pauses");
     let mut all = Vec::new();
-    // Whoever can be cut off has something between it and the others, which would cost the others time.
+    // Whoever can be cut off has something between it and the others, which would cost the others
+    // time.
     for is_apart in [false, true] {
         let place = Place::new(&bench.env, bench.directory.join(DIRECTORY))?;
         let mut cluster = super::cluster_of(&**host, &place.path, (SERVERS, is_apart))?;
@@ -116,23 +119,34 @@ fn outcome(all: &[Pauses], times: u64) -> Outcome {
     let mut outcome = Outcome::new("failover", title, first, None);
     outcome.figures.extend(figures);
     for (_, name, _, pauses) in all {
-        let shown = histogram(pauses).into_iter().filter(|(_, count)| *count > 0).map(|(class, count)| {
-            class.map_or_else(|| format!("{count} above"), |ms| format!("{count} to {ms} ms"))
-        });
+        let shown =
+            histogram(pauses).into_iter().filter(|(_, count)| *count > 0).map(|(class, count)| {
+                class.map_or_else(|| format!("{count} above"), |ms| format!("{count} to {ms} ms"))
+            });
         let longest = words::duration(pauses.last().copied().unwrap_or_default());
-        outcome
-            .notes
-            .push(format!("leader {name}: {}; longest {longest}", shown.collect::<Vec<_>>().join(", ")));
+        outcome.notes.push(format!(
+            "leader {name}: {}; longest {longest}",
+            shown.collect::<Vec<_>>().join(", ")
+        ));
     }
-    let seconds = |pauses: &[Duration]| pauses.iter().map(Duration::as_secs_f64).collect::<Vec<_>>();
-    let details: serde_json::Map<String, Value> =
-        all.iter().map(|(_, name, _, pauses)| ((*name).to_owned(), json!(seconds(pauses)))).collect();
+    let seconds =
+        |pauses: &[Duration]| pauses.iter().map(Duration::as_secs_f64).collect::<Vec<_>>();
+    let details: serde_json::Map<String, Value> = all
+        .iter()
+        .map(|(_, name, _, pauses)| ((*name).to_owned(), json!(seconds(pauses))))
+        .collect();
     outcome.details.push(("pauses", Value::Object(details)));
     outcome
 }
 
-/// Has something happen to the server that leads, and gives the longest pause until all is as before.
-fn pause(bench: &Bench, cluster: &mut dyn Cluster, client: &Client, mishap: Mishap) -> Result<Duration> {
+/// Has something happen to the server that leads, and gives the longest pause until all is as
+/// before.
+fn pause(
+    bench: &Bench,
+    cluster: &mut dyn Cluster,
+    client: &Client,
+    mishap: Mishap,
+) -> Result<Duration> {
     client.until_steady(bench)?;
     let leader = loop {
         if let Some(leader) = cluster.leader() {
@@ -157,7 +171,8 @@ struct Client {
 
 impl Client {
     fn begin(env: &Env, database: Database) -> Self {
-        let (stop, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<Duration>>>::default());
+        let (stop, acknowledged) =
+            (Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<Duration>>>::default());
         let (told, times, clock) = (stop.clone(), acknowledged.clone(), env.clone());
         let task = env.spawn("bench-failover", async move {
             let mut number = 0_u64;
@@ -202,7 +217,8 @@ impl Client {
     fn longest_since(&self, begin: Duration) -> Duration {
         let mut times = lock(&self.acknowledged);
         let from = times.partition_point(|time| *time < begin).saturating_sub(1);
-        let longest = times[from..].windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default();
+        let longest =
+            times[from..].windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default();
         times.drain(..from);
         longest
     }
@@ -220,8 +236,12 @@ mod tests {
     #[test]
     fn pauses_are_counted_by_class_and_told_by_percentile() {
         let pauses: Vec<_> = [3, 10, 11, 399, 401, 9000].map(Duration::from_millis).into();
-        let counted: Vec<_> = histogram(&pauses).into_iter().filter(|(_, count)| *count > 0).collect();
-        assert_eq!(counted, [(Some(10), 2), (Some(20), 1), (Some(400), 1), (Some(1000), 1), (None, 1)]);
+        let counted: Vec<_> =
+            histogram(&pauses).into_iter().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(
+            counted,
+            [(Some(10), 2), (Some(20), 1), (Some(400), 1), (Some(1000), 1), (None, 1)]
+        );
         assert_eq!(percentile(&pauses, 0.5), Duration::from_millis(11));
         assert_eq!(percentile(&pauses, 0.99), Duration::from_millis(9000));
         assert_eq!(percentile(&[], 0.5), Duration::ZERO);
@@ -231,7 +251,8 @@ mod tests {
     fn the_longest_pause_is_one_that_has_to_do_with_what_happened() {
         let times = [0, 900, 910, 1500, 1510].map(Duration::from_millis).to_vec();
         let task = Env::real().spawn("nothing", async {});
-        let client = Client { stop: Arc::default(), acknowledged: Arc::new(Mutex::new(times)), task };
+        let client =
+            Client { stop: Arc::default(), acknowledged: Arc::new(Mutex::new(times)), task };
         assert_eq!(client.longest_since(Duration::from_millis(905)), Duration::from_millis(590));
         assert_eq!(client.longest_since(Duration::from_millis(1505)), Duration::from_millis(10));
         client.end().unwrap();

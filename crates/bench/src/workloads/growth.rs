@@ -1,8 +1,10 @@
-//! How the cost of a read and of a write grows with the data: on databases of a hundredth and a tenth of the rows, and of all;
-//! of very many rows also on one of a thousandth, so that one run goes from a hundred thousand rows to a hundred million.
+//! How the cost of a read and of a write grows with the data: on databases of a hundredth and a
+//! tenth of the rows, and of all; of very many rows also on one of a thousandth, so that one run
+//! goes from a hundred thousand rows to a hundred million.
 //!
-//! Cost is time of a processor, the engine's own work in the background included, so that other processes disturb it little. Much of it is waiting for
-//! memory, which is the slower the more of it is in use: beside it stands what a plain load costs in as many bytes as the rows have.
+//! Cost is time of a processor, the engine's own work in the background included, so that other
+//! processes disturb it little. Much of it is waiting for memory, which is the slower the more of
+//! it is in use: beside it stands what a plain load costs in as many bytes as the rows have.
 
 use super::memory::wait;
 use super::mix::{Mix, OPERATIONS};
@@ -32,25 +34,34 @@ const PARTS: [u64; 4] = [1_000, 100, 10, 1];
 /// With so many rows the first part is measured too.
 const VERY_MANY_ROWS: u64 = 100_000_000;
 /// What is measured, on one thread: its words, the transaction.
-const MEASURED: [(&str, Mix); 2] = [("read", Mix::new(OPERATIONS, 0)), ("write", Mix::new(0, OPERATIONS))];
+const MEASURED: [(&str, Mix); 2] =
+    [("read", Mix::new(OPERATIONS, 0)), ("write", Mix::new(0, OPERATIONS))];
 
 fn growth(bench: &Bench) -> Result<Outcome> {
     let host = bench.host.as_ref();
-    let host = host.ok_or_else(|| Error::Skipped("it needs a database in this process".to_owned()))?;
+    let host =
+        host.ok_or_else(|| Error::Skipped("it needs a database in this process".to_owned()))?;
     let mut points = [const { Vec::new() }; 2];
     let mut reads = None;
     let mut loads = Vec::new();
     for rows in sizes(bench.dataset.rows()) {
         let place = Place::new(&bench.env, bench.directory.join(DIRECTORY))?;
         let database = host.create(&place.path, bench.settings.memory)?;
-        let task = bench.progress.unknown(&format!("growth, loading {} rows", words::grouped(rows)));
+        let task =
+            bench.progress.unknown(&format!("growth, loading {} rows", words::grouped(rows)));
         let settings = Settings { rows, ..bench.settings.clone() };
-        let own =
-            Bench::prepare(database, place.path.clone(), settings, Progress::Silent, bench.stop.clone())?;
+        let own = Bench::prepare(
+            database,
+            place.path.clone(),
+            settings,
+            Progress::Silent,
+            bench.stop.clone(),
+        )?;
         drop(task);
         let own = Bench { progress: bench.progress, ..own };
         for ((what, mix), points) in MEASURED.iter().zip(&mut points) {
-            // What the load and the writes before left to do in the background is not this measurement's.
+            // What the load and the writes before left to do in the background is not this
+            // measurement's.
             wait(&own, "growth, at rest", 2 * bench.settings.rest);
             let title = format!("growth, {what}s of {} rows", words::grouped(rows));
             let measured = mix.drive(&own, &own.plan(&title, CLIENTS, 1))?;
@@ -75,15 +86,24 @@ fn cost(measured: &Measurement) -> f64 {
     1.0 / measured.rate_of_processor().unwrap_or_else(|| measured.rate()).max(1e-9)
 }
 
-fn outcome(points: &[Vec<(f64, f64)>; 2], loads: &[(f64, f64)], reads: Option<Measurement>) -> Outcome {
+fn outcome(
+    points: &[Vec<(f64, f64)>; 2],
+    loads: &[(f64, f64)],
+    reads: Option<Measurement>,
+) -> Outcome {
     let mut figures = MEASURED.iter().zip(points).map(|((what, _), points)| {
         let ((rows_first, first), (rows_last, last)) = (points[0], points[points.len() - 1]);
         let target = figures::growth(rows_first, rows_last);
-        let what = format!("{what} with {} rows, of {}", words::short(rows_last), words::short(rows_first));
+        let what = format!(
+            "{what} with {} rows, of {}",
+            words::short(rows_last),
+            words::short(rows_first)
+        );
         Figure::new(what, last / first.max(1e-12), Unit::Times, target)
     });
     let headline = figures.next().expect("reads are measured");
-    let mut outcome = Outcome::new("growth", "cost by the number of rows".to_owned(), headline, reads);
+    let mut outcome =
+        Outcome::new("growth", "cost by the number of rows".to_owned(), headline, reads);
     outcome.figures.extend(figures);
     let mut curve = Curve::new(
         "Cost by the number of rows",
@@ -93,7 +113,11 @@ fn outcome(points: &[Vec<(f64, f64)>; 2], loads: &[(f64, f64)], reads: Option<Me
     let measured = MEASURED.iter().zip(points).map(|((what, _), points)| (*what, &points[..]));
     for (what, points) in measured.chain([("load from memory", loads)]) {
         let costs = points.iter().map(|(rows, cost)| {
-            format!("{} with {} rows", words::duration(Duration::from_secs_f64(*cost)), words::short(*rows))
+            format!(
+                "{} with {} rows",
+                words::duration(Duration::from_secs_f64(*cost)),
+                words::short(*rows)
+            )
         });
         outcome.notes.push(format!("a {what}: {}", costs.collect::<Vec<_>>().join(", ")));
         curve = curve.with(what, points.to_vec());

@@ -1,7 +1,9 @@
-//! Data larger than memory: 3.5 times as large as all that the engine may use, the KPI page's ratio of data to page cache.
+//! Data larger than memory: 3.5 times as large as all that the engine may use, the KPI page's ratio
+//! of data to page cache.
 //!
-//! A database of its own is made with so little memory, loaded, and measured: reads, 90/10, 50/50, writes. Where its engine
-//! counts them, the reads that reached the device stand beside, and the bytes written for each byte that was flushed.
+//! A database of its own is made with so little memory, loaded, and measured: reads, 90/10, 50/50,
+//! writes. Where its engine counts them, the reads that reached the device stand beside, and the
+//! bytes written for each byte that was flushed.
 
 use super::device::Device;
 use super::mix::{Mix, OPERATIONS};
@@ -45,17 +47,22 @@ fn larger(bench: &Bench) -> Result<Outcome> {
     let memory = (data as f64 / TIMES) as u64;
     let place = Place::new(&bench.env, bench.directory.join(DIRECTORY))?;
     let database = host.create(&place.path, Some(memory)).map_err(|error| {
-        let refused =
-            [plinth_types::Error::unsupported_operation(), plinth_types::Error::invalid_option_value()];
+        let refused = [
+            plinth_types::Error::unsupported_operation(),
+            plinth_types::Error::invalid_option_value(),
+        ];
         if refused.contains(&error) {
-            Error::Skipped(error.detail().unwrap_or("the engine can't have so little memory").to_owned())
+            Error::Skipped(
+                error.detail().unwrap_or("the engine can't have so little memory").to_owned(),
+            )
         } else {
             error.into()
         }
     })?;
     let task = bench.progress.unknown("larger, loading");
     let (path, stop) = (place.path.clone(), bench.stop.clone());
-    let own = Bench::prepare(database.clone(), path, bench.settings.clone(), Progress::Silent, stop)?;
+    let own =
+        Bench::prepare(database.clone(), path, bench.settings.clone(), Progress::Silent, stop)?;
     drop(task);
     let load = own.load.as_ref().map(super::Load::rate).unwrap_or_default();
     let own = Bench { progress: bench.progress, ..own };
@@ -86,6 +93,10 @@ fn outcome(measured: &[Measurement], memory: u64, load: f64) -> Outcome {
     let headline = figures.next().expect("reads are the first of them");
     let mut outcome = Outcome::new("larger", title, headline, measured.first().cloned());
     outcome.figures.extend(figures);
-    outcome.notes.push(format!("memory {}, loaded {} rows/s", words::bytes(memory), words::short(load)));
+    outcome.notes.push(format!(
+        "memory {}, loaded {} rows/s",
+        words::bytes(memory),
+        words::short(load)
+    ));
     outcome
 }

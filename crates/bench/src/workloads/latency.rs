@@ -1,7 +1,9 @@
-//! Latency by percent of load: of start, read and commit (performance page), and the KPI page's three.
+//! Latency by percent of load: of start, read and commit (performance page), and the KPI page's
+//! three.
 //!
-//! First the peak is looked for, with a hundred transactions under way. Then transactions arrive at parts of that rate,
-//! whether or not earlier ones have ended, and each latency counts from the arrival (see `open_loop.rs`).
+//! First the peak is looked for, with a hundred transactions under way. Then transactions arrive at
+//! parts of that rate, whether or not earlier ones have ended, and each latency counts from the
+//! arrival (see `open_loop.rs`).
 
 use super::mix::set_random;
 use super::mix::{Mix, OPERATIONS};
@@ -27,9 +29,17 @@ pub const PARTS: Workload = Workload {
     long: false,
     run: |bench| {
         let shown = &[
-            Shown { name: "start", tally: |offered| &offered.start, target: figures::LATENCY_START },
+            Shown {
+                name: "start",
+                tally: |offered| &offered.start,
+                target: figures::LATENCY_START,
+            },
             Shown { name: "read", tally: |offered| &offered.read, target: figures::LATENCY_READ },
-            Shown { name: "commit", tally: |offered| &offered.commit, target: figures::LATENCY_COMMIT },
+            Shown {
+                name: "commit",
+                tally: |offered| &offered.commit,
+                target: figures::LATENCY_COMMIT,
+            },
         ];
         let mut syncs = SyncTimes::default();
         syncs.measure(bench, bench.settings.time / SYNCS_PART)?;
@@ -49,10 +59,15 @@ pub const READ: Workload = Workload {
     long: false,
     run: |bench| {
         let shown = &[
-            Shown { name: "read", tally: |offered| &offered.read, target: figures::KPI_READ_LATENCY },
+            Shown {
+                name: "read",
+                tally: |offered| &offered.read,
+                target: figures::KPI_READ_LATENCY,
+            },
             WHOLE,
         ];
-        run(bench, "read-latency", "1 read", Blend::all(Mix::new(1, 0)), shown).map(|(outcome, _)| outcome)
+        run(bench, "read-latency", "1 read", Blend::all(Mix::new(1, 0)), shown)
+            .map(|(outcome, _)| outcome)
     },
 };
 
@@ -95,7 +110,8 @@ const SYNCS_PART: u32 = 10;
 const COMMIT_SYNCS: u32 = 3;
 /// The peak and each load take a part of the time.
 const PART: u32 = 2;
-/// With less than this part of what was offered, the load was more than the database or the generator bears.
+/// With less than this part of what was offered, the load was more than the database or the
+/// generator bears.
 const KEPT_UP: f64 = 0.97;
 
 const WHOLE: Shown =
@@ -127,14 +143,16 @@ impl Blend {
 }
 
 impl Kind for Blend {
-    /// One transaction, timed: its start, its first read alone, the other reads together, its commit.
+    /// One transaction, timed: its start, its first read alone, the other reads together, its
+    /// commit.
     async fn run(
         &self,
         transaction: &Transaction,
         client: &mut Client,
         begin: &Begin<'_>,
     ) -> plinth_types::Result<Parts> {
-        let mix = if client.random.below(100) < self.seldom_in_100 { self.seldom } else { self.often };
+        let mix =
+            if client.random.below(100) < self.seldom_in_100 { self.seldom } else { self.often };
         let mut parts = Parts { operations: mix.reads + mix.writes, ..Parts::default() };
         transaction.get_read_version().await?;
         let started = begin.env.now();
@@ -165,19 +183,26 @@ fn run(
     blend: Blend,
     shown: &[Shown],
 ) -> Result<(Outcome, Vec<Load>)> {
-    let peak = blend.offer(bench, &format!("{name}, the peak"), Arrivals::UnderWay(PEAK_UNDER_WAY))?;
+    let peak =
+        blend.offer(bench, &format!("{name}, the peak"), Arrivals::UnderWay(PEAK_UNDER_WAY))?;
     let mut measured = Vec::new();
     for percent in LOADS {
         let rate = peak.rate * f64::from(percent) / 100.0;
         let title = format!("{name}, {percent} % load");
-        measured.push((percent, rate, blend.offer(bench, &title, Arrivals::PerSecond(rate.max(1.0)))?));
+        measured.push((
+            percent,
+            rate,
+            blend.offer(bench, &title, Arrivals::PerSecond(rate.max(1.0)))?,
+        ));
     }
     Ok((outcome(bench, name, what, &peak, &measured, shown), measured))
 }
 
-/// What is asked of a server at three quarters of its peak: medians, that of a commit beside what the disk takes.
+/// What is asked of a server at three quarters of its peak: medians, that of a commit beside what
+/// the disk takes.
 fn medians(measured: &[Load], syncs: &SyncTimes) -> Vec<Figure> {
-    let Some((_, _, offered)) = measured.iter().find(|(percent, ..)| *percent == AT_THE_PAGE) else {
+    let Some((_, _, offered)) = measured.iter().find(|(percent, ..)| *percent == AT_THE_PAGE)
+    else {
         return Vec::new();
     };
     let figure = |words: &str, median: Duration, served: Target| {

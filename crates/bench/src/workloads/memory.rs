@@ -1,8 +1,9 @@
 //! Loading the rows, and the memory they occupy when the database is at rest.
 //!
-//! The load is the guide's million rows through ordinary transactions, a hundred rows each, many under
-//! way at once. Memory is what the operating system says the process occupies: before the load, and
-//! again once the window of old versions has passed and what the load left behind has been given back.
+//! The load is the guide's million rows through ordinary transactions, a hundred rows each, many
+//! under way at once. Memory is what the operating system says the process occupies: before the
+//! load, and again once the window of old versions has passed and what the load left behind has
+//! been given back.
 
 use super::{Group, Workload};
 use crate::dataset::{self, Dataset};
@@ -106,7 +107,8 @@ pub fn load(
     let (promise, reply) = reply::promise();
     let loading = shared.clone();
     env.spawn("bench-load", async move {
-        let mut loaders: FuturesUnordered<_> = (0..LOADERS).map(|number| loading.some(number)).collect();
+        let mut loaders: FuturesUnordered<_> =
+            (0..LOADERS).map(|number| loading.some(number)).collect();
         let mut bytes = Ok(0);
         while let Some(more) = loaders.next().await {
             bytes = bytes.and_then(|bytes| more.map(|more| bytes + more));
@@ -123,7 +125,8 @@ pub fn load(
     if stop.load(Ordering::Relaxed) {
         return Err(Error::Interrupted);
     }
-    let (time, resident_after, resident_highest) = (env.now() - began, machine::resident(env), watch.end());
+    let (time, resident_after, resident_highest) =
+        (env.now() - began, machine::resident(env), watch.end());
     let tenths = lock(&shared.tenths).iter().map(|at| *at - began).collect();
     Ok(Load {
         rows: shared.dataset.rows(),
@@ -151,7 +154,8 @@ struct Loading {
 }
 
 impl Loading {
-    /// One loader: takes the next hundred rows until none are left; gives the bytes of keys and values it wrote.
+    /// One loader: takes the next hundred rows until none are left; gives the bytes of keys and
+    /// values it wrote.
     async fn some(&self, number: u64) -> plinth_types::Result<u64> {
         let mut random = Random::new(self.dataset.rows(), number);
         let mut bytes = 0;
@@ -202,7 +206,9 @@ fn at_rest(bench: &Bench) -> Result<Outcome> {
     };
     rest(bench);
     let Some((before, after)) = load.resident_before.zip(machine::resident(&bench.env)) else {
-        return Err(Error::Skipped("this system does not say how much memory a process occupies".to_owned()));
+        return Err(Error::Skipped(
+            "this system does not say how much memory a process occupies".to_owned(),
+        ));
     };
     let rows = load.rows as f64;
     let (grown, data) = (after.saturating_sub(before) as f64, load.bytes as f64);

@@ -1,4 +1,5 @@
-//! Transactions of reads and writes of random keys, in any proportion: what most of the seeds' workloads are.
+//! Transactions of reads and writes of random keys, in any proportion: what most of the seeds'
+//! workloads are.
 
 use crate::clients::{Client, Plan, Work, drive};
 use crate::outcome::Measurement;
@@ -34,8 +35,9 @@ impl Mix {
         done: u64,
     ) -> plinth_types::Result<()> {
         let ask = |random: &mut Random| transaction.get(client.dataset.random_key(random));
-        let values: [_; OPERATIONS as usize] =
-            array::from_fn(|number| (number as u64 + done < self.reads).then(|| ask(&mut client.random)));
+        let values: [_; OPERATIONS as usize] = array::from_fn(|number| {
+            (number as u64 + done < self.reads).then(|| ask(&mut client.random))
+        });
         for value in values.into_iter().flatten() {
             client.saw(&value.await?.unwrap_or_default());
         }
@@ -50,7 +52,11 @@ impl Mix {
 
 impl Work for Mix {
     /// Reads, writes, and commits if anything was written.
-    async fn once(&self, transaction: &Transaction, client: &mut Client) -> plinth_types::Result<u64> {
+    async fn once(
+        &self,
+        transaction: &Transaction,
+        client: &mut Client,
+    ) -> plinth_types::Result<u64> {
         self.read(transaction, client, 0).await?;
         if self.writes > 0 {
             set_random(transaction, client, self.writes);

@@ -1,5 +1,6 @@
-//! The 90/10 test: nine reads and a write in each transaction, which then conflicts if one of the nine was
-//! written meanwhile. Conflicts are retried, as an application would; they are rare among a million keys, and counted.
+//! The 90/10 test: nine reads and a write in each transaction, which then conflicts if one of the
+//! nine was written meanwhile. Conflicts are retried, as an application would; they are rare among
+//! a million keys, and counted.
 
 use super::mix::Mix;
 use super::{Group, Workload};
@@ -25,7 +26,8 @@ fn mixed(bench: &Bench) -> Result<Outcome> {
     let measured = Mix::new(READS, 1).drive(bench, &plan)?;
     let title = format!("{} clients, 9 reads and a write", words::grouped(plan.clients as u64));
     let target = figures::mixed(&bench.engine);
-    let headline = Figure::new("operations/s", measured.rate(), Unit::PerSecond("operations"), target);
+    let headline =
+        Figure::new("operations/s", measured.rate(), Unit::PerSecond("operations"), target);
     let mut outcome = Outcome::new("90-10", title, headline, Some(measured));
     outcome.comparable = plan.clients == CLIENTS;
     Ok(outcome)

@@ -1,8 +1,8 @@
 //! The workloads, by name.
 //!
-//! Each is a small module: what it is called, what it does, what it is held against. They come in groups: the tests of
-//! FoundationDB's benchmarking guide for one core and for a cluster, those of its performance page, those of its
-//! page of key performance indicators, and our own.
+//! Each is a small module: what it is called, what it does, what it is held against. They come in
+//! groups: the tests of FoundationDB's benchmarking guide for one core and for a cluster, those of
+//! its performance page, those of its page of key performance indicators, and our own.
 
 mod adjacent;
 mod aged;
@@ -78,7 +78,8 @@ pub enum Group {
 
 impl Group {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Guide, Self::Cluster, Self::Performance, Self::Kpi, Self::Own];
+    pub const ALL: [Self; 5] =
+        [Self::Guide, Self::Cluster, Self::Performance, Self::Kpi, Self::Own];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -188,14 +189,17 @@ const IN_REPORTS: [&str; 44] = [
     "series-queries",
 ];
 
-/// Servers of one cluster in a directory, `servers` of them, each apart from the others if that is wanted.
+/// Servers of one cluster in a directory, `servers` of them, each apart from the others if that is
+/// wanted.
 fn cluster_of(
     host: &dyn Host,
     directory: &Path,
     (servers, is_apart): (usize, bool),
 ) -> Result<Box<dyn Cluster>> {
     host.cluster(directory, servers, is_apart).map_err(|error| match error.detail() {
-        Some(why) if error == plinth_types::Error::unsupported_operation() => Error::Skipped(why.to_owned()),
+        Some(why) if error == plinth_types::Error::unsupported_operation() => {
+            Error::Skipped(why.to_owned())
+        }
         _ => Error::Database(error),
     })
 }
@@ -213,8 +217,9 @@ pub(crate) fn place_in_reports(name: &str) -> usize {
     IN_REPORTS.iter().position(|known| *known == name).unwrap_or(IN_REPORTS.len())
 }
 
-/// The workloads that these names stand for, in the order in which they run. `all` is every one, `published` those of FoundationDB's
-/// pages, `guide`, `cluster`, `performance`, `kpi` and `own` one group, `default` the guide's and our own but the long ones.
+/// The workloads that these names stand for, in the order in which they run. `all` is every one,
+/// `published` those of FoundationDB's pages, `guide`, `cluster`, `performance`, `kpi` and `own`
+/// one group, `default` the guide's and our own but the long ones.
 pub fn select(names: &[impl AsRef<str>]) -> Result<Vec<&'static Workload>> {
     let matches = |workload: &Workload, name: &str| match name {
         "all" => true,
@@ -239,7 +244,8 @@ mod tests {
 
     #[test]
     fn every_workload_has_its_place_in_reports() {
-        let mut places: Vec<usize> = ALL.iter().map(|workload| place_in_reports(workload.name)).collect();
+        let mut places: Vec<usize> =
+            ALL.iter().map(|workload| place_in_reports(workload.name)).collect();
         places.sort_unstable();
         assert_eq!(places, (0..IN_REPORTS.len()).collect::<Vec<_>>());
     }
@@ -252,7 +258,10 @@ mod tests {
         assert_eq!(names(&["all"]).len(), ALL.len());
         assert_eq!(names(&["guide"]), ["read", "range", "90-10", "write1", "write2", "write3"]);
         assert_eq!(names(&["write1", "read", "read"]), ["read", "write1"]);
-        assert!(!names(&["default"]).contains(&"sustained") && !names(&["default"]).contains(&"throughput"));
+        assert!(
+            !names(&["default"]).contains(&"sustained")
+                && !names(&["default"]).contains(&"throughput")
+        );
         assert_eq!(names(&["cluster"]), ["cluster-read", "cluster-90-10", "cluster-write"]);
         assert_eq!(names(&["published", "own"]).len(), ALL.len());
         let error = select(&["read", "raed"]).err().unwrap().to_string();

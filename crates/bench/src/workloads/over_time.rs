@@ -1,4 +1,5 @@
-//! The KPI page's random 90/10 and 50/50, on ten random keys a transaction, over time: the first burst, then what stays.
+//! The KPI page's random 90/10 and 50/50, on ten random keys a transaction, over time: the first
+//! burst, then what stays.
 
 use super::mix::Mix;
 use super::{Group, Workload};
@@ -50,14 +51,18 @@ fn run(bench: &Bench, name: &'static str, mix: Mix, targets: [Target; 2]) -> Res
     let mean = |rates: &[f64]| rates.iter().sum::<f64>() / rates.len() as f64;
     let (burst, steady) = (mean(&rates[..BURST]), mean(&rates[SLICES / 2..]));
     let clients = words::grouped(plan.clients as u64);
-    let writes = if mix.writes == 1 { "a write".to_owned() } else { format!("{} writes", mix.writes) };
+    let writes =
+        if mix.writes == 1 { "a write".to_owned() } else { format!("{} writes", mix.writes) };
     let title = format!("{clients} clients, {} reads and {writes}", mix.reads);
     let unit = Unit::PerSecond("operations");
     let headline = Figure::new("operations/s, steady", steady, unit, targets[0]);
     let mut outcome = Outcome::new(name, title, headline, Some(measured));
     outcome.figures.push(Figure::new("operations/s, first burst", burst, unit, targets[1]));
-    outcome.details.push(("slices", json!({"seconds_each": slice, "operations_per_second": rates})));
-    let points = rates.iter().enumerate().map(|(at, &rate)| ((at as f64 + 0.5) * slice, rate)).collect();
+    outcome
+        .details
+        .push(("slices", json!({"seconds_each": slice, "operations_per_second": rates})));
+    let points =
+        rates.iter().enumerate().map(|(at, &rate)| ((at as f64 + 0.5) * slice, rate)).collect();
     let (reads, writes) = (mix.reads * 10, mix.writes * 10);
     let mut curve = Curve::new(
         format!("{reads}/{writes} on ten random keys, over time"),
@@ -67,7 +72,8 @@ fn run(bench: &Bench, name: &'static str, mix: Mix, targets: [Target; 2]) -> Res
     .with("Plinth", points);
     for (name, target) in [("steady", targets[0]), ("burst", targets[1])] {
         if let Some(published) = target.published {
-            curve = curve.beside(format!("guide, {name}, {} cores", target.published_cores), published);
+            curve =
+                curve.beside(format!("guide, {name}, {} cores", target.published_cores), published);
         }
     }
     outcome.curves.push(curve);

@@ -1,4 +1,5 @@
-//! Range reads: the guide's, of a thousand rows from a random place, and the KPI page's, of one row to ten thousand.
+//! Range reads: the guide's, of a thousand rows from a random place, and the KPI page's, of one row
+//! to ten thousand.
 
 use super::{Group, Workload};
 use crate::clients::{Client, Plan, Work, drive};
@@ -40,8 +41,12 @@ fn range(bench: &Bench) -> Result<Outcome> {
     let plan = bench.plan("range", CLIENTS, 2);
     let measured = ranges(bench, &plan, KEYS)?;
     let title = format!("{} clients, 1000-key ranges", words::grouped(plan.clients as u64));
-    let headline =
-        Figure::new("keys/s", measured.rate(), Unit::PerSecond("keys"), figures::range(&bench.engine));
+    let headline = Figure::new(
+        "keys/s",
+        measured.rate(),
+        Unit::PerSecond("keys"),
+        figures::range(&bench.engine),
+    );
     let mut outcome = Outcome::new("range", title, headline, Some(measured));
     outcome.comparable = plan.clients == CLIENTS;
     Ok(outcome)
@@ -93,7 +98,11 @@ impl Work for Ranges {
     // A thousand rows are looked at while the connection's thread receives the next.
     const OWN_THREADS: bool = true;
 
-    async fn once(&self, transaction: &Transaction, client: &mut Client) -> plinth_types::Result<u64> {
+    async fn once(
+        &self,
+        transaction: &Transaction,
+        client: &mut Client,
+    ) -> plinth_types::Result<u64> {
         let keys = self.keys.min(client.dataset.rows());
         let first = client.random.below(client.dataset.rows() - keys + 1);
         rows(transaction, client, first, keys).await

@@ -48,7 +48,11 @@ pub fn ten_reads(bench: &Bench, plan: &Plan) -> Result<Measurement> {
 struct Reads;
 
 impl Work for Reads {
-    async fn once(&self, transaction: &Transaction, client: &mut Client) -> plinth_types::Result<u64> {
+    async fn once(
+        &self,
+        transaction: &Transaction,
+        client: &mut Client,
+    ) -> plinth_types::Result<u64> {
         read_random::<READS>(transaction, client).await?;
         Ok(READS as u64)
     }

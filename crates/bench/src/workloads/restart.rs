@@ -1,12 +1,14 @@
 //! The start after a crash: how fast a killed process's data is served again.
 //!
-//! Another process loads the rows, writes a checkpoint and overwrites as many rows again, so that half of what must be
-//! read lies in the checkpoint and half in the log; then it is killed. The time that counts goes from opening the
-//! directory to the first answer. The files are in the system's cache, as they are when a process has just died: what
-//! is measured is the loading, and a cold disk adds its own reading.
+//! Another process loads the rows, writes a checkpoint and overwrites as many rows again, so that
+//! half of what must be read lies in the checkpoint and half in the log; then it is killed. The
+//! time that counts goes from opening the directory to the first answer. The files are in the
+//! system's cache, as they are when a process has just died: what is measured is the loading, and a
+//! cold disk adds its own reading.
 //!
-//! With an engine that has tables on disk a memory in which all rows have room says nothing of opening them: they are in the log alone.
-//! So it starts a second time from data that are several times as large as its memory.
+//! With an engine that has tables on disk a memory in which all rows have room says nothing of
+//! opening them: they are in the log alone. So it starts a second time from data that are several
+//! times as large as its memory.
 
 use super::{Group, Workload};
 use crate::dataset::key;
@@ -73,10 +75,11 @@ fn crash_and_start(bench: &Bench, host: &dyn Host, memory: Option<u64>) -> Resul
     let rows = bench.settings.rows;
     let place = Place::new(&bench.env, bench.directory.join(DIRECTORY))?;
     let task = bench.progress.unknown("restart");
-    let crash = host.crash(&place.path, rows, (rows / CRASH_WRITES).max(1), memory).map_err(|error| {
-        // Ctrl-C reaches that process too.
-        if bench.stop.load(Ordering::Relaxed) { Error::Interrupted } else { error.into() }
-    })?;
+    let crash =
+        host.crash(&place.path, rows, (rows / CRASH_WRITES).max(1), memory).map_err(|error| {
+            // Ctrl-C reaches that process too.
+            if bench.stop.load(Ordering::Relaxed) { Error::Interrupted } else { error.into() }
+        })?;
     let began = bench.env.now();
     let database = host.open(&place.path, memory)?;
     let first = database.transact_blocking(|transaction| transaction.get(key(rows - 1)).wait())?;
@@ -84,8 +87,10 @@ fn crash_and_start(bench: &Bench, host: &dyn Host, memory: Option<u64>) -> Resul
     drop(task);
     let found = count(&database)?;
     if first.is_none() || found < crash.acknowledged {
-        let detail =
-            format!("{} commits were acknowledged before the crash, {found} are there", crash.acknowledged);
+        let detail = format!(
+            "{} commits were acknowledged before the crash, {found} are there",
+            crash.acknowledged
+        );
         return Err(plinth_types::Error::internal_error().with_detail(detail).into());
     }
     Ok(Start { crash, served, memory })
@@ -102,7 +107,8 @@ impl Start {
     }
 
     fn note(&self) -> String {
-        let memory = self.memory.map_or_else(String::new, |bytes| format!(" with {}", words::bytes(bytes)));
+        let memory =
+            self.memory.map_or_else(String::new, |bytes| format!(" with {}", words::bytes(bytes)));
         format!(
             "served after {}{memory}: {} in checkpoint or tables and {} of log; all {} acknowledged commits are there",
             words::duration(self.served),
@@ -125,11 +131,17 @@ impl Start {
 
 fn outcome(engine: &str, rows: u64, start: &Start) -> Outcome {
     let (bytes_target, seconds_target) = figures::restart(engine);
-    let headline = Figure::new("loaded until it serves", start.rate(), Unit::BytesPerSecond, bytes_target);
+    let headline =
+        Figure::new("loaded until it serves", start.rate(), Unit::BytesPerSecond, bytes_target);
     let title = format!("{} rows, kill -9", words::grouped(rows));
     let mut outcome = Outcome::new("restart", title, headline, None);
     let seconds = start.seconds();
-    outcome.figures.push(Figure::new("until the first answer", seconds, Unit::Seconds, seconds_target));
+    outcome.figures.push(Figure::new(
+        "until the first answer",
+        seconds,
+        Unit::Seconds,
+        seconds_target,
+    ));
     outcome.notes.push(start.note());
     outcome.details.push(("restart", start.to_json()));
     outcome

@@ -1,8 +1,9 @@
 //! Restores from files of the same disk: into a new directory, and into a server that is running.
 //!
-//! One snapshot of the rows is restored again and again, each time to a place that is removed afterwards. What counts goes from the
-//! begin of the restore, its plan included, until the database is whole: in its place, or unlocked. The files are in the system's cache, as
-//! they are when they were just written; a cold disk adds its own reading.
+//! One snapshot of the rows is restored again and again, each time to a place that is removed
+//! afterwards. What counts goes from the begin of the restore, its plan included, until the
+//! database is whole: in its place, or unlocked. The files are in the system's cache, as they are
+//! when they were just written; a cold disk adds its own reading.
 
 use super::backup::snapshot;
 use super::watched::watched;
@@ -54,7 +55,11 @@ fn restore(bench: &Bench) -> Result<Outcome> {
     let headline = figure("into a new directory, of rows", &directory, figures::RESTORE);
     let title = format!("{} and {} restores of a snapshot", directory.count, served.count);
     let mut outcome = Outcome::new("restore", title, headline, None);
-    outcome.figures.push(figure("into a running server, of rows", &served, figures::RESTORE_SERVED));
+    outcome.figures.push(figure(
+        "into a running server, of rows",
+        &served,
+        figures::RESTORE_SERVED,
+    ));
     outcome.notes.push(format!(
         "{} of rows, {} rows, in {} of files; a restore into a directory takes {}, into a server {}",
         words::bytes(saved.bytes),
@@ -101,7 +106,8 @@ impl Run<'_> {
         for number in 0.. {
             let (report, took) = one(number)?;
             if (report.rows, report.bytes) != (self.saved.rows, self.saved.bytes) {
-                let detail = format!("{} rows were saved, {} restored", self.saved.rows, report.rows);
+                let detail =
+                    format!("{} rows were saved, {} restored", self.saved.rows, report.rows);
                 return Err(plinth_types::Error::internal_error().with_detail(detail).into());
             }
             if number > 0 {

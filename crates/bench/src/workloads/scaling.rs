@@ -1,8 +1,9 @@
 //! Reads on one thread and on two, beside the same from a map that nobody writes to.
 //!
-//! Two threads of a virtual machine rarely do twice the work of one: they share caches and, often, a
-//! physical core. What they can do at best, a read-only `BTreeMap` shows; reads of the database should
-//! scale as well as that. The four measurements take turns, so that all of them see the same machine.
+//! Two threads of a virtual machine rarely do twice the work of one: they share caches and, often,
+//! a physical core. What they can do at best, a read-only `BTreeMap` shows; reads of the database
+//! should scale as well as that. The four measurements take turns, so that all of them see the same
+//! machine.
 
 use super::{Group, Workload, read};
 use crate::calibrate;

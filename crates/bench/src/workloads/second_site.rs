@@ -4,8 +4,9 @@
 //!   commits of the first ──answered──▶ version, time
 //!   position of the second ──looked at each few milliseconds──▶ version, time      lag: from a commit's answer until it is seen there
 //! ```
-//! The second database is a server's of its own on this machine; the agent works in this process, as a program beside the first would. The
-//! first copy is not measured. A lag has the time between two looks in it.
+//! The second database is a server's of its own on this machine; the agent works in this process,
+//! as a program beside the first would. The first copy is not measured. A lag has the time between
+//! two looks in it.
 
 use super::{Group, Workload};
 use crate::clients::lock;
@@ -44,7 +45,8 @@ const PART: u32 = 2;
 const OF_PEAK: f64 = 0.5;
 /// How often it is looked where the second is.
 const LOOK: Duration = Duration::from_millis(2);
-/// How long the second may take for the rest when nobody writes any more, and for its first copy without getting further.
+/// How long the second may take for the rest when nobody writes any more, and for its first copy
+/// without getting further.
 const REST: Duration = Duration::from_secs(30);
 
 fn second_site(bench: &Bench) -> Result<Outcome> {
@@ -54,7 +56,8 @@ fn second_site(bench: &Bench) -> Result<Outcome> {
     let place = Place::new(&bench.env, bench.directory.join(DIRECTORY))?;
     let time = bench.settings.time / PART;
     let peak =
-        offer(bench, "dr, the peak", Arrivals::UnderWay(PEAK_UNDER_WAY), time, Writes::default())?.rate;
+        offer(bench, "dr, the peak", Arrivals::UnderWay(PEAK_UNDER_WAY), time, Writes::default())?
+            .rate;
     let pair = Pair::begin(bench, host.serve(&place.path)?)?;
     let measured = measure(bench, &pair, (peak * OF_PEAK).max(1.0), time);
     let ended = pair.end();
@@ -176,7 +179,8 @@ impl Pair {
 }
 
 fn stuck(why: &str) -> plinth_types::Error {
-    plinth_types::Error::internal_error().with_detail(format!("the second site gets no further: {why}"))
+    plinth_types::Error::internal_error()
+        .with_detail(format!("the second site gets no further: {why}"))
 }
 
 /// Where the second was, and when.
@@ -225,11 +229,13 @@ impl Look {
 
 fn outcome(bench: &Bench, peak: f64, measured: Measured) -> Outcome {
     let lag = measured.lags.latency();
-    let seconds =
-        |what: &str, time: Duration, target| Figure::new(what, time.as_secs_f64(), Unit::Seconds, target);
+    let seconds = |what: &str, time: Duration, target| {
+        Figure::new(what, time.as_secs_f64(), Unit::Seconds, target)
+    };
     let none = figures::Target::NONE;
     let rate = words::short(measured.rate);
-    let headline = seconds(&format!("lag at {rate} commits/s, 99th percentile"), lag.p99, figures::DR_LAG);
+    let headline =
+        seconds(&format!("lag at {rate} commits/s, 99th percentile"), lag.p99, figures::DR_LAG);
     let measurement = Measurement {
         clients: PEAK_UNDER_WAY,
         threads: bench.env.network_threads(),
@@ -238,7 +244,8 @@ fn outcome(bench: &Bench, peak: f64, measured: Measured) -> Outcome {
         cpu: measured.offered.cpu,
         cpu_of_slices: Vec::new(),
     };
-    let title = "a second site, a server of its own; the first is written at half of its peak".to_owned();
+    let title =
+        "a second site, a server of its own; the first is written at half of its peak".to_owned();
     let mut outcome = Outcome::new("dr", title, headline, Some(measurement));
     let copy = measured.copied.1 as f64 / measured.copying.as_secs_f64().max(1e-9);
     outcome.figures.extend([

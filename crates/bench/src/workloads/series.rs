@@ -1,8 +1,11 @@
-//! Points into a server's time series over TCP: the performance article's input in each form that a sender may choose.
+//! Points into a server's time series over TCP: the performance article's input in each form that a
+//! sender may choose.
 //!
-//! Ten metrics of each host, with seven tags, a second apart, round robin over a hundred hosts; half of the values are walks with all their digits, half are integers. One
-//! connection sends for as long as a workload takes, then asks for an acknowledgement, and only with that the clock stops. What counts is the
-//! processor time that it took the server, by its own account. Each run has series of its own.
+//! Ten metrics of each host, with seven tags, a second apart, round robin over a hundred hosts;
+//! half of the values are walks with all their digits, half are integers. One connection sends for
+//! as long as a workload takes, then asks for an acknowledgement, and only with that the clock
+//! stops. What counts is the processor time that it took the server, by its own account. Each run
+//! has series of its own.
 
 use super::{Group, Workload};
 use crate::figures;
@@ -23,15 +26,20 @@ use std::task::{Poll, ready};
 const HOSTS: usize = 100;
 const SECOND: i64 = 1_000_000_000;
 
-const fn workload(name: &'static str, about: &'static str, run: fn(&Bench) -> Result<Outcome>) -> Workload {
+const fn workload(
+    name: &'static str,
+    about: &'static str,
+    run: fn(&Bench) -> Result<Outcome>,
+) -> Workload {
     Workload { name, about, group: Group::Own, long: true, run }
 }
 
 /// Messages of one point with the series' full name.
-pub const NAMES: Workload =
-    workload("series-names", "points into a server's series over TCP, each with its full name", |bench| {
-        run(bench, "series-names", Form::Names, figures::SERIES_NAMES)
-    });
+pub const NAMES: Workload = workload(
+    "series-names",
+    "points into a server's series over TCP, each with its full name",
+    |bench| run(bench, "series-names", Form::Names, figures::SERIES_NAMES),
+);
 /// Rows of ten metrics.
 pub const ROWS: Workload = workload("series-rows", "the same in rows of ten metrics", |bench| {
     run(bench, "series-rows", Form::Rows, figures::SERIES_ROWS)
@@ -42,9 +50,10 @@ pub const DICTIONARY: Workload =
         run(bench, "series-dictionary", Form::Dictionary, figures::SERIES_DICTIONARY)
     });
 /// OpenTSDB's lines.
-pub const OPENTSDB: Workload = workload("series-opentsdb", "the same in OpenTSDB's protocol", |bench| {
-    run(bench, "series-opentsdb", Form::OpenTsdb, figures::SERIES_OPENTSDB)
-});
+pub const OPENTSDB: Workload =
+    workload("series-opentsdb", "the same in OpenTSDB's protocol", |bench| {
+        run(bench, "series-opentsdb", Form::OpenTsdb, figures::SERIES_OPENTSDB)
+    });
 
 /// How points are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,8 +95,10 @@ impl Input {
         if self.form != Form::Dictionary {
             return String::new();
         }
-        let names =
-            self.tags.iter().flat_map(|tags| SEED_METRICS.map(|(metric, _)| format!("+{metric} {tags}")));
+        let names = self
+            .tags
+            .iter()
+            .flat_map(|tags| SEED_METRICS.map(|(metric, _)| format!("+{metric} {tags}")));
         let lines: String =
             names.enumerate().map(|(number, name)| format!("{name}\r\n:{number}\r\n")).collect();
         format!("*{}\r\n{lines}", 2 * self.levels.len())
@@ -134,18 +145,22 @@ impl Input {
 
 fn run(bench: &Bench, name: &'static str, form: Form, target: figures::Target) -> Result<Outcome> {
     let protocol = if form == Form::OpenTsdb { "opentsdb" } else { "resp" };
-    let Some((before, address)) = Spent::now(&bench.database).zip(series_address(&bench.database, protocol))
+    let Some((before, address)) =
+        Spent::now(&bench.database).zip(series_address(&bench.database, protocol))
     else {
         let why = "it needs a server that takes in series: start `plinth dev`, and name its cluster file with --cluster-file";
         return Err(Error::Skipped(why.to_owned()));
     };
     let env = &bench.env;
     let begin = env.now();
-    let sent = send(bench, env, address, Input::new(form, bench.settings.seed, env.random_u64() >> 32))?;
+    let sent =
+        send(bench, env, address, Input::new(form, bench.settings.seed, env.random_u64() >> 32))?;
     let elapsed = (env.now() - begin).as_secs_f64();
-    let cpu = Spent::now(&bench.database).map_or(f64::INFINITY, |now| now.cpu_seconds_since(before));
+    let cpu =
+        Spent::now(&bench.database).map_or(f64::INFINITY, |now| now.cpu_seconds_since(before));
     let unit = Unit::PerSecond("points");
-    let headline = Figure::new("points/s of server CPU", sent.points as f64 / cpu.max(1e-9), unit, target);
+    let headline =
+        Figure::new("points/s of server CPU", sent.points as f64 / cpu.max(1e-9), unit, target);
     let title = format!("{} series, one connection", HOSTS * SEED_METRICS.len());
     let mut outcome = Outcome::new(name, title, headline, None);
     let none = figures::Target::NONE;
@@ -190,7 +205,8 @@ pub(super) fn hear(stream: &mut Stream, points: u64) -> Result<()> {
     let mut reply = Vec::new();
     while !reply.ends_with(b"\n") {
         let mut buffer = [0; 4096];
-        let len = block_on(poll_fn(|context| stream.poll_receive(context, &mut buffer))).map_err(lost)?;
+        let len =
+            block_on(poll_fn(|context| stream.poll_receive(context, &mut buffer))).map_err(lost)?;
         if len == 0 {
             break;
         }

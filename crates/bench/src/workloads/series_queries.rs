@@ -1,8 +1,11 @@
 //! Queries of a server's time series over HTTP, as the reader of their text sees them.
 //!
-//! A hundred series of a metric of their own, two-decimal walks a second apart, are sent first: 200,000 points each with ten seconds for each workload, fewer with fewer (and
-//! then nothing is judged, since the peer's figures are for 20 million points). Each query is asked over one connection that stays open, again and again, and its time is the median, from
-//! the first byte sent to the last byte of the answer; what an answer has to hold is counted. A peer's figure stands beside its query in words.
+//! A hundred series of a metric of their own, two-decimal walks a second apart, are sent first:
+//! 200,000 points each with ten seconds for each workload, fewer with fewer (and then nothing is
+//! judged, since the peer's figures are for 20 million points). Each query is asked over one
+//! connection that stays open, again and again, and its time is the median, from the first byte
+//! sent to the last byte of the answer; what an answer has to hold is counted. A peer's figure
+//! stands beside its query in words.
 
 use super::series::{hear, send_all};
 use super::{Group, Workload};
@@ -22,7 +25,8 @@ use std::time::Duration;
 
 const NAME: &str = "series-queries";
 const SERIES: usize = 100;
-/// Points of a series: what the peer had, and so many for each second that a workload may take, if that is less.
+/// Points of a series: what the peer had, and so many for each second that a workload may take, if
+/// that is less.
 const POINTS: usize = 200_000;
 const POINTS_A_SECOND: usize = 20_000;
 const SECOND: i64 = 1_000_000_000;
@@ -69,7 +73,8 @@ fn cases(metric: &str, points: usize) -> Vec<Case> {
     let end = START + points as i64 * SECOND;
     let range = format!(r#""range": {{"from": {START}, "to": {end}}}"#);
     let one = r#""where": {"host": "host_42"}"#;
-    // They begin with an hour. A row has a line each for name, time and value, and one for the number of several values.
+    // They begin with an hour. A row has a line each for name, time and value, and one for the
+    // number of several values.
     let hours = points.div_ceil(3600);
     vec![
         Case {
@@ -133,28 +138,32 @@ fn run(bench: &Bench) -> Result<Outcome> {
                    with --cluster-file";
         return Err(Error::Skipped(why.to_owned()));
     };
-    let points = POINTS.min((bench.settings.time.as_secs_f64() * POINTS_A_SECOND as f64) as usize).max(100);
+    let points =
+        POINTS.min((bench.settings.time.as_secs_f64() * POINTS_A_SECOND as f64) as usize).max(100);
     let metric = format!("bench.queries.{:x}", bench.env.random_u64() >> 32);
     load(bench, resp, &metric, points)?;
     let mut connection = Connection::open(http)?;
     let cases = cases(&metric, points);
     let share = bench.settings.time / cases.len() as u32;
     let mut figures = Vec::new();
-    let mut notes = vec![format!("{} points of {SERIES} series", words::grouped((points * SERIES) as u64))];
+    let mut notes =
+        vec![format!("{} points of {SERIES} series", words::grouped((points * SERIES) as u64))];
     for case in &cases {
         let (median, times, bytes) = measure(bench, &mut connection, case, share)?;
         figures.push(case.figure(median));
         notes.push(format!("{}: median of {times}, {} of text", case.what, words::bytes(bytes)));
     }
     let headline = figures.remove(0);
-    let mut outcome = Outcome::new(NAME, format!("{SERIES} series, one connection"), headline, None);
+    let mut outcome =
+        Outcome::new(NAME, format!("{SERIES} series, one connection"), headline, None);
     outcome.figures.extend(figures);
     outcome.comparable = points == POINTS;
     outcome.notes = notes;
     Ok(outcome)
 }
 
-/// Asks a query for as long as it may be asked: the median of its times in seconds, how many there are, and the answer's bytes.
+/// Asks a query for as long as it may be asked: the median of its times in seconds, how many there
+/// are, and the answer's bytes.
 fn measure(
     bench: &Bench,
     connection: &mut Connection,

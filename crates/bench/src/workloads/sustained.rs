@@ -1,11 +1,12 @@
-//! Random writes for minutes on end: what is left of the first minute's speed once checkpoints run, the
-//! log goes round and the window is full.
+//! Random writes for minutes on end: what is left of the first minute's speed once checkpoints run,
+//! the log goes round and the window is full.
 //!
-//! It takes sixty times as long as the other workloads, and ten minutes at least unless they take an instant. Writes are
-//! counted in sixty slices, and the slowest one is compared with the mean of the first six. On a machine whose processors
-//! others take for minutes at a time that compares the machine with itself; so the slices that nobody took them from are
-//! told too, if there are enough of them. They are not what is judged: that a hypervisor steals is no proof that it isn't
-//! for our own doing.
+//! It takes sixty times as long as the other workloads, and ten minutes at least unless they take
+//! an instant. Writes are counted in sixty slices, and the slowest one is compared with the mean of
+//! the first six. On a machine whose processors others take for minutes at a time that compares the
+//! machine with itself; so the slices that nobody took them from are told too, if there are enough
+//! of them. They are not what is judged: that a hypervisor steals is no proof that it isn't for our
+//! own doing.
 
 use super::{Group, Workload, write};
 use crate::clients::Plan;
@@ -52,10 +53,12 @@ struct Slowest {
     of_first: usize,
 }
 
-/// The slowest of the slices that count, beside those of the first minute that do; `None` if none there does.
+/// The slowest of the slices that count, beside those of the first minute that do; `None` if none
+/// there does.
 fn slowest(rates: &[f64], counts: impl Fn(usize) -> bool) -> Option<Slowest> {
     let counted = || rates.iter().copied().enumerate().filter(|(at, _)| counts(*at));
-    let first: Vec<f64> = counted().take_while(|(at, _)| *at < FIRST_MINUTE).map(|(_, rate)| rate).collect();
+    let first: Vec<f64> =
+        counted().take_while(|(at, _)| *at < FIRST_MINUTE).map(|(_, rate)| rate).collect();
     let first_minute = first.iter().sum::<f64>() / first.len().max(1) as f64;
     let (at, rate) = counted().min_by(|one, two| one.1.total_cmp(&two.1))?;
     let (of, of_first) = (counted().count(), first.len());
@@ -79,11 +82,16 @@ fn sustained(bench: &Bench) -> Result<Outcome> {
     let plan = Plan { time, slices: SLICES, ..bench.plan("sustained", CLIENTS, 1) };
     let measured = write::ten_writes(bench, &plan)?;
     let slice = time.as_secs_f64() / SLICES as f64;
-    let rates: Vec<f64> = measured.tally.slices.iter().map(|&writes| writes as f64 / slice).collect();
+    let rates: Vec<f64> =
+        measured.tally.slices.iter().map(|&writes| writes as f64 / slice).collect();
     let cpu = measured.cpu_of_slices.clone();
-    let title =
-        format!("{} clients, 10 writes, for {}", words::grouped(plan.clients as u64), words::duration(time));
-    let headline = Figure::new("writes/s", measured.rate(), Unit::PerSecond("writes"), figures::SUSTAINED);
+    let title = format!(
+        "{} clients, 10 writes, for {}",
+        words::grouped(plan.clients as u64),
+        words::duration(time)
+    );
+    let headline =
+        Figure::new("writes/s", measured.rate(), Unit::PerSecond("writes"), figures::SUSTAINED);
     let mut outcome = Outcome::new("sustained", title, headline, Some(measured));
     outcome.comparable = plan.clients == CLIENTS && time >= LEAST;
     let all = slowest(&rates, |_| true);
@@ -143,9 +151,16 @@ mod tests {
         let all = slowest(&rates, |_| true).expect("slices");
         assert_eq!((all.at, all.rate, all.first_minute, all.of), (30, 10.0, 90.0, SLICES));
         let quiet = slowest(&rates, |at| ![1, 30].contains(&at)).expect("slices");
-        assert_eq!((quiet.at, quiet.rate, quiet.first_minute, quiet.of), (40, 80.0, 100.0, SLICES - 2));
+        assert_eq!(
+            (quiet.at, quiet.rate, quiet.first_minute, quiet.of),
+            (40, 80.0, 100.0, SLICES - 2)
+        );
         assert_eq!(quiet.of_first, FIRST_MINUTE - 1);
         assert_eq!(quiet.part(), 0.8);
-        assert_eq!(slowest(&rates, |at| at >= FIRST_MINUTE), None, "there is nothing to compare with");
+        assert_eq!(
+            slowest(&rates, |at| at >= FIRST_MINUTE),
+            None,
+            "there is nothing to compare with"
+        );
     }
 }

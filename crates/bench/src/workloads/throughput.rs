@@ -1,5 +1,5 @@
-//! The performance page's throughput, from 100% reads to 100% writes: reads and writes unmixed at the ends, and in
-//! between the transactions of ten operations with one write more at each step.
+//! The performance page's throughput, from 100% reads to 100% writes: reads and writes unmixed at
+//! the ends, and in between the transactions of ten operations with one write more at each step.
 
 use super::mix::{Mix, OPERATIONS};
 use super::{Group, Workload};
@@ -40,7 +40,8 @@ fn throughput(bench: &Bench) -> Result<Outcome> {
     let [reads, writes] = ends.map(Option::unwrap_or_default);
     let (read_target, write_target) = figures::unmixed(&bench.engine);
     let title = "100 clients, 10 operations".to_owned();
-    let headline = Figure::new("reads/s, nothing but reads", reads, Unit::PerSecond("reads"), read_target);
+    let headline =
+        Figure::new("reads/s, nothing but reads", reads, Unit::PerSecond("reads"), read_target);
     let mut outcome = Outcome::new("throughput", title, headline, sum);
     outcome.figures.push(Figure::new(
         "writes/s, nothing but writes",
@@ -54,7 +55,9 @@ fn throughput(bench: &Bench) -> Result<Outcome> {
         Axis::linear("operations a second", Unit::PerSecond("operations")),
     )
     .with("Plinth", points);
-    for (name, x, target) in [("guide, reads", 0.0, read_target), ("guide, writes", 1.0, write_target)] {
+    for (name, x, target) in
+        [("guide, reads", 0.0, read_target), ("guide, writes", 1.0, write_target)]
+    {
         if let Some(published) = target.published {
             curve = curve.beside_at(format!("{name} ({})", bench.engine), x, published);
         }

@@ -1,11 +1,13 @@
-//! Something measured with another thing beside it and without, in turns, so that both see the same machine.
+//! Something measured with another thing beside it and without, in turns, so that both see the same
+//! machine.
 
 use crate::Result;
 
 /// Pairs of turns.
 pub const TURNS: u32 = 3;
 
-/// Measures without and with what `begin` begins and `end` ends, turn after turn. A title is given to each measurement.
+/// Measures without and with what `begin` begins and `end` ends, turn after turn. A title is given
+/// to each measurement.
 pub fn in_turns<M, B>(
     [without, with]: [&str; 2],
     measure: impl Fn(&str) -> Result<M>,

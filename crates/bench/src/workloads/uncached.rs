@@ -4,8 +4,9 @@
 //!   the system forgets the tables | clients read random rows | it forgets them again | threads read random pages of them | ...
 //! ```
 //!
-//! The system's own cache of pages would answer most of both, were it not emptied before each turn. A turn ends before more than
-//! a sixteenth of the pages can have come back. Where the tables lie is known of the engine `ssd` alone.
+//! The system's own cache of pages would answer most of both, were it not emptied before each turn.
+//! A turn ends before more than a sixteenth of the pages can have come back. Where the tables lie
+//! is known of the engine `ssd` alone.
 
 use super::device::Device;
 use super::mix::{Mix, OPERATIONS};
@@ -89,7 +90,8 @@ pub fn measure(bench: &Bench) -> Result<Option<(Measurement, Vec<Figure>)>> {
     }
     let files = Arc::new(files);
     let Some((turns, time)) = turns(bench, &files, pages as f64)? else { return Ok(None) };
-    let (mut engine, mut disk, mut uncached, mut fetched) = (Rate::default(), Rate::default(), 0.0, 0.0);
+    let (mut engine, mut disk, mut uncached, mut fetched) =
+        (Rate::default(), Rate::default(), 0.0, 0.0);
     let mut sum = None;
     for turn in 0..turns {
         block_on(forget(&files))?;
@@ -106,7 +108,8 @@ pub fn measure(bench: &Bench) -> Result<Option<(Measurement, Vec<Figure>)>> {
     Ok(sum.map(|sum| (sum, figures(engine, disk, uncached, fetched))))
 }
 
-/// What the engine does from now on, once all clients are at it and until the first of them may stop.
+/// What the engine does from now on, once all clients are at it and until the first of them may
+/// stop.
 fn watch(bench: &Bench, time: Duration) -> Reply<Option<(Device, Duration)>> {
     let (promise, reply) = reply::promise();
     let (env, database) = (bench.env.clone(), bench.database.clone());
@@ -122,7 +125,11 @@ fn watch(bench: &Bench, time: Duration) -> Reply<Option<(Device, Duration)>> {
 }
 
 /// How many turns there are and how long each is; `None` for a disk that gives nothing.
-fn turns(bench: &Bench, files: &Arc<Vec<(File, u64)>>, pages: f64) -> Result<Option<(u32, Duration)>> {
+fn turns(
+    bench: &Bench,
+    files: &Arc<Vec<(File, u64)>>,
+    pages: f64,
+) -> Result<Option<(u32, Duration)>> {
     let (reads, took) = of_the_disk(bench, files, TURNS[1], TRIAL)?;
     if reads == 0.0 {
         return Ok(None);
@@ -133,7 +140,8 @@ fn turns(bench: &Bench, files: &Arc<Vec<(File, u64)>>, pages: f64) -> Result<Opt
     Ok(Some((turns.clamp(TURNS[0], TURNS[1]), time)))
 }
 
-/// Random pages that the disk gives in a while, its cache emptied before, and how long it was in truth.
+/// Random pages that the disk gives in a while, its cache emptied before, and how long it was in
+/// truth.
 fn of_the_disk(
     bench: &Bench,
     files: &Arc<Vec<(File, u64)>>,
@@ -148,11 +156,13 @@ fn of_the_disk(
 
 /// The figures; the first is the one that a bound is for.
 fn figures(engine: Rate, disk: Rate, uncached: f64, fetched: f64) -> Vec<Figure> {
-    let rate =
-        |what: &str, rate: Rate| Figure::new(what, rate.a_second(), Unit::PerSecond("reads"), Target::NONE);
+    let rate = |what: &str, rate: Rate| {
+        Figure::new(what, rate.a_second(), Unit::PerSecond("reads"), Target::NONE)
+    };
     let part = engine.a_second() / disk.a_second().max(1e-9);
     let mut figures = vec![
-        Figure::new("uncached reads, of the disk's own rate", part, Unit::Part, figures::UNCACHED).if_quiet(),
+        Figure::new("uncached reads, of the disk's own rate", part, Unit::Part, figures::UNCACHED)
+            .if_quiet(),
         rate("device reads/s", engine),
         rate("random pages/s of the same files, 32 at once", disk),
         Figure::new(
@@ -164,7 +174,12 @@ fn figures(engine: Rate, disk: Rate, uncached: f64, fetched: f64) -> Vec<Figure>
     ];
     if fetched > 0.0 {
         let pages = fetched / PAGE as f64 / engine.reads.max(1.0);
-        figures.push(Figure::new("pages fetched for a device read", pages, Unit::Times, Target::NONE));
+        figures.push(Figure::new(
+            "pages fetched for a device read",
+            pages,
+            Unit::Times,
+            Target::NONE,
+        ));
     }
     figures
 }
@@ -172,7 +187,8 @@ fn figures(engine: Rate, disk: Rate, uncached: f64, fetched: f64) -> Vec<Figure>
 /// The tables of the database in a directory, with the number of whole pages in each.
 async fn tables(env: &Env, database: &Path) -> Result<Vec<(File, u64)>> {
     let names = env.files().list(database).await?;
-    let numbers = names.iter().filter_map(|name| name.strip_prefix(GENERATION)?.parse::<u64>().ok());
+    let numbers =
+        names.iter().filter_map(|name| name.strip_prefix(GENERATION)?.parse::<u64>().ok());
     let Some(newest) = numbers.max() else { return Ok(Vec::new()) };
     let directory = database.join(format!("{GENERATION}{newest}")).join(TABLES);
     if !env.files().exists(&directory).await? {
@@ -196,7 +212,12 @@ async fn forget(files: &[(File, u64)]) -> Result<()> {
 }
 
 /// How many random pages so many threads read in a while, each one after the other.
-fn random_pages(bench: &Bench, files: &Arc<Vec<(File, u64)>>, turn: u32, time: Duration) -> Result<u64> {
+fn random_pages(
+    bench: &Bench,
+    files: &Arc<Vec<(File, u64)>>,
+    turn: u32,
+    time: Duration,
+) -> Result<u64> {
     let end = bench.env.now() + time;
     let replies: Vec<Reply<u64>> = (0..DEPTH)
         .map(|thread| {

@@ -10,7 +10,8 @@ use std::time::Duration;
 /// How often it is looked.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Does something with so many bytes, of which `done` says how many it has had. Gives how long that took, too.
+/// Does something with so many bytes, of which `done` says how many it has had. Gives how long that
+/// took, too.
 pub fn watched<T: Send + 'static>(
     bench: &Bench,
     title: &str,

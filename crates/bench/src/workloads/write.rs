@@ -1,8 +1,9 @@
-//! Writes: random keys get new random values, and each transaction is on disk before the next begins.
+//! Writes: random keys get new random values, and each transaction is on disk before the next
+//! begins.
 //!
-//! The guide's three tests, and a thousand clients. With one client the time of a commit is all that
-//! counts, so it waits for its commit without an executor between, and the disk's own speed is measured in
-//! slices between slices of the workload: both then saw the same disk.
+//! The guide's three tests, and a thousand clients. With one client the time of a commit is all
+//! that counts, so it waits for its commit without an executor between, and the disk's own speed is
+//! measured in slices between slices of the workload: both then saw the same disk.
 
 use super::mix::{Mix, set_random};
 use super::{Group, Workload};
@@ -68,7 +69,11 @@ pub struct BlockingWrites(pub u64);
 impl Work for BlockingWrites {
     const OWN_THREADS: bool = true;
 
-    async fn once(&self, transaction: &Transaction, client: &mut Client) -> plinth_types::Result<u64> {
+    async fn once(
+        &self,
+        transaction: &Transaction,
+        client: &mut Client,
+    ) -> plinth_types::Result<u64> {
         set_random(transaction, client, self.0);
         transaction.commit().wait()?;
         Ok(self.0)
@@ -78,9 +83,14 @@ impl Work for BlockingWrites {
 fn write_1(bench: &Bench) -> Result<Outcome> {
     let (measured, syncs) = one_client(bench, "write1", 1)?;
     let title = "1 client, 1 write".to_owned();
-    let headline =
-        Figure::new("writes/s", measured.rate(), Unit::PerSecond("writes"), figures::write_1(&bench.engine));
-    let in_syncs = measured.tally.latency().mean.as_secs_f64() / syncs.mean().as_secs_f64().max(1e-9);
+    let headline = Figure::new(
+        "writes/s",
+        measured.rate(),
+        Unit::PerSecond("writes"),
+        figures::write_1(&bench.engine),
+    );
+    let in_syncs =
+        measured.tally.latency().mean.as_secs_f64() / syncs.mean().as_secs_f64().max(1e-9);
     let mut outcome = Outcome::new("write1", title, headline, Some(measured));
     let in_syncs = Figure::new(
         "mean commit, in fdatasyncs",
@@ -95,8 +105,10 @@ fn write_1(bench: &Bench) -> Result<Outcome> {
 
 fn write_2(bench: &Bench) -> Result<Outcome> {
     let (measured, syncs) = one_client(bench, "write2", WRITES)?;
-    let headline = Figure::new("writes/s", measured.rate(), Unit::PerSecond("writes"), figures::WRITE_2);
-    let mut outcome = Outcome::new("write2", "1 client, 10 writes".to_owned(), headline, Some(measured));
+    let headline =
+        Figure::new("writes/s", measured.rate(), Unit::PerSecond("writes"), figures::WRITE_2);
+    let mut outcome =
+        Outcome::new("write2", "1 client, 10 writes".to_owned(), headline, Some(measured));
     note_syncs(&mut outcome, &syncs);
     Ok(outcome)
 }

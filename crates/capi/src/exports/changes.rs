@@ -1,7 +1,8 @@
 //! Functions of change data capture, as FoundationDB 8 has them: streams, and consumers of them.
 //!
-//! A consumer is a position in a stream. One operation at a time may use it, as there: consuming moves the position on when the answer
-//! is there, and an answer that is given up leaves it where it was.
+//! A consumer is a position in a stream. One operation at a time may use it, as there: consuming
+//! moves the position on when the answer is there, and an answer that is given up leaves it where
+//! it was.
 
 use crate::argument::{Code, bytes, guard, guard_code, guard_future, handle, store};
 use crate::consumer::{Consumer, Turn};
@@ -30,7 +31,10 @@ unsafe fn copied(ranges: *const KeyRange, count: c_int) -> Result<Vec<plinth_typ
         let range = unsafe { ranges.add(at).read_unaligned() };
         // SAFETY: as above.
         let (begin, end) = unsafe {
-            (bytes(range.begin_key, range.begin_key_length)?, bytes(range.end_key, range.end_key_length)?)
+            (
+                bytes(range.begin_key, range.begin_key_length)?,
+                bytes(range.end_key, range.end_key_length)?,
+            )
         };
         Ok(plinth_types::KeyRange::new(Bytes::copy_from_slice(begin), Bytes::copy_from_slice(end)))
     };
@@ -146,7 +150,10 @@ unsafe extern "C" fn fdb_cdc_consumer_destroy(consumer: *mut Arc<Consumer>) {
 }
 
 /// Begins an operation of a consumer, and gives C's future of it.
-pub(crate) fn begin<T, F>(consumer: &Arc<Consumer>, operation: impl FnOnce(Turn) -> F) -> Result<Held>
+pub(crate) fn begin<T, F>(
+    consumer: &Arc<Consumer>,
+    operation: impl FnOnce(Turn) -> F,
+) -> Result<Held>
 where
     T: Into<Value>,
     F: Future<Output = Result<T>> + Send + 'static,
@@ -163,7 +170,9 @@ unsafe extern "C" fn fdb_cdc_consumer_consume(consumer: *const Arc<Consumer>) ->
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fdb_cdc_consumer_acknowledge(consumer: *const Arc<Consumer>) -> *mut FutureCore {
+unsafe extern "C" fn fdb_cdc_consumer_acknowledge(
+    consumer: *const Arc<Consumer>,
+) -> *mut FutureCore {
     guard_future(|| {
         // SAFETY: C gives a handle of this library's.
         Ok(begin(unsafe { handle(consumer) }?, Turn::acknowledge)?.into_raw())
@@ -244,7 +253,9 @@ unsafe extern "C" fn fdb_future_get_cdc_versioned_mutations(
         // SAFETY: C gives a handle of this library's, and places for the results.
         unsafe {
             let (batches, count, upto) = get(future, |value| {
-                value.changes().map(|(batches, upto)| (batches.as_ptr(), length(batches.len()), upto))
+                value
+                    .changes()
+                    .map(|(batches, upto)| (batches.as_ptr(), length(batches.len()), upto))
             })?;
             store(out_mutations, batches);
             store(out_count, count);

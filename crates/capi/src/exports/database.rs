@@ -1,9 +1,11 @@
 //! Functions on databases.
 //!
-//! A handle is a client's database with the API version that the program selected. Opening a store fails at once; what
-//! is wrong with a cluster file is told by the operations that would need it.
+//! A handle is a client's database with the API version that the program selected. Opening a store
+//! fails at once; what is wrong with a cluster file is told by the operations that would need it.
 
-use crate::argument::{Code, bytes, guard, guard_code, guard_future, handle, option_value, store, text};
+use crate::argument::{
+    Code, bytes, guard, guard_code, guard_future, handle, option_value, store, text,
+};
 use crate::future::FutureCore;
 use crate::network::NETWORK;
 use crate::{fork, status, target, version};
@@ -152,12 +154,16 @@ unsafe extern "C" fn fdb_database_create_snapshot(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdb_database_get_main_thread_busyness(db: *const Database) -> f64 {
-    // SAFETY: C gives a handle of this library's. No operation needs the network thread, so it is never busy.
+    // SAFETY: C gives a handle of this library's. No operation needs the network thread, so it is
+    // never busy.
     guard(0.0, || unsafe { handle(db) }.map_or(0.0, |_| 0.0))
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fdb_database_get_server_protocol(db: *const Database, expected: u64) -> *mut FutureCore {
+unsafe extern "C" fn fdb_database_get_server_protocol(
+    db: *const Database,
+    expected: u64,
+) -> *mut FutureCore {
     guard_future(|| {
         // SAFETY: C gives a handle of this library's.
         unsafe { handle(db) }?;

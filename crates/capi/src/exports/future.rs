@@ -1,8 +1,9 @@
 //! Functions on futures.
 //!
-//! A getter fails with `future_not_set` before the future is ready, with the future's own error, with
-//! `future_released` after its memory was released, and with `client_invalid_operation` on a future of another kind.
-//! What it gives points into the future and stays until that is released or destroyed.
+//! A getter fails with `future_not_set` before the future is ready, with the future's own error,
+//! with `future_released` after its memory was released, and with `client_invalid_operation` on a
+//! future of another kind. What it gives points into the future and stays until that is released or
+//! destroyed.
 
 use crate::argument::{Code, guard, guard_code, store};
 use crate::fork;
@@ -171,7 +172,9 @@ unsafe extern "C" fn fdb_future_get_value(
         // SAFETY: C gives a handle of this library's, and places for the results.
         unsafe {
             let found = get(future, |value| match value {
-                Value::Optional(value) => Some(value.as_ref().map(|v| (v.as_ptr(), length(v.len())))),
+                Value::Optional(value) => {
+                    Some(value.as_ref().map(|v| (v.as_ptr(), length(v.len()))))
+                }
                 // The Go package reads the client's status with this getter.
                 Value::Bytes(bytes) => Some(Some((bytes.as_ptr(), length(bytes.len())))),
                 _ => None,

@@ -1,4 +1,5 @@
-//! What programs compiled for API versions below 620 call: cluster objects, and a getter's old name.
+//! What programs compiled for API versions below 620 call: cluster objects, and a getter's old
+//! name.
 
 use crate::argument::{Code, bytes, guard, guard_code, guard_future, handle, store, text};
 use crate::future::{FutureCore, behind};
@@ -44,7 +45,10 @@ unsafe extern "C" fn fdb_create_cluster(path: *const c_char) -> *mut FutureCore 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fdb_future_get_cluster(future: *const FutureCore, out: *mut *mut Cluster) -> Code {
+unsafe extern "C" fn fdb_future_get_cluster(
+    future: *const FutureCore,
+    out: *mut *mut Cluster,
+) -> Code {
     guard_code(|| {
         // SAFETY: C gives a handle of this library's, and a place for the result.
         unsafe {
@@ -88,7 +92,10 @@ unsafe extern "C" fn fdb_cluster_create_database(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fdb_future_get_database(future: *const FutureCore, out: *mut *mut Database) -> Code {
+unsafe extern "C" fn fdb_future_get_database(
+    future: *const FutureCore,
+    out: *mut *mut Database,
+) -> Code {
     guard_code(|| {
         // SAFETY: C gives a handle of this library's, and a place for the result.
         unsafe {

@@ -1,4 +1,5 @@
-//! The exported functions, by what they act on. Each makes its arguments safe, calls one thing, and gives C the result.
+//! The exported functions, by what they act on. Each makes its arguments safe, calls one thing, and
+//! gives C the result.
 
 pub(crate) mod changes;
 mod database;

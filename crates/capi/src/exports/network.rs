@@ -10,8 +10,11 @@ use std::sync::{Mutex, PoisonError};
 
 /// `release,source,protocol`: the protocol is that of FoundationDB 7.3, whose behaviour this is.
 const CLIENT_VERSION: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
-    concat!(env!("CARGO_PKG_VERSION"), "-plinth,0000000000000000000000000000000000000000,fdb00b073000000\0")
-        .as_bytes(),
+    concat!(
+        env!("CARGO_PKG_VERSION"),
+        "-plinth,0000000000000000000000000000000000000000,fdb00b073000000\0"
+    )
+    .as_bytes(),
 ) {
     Ok(version) => version,
     Err(_) => panic!("one zero byte, at the end"),
@@ -67,7 +70,11 @@ extern "C" fn fdb_error_predicate(predicate: c_int, code: Code) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fdb_network_set_option(option: c_int, value: *const u8, length: c_int) -> Code {
+unsafe extern "C" fn fdb_network_set_option(
+    option: c_int,
+    value: *const u8,
+    length: c_int,
+) -> Code {
     guard_code(|| {
         network_options::of_environment()?;
         // SAFETY: C gives readable bytes.

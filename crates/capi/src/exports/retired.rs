@@ -1,8 +1,9 @@
-//! Functions of features that FoundationDB itself has withdrawn (blob granules), or has for the use of another copy of its own library alone. They exist, so that every program finds its symbols, and
-//! fail with `unsupported_operation`.
+//! Functions of features that FoundationDB itself has withdrawn (blob granules), or has for the use
+//! of another copy of its own library alone. They exist, so that every program finds its symbols,
+//! and fail with `unsupported_operation`.
 //!
-//! Their parameters are left out: in the calling conventions of C the caller puts arguments where it likes and takes them
-//! away itself, and no argument changes what these functions do.
+//! Their parameters are left out: in the calling conventions of C the caller puts arguments where
+//! it likes and takes them away itself, and no argument changes what these functions do.
 
 use crate::argument::{Code, guard, guard_future};
 use crate::future::FutureCore;

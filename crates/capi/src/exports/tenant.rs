@@ -1,4 +1,5 @@
-//! Functions on tenants. A tenant's handle is a name; each transaction looks its tenant up, and its operations wait for that.
+//! Functions on tenants. A tenant's handle is a name; each transaction looks its tenant up, and its
+//! operations wait for that.
 
 use crate::argument::{Code, bytes, guard, guard_code, guard_future, handle, store};
 use crate::fork;
@@ -27,7 +28,8 @@ unsafe extern "C" fn fdb_database_open_tenant(
             if name.first() == Some(&0xff) {
                 return Err(Error::invalid_tenant_name());
             }
-            let tenant = TenantHandle { database: handle(db)?.clone(), name: Bytes::copy_from_slice(name) };
+            let tenant =
+                TenantHandle { database: handle(db)?.clone(), name: Bytes::copy_from_slice(name) };
             store(out, Box::into_raw(Box::new(tenant)));
         }
         Ok(())

@@ -1,7 +1,8 @@
 //! Functions on transactions.
 //!
-//! Those that return nothing keep their error in the transaction for the next operation that can tell it, except for what
-//! can't even be an argument (a null pointer of some length), which does nothing.
+//! Those that return nothing keep their error in the transaction for the next operation that can
+//! tell it, except for what can't even be an argument (a null pointer of some length), which does
+//! nothing.
 
 use crate::argument::{Code, bytes, guard, guard_code, guard_future, handle, option_value, store};
 use crate::fork;
@@ -116,7 +117,12 @@ unsafe extern "C" fn fdb_transaction_get(
 ///
 /// # Safety
 /// As [`bytes`].
-unsafe fn selector(key: *const u8, length: c_int, or_equal: c_int, offset: c_int) -> Result<KeySelector> {
+unsafe fn selector(
+    key: *const u8,
+    length: c_int,
+    or_equal: c_int,
+    offset: c_int,
+) -> Result<KeySelector> {
     // SAFETY: the caller's promise.
     let key = unsafe { bytes(key, length) }?;
     Ok(KeySelector::new(Bytes::copy_from_slice(key), or_equal != 0, offset))
@@ -274,7 +280,11 @@ unsafe extern "C" fn fdb_transaction_atomic_op(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fdb_transaction_clear(tr: *const Transaction, key: *const u8, key_length: c_int) {
+unsafe extern "C" fn fdb_transaction_clear(
+    tr: *const Transaction,
+    key: *const u8,
+    key_length: c_int,
+) {
     // SAFETY: C gives a handle of this library's, and readable bytes.
     unsafe {
         on(tr, |tr| {
@@ -318,7 +328,10 @@ unsafe extern "C" fn fdb_transaction_commit(tr: *const Transaction) -> Future {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fdb_transaction_get_committed_version(tr: *const Transaction, out: *mut i64) -> Code {
+unsafe extern "C" fn fdb_transaction_get_committed_version(
+    tr: *const Transaction,
+    out: *mut i64,
+) -> Code {
     guard_code(|| {
         // SAFETY: C gives a handle of this library's, and a place for the result.
         unsafe { store(out, handle(tr)?.committed_version()) };
@@ -367,7 +380,8 @@ unsafe extern "C" fn fdb_transaction_add_conflict_range(
 ) -> Code {
     guard_code(|| {
         // SAFETY: C gives a handle of this library's, and readable bytes.
-        let (tr, begin, end) = unsafe { (handle(tr)?, bytes(begin, begin_length)?, bytes(end, end_length)?) };
+        let (tr, begin, end) =
+            unsafe { (handle(tr)?, bytes(begin, begin_length)?, bytes(end, end_length)?) };
         if begin > end {
             return Err(Error::inverted_range());
         }
@@ -390,7 +404,9 @@ unsafe extern "C" fn fdb_transaction_get_estimated_range_size_bytes(
 ) -> Future {
     // SAFETY: C gives a handle of this library's, and readable bytes.
     unsafe {
-        future_on(tr, |tr| Ok(tr.estimated_range_size(bytes(begin, begin_length)?, bytes(end, end_length)?)))
+        future_on(tr, |tr| {
+            Ok(tr.estimated_range_size(bytes(begin, begin_length)?, bytes(end, end_length)?))
+        })
     }
 }
 
@@ -425,7 +441,8 @@ unsafe extern "C" fn fdb_transaction_get_range_split_points_with_limit(
     unsafe {
         future_on(tr, |tr| {
             let most = usize::try_from(limit).unwrap_or(0);
-            let points = tr.split_points(bytes(begin, begin_length)?, bytes(end, end_length)?, chunk_size);
+            let points =
+                tr.split_points(bytes(begin, begin_length)?, bytes(end, end_length)?, chunk_size);
             Ok(Box::pin(async move {
                 let mut points = points.await?;
                 points.truncate(most);

@@ -1,11 +1,11 @@
 //! Counts of a future: who has one keeps it alive.
 //!
-//! As an `Arc` without weak counts, whose last count is given back without a write: C destroys nearly every future when
-//! nobody else has anything to do with it any more, and a write that other processors must see costs as much as
-//! the rest of the call. As a waker, a count polls its future.
+//! As an `Arc` without weak counts, whose last count is given back without a write: C destroys
+//! nearly every future when nobody else has anything to do with it any more, and a write that other
+//! processors must see costs as much as the rest of the call. As a waker, a count polls its future.
 //!
-//! A thread keeps the memory of some futures that ended on it for those that begin on it: programs have dozens of reads under
-//! way, more of one size than the allocator keeps at hand.
+//! A thread keeps the memory of some futures that ended on it for those that begin on it: programs
+//! have dozens of reads under way, more of one size than the allocator keeps at hand.
 
 use super::FutureCore;
 use std::cell::RefCell;
@@ -29,7 +29,8 @@ thread_local! {
 /// One count of a future.
 pub(crate) struct Held(NonNull<FutureCore>);
 
-// SAFETY: a count gives shared access to the future, which is `Sync`, and the last one drops it, which is `Send`.
+// SAFETY: a count gives shared access to the future, which is `Sync`, and the last one drops it,
+// which is `Send`.
 unsafe impl Send for Held {}
 // SAFETY: as above.
 unsafe impl Sync for Held {}
@@ -69,7 +70,8 @@ impl Held {
 
     pub(super) fn into_waker(self) -> Waker {
         let future = self.into_raw().cast_const().cast();
-        // SAFETY: the functions of the table do with a count what their contract asks for, and may be called on any thread.
+        // SAFETY: the functions of the table do with a count what their contract asks for, and may
+        // be called on any thread.
         unsafe { Waker::from_raw(RawWaker::new(future, &WAKING)) }
     }
 }

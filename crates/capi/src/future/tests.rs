@@ -1,4 +1,5 @@
-//! Futures raced by threads: whatever comes first, each callback runs once, each value is dropped once, nobody waits for ever.
+//! Futures raced by threads: whatever comes first, each callback runs once, each value is dropped
+//! once, nobody waits for ever.
 //!
 //! Miri runs these too (with fewer rounds), and looks at every access to the slot.
 
@@ -43,8 +44,10 @@ impl Raw {
 }
 
 unsafe extern "C" fn count(future: *mut FutureCore, counter: *mut c_void) {
-    // SAFETY: the parameter is a counter that outlives the network, and the future lives through the call.
-    let (counter, future) = unsafe { (&*counter.cast::<AtomicUsize>(), behind(future).expect("a handle")) };
+    // SAFETY: the parameter is a counter that outlives the network, and the future lives through
+    // the call.
+    let (counter, future) =
+        unsafe { (&*counter.cast::<AtomicUsize>(), behind(future).expect("a handle")) };
     assert!(future.is_ready());
     counter.fetch_add(1, Ordering::Relaxed);
 }
@@ -75,13 +78,15 @@ fn race(counter: &AtomicUsize, of: fn(Reply<()>) -> Held) {
         });
         assert!(future.on(Held::block).is_ok());
         let code = future.on(Held::error).map_or_else(|error| error.code(), |()| 0);
-        let got = future.on(|future| future.get(|value| matches!(value, Value::Nothing).then_some(())));
+        let got =
+            future.on(|future| future.get(|value| matches!(value, Value::Nothing).then_some(())));
         assert_eq!(got.map_err(|error| error.code()), if code == 0 { Ok(()) } else { Err(1101) });
     });
     future.destroy();
 }
 
-/// Ends the network when a test does, by a panic too: the panic is told then, instead of waiting for the network's thread.
+/// Ends the network when a test does, by a panic too: the panic is told then, instead of waiting
+/// for the network's thread.
 struct StopsNetwork;
 
 impl Drop for StopsNetwork {
@@ -143,13 +148,16 @@ fn a_value_is_dropped_once_by_the_last_release_or_with_its_future() {
             for _ in 0..3 {
                 threads.spawn(move || {
                     let length = |value: &Value| match value {
-                        Value::Bytes(bytes) => Some(bytes.iter().filter(|byte| **byte == b'v').count()),
+                        Value::Bytes(bytes) => {
+                            Some(bytes.iter().filter(|byte| **byte == b'v').count())
+                        }
                         _ => None,
                     };
                     assert!(matches!(future.int(), Err(2000 | 1102)));
                     let got = future.on(|future| future.get(length)).map_err(|error| error.code());
                     assert!(matches!(got, Ok(1) | Err(1102)), "{got:?}");
-                    // More releases than getters that succeeded, or fewer: neither may free what is looked at.
+                    // More releases than getters that succeeded, or fewer: neither may free what is
+                    // looked at.
                     (0..releases).for_each(|_| future.on(|future| future.release()));
                 });
             }

@@ -1,13 +1,13 @@
-//! `plinth backup start`, `status`, `wait`, `modify`, `pause`, `resume`, `discontinue`, `abort`: continuous backups, which the server
-//! does; `expire` and `delete`: what becomes of old ones.
+//! `plinth backup start`, `status`, `wait`, `modify`, `pause`, `resume`, `discontinue`, `abort`:
+//! continuous backups, which the server does; `expire` and `delete`: what becomes of old ones.
 //!
-//! The commands write what is wanted into the database, and its servers see it within a second. Always: a command that says that a
-//! backup ends says so when it has ended, if it is told to wait.
+//! The commands write what is wanted into the database, and its servers see it within a second.
+//! Always: a command that says that a backup ends says so when it has ended, if it is told to wait.
 
 use super::progress::Waiting;
 use super::{
-    check_is_whole, count, credentials, database_args, database_id, key_file, key_ranges, open_backup,
-    open_database, ranges, read_key, url,
+    check_is_whole, count, credentials, database_args, database_id, key_file, key_ranges,
+    open_backup, open_database, ranges, read_key, url,
 };
 use crate::failure::Failure;
 use crate::terminal;
@@ -24,55 +24,15 @@ use std::time::Duration;
 
 /// The subcommands of `plinth backup` that are about continuous backups.
 pub fn commands() -> Vec<Command> {
-    let tag = || {
-        Arg::new("tag")
-            .short('t')
-            .long("tagname")
-            .value_name("TAG")
-            .default_value(DEFAULT_TAG)
-            .help("The backup's tag")
-    };
-    let of_tag = |name: &'static str, about: &'static str| served(Command::new(name)).about(about).arg(tag());
-    let interval = || {
-        Arg::new("snapshot-interval")
-            .short('s')
-            .long("snapshot-interval")
-            .value_name("SECONDS")
-            .value_parser(value_parser!(u64).range(1..))
-            .help("How often a snapshot is begun [default: 864000, ten days]")
-    };
     let url = || Arg::new("url").value_name("URL").required(true).help("Where the backup is");
     vec![
-        of_tag("start", "Begins a continuous backup, which the server does: snapshots, and the log between them")
-            .after_help(
-                "URL, key file and credentials are the server's: paths on its machine, and FDB_BLOB_CREDENTIALS of its environment. The backup goes on until it is discontinued.\n\n\
-                 Example:\n  plinth backup start --cluster-file ./shop/fdb.cluster -d /backups/shop",
-            )
-            .arg(Arg::new("url").short('d').long("destcontainer").value_name("URL").required(true).help("Where it goes"))
-            .arg(interval())
-            .arg(ranges("Only this range of keys; may be given several times [default: everything]"))
-            .arg(key_file())
-            .arg(credentials())
-            .arg(
-                Arg::new("log-bytes")
-                    .long("log-bytes")
-                    .value_name("BYTES")
-                    .value_parser(value_parser!(u64).range(1..))
-                    .help("Most log that the database keeps while the target can't be reached [default: a quarter of the free disk]"),
-            )
-            .arg(
-                Arg::new("stop-when-done")
-                    .long("stop-when-done")
-                    .action(ArgAction::SetTrue)
-                    .help("Ends when the first snapshot is whole"),
-            )
-            .arg(wait_flag()),
+        start_command(),
         served(Command::new("status"))
             .about("How the continuous backups are")
-            .arg(tag().default_value(None).help("Only the backup with this tag"))
+            .arg(tag_flag().default_value(None).help("Only the backup with this tag"))
             .arg(super::json()),
         of_tag("wait", "Waits until a backup can be restored, or has ended"),
-        of_tag("modify", "Changes how often snapshots are taken").arg(interval().required(true)),
+        of_tag("modify", "Changes how often snapshots are taken").arg(interval_flag().required(true)),
         of_tag("pause", "Has a backup stand still; the database keeps its log meanwhile"),
         of_tag("resume", "Has a backup go on"),
         of_tag("discontinue", "Ends a backup when it can be restored and everything up to now is saved").arg(wait_flag()),
@@ -93,11 +53,62 @@ pub fn commands() -> Vec<Command> {
     ]
 }
 
+fn start_command() -> Command {
+    of_tag("start", "Begins a continuous backup, which the server does: snapshots, and the log between them")
+        .after_help(
+            "URL, key file and credentials are the server's: paths on its machine, and FDB_BLOB_CREDENTIALS of its environment. The backup goes on until it is discontinued.\n\n\
+             Example:\n  plinth backup start --cluster-file ./shop/fdb.cluster -d /backups/shop",
+        )
+        .arg(Arg::new("url").short('d').long("destcontainer").value_name("URL").required(true).help("Where it goes"))
+        .arg(interval_flag())
+        .arg(ranges("Only this range of keys; may be given several times [default: everything]"))
+        .arg(key_file())
+        .arg(credentials())
+        .arg(
+            Arg::new("log-bytes")
+                .long("log-bytes")
+                .value_name("BYTES")
+                .value_parser(value_parser!(u64).range(1..))
+                .help("Most log that the database keeps while the target can't be reached [default: a quarter of the free disk]"),
+        )
+        .arg(
+            Arg::new("stop-when-done")
+                .long("stop-when-done")
+                .action(ArgAction::SetTrue)
+                .help("Ends when the first snapshot is whole"),
+        )
+        .arg(wait_flag())
+}
+
+/// A command on the backup with a tag.
+fn of_tag(name: &'static str, about: &'static str) -> Command {
+    served(Command::new(name)).about(about).arg(tag_flag())
+}
+
+fn tag_flag() -> Arg {
+    Arg::new("tag")
+        .short('t')
+        .long("tagname")
+        .value_name("TAG")
+        .default_value(DEFAULT_TAG)
+        .help("The backup's tag")
+}
+
+fn interval_flag() -> Arg {
+    Arg::new("snapshot-interval")
+        .short('s')
+        .long("snapshot-interval")
+        .value_name("SECONDS")
+        .value_parser(value_parser!(u64).range(1..))
+        .help("How often a snapshot is begun [default: 864000, ten days]")
+}
+
 fn wait_flag() -> Arg {
     Arg::new("wait").short('w').long("wait").action(ArgAction::SetTrue).help("Waits until it is so")
 }
 
-/// Of a database that is served, or of one in a directory that nobody has open: then it begins when that is served.
+/// Of a database that is served, or of one in a directory that nobody has open: then it begins when
+/// that is served.
 fn served(command: Command) -> Command {
     database_args(command)
 }
@@ -134,8 +145,9 @@ fn failed(error: Error) -> Failure {
 fn start(options: &ArgMatches) -> Result<u8, Failure> {
     let (tag, url, ranges) = (tag(options), url(options), key_ranges(options)?);
     super::target(&Env::real(), &url, options)?;
-    let absolute =
-        |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string();
+    let absolute = |path: &PathBuf| {
+        std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string()
+    };
     // A relative path would be another one for the server.
     let url = if url.contains("://") { url } else { absolute(&PathBuf::from(url)) };
     let wish = Wish {
@@ -161,8 +173,8 @@ fn start(options: &ArgMatches) -> Result<u8, Failure> {
     close(db)
 }
 
-/// Refuses a place with another backup in it, where that can be seen from here: the server, which may see another place of that
-/// name, refuses it too, but nobody would be told at once.
+/// Refuses a place with another backup in it, where that can be seen from here: the server, which
+/// may see another place of that name, refuses it too, but nobody would be told at once.
 fn check_place(wish: &Wish, database: &str, options: &ArgMatches) -> Result<(), Failure> {
     let (env, key) = (Env::real(), read_key(options).ok().flatten());
     let there = block_on(Backup::open(&env, super::target(&env, &wish.url, options)?, key));
@@ -219,7 +231,11 @@ fn wait(options: &ArgMatches) -> Result<u8, Failure> {
 }
 
 /// Waits until a backup is so, and shows how far it is meanwhile.
-fn until(db: &Database, tag: &str, is_so: impl Fn(&TagStatus) -> bool) -> Result<TagStatus, Failure> {
+fn until(
+    db: &Database,
+    tag: &str,
+    is_so: impl Fn(&TagStatus) -> bool,
+) -> Result<TagStatus, Failure> {
     let (env, mut told) = (db.endpoint().env(), None);
     let mut waiting = Waiting::begin(env, format!("waiting for the backup {tag}"));
     loop {
@@ -228,7 +244,10 @@ fn until(db: &Database, tag: &str, is_so: impl Fn(&TagStatus) -> bool) -> Result
             return Ok(status);
         }
         if status.error.is_some() && status.error != told {
-            eprintln!("plinth: {tag} gets no further: {}", status.error.as_deref().unwrap_or_default());
+            eprintln!(
+                "plinth: {tag} gets no further: {}",
+                status.error.as_deref().unwrap_or_default()
+            );
             told.clone_from(&status.error);
         }
         let step = step(&status);
@@ -241,7 +260,9 @@ fn until(db: &Database, tag: &str, is_so: impl Fn(&TagStatus) -> bool) -> Result
 fn step(status: &TagStatus) -> &'static str {
     match status.state {
         State::Paused => "it is paused",
-        State::Discontinuing | State::Aborting if status.is_restorable => "it saves what is left, and ends",
+        State::Discontinuing | State::Aborting if status.is_restorable => {
+            "it saves what is left, and ends"
+        }
         _ if status.is_restorable => "it can be restored",
         _ if status.saved.is_none() => "nothing is saved yet",
         _ => "its first snapshot is under way",
@@ -279,7 +300,9 @@ fn lines(status: &TagStatus) -> String {
     let mut lines = vec![format!("{}          to {}", status.tag, redacted(&status.wish.url))];
     lines.push(match (&status.ended, status.saved) {
         (Some(ended), saved) => format!("  {ended}, up to version {}", saved.unwrap_or_default()),
-        (None, None) if status.is_restorable => "  a snapshot can be restored; the log begins".to_owned(),
+        (None, None) if status.is_restorable => {
+            "  a snapshot can be restored; the log begins".to_owned()
+        }
         (None, None) => "  begun; nothing is saved yet".to_owned(),
         (None, Some(saved)) => format!(
             "  saved up to version {saved}, {:.1} s behind; {}",
@@ -327,7 +350,9 @@ fn expire(options: &ArgMatches) -> Result<u8, Failure> {
             Goal::Time(now.saturating_sub(days.saturating_mul(86_400_000)))
         }
         (None, Ok(version)) => Goal::Version(version),
-        (None, Err(_)) => Goal::Time(parse_time(&text).map_err(|error| Failure::usage(error.to_string()))?),
+        (None, Err(_)) => {
+            Goal::Time(parse_time(&text).map_err(|error| Failure::usage(error.to_string()))?)
+        }
     };
     // Names and headers are all that it looks at, but for a time, which stands in the clear too.
     let backup = open_backup(&env, &url, read_key_if_any(options)?, options)?;
@@ -361,7 +386,8 @@ fn delete(options: &ArgMatches) -> Result<u8, Failure> {
     let (env, url) = (Env::real(), url(options));
     let backup = open_backup(&env, &url, None, options)?;
     let url = redacted(&url);
-    block_on(backup::delete(&backup)).map_err(|error| Failure::of(format!("cannot delete {url}"), error))?;
+    block_on(backup::delete(&backup))
+        .map_err(|error| Failure::of(format!("cannot delete {url}"), error))?;
     terminal::print(&format!("the backup in {url} is gone\n"))?;
     Ok(0)
 }

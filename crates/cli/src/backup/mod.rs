@@ -1,7 +1,8 @@
 //! `plinth backup` and `plinth restore`: backups of a database, and what is restored from them.
 //!
-//! Here stands what a command line needs: URLs become targets, ranges and times are read as people write them, progress becomes a
-//! bar. What a backup is, and how it is taken and restored, is the crate `plinth-backup`.
+//! Here stands what a command line needs: URLs become targets, ranges and times are read as people
+//! write them, progress becomes a bar. What a backup is, and how it is taken and restored, is the
+//! crate `plinth-backup`.
 
 mod continuous;
 mod now;
@@ -111,7 +112,12 @@ fn database_args(command: Command) -> Command {
 }
 
 fn ranges(help: &'static str) -> Arg {
-    Arg::new("keys").short('k').long("keys").value_name("'BEGIN END'").action(ArgAction::Append).help(help)
+    Arg::new("keys")
+        .short('k')
+        .long("keys")
+        .value_name("'BEGIN END'")
+        .action(ArgAction::Append)
+        .help(help)
 }
 
 fn key_file() -> Arg {
@@ -153,7 +159,9 @@ fn open_database(options: &ArgMatches) -> Result<Opened, Failure> {
     let file = options.get_one::<PathBuf>("cluster-file").cloned().unwrap_or_default();
     let target = dir.map_or(Named::ClusterFile(file.clone()), |dir| Named::Directory(dir.clone()));
     let name = match dir.unwrap_or(&file) {
-        path if path.as_os_str().is_empty() => "the database that the cluster file names".to_owned(),
+        path if path.as_os_str().is_empty() => {
+            "the database that the cluster file names".to_owned()
+        }
         path => path.display().to_string(),
     };
     let db = target.open(true).map_err(|error| Failure::opening(&name, &error))?;
@@ -179,7 +187,8 @@ fn check_is_whole(db: &Database) -> Result<(), Failure> {
 
 /// The id of a database. A server's is known once it has answered.
 fn database_id(db: &Database) -> Result<String, Failure> {
-    let asked = db.endpoint().read_version(ReadVersionRequest { lock_aware: true, ..Default::default() });
+    let asked =
+        db.endpoint().read_version(ReadVersionRequest { lock_aware: true, ..Default::default() });
     asked.wait().map_err(|error| Failure::of("cannot reach the database", error))?;
     Ok(db.endpoint().describe().cluster_id)
 }
@@ -195,7 +204,8 @@ fn key_ranges(options: &ArgMatches) -> Result<Vec<KeyRange>, Failure> {
             // As fdbbackup has it: one word is all keys that begin with it.
             [prefix] => {
                 let begin = parse(prefix)?;
-                let end = plinth::strinc(&begin).map_or_else(|| b"\xff".to_vec(), |end| end.to_vec());
+                let end =
+                    plinth::strinc(&begin).map_or_else(|| b"\xff".to_vec(), |end| end.to_vec());
                 KeyRange::new(begin, end)
             }
             [begin, end] => KeyRange::new(parse(begin)?, parse(end)?),
@@ -241,7 +251,12 @@ fn target(env: &Env, url: &str, options: &ArgMatches) -> Result<Arc<dyn backup::
     named.map_err(|error| Failure::usage(error.to_string()))
 }
 
-fn open_backup(env: &Env, url: &str, key: Option<Key>, options: &ArgMatches) -> Result<Backup, Failure> {
+fn open_backup(
+    env: &Env,
+    url: &str,
+    key: Option<Key>,
+    options: &ArgMatches,
+) -> Result<Backup, Failure> {
     let target = target(env, url, options)?;
     let failed = |error| Failure::of(format!("cannot open {}", redacted(url)), error);
     block_on(Backup::open(env, target, key)).map_err(failed)

@@ -8,7 +8,7 @@ use crate::terminal::{self, Terminal};
 use clap::ArgMatches;
 use plinth::Error;
 use plinth::backup::target::redacted;
-use plinth::backup::{Backup, Lease, SnapshotSettings, everything, take_snapshot};
+use plinth::backup::{Backup, Lease, SnapshotReport, SnapshotSettings, everything, take_snapshot};
 use plinth_bench::words::{bytes, grouped};
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, block_on};
@@ -34,29 +34,15 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
         stop: stop.clone(),
         ..SnapshotSettings::default()
     };
-    let size = |range: &plinth::KeyRange| db.endpoint().range_size(range.clone()).wait().unwrap_or_default();
+    let size = |range: &plinth::KeyRange| {
+        db.endpoint().range_size(range.clone()).wait().unwrap_or_default()
+    };
     let total = settings.ranges.iter().map(size).sum::<i64>().max(0) as u64;
     let client = (*db).clone();
     let (inner, saved, began) = (env.clone(), settings.saved.clone(), env.now());
     let taken = watched(&env, "backing up", total, &saved, async move {
         let backup = Backup::open_or_create(&inner, target, key, &id, &settings.ranges).await?;
-        let mut lease = Lease::take(&backup, &format!("process {}", inner.process_id())).await?;
-        let renewing = async {
-            loop {
-                inner.sleep(Duration::from_secs(1)).await;
-                if let Err(error) = lease.renew().await {
-                    return error;
-                }
-            }
-        };
-        // Workers that go on putting files when the lease is lost do no harm: without a manifest they are nothing.
-        let taken = match race(take_snapshot(&backup, &client, &settings), renewing).await {
-            First::Left(taken) => taken,
-            First::Right(error) => return Err(error),
-        };
-        let given_back = lease.give_back().await;
-        let taken = taken?;
-        given_back.map(|()| taken)
+        under_lease(&inner, &backup, take_snapshot(&backup, &client, &settings)).await
     });
     let took = env.now().saturating_sub(began).as_secs_f64();
     let report = match taken {
@@ -68,15 +54,45 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
         }
         taken => taken.map_err(failed)?,
     };
-    block_on(db.close_async()).map_err(|error| Failure::of(format!("cannot close {name}"), error))?;
+    block_on(db.close_async())
+        .map_err(|error| Failure::of(format!("cannot close {name}"), error))?;
     let rate = report.bytes as f64 / took.max(0.001);
     let lines = [
         format!("rows         {}, {}", grouped(report.rows), bytes(report.bytes)),
         format!("files        {}, {}", grouped(report.files as u64), bytes(report.stored)),
         format!("version      {}", report.version),
         format!("took         {took:.1} s, {} a second", bytes(rate as u64)),
-        format!("{}: restore it by plinth restore -r {url} --dest-dir DIR", Terminal::stdout().good("ok")),
+        format!(
+            "{}: restore it by plinth restore -r {url} --dest-dir DIR",
+            Terminal::stdout().good("ok")
+        ),
     ];
     terminal::print(&(lines.join("\n") + "\n"))?;
     Ok(0)
+}
+
+/// Waits for a snapshot while this process has the lease of the backup.
+async fn under_lease(
+    env: &Env,
+    backup: &Backup,
+    taking: impl Future<Output = plinth::Result<SnapshotReport>>,
+) -> plinth::Result<SnapshotReport> {
+    let mut lease = Lease::take(backup, &format!("process {}", env.process_id())).await?;
+    let renewing = async {
+        loop {
+            env.sleep(Duration::from_secs(1)).await;
+            if let Err(error) = lease.renew().await {
+                return error;
+            }
+        }
+    };
+    // Workers that go on putting files when the lease is lost do no harm: without a manifest they
+    // are nothing.
+    let taken = match race(taking, renewing).await {
+        First::Left(taken) => taken,
+        First::Right(error) => return Err(error),
+    };
+    let given_back = lease.give_back().await;
+    let taken = taken?;
+    given_back.map(|()| taken)
 }

@@ -1,7 +1,9 @@
-//! How far something is that takes longer than a moment: a bar on a terminal; elsewhere lines on standard error, few of them.
+//! How far something is that takes longer than a moment: a bar on a terminal; elsewhere lines on
+//! standard error, few of them.
 //!
-//! What goes to a file or to another program gets nothing in the first two seconds, then a line at once and at each further step:
-//! a tenth of the whole, or another thing that is waited for. Always: standard output has results alone.
+//! What goes to a file or to another program gets nothing in the first two seconds, then a line at
+//! once and at each further step: a tenth of the whole, or another thing that is waited for.
+//! Always: standard output has results alone.
 
 use crate::terminal;
 use plinth::Result;
@@ -27,7 +29,8 @@ struct Steps<S> {
 impl<S: PartialEq> Steps<S> {
     /// Whether a line is due.
     fn is_due(&mut self, now: Duration, step: S) -> bool {
-        let is_due = now.saturating_sub(self.began) >= WORTH_A_LINE && self.told.as_ref() != Some(&step);
+        let is_due =
+            now.saturating_sub(self.began) >= WORTH_A_LINE && self.told.as_ref() != Some(&step);
         if is_due {
             self.told = Some(step);
         }
@@ -48,7 +51,9 @@ pub fn watched<T: Send + 'static>(
     let mut steps = Steps { began: env.now(), told: None };
     looked_at(env, done, work, |so_far| match &bar {
         Some(bar) => bar.set(so_far.min(total.max(1)), words(so_far)),
-        None if steps.is_due(env.now(), tenth(so_far, total)) => eprintln!("{title}: {}", words(so_far)),
+        None if steps.is_due(env.now(), tenth(so_far, total)) => {
+            eprintln!("{title}: {}", words(so_far))
+        }
         None => {}
     })
 }
@@ -116,7 +121,10 @@ mod tests {
         let told: Vec<u64> =
             (0..2000_u64).filter(|n| steps.is_due(at(5000 + 50 * n), tenth(*n, 2000))).collect();
         assert_eq!(told, [40, 200, 400, 600, 800, 1000, 1200, 1400, 1600, 1800]);
-        assert_eq!([(0, 0), (5, 0), (999, 1000), (2000, 1000)].map(|(of, all)| tenth(of, all)), [0, 9, 9, 9]);
+        assert_eq!(
+            [(0, 0), (5, 0), (999, 1000), (2000, 1000)].map(|(of, all)| tenth(of, all)),
+            [0, 9, 9, 9]
+        );
         let mut quick = Steps { began: at(0), told: None };
         assert!(!(0..2000).any(|now| quick.is_due(at(now), now)), "it takes less than two seconds");
     }

@@ -1,7 +1,8 @@
 //! `plinth restore`: into a new directory, or into a database that is running.
 //!
-//! Words become a plan, which a dry run prints and a restore carries out; a restore into a running database has a state there, which
-//! `status`, `wait` and `abort` look at from another process. Always: nothing is touched before the plan is made.
+//! Words become a plan, which a dry run prints and a restore carries out; a restore into a running
+//! database has a state there, which `status`, `wait` and `abort` look at from another process.
+//! Always: nothing is touched before the plan is made.
 
 use super::progress::{Waiting, tenth, watched};
 use super::{count, credentials, key_file, key_ranges, open_backup, ranges, read_key};
@@ -11,8 +12,8 @@ use crate::target::Target as Named;
 use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::backup::restore::{
-    self, Choice, Goal, Mapping, Plan, RestoreControl, RestoreReport, Restoring, plan_served, restore_into,
-    restore_served,
+    self, Choice, Goal, Mapping, Plan, RestoreControl, RestoreReport, Restoring, plan_served,
+    restore_into, restore_served,
 };
 use plinth::backup::target::redacted;
 use plinth::backup::{Backup, Gap, Moment, parse_time, show_ranges, show_time};
@@ -133,7 +134,9 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
             let builder = Database::builder(dir).engine(engine);
             (into_directory(&env, &backup, &plan, &control, builder), dir.display().to_string())
         }
-        Destination::Served(db, name) => (into_served(&env, &backup, &plan, &control, db), name.clone()),
+        Destination::Served(db, name) => {
+            (into_served(&env, &backup, &plan, &control, db), name.clone())
+        }
     };
     match result {
         Ok(report) => {
@@ -147,14 +150,20 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
             );
             Ok(INTERRUPTED)
         }
-        Err(error) => {
-            Err(Failure::of(format!("cannot restore {url} to {name}"), helped(error, &plan, options)))
-        }
+        Err(error) => Err(Failure::of(
+            format!("cannot restore {url} to {name}"),
+            helped(error, &plan, options),
+        )),
     }
 }
 
 /// What is to be restored.
-fn plan(options: &ArgMatches, backup: &Backup, to: &Destination, url: &str) -> Result<Plan, Failure> {
+fn plan(
+    options: &ArgMatches,
+    backup: &Backup,
+    to: &Destination,
+    url: &str,
+) -> Result<Plan, Failure> {
     let (goal, mapping) = (goal(options)?, mapping(options)?);
     let before = options.get_one::<i64>("snapshot-before").copied();
     let choice = before.map_or(Choice::Latest, Choice::Before);
@@ -168,7 +177,8 @@ fn plan(options: &ArgMatches, backup: &Backup, to: &Destination, url: &str) -> R
         }
         Ok((Plan::make_from(backup, goal, mapping, &choice).await?, false))
     });
-    let (plan, goes_on) = made.map_err(|error| Failure::of(format!("cannot restore from {url}"), error))?;
+    let (plan, goes_on) =
+        made.map_err(|error| Failure::of(format!("cannot restore from {url}"), error))?;
     if goes_on {
         eprintln!("plinth: goes on with the unfinished restore of version {}", plan.version);
     }
@@ -275,7 +285,8 @@ fn connect(file: &std::path::Path) -> Result<Database, Failure> {
 
 /// How long it is waited for what a database says before its restore begins.
 const SOON: Duration = Duration::from_secs(2);
-/// Bytes of rows that are restored in a second, about, for a guess: into a directory, and into a running database.
+/// Bytes of rows that are restored in a second, about, for a guess: into a directory, and into a
+/// running database.
 const PACE: (f64, f64) = (150e6, 40e6);
 /// A byte of the log, compressed as it lies there, takes as long as so many of rows.
 const LOG_BYTE: u64 = 3;
@@ -294,7 +305,11 @@ fn dry_run(plan: &Plan) -> String {
         version_line(plan),
         format!("snapshot     {}", plan.snapshot.directory),
         format!("rows         {}{}, {}", most, grouped(plan.rows()), bytes(bytes_of_rows)),
-        format!("reads        {}, {}", count(plan.file_count() as u64, "file"), bytes(plan.stored_bytes())),
+        format!(
+            "reads        {}, {}",
+            count(plan.file_count() as u64, "file"),
+            bytes(plan.stored_bytes())
+        ),
         format!("of the log   {}", bytes(plan.log_bytes())),
     ];
     lines.push(format!("ranges       {}", show_ranges(&plan.ranges)));
@@ -304,7 +319,8 @@ fn dry_run(plan: &Plan) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Which version it is, and for a time of which time, since that may be an earlier one than was asked for.
+/// Which version it is, and for a time of which time, since that may be an earlier one than was
+/// asked for.
 fn version_line(plan: &Plan) -> String {
     let noted = |moment: Moment| format!(", noted at {}", show_time(moment.time));
     format!("version      {}{}", plan.version, plan.moment.map_or(String::new(), noted))
@@ -328,7 +344,10 @@ fn summary(report: &RestoreReport, plan: &Plan, took: f64, name: &str) -> String
         format!("took         {took:.1} s, {rate} of rows a second"),
     ];
     lines.extend(gap_line(plan));
-    lines.push(format!("{}: {name} holds what there was at that version", Terminal::stdout().good("ok")));
+    lines.push(format!(
+        "{}: {name} holds what there was at that version",
+        Terminal::stdout().good("ok")
+    ));
     lines.join("\n") + "\n"
 }
 
@@ -338,8 +357,8 @@ fn served(options: &ArgMatches) -> Result<Database, Failure> {
 
 fn status(options: &ArgMatches) -> Result<u8, Failure> {
     let found = under_way(&served(options)?)?;
-    let told =
-        found.map_or("no restore is under way".into(), |found| format!("restoring    {}", told(&found)));
+    let told = found
+        .map_or("no restore is under way".into(), |found| format!("restoring    {}", told(&found)));
     terminal::print(&(told + "\n"))?;
     Ok(0)
 }
@@ -379,7 +398,9 @@ fn wait(options: &ArgMatches) -> Result<u8, Failure> {
         None => terminal::print("no restore is under way\n")?,
         Some(true) => terminal::print("no restore is under way any more: it is whole\n")?,
         Some(false) => {
-            return Err(Failure::new("the restore was given up: what it had brought in is cleared"));
+            return Err(Failure::new(
+                "the restore was given up: what it had brought in is cleared",
+            ));
         }
     }
     Ok(0)
@@ -387,8 +408,8 @@ fn wait(options: &ArgMatches) -> Result<u8, Failure> {
 
 fn abort(options: &ArgMatches) -> Result<u8, Failure> {
     let db = served(options)?;
-    let aborted =
-        block_on(restore::abort(&db)).map_err(|error| Failure::of("cannot give the restore up", error))?;
+    let aborted = block_on(restore::abort(&db))
+        .map_err(|error| Failure::of("cannot give the restore up", error))?;
     terminal::print(match aborted {
         true => "given up: what it had brought in is cleared, and the database is open\n",
         false => "no restore is under way\n",

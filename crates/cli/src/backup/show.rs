@@ -1,7 +1,8 @@
 //! `plinth backup describe`, `list` and `verify`: what is there, and whether it can be read.
 //!
-//! Each is shown in lines for people or, of a listing, as JSON for programs. Always: a backup with damage in it ends the command
-//! with its own exit code, after everything that is whole was told too.
+//! Each is shown in lines for people or, of a listing, as JSON for programs. Always: a backup with
+//! damage in it ends the command with its own exit code, after everything that is whole was told
+//! too.
 
 use super::progress::watched;
 use super::{count, open_backup, read_key, target, url};
@@ -30,7 +31,10 @@ pub fn describe(options: &ArgMatches) -> Result<u8, Failure> {
     let mut lines = vec![
         format!("backup       {}", backup.url()),
         format!("of           the database {}", backup.database()),
-        format!("ranges       {}", backup.ranges().map_or("encrypted: give the key".into(), show_ranges)),
+        format!(
+            "ranges       {}",
+            backup.ranges().map_or("encrypted: give the key".into(), show_ranges)
+        ),
         format!("encrypted    {}", if backup.is_sealed() { "yes" } else { "no" }),
         format!("takes        {}", bytes(contents.bytes)),
     ];
@@ -131,7 +135,8 @@ pub fn list(options: &ArgMatches) -> Result<u8, Failure> {
         found.push((url, backup, contents));
     }
     if options.get_flag("json") {
-        let all: Vec<_> = found.iter().map(|(_, backup, contents)| as_json(backup, contents)).collect();
+        let all: Vec<_> =
+            found.iter().map(|(_, backup, contents)| as_json(backup, contents)).collect();
         terminal::print(&format!("{:#}\n", serde_json::Value::from(all)))?;
         return Ok(0);
     }
@@ -149,7 +154,8 @@ pub fn list(options: &ArgMatches) -> Result<u8, Failure> {
 
 /// What can't be restored, by version and by time.
 fn cost((from, to): (i64, i64), times: (Option<u64>, Option<u64>)) -> String {
-    let versions = if from == to { format!("version {from}") } else { format!("versions {from} to {to}") };
+    let versions =
+        if from == to { format!("version {from}") } else { format!("versions {from} to {to}") };
     let times = match times {
         (Some(begin), Some(end)) if begin == end => format!(", of {}", show_time(begin)),
         (Some(begin), Some(end)) => format!(", of {} to {}", show_time(begin), show_time(end)),
@@ -168,19 +174,17 @@ pub fn verify(options: &ArgMatches) -> Result<u8, Failure> {
     let total = contents(&backup, &url)?.bytes;
     let (read, stop) = (Arc::new(AtomicU64::new(0)), interrupt::flag());
     let counted = read.clone();
-    let report =
-        watched(
-            &env,
-            "verifying",
-            total,
-            &read,
-            async move { backup::verify(&backup, &counted, &stop).await },
-        );
+    let report = watched(&env, "verifying", total, &read, async move {
+        backup::verify(&backup, &counted, &stop).await
+    });
     let report = report.map_err(|error| Failure::of(format!("cannot verify {url}"), error))?;
     let terminal = Terminal::stdout();
-    let mut lines = vec![format!("read         {}, {}", count(report.files, "file"), bytes(report.bytes))];
+    let mut lines =
+        vec![format!("read         {}, {}", count(report.files, "file"), bytes(report.bytes))];
     if !report.is_deep {
-        lines.push("checked      checksums alone: the backup is encrypted, and no key was given".into());
+        lines.push(
+            "checked      checksums alone: the backup is encrypted, and no key was given".into(),
+        );
     }
     for problem in &report.problems {
         let cost = problem.costs.map_or(String::new(), |costs| cost(costs, report.times(costs)));
@@ -203,7 +207,8 @@ pub fn verify(options: &ArgMatches) -> Result<u8, Failure> {
     }
     match report.problems.is_empty() {
         true => {
-            let which = if report.gaps.is_empty() { "every file" } else { "every file that is there" };
+            let which =
+                if report.gaps.is_empty() { "every file" } else { "every file that is there" };
             lines.push(format!("{}: {which} is whole", terminal.good("ok")));
         }
         false => lines.push("Take a new snapshot: plinth backup now".into()),

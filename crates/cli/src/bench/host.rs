@@ -1,5 +1,6 @@
-//! What `plinth bench` can do around a database in its own process: checkpoints, databases beside it, crashes of a second process, and servers
-//! of a cluster to which things happen (`plinth_sim::servers`).
+//! What `plinth bench` can do around a database in its own process: checkpoints, databases beside
+//! it, crashes of a second process, and servers of a cluster to which things happen
+//! (`plinth_sim::servers`).
 //!
 //! Always: what it starts ends with the value that it gives, before the workload's directory goes.
 
@@ -32,9 +33,16 @@ impl Host for LocalHost {
         Waits { sync: waits.sync, work: waits.work, checkpoint_step: waits.checkpoint_step }
     }
 
-    fn crash(&self, directory: &Path, rows: u64, transactions: u64, memory: Option<u64>) -> Result<Crash> {
+    fn crash(
+        &self,
+        directory: &Path,
+        rows: u64,
+        transactions: u64,
+        memory: Option<u64>,
+    ) -> Result<Crash> {
         let amount = Amount { rows, transactions };
-        let program = std::env::current_exe().map_err(failed("cannot tell where this program is"))?;
+        let program =
+            std::env::current_exe().map_err(failed("cannot tell where this program is"))?;
         let mut child = Command::new(program)
             .arg(BENCH_WRITER)
             .arg(directory)
@@ -78,11 +86,18 @@ impl Host for LocalHost {
         serve::start(directory, &self.engine)
     }
 
-    fn cluster(&self, directory: &Path, servers: usize, is_apart: bool) -> Result<Box<dyn Cluster>> {
-        let program = std::env::current_exe().map_err(failed("cannot tell where this program is"))?;
+    fn cluster(
+        &self,
+        directory: &Path,
+        servers: usize,
+        is_apart: bool,
+    ) -> Result<Box<dyn Cluster>> {
+        let program =
+            std::env::current_exe().map_err(failed("cannot tell where this program is"))?;
         block_on(self.env.files().create_dir_all(directory))?;
         let more = ["--engine", &self.engine];
-        let started = Servers::form_told(&self.env, &[program.into()], directory, (servers, is_apart), &more);
+        let started =
+            Servers::form_told(&self.env, &[program.into()], directory, (servers, is_apart), &more);
         Ok(Box::new(Processes(started.map_err(failed("cannot start a cluster"))?)))
     }
 }
@@ -144,7 +159,8 @@ fn opened(mut builder: Builder, memory: Option<u64>) -> Result<plinth::client::D
     Ok((*builder.open()?).clone())
 }
 
-/// Reads what the child acknowledges, and kills it when that is enough; gives the last number it told.
+/// Reads what the child acknowledges, and kills it when that is enough; gives the last number it
+/// told.
 fn listen(child: &mut Child, transactions: u64) -> Result<u64> {
     let output = child.stdout.take().ok_or_else(|| failed("no output")("it was not asked for"))?;
     let mut acknowledged = None;

@@ -1,10 +1,13 @@
-//! `plinth bench`: opens a database for each engine, has it measured, and shows or writes the reports.
+//! `plinth bench`: opens a database for each engine, has it measured, and shows or writes the
+//! reports.
 //!
-//! With a cluster file it measures the server that the file names instead, and holds it against what is asked of servers:
-//! client and server then share the machine, and what needs the database's files or its process is skipped.
+//! With a cluster file it measures the server that the file names instead, and holds it against
+//! what is asked of servers: client and server then share the machine, and what needs the
+//! database's files or its process is skipped.
 //!
-//! What is about data larger than memory, `budget` and `uncached`, has a database of its own where no memory was said. `budget` looks
-//! at the memory of the whole process, so that comes before anything else has taken some.
+//! What is about data larger than memory, `budget` and `uncached`, has a database of its own where
+//! no memory was said. `budget` looks at the memory of the whole process, so that comes before
+//! anything else has taken some.
 
 mod host;
 mod serve;
@@ -28,7 +31,8 @@ use std::time::Duration;
 
 /// Longest time for a workload: a day.
 const SECONDS_MAX: f64 = 86_400.0;
-/// The engine that keeps to a memory, the workloads about data larger than that, and where those have their database.
+/// The engine that keeps to a memory, the workloads about data larger than that, and where those
+/// have their database.
 const BOUNDED: &str = "ssd";
 const LARGER_THAN_MEMORY: [&str; 2] = ["budget", "uncached"];
 const LARGER_DIRECTORY: &str = "plinth-bench-budget";
@@ -48,8 +52,8 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let stop = interrupt::flag();
     let mut reports = Vec::new();
     if let Some(file) = options.get_one::<PathBuf>("cluster-file") {
-        let target =
-            Target::of_cluster_file(Some(file)).map_err(|error| Failure::usage(error.to_string()))?;
+        let target = Target::of_cluster_file(Some(file))
+            .map_err(|error| Failure::usage(error.to_string()))?;
         let database = target.open(true).map_err(|error| Failure::of("cannot connect", error))?;
         let place = Directory::new(&env, options.get_one("dir"), None)?;
         reports.push(measure_served(&database, &place.path, settings.clone(), &workloads, &stop)?);
@@ -87,7 +91,9 @@ fn write_pictures(env: &Env, dir: &Path, reports: &[Report]) -> Result<(), Failu
         }
         Ok::<(), plinth::Error>(())
     });
-    written.map_err(|error| Failure::of(format!("cannot write pictures into {}", dir.display()), error))
+    written.map_err(|error| {
+        Failure::of(format!("cannot write pictures into {}", dir.display()), error)
+    })
 }
 
 /// All reports, one after the other.
@@ -120,8 +126,10 @@ impl Directory {
         if let Some(warning) = scratch.as_ref().and_then(Scratch::warning) {
             eprintln!("warning: {warning}");
         }
-        let path =
-            dir.map_or_else(|| scratch.as_ref().map_or(Path::new("."), Scratch::path), PathBuf::as_path);
+        let path = dir.map_or_else(
+            || scratch.as_ref().map_or(Path::new("."), Scratch::path),
+            PathBuf::as_path,
+        );
         let path = std::path::absolute(path)
             .map_err(|error| Failure::of("cannot tell the current directory", error))?;
         Ok(Self { path: part.map_or(path.clone(), |part| path.join(part)), _scratch: scratch })
@@ -139,12 +147,14 @@ fn measure_engines(
 ) -> Result<Vec<Report>, Failure> {
     let has_bounded = engines.iter().any(|engine| engine == BOUNDED);
     if settings.memory.is_some() && !has_bounded {
-        let text = format!("--memory bounds the engine {BOUNDED}; others take what their data need");
+        let text =
+            format!("--memory bounds the engine {BOUNDED}; others take what their data need");
         return Err(Failure::usage(text));
     }
     let has_own = has_bounded && settings.memory.is_none();
     let is_apart = |workload: &&Workload| has_own && LARGER_THAN_MEMORY.contains(&workload.name);
-    let (apart, together): (Vec<&Workload>, Vec<&Workload>) = workloads.iter().copied().partition(is_apart);
+    let (apart, together): (Vec<&Workload>, Vec<&Workload>) =
+        workloads.iter().copied().partition(is_apart);
     let mut outcomes = Vec::new();
     if !apart.is_empty() {
         let place = Directory::new(env, dir, None)?;
@@ -154,7 +164,8 @@ fn measure_engines(
     for engine in engines {
         let place = Directory::new(env, dir, (engines.len() > 1).then_some(engine))?;
         let is_bounded = engine == BOUNDED;
-        let settings = Settings { memory: settings.memory.filter(|_| is_bounded), ..settings.clone() };
+        let settings =
+            Settings { memory: settings.memory.filter(|_| is_bounded), ..settings.clone() };
         let mut report = measure(env, &place.path, settings, &together, provenance(engine), stop)?;
         for (name, outcome) in outcomes.extract_if(.., |_| is_bounded) {
             report.add(name, outcome)?;
@@ -170,7 +181,8 @@ fn measure_engines(
 /// What became of a workload, by its name.
 type Ended = (&'static str, plinth_bench::Result<Outcome>);
 
-/// Runs workloads on a database of their own, which has more rows than the others', and memory for a part of them.
+/// Runs workloads on a database of their own, which has more rows than the others', and memory for
+/// a part of them.
 fn measure_larger(
     env: &Env,
     directory: &Path,
@@ -184,7 +196,8 @@ fn measure_larger(
     let settings = settings.of_budget();
     let database = open(&place.path, BOUNDED, settings.memory)?;
     let progress = terminal::progress();
-    let bench = Bench::prepare((*database).clone(), place.path.clone(), settings, progress, stop.clone())?;
+    let bench =
+        Bench::prepare((*database).clone(), place.path.clone(), settings, progress, stop.clone())?;
     Ok(workloads.iter().map(|workload| (workload.name, bench.run_one(workload))).collect())
 }
 
@@ -199,7 +212,8 @@ fn measure(
 ) -> Result<Report, Failure> {
     let database = open(path, &provenance.engine, settings.memory)?;
     let progress = terminal::progress();
-    let mut bench = Bench::prepare((*database).clone(), path.to_owned(), settings, progress, stop.clone())?;
+    let mut bench =
+        Bench::prepare((*database).clone(), path.to_owned(), settings, progress, stop.clone())?;
     let (env, engine) = (env.clone(), provenance.engine.clone());
     bench.host = Some(Arc::new(LocalHost { env, database, engine }));
     Ok(bench.run(workloads, provenance)?)
@@ -214,7 +228,8 @@ fn measure_served(
     stop: &Arc<AtomicBool>,
 ) -> Result<Report, Failure> {
     let progress = terminal::progress();
-    let bench = Bench::prepare((**database).clone(), path.to_owned(), settings, progress, stop.clone())?;
+    let bench =
+        Bench::prepare((**database).clone(), path.to_owned(), settings, progress, stop.clone())?;
     let engine = format!("{}{SERVED}", bench.engine);
     Ok(bench.run(workloads, provenance(&engine))?)
 }
@@ -256,7 +271,9 @@ fn settings(options: &ArgMatches) -> Result<Settings, Failure> {
         if seconds > 0.0 && seconds <= SECONDS_MAX {
             return Ok(Duration::from_secs_f64(seconds));
         }
-        Err(Failure::usage(format!("--{name} must be more than 0 and at most {SECONDS_MAX}, not {seconds}")))
+        Err(Failure::usage(format!(
+            "--{name} must be more than 0 and at most {SECONDS_MAX}, not {seconds}"
+        )))
     };
     Ok(Settings {
         rows: number("rows").unwrap_or_default(),

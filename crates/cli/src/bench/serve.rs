@@ -1,4 +1,5 @@
-//! A server beside the database that is measured: a process of this program, on a port that is free, for as long as it is wanted.
+//! A server beside the database that is measured: a process of this program, on a port that is
+//! free, for as long as it is wanted.
 
 use plinth::{Database, Error, Result};
 use plinth_bench::host::Server;
@@ -27,7 +28,16 @@ pub fn failed<E: Display>(what: &'static str) -> impl Fn(E) -> Error {
 pub fn start(directory: &Path, engine: &str) -> Result<Server> {
     let program = std::env::current_exe().map_err(failed("cannot tell where this program is"))?;
     let child = Command::new(program)
-        .args(["server", "--listen", "127.0.0.1:0", "--log", "text,error", "--engine", engine, "--dir"])
+        .args([
+            "server",
+            "--listen",
+            "127.0.0.1:0",
+            "--log",
+            "text,error",
+            "--engine",
+            engine,
+            "--dir",
+        ])
         .arg(directory)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -36,7 +46,9 @@ pub fn start(directory: &Path, engine: &str) -> Result<Server> {
     let mut process = Process(child);
     let mut line = String::new();
     if let Some(output) = process.0.stdout.as_mut() {
-        BufReader::new(output).read_line(&mut line).map_err(failed("cannot read from the server"))?;
+        BufReader::new(output)
+            .read_line(&mut line)
+            .map_err(failed("cannot read from the server"))?;
     }
     if !line.starts_with("ready ") {
         return Err(failed("the server ended before it was ready")("see above for its reason"));

@@ -1,5 +1,5 @@
-//! The process that the workload `restart` kills: loads rows, writes a checkpoint, then overwrites random rows and tells
-//! how many of its commits were acknowledged.
+//! The process that the workload `restart` kills: loads rows, writes a checkpoint, then overwrites
+//! random rows and tells how many of its commits were acknowledged.
 
 use super::open;
 use crate::failure::Failure;
@@ -37,7 +37,8 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let memory = options.get_one::<u64>("memory").copied();
     let database = open(&path, &engine, memory)?;
     let settings = Settings { rows: amount.rows, memory, ..Settings::default() };
-    let bench = Bench::prepare((*database).clone(), path, settings, Progress::Silent, Arc::default())?;
+    let bench =
+        Bench::prepare((*database).clone(), path, settings, Progress::Silent, Arc::default())?;
     // An engine without checkpoints has its own way of being quick at the next start.
     let _ = database.checkpoint();
     let plan = Plan { title: String::new(), clients: CLIENTS, threads: 1, time: LIFE, slices: 0 };
@@ -46,7 +47,8 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Writes random keys and counts its commits in the database, and those that were acknowledged on the standard output.
+/// Writes random keys and counts its commits in the database, and those that were acknowledged on
+/// the standard output.
 #[derive(Clone)]
 struct Writes {
     acknowledged: Arc<AtomicU64>,

@@ -1,7 +1,8 @@
 //! The first chapters: transactions, a conflict and its retry, a watch.
 //!
-//! Each step is done first and told afterwards, with what came back; what a step is meant to show is claimed, and
-//! the claim checked. They share one database: a small shop with a shelf and some baskets.
+//! Each step is done first and told afterwards, with what came back; what a step is meant to show
+//! is claimed, and the claim checked. They share one database: a small shop with a shelf and some
+//! baskets.
 
 use super::story::Story;
 use crate::failure::Failure;
@@ -29,8 +30,10 @@ pub fn transactions(story: &Story, database: &Database) -> Result<(), Failure> {
     let pears = transaction.get("shelf/pear").wait().map_err(failed("read"))?;
     story.code("tr.get(\"shelf/pear\")", format!("{}, its own write", show(pears.as_deref())))?;
     let other = read(database, "shelf/pear")?;
-    story
-        .code("other.get(\"shelf/pear\")", format!("{}: nobody else sees it yet", show(other.as_deref())))?;
+    story.code(
+        "other.get(\"shelf/pear\")",
+        format!("{}: nobody else sees it yet", show(other.as_deref())),
+    )?;
     transaction.commit().wait().map_err(failed("commit"))?;
     let version = transaction.committed_version();
     story.code("tr.commit()", format!("on disk, as version {version}"))?;
@@ -51,30 +54,42 @@ pub fn transactions(story: &Story, database: &Database) -> Result<(), Failure> {
 /// Two want the last apple; then many count in one place.
 pub fn conflict(story: &Story, database: &Database) -> Result<(), Failure> {
     story.chapter("A conflict, and its retry")?;
-    story.say("Ann and Bob both want the last apple. Nothing is locked: both read, and both try.")?;
+    story
+        .say("Ann and Bob both want the last apple. Nothing is locked: both read, and both try.")?;
     let (ann, bob) = (database.create_transaction(), database.create_transaction());
     for (name, transaction) in [("ann", &ann), ("bob", &bob)] {
         let apples = transaction.get("shelf/apple").wait().map_err(failed("read"))?;
         story.code(&format!("{name}.get(\"shelf/apple\")"), show(apples.as_deref()))?;
         transaction.clear("shelf/apple");
         transaction.set(format!("basket/{name}"), "apple");
-        story
-            .code(&format!("{name}.clear(\"shelf/apple\"); {name}.set(\"basket/{name}\", \"apple\");"), "")?;
+        story.code(
+            &format!("{name}.clear(\"shelf/apple\"); {name}.set(\"basket/{name}\", \"apple\");"),
+            "",
+        )?;
     }
     ann.commit().wait().map_err(failed("commit"))?;
     story.code("ann.commit()", "committed")?;
     let Err(error) = bob.commit().wait() else {
         return story.claim("Bob's commit is refused", false);
     };
-    story.code("bob.commit()", format!("{} ({}): what he read has changed", error.name(), error.code()))?;
+    story.code(
+        "bob.commit()",
+        format!("{} ({}): what he read has changed", error.name(), error.code()),
+    )?;
     bob.on_error(error.clone()).wait().map_err(failed("retry"))?;
     story.code("bob.on_error(error)", "reset, try again")?;
     let apples = bob.get("shelf/apple").wait().map_err(failed("read"))?;
-    story.code("bob.get(\"shelf/apple\")", format!("{}: sold out, he goes home", show(apples.as_deref())))?;
+    story.code(
+        "bob.get(\"shelf/apple\")",
+        format!("{}: sold out, he goes home", show(apples.as_deref())),
+    )?;
     story.claim("one apple, one buyer", error == Error::not_committed() && apples.is_none())?;
 
-    story.say("`db.transact` is that loop. So this is safe, whoever else does the same at the same time:")?;
-    story.code("db.transact(|tr| { let n = tr.get(\"visits\"); tr.set(\"visits\", n + 1) })", "")?;
+    story.say(
+        "`db.transact` is that loop. So this is safe, whoever else does the same at the same time:",
+    )?;
+    story
+        .code("db.transact(|tr| { let n = tr.get(\"visits\"); tr.set(\"visits\", n + 1) })", "")?;
     let attempts = count_together(story, database)?;
     let visits = read(database, "visits")?.and_then(|bytes| number(&bytes));
     let total = ADDERS * ADDITIONS;
@@ -146,7 +161,9 @@ pub fn watch(story: &Story, database: &Database) -> Result<(), Failure> {
 fn shelf(database: &Database) -> Result<String, Failure> {
     let shelf = database.transact_blocking(|transaction| {
         let rows = transaction.get_range(RangeOptions::prefix("shelf/")).wait()?.rows;
-        let row = |(key, value): (&[u8], &[u8])| format!("{} = {}", printable(&key[6..]), printable(value));
+        let row = |(key, value): (&[u8], &[u8])| {
+            format!("{} = {}", printable(&key[6..]), printable(value))
+        };
         Ok(rows.iter().map(row).collect::<Vec<_>>().join(", "))
     });
     shelf.map_err(failed("read the shelf"))

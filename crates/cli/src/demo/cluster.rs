@@ -1,7 +1,8 @@
-//! Three servers: the leader is killed in the middle of eight writers, another one goes on, and nothing acknowledged is missing.
+//! Three servers: the leader is killed in the middle of eight writers, another one goes on, and
+//! nothing acknowledged is missing.
 //!
-//! Each transaction looks whether its row is there, and adds the row and one to a counter: so a commit whose answer was lost is not
-//! made twice, and half of one would show.
+//! Each transaction looks whether its row is there, and adds the row and one to a counter: so a
+//! commit whose answer was lost is not made twice, and half of one would show.
 
 use super::story::Story;
 use super::writer::{COUNT, WRITERS};
@@ -89,7 +90,9 @@ fn write(story: &Story, nodes: &Nodes, told: &Arc<Told>) -> Result<Vec<Task>, Fa
                         Ok(())
                     }
                 });
-                write.await.expect("a transaction of the tour is tried again until it is committed");
+                write
+                    .await
+                    .expect("a transaction of the tour is tried again until it is committed");
                 told.acknowledged.fetch_add(1, Ordering::Relaxed);
                 let mut last = told.last.lock().unwrap_or_else(PoisonError::into_inner);
                 let now = env.now();
@@ -114,7 +117,8 @@ fn judge(story: &Story, nodes: &Nodes, acknowledged: u64) -> Result<(), Failure>
         let count = database.transact_blocking(|tr| tr.get(COUNT).wait())?;
         Ok((rows, count.and_then(|bytes| bytes[..].try_into().ok()).map_or(0, u64::from_le_bytes)))
     };
-    let (rows, count) = read().map_err(|error| Failure::of("cannot read from the three servers", error))?;
+    let (rows, count) =
+        read().map_err(|error| Failure::of("cannot read from the three servers", error))?;
     let missing = acknowledged.saturating_sub(rows);
     story.claim(
         &format!(

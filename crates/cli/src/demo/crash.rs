@@ -1,4 +1,11 @@
-//! The crash: a process that writes is killed without warning, and everything it acknowledged is there.
+//! The crash: a process that writes is killed without warning, and everything it acknowledged is
+//! there.
+//!
+//! The writer tells us over a pipe of each commit that returned; after the kill we open the
+//! directory and look for those rows. Its counter, set in the same transactions, shows half a
+//! transaction.
+//!
+//! Always: a writer's acknowledged rows are its first so many, and no writer outlives the chapter.
 
 use super::open;
 use super::story::Story;
@@ -28,8 +35,10 @@ pub fn chapter(story: &Story, path: &Path, crashes: u64) -> Result<(), Failure> 
     for round in 0..crashes {
         let life = LIFE + LIFE.mul_f64(0.37) * round as u32;
         let more = kill_a_writer(story, path, round, life)?;
-        story
-            .code("kill -9", format!("after {} acknowledged commits", words::grouped(more.values().sum())))?;
+        story.code(
+            "kill -9",
+            format!("after {} acknowledged commits", words::grouped(more.values().sum())),
+        )?;
         acknowledged.extend(more);
         recover(story, path, &acknowledged, (round + 1) * WRITERS)?;
     }
@@ -37,7 +46,12 @@ pub fn chapter(story: &Story, path: &Path, crashes: u64) -> Result<(), Failure> 
 }
 
 /// Starts a writer, kills it after a while, and gives what it had acknowledged.
-fn kill_a_writer(story: &Story, path: &Path, round: u64, life: Duration) -> Result<Acknowledged, Failure> {
+fn kill_a_writer(
+    story: &Story,
+    path: &Path,
+    round: u64,
+    life: Duration,
+) -> Result<Acknowledged, Failure> {
     let failed = |error| Failure::of("cannot start this program once more", error);
     let program = std::env::current_exe().map_err(failed)?;
     let mut child = Command::new(program)
@@ -55,8 +69,14 @@ fn kill_a_writer(story: &Story, path: &Path, round: u64, life: Duration) -> Resu
     result
 }
 
-/// Notes what the writer acknowledges, kills it when its time has come, and reads what was still in the pipe.
-fn listen(story: &Story, child: &mut Child, round: u64, life: Duration) -> Result<Acknowledged, Failure> {
+/// Notes what the writer acknowledges, kills it when its time has come, and reads what was still in
+/// the pipe.
+fn listen(
+    story: &Story,
+    child: &mut Child,
+    round: u64,
+    life: Duration,
+) -> Result<Acknowledged, Failure> {
     let Some(output) = child.stdout.take() else {
         return Err(Failure::new("the writing process has no output"));
     };
@@ -80,17 +100,25 @@ fn listen(story: &Story, child: &mut Child, round: u64, life: Duration) -> Resul
     Ok(acknowledged)
 }
 
-/// The next whole line: a writer and a number. The last line may be cut off by the crash, and doesn't count.
+/// The next whole line: a writer and a number. The last line may be cut off by the crash, and
+/// doesn't count.
 fn next_acknowledgement(lines: &mut BufReader<ChildStdout>) -> Result<Option<(u64, u64)>, Failure> {
     let mut line = String::new();
-    lines.read_line(&mut line).map_err(|error| Failure::of("cannot read from the writing process", error))?;
+    lines
+        .read_line(&mut line)
+        .map_err(|error| Failure::of("cannot read from the writing process", error))?;
     let words = line.strip_suffix('\n').and_then(|line| line.split_once(' '));
     Ok(words.and_then(|(writer, number)| Some((writer.parse().ok()?, number.parse().ok()?))))
 }
 
-/// Opens the database again and holds what is there against what was acknowledged. Of each writer killed so far,
-/// one commit may have taken effect that it had no time to tell of.
-fn recover(story: &Story, path: &Path, acknowledged: &Acknowledged, writers: u64) -> Result<(), Failure> {
+/// Opens the database again and holds what is there against what was acknowledged. Of each writer
+/// killed so far, one commit may have taken effect that it had no time to tell of.
+fn recover(
+    story: &Story,
+    path: &Path,
+    acknowledged: &Acknowledged,
+    writers: u64,
+) -> Result<(), Failure> {
     let began = story.env.now();
     let database = open(path)?;
     let opened = words::duration(story.env.now() - began);
@@ -133,7 +161,8 @@ fn read_all(database: &Database) -> Result<(Found, u64)> {
     let mut found = Found::new();
     let mut range = RangeOptions::prefix("row/").mode(StreamingMode::WantAll);
     loop {
-        let batch = database.transact_blocking(|transaction| transaction.get_range(range.clone()).wait())?;
+        let batch = database
+            .transact_blocking(|transaction| transaction.get_range(range.clone()).wait())?;
         found.extend(batch.rows.iter().map(|(key, value)| (key.to_vec(), value.to_vec())));
         let Some((last, _)) = batch.rows.last().filter(|_| batch.more) else { break };
         range = range.after(last, batch.rows.len());

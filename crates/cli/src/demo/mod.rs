@@ -1,7 +1,7 @@
 //! `plinth demo`: a guided tour on a temporary database, told as it happens.
 //!
-//! Nothing in it is staged: each line shows what the database just answered, and what the tour claims it
-//! also checks. If a claim doesn't hold, the tour ends there with exit code 1.
+//! Nothing in it is staged: each line shows what the database just answered, and what the tour
+//! claims it also checks. If a claim doesn't hold, the tour ends there with exit code 1.
 
 mod chapters;
 mod cluster;
@@ -41,5 +41,6 @@ pub fn run(short: bool) -> Result<u8, Failure> {
 }
 
 fn open(path: &Path) -> Result<Database, Failure> {
-    Database::open(path).map_err(|error| Failure::of(format!("cannot open {}", path.display()), error))
+    Database::open(path)
+        .map_err(|error| Failure::of(format!("cannot open {}", path.display()), error))
 }

@@ -35,7 +35,10 @@ impl Story {
         self.say(
             "An ordered, transactional key-value database, running in this very process. Everything below",
         )?;
-        self.say(&format!("happens as you read it, in {}, which is removed at the end.", directory.display()))
+        self.say(&format!(
+            "happens as you read it, in {}, which is removed at the end.",
+            directory.display()
+        ))
     }
 
     /// The last words.
@@ -60,8 +63,11 @@ impl Story {
     /// A line of code, and what it answered.
     pub fn code(&self, code: &str, answer: impl Display) -> Result<(), Failure> {
         let answer = answer.to_string();
-        let space =
-            if answer.is_empty() { 0 } else { CODE_WIDTH.saturating_sub(code.chars().count()).max(1) };
+        let space = if answer.is_empty() {
+            0
+        } else {
+            CODE_WIDTH.saturating_sub(code.chars().count()).max(1)
+        };
         self.show(&format!("    {}{}{answer}\n", self.terminal.code(code), " ".repeat(space)))
     }
 
@@ -71,7 +77,9 @@ impl Story {
             return self.show(&format!("    {} {text}\n", self.terminal.good("ok")));
         }
         self.show(&format!("    {} {text}\n", self.terminal.bad("NO")))?;
-        Err(Failure::new(format!("the tour claims something that does not hold: {text}; please report it")))
+        Err(Failure::new(format!(
+            "the tour claims something that does not hold: {text}; please report it"
+        )))
     }
 
     /// Lets time pass.

@@ -1,8 +1,9 @@
 //! The process that the tour kills: it writes as fast as it can, and says what was acknowledged.
 //!
-//! Each transaction adds a row of its own and one to a counter of all rows, so that half a transaction
-//! would show. After the commit, and not before, it prints the row's writer and number. What is read from
-//! that pipe was acknowledged; what was acknowledged must be there after the crash.
+//! Each transaction adds a row of its own and one to a counter of all rows, so that half a
+//! transaction would show. After the commit, and not before, it prints the row's writer and number.
+//! What is read from that pipe was acknowledged; what was acknowledged must be there after the
+//! crash.
 
 use super::open;
 use crate::failure::Failure;

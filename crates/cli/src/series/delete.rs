@@ -1,6 +1,7 @@
 //! `plinth series delete`: series out of a database, or the points of a range of times.
 //!
-//! It says what it would delete unless it is told to do so. The series of a server are deleted by the server, which has them in memory.
+//! It says what it would delete unless it is told to do so. The series of a server are deleted by
+//! the server, which has them in memory.
 
 use super::{Place, times};
 use crate::failure::Failure;

@@ -1,7 +1,9 @@
-//! `plinth series export`: points as text that can be imported again, here or elsewhere, or as a table for other programs.
+//! `plinth series export`: points as text that can be imported again, here or elsewhere, or as a
+//! table for other programs.
 //!
-//! Series are read one after the other, a piece at a time, and what a format makes of a piece is written before much more is read. A format that this program
-//! was built without is refused before a file is made.
+//! Series are read one after the other, a piece at a time, and what a format makes of a piece is
+//! written before much more is read. A format that this program was built without is refused before
+//! a file is made.
 
 use super::{Format, Place, times};
 use crate::failure::{Failure, INTERRUPTED};
@@ -66,7 +68,8 @@ pub fn run(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
         let name = series.name();
         writer.begin(name);
         let failed = |error| place.failed(error);
-        let mut stream = block_on(series.scan(times(options), Direction::Forward)).map_err(failed)?;
+        let mut stream =
+            block_on(series.scan(times(options), Direction::Forward)).map_err(failed)?;
         while let Some(some) = block_on(stream.next()).map_err(failed)? {
             told.points += writer.points(told.series, name, &some, &mut bytes)?;
             if bytes.len() >= PIECE {
@@ -77,7 +80,8 @@ pub fn run(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
             }
         }
         told.series += 1;
-        told.renamed += u64::from(format == Format::Text(Form::Influx) && !name.metric().contains('.'));
+        told.renamed +=
+            u64::from(format == Format::Text(Form::Influx) && !name.metric().contains('.'));
         Ok(())
     });
     drop(task);
@@ -88,7 +92,9 @@ pub fn run(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
             let points = grouped(points);
             match format {
                 Format::Text(_) => {
-                    eprintln!("plinth: interrupted after {points} points: what was written is not all")
+                    eprintln!(
+                        "plinth: interrupted after {points} points: what was written is not all"
+                    )
                 }
                 _ => {
                     eprintln!(
@@ -147,7 +153,8 @@ impl Writer {
         }
     }
 
-    /// Writes points of the series with this name, which is the one of this number: how many, events counted once.
+    /// Writes points of the series with this name, which is the one of this number: how many,
+    /// events counted once.
     fn points(
         &mut self,
         number: u32,
@@ -207,7 +214,8 @@ impl Out {
     fn open(options: &ArgMatches) -> Result<Self, Failure> {
         let Some(path) = options.get_one::<PathBuf>("out") else { return Ok(Self::Standard) };
         let file = block_on(Env::real().files().open(path, Open::CreateNew));
-        let file = file.map_err(|error| Failure::of(format!("cannot make {}", path.display()), error))?;
+        let file =
+            file.map_err(|error| Failure::of(format!("cannot make {}", path.display()), error))?;
         Ok(Self::File { file, at: 0 })
     }
 
@@ -228,9 +236,8 @@ impl Out {
     fn finish(&self) -> Result<(), Failure> {
         match self {
             Self::Standard => Ok(()),
-            Self::File { file, .. } => {
-                block_on(file.sync_all()).map_err(|error| Failure::of("cannot write the file", error))
-            }
+            Self::File { file, .. } => block_on(file.sync_all())
+                .map_err(|error| Failure::of("cannot write the file", error)),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! `plinth series import`: files of points into a database.
 //!
-//! A file is read in pieces and fed to a session, the same as a server has for a connection. Where the series are ours they are appended to the store and
-//! committed; where they are a server's, some thousand points at a time are committed as a transaction. Rows of Parquet take the same way. A file that can't
-//! be read any further has what came before committed, and that is said.
+//! A file is read in pieces and fed to a session, the same as a server has for a connection. Where
+//! the series are ours they are appended to the store and committed; where they are a server's,
+//! some thousand points at a time are committed as a transaction. Rows of Parquet take the same
+//! way. A file that can't be read any further has what came before committed, and that is said.
 
 use super::{Format, Place};
 use crate::failure::{FAILED, Failure, INTERRUPTED};
@@ -23,7 +24,8 @@ use std::sync::atomic::Ordering;
 const PIECE: usize = 1 << 20;
 /// How often a transaction is tried whose points find no room in the inbox: for a minute or so.
 const TRIES: i64 = 120;
-/// A line of progress is printed each time that this many bytes more were read, where there is no terminal.
+/// A line of progress is printed each time that this many bytes more were read, where there is no
+/// terminal.
 const LINE_BYTES: u64 = 1 << 30;
 
 /// Where points go.
@@ -131,8 +133,9 @@ fn take(
     let mut session = Session::new(form.protocol(now), env.random_u64(), &Memory::default());
     let (mut told, mut held, mut read, mut lines) = (Told::default(), Vec::new(), 0, 0);
     loop {
-        let count =
-            source.read(&mut held).map_err(|error| Failure::of(format!("cannot read {name}"), error))?;
+        let count = source
+            .read(&mut held)
+            .map_err(|error| Failure::of(format!("cannot read {name}"), error))?;
         read += count as u64;
         let mut at = 0;
         loop {
@@ -159,7 +162,9 @@ fn take(
     if !told.was_interrupted {
         session.finish(&held);
     }
-    sink.save(&mut session, &mut told).and_then(|()| sink.finish()).map_err(|error| place.failed(error))?;
+    sink.save(&mut session, &mut told)
+        .and_then(|()| sink.finish())
+        .map_err(|error| place.failed(error))?;
     drop(task);
     say(&mut session, name);
     told.refused = session.refused();
@@ -179,9 +184,12 @@ fn take_table(
 ) -> Result<Told, Failure> {
     let env = Env::real();
     let Source::File { file, len, .. } = Source::open(&env, name)? else {
-        return Err(Failure::usage("a file of Parquet is read from its end on: give its name instead of -"));
+        return Err(Failure::usage(
+            "a file of Parquet is read from its end on: give its name instead of -",
+        ));
     };
-    let unread = |why| Failure::of(format!("cannot read {name} as Parquet, nothing was taken"), why);
+    let unread =
+        |why| Failure::of(format!("cannot read {name} as Parquet, nothing was taken"), why);
     let table = super::parquet::Reader::open(file, len).map_err(unread)?;
     let task = terminal::progress().counted(&format!("importing {name}"), table.rows(), "rows");
     let mut session =
@@ -191,18 +199,19 @@ fn take_table(
     'groups: for number in 0..table.groups() {
         let mut group = table.group(number);
         loop {
-            let rows = match group.as_mut().map_err(|why| why.clone()).and_then(|group| group.next()) {
-                Ok(rows) if rows.is_empty() => break,
-                Ok(rows) => rows,
-                Err(why) => {
-                    told.broken = Some(format!("row {} or one behind: {why}", row + 1));
-                    break 'groups;
-                }
-            };
+            let rows =
+                match group.as_mut().map_err(|why| why.clone()).and_then(|group| group.next()) {
+                    Ok(rows) if rows.is_empty() => break,
+                    Ok(rows) => rows,
+                    Err(why) => {
+                        told.broken = Some(format!("row {} or one behind: {why}", row + 1));
+                        break 'groups;
+                    }
+                };
             for found in rows {
                 row += 1;
-                let taken =
-                    found.and_then(|(series, time, cell)| session.take_row(series.data(), time, &cell));
+                let taken = found
+                    .and_then(|(series, time, cell)| session.take_row(series.data(), time, &cell));
                 if let Err(why) = taken {
                     told.refused += 1;
                     if told.refused <= TOLD_ROWS {
@@ -264,14 +273,15 @@ impl Source {
         held.resize(before + PIECE, 0);
         let read = match self {
             Self::File { file, at, .. } => {
-                let read =
-                    block_on(file.read_at(*at, &mut held[before..])).map_err(|error| error.to_string())?;
+                let read = block_on(file.read_at(*at, &mut held[before..]))
+                    .map_err(|error| error.to_string())?;
                 *at += read as u64;
                 read
             }
-            Self::Standard => {
-                std::io::stdin().lock().read(&mut held[before..]).map_err(|error| error.to_string())?
-            }
+            Self::Standard => std::io::stdin()
+                .lock()
+                .read(&mut held[before..])
+                .map_err(|error| error.to_string())?,
         };
         held.truncate(before + read);
         Ok(read)

@@ -1,10 +1,11 @@
 //! `plinth series`: points of time series into a database and out of it, and what is there.
 //!
-//! A directory is opened by this process alone, which then owns its series; behind a server the series stay their owner's: they are looked at, and points
-//! that are imported are written in transactions, for the owner to take in.
+//! A directory is opened by this process alone, which then owns its series; behind a server the
+//! series stay their owner's: they are looked at, and points that are imported are written in
+//! transactions, for the owner to take in.
 //!
-//! An import takes every line that makes sense and tells of each other one by its number. What it was told is taken is committed; run again, it puts
-//! no point there twice.
+//! An import takes every line that makes sense and tells of each other one by its number. What it
+//! was told is taken is committed; run again, it puts no point there twice.
 
 mod delete;
 mod export;
@@ -26,7 +27,8 @@ use std::time::Duration;
 
 /// The command line of `plinth series`.
 pub fn command() -> Command {
-    let about = "Time series: what there is, points from files and into them, a plot in the terminal";
+    let about =
+        "Time series: what there is, points from files and into them, a plot in the terminal";
     Command::new("series")
         .about(about)
         .subcommand_required(true)
@@ -78,10 +80,17 @@ fn place(command: Command) -> Command {
 
 fn range(command: Command) -> Command {
     let end = |name: &'static str| {
-        let parser = |text: &str| moment(text).ok_or("20260101T120000 or nanoseconds since 1970 are allowed");
-        Arg::new(name).long(name).value_name("TIME").allow_negative_numbers(true).value_parser(parser)
+        let parser = |text: &str| {
+            moment(text).ok_or("20260101T120000 or nanoseconds since 1970 are allowed")
+        };
+        Arg::new(name)
+            .long(name)
+            .value_name("TIME")
+            .allow_negative_numbers(true)
+            .value_parser(parser)
     };
-    command.args([end("from").help("The first moment"), end("to").help("The moment behind the last")])
+    command
+        .args([end("from").help("The first moment"), end("to").help("The moment behind the last")])
 }
 
 fn selector(is_required: bool) -> Arg {
@@ -193,7 +202,9 @@ impl Place {
         let file = options.get_one::<PathBuf>("cluster-file");
         let target = match dir {
             Some(dir) => Target::Directory(dir.clone()),
-            None => Target::of_cluster_file(file).map_err(|error| Failure::usage(error.to_string()))?,
+            None => {
+                Target::of_cluster_file(file).map_err(|error| Failure::usage(error.to_string()))?
+            }
         };
         let name = match &target {
             Target::Directory(path) | Target::ClusterFile(path) if path.as_os_str().is_empty() => {
@@ -204,7 +215,9 @@ impl Place {
             Target::Foundation(target) => target.to_string(),
         };
         let database = target.open(!may_make).map_err(|error| match dir {
-            None if file.is_none() => Failure::of("no --dir DIR and no --cluster-file FILE is given", error),
+            None if file.is_none() => {
+                Failure::of("no --dir DIR and no --cluster-file FILE is given", error)
+            }
             _ => Failure::opening(&name, &error),
         })?;
         Ok(Self { database, name, is_ours: dir.is_some() })
@@ -213,7 +226,8 @@ impl Place {
     /// Its series, to be read; to be written too where nobody else has them.
     fn store(&self) -> Result<SeriesStore, Failure> {
         let layer = self.database.series();
-        let opened = block_on(async { if self.is_ours { layer.open().await } else { layer.view().await } });
+        let opened =
+            block_on(async { if self.is_ours { layer.open().await } else { layer.view().await } });
         opened.map_err(|error| self.failed(error))
     }
 
@@ -258,11 +272,14 @@ type Filter = (String, Vec<(String, Vec<String>)>);
 fn filter(text: &str) -> Result<Filter, Failure> {
     if text.contains('=') {
         let name = Name::parse(text).map_err(|error| Failure::usage(error.to_string()))?;
-        let tags = name.tags().map(|(tag, value)| (tag.to_owned(), vec![value.to_owned()])).collect();
+        let tags =
+            name.tags().map(|(tag, value)| (tag.to_owned(), vec![value.to_owned()])).collect();
         return Ok((name.metric().to_owned(), tags));
     }
     if text.trim().contains(' ') {
-        return Err(Failure::usage(format!("{text}: a metric and tags such as host=a are expected")));
+        return Err(Failure::usage(format!(
+            "{text}: a metric and tags such as host=a are expected"
+        )));
     }
     Ok((text.trim().to_owned(), Vec::new()))
 }
@@ -275,13 +292,16 @@ fn times(options: &ArgMatches) -> (std::ops::Bound<i64>, std::ops::Bound<i64>) {
 }
 
 fn list(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
-    place.each(&place.store()?, options, |series| terminal::print(&format!("{}\n", series.name())))?;
+    place.each(&place.store()?, options, |series| {
+        terminal::print(&format!("{}\n", series.name()))
+    })?;
     Ok(0)
 }
 
 fn describe(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
     place.each(&place.store()?, options, |series| {
-        let summary = block_on(series.aggregate(times(options))).map_err(|error| place.failed(error))?;
+        let summary =
+            block_on(series.aggregate(times(options))).map_err(|error| place.failed(error))?;
         let text = summary.map_or_else(|| "no points\n".to_owned(), |summary| described(&summary));
         terminal::print(&format!("{}\n{text}\n", series.name()))
     })?;

@@ -1,4 +1,5 @@
-//! `plinth series plot`: a series as characters. Each column is a part of the time, from its least to its greatest value, with its mean in it.
+//! `plinth series plot`: a series as characters. Each column is a part of the time, from its least
+//! to its greatest value, with its mean in it.
 
 use super::{Place, shown, times};
 use crate::failure::Failure;
@@ -64,7 +65,8 @@ fn drawn(columns: &[Column], height: usize, first: i64, last: i64) -> String {
     let extent = greatest / 2.0 - least / 2.0;
     let row = |value: f64| match extent {
         0.0 => height / 2,
-        _ => (((value / 2.0 - least / 2.0) / extent * (height - 1) as f64).round() as usize).min(height - 1),
+        _ => (((value / 2.0 - least / 2.0) / extent * (height - 1) as f64).round() as usize)
+            .min(height - 1),
     };
     let labels = [format!("{greatest}"), format!("{least}")];
     let room = labels.iter().map(String::len).max().unwrap_or(0);
@@ -79,7 +81,9 @@ fn drawn(columns: &[Column], height: usize, first: i64, last: i64) -> String {
             .iter()
             .map(|column| match column {
                 Some((_, mean, _)) if row(*mean) == line => MEAN,
-                Some((least, _, greatest)) if (row(*least)..=row(*greatest)).contains(&line) => RANGE,
+                Some((least, _, greatest)) if (row(*least)..=row(*greatest)).contains(&line) => {
+                    RANGE
+                }
                 _ => ' ',
             })
             .collect();
@@ -102,7 +106,10 @@ mod tests {
         let columns = [Some((0.0, 0.5, 2.0)), None, Some((4.0, 4.0, 4.0)), Some((-4.0, 0.0, 4.0))];
         let text = drawn(&columns, 5, 0, 1);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[..6], [" 4 ┤  •│", "   ┤│  │", "   ┤•  •", "   ┤   │", "-4 ┤   │", "   └────"]);
+        assert_eq!(
+            lines[..6],
+            [" 4 ┤  •│", "   ┤│  │", "   ┤•  •", "   ┤   │", "-4 ┤   │", "   └────"]
+        );
         assert!(lines[6].contains("19700101T000000"), "{text}");
     }
 

@@ -14,15 +14,22 @@ pub(super) fn read(env: &Env, path: &str) -> Result<BTreeMap<&'static str, Vec<S
 }
 
 /// The values in the text of a file that errors call by `path`.
-pub(super) fn parse(path: &str, text: &str) -> Result<BTreeMap<&'static str, Vec<String>>, Failure> {
+pub(super) fn parse(
+    path: &str,
+    text: &str,
+) -> Result<BTreeMap<&'static str, Vec<String>>, Failure> {
     let table: Map<String, Value> =
         basic_toml::from_str(text).map_err(|error| Failure::usage(format!("{path}: {error}")))?;
     let mut values = BTreeMap::new();
     for (key, value) in &table {
-        let wrong = |why: &str| Failure::usage(format!("{path}:{}: {key}: {why}", line_of(text, key)));
+        let wrong =
+            |why: &str| Failure::usage(format!("{path}:{}: {key}: {why}", line_of(text, key)));
         let Some(setting) = ALL.iter().find(|setting| setting.name == key) else {
             let names: Vec<_> = ALL.iter().map(|setting| setting.name).collect();
-            return Err(wrong(&format!("there is no such setting; there are {}", names.join(", "))));
+            return Err(wrong(&format!(
+                "there is no such setting; there are {}",
+                names.join(", ")
+            )));
         };
         let refuse = |_| wrong(&format!("{}, and not {value}", setting.kind.allowed()));
         let texts = texts(setting, value).ok_or(()).map_err(refuse)?;

@@ -1,8 +1,10 @@
-//! The settings of `plinth server` and `plinth dev`: one table, from which command line, environment and file are read.
+//! The settings of `plinth server` and `plinth dev`: one table, from which command line,
+//! environment and file are read.
 //!
-//! Each setting has one name. It is `--NAME` on the command line, `PLINTH_NAME` in the environment, and a key `NAME` in the
-//! file that `--config` names; the first of the three that says something counts, before the default. All of them are
-//! held to the same kinds of value. Tests hold the shipped file and the table in docs/operations.md to the one here.
+//! Each setting has one name. It is `--NAME` on the command line, `PLINTH_NAME` in the environment,
+//! and a key `NAME` in the file that `--config` names; the first of the three that says something
+//! counts, before the default. All of them are held to the same kinds of value. Tests hold the
+//! shipped file and the table in docs/operations.md to the one here.
 
 mod file;
 #[cfg(test)]
@@ -127,7 +129,9 @@ const ALL: &[Setting] = &[
     Setting::new(
         "http-token",
         Kind::Path,
-        Otherwise("http-token in the database's directory where other machines can reach HTTP, else none"),
+        Otherwise(
+            "http-token in the database's directory where other machines can reach HTTP, else none",
+        ),
         "The file with the token that HTTP asks for; written if there is none",
     ),
     Setting::new(
@@ -179,7 +183,12 @@ const ALL: &[Setting] = &[
         "For how long points are kept, by metric: the first rule that fits counts, and older points go",
     ),
     Setting::new("series-limit", Kind::Count, Is("10000000"), "Time series at most"),
-    Setting::new("series-metric-limit", Kind::Count, Is("5000000"), "Time series of one metric at most"),
+    Setting::new(
+        "series-metric-limit",
+        Kind::Count,
+        Is("5000000"),
+        "Time series of one metric at most",
+    ),
     Setting::new(
         "series-new-limit",
         Kind::Count,
@@ -396,7 +405,8 @@ impl Settings {
     fn choose(options: &ArgMatches, mut file: BTreeMap<&'static str, Vec<String>>) -> Self {
         let mut values = BTreeMap::new();
         for Setting { name, default, .. } in ALL {
-            let given: Vec<_> = options.get_many::<String>(name).into_iter().flatten().cloned().collect();
+            let given: Vec<_> =
+                options.get_many::<String>(name).into_iter().flatten().cloned().collect();
             let chosen = match (given.is_empty(), file.remove(name), default) {
                 (false, ..) => given,
                 (true, Some(value), _) => value,

@@ -1,4 +1,5 @@
-//! Which source counts, what is refused and how, and that the shipped file and the page say what the program does.
+//! Which source counts, what is refused and how, and that the shipped file and the page say what
+//! the program does.
 
 use super::*;
 use clap::Command;
@@ -18,27 +19,33 @@ fn refusal(text: &str) -> String {
 
 #[test]
 fn the_command_line_counts_before_the_file_and_the_file_before_the_default() {
-    let text =
-        "connections = 5\nlisten = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\nwithout-tls = true\nengine = 'ssd'\n";
+    let text = "connections = 5\nlisten = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\nwithout-tls = true\nengine = 'ssd'\n";
     let file = || file::parse("F.toml", text).unwrap();
     let settings = Settings::choose(&matches(&[]), file());
     assert_eq!((settings.count("connections"), settings.text("engine")), (Some(5), Some("ssd")));
     assert_eq!(settings.addresses("listen").len(), 2);
     assert!(settings.flag("without-tls") && !settings.flag("console-write"));
-    let arguments = ["--connections", "7", "--listen", "[::1]:3", "--without-tls=false", "--console-write"];
+    let arguments =
+        ["--connections", "7", "--listen", "[::1]:3", "--without-tls=false", "--console-write"];
     let settings = Settings::choose(&matches(&arguments), file());
     assert_eq!(settings.count("connections"), Some(7));
     assert_eq!(settings.addresses("listen"), ["[::1]:3".parse().unwrap()]);
     assert!(!settings.flag("without-tls") && settings.flag("console-write"));
     let settings = Settings::choose(&matches(&[]), BTreeMap::new());
-    assert_eq!((settings.count("connections"), settings.text("engine")), (Some(10_000), Some("memory")));
+    assert_eq!(
+        (settings.count("connections"), settings.text("engine")),
+        (Some(10_000), Some("memory"))
+    );
     assert_eq!((settings.path("dir"), settings.address("http")), (None, None));
 }
 
 #[test]
 fn what_makes_no_sense_is_told_with_its_line_and_what_is_allowed() {
     for (text, words) in [
-        ("\n# x\nconections = 5", &["F.toml:3: conections: there is no such setting", "connections"][..]),
+        (
+            "\n# x\nconections = 5",
+            &["F.toml:3: conections: there is no such setting", "connections"][..],
+        ),
         (
             "engine = \"memory\"\nconnections = \"many\"",
             &["F.toml:2: connections:", "whole number", "\"many\""],
@@ -58,7 +65,8 @@ fn what_makes_no_sense_is_told_with_its_line_and_what_is_allowed() {
         let told = refusal(text);
         assert!(words.iter().all(|word| told.contains(word)), "{text:?}: {told}");
     }
-    let given = Command::new("server").args(args()).try_get_matches_from(["server", "--listen", "here"]);
+    let given =
+        Command::new("server").args(args()).try_get_matches_from(["server", "--listen", "here"]);
     assert!(given.unwrap_err().to_string().contains("IP:PORT is allowed"));
 }
 
@@ -82,7 +90,9 @@ fn bytes_are_said_with_or_without_a_unit() {
     ] {
         assert_eq!(bytes_in(text), bytes, "{text:?}");
     }
-    let file = |text| Settings::choose(&matches(&[]), file::parse("F.toml", text).unwrap()).bytes("memory");
+    let file = |text| {
+        Settings::choose(&matches(&[]), file::parse("F.toml", text).unwrap()).bytes("memory")
+    };
     assert_eq!(
         (file("memory = 33554432"), file("memory = \"32MiB\""), file("")),
         (Some(32 << 20), Some(32 << 20), None)
@@ -101,10 +111,13 @@ fn literal(setting: &Setting, value: &str) -> String {
 
 #[test]
 fn the_shipped_file_has_each_setting_once_with_its_default() {
-    let lines = || SHIPPED.lines().filter(|line| !line.starts_with("# ") && !line.is_empty() && *line != "#");
+    let lines = || {
+        SHIPPED.lines().filter(|line| !line.starts_with("# ") && !line.is_empty() && *line != "#")
+    };
     for setting in ALL {
         let begin = format!("{} = ", setting.name);
-        let found: Vec<_> = lines().filter(|line| line.trim_start_matches('#').starts_with(&begin)).collect();
+        let found: Vec<_> =
+            lines().filter(|line| line.trim_start_matches('#').starts_with(&begin)).collect();
         assert_eq!(found.len(), 1, "{}: {found:?}", setting.name);
         if let (Is(value), Some(line)) = (setting.default, found[0].strip_prefix('#')) {
             assert_eq!(line, format!("{begin}{}", literal(setting, value)));

@@ -1,7 +1,8 @@
 //! Streams of changes: `changes register|list|tail|remove`, as `plinth changes` does it.
 //!
-//! They are the whole database's, so a tenant or a transaction that was begun doesn't matter to them; and they change what the database
-//! keeps, so registering, removing and acknowledging need write mode. At a terminal Ctrl-C ends `tail`, and the shell goes on.
+//! They are the whole database's, so a tenant or a transaction that was begun doesn't matter to
+//! them; and they change what the database keeps, so registering, removing and acknowledging need
+//! write mode. At a terminal Ctrl-C ends `tail`, and the shell goes on.
 
 use super::session::{Refusal, Session};
 use super::words::quoted;
@@ -15,7 +16,10 @@ const USAGE: &str = "usage: changes register NAME [PREFIX...], changes list, cha
                      [json] [once] [acknowledge]";
 
 /// `changes ...`
-pub fn changes<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) -> Result<(), Refusal> {
+pub fn changes<Out: Write>(
+    session: &mut Session<Out>,
+    arguments: &[Vec<u8>],
+) -> Result<(), Refusal> {
     let words: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
     match &words[..] {
         [b"register", name, prefixes @ ..] => {
@@ -61,7 +65,8 @@ impl Tail {
                 b"once" => tail.once = true,
                 b"acknowledge" => tail.acknowledge = true,
                 other => {
-                    let version = std::str::from_utf8(other).ok().and_then(|text| text.parse().ok());
+                    let version =
+                        std::str::from_utf8(other).ok().and_then(|text| text.parse().ok());
                     tail.from = Some(version.filter(|version| *version >= 0).ok_or_else(|| {
                         Refusal::Usage(format!(
                             "{} is none of json, once, acknowledge, and no version",

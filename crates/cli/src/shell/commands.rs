@@ -1,9 +1,12 @@
 //! The table of commands: names, usage, help; and which function runs each.
 //!
-//! The number of arguments is checked by the table before a command runs, so that each may take its own for granted.
+//! The number of arguments is checked by the table before a command runs, so that each may take its
+//! own for granted.
 
 use super::session::{Next, Refusal, Session};
-use super::{changes, data, kill, members, operator, option, status, tenant, throttle, transaction};
+use super::{
+    changes, data, kill, members, operator, option, status, tenant, throttle, transaction,
+};
 use std::io::Write;
 use std::ops::RangeInclusive;
 
@@ -126,7 +129,13 @@ pub const ALL: &[Command] = &[
         "shows the read version",
         "That of the transaction if one was begun, else the newest.",
     ),
-    command("help", 0..=1, "help [COMMAND]", "shows what there is", "Also: help escaping, help options."),
+    command(
+        "help",
+        0..=1,
+        "help [COMMAND]",
+        "shows what there is",
+        "Also: help escaping, help options.",
+    ),
     command(
         "include",
         1..=64,
@@ -157,8 +166,20 @@ pub const ALL: &[Command] = &[
         "For the transaction that was begun, else for all to come. See help options for the names.",
     ),
     command("quit", 0..=0, "quit", "leaves the shell", "As exit."),
-    command("reset", 0..=0, "reset", "forgets what the transaction read and wrote, and goes on with it", ""),
-    command("rollback", 0..=0, "rollback", "ends the transaction that was begun, without a trace", ""),
+    command(
+        "reset",
+        0..=0,
+        "reset",
+        "forgets what the transaction read and wrote, and goes on with it",
+        "",
+    ),
+    command(
+        "rollback",
+        0..=0,
+        "rollback",
+        "ends the transaction that was begun, without a trace",
+        "",
+    ),
     command("set", 2..=2, "set KEY VALUE", "sets a key to a value", "Needs writemode on."),
     command("sleep", 1..=1, "sleep SECONDS", "waits", ""),
     command(
@@ -224,7 +245,8 @@ pub fn find(name: &str) -> Option<&'static Command> {
     ALL.iter().find(|command| command.name.eq_ignore_ascii_case(name))
 }
 
-/// A command whose name is what was meant, perhaps: one that begins so, or has a letter more, less or other.
+/// A command whose name is what was meant, perhaps: one that begins so, or has a letter more, less
+/// or other.
 pub fn nearest(name: &str) -> Option<&'static str> {
     let names = || ALL.iter().map(|command| command.name);
     let begins = |known: &&str| name.len() >= 2 && known.starts_with(name);
@@ -323,8 +345,13 @@ mod tests {
 
     #[test]
     fn a_slip_of_the_finger_finds_its_command() {
-        let meant =
-            [("gte", "get"), ("stauts", "status"), ("roll", "rollback"), ("sett", "set"), ("qit", "quit")];
+        let meant = [
+            ("gte", "get"),
+            ("stauts", "status"),
+            ("roll", "rollback"),
+            ("sett", "set"),
+            ("qit", "quit"),
+        ];
         for (typed, meant) in meant {
             assert_eq!(nearest(typed), Some(meant), "{typed}");
         }

@@ -1,11 +1,14 @@
 //! Commands that read and write keys.
 //!
-//! Each is one transaction, or a part of the one that was begun. What is shown is written so that it can be typed again, and ranges are read
-//! whole before they are shown, so that nothing is shown twice when a read has to be tried again.
+//! Each is one transaction, or a part of the one that was begun. What is shown is written so that
+//! it can be typed again, and ranges are read whole before they are shown, so that nothing is shown
+//! twice when a read has to be tried again.
 
 use super::session::{Refusal, Session};
 use super::words::quoted;
-use plinth::{Bytes, KeySelector, RangeOptions, Rows, StreamingMode, Transaction, printable, strinc};
+use plinth::{
+    Bytes, KeySelector, RangeOptions, Rows, StreamingMode, Transaction, printable, strinc,
+};
 use std::io::Write;
 
 /// How many rows a range shows unless told otherwise.
@@ -26,7 +29,10 @@ pub fn get<Out: Write>(session: &mut Session<Out>, key: &[u8]) -> Result<(), Ref
 }
 
 /// `getkey [<|<=|>=|>] KEY [OFFSET]`
-pub fn get_key<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) -> Result<(), Refusal> {
+pub fn get_key<Out: Write>(
+    session: &mut Session<Out>,
+    arguments: &[Vec<u8>],
+) -> Result<(), Refusal> {
     let relation = |word: &[u8]| -> Option<fn(Bytes) -> KeySelector> {
         match word {
             b"<" => Some(KeySelector::last_less_than),
@@ -49,7 +55,9 @@ pub fn get_key<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) ->
     let key = session.read(|transaction| transaction.get_key(selector.clone()).wait())?;
     match &key[..] {
         b"" => writeln!(session.out, "before the first key")?,
-        USER_END | SYSTEM_END => writeln!(session.out, "after the last key: `{}'", printable(&key))?,
+        USER_END | SYSTEM_END => {
+            writeln!(session.out, "after the last key: `{}'", printable(&key))?
+        }
         key => writeln!(session.out, "`{}'", printable(key))?,
     }
     Ok(())
@@ -110,14 +118,18 @@ fn end_of_prefix(begin: &[u8]) -> Result<Vec<u8>, Refusal> {
     match begin {
         b"" => Ok(USER_END.to_vec()),
         USER_END => Ok(SYSTEM_END.to_vec()),
-        prefix => strinc(prefix)
-            .map(|end| end.to_vec())
-            .ok_or_else(|| Refusal::Usage(format!("nothing comes after {}; give END", quoted(prefix)))),
+        prefix => strinc(prefix).map(|end| end.to_vec()).ok_or_else(|| {
+            Refusal::Usage(format!("nothing comes after {}; give END", quoted(prefix)))
+        }),
     }
 }
 
 /// `set KEY VALUE`
-pub fn set<Out: Write>(session: &mut Session<Out>, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+pub fn set<Out: Write>(
+    session: &mut Session<Out>,
+    key: &[u8],
+    value: &[u8],
+) -> Result<(), Refusal> {
     let version = session.write(|transaction| transaction.set(key, value))?;
     committed(session, version)
 }
@@ -129,7 +141,11 @@ pub fn clear<Out: Write>(session: &mut Session<Out>, key: &[u8]) -> Result<(), R
 }
 
 /// `clearrange BEGIN END`
-pub fn clear_range<Out: Write>(session: &mut Session<Out>, begin: &[u8], end: &[u8]) -> Result<(), Refusal> {
+pub fn clear_range<Out: Write>(
+    session: &mut Session<Out>,
+    begin: &[u8],
+    end: &[u8],
+) -> Result<(), Refusal> {
     if begin > end {
         let text = format!("BEGIN {} comes after END {}", quoted(begin), quoted(end));
         return Err(Refusal::Usage(text));
@@ -150,7 +166,9 @@ pub fn write_mode<Out: Write>(session: &mut Session<Out>, mode: &[u8]) -> Result
     session.writable = match mode {
         b"on" => true,
         b"off" => false,
-        other => return Err(Refusal::Usage(format!("the mode is on or off, not {}", quoted(other)))),
+        other => {
+            return Err(Refusal::Usage(format!("the mode is on or off, not {}", quoted(other))));
+        }
     };
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! The shell at a terminal: a line editor with history and completion.
 //!
-//! Completed are commands, the words that some of them take, and keys: those of the database that begin as what was typed.
-//! History is kept in the user's home directory, lines that begin with a space excepted.
+//! Completed are commands, the words that some of them take, and keys: those of the database that
+//! begin as what was typed. History is kept in the user's home directory, lines that begin with a
+//! space excepted.
 
 use super::commands;
 use super::session::{Next, Session};
@@ -47,7 +48,8 @@ pub fn converse(mut session: Session<impl Write>) -> Result<(), Failure> {
     session.interrupts.listen();
     println!("Plinth's shell. help shows what there is; writemode on allows changes; exit leaves.");
     loop {
-        let prompt = if session.transaction.is_some() { "plinth (transaction)> " } else { "plinth> " };
+        let prompt =
+            if session.transaction.is_some() { "plinth (transaction)> " } else { "plinth> " };
         let line = match editor.readline(prompt) {
             Ok(line) => line,
             Err(ReadlineError::Interrupted) => continue,
@@ -109,7 +111,8 @@ pub fn propose(database: &Database, typed: &str) -> (usize, Vec<String>) {
     let command = command_start(typed);
     let start = word_start(typed, command);
     let (before, word) = (&typed[command..start], &typed[start..]);
-    let earlier = words::commands(before).ok().and_then(|mut commands| commands.pop()).unwrap_or_default();
+    let earlier =
+        words::commands(before).ok().and_then(|mut commands| commands.pop()).unwrap_or_default();
     let Some(name) = earlier.first().map(|name| plinth::printable(name)) else {
         let names = commands::ALL.iter().map(|command| command.name.to_owned());
         return (start, beginning_with(word, names));
@@ -129,9 +132,8 @@ pub fn propose(database: &Database, typed: &str) -> (usize, Vec<String>) {
             let names = commands::ALL.iter().map(|command| command.name);
             beginning_with(word, names.chain(["escaping", "options"]).map(str::to_owned))
         }
-        ("get" | "set" | "clear", 1) | ("getrange" | "getrangekeys" | "clearrange" | "getkey", 1 | 2) => {
-            keys(database, word)
-        }
+        ("get" | "set" | "clear", 1)
+        | ("getrange" | "getrangekeys" | "clearrange" | "getkey", 1 | 2) => keys(database, word),
         _ => Vec::new(),
     };
     (start, proposals)
@@ -177,7 +179,8 @@ fn word_start(typed: &str, command: usize) -> usize {
     start
 }
 
-/// The characters that are not part of an escape, with their places, and whether they stand in quotes.
+/// The characters that are not part of an escape, with their places, and whether they stand in
+/// quotes.
 fn plain(typed: &str) -> impl Iterator<Item = (usize, char, bool)> {
     let (mut escaped, mut inside) = (false, false);
     typed.char_indices().filter_map(move |(at, character)| {
@@ -192,7 +195,8 @@ fn plain(typed: &str) -> impl Iterator<Item = (usize, char, bool)> {
 
 /// The bytes that a word under way spells. One in an open quote is completed as a whole.
 fn spelled(word: &str) -> Option<Vec<u8>> {
-    let closed = if word.matches('"').count() % 2 == 1 { format!("{word}\"") } else { word.to_owned() };
+    let closed =
+        if word.matches('"').count() % 2 == 1 { format!("{word}\"") } else { word.to_owned() };
     let mut parsed = words::commands(&closed).ok()?;
     Some(parsed.pop().and_then(|mut words| words.pop()).unwrap_or_default())
 }
@@ -202,6 +206,7 @@ fn keys(database: &Database, word: &str) -> Vec<String> {
     let Some(prefix) = spelled(word) else { return Vec::new() };
     let transaction = database.create_transaction();
     let limited = transaction.set_option(TransactionOption::Timeout(KEYS_TIMEOUT_MS));
-    let rows = limited.and_then(|()| transaction.get_range(RangeOptions::prefix(prefix).limit(KEYS)).wait());
+    let rows = limited
+        .and_then(|()| transaction.get_range(RangeOptions::prefix(prefix).limit(KEYS)).wait());
     rows.map(|batch| batch.rows.iter().map(|(key, _)| quoted(key)).collect()).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! Commands of FoundationDB's shell that do nothing here: why, and what does what they were for.
 //!
-//! Whoever types one of them from habit is told in a sentence, and a script fails instead of going on in the belief that something was
-//! done.
+//! Whoever types one of them from habit is told in a sentence, and a script fails instead of going
+//! on in the belief that something was done.
 
 /// Names, and what is said to whoever uses them.
 const ALL: &[(&[&str], &str)] = &[
@@ -47,7 +47,10 @@ const ALL: &[(&[&str], &str)] = &[
         &["hotrange"],
         "`status json` has the prefixes that are read, written and in conflict most, as cluster.plinth.hot; the console shows them",
     ),
-    (&["idempotencyids"], "what is kept for idempotent commits goes by itself when it is old enough"),
+    (
+        &["idempotencyids"],
+        "what is kept for idempotent commits goes by itself when it is old enough",
+    ),
     (
         &["maintenance"],
         "nothing is healed while a server is away, so there is nothing to hold back: stop it, and start it again",

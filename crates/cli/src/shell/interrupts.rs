@@ -1,8 +1,9 @@
 //! Ctrl-C at a terminal: ends the command under way and not the shell.
 //!
-//! A command waits for replies on the shell's own thread. While it does, a task looks at the flag that the signal sets, and cancels the
-//! command's transaction: what waits for it fails with `transaction_cancelled`. A second Ctrl-C, before the first one has ended the
-//! command, ends the shell.
+//! A command waits for replies on the shell's own thread. While it does, a task looks at the flag
+//! that the signal sets, and cancels the command's transaction: what waits for it fails with
+//! `transaction_cancelled`. A second Ctrl-C, before the first one has ended the command, ends the
+//! shell.
 
 use plinth::Transaction;
 use plinth_env::sync::{First, race, until_set};

@@ -1,8 +1,9 @@
 //! `kill`: servers begin anew, connections of clients are closed.
 //!
-//! A server that is told so hands over what it leads, ends cleanly, and is started again by whoever looks after its process. Several are
-//! told one after the other, each when the one before serves again: so a cluster never has less than it can do without. What a server says of
-//! itself decides that, and not what others see of it: one that takes long to end is still there for them.
+//! A server that is told so hands over what it leads, ends cleanly, and is started again by whoever
+//! looks after its process. Several are told one after the other, each when the one before serves
+//! again: so a cluster never has less than it can do without. What a server says of itself decides
+//! that, and not what others see of it: one that takes long to end is still there for them.
 
 use super::session::{Refusal, Session};
 use super::words::quoted;
@@ -14,7 +15,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 const WORKERS: &[u8] = b"\xff\xff/worker_interfaces/";
-/// How long a server is waited for while it ends, which a checkpoint may delay, and while it is away.
+/// How long a server is waited for while it ends, which a checkpoint may delay, and while it is
+/// away.
 const ENDING: Duration = Duration::from_secs(300);
 const AWAY: Duration = Duration::from_secs(60);
 /// How often it is looked at, for how long it has to serve, for how long it may be silent,
@@ -28,7 +30,8 @@ const SILENCE: Duration = Duration::from_secs(2);
 fn servers<Out: Write>(session: &Session<Out>) -> Result<Vec<String>, Refusal> {
     let read = plinth::RangeOptions::prefix(WORKERS);
     let rows = session.database.transact_blocking(|tr| tr.get_range(read.clone()).wait())?.rows;
-    let servers = rows.iter().map(|(key, _)| String::from_utf8_lossy(&key[WORKERS.len()..]).into_owned());
+    let servers =
+        rows.iter().map(|(key, _)| String::from_utf8_lossy(&key[WORKERS.len()..]).into_owned());
     Ok(servers.collect())
 }
 
@@ -59,7 +62,9 @@ pub fn kill<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) -> Re
             || name.parse::<IpAddr>().is_ok()
             || servers.iter().any(|server| server == bare(name))
     };
-    if let (Some(wrong), false) = (names.iter().find(|name| !is_address(name)), names == ["clients"]) {
+    if let (Some(wrong), false) =
+        (names.iter().find(|name| !is_address(name)), names == ["clients"])
+    {
         let wrong = quoted(wrong.as_bytes());
         return Err(Refusal::Usage(format!(
             "list, all, clients, or addresses as kill lists them (IP:PORT, IP), not {wrong}"
@@ -111,7 +116,11 @@ fn restart<Out: Write>(session: &mut Session<Out>, servers: &[String]) -> Result
         session.out.flush()?;
         if let Some(patience) = waits_in_vain(session, server, told)? {
             let left = servers[at + 1..].join(", ");
-            let left = if left.is_empty() { left } else { format!("; these are left as they are: {left}") };
+            let left = if left.is_empty() {
+                left
+            } else {
+                format!("; these are left as they are: {left}")
+            };
             return Err(Refusal::Usage(format!(
                 "{server} doesn't serve again after {} s (does anything start it again?){left}",
                 patience.as_secs()
@@ -121,7 +130,8 @@ fn restart<Out: Write>(session: &mut Session<Out>, servers: &[String]) -> Result
     Ok(())
 }
 
-/// Waits until a server that was told to begin anew serves again; gives how long it was waited for if it doesn't.
+/// Waits until a server that was told to begin anew serves again; gives how long it was waited for
+/// if it doesn't.
 fn waits_in_vain<Out: Write>(
     session: &mut Session<Out>,
     server: &str,

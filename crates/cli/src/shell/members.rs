@@ -1,8 +1,8 @@
 //! Who keeps a cluster: `coordinators`, `exclude`, `include`, `configure single|double|triple`.
 //!
-//! What is wanted is written in a transaction, through the same special keys that FoundationDB's bindings use; the cluster comes to be so
-//! step by step. The commands wait for that, up to a bound, and say what it waits for when that is over: nothing is lost by
-//! leaving before.
+//! What is wanted is written in a transaction, through the same special keys that FoundationDB's
+//! bindings use; the cluster comes to be so step by step. The commands wait for that, up to a
+//! bound, and say what it waits for when that is over: nothing is lost by leaving before.
 
 use super::operator::manage;
 use super::session::{Refusal, Session};
@@ -71,12 +71,16 @@ fn until<Out: Write>(
 }
 
 /// `coordinators [auto|ADDRESS...]`
-pub fn coordinators<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) -> Result<(), Refusal> {
+pub fn coordinators<Out: Write>(
+    session: &mut Session<Out>,
+    arguments: &[Vec<u8>],
+) -> Result<(), Refusal> {
     let words: Vec<String> =
         arguments.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
     if words.is_empty() {
         let found = manage(session, |transaction| transaction.get(PROCESSES).wait())?;
-        let list = found.map(|found| String::from_utf8_lossy(&found).into_owned()).unwrap_or_default();
+        let list =
+            found.map(|found| String::from_utf8_lossy(&found).into_owned()).unwrap_or_default();
         let count = list.split(',').count();
         return Ok(writeln!(session.out, "Cluster coordinators ({count}): {list}")?);
     }
@@ -85,18 +89,25 @@ pub fn coordinators<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>
             transaction.clear(PROCESSES);
             Ok(())
         })?;
-        return Ok(writeln!(session.out, "Whoever can votes, as many as the redundancy mode takes.")?);
+        return Ok(writeln!(
+            session.out,
+            "Whoever can votes, as many as the redundancy mode takes."
+        )?);
     }
     let list = words.join(",");
     manage(session, |transaction| {
         transaction.set(PROCESSES, &list);
         Ok(())
     })?;
-    let mut wanted: Vec<String> = words.iter().map(|word| word.trim_end_matches(":tls").to_owned()).collect();
+    let mut wanted: Vec<String> =
+        words.iter().map(|word| word.trim_end_matches(":tls").to_owned()).collect();
     wanted.sort();
     until(session, "Coordination state changed", |members| {
-        let mut voters: Vec<_> =
-            members.iter().filter(|member| member.votes).map(|member| member.address.clone()).collect();
+        let mut voters: Vec<_> = members
+            .iter()
+            .filter(|member| member.votes)
+            .map(|member| member.address.clone())
+            .collect();
         voters.sort();
         voters == wanted
     })
@@ -117,14 +128,18 @@ fn gone<Out: Write>(session: &Session<Out>) -> Result<Vec<String>, Refusal> {
             let range = RangeOptions::from(&begin[..]..&end[..]);
             plinth_env::block_on(transaction.range(range).collect())
         })?;
-        let place = |row: &plinth::KeyValue| String::from_utf8_lossy(&row.key[begin.len()..]).into_owned();
+        let place =
+            |row: &plinth::KeyValue| String::from_utf8_lossy(&row.key[begin.len()..]).into_owned();
         gone.extend(rows.iter().map(place));
     }
     Ok(gone)
 }
 
 /// `exclude [failed] [ADDRESS...]`
-pub fn exclude<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) -> Result<(), Refusal> {
+pub fn exclude<Out: Write>(
+    session: &mut Session<Out>,
+    arguments: &[Vec<u8>],
+) -> Result<(), Refusal> {
     let (prefix, places) = match arguments {
         [first, rest @ ..] if first == b"failed" => ("management/failed/", rest),
         all => (EXCLUDED, all),
@@ -155,7 +170,10 @@ pub fn exclude<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) ->
 }
 
 /// `include all|ADDRESS...`
-pub fn include<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) -> Result<(), Refusal> {
+pub fn include<Out: Write>(
+    session: &mut Session<Out>,
+    arguments: &[Vec<u8>],
+) -> Result<(), Refusal> {
     manage(session, |transaction| {
         for prefix in [EXCLUDED, "management/failed/"] {
             if arguments.len() == 1 && arguments[0] == b"all" {
@@ -170,7 +188,10 @@ pub fn include<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) ->
 }
 
 /// `configure single|double|triple` in a cluster. False if the database is on one server.
-pub fn configure<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) -> Result<bool, Refusal> {
+pub fn configure<Out: Write>(
+    session: &mut Session<Out>,
+    arguments: &[Vec<u8>],
+) -> Result<bool, Refusal> {
     let [word] = arguments else { return Ok(false) };
     let mode = String::from_utf8_lossy(word).into_owned();
     let Some(count) = voters_of(&mode) else { return Ok(false) };

@@ -1,10 +1,12 @@
 //! `plinth shell`: FoundationDB's shell commands for data and for operators, on a database.
 //!
-//! A line comes from the command line (`--exec`), from a terminal with an editor, or from a pipe. In all three it goes
-//! through the same [`Session`](session::Session), which takes any client's database; only this file knows how one is opened.
+//! A line comes from the command line (`--exec`), from a terminal with an editor, or from a pipe.
+//! In all three it goes through the same [`Session`](session::Session), which takes any client's
+//! database; only this file knows how one is opened.
 //!
-//! What a command finds goes to standard output, and why it failed to standard error, with the command's name. With `--exec`, and
-//! when lines come from a pipe, the first failure ends the shell with exit code 1: what stands after it may depend on it.
+//! What a command finds goes to standard output, and why it failed to standard error, with the
+//! command's name. With `--exec`, and when lines come from a pipe, the first failure ends the shell
+//! with exit code 1: what stands after it may depend on it.
 
 mod changes;
 mod commands;
@@ -72,7 +74,8 @@ fn open(options: &ArgMatches) -> Result<Database, Failure> {
     })
 }
 
-/// The database of a server, by its cluster file: the one given, else where clients look for one; or FoundationDB's.
+/// The database of a server, by its cluster file: the one given, else where clients look for one;
+/// or FoundationDB's.
 fn connect(options: &ArgMatches) -> Result<Database, Failure> {
     let file = options.get_one::<PathBuf>("cluster-file");
     Target::of_cluster_file(file).and_then(|target| target.open(true)).map_err(|error| match file {

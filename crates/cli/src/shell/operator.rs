@@ -1,7 +1,9 @@
-//! What an operator does to a database as a whole: `lock`, `unlock`, `configure`; and to those who use it: `kill`.
+//! What an operator does to a database as a whole: `lock`, `unlock`, `configure`; and to those who
+//! use it: `kill`.
 //!
-//! A lock is FoundationDB's, a row that its tools read and write, so either side can undo what the other did. What can't be
-//! configured here is named, with what to do instead, rather than taken and ignored.
+//! A lock is FoundationDB's, a row that its tools read and write, so either side can undo what the
+//! other did. What can't be configured here is named, with what to do instead, rather than taken
+//! and ignored.
 
 use super::session::{Refusal, Session, again};
 use super::words::quoted;
@@ -67,8 +69,8 @@ pub fn unlock<Out: Write>(session: &mut Session<Out>, id: &[u8]) -> Result<(), R
     }
 }
 
-/// Runs a body that may change management keys in a transaction of its own, which a lock doesn't keep out; gives what the body gave in
-/// the attempt that was committed.
+/// Runs a body that may change management keys in a transaction of its own, which a lock doesn't
+/// keep out; gives what the body gave in the attempt that was committed.
 pub fn manage<Out: Write, T>(
     session: &Session<Out>,
     body: impl Fn(&Transaction) -> plinth::Result<T>,
@@ -93,7 +95,8 @@ pub fn manage<Out: Write, T>(
     }
 }
 
-/// The clients in lines for `status details`: whence, how many connections, what they say they are. Nothing where there is no server.
+/// The clients in lines for `status details`: whence, how many connections, what they say they are.
+/// Nothing where there is no server.
 pub fn clients(database: &Database) -> Vec<String> {
     let Ok(clients) = database.endpoint().clients().wait() else { return Vec::new() };
     let mut counts = BTreeMap::<(String, String), u64>::new();
@@ -115,10 +118,14 @@ pub fn clients(database: &Database) -> Vec<String> {
 }
 
 /// `configure WORD...`
-pub fn configure<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) -> Result<(), Refusal> {
+pub fn configure<Out: Write>(
+    session: &mut Session<Out>,
+    arguments: &[Vec<u8>],
+) -> Result<(), Refusal> {
     let text = session.database.status_json().wait()?;
-    let document: Value =
-        text.parse().map_err(|error| Refusal::Usage(format!("the status document is not JSON: {error}")))?;
+    let document: Value = text
+        .parse()
+        .map_err(|error| Refusal::Usage(format!("the status document is not JSON: {error}")))?;
     let Some(configuration) = document.pointer("/cluster/configuration") else {
         return Err(Refusal::Usage("the database doesn't say how it is configured".to_owned()));
     };
@@ -130,15 +137,24 @@ pub fn configure<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) 
 }
 
 /// Words of FoundationDB's `configure` by what they set.
-const REDUNDANCY: [&str; 6] =
-    ["single", "double", "triple", "three_datacenter", "three_datacenter_fallback", "three_data_hall"];
+const REDUNDANCY: [&str; 6] = [
+    "single",
+    "double",
+    "triple",
+    "three_datacenter",
+    "three_datacenter_fallback",
+    "three_data_hall",
+];
 const ENGINES: [&str; 8] =
     ["ssd", "ssd-1", "ssd-2", "memory", "memory-1", "memory-2", "ssd-redwood-1", "ssd-rocksdb-v1"];
-const ROLES: [&str; 6] = ["commit_proxies", "grv_proxies", "proxies", "resolvers", "logs", "usable_regions"];
+const ROLES: [&str; 6] =
+    ["commit_proxies", "grv_proxies", "proxies", "resolvers", "logs", "usable_regions"];
 
 /// Whether the configuration is what a word asks for; why it can't become so.
 fn compare(configuration: &Value, word: &str) -> Result<(), String> {
-    let is = |name: &str| configuration.get(name).and_then(Value::as_str).unwrap_or("not told").to_owned();
+    let is = |name: &str| {
+        configuration.get(name).and_then(Value::as_str).unwrap_or("not told").to_owned()
+    };
     if REDUNDANCY.contains(&word) {
         let mode = is("redundancy_mode");
         return if mode == word {
@@ -176,7 +192,12 @@ fn compare(configuration: &Value, word: &str) -> Result<(), String> {
     let found = match configuration.get(name) {
         Some(Value::String(text)) => text.clone(),
         Some(number) => number.to_string(),
-        None => return Err(format!("there is nothing called {} to configure", quoted(name.as_bytes()))),
+        None => {
+            return Err(format!(
+                "there is nothing called {} to configure",
+                quoted(name.as_bytes())
+            ));
+        }
     };
     if found == value {
         Ok(())

@@ -8,14 +8,19 @@ use plinth::client::OptionParameter;
 use std::io::{self, Write};
 
 /// `option [on|off NAME [ARGUMENT]]`
-pub fn option<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) -> Result<(), Refusal> {
+pub fn option<Out: Write>(
+    session: &mut Session<Out>,
+    arguments: &[Vec<u8>],
+) -> Result<(), Refusal> {
     match arguments {
         [] => show(session),
         [state, name, rest @ ..] => match (&state[..], rest) {
             (b"on", rest) => on(session, name, rest.first()),
             (b"off", []) => off(session, name),
             (b"off", _) => Err(Refusal::Usage("off takes no argument".to_owned())),
-            _ => Err(Refusal::Usage(format!("an option is turned on or off, not {}", quoted(state)))),
+            _ => {
+                Err(Refusal::Usage(format!("an option is turned on or off, not {}", quoted(state))))
+            }
         },
         [_] => Err(Refusal::Usage("which option? See help options".to_owned())),
     }
@@ -42,9 +47,11 @@ fn on<Out: Write>(
 ) -> Result<(), Refusal> {
     let (code, known, parameter) = find(name)?;
     let value = value(&known, parameter, argument)?;
-    // The database judges the value, on a transaction that is thrown away; it tells at the next thing asked.
+    // The database judges the value, on a transaction that is thrown away; it tells at the next
+    // thing asked.
     let judge = session.database.create_transaction();
-    let judged = judge.set_option_raw(code, value.as_deref()).and_then(|()| judge.approximate_size().wait());
+    let judged =
+        judge.set_option_raw(code, value.as_deref()).and_then(|()| judge.approximate_size().wait());
     judged.map_err(|error| Refusal::Usage(error.to_string()))?;
     if let Some(begun) = &session.transaction {
         begun.transaction.set_option_raw(code, value.as_deref())?;
@@ -66,7 +73,8 @@ fn on<Out: Write>(
 fn off<Out: Write>(session: &mut Session<Out>, name: &[u8]) -> Result<(), Refusal> {
     let (code, known, _) = find(name)?;
     if session.transaction.is_some() {
-        let text = "an option can't be taken from a transaction that was begun; reset or rollback first";
+        let text =
+            "an option can't be taken from a transaction that was begun; reset or rollback first";
         return Err(Refusal::Usage(text.to_owned()));
     }
     if session.options.remove(&code).is_none() {
@@ -99,7 +107,8 @@ fn show<Out: Write>(session: &mut Session<Out>) -> Result<(), Refusal> {
 
 fn find(name: &[u8]) -> Result<(i32, String, OptionParameter), Refusal> {
     let text = plinth::printable(name);
-    let known = TransactionOption::ALL.iter().find(|(_, known, _)| known.eq_ignore_ascii_case(&text));
+    let known =
+        TransactionOption::ALL.iter().find(|(_, known, _)| known.eq_ignore_ascii_case(&text));
     known
         .map(|(code, name, parameter)| (*code, name.to_ascii_uppercase(), *parameter))
         .ok_or_else(|| Refusal::Usage(format!("there is no option `{text}`; see help options")))
@@ -113,7 +122,9 @@ fn value(
 ) -> Result<Option<Vec<u8>>, Refusal> {
     match (parameter, argument) {
         (OptionParameter::None, None) => Ok(None),
-        (OptionParameter::None, Some(_)) => Err(Refusal::Usage(format!("{name} takes no argument"))),
+        (OptionParameter::None, Some(_)) => {
+            Err(Refusal::Usage(format!("{name} takes no argument")))
+        }
         (_, None) => Err(Refusal::Usage(format!("{name} needs an argument"))),
         (OptionParameter::Int, Some(word)) => {
             Ok(Some(number::<i64>(word, "the argument")?.to_le_bytes().to_vec()))

@@ -1,4 +1,5 @@
-//! How a line is run: its commands are cut from each other, found by name, and carried out on the session.
+//! How a line is run: its commands are cut from each other, found by name, and carried out on the
+//! session.
 
 use super::commands::{self, Command};
 use super::elsewhere;
@@ -31,11 +32,15 @@ impl<Out: Write> Session<Out> {
         let name = words.first().map(|name| plinth::printable(name)).unwrap_or_default();
         let result = match commands::find(&name) {
             Some(command) => self.run_interruptible(command, &words[1..]),
-            None => Err(Refusal::Usage(match (elsewhere::explain(&name), commands::nearest(&name)) {
-                (Some(why), _) => format!("does nothing here: {why}"),
-                (None, Some(near)) => format!("there is no such command; did you mean {near}? See help"),
-                (None, None) => "there is no such command; see help".to_owned(),
-            })),
+            None => {
+                Err(Refusal::Usage(match (elsewhere::explain(&name), commands::nearest(&name)) {
+                    (Some(why), _) => format!("does nothing here: {why}"),
+                    (None, Some(near)) => {
+                        format!("there is no such command; did you mean {near}? See help")
+                    }
+                    (None, None) => "there is no such command; see help".to_owned(),
+                }))
+            }
         };
         result.map_err(|why| {
             let is_over = matches!(why, Refusal::Database(_) | Refusal::Interrupted(_));
@@ -44,12 +49,17 @@ impl<Out: Write> Session<Out> {
         })
     }
 
-    fn run_interruptible(&mut self, command: &Command, arguments: &[Vec<u8>]) -> Result<Next, Refusal> {
+    fn run_interruptible(
+        &mut self,
+        command: &Command,
+        arguments: &[Vec<u8>],
+    ) -> Result<Next, Refusal> {
         let (interrupts, env) = (self.interrupts.clone(), self.database.endpoint().env().clone());
         if let Some(begun) = &self.transaction {
             interrupts.note(&begun.transaction);
         }
-        let (result, interrupted) = interrupts.during(&env, || self.run_command(command, arguments));
+        let (result, interrupted) =
+            interrupts.during(&env, || self.run_command(command, arguments));
         match result {
             Err(Refusal::Database(error)) if interrupted => Err(Refusal::Interrupted(error)),
             result => result,

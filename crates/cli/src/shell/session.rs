@@ -1,8 +1,9 @@
-//! A session: what the shell remembers from one command to the next, and how commands read and write.
+//! A session: what the shell remembers from one command to the next, and how commands read and
+//! write.
 //!
-//! A session works on any client's database. Outside a transaction of its own each command is one, retried as an
-//! application would; after `begin`, all commands belong to the one transaction until `commit`, `rollback`, or an error of
-//! the database, which rolls it back.
+//! A session works on any client's database. Outside a transaction of its own each command is one,
+//! retried as an application would; after `begin`, all commands belong to the one transaction until
+//! `commit`, `rollback`, or an error of the database, which rolls it back.
 
 use super::interrupts::Interrupts;
 use plinth::client::Database;
@@ -74,7 +75,9 @@ impl fmt::Display for Refusal {
         match self {
             Self::Usage(text) => f.write_str(text),
             Self::Database(error) => write!(f, "{error}"),
-            Self::Interrupted(error) if error.is_maybe_committed() => write!(f, "interrupted: {error}"),
+            Self::Interrupted(error) if error.is_maybe_committed() => {
+                write!(f, "interrupted: {error}")
+            }
             Self::Interrupted(_) => f.write_str("interrupted"),
             Self::Output(error) => write!(f, "cannot write to standard output: {error}"),
         }
@@ -108,11 +111,22 @@ impl<Out: Write> Session<Out> {
     pub fn new(database: Database, out: Out) -> Self {
         let interrupts = Interrupts::default();
         let options = Options::new();
-        Self { database, out, writable: false, transaction: None, options, tenant: None, interrupts }
+        Self {
+            database,
+            out,
+            writable: false,
+            transaction: None,
+            options,
+            tenant: None,
+            interrupts,
+        }
     }
 
     /// Runs a body of reads: in the transaction that was begun, else in one of its own.
-    pub fn read<T>(&self, mut body: impl FnMut(&Transaction) -> plinth::Result<T>) -> Result<T, Refusal> {
+    pub fn read<T>(
+        &self,
+        mut body: impl FnMut(&Transaction) -> plinth::Result<T>,
+    ) -> Result<T, Refusal> {
         if let Some(begun) = &self.transaction {
             return Ok(body(&begun.transaction)?);
         }
@@ -134,8 +148,8 @@ impl<Out: Write> Session<Out> {
         Err(Refusal::Usage(text.to_owned()))
     }
 
-    /// Runs a body of writes: in the transaction that was begun, else in one of its own, which is committed; gives the
-    /// version of that commit.
+    /// Runs a body of writes: in the transaction that was begun, else in one of its own, which is
+    /// committed; gives the version of that commit.
     pub fn write(&self, body: impl Fn(&Transaction)) -> Result<Option<i64>, Refusal> {
         self.check_writable()?;
         if let Some(begun) = &self.transaction {
@@ -172,15 +186,18 @@ impl<Out: Write> Session<Out> {
     }
 }
 
-/// Prepares a transaction for another attempt after an error that one can help with. A lock isn't waited for, which may last for hours.
+/// Prepares a transaction for another attempt after an error that one can help with. A lock isn't
+/// waited for, which may last for hours.
 pub fn again(transaction: &Transaction, error: Error) -> plinth::Result<()> {
     if error == Error::database_locked() {
-        return Err(error.with_detail("`unlock UID` ends the lock; `lock` tells the UID of one that is held"));
+        return Err(error
+            .with_detail("`unlock UID` ends the lock; `lock` tells the UID of one that is held"));
     }
     if error == Error::transaction_rejected_range_locked() {
         let detail = error.detail().unwrap_or_default();
-        let words =
-            format!("{detail}; `plinth restore status` tells how far a restore is that has locked it");
+        let words = format!(
+            "{detail}; `plinth restore status` tells how far a restore is that has locked it"
+        );
         return Err(error.with_detail(words));
     }
     transaction.on_error(error).wait()

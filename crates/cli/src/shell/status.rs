@@ -1,6 +1,7 @@
 //! `status`: the status document in words, or as it is.
 //!
-//! The words are taken from where FoundationDB's tools look; what a database doesn't tell is left out.
+//! The words are taken from where FoundationDB's tools look; what a database doesn't tell is left
+//! out.
 
 use super::operator;
 use super::session::{Refusal, Session};
@@ -12,10 +13,14 @@ use plinth_bench::words::{bytes, grouped};
 use std::io::Write;
 
 /// `status [minimal|details|json]`
-pub fn status<Out: Write>(session: &mut Session<Out>, form: Option<&Vec<u8>>) -> Result<(), Refusal> {
+pub fn status<Out: Write>(
+    session: &mut Session<Out>,
+    form: Option<&Vec<u8>>,
+) -> Result<(), Refusal> {
     let text = session.database.status_json().wait()?;
-    let document: Value =
-        text.parse().map_err(|error| Refusal::Usage(format!("the document is not JSON: {error}")))?;
+    let document: Value = text
+        .parse()
+        .map_err(|error| Refusal::Usage(format!("the document is not JSON: {error}")))?;
     match form.map(|form| &form[..]) {
         Some(b"json") => writeln!(session.out, "{document:#}")?,
         Some(b"minimal") => writeln!(session.out, "{}", available(&document))?,
@@ -70,8 +75,10 @@ fn servers(document: &Value) -> Option<String> {
     let voters = member["voters"].as_array()?;
     let leader = voters.iter().find(|voter| voter["node"] == member["leader"]);
     let leader = leader.and_then(|leader| leader["address"].as_str());
-    let spare = document.pointer("/cluster/fault_tolerance/max_zone_failures_without_losing_availability")?;
-    let leads = leader.map_or("none leads at the moment".to_owned(), |leader| format!("{leader} leads"));
+    let spare = document
+        .pointer("/cluster/fault_tolerance/max_zone_failures_without_losing_availability")?;
+    let leads =
+        leader.map_or("none leads at the moment".to_owned(), |leader| format!("{leader} leads"));
     Some(format!("{}; {leads}; {spare} may fail", voters.len()))
 }
 
@@ -103,9 +110,11 @@ fn details(document: &Value, clients: Vec<String>) -> String {
 
 /// What only Plinth tells.
 fn own(document: &Value, lines: &mut Lines) {
-    let number = |path: &str| document.pointer(&format!("/cluster/plinth/{path}")).and_then(Value::as_u64);
+    let number =
+        |path: &str| document.pointer(&format!("/cluster/plinth/{path}")).and_then(Value::as_u64);
     let size = |path: &str| number(path).map(bytes);
-    let seconds = |path: &str| document.pointer(&format!("/cluster/plinth/{path}")).map(told::seconds);
+    let seconds =
+        |path: &str| document.pointer(&format!("/cluster/plinth/{path}")).map(told::seconds);
     lines.add("Memory, rows", size("memory/data_bytes"));
     lines.add("Memory, index", size("memory/index_bytes"));
     lines.add("Memory, window", size("memory/window_bytes"));
@@ -121,13 +130,15 @@ fn own(document: &Value, lines: &mut Lines) {
         "Checkpoints",
         number("checkpoints").map(|made| {
             let failed = number("checkpoints_failed").unwrap_or_default();
-            let failed = if failed > 0 { format!(", {} FAILED", grouped(failed)) } else { String::new() };
+            let failed =
+                if failed > 0 { format!(", {} FAILED", grouped(failed)) } else { String::new() };
             format!("{} since the start{failed}", grouped(made))
         }),
     );
     lines.add("Waiting to start", number("start_queue/transactions").map(grouped));
     lines.add("Waiting to commit", number("commit_queue/transactions").map(grouped));
-    let refused = document.pointer("/cluster/plinth/commits_refused/by_cause").and_then(Value::as_object);
+    let refused =
+        document.pointer("/cluster/plinth/commits_refused/by_cause").and_then(Value::as_object);
     for (cause, count) in refused.into_iter().flatten() {
         let count = count.as_u64().filter(|count| *count > 0);
         lines.add(

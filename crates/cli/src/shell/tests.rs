@@ -1,6 +1,8 @@
-//! The shell's commands on a database in memory, some with a server between: what each prints, and how each fails.
+//! The shell's commands on a database in memory, some with a server between: what each prints, and
+//! how each fails.
 //!
-//! They go through the session that `--exec`, pipes and terminals share; the program's own tests run those.
+//! They go through the session that `--exec`, pipes and terminals share; the program's own tests
+//! run those.
 
 use super::editor::propose;
 use super::session::{Next, Session};
@@ -23,7 +25,11 @@ struct Shell {
 impl Shell {
     fn new() -> Self {
         let database = Database::in_memory().unwrap();
-        Self { session: Session::new((*database).clone(), Vec::new()), _database: database, server: None }
+        Self {
+            session: Session::new((*database).clone(), Vec::new()),
+            _database: database,
+            server: None,
+        }
     }
 
     /// A shell on a database that a server serves.
@@ -33,13 +39,18 @@ impl Shell {
         let config = ServerConfig { listen, ..ServerConfig::default() };
         let server = block_on(Server::start(database.endpoint().clone(), config)).unwrap();
         let far = Database::connect_to(&Env::real(), file(&server));
-        Self { session: Session::new((*far).clone(), Vec::new()), _database: database, server: Some(server) }
+        Self {
+            session: Session::new((*far).clone(), Vec::new()),
+            _database: database,
+            server: Some(server),
+        }
     }
 
     /// Another client of the server, with one connection, called `other`.
     fn another_client(&self) -> Database {
         let env = Env::real();
-        let options = RemoteOptions { connections: 1, name: "other".to_owned(), ..RemoteOptions::new(&env) };
+        let options =
+            RemoteOptions { connections: 1, name: "other".to_owned(), ..RemoteOptions::new(&env) };
         Database::connect_with(&env, file(self.server.as_ref().unwrap()), &options)
     }
 
@@ -93,7 +104,9 @@ fn ranges_end_where_asked_or_with_their_prefix() {
     assert_eq!(shell.does("getrangekeys \"\" \\xff 2"), head(2) + "`\\x00\\xff'\n`a'\n\n");
     assert_eq!(shell.does("getrangekeys \"\" \\xff -2"), head(2) + "`c'\n`b'\n\n");
     assert_eq!(shell.does("getrangekeys a b 0"), head(0) + "\n");
-    assert!(shell.refuses("getrange a b many").contains("getrange: LIMIT must be a number, not many"));
+    assert!(
+        shell.refuses("getrange a b many").contains("getrange: LIMIT must be a number, not many")
+    );
     assert_eq!(shell.does("getrange b a"), head(25) + "\n", "as a range of selectors has it");
 }
 
@@ -155,7 +168,10 @@ fn a_transaction_of_several_commands_is_committed_or_leaves_no_trace() {
     let committed = shell.does("begin; set a 11; reset; set b 12; commit");
     assert!(committed.contains("Transaction reset\nCommitted ("), "{committed}");
     assert_eq!(shell.does("get a; get b"), "`a' is `1'\n`b' is `12'\n");
-    assert_eq!(shell.does("begin; get a; commit").lines().last(), Some("Committed (nothing was written)"));
+    assert_eq!(
+        shell.does("begin; get a; commit").lines().last(),
+        Some("Committed (nothing was written)")
+    );
     for line in ["commit", "rollback", "reset"] {
         assert!(shell.refuses(line).contains("no transaction has been begun"), "{line}");
     }
@@ -258,7 +274,10 @@ fn half_a_word_is_completed_from_commands_options_and_keys() {
     let database = shell.session.database.clone();
     let proposed = |typed: &str| propose(&database, typed);
     assert_eq!(proposed("getr"), (0, vec!["getrange".to_owned(), "getrangekeys".to_owned()]));
-    assert_eq!(proposed("get a"), (4, vec!["a".to_owned(), "\"a key\"".to_owned(), "ab".to_owned()]));
+    assert_eq!(
+        proposed("get a"),
+        (4, vec!["a".to_owned(), "\"a key\"".to_owned(), "ab".to_owned()])
+    );
     assert_eq!(proposed("get \"a "), (4, vec!["\"a key\"".to_owned()]));
     assert_eq!(proposed("get \\x00"), (4, vec!["\\x00\\xff".to_owned()]));
     assert_eq!(proposed("set a; cle"), (7, vec!["clear".to_owned(), "clearrange".to_owned()]));
@@ -288,7 +307,9 @@ fn tags_are_throttled_listed_and_let_go() {
     // The database has understood it.
     let throttled = |shell: &mut Shell| {
         let status: plinth_bench::Value = shell.does("status json").parse().unwrap();
-        status.pointer("/cluster/qos/throttled_tags/manual/count").and_then(plinth_bench::Value::as_u64)
+        status
+            .pointer("/cluster/qos/throttled_tags/manual/count")
+            .and_then(plinth_bench::Value::as_u64)
     };
     while throttled(&mut shell) != Some(2) {
         shell.does("sleep 0.05");
@@ -338,11 +359,17 @@ fn streams_of_changes_are_registered_followed_acknowledged_and_removed() {
         let registered = shell.does("changes register orders order/ \"a b\"");
         assert!(registered.starts_with("Stream 1 of `orders': everything"), "{registered}");
         let listed = shell.does("changes list");
-        assert!(listed.starts_with("orders: id 1, acknowledged ") && listed.contains("a b"), "{listed}");
+        assert!(
+            listed.starts_with("orders: id 1, acknowledged ") && listed.contains("a b"),
+            "{listed}"
+        );
         shell.does("set order/1 v; set elsewhere v; clearrange \"a b1\" b");
         let lines = shell.does("changes tail orders once");
         let ends: Vec<_> = lines.lines().filter_map(|line| line.split_once(' ')).collect();
-        assert_eq!((ends[0].1, ends[1].1, ends.len()), ("set `order/1' `v'", "clear_range `a b1' `a c'", 2));
+        assert_eq!(
+            (ends[0].1, ends[1].1, ends.len()),
+            ("set `order/1' `v'", "clear_range `a b1' `a c'", 2)
+        );
         assert_eq!(
             shell.does(&format!("changes tail orders {} once json", ends[0].0)),
             format!(
@@ -372,21 +399,27 @@ fn a_locked_database_keeps_others_out_until_it_is_unlocked_with_its_uid() {
     for mut shell in [Shell::with_rows(), Shell::over_network()] {
         shell.does("writemode on; set a 1");
         let told = shell.does("lock");
-        let id =
-            told.lines().next().unwrap().strip_prefix("Locking database with lockUID: ").unwrap().to_owned();
+        let id = told
+            .lines()
+            .next()
+            .unwrap()
+            .strip_prefix("Locking database with lockUID: ")
+            .unwrap()
+            .to_owned();
         assert!(told.contains("Database locked.") && id.len() == 32, "{told}");
-        for command in ["begin; get a", "get a", "getrange a b", "set a 2", "clear a", "getversion"] {
+        for command in ["begin; get a", "get a", "getrange a b", "set a 2", "clear a", "getversion"]
+        {
             let told = shell.refuses(command);
             assert!(told.contains(": database_locked (1038)") && told.contains("unlock"), "{told}");
         }
         assert!(shell.does("status").contains("Locked             yes"));
+        assert!(shell.refuses("lock").contains(&format!(
+            "locked already; whoever did it has the id that unlock asks for, {id}"
+        )));
         assert!(
             shell
-                .refuses("lock")
-                .contains(&format!("locked already; whoever did it has the id that unlock asks for, {id}"))
-        );
-        assert!(
-            shell.refuses(&format!("unlock {}", "0".repeat(32))).contains("another UID; it stays locked")
+                .refuses(&format!("unlock {}", "0".repeat(32)))
+                .contains("another UID; it stays locked")
         );
         assert!(shell.refuses("unlock me").contains("32 hexadecimal digits"));
         assert!(shell.refuses("begin; get a").contains("1038"), "it is still locked");
@@ -402,21 +435,32 @@ fn a_locked_database_keeps_others_out_until_it_is_unlocked_with_its_uid() {
 fn clients_are_listed_and_their_connections_closed() {
     let mut shell = Shell::over_network();
     let listed = |shell: &mut Shell| -> Vec<String> {
-        shell.does("kill list").lines().filter(|line| !line.ends_with(" server")).map(str::to_owned).collect()
+        shell
+            .does("kill list")
+            .lines()
+            .filter(|line| !line.ends_with(" server"))
+            .map(str::to_owned)
+            .collect()
     };
     assert_eq!(shell.does("kill").lines().filter(|line| line.ends_with(" server")).count(), 1);
     let own = listed(&mut shell);
     assert!(
         !own.is_empty()
-            && own.iter().all(|line| line.starts_with("127.0.0.1:") && line.contains(" plinth-client "))
+            && own
+                .iter()
+                .all(|line| line.starts_with("127.0.0.1:") && line.contains(" plinth-client "))
     );
     let details = shell.does("status details");
-    assert!(details.contains("Clients") && details.contains("from 127.0.0.1 (plinth-client "), "{details}");
+    assert!(
+        details.contains("Clients") && details.contains("from 127.0.0.1 (plinth-client "),
+        "{details}"
+    );
     // Another client, which waits for something.
     let other = shell.another_client();
     let watch = other.transact_blocking(|tr| Ok(tr.watch("k"))).unwrap();
     let theirs = loop {
-        let new: Vec<_> = listed(&mut shell).into_iter().filter(|line| !own.contains(line)).collect();
+        let new: Vec<_> =
+            listed(&mut shell).into_iter().filter(|line| !own.contains(line)).collect();
         if let Some(line) = new.into_iter().find(|line| line.contains(" other")) {
             break line.split(' ').next().unwrap().to_owned();
         }
@@ -430,15 +474,25 @@ fn clients_are_listed_and_their_connections_closed() {
     // All but the one that asks: the shell goes on.
     let closed = shell.does("kill clients");
     assert!(closed.starts_with("Closed "), "{closed}");
-    assert_eq!(other.transact_blocking(|tr| tr.get("k").wait()).unwrap().as_deref(), Some(&b"v"[..]));
+    assert_eq!(
+        other.transact_blocking(|tr| tr.get("k").wait()).unwrap().as_deref(),
+        Some(&b"v"[..])
+    );
     assert_eq!(shell.does("get k"), "`k' is `v'\n");
-    for wrong in
-        ["kill everyone", "kill 127.0.0.1:x", "kill all 127.0.0.1", "kill clients 127.0.0.1", "kill \\xff"]
-    {
+    for wrong in [
+        "kill everyone",
+        "kill 127.0.0.1:x",
+        "kill all 127.0.0.1",
+        "kill clients 127.0.0.1",
+        "kill \\xff",
+    ] {
         shell.refuses(wrong);
     }
     let refused = Shell::new().refuses("kill all");
-    assert!(refused.contains("unsupported_operation") && refused.contains("only a server"), "{refused}");
+    assert!(
+        refused.contains("unsupported_operation") && refused.contains("only a server"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -456,7 +510,10 @@ fn what_is_configured_is_confirmed_and_what_cannot_be_is_named() {
             ("faster", "help configure"),
         ] {
             let refused = shell.refuses(&format!("configure {words}"));
-            assert!(refused.starts_with("configure: ") && refused.contains(told), "{words}: {refused}");
+            assert!(
+                refused.starts_with("configure: ") && refused.contains(told),
+                "{words}: {refused}"
+            );
         }
     }
 }
@@ -464,7 +521,9 @@ fn what_is_configured_is_confirmed_and_what_cannot_be_is_named() {
 #[test]
 fn keys_may_be_written_as_tuples() {
     let mut shell = Shell::new();
-    shell.does(r#"writemode on; set ("app", 1) one; set ("app", 2) ("x; y", -1); set ("apple", 1) other"#);
+    shell.does(
+        r#"writemode on; set ("app", 1) one; set ("app", 2) ("x; y", -1); set ("apple", 1) other"#,
+    );
     assert_eq!(shell.does(r#"get ("app",1)"#), "`\\x02app\\x00\\x15\\x01' is `one'\n");
     let shown = shell.does(r#"getrangekeys ("app")"#);
     assert_eq!(shown.matches("\\x02app\\x00\\x15").count(), 2, "{shown}");
@@ -477,7 +536,10 @@ fn keys_may_be_written_as_tuples() {
 #[test]
 fn tenants_are_parts_of_the_keys_with_names() {
     for mut shell in [Shell::new(), Shell::over_network()] {
-        assert_eq!(shell.does("tenant list"), "The cluster has no tenants in the specified range\n");
+        assert_eq!(
+            shell.does("tenant list"),
+            "The cluster has no tenants in the specified range\n"
+        );
         assert_eq!(shell.does("tenant create shop"), "The tenant `shop' has been created\n");
         shell.does("tenant create attic; tenant rename attic loft");
         assert!(shell.refuses("tenant create shop").contains("2132"));
@@ -500,7 +562,10 @@ fn tenants_are_parts_of_the_keys_with_names() {
         shell.does(
             "usetenant shop; clearrange \"\" \\xff; defaulttenant; tenant delete shop; tenant delete loft",
         );
-        assert_eq!(shell.does("tenant list"), "The cluster has no tenants in the specified range\n");
+        assert_eq!(
+            shell.does("tenant list"),
+            "The cluster has no tenants in the specified range\n"
+        );
         shell.does("begin");
         assert!(shell.refuses("defaulttenant").contains("a transaction has been begun"));
     }
@@ -509,7 +574,9 @@ fn tenants_are_parts_of_the_keys_with_names() {
 #[test]
 fn what_foundationdbs_shell_does_and_this_one_does_not_is_told() {
     let mut shell = Shell::new();
-    for line in ["consistencycheck", "profile client get", "suspend 1 127.0.0.1:4500", "maintenance on z 1"] {
+    for line in
+        ["consistencycheck", "profile client get", "suspend 1 127.0.0.1:4500", "maintenance on z 1"]
+    {
         let told = shell.refuses(line);
         assert!(told.contains("does nothing here: "), "{line}: {told}");
     }

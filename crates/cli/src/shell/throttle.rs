@@ -1,6 +1,7 @@
 //! `throttle`: how many transactions with a tag may begin in a second, by hand.
 //!
-//! The rules are rows of the database, in the form that FoundationDB's tools write and the server reads once a second:
+//! The rules are rows of the database, in the form that FoundationDB's tools write and the server
+//! reads once a second:
 //!
 //! ```text
 //!   \xff\x02/throttledTags/tag/ | 0: by hand | priority | length | tag
@@ -26,20 +27,28 @@ const LISTED: i32 = 1000;
 const PRIORITIES: [&str; 2] = ["batch", "default"];
 
 /// `throttle on tag TAG RATE [SECONDS] [PRIORITY]`, `throttle off tag TAG`, `throttle list`
-pub fn throttle<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) -> Result<(), Refusal> {
+pub fn throttle<Out: Write>(
+    session: &mut Session<Out>,
+    arguments: &[Vec<u8>],
+) -> Result<(), Refusal> {
     let words: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
     match words[..] {
         [b"list"] => list(session),
         [b"off", b"tag", tag] => off(session, tag),
         [b"on", b"tag", tag, rate] => on(session, tag, rate, USUAL, 1),
-        [b"on", b"tag", tag, rate, seconds] => on(session, tag, rate, number(seconds, "SECONDS")?, 1),
+        [b"on", b"tag", tag, rate, seconds] => {
+            on(session, tag, rate, number(seconds, "SECONDS")?, 1)
+        }
         [b"on", b"tag", tag, rate, seconds, priority] => {
             let known = PRIORITIES.iter().position(|name| name.as_bytes() == priority);
-            let known =
-                known.ok_or_else(|| Refusal::Usage(format!("batch or default, not {}", quoted(priority))))?;
+            let known = known.ok_or_else(|| {
+                Refusal::Usage(format!("batch or default, not {}", quoted(priority)))
+            })?;
             on(session, tag, rate, number(seconds, "SECONDS")?, known as u8)
         }
-        _ => Err(Refusal::Usage("on tag TAG RATE [SECONDS] [PRIORITY], off tag TAG, or list".to_owned())),
+        _ => Err(Refusal::Usage(
+            "on tag TAG RATE [SECONDS] [PRIORITY], off tag TAG, or list".to_owned(),
+        )),
     }
 }
 
@@ -89,7 +98,10 @@ fn list<Out: Write>(session: &mut Session<Out>) -> Result<(), Refusal> {
         may_touch_system_keys(transaction)?;
         let mut range = RangeOptions::from(BEGIN..END);
         range.limit = LISTED;
-        Ok((block_on(transaction.range(range).collect())?, transaction.env().wall_clock().as_secs_f64()))
+        Ok((
+            block_on(transaction.range(range).collect())?,
+            transaction.env().wall_clock().as_secs_f64(),
+        ))
     })?;
     let mut shown = 0;
     for row in rows {

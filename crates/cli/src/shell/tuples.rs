@@ -1,7 +1,8 @@
-//! Tuples on the shell's lines: `("app", 1)` stands for the bytes that every FoundationDB binding packs that tuple into.
+//! Tuples on the shell's lines: `("app", 1)` stands for the bytes that every FoundationDB binding
+//! packs that tuple into.
 //!
-//! What is read is what is shown elsewhere, by `plinth::tuple::printable` and by the console. A tuple begins a word, so that a key which
-//! begins with a parenthesis is written `\x28`.
+//! What is read is what is shown elsewhere, by `plinth::tuple::printable` and by the console. A
+//! tuple begins a word, so that a key which begins with a parenthesis is written `\x28`.
 
 use super::escapes::escape;
 use plinth::tuple::{self, Element, Versionstamp};
@@ -132,7 +133,10 @@ impl Reader<'_> {
     /// A number, or a word with a meaning.
     fn word(&mut self) -> Result<Element<'static>, NoTuple> {
         let rest = &self.characters[self.at..];
-        let length = rest.iter().position(|c| c.is_whitespace() || ",();".contains(*c)).unwrap_or(rest.len());
+        let length = rest
+            .iter()
+            .position(|c| c.is_whitespace() || ",();".contains(*c))
+            .unwrap_or(rest.len());
         let word: String = rest[..length].iter().collect();
         if word == "versionstamp" && rest.get(length) == Some(&'(') {
             self.at += length;
@@ -142,16 +146,20 @@ impl Reader<'_> {
             "null" | "None" | "nil" => Element::Nil,
             "true" | "True" => Element::Bool(true),
             "false" | "False" => Element::Bool(false),
-            number => match (number.parse(), number.strip_suffix('f').map(str::parse), number.parse()) {
-                (Ok(integer), _, _) => Element::Int(integer),
-                (_, Some(Ok(single)), _) => Element::Float(single),
-                (_, _, Ok(double)) if number.contains(['.', 'e', 'E', 'n']) => Element::Double(double),
-                _ => {
-                    return self.fail(
+            number => {
+                match (number.parse(), number.strip_suffix('f').map(str::parse), number.parse()) {
+                    (Ok(integer), _, _) => Element::Int(integer),
+                    (_, Some(Ok(single)), _) => Element::Float(single),
+                    (_, _, Ok(double)) if number.contains(['.', 'e', 'E', 'n']) => {
+                        Element::Double(double)
+                    }
+                    _ => {
+                        return self.fail(
                         "an element is \"text\", b\"bytes\", a number of 64 bits, true, false, null, or a tuple",
                     );
+                    }
                 }
-            },
+            }
         };
         self.at += length;
         Ok(element)
@@ -178,7 +186,9 @@ impl Reader<'_> {
                 self.at += length;
                 Ok(Element::Versionstamp(stamp))
             }
-            None => self.fail("a versionstamp is written versionstamp(20 hexadecimal digits, number)"),
+            None => {
+                self.fail("a versionstamp is written versionstamp(20 hexadecimal digits, number)")
+            }
         }
     }
 }
@@ -225,7 +235,8 @@ mod tests {
     #[test]
     fn what_is_no_tuple_says_where_and_why() {
         let told = |text| {
-            packed(text).map_err(|no| (no.at, no.why.split(' ').take(4).collect::<Vec<_>>().join(" ")))
+            packed(text)
+                .map_err(|no| (no.at, no.why.split(' ').take(4).collect::<Vec<_>>().join(" ")))
         };
         assert_eq!(told("(\"app\""), Err((6, "the tuple is not".to_owned())));
         assert_eq!(told("(1 2)"), Err((3, "there must be a".to_owned())));
@@ -233,7 +244,10 @@ mod tests {
         assert_eq!(told("(app)"), Err((1, "an element is \"text\",".to_owned())));
         assert_eq!(told("(\"\\xff\")"), Err((1, "text is UTF-8; bytes".to_owned())));
         assert_eq!(told("(99999999999999999999)"), Err((1, "an element is \"text\",".to_owned())));
-        assert_eq!(told("(versionstamp(12, 1))"), Err((13, "a versionstamp is written".to_owned())));
+        assert_eq!(
+            told("(versionstamp(12, 1))"),
+            Err((13, "a versionstamp is written".to_owned()))
+        );
         let deep = "(".repeat(200);
         assert!(packed(&deep).unwrap_err().why.contains("too deep"));
     }

@@ -1,8 +1,11 @@
-//! The shell's words: how a line is cut into commands and words, and how bytes are written so that they can be read again.
+//! The shell's words: how a line is cut into commands and words, and how bytes are written so that
+//! they can be read again.
 //!
-//! The rules are those of FoundationDB's shell. Words are separated by spaces, commands by semicolons. Double quotes keep
-//! spaces and semicolons in a word. A backslash begins an escape, inside quotes and outside: `\xHH` is a byte, and `\\`,
-//! `\"`, `\;` and backslash-space are the second character. A word that begins with a parenthesis is a tuple (`tuples.rs`). What is printed uses `\xHH` and `\\`, and is read back as the same bytes.
+//! The rules are those of FoundationDB's shell. Words are separated by spaces, commands by
+//! semicolons. Double quotes keep spaces and semicolons in a word. A backslash begins an escape,
+//! inside quotes and outside: `\xHH` is a byte, and `\\`, `\"`, `\;` and backslash-space are the
+//! second character. A word that begins with a parenthesis is a tuple (`tuples.rs`). What is
+//! printed uses `\xHH` and `\\`, and is read back as the same bytes.
 
 use super::escapes::escape;
 use super::tuples;
@@ -86,7 +89,9 @@ pub fn commands(line: &str) -> Result<Vec<Words>, Uncut> {
                     at += length;
                     continue;
                 }
-                Err(no) => return Err(cut.fail(Malformed::Tuple { at: at + no.at + 1, why: no.why })),
+                Err(no) => {
+                    return Err(cut.fail(Malformed::Tuple { at: at + no.at + 1, why: no.why }));
+                }
             },
             ' ' | '\t' | '\n' | '\r' if !quoted => cut.end_word(),
             ';' if !quoted => cut.end_command(),
@@ -137,7 +142,8 @@ fn excerpt(characters: &[char]) -> String {
     characters.iter().take(4).collect()
 }
 
-/// A word as it is written on a line: with escapes, and in quotes if it has a space or a semicolon, is empty, or would be taken for a tuple.
+/// A word as it is written on a line: with escapes, and in quotes if it has a space or a semicolon,
+/// is empty, or would be taken for a tuple.
 pub fn quoted(word: &[u8]) -> String {
     let text = plinth::printable(word).replace('"', "\\\"");
     if text.is_empty() || text.contains([' ', ';']) || text.starts_with('(') {
@@ -153,7 +159,10 @@ mod tests {
 
     fn words(line: &str) -> Vec<Vec<String>> {
         let commands = commands(line).unwrap_or_else(|error| panic!("{line}: {error:?}"));
-        commands.iter().map(|words| words.iter().map(|word| plinth::printable(word)).collect()).collect()
+        commands
+            .iter()
+            .map(|words| words.iter().map(|word| plinth::printable(word)).collect())
+            .collect()
     }
 
     #[test]
@@ -181,7 +190,10 @@ mod tests {
             assert!(matches!(error.why, Malformed::Escape { at: 5, .. }), "{line}: {error:?}");
         }
         let failed = |line| commands(line).unwrap_err();
-        assert_eq!(failed("get \"a b"), Uncut { command: b"get".to_vec(), why: Malformed::Quote { at: 5 } });
+        assert_eq!(
+            failed("get \"a b"),
+            Uncut { command: b"get".to_vec(), why: Malformed::Quote { at: 5 } }
+        );
         assert!(failed("get \\q").why.to_string().contains("character 5: \\q"));
         assert_eq!(failed("get a; set b \\q").command, b"set");
         assert_eq!(failed("g\\q").command, b"", "the name itself can't be read");
@@ -194,7 +206,11 @@ mod tests {
             let mut next = || {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 // Every other byte one of those that need care.
-                if seed >> 63 == 0 { (seed >> 40) as u8 } else { b" ;\"\\x0"[(seed >> 40) as usize % 6] }
+                if seed >> 63 == 0 {
+                    (seed >> 40) as u8
+                } else {
+                    b" ;\"\\x0"[(seed >> 40) as usize % 6]
+                }
             };
             let word: Vec<u8> = (0..length % 40).map(|_| next()).collect();
             let line = format!("get {}", quoted(&word));

@@ -1,5 +1,5 @@
-//! What may happen to real servers besides a kill: they are stopped for longer than an election takes, cut off in one direction or in both,
-//! what they say comes late, and a disk fails a sync.
+//! What may happen to real servers besides a kill: they are stopped for longer than an election
+//! takes, cut off in one direction or in both, what they say comes late, and a disk fails a sync.
 
 use super::common::scratch;
 use super::{Cluster, Running, command, count, judge};
@@ -8,14 +8,17 @@ use plinth_env::{Env, block_on};
 use std::io::Read;
 use std::process::{Command, Stdio};
 
-/// One after the other: whoever leads is killed, a follower is, whoever leads is ended, stopped, a follower is stopped, then both are cut off, and
-/// everything is late. What clients saw is judged: strictly serializable, nothing missing.
+/// One after the other: whoever leads is killed, a follower is, whoever leads is ended, stopped, a
+/// follower is stopped, then both are cut off, and everything is late. What clients saw is judged:
+/// strictly serializable, nothing missing.
 #[test]
 fn servers_are_killed_stopped_and_cut_off_and_the_history_is_strictly_serializable() {
     let mut sim = Command::new(env!("CARGO_BIN_EXE_plinth"));
-    let output = sim.args(["sim", "--kills", "20", "--nodes", "3", "--seed", "1"]).output().unwrap();
-    let told =
-        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    let output =
+        sim.args(["sim", "--kills", "20", "--nodes", "3", "--seed", "1"]).output().unwrap();
+    let told = [output.stdout, output.stderr]
+        .map(|text| String::from_utf8_lossy(&text).into_owned())
+        .concat();
     assert_eq!(output.status.code(), Some(0), "{told}");
     for kind in ["nothing lost", "Killed", "Ended", "Stopped", "CutOff", "Delayed"] {
         assert!(told.contains(kind), "{told}");
@@ -23,7 +26,8 @@ fn servers_are_killed_stopped_and_cut_off_and_the_history_is_strictly_serializab
     println!("{told}");
 }
 
-/// A library that has syncs fail in the process that is started with it, once there is a file of this name.
+/// A library that has syncs fail in the process that is started with it, once there is a file of
+/// this name.
 const FAILING_SYNCS: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -39,8 +43,9 @@ int fsync(int fd) { return sync_by(SYS_fsync, fd); }
 int fdatasync(int fd) { return sync_by(SYS_fdatasync, fd); }
 "#;
 
-/// A disk fails a sync under a server of a cluster: nobody knows what is on it. The server ends, says why in its last words and by its exit code,
-/// and the others go on; started again it is a member as before.
+/// A disk fails a sync under a server of a cluster: nobody knows what is on it. The server ends,
+/// says why in its last words and by its exit code, and the others go on; started again it is a
+/// member as before.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_server_whose_sync_fails_ends_and_says_why_while_the_others_go_on() {
@@ -57,7 +62,10 @@ fn a_server_whose_sync_fails_ends_and_says_why_while_the_others_go_on() {
     let at = (cluster.leader() + 1) % 3;
     assert_eq!(cluster.servers[at].take().unwrap().terminate(), Some(0));
     let mut failing = command(&cluster.place, &cluster.file, &cluster.addresses[at], at);
-    failing.env("LD_PRELOAD", &library).env("SYNCS_FAIL_ONCE_THERE_IS", &mark).stderr(Stdio::piped());
+    failing
+        .env("LD_PRELOAD", &library)
+        .env("SYNCS_FAIL_ONCE_THERE_IS", &mark)
+        .stderr(Stdio::piped());
     let mut server = Running::of(&mut failing);
     block_on(env.files().replace(&mark, b"")).unwrap();
     count(&db, "row/2").unwrap();

@@ -1,7 +1,8 @@
 //! `kill` in the shell: servers begin anew, one after the other.
 //!
-//! That never two are away at once is looked at from outside, by asking each server itself: what starts them again does so one by one, and its
-//! words are in order whatever happened. A server is away until it has served once in its new life.
+//! That never two are away at once is looked at from outside, by asking each server itself: what
+//! starts them again does so one by one, and its words are in order whatever happened. A server is
+//! away until it has served once in its new life.
 
 use super::common::counting::Counting;
 use super::common::{Running, scratch};
@@ -17,7 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Looks all the while how many servers are away at once. What starts them again does so one by one, so its words can't tell.
+/// Looks all the while how many servers are away at once. What starts them again does so one by
+/// one, so its words can't tell.
 struct Watch {
     stop: Arc<AtomicBool>,
     most: Arc<AtomicUsize>,
@@ -35,7 +37,8 @@ struct Seen {
 impl Watch {
     fn start(file: &Path, servers: &[&str]) -> Self {
         let env = Env::real();
-        let endpoint = RemoteEndpoint::connect(&env, block_on(ClusterFile::read(&env, file)).unwrap());
+        let endpoint =
+            RemoteEndpoint::connect(&env, block_on(ClusterFile::read(&env, file)).unwrap());
         let (stop, most) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let seen = |address: &&str| Seen { address: (*address).to_owned(), ..Seen::default() };
         let mut seen: Vec<_> = servers.iter().map(seen).collect();
@@ -65,12 +68,15 @@ impl Watch {
     }
 }
 
-/// How many servers are away: from the moment at which one doesn't answer until it says that it has what was committed, and knows who leads.
+/// How many servers are away: from the moment at which one doesn't answer until it says that it has
+/// what was committed, and knows who leads.
 async fn away(endpoint: &RemoteEndpoint, servers: &mut [Seen]) -> usize {
     let mut gone = 0;
     for server in servers {
-        let asked =
-            race(endpoint.status_of(&server.address), endpoint.env().sleep(Duration::from_millis(300)));
+        let asked = race(
+            endpoint.status_of(&server.address),
+            endpoint.env().sleep(Duration::from_millis(300)),
+        );
         // One that takes long is what it was.
         if let First::Left(told) = asked.await {
             let status: serde_json::Value = told.unwrap_or_default().parse().unwrap_or_default();
@@ -87,11 +93,13 @@ async fn away(endpoint: &RemoteEndpoint, servers: &mut [Seen]) -> usize {
     gone
 }
 
-/// Servers that something starts again are told to begin anew: all of them, one after the other, with a writer at work, and one by name.
+/// Servers that something starts again are told to begin anew: all of them, one after the other,
+/// with a writer at work, and one by name.
 pub fn by_shell(file: &Path, db: &Database, errors: &mut impl std::io::BufRead) -> u64 {
     let shell = |line: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
-        let output = command.args(["shell", "--exec", line, "--cluster-file"]).arg(file).output().unwrap();
+        let output =
+            command.args(["shell", "--exec", line, "--cluster-file"]).arg(file).output().unwrap();
         assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
         let told = String::from_utf8(output.stdout).unwrap();
         // Where it takes long it says what it waits for.
@@ -112,7 +120,12 @@ pub fn by_shell(file: &Path, db: &Database, errors: &mut impl std::io::BufRead) 
         assert!(lines_until(errors, "plinth: server").pop().unwrap().ends_with("serves again"));
     }
     assert_eq!(shell(&format!("kill {}", servers[1])), format!("{} begins anew\n", servers[1]));
-    assert!(lines_until(errors, "plinth: server 2 has ended").pop().unwrap().contains("exit status: 75"));
+    assert!(
+        lines_until(errors, "plinth: server 2 has ended")
+            .pop()
+            .unwrap()
+            .contains("exit status: 75")
+    );
     assert_eq!(lines_until(errors, "plinth: server")[0], "plinth: server 2 serves again");
     counting.await_more(5, Duration::from_millis(5));
     assert_eq!(block_on(db.endpoint().reboot("127.0.0.1:1")), Ok(0), "there is no such server");
@@ -139,16 +152,20 @@ fn a_server_that_serves_nobody_can_be_told_to_begin_anew() {
     assert_eq!(alone.wait().unwrap().code(), Some(75));
 }
 
-/// One that has a database of its own is listed below the special keys too, and told in the same way.
+/// One that has a database of its own is listed below the special keys too, and told in the same
+/// way.
 #[test]
 fn one_server_alone_is_listed_and_begins_anew() {
     const WORKERS: &[u8] = b"\xff\xff/worker_interfaces/";
     let place = scratch();
     let mut server = Running::start(&place.path().join("alone"), &["--listen", "127.0.0.1:0"]);
     let db = Database::connect(server.cluster_file()).unwrap();
-    let rows = db.transact_blocking(|tr| tr.get_range(RangeOptions::prefix(WORKERS)).wait()).unwrap().rows;
-    let keys: Vec<_> =
-        rows.iter().map(|(key, _)| String::from_utf8_lossy(&key[WORKERS.len()..]).into_owned()).collect();
+    let rows =
+        db.transact_blocking(|tr| tr.get_range(RangeOptions::prefix(WORKERS)).wait()).unwrap().rows;
+    let keys: Vec<_> = rows
+        .iter()
+        .map(|(key, _)| String::from_utf8_lossy(&key[WORKERS.len()..]).into_owned())
+        .collect();
     let [address] = &keys[..] else { panic!("{keys:?}") };
     assert!(server.ready.contains(address), "{address}: {}", server.ready);
     assert_eq!(block_on(db.endpoint().reboot("127.0.0.1:1")), Ok(0), "that is somebody else");

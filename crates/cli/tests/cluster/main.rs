@@ -1,7 +1,8 @@
-//! Three servers as processes, formed by one cluster file: the leader is killed again and again, and nothing that was acknowledged
-//! is missing.
+//! Three servers as processes, formed by one cluster file: the leader is killed again and again,
+//! and nothing that was acknowledged is missing.
 //!
-//! The clients count, as those of one server do (`common/counting.rs`): a count that was lost, or took effect twice, shows.
+//! The clients count, as those of one server do (`common/counting.rs`): a count that was lost, or
+//! took effect twice, shows.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -64,7 +65,12 @@ impl Cluster {
         Self::form_all(place, named, addresses, vec![Vec::new(); 3])
     }
 
-    fn form_all(place: &Path, named: &[String], addresses: Vec<String>, more: Vec<Vec<String>>) -> Self {
+    fn form_all(
+        place: &Path,
+        named: &[String],
+        addresses: Vec<String>,
+        more: Vec<Vec<String>>,
+    ) -> Self {
         let file = place.join("fdb.cluster");
         let line = format!("test:three@{}\n", named.join(","));
         block_on(Env::real().files().replace(&file, line.as_bytes())).unwrap();
@@ -115,8 +121,9 @@ impl Cluster {
         let endpoint = RemoteEndpoint::connect(&env, file);
         loop {
             let located = block_on(endpoint.locate()).unwrap();
-            let place =
-                located.leader_address().and_then(|leader| self.addresses.iter().position(|a| a == leader));
+            let place = located
+                .leader_address()
+                .and_then(|leader| self.addresses.iter().position(|a| a == leader));
             if let Some(at) = place.filter(|at| self.servers[*at].is_some()) {
                 return at;
             }
@@ -151,19 +158,23 @@ fn the_leader_is_killed_again_and_again_and_nothing_acknowledged_is_lost() {
     }
 }
 
-/// Three servers of an older program get a newer one, one after the other, and clients notice nothing. Then the cluster's protocol rises, and
-/// the older one is refused in words.
+/// Three servers of an older program get a newer one, one after the other, and clients notice
+/// nothing. Then the cluster's protocol rises, and the older one is refused in words.
 #[test]
 fn a_rolling_upgrade_costs_no_client_anything_and_ends_with_a_newer_protocol() {
     let place = scratch();
     let older = ["--peer-protocol", "1", "--client-protocol", "3"].map(str::to_owned).to_vec();
     let mut cluster = Cluster::form_with(place.path(), vec![older.clone(); 3]);
     let db = Database::connect(&cluster.file).unwrap();
-    let protocol = |status: &serde_json::Value| status["cluster"]["plinth"]["member"]["protocol"].clone();
+    let protocol =
+        |status: &serde_json::Value| status["cluster"]["plinth"]["member"]["protocol"].clone();
     let counting = Counting::start(&cluster.file, 4);
     for at in 0..3 {
         counting.await_more(20, Duration::from_millis(5));
-        assert_eq!(protocol(&status_until(&db, |status| protocol(status) != serde_json::Value::Null)), 1);
+        assert_eq!(
+            protocol(&status_until(&db, |status| protocol(status) != serde_json::Value::Null)),
+            1
+        );
         assert_eq!(cluster.servers[at].take().unwrap().terminate(), Some(0));
         cluster.more[at].clear();
         cluster.start(at);
@@ -171,10 +182,15 @@ fn a_rolling_upgrade_costs_no_client_anything_and_ends_with_a_newer_protocol() {
     status_until(&db, |status| protocol(status) == 2);
     counting.await_more(20, Duration::from_millis(5));
     assert_eq!(cluster.servers[0].take().unwrap().terminate(), Some(0));
-    let output =
-        command(place.path(), &cluster.file, &cluster.addresses[0], 0).args(&older).output().unwrap();
+    let output = command(place.path(), &cluster.file, &cluster.addresses[0], 0)
+        .args(&older)
+        .output()
+        .unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(1) && error.contains("start it with a newer Plinth"), "{error}");
+    assert!(
+        output.status.code() == Some(1) && error.contains("start it with a newer Plinth"),
+        "{error}"
+    );
     cluster.start(0);
     judge(&db, counting.stop());
 }
@@ -191,7 +207,8 @@ fn status_until(db: &Database, wanted: impl Fn(&serde_json::Value) -> bool) -> s
     panic!("{}", block_on(db.status_json()).unwrap());
 }
 
-/// A client's own copy of the cluster file, which goes, and comes back with other servers in it: the client goes on, and says so.
+/// A client's own copy of the cluster file, which goes, and comes back with other servers in it:
+/// the client goes on, and says so.
 fn cluster_file_that_is_wrong_is_told(dir: &Path, file: &Path) {
     let (env, copy) = (Env::real(), dir.join("fdb.cluster"));
     let line = block_on(env.files().read(file)).unwrap();
@@ -215,7 +232,10 @@ fn cluster_file_that_is_wrong_is_told(dir: &Path, file: &Path) {
     assert!(message["description"].as_str().unwrap().contains("can't be read"), "{message}");
     write(b"test:three@127.0.0.1:1\n");
     let message = told(false);
-    assert!(message["description"].as_str().unwrap().contains("says test:three@127.0.0.1:1,"), "{message}");
+    assert!(
+        message["description"].as_str().unwrap().contains("says test:three@127.0.0.1:1,"),
+        "{message}"
+    );
     write(&line);
     assert_eq!(told(true), serde_json::Value::Null);
 }
@@ -259,7 +279,8 @@ fn members(status: &serde_json::Value) -> (Vec<String>, Vec<String>) {
     let member = &status["cluster"]["plinth"]["member"];
     let those = |name: &str| {
         let nodes = member[name].as_array().into_iter().flatten();
-        let mut those: Vec<_> = nodes.map(|node| node["address"].as_str().unwrap().to_owned()).collect();
+        let mut those: Vec<_> =
+            nodes.map(|node| node["address"].as_str().unwrap().to_owned()).collect();
         those.sort();
         those
     };
@@ -267,9 +288,15 @@ fn members(status: &serde_json::Value) -> (Vec<String>, Vec<String>) {
 }
 
 /// Whoever leads loses its vote to the one that follows, by special keys, and gets it back.
-fn leader_goes_and_comes_back(cluster: &mut Cluster, db: &Database, all: &[String], follows: &[String]) {
+fn leader_goes_and_comes_back(
+    cluster: &mut Cluster,
+    db: &Database,
+    all: &[String],
+    follows: &[String],
+) {
     let (env, all, follows) = (Env::real(), all.to_vec(), follows.to_vec());
-    // Whoever leads is excluded: another one leads, the fourth votes, and the cluster file names it.
+    // Whoever leads is excluded: another one leads, the fourth votes, and the cluster file names
+    // it.
     let leader = cluster.leader();
     let excluded = cluster.addresses[leader].clone();
     let manage = |key: &str, value: &str| {
@@ -312,7 +339,8 @@ fn leader_goes_and_comes_back(cluster: &mut Cluster, db: &Database, all: &[Strin
     status_until(db, |status| members(status) == (all.clone(), follows.clone()));
 }
 
-/// Writers count all the while: a disk is lost and replaced, a server is added, another one is lost for good, and the rest goes on.
+/// Writers count all the while: a disk is lost and replaced, a server is added, another one is lost
+/// for good, and the rest goes on.
 #[test]
 fn members_come_and_go_under_load_and_nothing_acknowledged_is_lost() {
     let place = scratch();
@@ -325,7 +353,10 @@ fn members_come_and_go_under_load_and_nothing_acknowledged_is_lost() {
     let lost = (cluster.leader() + 1) % 3;
     let number = |status: &serde_json::Value, address: &str| {
         let voters = status["cluster"]["plinth"]["member"]["voters"].as_array().unwrap().clone();
-        voters.iter().find(|voter| voter["address"] == address).map(|voter| voter["node"].as_u64().unwrap())
+        voters
+            .iter()
+            .find(|voter| voter["address"] == address)
+            .map(|voter| voter["node"].as_u64().unwrap())
     };
     let status = status_until(&db, |status| members(status).0 == all);
     let before = number(&status, &cluster.addresses[lost]).unwrap();
@@ -366,7 +397,8 @@ fn a_cluster_file_that_makes_no_sense_is_an_error() {
     }
 }
 
-/// Servers that speak TLS, of which one has a client's certificate: it is no node, until its certificate is a node's.
+/// Servers that speak TLS, of which one has a client's certificate: it is no node, until its
+/// certificate is a node's.
 #[test]
 fn with_tls_a_node_must_show_a_nodes_certificate() {
     let place = scratch();
@@ -379,7 +411,10 @@ fn with_tls_a_node_must_show_a_nodes_certificate() {
         let mut command = command(place.path(), &file, &addresses[at], at);
         command.arg("--tls-cert").arg(certificates.join(format!("{name}.crt")));
         command.arg("--tls-key").arg(certificates.join(format!("{name}.key")));
-        command.arg("--tls-ca").arg(certificates.join("ca.crt")).args(["--tls-verify-nodes", "S.CN=db-1"]);
+        command
+            .arg("--tls-ca")
+            .arg(certificates.join("ca.crt"))
+            .args(["--tls-verify-nodes", "S.CN=db-1"]);
         let errors = if at == 0 { Stdio::piped() } else { Stdio::null() };
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).spawn().unwrap()
     };
@@ -413,8 +448,10 @@ fn a_database_of_its_own_is_left_alone() {
     assert_eq!(Running::start(&dir, &["--listen", "127.0.0.1:0"]).terminate(), Some(0));
     let addresses = unused_addresses(3);
     let file = place.path().join("three.cluster");
-    block_on(Env::real().files().replace(&file, format!("a:b@{}\n", addresses.join(",")).as_bytes()))
-        .unwrap();
+    block_on(
+        Env::real().files().replace(&file, format!("a:b@{}\n", addresses.join(",")).as_bytes()),
+    )
+    .unwrap();
     let output = command(place.path(), &file, &addresses[0], 0).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(1) && error.contains("empty directories"), "{error}");
@@ -471,8 +508,11 @@ fn a_cluster_to_try_things_with_survives_a_kill_and_ends_as_a_whole() {
         assert_eq!(child.wait().unwrap().code(), Some(0));
     };
     end(child);
-    let running =
-        Command::new("kill").args(["-0", &process(&told[1])]).stderr(Stdio::null()).status().unwrap();
+    let running = Command::new("kill")
+        .args(["-0", &process(&told[1])])
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
     assert!(!running.success(), "a server has outlived the one who started it");
     // It goes on where it was.
     let mut child = start();

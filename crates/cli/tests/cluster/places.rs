@@ -16,13 +16,15 @@ fn shell(cluster: &Cluster, words: &str) -> String {
     [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat()
 }
 
-/// The cluster file has names of machines. A server that was excluded isn't named there any more, so after a restart it called itself by
-/// its number: that was news of a move, and by its new address it was not excluded.
+/// The cluster file has names of machines. A server that was excluded isn't named there any more,
+/// so after a restart it called itself by its number: that was news of a move, and by its new
+/// address it was not excluded.
 #[test]
 fn an_excluded_server_stays_excluded_by_its_name_when_it_starts_again() {
     let place = scratch();
     let addresses = unused_addresses(3);
-    let named: Vec<_> = addresses.iter().map(|address| address.replace("127.0.0.1", "localhost")).collect();
+    let named: Vec<_> =
+        addresses.iter().map(|address| address.replace("127.0.0.1", "localhost")).collect();
     let mut cluster = Cluster::form_at(place.path(), &named, addresses);
     let (env, db) = (Env::real(), Database::connect(&cluster.file).unwrap());
     count(&db, "row/1").unwrap();
@@ -38,10 +40,12 @@ fn an_excluded_server_stays_excluded_by_its_name_when_it_starts_again() {
     };
     manage(named[1].clone()).unwrap();
     let left: Vec<_> = all.iter().filter(|name| **name != named[1]).cloned().collect();
-    let is_out = |status: &serde_json::Value| members(status) == (left.clone(), vec![named[1].clone()]);
+    let is_out =
+        |status: &serde_json::Value| members(status) == (left.clone(), vec![named[1].clone()]);
     status_until(&db, is_out);
-    let is_named =
-        || block_on(ClusterFile::read(&env, &cluster.file)).unwrap().address_list() == left.join(",");
+    let is_named = || {
+        block_on(ClusterFile::read(&env, &cluster.file)).unwrap().address_list() == left.join(",")
+    };
     while !is_named() {
         block_on(env.sleep(Duration::from_millis(20)));
     }
@@ -60,7 +64,8 @@ fn an_excluded_server_stays_excluded_by_its_name_when_it_starts_again() {
     );
 }
 
-/// Two of three servers didn't lead, and clients whose file named one of these alone waited for ever, without a word.
+/// Two of three servers didn't lead, and clients whose file named one of these alone waited for
+/// ever, without a word.
 #[test]
 fn a_cluster_file_that_names_one_server_leads_to_the_others() {
     let place = scratch();
@@ -99,8 +104,8 @@ fn until_all_are_named(cluster: &Cluster, file: &Path) {
     panic!("the cluster file {} doesn't name all", file.display());
 }
 
-/// A client that had heard of two voters wrote so after the third had its vote back: it had the last word, as servers compared the voters
-/// with what they had written themselves.
+/// A client that had heard of two voters wrote so after the third had its vote back: it had the
+/// last word, as servers compared the voters with what they had written themselves.
 #[test]
 fn servers_have_their_cluster_file_name_all_who_vote_whoever_wrote_it_last() {
     let place = scratch();
@@ -110,8 +115,8 @@ fn servers_have_their_cluster_file_name_all_who_vote_whoever_wrote_it_last() {
     until_all_are_named(&cluster, &cluster.file);
 }
 
-/// It ended with exit code 1, so that systemd started it again, and until the leader's next word it could vote for servers that lacked what
-/// it had helped to commit.
+/// It ended with exit code 1, so that systemd started it again, and until the leader's next word it
+/// could vote for servers that lacked what it had helped to commit.
 #[test]
 fn a_server_on_an_older_copy_of_its_directory_ends_so_that_nobody_starts_it_again() {
     let place = scratch();
@@ -135,6 +140,9 @@ fn a_server_on_an_older_copy_of_its_directory_ends_so_that_nobody_starts_it_agai
     let output = command(place.path(), &cluster.file, &cluster.addresses[at], at).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("has acknowledged entries up to") && said.contains("empty directory"), "{said}");
+    assert!(
+        said.contains("has acknowledged entries up to") && said.contains("empty directory"),
+        "{said}"
+    );
     count(&db, "row/20").unwrap();
 }

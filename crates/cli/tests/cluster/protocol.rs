@@ -5,8 +5,8 @@ use super::{Cluster, count, members, status_until};
 use plinth::Database;
 use std::process::{Command, Stdio};
 
-/// A server that was excluded, and not removed, is gone for good: the protocol of the servers stays where it is, and whoever looks at the
-/// status hears why, and what to do.
+/// A server that was excluded, and not removed, is gone for good: the protocol of the servers stays
+/// where it is, and whoever looks at the status hears why, and what to do.
 #[test]
 fn a_member_that_is_gone_holds_the_protocol_back_and_is_named() {
     let place = scratch();
@@ -28,7 +28,8 @@ fn a_member_that_is_gone_holds_the_protocol_back_and_is_named() {
         let mut held = messages.filter(|message| message["name"] == "protocol_held_back");
         held.next().map(|message| message["description"].as_str().unwrap().to_owned())
     };
-    let protocol = |status: &serde_json::Value| status["cluster"]["plinth"]["member"]["protocol"].as_u64();
+    let protocol =
+        |status: &serde_json::Value| status["cluster"]["plinth"]["member"]["protocol"].as_u64();
     assert_eq!(held(&status_until(&db, |status| protocol(status) == Some(1))), None);
     assert_eq!(cluster.servers[2].take().unwrap().terminate(), Some(0));
     for at in 0..2 {
@@ -45,7 +46,11 @@ fn a_member_that_is_gone_holds_the_protocol_back_and_is_named() {
             })
     };
     let status = status_until(&db, names_it);
-    assert!(held(&status).unwrap().contains(&format!("exclude failed {gone}")), "{:?}", held(&status));
+    assert!(
+        held(&status).unwrap().contains(&format!("exclude failed {gone}")),
+        "{:?}",
+        held(&status)
+    );
     assert_eq!(protocol(&status), Some(1));
     assert!(shell("status").contains("protocol stays at version 1"), "{}", shell("status"));
     shell(&format!("exclude failed {gone}"));

@@ -1,8 +1,8 @@
-//! Three servers that take in time series: points are sent to each of them, and the one that owns the series is killed again
-//! and again.
+//! Three servers that take in time series: points are sent to each of them, and the one that owns
+//! the series is killed again and again.
 //!
-//! Every point that a sender was told is durable is there, whomever one asks. [`Senders`] send to any servers, so those on one
-//! FoundationDB cluster (`store.rs`) are judged in the same way.
+//! Every point that a sender was told is durable is there, whomever one asks. [`Senders`] send to
+//! any servers, so those on one FoundationDB cluster (`store.rs`) are judged in the same way.
 #![expect(
     clippy::disallowed_types,
     clippy::disallowed_methods,
@@ -21,7 +21,8 @@ use std::time::Duration;
 
 const KILLS: usize = 4;
 
-/// Sends points until it is told to stop, to one server after the other; counts those that are durable.
+/// Sends points until it is told to stop, to one server after the other; counts those that are
+/// durable.
 fn send(series: &str, servers: &[String], stop: &AtomicBool, durable: &AtomicU64) {
     for session in 0.. {
         if stop.load(Ordering::Relaxed) {
@@ -33,7 +34,12 @@ fn send(series: &str, servers: &[String], stop: &AtomicBool, durable: &AtomicU64
     }
 }
 
-fn converse(series: &str, server: &str, stop: &AtomicBool, durable: &AtomicU64) -> std::io::Result<()> {
+fn converse(
+    series: &str,
+    server: &str,
+    stop: &AtomicBool,
+    durable: &AtomicU64,
+) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(server)?;
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
     let mut answers = BufReader::new(stream.try_clone()?);
@@ -125,8 +131,10 @@ impl Senders {
                     r#"{{"select":"n","where":{{"s":"{sender}"}},"range":{{"from":0,"to":1000000000}},"output":{{"format":"csv"}}}}"#
                 );
                 let rows = ask(server, "POST /api/query", &query).unwrap();
-                let numbers: Vec<u64> =
-                    rows.lines().filter_map(|row| row.rsplit(',').next()?.trim().parse().ok()).collect();
+                let numbers: Vec<u64> = rows
+                    .lines()
+                    .filter_map(|row| row.rsplit(',').next()?.trim().parse().ok())
+                    .collect();
                 let whole = numbers.iter().copied().take(*durable as usize).eq(1..=*durable);
                 assert!(
                     whole,

@@ -1,5 +1,5 @@
-//! Two servers on one FoundationDB cluster, which take in its time series together. The cluster is a server of ours, behind our own
-//! `libfdb_c`, loaded as Apple's would be.
+//! Two servers on one FoundationDB cluster, which take in its time series together. The cluster is
+//! a server of ours, behind our own `libfdb_c`, loaded as Apple's would be.
 
 use super::common::{Running, scratch};
 use super::series::{Senders, ask};
@@ -32,7 +32,8 @@ fn servers_on_a_foundationdb_cluster_take_the_series_over_from_each_other() {
     let place = scratch();
     let below = Running::start(place.path(), &["--listen", "127.0.0.1:0"]);
     let store = by_library(&below.cluster_file());
-    let (clients, lines, questions) = (unused_addresses(2), unused_addresses(2), unused_addresses(2));
+    let (clients, lines, questions) =
+        (unused_addresses(2), unused_addresses(2), unused_addresses(2));
     let start = |at: usize| start(&store, [&clients[at], &lines[at], &questions[at]]);
     let mut servers: Vec<_> = (0..2).map(|at| Some(start(at))).collect();
     assert!(servers[0].as_ref().unwrap().ready.contains(&store), "it says where the rows are");
@@ -43,7 +44,9 @@ fn servers_on_a_foundationdb_cluster_take_the_series_over_from_each_other() {
         senders.await_more(50);
         let owner = loop {
             let name = holder().map(|holder| holder.name).unwrap_or_default();
-            if let Some(at) = clients.iter().position(|address| name.starts_with(&format!("{address}/"))) {
+            if let Some(at) =
+                clients.iter().position(|address| name.starts_with(&format!("{address}/")))
+            {
                 break at;
             }
             block_on(Env::real().sleep(Duration::from_millis(50)));
@@ -55,7 +58,9 @@ fn servers_on_a_foundationdb_cluster_take_the_series_over_from_each_other() {
             assert_eq!(server.terminate(), Some(0));
         }
         // The other one takes them over, while this one is away.
-        while holder().is_none_or(|holder| !holder.name.starts_with(&format!("{}/", clients[1 - owner]))) {
+        while holder()
+            .is_none_or(|holder| !holder.name.starts_with(&format!("{}/", clients[1 - owner])))
+        {
             block_on(Env::real().sleep(Duration::from_millis(50)));
         }
         servers[owner] = Some(start(owner));
@@ -75,7 +80,8 @@ fn servers_on_a_foundationdb_cluster_take_the_series_over_from_each_other() {
     assert!(page.starts_with('{'), "{page}");
 }
 
-/// A file that clients find servers by, left from a directory's time or set by a package, is no word about who may connect.
+/// A file that clients find servers by, left from a directory's time or set by a package, is no
+/// word about who may connect.
 #[test]
 fn clients_of_keys_are_let_in_front_of_a_foundationdb_cluster_only_where_that_is_said() {
     let place = scratch();
@@ -84,7 +90,16 @@ fn clients_of_keys_are_let_in_front_of_a_foundationdb_cluster_only_where_that_is
     let address = &unused_addresses(1)[0];
     block_on(Env::real().files().replace(&file, format!("a:b@{address}\n").as_bytes())).unwrap();
     let mut server = Command::new(env!("CARGO_BIN_EXE_plinth"))
-        .args(["server", "--store", &store, "--http", "127.0.0.1:0", "--log", "off", "--cluster-file"])
+        .args([
+            "server",
+            "--store",
+            &store,
+            "--http",
+            "127.0.0.1:0",
+            "--log",
+            "off",
+            "--cluster-file",
+        ])
         .arg(&file)
         .stdout(Stdio::piped())
         .spawn()
@@ -92,7 +107,8 @@ fn clients_of_keys_are_let_in_front_of_a_foundationdb_cluster_only_where_that_is
     let mut ready = String::new();
     BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
     let is_let_in = block_on(Env::real().sockets().connect(address.parse().unwrap())).is_ok();
-    let health = ready.trim_end().rsplit_once("http://").map(|(_, http)| ask(http, "GET /health", ""));
+    let health =
+        ready.trim_end().rsplit_once("http://").map(|(_, http)| ask(http, "GET /health", ""));
     server.kill().unwrap();
     server.wait().unwrap();
     assert!(ready.starts_with(&format!("ready {store} http://")), "{ready}");

@@ -1,4 +1,5 @@
-//! Clients that count in a row that all of them write, and leave a row for each count: one that was lost, or took effect twice, shows.
+//! Clients that count in a row that all of them write, and leave a row for each count: one that was
+//! lost, or took effect twice, shows.
 
 use plinth::{Database, RangeOptions, Result, Transaction};
 use plinth_env::{Env, Task, block_on};
@@ -82,7 +83,8 @@ pub fn count(db: &Database, row: &str) -> Result<()> {
 pub fn judge(db: &Database, acknowledged: u64) {
     let (count, mut rows) = db
         .transact_blocking(|tr| {
-            let rows = block_on(tr.range(RangeOptions::from(&b"row/"[..]..&b"row0"[..])).collect())?;
+            let rows =
+                block_on(tr.range(RangeOptions::from(&b"row/"[..]..&b"row0"[..])).collect())?;
             let rows: Vec<u64> = rows.iter().map(|row| number(&row.value)).collect();
             Ok((tr.get("count").wait()?.map_or(0, |value| number(&value)), rows))
         })

@@ -1,8 +1,8 @@
 //! The consumer of a stream: where it goes on, and what it has acknowledged.
 //!
-//! A consumer reads on from the last version that it was given. What went wrong on the way (a node that died, that is behind, that
-//! lacks what others have) is tried again; what will not get better is said. A read that is given up leaves the consumer where it
-//! was.
+//! A consumer reads on from the last version that it was given. What went wrong on the way (a node
+//! that died, that is behind, that lacks what others have) is tried again; what will not get better
+//! is said. A read that is given up leaves the consumer where it was.
 
 use super::for_system;
 use crate::database::{Database, transact};
@@ -16,9 +16,9 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)
 
 /// Reads a stream of changes: see [`Database::consume_changes`].
 ///
-/// Delivery is at least once: whoever stops before an acknowledgement gets the same changes again. To have an effect exactly once,
-/// keep [`ChangeConsumer::position`] with it, in the same transaction of the target, and go on from there with
-/// [`Database::resume_changes`].
+/// Delivery is at least once: whoever stops before an acknowledgement gets the same changes again.
+/// To have an effect exactly once, keep [`ChangeConsumer::position`] with it, in the same
+/// transaction of the target, and go on from there with [`Database::resume_changes`].
 #[derive(Debug)]
 pub struct ChangeConsumer {
     database: Database,
@@ -49,18 +49,20 @@ impl ChangeConsumer {
         self.position
     }
 
-    /// What comes next: batches, or, about once a second, none, if nothing was committed in the stream's ranges. In either case the
-    /// position moves on. May be given up at any moment.
+    /// What comes next: batches, or, about once a second, none, if nothing was committed in the
+    /// stream's ranges. In either case the position moves on. May be given up at any moment.
     ///
     /// # Errors
-    /// `client_invalid_operation` if the stream was removed; `version_invalid` if what was asked for has been acknowledged, or
-    /// the stream has lost it because its consumer was away for too long; `unsupported_operation` where there are no streams;
-    /// `shutdown_in_progress` once a database in this process is closed.
+    /// `client_invalid_operation` if the stream was removed; `version_invalid` if what was asked
+    /// for has been acknowledged, or the stream has lost it because its consumer was away for too
+    /// long; `unsupported_operation` where there are no streams; `shutdown_in_progress` once a
+    /// database in this process is closed.
     pub async fn next(&mut self) -> Result<Changes> {
         self.read(true).await
     }
 
-    /// What there is now: batches, or none if nothing that was committed before it was asked is behind the position.
+    /// What there is now: batches, or none if nothing that was committed before it was asked is
+    /// behind the position.
     ///
     /// # Errors
     /// As those of [`ChangeConsumer::next`].

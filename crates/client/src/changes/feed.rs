@@ -1,7 +1,8 @@
 //! The changes of a stream as a [`Stream`], batch after batch.
 //!
-//! Where nobody writes into the stream's ranges there is no batch to acknowledge, while the log that is kept for the stream grows. So a
-//! feed acknowledges what it has looked over by itself, as long as its reader has acknowledged everything that it was given.
+//! Where nobody writes into the stream's ranges there is no batch to acknowledge, while the log
+//! that is kept for the stream grows. So a feed acknowledges what it has looked over by itself, as
+//! long as its reader has acknowledged everything that it was given.
 
 use super::ChangeConsumer;
 use crate::database::Database;
@@ -21,10 +22,12 @@ const QUIET: Duration = Duration::from_secs(3);
 
 type Step = Pin<Box<dyn Future<Output = (Option<ChangeConsumer>, Result<Changes>)> + Send>>;
 
-/// The batches of a stream of changes, from behind what was acknowledged on: the result of [`Database::changes`].
+/// The batches of a stream of changes, from behind what was acknowledged on: the result of
+/// [`Database::changes`].
 ///
-/// Waits for what is yet to be committed, so it ends only after an error. Dropping it acknowledges nothing. While it is polled, and
-/// everything that it gave has been acknowledged, it acknowledges every few seconds that there was nothing behind it.
+/// Waits for what is yet to be committed, so it ends only after an error. Dropping it acknowledges
+/// nothing. While it is polled, and everything that it gave has been acknowledged, it acknowledges
+/// every few seconds that there was nothing behind it.
 #[must_use = "a stream reads nothing until it is polled"]
 pub struct ChangeFeed {
     database: Database,
@@ -88,7 +91,8 @@ impl ChangeFeed {
         std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context))
     }
 
-    /// Everything up to this version has been delivered; `None` before the first answer. It moves on where there is no batch, too.
+    /// Everything up to this version has been delivered; `None` before the first answer. It moves
+    /// on where there is no batch, too.
     pub fn position(&self) -> Option<Version> {
         if self.batches.is_empty() { self.looked } else { self.looked.map(|_| self.delivered) }
     }
@@ -110,13 +114,13 @@ impl ChangeFeed {
                 });
                 reply
             }
-            None => Reply::ready(Err(
-                Error::client_invalid_operation().with_detail("nothing was delivered yet to acknowledge")
-            )),
+            None => Reply::ready(Err(Error::client_invalid_operation()
+                .with_detail("nothing was delivered yet to acknowledge"))),
         }
     }
 
-    /// An answer without batches has come. What it looked over is needed no longer if everything before it isn't.
+    /// An answer without batches has come. What it looked over is needed no longer if everything
+    /// before it isn't.
     fn acknowledge_looked(&mut self) {
         let (Some(id), Some(looked)) = (self.id, self.looked) else { return };
         let now = self.database.endpoint().env().now();
@@ -124,13 +128,15 @@ impl ChangeFeed {
         if is_due && self.acknowledged.load(Ordering::Relaxed) >= self.delivered {
             probe!("client: a feed acknowledges what it has looked over");
             self.last = Some(now);
-            // One that fails is made up for by the next one. One that nobody waited for would be given up.
+            // One that fails is made up for by the next one. One that nobody waited for would be
+            // given up.
             self.database.acknowledge_changes(id, looked).on_complete(drop);
         }
     }
 
     fn begin_step(&mut self) -> Step {
-        let (database, name, consumer) = (self.database.clone(), self.name.clone(), self.consumer.take());
+        let (database, name, consumer) =
+            (self.database.clone(), self.name.clone(), self.consumer.take());
         Box::pin(async move {
             let mut consumer = match consumer {
                 Some(consumer) => consumer,
@@ -186,6 +192,9 @@ impl Stream for ChangeFeed {
 
 impl std::fmt::Debug for ChangeFeed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ChangeFeed").field("name", &self.name).field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("ChangeFeed")
+            .field("name", &self.name)
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }

@@ -1,12 +1,13 @@
 //! Streams of changes: registered, listed, removed; and their consumers.
 //!
-//! A stream is rows among the system's keys (`plinth_types::changes` has their form), written here in ordinary transactions, so a
-//! registration holds from one exact version on, wherever it is made. What a consumer has acknowledged is a row, too: the database keeps
-//! everything behind it. Reading is a request of its own, [`Endpoint::read_changes`](crate::Endpoint::read_changes), which any node
-//! answers.
+//! A stream is rows among the system's keys (`plinth_types::changes` has their form), written here
+//! in ordinary transactions, so a registration holds from one exact version on, wherever it is
+//! made. What a consumer has acknowledged is a row, too: the database keeps everything behind it.
+//! Reading is a request of its own, [`Endpoint::read_changes`](crate::Endpoint::read_changes),
+//! which any node answers.
 //!
-//! Always: an acknowledgement never goes back, and never beyond what was delivered or committed; a consumer belongs to one stream for
-//! ever, also if another one gets its name.
+//! Always: an acknowledgement never goes back, and never beyond what was delivered or committed; a
+//! consumer belongs to one stream for ever, also if another one gets its name.
 //! Read next: `consumer.rs`, `feed.rs`.
 
 mod consumer;
@@ -21,13 +22,13 @@ use crate::range::{RangeOptions, StreamingMode};
 use crate::transaction::{Task, Transaction};
 use plinth_env::reply::{Reply, promise};
 use plinth_types::changes::{
-    LAST_ID, MAX_NAME, MAX_RANGES, MAX_STREAMS, STREAM_END, STREAM_PREFIX, acknowledged_key, name_of, number,
-    stream_key, union,
+    LAST_ID, MAX_NAME, MAX_RANGES, MAX_STREAMS, STREAM_END, STREAM_PREFIX, acknowledged_key,
+    name_of, number, stream_key, union,
 };
 use plinth_types::system::{METADATA_VERSION, NORMAL_END};
 use plinth_types::{
-    Bytes, Changes, ChangesRequest, Error, KeyRange, MutationType, Result, StreamRow, Version, planted,
-    printable,
+    Bytes, Changes, ChangesRequest, Error, KeyRange, MutationType, Result, StreamRow, Version,
+    planted, printable,
 };
 
 /// A registered stream of changes.
@@ -39,24 +40,28 @@ pub struct ChangeStream {
     pub id: u64,
     /// The ranges that it covers, in order, without overlaps.
     pub ranges: Vec<KeyRange>,
-    /// The version at which it was registered: everything that is committed after it is in the stream.
+    /// The version at which it was registered: everything that is committed after it is in the
+    /// stream.
     pub registered: Version,
     /// Its consumer needs nothing up to this version any longer.
     pub acknowledged: Version,
-    /// Bytes of the log that it may hold back on a node; `None`: a quarter of what is free there when it is registered.
+    /// Bytes of the log that it may hold back on a node; `None`: a quarter of what is free there
+    /// when it is registered.
     pub bound_bytes: Option<u64>,
 }
 
 impl Database {
-    /// Registers a stream of the changes to these ranges, from the version that the answer has on: everything that is committed
-    /// after it is in the stream. A name that is registered already with the same ranges stays as it is.
+    /// Registers a stream of the changes to these ranges, from the version that the answer has on:
+    /// everything that is committed after it is in the stream. A name that is registered already
+    /// with the same ranges stays as it is.
     ///
-    /// While its consumer doesn't acknowledge, a stream holds back the log, up to `bound_bytes` on each node. Beyond it what it held back
-    /// is lost, and its consumer is told so.
+    /// While its consumer doesn't acknowledge, a stream holds back the log, up to `bound_bytes` on
+    /// each node. Beyond it what it held back is lost, and its consumer is told so.
     ///
     /// # Errors
-    /// `client_invalid_operation` if the name is registered with other ranges, or is empty or longer than 255 bytes, or there are
-    /// 500 streams, or the ranges have more than 100 parts or none; `key_outside_legal_range` beyond the normal keys.
+    /// `client_invalid_operation` if the name is registered with other ranges, or is empty or
+    /// longer than 255 bytes, or there are 500 streams, or the ranges have more than 100 parts or
+    /// none; `key_outside_legal_range` beyond the normal keys.
     pub fn register_changes(
         &self,
         name: impl AsRef<[u8]>,
@@ -70,8 +75,8 @@ impl Database {
         }
     }
 
-    /// Registers a stream of all that users write: the normal keys, the rows by which tenants are found, and the metadata version. For
-    /// whoever keeps a second database in step.
+    /// Registers a stream of all that users write: the normal keys, the rows by which tenants are
+    /// found, and the metadata version. For whoever keeps a second database in step.
     ///
     /// # Errors
     /// Those of [`Database::register_changes`].
@@ -129,25 +134,29 @@ impl Database {
 
     /// The consumer of a stream, which goes on behind what was acknowledged.
     ///
-    /// A stream has one consumer at a time: two would get the same changes, and acknowledge them for each other.
+    /// A stream has one consumer at a time: two would get the same changes, and acknowledge them
+    /// for each other.
     ///
     /// # Errors
     /// `client_invalid_operation` if there is none of this name.
     pub fn consume_changes(&self, name: impl AsRef<[u8]>) -> Reply<ChangeConsumer> {
         let (name, database) = (Bytes::copy_from_slice(name.as_ref()), self.clone());
         detached(async move {
-            let found = transact(database.create_bare_transaction(), |tr| find(tr, name.clone())).await?;
+            let found =
+                transact(database.create_bare_transaction(), |tr| find(tr, name.clone())).await?;
             Ok(ChangeConsumer::new(database, found.id, found.acknowledged))
         })
     }
 
-    /// A consumer of the stream with this id that goes on behind a version up to which it has dealt with everything. Whether there
-    /// is such a stream, and whether it has that, shows with the first read.
+    /// A consumer of the stream with this id that goes on behind a version up to which it has dealt
+    /// with everything. Whether there is such a stream, and whether it has that, shows with the
+    /// first read.
     pub fn resume_changes(&self, id: u64, position: Version) -> ChangeConsumer {
         ChangeConsumer::new(self.clone(), id, position)
     }
 
-    /// Reads a stream once: see [`ChangeConsumer`], which knows where to go on and asks again where that helps.
+    /// Reads a stream once: see [`ChangeConsumer`], which knows where to go on and asks again where
+    /// that helps.
     ///
     /// # Errors
     /// Those of [`Endpoint::read_changes`](crate::Endpoint::read_changes).
@@ -155,20 +164,22 @@ impl Database {
         self.endpoint().read_changes(request)
     }
 
-    /// Notes durably that the consumer of a stream needs nothing up to this version any longer. Going back does nothing.
+    /// Notes durably that the consumer of a stream needs nothing up to this version any longer.
+    /// Going back does nothing.
     ///
     /// # Errors
-    /// `client_invalid_operation` if there is no such stream, or nothing was committed at that version yet.
+    /// `client_invalid_operation` if there is no such stream, or nothing was committed at that
+    /// version yet.
     pub fn acknowledge_changes(&self, id: u64, upto: Version) -> Reply<()> {
         let database = self.clone();
-        detached(
-            async move { transact(database.create_bare_transaction(), |tr| acknowledge(tr, id, upto)).await },
-        )
+        detached(async move {
+            transact(database.create_bare_transaction(), |tr| acknowledge(tr, id, upto)).await
+        })
     }
 }
 
-/// Streams that come, or go, with whatever else a transaction says: a row that was read decides whether it may, and one that is written
-/// knows of them.
+/// Streams that come, or go, with whatever else a transaction says: a row that was read decides
+/// whether it may, and one that is written knows of them.
 impl Transaction {
     /// As [`Database::register_changes`], once this is committed. Gives the stream's id.
     ///
@@ -241,7 +252,10 @@ fn removed(name: &[u8]) -> Error {
 
 fn check_name(name: &[u8]) -> Result<()> {
     if name.is_empty() || name.len() > MAX_NAME {
-        return Err(invalid(format!("the name of a stream has 1 to {MAX_NAME} bytes, not {}", name.len())));
+        return Err(invalid(format!(
+            "the name of a stream has 1 to {MAX_NAME} bytes, not {}",
+            name.len()
+        )));
     }
     Ok(())
 }
@@ -259,7 +273,10 @@ fn check(name: &[u8], ranges: Vec<KeyRange>) -> Result<Vec<KeyRange>> {
     }
     let ranges = union(ranges);
     if ranges.is_empty() || ranges.len() > MAX_RANGES {
-        return Err(invalid(format!("a stream covers 1 to {MAX_RANGES} ranges, not {}", ranges.len())));
+        return Err(invalid(format!(
+            "a stream covers 1 to {MAX_RANGES} ranges, not {}",
+            ranges.len()
+        )));
     }
     Ok(ranges)
 }
@@ -273,7 +290,9 @@ fn for_system(tr: &Transaction) -> Result<()> {
 async fn rows(tr: &Transaction) -> Result<Vec<(Bytes, StreamRow)>> {
     let range = RangeOptions::from(STREAM_PREFIX..STREAM_END).mode(StreamingMode::WantAll);
     let rows = tr.range(range).collect().await?;
-    let row = |row: plinth_types::KeyValue| Some((name_of(&row.key)?, StreamRow::decode(&row.value).ok()?));
+    let row = |row: plinth_types::KeyValue| {
+        Some((name_of(&row.key)?, StreamRow::decode(&row.value).ok()?))
+    };
     Ok(rows.into_iter().filter_map(row).collect())
 }
 
@@ -353,8 +372,9 @@ async fn acknowledge(tr: Transaction, id: u64, upto: Version) -> Result<()> {
     for_system(&tr)?;
     let committed = tr.get_read_version().await?;
     if upto > committed {
-        let detail =
-            format!("version {upto} can't be acknowledged: what is committed goes up to {committed}");
+        let detail = format!(
+            "version {upto} can't be acknowledged: what is committed goes up to {committed}"
+        );
         return Err(invalid(detail));
     }
     let (_, row) = rows(&tr).await?.into_iter().find(|(_, row)| row.id == id).ok_or_else(|| {

@@ -1,8 +1,9 @@
 //! Mapped range reads: a range read of an index, and for each of its rows what the row points at.
 //!
-//! A *mapper* is a tuple; each row of the primary range turns it into the key, or the prefix of a range, of a second
-//! read. Elements are taken as they are, except byte and text strings: `{K[i]}` and `{V[i]}` stand for element `i` of the
-//! row's key and value, `{...}` at the end for all keys that begin with what stands before, `{{` and `}}` for braces.
+//! A *mapper* is a tuple; each row of the primary range turns it into the key, or the prefix of a
+//! range, of a second read. Elements are taken as they are, except byte and text strings: `{K[i]}`
+//! and `{V[i]}` stand for element `i` of the row's key and value, `{...}` at the end for all keys
+//! that begin with what stands before, `{{` and `}}` for braces.
 
 pub(crate) mod tuple;
 
@@ -57,11 +58,12 @@ pub enum Mapped {
 }
 
 impl Transaction {
-    /// One batch of a range read with, for each row, the read that `mapper` (an encoded tuple) makes of it.
+    /// One batch of a range read with, for each row, the read that `mapper` (an encoded tuple)
+    /// makes of it.
     ///
     /// # Errors
-    /// `get_mapped_range_reads_your_writes` if any of it was written by this transaction; `unsupported_operation`
-    /// without read-your-writes; `mapper_not_tuple` and the like.
+    /// `get_mapped_range_reads_your_writes` if any of it was written by this transaction;
+    /// `unsupported_operation` without read-your-writes; `mapper_not_tuple` and the like.
     pub fn get_mapped_range(
         &self,
         range: impl Into<RangeOptions>,
@@ -113,8 +115,9 @@ impl Inner {
                 return Ok(None);
             }
             if snapshot || state.options.ryw_disabled {
-                return Err(Error::unsupported_operation()
-                    .with_detail("mapped range reads need read-your-writes and serializable isolation"));
+                return Err(Error::unsupported_operation().with_detail(
+                    "mapped range reads need read-your-writes and serializable isolation",
+                ));
             }
             let view = self.view(state, false);
             let mapper = Bytes::copy_from_slice(mapper);
@@ -235,7 +238,11 @@ impl Mapper {
             if plain != text[..] {
                 elements.push(Element::Literal(tuple::bytes(&plain)));
             } else if let Some((from_key, index)) = reference(&text) {
-                elements.push(if from_key { Element::FromKey(index) } else { Element::FromValue(index) });
+                elements.push(if from_key {
+                    Element::FromKey(index)
+                } else {
+                    Element::FromValue(index)
+                });
             } else if text[..] == *b"{...}" {
                 if at + 1 != parts.len() {
                     return Err(Error::mapper_bad_range_decriptor());
@@ -266,7 +273,8 @@ impl Mapper {
                 }
                 Element::FromValue(index) => {
                     if of_value.is_none() {
-                        of_value = Some(tuple::elements(&row.value).ok_or_else(Error::value_not_tuple)?);
+                        of_value =
+                            Some(tuple::elements(&row.value).ok_or_else(Error::value_not_tuple)?);
                     }
                     (index, &of_value)
                 }
@@ -290,7 +298,10 @@ fn reference(text: &[u8]) -> Option<(bool, Option<usize>)> {
         return None;
     }
     let digits = number.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    Some((from_key, std::str::from_utf8(&number[..digits]).ok().and_then(|digits| digits.parse().ok())))
+    Some((
+        from_key,
+        std::str::from_utf8(&number[..digits]).ok().and_then(|digits| digits.parse().ok()),
+    ))
 }
 
 fn replace(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {

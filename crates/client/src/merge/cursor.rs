@@ -1,7 +1,8 @@
 //! Walks the merged rows in one direction, fetching the database's rows as it goes.
 //!
-//! Only spans whose rows depend on the database are fetched: not those that own writes cleared. Single keys cleared or
-//! set are fetched along with their surroundings and passed over, which is cheaper than a request for each gap.
+//! Only spans whose rows depend on the database are fetched: not those that own writes cleared.
+//! Single keys cleared or set are fetched along with their surroundings and passed over, which is
+//! cheaper than a request for each gap.
 
 use crate::range::Limits;
 use crate::transaction::{View, unreadable};
@@ -150,7 +151,8 @@ impl<'v> Cursor<'v> {
         key
     }
 
-    /// How many database rows come next in an unmodified segment; if none does, the walk goes on as far as that is known.
+    /// How many database rows come next in an unmodified segment; if none does, the walk goes on as
+    /// far as that is known.
     fn run(&mut self, segment: &Segment<'_>, bound: &[u8]) -> usize {
         self.skip_passed();
         let edge = if self.reverse { Some(segment.begin) } else { segment.end };
@@ -234,7 +236,8 @@ impl<'v> Cursor<'v> {
         Ok(())
     }
 
-    /// How far to fetch: up to `bound`, or to the next range that own writes cleared or made unreadable.
+    /// How far to fetch: up to `bound`, or to the next range that own writes cleared or made
+    /// unreadable.
     fn barrier(&self, bound: &[u8]) -> Bytes {
         let mut segment = self.segment();
         for _ in 0..LOOK_AHEAD {
@@ -248,7 +251,8 @@ impl<'v> Cursor<'v> {
                 let (key, bound) = (edge.to_key(), Bytes::copy_from_slice(bound));
                 return if self.reverse { key.max(bound) } else { key.min(bound) };
             }
-            segment = if self.reverse { self.map.previous(&current) } else { self.map.next(&current) };
+            segment =
+                if self.reverse { self.map.previous(&current) } else { self.map.next(&current) };
         }
         Bytes::copy_from_slice(bound)
     }

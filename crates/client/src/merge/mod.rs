@@ -7,10 +7,11 @@
 //! ```
 //!
 //! A [`Cursor`] walks the merged rows from a key in one direction. It stops with
-//! `accessed_unreadable` where it comes to keys that get their content only at commit, so a read fails exactly if
-//! its result depends on such keys.
+//! `accessed_unreadable` where it comes to keys that get their content only at commit, so a read
+//! fails exactly if its result depends on such keys.
 //!
-//! A range read resolves the selector of the side it starts from, walks, and finds the other side on its way.
+//! A range read resolves the selector of the side it starts from, walks, and finds the other side
+//! on its way.
 
 mod cursor;
 mod scan;
@@ -27,8 +28,8 @@ use plinth_types::{Error, KeySelector, Result};
 pub(crate) struct Resolved {
     /// The key; empty before the first key, the end of the key space after the last one.
     pub(crate) key: Bytes,
-    /// 1 if the selector leads to the key. Less: by how many keys, and one, it leads to before the first
-    /// one; more: by how many it leads beyond the end.
+    /// 1 if the selector leads to the key. Less: by how many keys, and one, it leads to before the
+    /// first one; more: by how many it leads beyond the end.
     pub(crate) left: i64,
 }
 
@@ -44,8 +45,8 @@ impl Resolved {
     }
 }
 
-/// Where a selector (normalised) leads as the bound of a range: what matters is where the range begins or ends,
-/// not which key that is.
+/// Where a selector (normalised) leads as the bound of a range: what matters is where the range
+/// begins or ends, not which key that is.
 pub(crate) async fn resolve_bound(view: &View, selector: &KeySelector) -> Result<Resolved> {
     if selector.offset < 1 {
         return resolve(view, selector).await;
@@ -61,7 +62,9 @@ pub(crate) async fn resolve_bound(view: &View, selector: &KeySelector) -> Result
     let mut left = rows;
     while left > 0 {
         match cursor.advance(view.max_key).await? {
-            Step::End => return Ok(Resolved { key: Bytes::from_static(view.max_key), left: left + 1 }),
+            Step::End => {
+                return Ok(Resolved { key: Bytes::from_static(view.max_key), left: left + 1 });
+            }
             Step::Own(_) => left -= 1,
             Step::Run(run) => {
                 let passed = usize::try_from(left).map_or(run, |left| left.min(run));
@@ -86,8 +89,8 @@ pub(crate) async fn resolve(view: &View, selector: &KeySelector) -> Result<Resol
     let offset = i64::from(selector.offset);
     let forward = offset >= 1;
     let steps = if forward { offset } else { 1 - offset };
-    let mut cursor =
-        Cursor::new(view, &selector.key, !forward).expecting(usize::try_from(steps).unwrap_or(usize::MAX));
+    let mut cursor = Cursor::new(view, &selector.key, !forward)
+        .expecting(usize::try_from(steps).unwrap_or(usize::MAX));
     let mut left = steps;
     loop {
         let key = match cursor.advance(if forward { view.max_key } else { b"" }).await? {

@@ -1,9 +1,10 @@
-//! A range read over merged rows: from the near side to a limit, or to the far side, which is found on the way.
+//! A range read over merged rows: from the near side to a limit, or to the far side, which is found
+//! on the way.
 //!
-//! The far side's selector counts rows from its key `k`: it leads further, then the rows beyond `k` that it counts
-//! belong to the range too; or it leads back, then the last rows before `k` don't. So a read that a limit ends
-//! never looks further than that limit and the rows that the selector leads back, which is also how far it can fail
-//! with `accessed_unreadable`.
+//! The far side's selector counts rows from its key `k`: it leads further, then the rows beyond `k`
+//! that it counts belong to the range too; or it leads back, then the last rows before `k` don't.
+//! So a read that a limit ends never looks further than that limit and the rows that the selector
+//! leads back, which is also how far it can fail with `accessed_unreadable`.
 
 use super::cursor::{Cursor, Step};
 use super::{Resolved, resolve_bound};
@@ -24,7 +25,8 @@ pub(crate) async fn range(
     let near = resolve_bound(view, near_selector).await?;
     let beyond = if reverse { near.key < far_selector.key } else { near.key > far_selector.key };
     let mut far = None;
-    let mut target = Target { key: far_selector.key.clone(), extra: i64::from(far_selector.offset) - 1 };
+    let mut target =
+        Target { key: far_selector.key.clone(), extra: i64::from(far_selector.offset) - 1 };
     if reverse {
         target.extra = -target.extra;
     }
@@ -70,7 +72,12 @@ pub(crate) async fn range(
 }
 
 /// The result of a range whose sides alone show that it has no rows.
-fn empty_result(view: &View, near: &Resolved, far: &Resolved, reverse: bool) -> Option<RangeResult> {
+fn empty_result(
+    view: &View,
+    near: &Resolved,
+    far: &Resolved,
+    reverse: bool,
+) -> Option<RangeResult> {
     let (begin, end) = if reverse { (far, near) } else { (near, far) };
     if begin.left >= end.left && begin.key >= end.key {
         return Some(RangeResult::default());
@@ -85,7 +92,8 @@ fn empty_result(view: &View, near: &Resolved, far: &Resolved, reverse: bool) -> 
     None
 }
 
-/// Where a walk is to end: at `key`, and `extra` rows beyond it, or, if that is negative, before it.
+/// Where a walk is to end: at `key`, and `extra` rows beyond it, or, if that is negative, before
+/// it.
 struct Target {
     key: Bytes,
     extra: i64,
@@ -170,8 +178,8 @@ impl<'v> Walk<'v> {
         Ok(End::Far(Resolved { key, left: i64::from(!at_begin) }))
     }
 
-    /// Collects what a step gives, `most` rows at most, and beyond a limit only counts, up to `back`. Gives how many rows
-    /// were passed.
+    /// Collects what a step gives, `most` rows at most, and beyond a limit only counts, up to
+    /// `back`. Gives how many rows were passed.
     fn collect(&mut self, step: Step, most: usize, back: usize) -> usize {
         match step {
             Step::End => 0,
@@ -219,7 +227,8 @@ impl<'v> Walk<'v> {
             self.rows.push(key, value);
         }
         let at = if self.reverse { kept.min(all.len()).checked_sub(1) } else { Some(kept) };
-        let key = at.and_then(|at| all.get(at)).map_or_else(|| self.target.key.clone(), |row| row.key);
+        let key =
+            at.and_then(|at| all.get(at)).map_or_else(|| self.target.key.clone(), |row| row.key);
         let left = i64::from(self.reverse || !key.is_empty());
         End::Far(Resolved { key, left })
     }

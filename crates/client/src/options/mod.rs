@@ -1,8 +1,8 @@
 //! Options with FoundationDB's codes: typed for Rust, and as code and bytes for the C library.
 //!
-//! An enum variant is only a name for a code and its parameter. Both ways of setting an option end in the same
-//! function, which takes code and bytes, so that they cannot differ. [`parameter`] has the rules that hold for
-//! every option: which kind of value it takes, and how that value looks.
+//! An enum variant is only a name for a code and its parameter. Both ways of setting an option end
+//! in the same function, which takes code and bytes, so that they cannot differ. [`parameter`] has
+//! the rules that hold for every option: which kind of value it takes, and how that value looks.
 
 mod database;
 mod transaction;
@@ -89,7 +89,8 @@ pub(crate) mod parameter {
         if (min..=max).contains(&number) {
             return Ok(number);
         }
-        Err(Error::invalid_option_value().with_detail(format!("{number} is not between {min} and {max}")))
+        Err(Error::invalid_option_value()
+            .with_detail(format!("{number} is not between {min} and {max}")))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Transaction options.
 //!
-//! They hold until the transaction is reset or retried (`on_error`), when they fall back to the database's
-//! defaults; those marked *persistent* survive a retry.
+//! They hold until the transaction is reset or retried (`on_error`), when they fall back to the
+//! database's defaults; those marked *persistent* survive a retry.
 
 /// Bytes of an option.
 type Blob = Vec<u8>;
@@ -24,7 +24,8 @@ super::options! {
     40 CommitOnFirstProxy "commit_on_first_proxy";
     /// No effect.
     50 CheckWritesEnable "check_writes_enable";
-    /// Reads see the database alone, not this transaction's writes. Only before the first read or write.
+    /// Reads see the database alone, not this transaction's writes. Only before the first read or
+    /// write.
     51 ReadYourWritesDisable "read_your_writes_disable";
     /// No effect.
     52 ReadAheadDisable "read_ahead_disable";
@@ -81,12 +82,14 @@ super::options! {
     502 MaxRetryDelay "max_retry_delay" (i64 Int);
     /// Largest size in bytes that may be committed: 32 to 10,000,000.
     503 SizeLimit "size_limit" (i64 Int);
-    /// The commit leaves a record under this id: 16 to 255 bytes. The record is for the caller to remove.
+    /// The commit leaves a record under this id: 16 to 255 bytes. The record is for the caller to
+    /// remove.
     504 IdempotencyId "idempotency_id" (Blob Bytes);
-    /// The commit leaves a record under a random id, and the client finds out by itself what became of a commit
-    /// whose answer was lost.
+    /// The commit leaves a record under a random id, and the client finds out by itself what became
+    /// of a commit whose answer was lost.
     505 AutomaticIdempotency "automatic_idempotency";
-    /// Snapshot reads see this transaction's writes (they do, unless this was disabled more often than enabled).
+    /// Snapshot reads see this transaction's writes (they do, unless this was disabled more often
+    /// than enabled).
     600 SnapshotRywEnable "snapshot_ryw_enable";
     /// Snapshot reads see the database alone.
     601 SnapshotRywDisable "snapshot_ryw_disable";
@@ -122,8 +125,9 @@ super::options! {
     1102 SkipGrvCache "skip_grv_cache";
     /// A token that authorizes access. Persistent.
     2000 AuthorizationToken "authorization_token" (String String);
-    /// Plinth's own: reads a version that is kept for as long as the transaction is, however long that takes. Only before the first read;
-    /// the transaction can't write. The version may be some seconds behind the newest commits.
+    /// Plinth's own: reads a version that is kept for as long as the transaction is, however long
+    /// that takes. Only before the first read; the transaction can't write. The version may be some
+    /// seconds behind the newest commits.
     3000 PinnedSnapshot "pinned_snapshot";
 }
 

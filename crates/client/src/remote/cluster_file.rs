@@ -1,8 +1,8 @@
 //! Cluster files: how a client finds a database, in FoundationDB's format.
 //!
-//! One line, `description:id@ip:port,...`; lines that begin with `#` and empty ones don't count. The part before the `@`
-//! is a name that client and server hold against each other, so that a client doesn't end up at another database that
-//! happens to listen at the same address.
+//! One line, `description:id@ip:port,...`; lines that begin with `#` and empty ones don't count.
+//! The part before the `@` is a name that client and server hold against each other, so that a
+//! client doesn't end up at another database that happens to listen at the same address.
 
 use plinth_env::Env;
 use plinth_types::{Error, Result};
@@ -45,9 +45,17 @@ impl ClusterFile {
     /// # Panics
     /// If `description` or `id` has other characters than a cluster file allows.
     pub fn new(description: &str, id: &str, server: SocketAddr) -> Self {
-        assert!(is_word(description, "_") && is_word(id, ""), "{description}:{id} is no name of a cluster");
+        assert!(
+            is_word(description, "_") && is_word(id, ""),
+            "{description}:{id} is no name of a cluster"
+        );
         let address = Address { host: server.ip().to_string(), port: server.port(), tls: false };
-        Self { description: description.into(), id: id.into(), addresses: vec![address], path: None }
+        Self {
+            description: description.into(),
+            id: id.into(),
+            addresses: vec![address],
+            path: None,
+        }
     }
 
     /// What `text` says: the content of a cluster file, or a connection string.
@@ -56,7 +64,8 @@ impl ClusterFile {
     /// `connection_string_invalid`.
     pub fn parse(text: &str) -> Result<Self> {
         let invalid = |why: &str| Err(Error::connection_string_invalid().with_detail(why));
-        let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let mut lines =
+            text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         let (Some(line), None) = (lines.next(), lines.next()) else {
             return invalid("a cluster file has one line that is no comment");
         };
@@ -68,7 +77,9 @@ impl ClusterFile {
             return invalid("description and id are made of letters and digits");
         }
         let addresses: Option<Vec<_>> = addresses.split(',').map(Address::parse).collect();
-        let Some(addresses) = addresses else { return invalid("an address is ip:port or ip:port:tls") };
+        let Some(addresses) = addresses else {
+            return invalid("an address is ip:port or ip:port:tls");
+        };
         if addresses.iter().any(|address| address.tls != addresses[0].tls) {
             return invalid("either all addresses are for TLS or none");
         }
@@ -78,7 +89,8 @@ impl ClusterFile {
     /// Reads a cluster file.
     ///
     /// # Errors
-    /// `no_cluster_file_found`, `connection_string_invalid`, both with its path; `file_not_readable`.
+    /// `no_cluster_file_found`, `connection_string_invalid`, both with its path;
+    /// `file_not_readable`.
     pub async fn read(env: &Env, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let place = path.display();
@@ -95,8 +107,8 @@ impl ClusterFile {
         Ok(Self { path: Some(path.to_path_buf()), ..file })
     }
 
-    /// Reads the cluster file at `path`, or, if there is none given, the one that `FDB_CLUSTER_FILE` names, or
-    /// `fdb.cluster` in the current directory, or the system's.
+    /// Reads the cluster file at `path`, or, if there is none given, the one that
+    /// `FDB_CLUSTER_FILE` names, or `fdb.cluster` in the current directory, or the system's.
     ///
     /// # Errors
     /// As [`ClusterFile::read`].
@@ -142,7 +154,8 @@ impl ClusterFile {
         &self.addresses
     }
 
-    /// Whether a server at this address is among them. Names are looked up; those that can't be are nobody's.
+    /// Whether a server at this address is among them. Names are looked up; those that can't be are
+    /// nobody's.
     pub async fn names(&self, env: &Env, server: SocketAddr) -> bool {
         for address in &self.addresses {
             if address.resolve(env).await.is_ok_and(|found| found.contains(&server)) {
@@ -163,9 +176,11 @@ impl ClusterFile {
 
     /// The same with these addresses (`ip:port`) instead of its own; `None` if it names just these.
     pub fn naming(&self, addresses: &[String]) -> Option<Self> {
-        let parsed: Option<Vec<_>> = addresses.iter().map(|address| Address::parse(address)).collect();
+        let parsed: Option<Vec<_>> =
+            addresses.iter().map(|address| Address::parse(address)).collect();
         let tls = self.is_tls();
-        let mut parsed: Vec<_> = parsed?.into_iter().map(|address| Address { tls, ..address }).collect();
+        let mut parsed: Vec<_> =
+            parsed?.into_iter().map(|address| Address { tls, ..address }).collect();
         let text = |addresses: &[Address]| {
             let mut all: Vec<_> = addresses.iter().map(Address::to_string).collect();
             all.sort();
@@ -176,8 +191,8 @@ impl ClusterFile {
         is_other.then(|| Self { addresses: parsed, ..self.clone() })
     }
 
-    /// Writes it to where it was read, in one step, unless that names another cluster by now. Others who do the same at the same time
-    /// write the same.
+    /// Writes it to where it was read, in one step, unless that names another cluster by now.
+    /// Others who do the same at the same time write the same.
     ///
     /// # Errors
     /// Those of reading and writing the file.
@@ -188,18 +203,22 @@ impl ClusterFile {
             return Ok(());
         }
         let line = format!("{}\n", self.connection_string());
-        // Servers on one machine may share the file: none of them may rename what another one is still writing.
+        // Servers on one machine may share the file: none of them may rename what another one is
+        // still writing.
         env.files().replace_shared(path, env.random_u64(), line.as_bytes()).await
     }
 
-    /// What is wrong with the file that it was read from, which ought to say the same; `None` if it does, or it was read from none.
+    /// What is wrong with the file that it was read from, which ought to say the same; `None` if it
+    /// does, or it was read from none.
     pub(crate) async fn doubt(&self, env: &Env) -> Option<String> {
         let path = self.path.as_deref()?;
         let advice = "Verify that the file and its directory can be written, and that nothing else writes it";
         let place = path.display();
         let found = match Self::read(env, path).await {
             Ok(found) => found,
-            Err(error) => return Some(format!("The cluster file {place} can't be read: {error}. {advice}")),
+            Err(error) => {
+                return Some(format!("The cluster file {place} can't be read: {error}. {advice}"));
+            }
         };
         let sorted = |file: &Self| {
             let mut all: Vec<_> = file.addresses.iter().map(Address::to_string).collect();
@@ -242,7 +261,8 @@ impl Address {
             Some(host) => host.strip_suffix(']').filter(|host| host.parse::<IpAddr>().is_ok())?,
             None => host,
         };
-        let named = |host: &str| host.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
+        let named =
+            |host: &str| host.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
         if host.is_empty() || !(named(host) || host.parse::<IpAddr>().is_ok()) {
             return None;
         }
@@ -288,7 +308,8 @@ mod tests {
         }
         let file = ClusterFile::parse("a:b@localhost:4500").unwrap();
         let env = Env::real();
-        let names = |address: &str| plinth_env::block_on(file.names(&env, address.parse().unwrap()));
+        let names =
+            |address: &str| plinth_env::block_on(file.names(&env, address.parse().unwrap()));
         assert!(names("127.0.0.1:4500") && !names("127.0.0.1:4501"));
     }
 
@@ -303,7 +324,10 @@ mod tests {
         // What the system calls itself is in its own table of names.
         assert!(resolve("LOCALHOST:7").unwrap().iter().all(|address| address.ip().is_loopback()));
         let error = resolve("no-such-host.invalid:7").unwrap_err();
-        assert!(error.code() == 1041 && error.detail().unwrap().contains("no-such-host.invalid"), "{error}");
+        assert!(
+            error.code() == 1041 && error.detail().unwrap().contains("no-such-host.invalid"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -331,7 +355,8 @@ mod tests {
     #[test]
     fn a_file_that_is_not_there_is_told_by_its_own_number() {
         let env = Env::real();
-        let missing = plinth_env::block_on(ClusterFile::find(&env, Some(Path::new("/nowhere/fdb.cluster"))));
+        let missing =
+            plinth_env::block_on(ClusterFile::find(&env, Some(Path::new("/nowhere/fdb.cluster"))));
         assert_eq!(missing.unwrap_err().code(), 1515);
         let dir = plinth_env::block_on(env.files().temporary_dir("cluster-file")).unwrap();
         let path = dir.path().join("fdb.cluster");

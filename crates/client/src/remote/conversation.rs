@@ -1,7 +1,9 @@
-//! A connection while it lasts: its task sends what was left with the link and hands out the answers.
+//! A connection while it lasts: its task sends what was left with the link and hands out the
+//! answers.
 //!
-//! A turn receives everything that has arrived, tells those who waited, who may ask for more at once, and then sends all
-//! of it in one write. If the server is silent although somebody waits, it is pinged; silent for longer, it is gone.
+//! A turn receives everything that has arrived, tells those who waited, who may ask for more at
+//! once, and then sends all of it in one write. If the server is silent although somebody waits, it
+//! is pinged; silent for longer, it is gone.
 
 use super::cluster_file::Address;
 use super::link::{Link, Opened};
@@ -40,10 +42,11 @@ pub(super) async fn open(link: &Link, address: &Address) -> plinth_types::Result
     let mut hello = Vec::new();
     Hello::new(link.file.key(), link.options.name.clone()).encode(&mut hello);
     // What TLS has to say about it stands in the system's error.
-    let lost = |error: std::io::Error| match error.get_ref().and_then(|why| why.downcast_ref::<Error>()) {
-        Some(why) => why.clone(),
-        None => Error::connection_failed().with_detail(format!("{place}: {error}")),
-    };
+    let lost =
+        |error: std::io::Error| match error.get_ref().and_then(|why| why.downcast_ref::<Error>()) {
+            Some(why) => why.clone(),
+            None => Error::connection_failed().with_detail(format!("{place}: {error}")),
+        };
     let mut sent = 0;
     poll_fn(|context| {
         while sent < hello.len() {
@@ -65,9 +68,12 @@ pub(super) async fn open(link: &Link, address: &Address) -> plinth_types::Result
             link.check_database(cluster_id, address)?;
             return Ok(Opened { stream, rest: received, version });
         }
-        let len = poll_fn(|context| stream.poll_receive(context, &mut buffer)).await.map_err(lost)?;
+        let len =
+            poll_fn(|context| stream.poll_receive(context, &mut buffer)).await.map_err(lost)?;
         if len == 0 {
-            return Err(Error::connection_failed().with_detail(format!("{place} closed the connection")));
+            return Err(
+                Error::connection_failed().with_detail(format!("{place} closed the connection"))
+            );
         }
         received.extend_from_slice(&buffer[..len]);
     }
@@ -111,7 +117,17 @@ impl Conversation {
     pub(super) fn new(link: Arc<Link>, stream: Stream, rest: Vec<u8>) -> Self {
         let tick = link.env.sleep(TICK);
         let (output, sent, silent) = (Vec::new(), 0, 0);
-        Self { link, stream, input: rest, output, sent, tick, silent, pinged_at: None, is_over: None }
+        Self {
+            link,
+            stream,
+            input: rest,
+            output,
+            sent,
+            tick,
+            silent,
+            pinged_at: None,
+            is_over: None,
+        }
     }
 
     fn run(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<Error> {
@@ -170,7 +186,9 @@ impl Conversation {
                 return Err(self.is_over.take().unwrap_or_else(|| lost("the server closed it")));
             }
             Poll::Ready(Ok(len)) => len,
-            Poll::Ready(Err(error)) => return Err(self.is_over.take().unwrap_or_else(|| lost(error))),
+            Poll::Ready(Err(error)) => {
+                return Err(self.is_over.take().unwrap_or_else(|| lost(error)));
+            }
         };
         (self.silent, self.pinged_at) = (0, None);
         if self.input.is_empty() {
@@ -221,7 +239,9 @@ impl Conversation {
             self.tick = self.link.env.sleep(TICK);
             self.silent += 1;
             match self.pinged_at {
-                Some(at) if self.silent >= at + GONE_AFTER => return Err(lost("the server is silent")),
+                Some(at) if self.silent >= at + GONE_AFTER => {
+                    return Err(lost("the server is silent"));
+                }
                 Some(_) => {}
                 None => {
                     let [waiting, idle] = PING_AFTER;

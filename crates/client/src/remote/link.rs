@@ -1,10 +1,12 @@
-//! One connection's memory: what waits to be sent, who waits for answers, and the task that keeps it connected.
+//! One connection's memory: what waits to be sent, who waits for answers, and the task that keeps
+//! it connected.
 //!
-//! Whoever asks for something leaves it here under the lock and wakes the task, unless the task is at work and will look
-//! anyway. Nothing foreign (promises, wakers) is called under the lock.
+//! Whoever asks for something leaves it here under the lock and wakes the task, unless the task is
+//! at work and will look anyway. Nothing foreign (promises, wakers) is called under the lock.
 //!
-//! The life of a request: left while there is no connection, its frame waits in its slot; once there is one, all frames
-//! are in `output`; when the task takes the output, commits among it may reach the server and are never sent again.
+//! The life of a request: left while there is no connection, its frame waits in its slot; once
+//! there is one, all frames are in `output`; when the task takes the output, commits among it may
+//! reach the server and are never sent again.
 
 use super::RemoteOptions;
 use super::cluster_file::{Address, ClusterFile};
@@ -34,7 +36,8 @@ pub(super) struct Link {
     pub(super) options: Arc<RemoteOptions>,
     /// Its place among the links of its endpoint.
     pub(super) number: usize,
-    /// The database of its endpoint: that of the server that was reached first. All links of an endpoint share it.
+    /// The database of its endpoint: that of the server that was reached first. All links of an
+    /// endpoint share it.
     database: Arc<OnceLock<String>>,
     state: Mutex<State>,
     /// Rung when there is something to connect for, or the link is closed.
@@ -63,7 +66,8 @@ struct State {
 }
 
 impl State {
-    /// Puts a request that was just left into the output, if there is a connection that it can leave by.
+    /// Puts a request that was just left into the output, if there is a connection that it can
+    /// leave by.
     fn queue(&mut self, id: u32) {
         if self.connected
             && let Some(pending) = self.slots.get_mut(id)
@@ -103,7 +107,8 @@ impl Link {
         Self { env, file, options, number, database, state, wanted, lost }
     }
 
-    /// The server refuses a request, by a failure with this body. One that doesn't lead says so that way: others are looked for then.
+    /// The server refuses a request, by a failure with this body. One that doesn't lead says so
+    /// that way: others are looked for then.
     #[cold]
     pub(super) fn is_refused(&self, failure: &[u8]) {
         if let Lost::Waits(Some(scout)) = &self.lost
@@ -236,14 +241,15 @@ impl Link {
 
 /// What the conversation's side does.
 impl Link {
-    /// Moves what is to be sent to the end of `output`. If that is nothing, `waker` will be woken by what comes; says
-    /// whether the link was closed.
+    /// Moves what is to be sent to the end of `output`. If that is nothing, `waker` will be woken
+    /// by what comes; says whether the link was closed.
     pub(super) fn collect(&self, output: &mut Vec<u8>, waker: &Waker) -> bool {
         let mut state = self.lock();
         let state = &mut *state;
         for (request, promises) in std::mem::take(&mut state.gathered) {
             let answer = Answer::ReadVersions(promises);
-            let (id, _) = state.slots.insert(answer, |out, id| request::put_read_version(out, id, &request));
+            let (id, _) =
+                state.slots.insert(answer, |out, id| request::put_read_version(out, id, &request));
             state.queue(id);
         }
         for id in state.unsent_commits.drain(..) {
@@ -286,7 +292,8 @@ impl Link {
     /// Asks the server for a sign of life.
     pub(super) fn ping(&self) {
         let mut state = self.lock();
-        let (id, _) = state.slots.insert(Answer::Ping, |out, id| request::empty(out, id, Kind::Ping));
+        let (id, _) =
+            state.slots.insert(Answer::Ping, |out, id| request::empty(out, id, Kind::Ping));
         state.queue(id);
     }
 
@@ -314,7 +321,8 @@ impl Link {
         unaskable.into_iter().for_each(|(pending, error)| pending.answer.fail(&error));
     }
 
-    /// The connection is lost: commits that may have reached the server have an unknown fate, everything else waits.
+    /// The connection is lost: commits that may have reached the server have an unknown fate,
+    /// everything else waits.
     fn disconnected(&self, why: &Error) {
         let mut state = self.lock();
         let state_ref = &mut *state;
@@ -331,7 +339,8 @@ impl Link {
             true => unsent.into_iter().filter_map(|id| state_ref.slots.take(id)).collect(),
             false => Vec::new(),
         };
-        let gathered = if self.gives_up() { std::mem::take(&mut state_ref.gathered) } else { Vec::new() };
+        let gathered =
+            if self.gives_up() { std::mem::take(&mut state_ref.gathered) } else { Vec::new() };
         if !state_ref.is_idle() {
             self.wanted.notify();
         }
@@ -348,10 +357,13 @@ impl Link {
             }
         }
         unsent.into_iter().for_each(|pending| pending.answer.fail(&unasked(why)));
-        gathered.into_iter().for_each(|(_, promises)| Answer::ReadVersions(promises).fail(&unasked(why)));
+        gathered
+            .into_iter()
+            .for_each(|(_, promises)| Answer::ReadVersions(promises).fail(&unasked(why)));
     }
 
-    /// No connection could be made: who has given up is forgotten, and if another attempt can't help either, all are told.
+    /// No connection could be made: who has given up is forgotten, and if another attempt can't
+    /// help either, all are told.
     fn refused(&self, why: &Error) {
         let is_final = self.gives_up() || matches!(why.code(), 2100 | 2104 | 2107);
         let mut state = self.lock();
@@ -366,8 +378,10 @@ impl Link {
             gathered = std::mem::take(&mut state_ref.gathered);
         } else {
             for (_, promises) in &mut state_ref.gathered {
-                gathered
-                    .push((ReadVersion::default(), promises.extract_if(.., |p| p.is_cancelled()).collect()));
+                gathered.push((
+                    ReadVersion::default(),
+                    promises.extract_if(.., |p| p.is_cancelled()).collect(),
+                ));
             }
             state_ref.gathered.retain(|(_, promises)| !promises.is_empty());
         }
@@ -381,7 +395,9 @@ impl Link {
             _ => why.clone(),
         };
         ended.into_iter().for_each(|pending| match pending.answer {
-            answer @ Answer::Number(_, Kind::RebootReply) if !is_final => answer.fail(&unasked(&why)),
+            answer @ Answer::Number(_, Kind::RebootReply) if !is_final => {
+                answer.fail(&unasked(&why))
+            }
             answer => answer.fail(&why),
         });
         for (_, promises) in gathered {
@@ -389,8 +405,9 @@ impl Link {
         }
     }
 
-    /// Keeps the endpoint at one database. What a client has read and written is spread among several ones otherwise, if
-    /// servers that know nothing of each other were given the same cluster file.
+    /// Keeps the endpoint at one database. What a client has read and written is spread among
+    /// several ones otherwise, if servers that know nothing of each other were given the same
+    /// cluster file.
     pub(super) fn check_database(&self, found: String, address: &Address) -> Result<()> {
         let known = self.database.get_or_init(|| found.clone());
         if *known == found {
@@ -398,7 +415,8 @@ impl Link {
         }
         // Where the file names others, one of them may be the right one.
         let is_final = self.file.addresses().len() == 1;
-        let kind = if is_final { Error::connection_string_invalid() } else { Error::connection_failed() };
+        let kind =
+            if is_final { Error::connection_string_invalid() } else { Error::connection_failed() };
         Err(kind.with_detail(format!(
             "the server at {address} has the database {found}, and this client works with the database {known}; \
              name one database in the cluster file, or open it anew"
@@ -421,7 +439,8 @@ impl Link {
 
 /// What becomes of a request that is not sent again.
 fn unanswered(why: &Error) -> Error {
-    Error::connection_failed().with_detail(format!("the server may have heard it, and didn't answer: {why}"))
+    Error::connection_failed()
+        .with_detail(format!("the server may have heard it, and didn't answer: {why}"))
 }
 
 /// What becomes of a request that no server has heard, where others may be asked.
@@ -451,7 +470,8 @@ pub(super) async fn run(link: Arc<Link>) {
                     link.refused(&Error::connection_failed().with_detail(detail));
                 }
             }
-            // Many clients lose their server at the same moment, and shall not come back at the same moment.
+            // Many clients lose their server at the same moment, and shall not come back at the
+            // same moment.
             let jitter = 0.5 + (link.env.random_u64() >> 11) as f64 / (1_u64 << 54) as f64;
             let closed = std::future::poll_fn(|_| match link.is_closed() {
                 true => std::task::Poll::Ready(()),

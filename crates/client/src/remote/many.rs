@@ -1,8 +1,9 @@
 //! Point reads of many keys: more than one request takes, or more than one reply brings.
 //!
-//! A request has at most [`MAX_KEYS`] keys, so more of them are several requests, asked at once. A reply ends when it has
-//! reached [`VALUES_BYTES`](plinth_proto::request::VALUES_BYTES), so that no server builds a reply of many megabytes that
-//! nobody takes; the keys that it left out are asked for again. Few keys ([`WHOLE_KEYS`]) need neither.
+//! A request has at most [`MAX_KEYS`] keys, so more of them are several requests, asked at once. A
+//! reply ends when it has reached [`VALUES_BYTES`](plinth_proto::request::VALUES_BYTES), so that no
+//! server builds a reply of many megabytes that nobody takes; the keys that it left out are asked
+//! for again. Few keys ([`WHOLE_KEYS`]) need neither.
 //!
 //! [`WHOLE_KEYS`]: plinth_proto::request::WHOLE_KEYS
 
@@ -13,7 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 type Values = Vec<Option<Bytes>>;
 
-/// The values of all the keys. `ask` leaves one request, and may be answered with the values of the first keys alone.
+/// The values of all the keys. `ask` leaves one request, and may be answered with the values of the
+/// first keys alone.
 pub(super) fn values(
     keys: &KeyList,
     ask: impl Fn(Promise<Values>, &KeyList) + Clone + Send + 'static,
@@ -117,7 +119,11 @@ mod tests {
     fn echo(most: usize) -> impl Fn(Promise<Values>, &KeyList) + Clone + Send + 'static {
         move |promise, keys| {
             assert!(keys.len() <= MAX_KEYS);
-            promise.send(Ok(keys.iter().take(most).map(|key| Some(Bytes::copy_from_slice(key))).collect()));
+            promise.send(Ok(keys
+                .iter()
+                .take(most)
+                .map(|key| Some(Bytes::copy_from_slice(key)))
+                .collect()));
         }
     }
 
@@ -127,7 +133,10 @@ mod tests {
             let keys = numbered(count);
             for most in [1, 10, 100, MAX_KEYS] {
                 let values = values(&keys, echo(most)).wait().unwrap();
-                assert!(values.iter().flatten().map(|value| &value[..]).eq(keys.iter()), "{count} {most}");
+                assert!(
+                    values.iter().flatten().map(|value| &value[..]).eq(keys.iter()),
+                    "{count} {most}"
+                );
             }
         }
     }

@@ -1,8 +1,9 @@
 //! The database behind a socket: [`RemoteEndpoint`].
 //!
-//! A few connections (one for each core that serves sockets) carry the requests of all transactions. What is asked for
-//! while a connection's task is busy is gathered and leaves in one write; requests for read versions that are gathered
-//! together are one request. Answers come in any order.
+//! A few connections (one for each core that serves sockets) carry the requests of all
+//! transactions. What is asked for while a connection's task is busy is gathered and leaves in one
+//! write; requests for read versions that are gathered together are one request. Answers come in
+//! any order.
 //!
 //! ```text
 //!   transactions ──▶ RemoteEndpoint ──▶ link (slots, gathered output) ◀──▶ its task ◀──▶ socket
@@ -11,12 +12,14 @@
 //!
 //! Names of hosts are looked up each time that a connection is made, so that a server may move.
 //!
-//! A connection that is lost is made again, with pauses that grow. Until then requests wait, as FoundationDB's do: it is
-//! the transaction's timeout that ends them. Reads and watches are sent again; a commit that may have reached the server
-//! fails with `commit_unknown_result`, which says just that.
+//! A connection that is lost is made again, with pauses that grow. Until then requests wait, as
+//! FoundationDB's do: it is the transaction's timeout that ends them. Reads and watches are sent
+//! again; a commit that may have reached the server fails with `commit_unknown_result`, which says
+//! just that.
 //!
-//! Where the cluster file's addresses end in `:tls` the connections are encrypted, and both sides show certificates (feature
-//! `tls`). A connection that comes to nothing because of them fails at once what waits for it (`tls_error`), since waiting won't help.
+//! Where the cluster file's addresses end in `:tls` the connections are encrypted, and both sides
+//! show certificates (feature `tls`). A connection that comes to nothing because of them fails at
+//! once what waits for it (`tls_error`), since waiting won't help.
 
 mod cluster;
 mod cluster_file;
@@ -32,7 +35,9 @@ pub use cluster_file::{Address, ClusterFile};
 #[cfg(feature = "tls")]
 pub use plinth_tls::{Source, TlsOptions};
 
-use crate::endpoint::{Description, Endpoint, Pinned, Priority, ReadVersionReply, ReadVersionRequest};
+use crate::endpoint::{
+    Description, Endpoint, Pinned, Priority, ReadVersionReply, ReadVersionRequest,
+};
 use cluster::{Cluster, Whom};
 use link::Link;
 use plinth_env::Env;
@@ -41,8 +46,8 @@ use plinth_proto::ReadVersion;
 use plinth_proto::frame::Kind;
 use plinth_proto::request::{self, WHOLE_KEYS};
 use plinth_types::{
-    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector,
-    KeySpace, Located, RangeRead, RangeResult, Version,
+    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
+    KeySelector, KeySpace, Located, RangeRead, RangeResult, Version,
 };
 use scout::{Lost, Scout};
 use slots::Answer;
@@ -53,7 +58,8 @@ use std::time::Duration;
 
 /// Connections at most, unless more are asked for.
 const CONNECTIONS: usize = 4;
-/// For how long a pinned snapshot is asked for, unless more is: long enough for a server that is busy or restarts its network.
+/// For how long a pinned snapshot is asked for, unless more is: long enough for a server that is
+/// busy or restarts its network.
 const SNAPSHOT_LEASE: Duration = Duration::from_secs(30);
 
 /// How a remote database is reached.
@@ -63,10 +69,11 @@ pub struct RemoteOptions {
     pub connections: usize,
     /// What the server is told about this program, for people.
     pub name: String,
-    /// For how long the server shall keep a pinned snapshot after it has heard from this client last. It may grant less.
+    /// For how long the server shall keep a pinned snapshot after it has heard from this client
+    /// last. It may grant less.
     pub snapshot_lease: Duration,
-    /// Certificates, for a cluster file whose addresses end in `:tls`. What is left out here comes from FoundationDB's
-    /// environment variables.
+    /// Certificates, for a cluster file whose addresses end in `:tls`. What is left out here comes
+    /// from FoundationDB's environment variables.
     #[cfg(feature = "tls")]
     pub tls: TlsOptions,
 }
@@ -85,7 +92,8 @@ impl RemoteOptions {
     }
 }
 
-/// A database served by another process. Dropping it, and the snapshots pinned through it, closes its connections.
+/// A database served by another process. Dropping it, and the snapshots pinned through it, closes
+/// its connections.
 pub struct RemoteEndpoint {
     core: Arc<Core>,
     /// The servers, if there are several; then the core isn't asked.
@@ -104,8 +112,8 @@ struct Core {
 }
 
 impl RemoteEndpoint {
-    /// The database that a cluster file names. Connections are made when they are first needed: a server that isn't
-    /// there makes operations wait, not this fail.
+    /// The database that a cluster file names. Connections are made when they are first needed: a
+    /// server that isn't there makes operations wait, not this fail.
     pub fn connect(env: &Env, file: ClusterFile) -> Self {
         Self::with_options(env, file, &RemoteOptions::new(env))
     }
@@ -115,7 +123,8 @@ impl RemoteEndpoint {
         let file = Arc::new(file);
         let options = RemoteOptions { connections: options.connections.max(1), ..options.clone() };
         #[cfg(feature = "tls")]
-        let options = RemoteOptions { tls: options.tls.or(TlsOptions::from_environment()), ..options };
+        let options =
+            RemoteOptions { tls: options.tls.or(TlsOptions::from_environment()), ..options };
         let database = Arc::new(OnceLock::new());
         if file.addresses().len() == 1 {
             let scout = Arc::new(Scout::default());
@@ -130,7 +139,12 @@ impl RemoteEndpoint {
     }
 
     /// One of several servers, which gives up what it can't ask.
-    fn of_one(env: &Env, file: ClusterFile, options: RemoteOptions, database: Arc<OnceLock<String>>) -> Self {
+    fn of_one(
+        env: &Env,
+        file: ClusterFile,
+        options: RemoteOptions,
+        database: Arc<OnceLock<String>>,
+    ) -> Self {
         let core = Core::new(env, Arc::new(file), options, database, Lost::GivesUp);
         Self { core, scout: Arc::default() }
     }
@@ -148,8 +162,8 @@ impl RemoteEndpoint {
         reply
     }
 
-    /// Which nodes the database has, and which of them leads, as the first server says that answers. A server that is all there is names
-    /// itself.
+    /// Which nodes the database has, and which of them leads, as the first server says that
+    /// answers. A server that is all there is names itself.
     ///
     /// # Errors
     /// `unsupported_operation` if the server is from before there were clusters.
@@ -158,7 +172,8 @@ impl RemoteEndpoint {
             return cluster.ask(Whom::Any, Self::locate);
         }
         let (promise, reply) = promise();
-        self.link().submit(Answer::Located(promise), |out, id| request::empty(out, id, Kind::Locate));
+        self.link()
+            .submit(Answer::Located(promise), |out, id| request::empty(out, id, Kind::Locate));
         reply
     }
 
@@ -183,7 +198,14 @@ impl Core {
     ) -> Arc<Self> {
         let options = Arc::new(options);
         let link = |number| {
-            Link::new(env.clone(), file.clone(), options.clone(), number, database.clone(), lost.clone())
+            Link::new(
+                env.clone(),
+                file.clone(),
+                options.clone(),
+                number,
+                database.clone(),
+                lost.clone(),
+            )
         };
         let links: Vec<_> = (0..options.connections).map(|number| Arc::new(link(number))).collect();
         for link in &links {
@@ -197,7 +219,13 @@ impl Core {
     fn patiently(&self) -> &Arc<Self> {
         self.patient.get_or_init(|| {
             let options = RemoteOptions { connections: 1, ..(*self.options).clone() };
-            Self::new(&self.env, self.file.clone(), options, self.database.clone(), Lost::Waits(None))
+            Self::new(
+                &self.env,
+                self.file.clone(),
+                options,
+                self.database.clone(),
+                Lost::Waits(None),
+            )
         })
     }
 
@@ -231,7 +259,11 @@ impl Core {
 
     fn describe(&self) -> Description {
         Description {
-            cluster_file_path: self.file.path().map(|path| path.display().to_string()).unwrap_or_default(),
+            cluster_file_path: self
+                .file
+                .path()
+                .map(|path| path.display().to_string())
+                .unwrap_or_default(),
             connection_string: self.file.connection_string(),
             cluster_id: self.database.get().cloned().unwrap_or_default(),
         }
@@ -265,8 +297,9 @@ thread_local! {
     static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Has what is asked for on this thread from now on go to the link of this number: a connection's task calls this, so
-/// that what its answers lead to leaves by the same connection, in the same write.
+/// Has what is asked for on this thread from now on go to the link of this number: a connection's
+/// task calls this, so that what its answers lead to leaves by the same connection, in the same
+/// write.
 fn keep_to(number: usize) {
     NUMBER.set(Some(number));
 }
@@ -325,14 +358,21 @@ impl Endpoint for RemoteEndpoint {
         reply
     }
 
-    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+    fn get_many(
+        &self,
+        version: Version,
+        space: KeySpace,
+        keys: &KeyList,
+    ) -> Reply<Vec<Option<Bytes>>> {
         if let Some(cluster) = self.cluster() {
             let keys = keys.clone();
             return cluster.ask(Whom::Any, move |server| server.get_many(version, space, &keys));
         }
         if keys.len() > WHOLE_KEYS {
             let core = self.core.clone();
-            return many::values(keys, move |promise, keys| core.get_many(promise, version, space, keys));
+            return many::values(keys, move |promise, keys| {
+                core.get_many(promise, version, space, keys)
+            });
         }
         let (promise, reply) = promise();
         self.core.get_many(promise, version, space, keys);
@@ -387,7 +427,8 @@ impl Endpoint for RemoteEndpoint {
             return cluster.ask(Whom::WhoeverHasIt, move |server| server.read_changes(request));
         }
         let (promise, reply) = promise();
-        self.link().submit(Answer::Changes(promise), |out, id| request::put_changes(out, id, &request));
+        self.link()
+            .submit(Answer::Changes(promise), |out, id| request::put_changes(out, id, &request));
         reply
     }
 
@@ -435,7 +476,11 @@ impl Endpoint for RemoteEndpoint {
         let Some(cluster) = self.cluster() else { return self.core.status_json() };
         let (unreachable, asked, env) = (cluster.clone(), cluster.clone(), self.core.env.clone());
         let ask = move || {
-            status::told(&env, asked.file(), asked.ask(Whom::Any, |server| server.core.asked_status()))
+            status::told(
+                &env,
+                asked.file(),
+                asked.ask(Whom::Any, |server| server.core.asked_status()),
+            )
         };
         status::unless_absent(&self.core.env, move || unreachable.failure(), ask, self.describe())
     }
@@ -508,9 +553,10 @@ impl Endpoint for RemoteEndpoint {
         let Some(cluster) = self.cluster() else { return self.core.asked_status() };
         match cluster.at(address) {
             Some(server) => server.core.asked_status(),
-            None => Reply::ready(Err(
-                Error::connection_failed().with_detail(format!("no server is known at {address}"))
-            )),
+            None => {
+                Reply::ready(Err(Error::connection_failed()
+                    .with_detail(format!("no server is known at {address}"))))
+            }
         }
     }
 }

@@ -1,8 +1,9 @@
 //! A cluster file with one address may be that of one server of several, which another one leads.
 //!
-//! Such a client asks its server alone, as it would one that is all there is, until that says that it doesn't lead (1037). Then it is
-//! asked who the others are, and from then on all of them are asked what each can answer; the cluster file is made to name those who
-//! vote. One that is alone in its cluster and doesn't lead for a moment is asked again with the next refusal.
+//! Such a client asks its server alone, as it would one that is all there is, until that says that
+//! it doesn't lead (1037). Then it is asked who the others are, and from then on all of them are
+//! asked what each can answer; the cluster file is made to name those who vote. One that is alone
+//! in its cluster and doesn't lead for a moment is asked again with the next refusal.
 
 use super::Core;
 use super::cluster::Cluster;
@@ -57,7 +58,8 @@ impl Scout {
             return;
         }
         let (promise, reply) = promise();
-        core.link().submit(Answer::Located(promise), |out, id| request::empty(out, id, Kind::Locate));
+        core.link()
+            .submit(Answer::Located(promise), |out, id| request::empty(out, id, Kind::Locate));
         let (scout, core) = (self.clone(), Arc::downgrade(&core));
         reply.on_complete(move |located| {
             if let (Ok(located), Some(core)) = (located, core.upgrade()) {

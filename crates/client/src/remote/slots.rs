@@ -1,7 +1,8 @@
 //! Who waits for an answer: a table of slots, whose numbers are the requests' ids.
 //!
-//! A slot is taken until its answer has come or its connection is over, so that an id never stands for two requests of
-//! one connection. It keeps the request's frame as long as the request may be sent again.
+//! A slot is taken until its answer has come or its connection is over, so that an id never stands
+//! for two requests of one connection. It keeps the request's frame as long as the request may be
+//! sent again.
 
 use crate::endpoint::ReadVersionReply;
 use plinth_env::reply::Promise;
@@ -47,7 +48,8 @@ impl Answer {
         let shared = || Bytes::copy_from_slice(body);
         match self {
             Self::ReadVersions(promises) => {
-                let result = is(Kind::ReadVersionReply).and_then(|()| reply::read_version(&shared()));
+                let result =
+                    is(Kind::ReadVersionReply).and_then(|()| reply::read_version(&shared()));
                 let result = result.map(|answer| {
                     let reply::ReadVersion { version, metadata_version, range_locks } = answer;
                     ReadVersionReply { version, metadata_version, range_locks }
@@ -57,10 +59,12 @@ impl Answer {
             Self::Values(promise, count) => {
                 let values = is(Kind::GetManyReply).and_then(|()| reply::get_many(&shared()));
                 let least = if count > WHOLE_KEYS { 1 } else { count };
-                promise.send(values.and_then(|values| match (least..=count).contains(&values.len()) {
-                    true => Ok(values),
-                    false => Err(strange(format!("{} values for {count} keys", values.len()))),
-                }));
+                promise.send(values.and_then(
+                    |values| match (least..=count).contains(&values.len()) {
+                        true => Ok(values),
+                        false => Err(strange(format!("{} values for {count} keys", values.len()))),
+                    },
+                ));
             }
             Self::Key(promise) => promise.send(is(Kind::GetKeyReply).map(|()| shared())),
             Self::Range(promise) => {
@@ -71,8 +75,12 @@ impl Answer {
                 // What can't be read says nothing about the commit.
                 promise.send(outcome.map_err(|error| unknown(&error)));
             }
-            Self::Watch(promise) => promise.send(is(Kind::WatchReply).and_then(|()| reply::number(body))),
-            Self::Number(promise, kind) => promise.send(is(kind).and_then(|()| reply::number(body))),
+            Self::Watch(promise) => {
+                promise.send(is(Kind::WatchReply).and_then(|()| reply::number(body)))
+            }
+            Self::Number(promise, kind) => {
+                promise.send(is(kind).and_then(|()| reply::number(body)))
+            }
             Self::Keys(promise) => {
                 promise.send(is(Kind::SplitPointsReply).and_then(|()| reply::list(&shared())));
             }
@@ -81,13 +89,17 @@ impl Answer {
                 let text = |bytes: Bytes| String::from_utf8_lossy(&bytes).into_owned();
                 promise.send(list.map(|list| list.into_iter().map(text).collect()));
             }
-            Self::Pinned(promise) => promise.send(is(Kind::PinReply).and_then(|()| reply::pin(&shared()))),
+            Self::Pinned(promise) => {
+                promise.send(is(Kind::PinReply).and_then(|()| reply::pin(&shared())))
+            }
             Self::Released(promise) => promise.send(is(Kind::ReleaseReply)),
             Self::Text(promise) => {
                 let text = || String::from_utf8_lossy(body).into_owned();
                 promise.send(is(Kind::StatusReply).map(|()| text()));
             }
-            Self::Located(promise) => promise.send(is(Kind::LocateReply).and_then(|()| reply::located(body))),
+            Self::Located(promise) => {
+                promise.send(is(Kind::LocateReply).and_then(|()| reply::located(body)))
+            }
             Self::Changes(promise) => {
                 promise.send(is(Kind::ChangesReply).and_then(|()| reply::changes(body)))
             }
@@ -147,7 +159,8 @@ pub(super) fn unknown(why: &Error) -> Error {
 }
 
 fn strange(what: String) -> Error {
-    Error::client_invalid_operation().with_detail(format!("the server's answer makes no sense: {what}"))
+    Error::client_invalid_operation()
+        .with_detail(format!("the server's answer makes no sense: {what}"))
 }
 
 /// A request without an answer.
@@ -185,7 +198,11 @@ pub(super) struct Slots {
 
 impl Slots {
     /// Takes a slot for a request that `encode` writes once it knows the id. Gives id and serial.
-    pub(super) fn insert(&mut self, answer: Answer, encode: impl FnOnce(&mut Vec<u8>, u32)) -> (u32, u64) {
+    pub(super) fn insert(
+        &mut self,
+        answer: Answer,
+        encode: impl FnOnce(&mut Vec<u8>, u32),
+    ) -> (u32, u64) {
         let id = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() as u32 - 1

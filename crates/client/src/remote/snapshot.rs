@@ -7,8 +7,8 @@
 //!   keep (a task) ────────────────────────┘
 //! ```
 //!
-//! The lease belongs to no connection: after one was lost it is renewed over the next, if that comes in time. When it has
-//! lapsed the server says so to every read, and the task ends.
+//! The lease belongs to no connection: after one was lost it is renewed over the next, if that
+//! comes in time. When it has lapsed the server says so to every read, and the task ends.
 
 use super::slots::Answer;
 use super::{Core, many};
@@ -20,8 +20,8 @@ use plinth_proto::frame::Kind;
 use plinth_proto::request;
 use plinth_proto::{SnapshotId, reply};
 use plinth_types::{
-    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace,
-    RangeLocks, RangeRead, RangeResult, Version,
+    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector,
+    KeySpace, RangeLocks, RangeRead, RangeResult, Version,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,12 +48,19 @@ pub(super) fn pin(core: &Arc<Core>) -> Reply<Pinned> {
     let core = core.clone();
     answer.on_complete(move |pinned| {
         done.send(pinned.map(|pinned| {
-            let reply::Pinned { snapshot: id, version, metadata_version, lease_ms, range_locks } = pinned;
+            let reply::Pinned { snapshot: id, version, metadata_version, lease_ms, range_locks } =
+                pinned;
             let dropped = Arc::new(Signal::new());
             let lease = Duration::from_millis(lease_ms.into());
             drop(core.env.spawn_network("lease", keep(core.clone(), id, lease, dropped.clone())));
-            let endpoint =
-                Arc::new(RemoteSnapshot { core, id, version, metadata_version, range_locks, dropped });
+            let endpoint = Arc::new(RemoteSnapshot {
+                core,
+                id,
+                version,
+                metadata_version,
+                range_locks,
+                dropped,
+            });
             Pinned { version, endpoint }
         }));
     });
@@ -79,7 +86,8 @@ async fn keep(core: Arc<Core>, id: SnapshotId, lease: Duration, dropped: Arc<Sig
         }
     }
     let (promise, released) = promise();
-    core.link().submit(Answer::Released(promise), |out, number| request::put_release(out, number, &id));
+    core.link()
+        .submit(Answer::Released(promise), |out, number| request::put_release(out, number, &id));
     // After that it has lapsed by itself.
     race(released, core.env.sleep(lease)).await;
 }
@@ -115,7 +123,12 @@ impl Endpoint for RemoteSnapshot {
         Reply::ready(Ok(ReadVersionReply { version: self.version, metadata_version, range_locks }))
     }
 
-    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+    fn get_many(
+        &self,
+        version: Version,
+        space: KeySpace,
+        keys: &KeyList,
+    ) -> Reply<Vec<Option<Bytes>>> {
         let (core, snapshot) = (self.core.clone(), self.id);
         many::values(keys, move |promise, keys| {
             ask(&core, &snapshot, Answer::Values(promise, keys.len()), |out, id| {
@@ -126,13 +139,17 @@ impl Endpoint for RemoteSnapshot {
 
     fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
         let (promise, reply) = promise();
-        self.ask(Answer::Key(promise), |out, id| request::put_get_key(out, id, version, space, selector));
+        self.ask(Answer::Key(promise), |out, id| {
+            request::put_get_key(out, id, version, space, selector)
+        });
         reply
     }
 
     fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
         let (promise, reply) = promise();
-        self.ask(Answer::Range(promise), |out, id| request::put_get_range(out, id, version, space, read));
+        self.ask(Answer::Range(promise), |out, id| {
+            request::put_get_range(out, id, version, space, read)
+        });
         reply
     }
 
@@ -158,7 +175,9 @@ impl Endpoint for RemoteSnapshot {
 
     fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>> {
         let (promise, reply) = promise();
-        self.ask(Answer::Keys(promise), |out, id| request::put_split_points(out, id, &range, chunk));
+        self.ask(Answer::Keys(promise), |out, id| {
+            request::put_split_points(out, id, &range, chunk)
+        });
         reply
     }
 

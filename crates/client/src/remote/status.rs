@@ -1,7 +1,8 @@
-//! What the client itself says in a status document: whether anybody could be reached, and whether its cluster file says what it should.
+//! What the client itself says in a status document: whether anybody could be reached, and whether
+//! its cluster file says what it should.
 //!
-//! The document comes as text from a server, which knows nothing of the client's file; its first member is always the one about that
-//! file, and is written anew here.
+//! The document comes as text from a server, which knows nothing of the client's file; its first
+//! member is always the one about that file, and is written anew here.
 
 use super::cluster_file::ClusterFile;
 use crate::endpoint::Description;
@@ -20,14 +21,17 @@ const BEGIN: &str = r#"{"client":{"cluster_file":{"path":"#;
 const UP_TO_DATE: &str = r#","up_to_date":true}"#;
 const MESSAGES: &str = r#""messages":["#;
 
-/// A document, with what there is to say of this client's cluster file, which ought to be as `file` is.
+/// A document, with what there is to say of this client's cluster file, which ought to be as `file`
+/// is.
 pub(super) fn told(env: &Env, file: ClusterFile, document: Reply<String>) -> Reply<String> {
     let (promise, reply) = promise();
     let theirs = env.clone();
     drop(env.spawn_network("status", async move {
         let doubt = file.doubt(&theirs).await;
         let path = file.path().map(|path| path.display().to_string());
-        promise.send(document.await.map(|document| with_file(document, path.as_deref(), doubt.as_deref())));
+        promise.send(
+            document.await.map(|document| with_file(document, path.as_deref(), doubt.as_deref())),
+        );
     }));
     reply
 }
@@ -65,7 +69,8 @@ fn behind_file(document: &str) -> Option<&str> {
     None
 }
 
-/// The document that `ask` gives, or the client's own once nobody can be reached: that is what somebody asks for then.
+/// The document that `ask` gives, or the client's own once nobody can be reached: that is what
+/// somebody asks for then.
 pub(super) fn unless_absent(
     env: &Env,
     unreachable: impl Fn() -> Option<Error> + Send + 'static,
@@ -121,7 +126,8 @@ mod tests {
         );
         for (before, comma) in [("", ""), (r#"{"name":"x"}"#, ",")] {
             let told = with_file(document(before), Some("/etc/f"), Some("no \"room\""));
-            let message = r#"{"description":"no \"room\"","name":"incorrect_cluster_file_contents"}"#;
+            let message =
+                r#"{"description":"no \"room\"","name":"incorrect_cluster_file_contents"}"#;
             assert_eq!(
                 told,
                 format!(

@@ -1,7 +1,8 @@
 //! Turning writes of special keys into writes of system keys, at commit.
 //!
-//! Each part checks what was written into it and adds the system keys that mean it to the transaction's own
-//! writes, so that both take effect together. The first part that refuses leaves an error message and no write.
+//! Each part checks what was written into it and adds the system keys that mean it to the
+//! transaction's own writes, so that both take effect together. The first part that refuses leaves
+//! an error message and no write.
 
 use super::content::invalid;
 use super::{PARTS, Part, Source, error_message, settings};
@@ -64,10 +65,17 @@ impl Inner {
             Source::MinRequiredCommitVersion => self.commit_min_version(epoch, last).await,
             Source::VersionEpoch => {
                 let value = last.map(|value| {
-                    value.first_chunk::<8>().copied().ok_or_else(|| invalid("not a version", &value))
+                    value
+                        .first_chunk::<8>()
+                        .copied()
+                        .ok_or_else(|| invalid("not a version", &value))
                 });
                 let value = value.transpose()?;
-                self.write_system(epoch, settings::VERSION_EPOCH, value.as_ref().map(|value| &value[..]));
+                self.write_system(
+                    epoch,
+                    settings::VERSION_EPOCH,
+                    value.as_ref().map(|value| &value[..]),
+                );
                 Ok(None)
             }
             Source::Maintenance => self.commit_maintenance(epoch, part, &changes).await,
@@ -81,13 +89,20 @@ impl Inner {
             Source::Coordinators => self.commit_coordinators(epoch, part, &changes).await,
             Source::Places(..) => self.commit_places(epoch, part, &changes).await,
             Source::Nothing(command) if changes.iter().any(|(_, value)| value.is_some()) => {
-                Ok(Some((command, "This database has no servers that could be changed one by one".into())))
+                Ok(Some((
+                    command,
+                    "This database has no servers that could be changed one by one".into(),
+                )))
             }
             _ => Ok(None),
         }
     }
 
-    async fn commit_lock(self: &Arc<Self>, epoch: u64, id: Option<Bytes>) -> Result<Option<Refusal>> {
+    async fn commit_lock(
+        self: &Arc<Self>,
+        epoch: u64,
+        id: Option<Bytes>,
+    ) -> Result<Option<Refusal>> {
         let wanted = match &id {
             None => None,
             Some(text) => match settings::parse_lock_id(text) {
@@ -135,7 +150,10 @@ impl Inner {
         };
         let refuse = |message: String| Ok(Some((COMMAND, message)));
         let Some(version) = settings::parse_number(&text) else {
-            return refuse(format!("Invalid version(int64_t) argument: {}", String::from_utf8_lossy(&text)));
+            return refuse(format!(
+                "Invalid version(int64_t) argument: {}",
+                String::from_utf8_lossy(&text)
+            ));
         };
         if self.read_system(epoch, settings::VERSION_EPOCH).await?.is_some() {
             return refuse("The version cannot be changed while there is a version epoch".into());
@@ -163,8 +181,9 @@ impl Inner {
         let current = stored.as_deref().and_then(settings::maintenance_zone);
         let mut set = changes.iter().filter_map(|(range, value)| Some((range, value.as_ref()?)));
         let Some((range, text)) = set.next() else {
-            let is_cleared =
-                current.is_some_and(|zone| changes.iter().any(|(range, _)| range.contains(&part.key(&zone))));
+            let is_cleared = current.is_some_and(|zone| {
+                changes.iter().any(|(range, _)| range.contains(&part.key(&zone)))
+            });
             if is_cleared {
                 self.write_system(epoch, settings::HEALTHY_ZONE, None);
             }
@@ -204,14 +223,20 @@ impl Inner {
                     }
                     _ => {
                         let text = String::from_utf8_lossy(value);
-                        return Some((COMMAND, format!("The mode is 0 (off) or 1 (on), not {text}")));
+                        return Some((
+                            COMMAND,
+                            format!("The mode is 0 (off) or 1 (on), not {text}"),
+                        ));
                     }
                 },
                 Some(value) if range.begin == ignored => {
                     self.write_system(epoch, settings::REBALANCE_IGNORED, Some(value));
                 }
                 Some(_) => {
-                    return Some((COMMAND, "There are mode and rebalance_ignored, nothing else".into()));
+                    return Some((
+                        COMMAND,
+                        "There are mode and rebalance_ignored, nothing else".into(),
+                    ));
                 }
                 None => {
                     if range.contains(&mode) {

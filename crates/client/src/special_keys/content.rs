@@ -1,14 +1,15 @@
 //! What the parts of the special key space contain.
 //!
-//! A part gives all its rows at once, made from what the transaction knows, from the endpoint's description, or from
-//! system keys; limits, selectors and the transaction's own special writes are applied to them elsewhere.
+//! A part gives all its rows at once, made from what the transaction knows, from the endpoint's
+//! description, or from system keys; limits, selectors and the transaction's own special writes are
+//! applied to them elsewhere.
 
 use super::{Part, Source, settings};
 use crate::transaction::{Inner, State, coalesced};
 use bytes::Bytes;
 use plinth_types::{
-    Error, KeyList, KeyRange, KeySpace, KeyValue, RangeList, Result, Versionstamp, key_after, printable,
-    system,
+    Error, KeyList, KeyRange, KeySpace, KeyValue, RangeList, Result, Versionstamp, key_after,
+    printable, system,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +32,12 @@ impl Inner {
             Source::WriteConflicts => Ok(boundaries(part, &write_conflicts(&self.lock()))),
             Source::ConflictingKeys => {
                 let state = self.lock();
-                Ok(state.outcome.conflicting.as_ref().map(|list| boundaries(part, list)).unwrap_or_default())
+                Ok(state
+                    .outcome
+                    .conflicting
+                    .as_ref()
+                    .map(|list| boundaries(part, list))
+                    .unwrap_or_default())
             }
             Source::StatusJson => Ok(text(self.endpoint().status_json().await?)),
             Source::ClusterFilePath => Ok(text(self.endpoint().describe().cluster_file_path)),
@@ -39,7 +45,8 @@ impl Inner {
             Source::ClusterId => Ok(text(self.endpoint().describe().cluster_id)),
             Source::ErrorMessage => {
                 let state = self.lock();
-                let message = state.special.as_ref().and_then(|special| special.error_message.clone());
+                let message =
+                    state.special.as_ref().and_then(|special| special.error_message.clone());
                 Ok(message.map(text).unwrap_or_default())
             }
             Source::ShardStatistics => {
@@ -50,7 +57,9 @@ impl Inner {
             Source::Health => Ok(vec![settings::health(part)]),
             Source::FaultTolerance => {
                 let status = self.endpoint().status_json().await?;
-                Ok(settings::fault_tolerance(&status).map(|found| text(found.to_owned())).unwrap_or_default())
+                Ok(settings::fault_tolerance(&status)
+                    .map(|found| text(found.to_owned()))
+                    .unwrap_or_default())
             }
             Source::Coordinators => self.coordinators(epoch, part).await,
             Source::AutoCoordinators => Ok(text(self.voters(epoch).await?)),
@@ -72,11 +81,16 @@ impl Inner {
         part: &'static Part,
         source: Source,
     ) -> Result<Vec<KeyValue>> {
-        let row = |rest: &[u8], value: String| vec![KeyValue { key: part.key(rest), value: value.into() }];
+        let row = |rest: &[u8], value: String| {
+            vec![KeyValue { key: part.key(rest), value: value.into() }]
+        };
         Ok(match source {
             Source::Locked => {
                 let value = self.read_system(epoch, system::DATABASE_LOCKED).await?;
-                value.and_then(|value| settings::lock_id(&value)).map(|id| row(b"", id)).unwrap_or_default()
+                value
+                    .and_then(|value| settings::lock_id(&value))
+                    .map(|id| row(b"", id))
+                    .unwrap_or_default()
             }
             Source::ConsistencyCheckSuspended => {
                 let value = self.read_system(epoch, settings::CONSISTENCY_CHECK_SUSPENDED).await?;
@@ -84,11 +98,15 @@ impl Inner {
             }
             Source::MinRequiredCommitVersion => {
                 let value = self.read_system(epoch, system::MIN_REQUIRED_COMMIT_VERSION).await?;
-                settings::number(value.as_deref()).map(|n| row(b"", n.to_string())).unwrap_or_default()
+                settings::number(value.as_deref())
+                    .map(|n| row(b"", n.to_string()))
+                    .unwrap_or_default()
             }
             Source::VersionEpoch => {
                 let value = self.read_system(epoch, settings::VERSION_EPOCH).await?;
-                settings::number(value.as_deref()).map(|n| row(b"", n.to_string())).unwrap_or_default()
+                settings::number(value.as_deref())
+                    .map(|n| row(b"", n.to_string()))
+                    .unwrap_or_default()
             }
             Source::Maintenance => {
                 let value = self.read_system(epoch, settings::HEALTHY_ZONE).await?;
@@ -99,12 +117,13 @@ impl Inner {
             Source::DataDistribution => {
                 let mode = self.read_system(epoch, settings::DATA_DISTRIBUTION_MODE).await?;
                 let ignored = self.read_system(epoch, settings::REBALANCE_IGNORED).await?;
-                let mode =
-                    mode.and_then(|mode| mode.first_chunk::<4>().map(|mode| i32::from_le_bytes(*mode)));
+                let mode = mode
+                    .and_then(|mode| mode.first_chunk::<4>().map(|mode| i32::from_le_bytes(*mode)));
                 let mut rows = row(b"mode", mode.unwrap_or(-1).to_string());
-                rows.extend(
-                    ignored.map(|_| KeyValue { key: part.key(b"rebalance_ignored"), value: Bytes::new() }),
-                );
+                rows.extend(ignored.map(|_| KeyValue {
+                    key: part.key(b"rebalance_ignored"),
+                    value: Bytes::new(),
+                }));
                 rows
             }
             Source::Places(_, prefix) => self.place_rows(epoch, part, prefix).await?,
@@ -116,7 +135,9 @@ impl Inner {
             Source::GlobalConfig => {
                 let (begin, end) = settings::global_config_range();
                 let rows = self.read_system_range(epoch, &begin, &end).await?;
-                rows.into_iter().filter_map(|stored| settings::global_config_row(part, &stored)).collect()
+                rows.into_iter()
+                    .filter_map(|stored| settings::global_config_row(part, &stored))
+                    .collect()
             }
             _ => Vec::new(),
         })
@@ -133,7 +154,8 @@ impl Inner {
         if writes.is_empty() {
             return rows;
         }
-        let mut rows: BTreeMap<Bytes, Bytes> = rows.into_iter().map(|row| (row.key, row.value)).collect();
+        let mut rows: BTreeMap<Bytes, Bytes> =
+            rows.into_iter().map(|row| (row.key, row.value)).collect();
         for (range, value) in writes {
             rows.retain(|key, _| !range.contains(key));
             if let Some(value) = value {
@@ -172,12 +194,21 @@ impl Inner {
     fn trace(&self, part: &Part) -> Vec<KeyValue> {
         let mut state = self.lock();
         let trace = state.special(self).trace;
-        let row = |rest: &[u8], value: String| KeyValue { key: part.key(rest), value: value.into() };
-        vec![row(b"token", trace.token.to_string()), row(b"transaction_id", format!("{:032x}", trace.id))]
+        let row =
+            |rest: &[u8], value: String| KeyValue { key: part.key(rest), value: value.into() };
+        vec![
+            row(b"token", trace.token.to_string()),
+            row(b"transaction_id", format!("{:032x}", trace.id)),
+        ]
     }
 
-    /// The value of a system key at the transaction's read version, whatever the transaction may read.
-    pub(super) async fn read_system(self: &Arc<Self>, epoch: u64, key: &[u8]) -> Result<Option<Bytes>> {
+    /// The value of a system key at the transaction's read version, whatever the transaction may
+    /// read.
+    pub(super) async fn read_system(
+        self: &Arc<Self>,
+        epoch: u64,
+        key: &[u8],
+    ) -> Result<Option<Bytes>> {
         self.be_lock_aware(epoch);
         let version = self.read_version(epoch, false).await?;
         let mut keys = KeyList::new();
@@ -231,7 +262,8 @@ fn connection_parts(text: &str) -> (&str, &str) {
 
 /// The ranges of a list, merged, as rows: "1" where one begins, "0" where it ends.
 fn boundaries(part: &Part, list: &RangeList) -> Vec<KeyValue> {
-    let row = |key: &[u8], value: &'static [u8]| KeyValue { key: part.key(key), value: value.into() };
+    let row =
+        |key: &[u8], value: &'static [u8]| KeyValue { key: part.key(key), value: value.into() };
     let merged = coalesced(list);
     let mut rows = Vec::with_capacity(2 * merged.len());
     for range in &merged {
@@ -241,7 +273,8 @@ fn boundaries(part: &Part, list: &RangeList) -> Vec<KeyValue> {
     rows
 }
 
-/// The write conflict ranges, those of versionstamped keys included: the key, once it is known, or all it may become.
+/// The write conflict ranges, those of versionstamped keys included: the key, once it is known, or
+/// all it may become.
 fn write_conflicts(state: &State) -> RangeList {
     let mut all = state.writes.conflicts.clone();
     let stamp = match &state.outcome.stamp {

@@ -1,7 +1,8 @@
 //! Special keys by which operators say who is to vote in a cluster, and who is not.
 //!
-//! They become rows that the cluster's leader acts on: what is wanted is committed with the transaction, and comes to be step by step
-//! afterwards. What can't come to be is refused here: a database of one server, a server that is no member, the last voter.
+//! They become rows that the cluster's leader acts on: what is wanted is committed with the
+//! transaction, and comes to be step by step afterwards. What can't come to be is refused here: a
+//! database of one server, a server that is no member, the last voter.
 
 use super::commit::Refusal;
 use super::{Part, Source};
@@ -40,7 +41,10 @@ impl Inner {
     async fn places(self: &Arc<Self>, epoch: u64, prefix: &[u8]) -> Result<BTreeSet<String>> {
         let end = [prefix, b"\xff"].concat();
         let rows = self.read_system_range(epoch, prefix, &end).await?;
-        Ok(rows.iter().map(|row| String::from_utf8_lossy(&row.key[prefix.len()..]).into_owned()).collect())
+        Ok(rows
+            .iter()
+            .map(|row| String::from_utf8_lossy(&row.key[prefix.len()..]).into_owned())
+            .collect())
     }
 
     /// What a part that mirrors such rows shows.
@@ -58,18 +62,29 @@ impl Inner {
     }
 
     /// Those who still vote although they are not to.
-    pub(super) async fn in_progress(self: &Arc<Self>, epoch: u64, part: &Part) -> Result<Vec<KeyValue>> {
+    pub(super) async fn in_progress(
+        self: &Arc<Self>,
+        epoch: u64,
+        part: &Part,
+    ) -> Result<Vec<KeyValue>> {
         let mut places = self.places(epoch, system::EXCLUDED_PREFIX).await?;
         places.extend(self.places(epoch, system::FAILED_PREFIX).await?);
         let members = self.members_seen(epoch).await?;
         let voting = members.iter().filter(|member| member.votes && names(&places, member));
         Ok(voting
-            .map(|member| KeyValue { key: part.key(member.address.as_bytes()), value: Bytes::new() })
+            .map(|member| KeyValue {
+                key: part.key(member.address.as_bytes()),
+                value: Bytes::new(),
+            })
             .collect())
     }
 
     /// Every server that could be told to begin again: all members, or the one that there is.
-    pub(super) async fn workers(self: &Arc<Self>, epoch: u64, part: &Part) -> Result<Vec<KeyValue>> {
+    pub(super) async fn workers(
+        self: &Arc<Self>,
+        epoch: u64,
+        part: &Part,
+    ) -> Result<Vec<KeyValue>> {
         let members = self.members_seen(epoch).await?;
         let mut addresses: Vec<String> = members.into_iter().map(|member| member.address).collect();
         if addresses.is_empty() {
@@ -92,7 +107,9 @@ impl Inner {
         let refuse = |message: String| Ok(Some(("coordinators", message)));
         let members = self.members(epoch).await?;
         if members.is_empty() {
-            return refuse("This database is on one server, whose coordinator can't be another".into());
+            return refuse(
+                "This database is on one server, whose coordinator can't be another".into(),
+            );
         }
         let processes = part.key(b"processes");
         for (range, value) in changes {
@@ -118,11 +135,18 @@ impl Inner {
                 }
             }
             if wanted.len().is_multiple_of(2) {
-                return refuse(format!("{} coordinators survive no more than one less", wanted.len()));
+                return refuse(format!(
+                    "{} coordinators survive no more than one less",
+                    wanted.len()
+                ));
             }
             let text = wanted.join(",");
             self.write_system(epoch, system::COORDINATORS_WANTED, Some(text.as_bytes()));
-            self.write_system(epoch, system::VOTER_COUNT, Some(wanted.len().to_string().as_bytes()));
+            self.write_system(
+                epoch,
+                system::VOTER_COUNT,
+                Some(wanted.len().to_string().as_bytes()),
+            );
         }
         Ok(None)
     }
@@ -144,7 +168,9 @@ impl Inner {
             let place = String::from_utf8_lossy(&range.begin[skip..]).into_owned();
             if value.is_some() {
                 if members.is_empty() {
-                    return refuse("This database has no servers that could be changed one by one".into());
+                    return refuse(
+                        "This database has no servers that could be changed one by one".into(),
+                    );
                 }
                 let place = bare(&place).to_owned();
                 if !members.iter().any(|member| names(&BTreeSet::from([place.clone()]), member)) {
@@ -163,7 +189,8 @@ impl Inner {
         let is_set = changes.iter().any(|(_, value)| value.is_some());
         if is_set && !members.iter().any(|member| member.votes && !names(&gone, member)) {
             return refuse(
-                "No voter would be left: this cluster would end. Have another server vote first".into(),
+                "No voter would be left: this cluster would end. Have another server vote first"
+                    .into(),
             );
         }
         Ok(None)

@@ -1,8 +1,10 @@
-//! Special keys: what `\xff\xff…` shows of the transaction and the database, and the writes it takes.
+//! Special keys: what `\xff\xff…` shows of the transaction and the database, and the writes it
+//! takes.
 //!
-//! The special key space is divided into *modules*. A read must stay in one (unless relaxed by an option); a module
-//! consists of *parts*, each with a source of its rows, some of which take writes. A write waits for commit, which
-//! turns it into writes of system keys, or refuses it with a message under `\xff\xff/error_message`.
+//! The special key space is divided into *modules*. A read must stay in one (unless relaxed by an
+//! option); a module consists of *parts*, each with a source of its rows, some of which take
+//! writes. A write waits for commit, which turns it into writes of system keys, or refuses it with
+//! a message under `\xff\xff/error_message`.
 //!
 //! ```text
 //!   \xff\xff/management/            module
@@ -152,16 +154,36 @@ static PARTS: &[Part] = &[
     part(single!("/error_message"), Source::ErrorMessage, false, NEW),
     part(range!("/global_config"), Source::GlobalConfig, true, NEW),
     part(single!("/management/auto_coordinators"), Source::AutoCoordinators, false, NEW),
-    part(single!("/management/consistency_check_suspended"), Source::ConsistencyCheckSuspended, true, NEW),
+    part(
+        single!("/management/consistency_check_suspended"),
+        Source::ConsistencyCheckSuspended,
+        true,
+        NEW,
+    ),
     part(range!("/management/data_distribution"), Source::DataDistribution, true, NEW),
     part(single!("/management/db_locked"), Source::Locked, true, NEW),
-    part(range!("/management/excluded"), Source::Places("exclude", system::EXCLUDED_PREFIX), true, NEW),
+    part(
+        range!("/management/excluded"),
+        Source::Places("exclude", system::EXCLUDED_PREFIX),
+        true,
+        NEW,
+    ),
     part(range!("/management/excluded_locality"), Source::Nothing("exclude"), true, NEW),
-    part(range!("/management/failed"), Source::Places("exclude failed", system::FAILED_PREFIX), true, NEW),
+    part(
+        range!("/management/failed"),
+        Source::Places("exclude failed", system::FAILED_PREFIX),
+        true,
+        NEW,
+    ),
     part(range!("/management/failed_locality"), Source::Nothing("exclude failed"), true, NEW),
     part(range!("/management/in_progress_exclusion"), Source::InProgress, false, NEW),
     part(range!("/management/maintenance"), Source::Maintenance, true, NEW),
-    part(single!("/management/min_required_commit_version"), Source::MinRequiredCommitVersion, true, NEW),
+    part(
+        single!("/management/min_required_commit_version"),
+        Source::MinRequiredCommitVersion,
+        true,
+        NEW,
+    ),
     part(range!("/management/options"), Source::CommandOptions, true, NEW),
     part(range!("/management/profiling"), Source::Profiling, true, (700, 720)),
     part(range!("/management/tenant"), Source::Tenants, true, OLD),
@@ -177,7 +199,8 @@ static PARTS: &[Part] = &[
     part(range!("/worker_interfaces"), Source::Workers, false, OLD),
 ];
 
-/// A key without the two bytes that every special key begins with; what lies beyond them all is cut to their end.
+/// A key without the two bytes that every special key begins with; what lies beyond them all is cut
+/// to their end.
 fn bare(key: &[u8]) -> &[u8] {
     key.strip_prefix(system::SYSTEM_END).unwrap_or(b"")
 }
@@ -296,9 +319,15 @@ impl Inner {
         if !self.api(630) {
             return Some(Reply::ready(Ok(RangeResult::default())));
         }
-        let Some(limits) = limits else { return Some(Reply::ready(Err(Error::range_limits_invalid()))) };
+        let Some(limits) = limits else {
+            return Some(Reply::ready(Err(Error::range_limits_invalid())));
+        };
         let (inner, range) = (self.clone(), range.clone());
-        Some(self.launch(epoch, false, async move { inner.read_special(epoch, &range, limits).await }))
+        Some(self.launch(
+            epoch,
+            false,
+            async move { inner.read_special(epoch, &range, limits).await },
+        ))
     }
 
     pub(crate) fn special_set(&self, state: &mut State, key: &[u8], value: &[u8]) -> Result<()> {
@@ -327,7 +356,9 @@ impl Inner {
             let key = bare(key);
             parts(self.database().api_version()).find(|part| {
                 let before_end = if is_end { key <= part.end } else { key < part.end };
-                part.writable && (if is_end { key > part.begin } else { key >= part.begin }) && before_end
+                part.writable
+                    && (if is_end { key > part.begin } else { key >= part.begin })
+                    && before_end
             })
         };
         let (first, last) = (part_of(begin, false), part_of(end, true));
@@ -339,12 +370,14 @@ impl Inner {
         match part.source {
             Source::Tracing => return self.refuse(state, "clear trace", "clear disabled"),
             Source::Profiling => {
-                let message = "Profiling is switched off by setting it to default, not by clearing it.";
+                let message =
+                    "Profiling is switched off by setting it to default, not by clearing it.";
                 return self.refuse(state, "profile", message);
             }
             Source::CommandOptions => state.special(self).writes.forget(begin, end),
             _ => {
-                let range = KeyRange::new(Bytes::copy_from_slice(begin), Bytes::copy_from_slice(end));
+                let range =
+                    KeyRange::new(Bytes::copy_from_slice(begin), Bytes::copy_from_slice(end));
                 state.special(self).writes.insert(range, None);
             }
         }
@@ -377,14 +410,19 @@ impl Inner {
         }
         let special = state.special(self);
         if key.ends_with(b"transaction_id") {
-            let id = std::str::from_utf8(value).ok().and_then(|hex| u128::from_str_radix(hex, 16).ok());
+            let id =
+                std::str::from_utf8(value).ok().and_then(|hex| u128::from_str_radix(hex, 16).ok());
             special.trace.id = id.unwrap_or(0);
         } else if key.ends_with(b"token") {
             special.trace.token = match value {
                 b"true" => self.env().random_u64() | 1,
                 b"false" => 0,
                 _ => {
-                    return self.refuse(state, "configure trace token", "token must be set to true/false");
+                    return self.refuse(
+                        state,
+                        "configure trace token",
+                        "token must be set to true/false",
+                    );
                 }
             };
         }

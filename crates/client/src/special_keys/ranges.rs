@@ -34,7 +34,10 @@ impl<V: Clone> RangeMap<V> {
 
     /// Takes the values of a range away.
     pub(crate) fn forget(&mut self, begin: &[u8], end: &[u8]) {
-        self.overwrite(KeyRange::new(Bytes::copy_from_slice(begin), Bytes::copy_from_slice(end)), None);
+        self.overwrite(
+            KeyRange::new(Bytes::copy_from_slice(begin), Bytes::copy_from_slice(end)),
+            None,
+        );
     }
 
     fn overwrite(&mut self, range: KeyRange, value: Option<V>) {
@@ -43,8 +46,11 @@ impl<V: Clone> RangeMap<V> {
         }
         let rest = self.get(&range.end).cloned();
         self.boundaries.insert(range.end.clone(), rest);
-        let inside: Vec<Bytes> =
-            self.boundaries.range(range.begin.clone()..range.end).map(|(key, _)| key.clone()).collect();
+        let inside: Vec<Bytes> = self
+            .boundaries
+            .range(range.begin.clone()..range.end)
+            .map(|(key, _)| key.clone())
+            .collect();
         for key in inside {
             self.boundaries.remove(&key);
         }
@@ -62,7 +68,8 @@ impl<V: Clone> RangeMap<V> {
             if let Some(value) = value
                 && low < high
             {
-                let range = KeyRange::new(Bytes::copy_from_slice(low), Bytes::copy_from_slice(high));
+                let range =
+                    KeyRange::new(Bytes::copy_from_slice(low), Bytes::copy_from_slice(high));
                 found.push((range, value.clone()));
             }
         }
@@ -80,9 +87,13 @@ mod tests {
         map.insert(KeyRange::new(&b"b"[..], &b"m"[..]), 1);
         map.insert(KeyRange::new(&b"d"[..], &b"f"[..]), 2);
         map.forget(b"k", b"z");
-        let found: Vec<_> =
-            map.iter(b"c", b"zz").into_iter().map(|(range, n)| (range.begin, range.end, n)).collect();
-        let expected: [(&[u8], &[u8], i32); 3] = [(b"c", b"d", 1), (b"d", b"f", 2), (b"f", b"k", 1)];
+        let found: Vec<_> = map
+            .iter(b"c", b"zz")
+            .into_iter()
+            .map(|(range, n)| (range.begin, range.end, n))
+            .collect();
+        let expected: [(&[u8], &[u8], i32); 3] =
+            [(b"c", b"d", 1), (b"d", b"f", 2), (b"f", b"k", 1)];
         assert!(found.iter().map(|(b, e, n)| (&b[..], &e[..], *n)).eq(expected));
         assert_eq!(
             (map.get(b"a"), map.get(b"e"), map.get(b"f"), map.get(b"x")),

@@ -6,7 +6,9 @@ use super::{MODULES, Part, bare, parts, whole};
 use crate::range::{Limits, RangeOptions};
 use crate::transaction::Inner;
 use bytes::Bytes;
-use plinth_types::{Error, KeyRange, KeySelector, KeyValue, RangeResult, Result, Rows, key_after, system};
+use plinth_types::{
+    Error, KeyRange, KeySelector, KeyValue, RangeResult, Result, Rows, key_after, system,
+};
 use std::sync::Arc;
 
 /// A selector that was moved to a key.
@@ -79,7 +81,8 @@ impl Inner {
         Ok(result)
     }
 
-    /// Moves a selector (normalised) over the rows of the parts in `boundary` to the key that it selects.
+    /// Moves a selector (normalised) over the rows of the parts in `boundary` to the key that it
+    /// selects.
     async fn move_selector(
         self: &Arc<Self>,
         epoch: u64,
@@ -104,14 +107,16 @@ impl Inner {
             }
             let own = part.range();
             if forward {
-                let rows = self.special_rows(epoch, part, &own.begin.max(key.clone()), &own.end).await?;
+                let rows =
+                    self.special_rows(epoch, part, &own.begin.max(key.clone()), &own.end).await?;
                 if let Some(row) = rows.get(offset as usize - 1) {
                     (key, offset) = (row.key.clone(), 1);
                 } else if let Some(last) = rows.last() {
                     (key, offset) = (key_after(&last.key), offset - rows.len() as i64);
                 }
             } else {
-                let rows = self.special_rows(epoch, part, &own.begin, &own.end.min(key.clone())).await?;
+                let rows =
+                    self.special_rows(epoch, part, &own.begin, &own.end.min(key.clone())).await?;
                 let steps = (1 - offset) as usize;
                 if let Some(at) = rows.len().checked_sub(steps) {
                     (key, offset) = (rows[at].key.clone(), 1);

@@ -1,7 +1,7 @@
 //! The bytes of the system keys that special keys stand for, and the texts in which they appear.
 //!
-//! Both directions stand together, so that what is written comes back as it was written; the bytes are
-//! FoundationDB's where a tool could read them in place.
+//! Both directions stand together, so that what is written comes back as it was written; the bytes
+//! are FoundationDB's where a tool could read them in place.
 
 use super::Part;
 use bytes::Bytes;
@@ -130,7 +130,8 @@ fn tuple_text(tuple: &[u8]) -> Option<Bytes> {
             let length = usize::from(code.abs_diff(0x14));
             let bytes = rest.get(..length)?;
             let magnitude = bytes.iter().fold(0i128, |n, byte| n << 8 | i128::from(*byte));
-            let number = if code > 0x14 { magnitude } else { magnitude - ((1i128 << (8 * length)) - 1) };
+            let number =
+                if code > 0x14 { magnitude } else { magnitude - ((1i128 << (8 * length)) - 1) };
             number.to_string().into()
         }
         0x20 => {

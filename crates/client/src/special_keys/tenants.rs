@@ -41,8 +41,8 @@ fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for chunk in bytes.chunks(3) {
-        let bits =
-            chunk.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        let bits = chunk.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte))
+            << (8 * (3 - chunk.len()));
         for digit in 0..4 {
             if digit <= chunk.len() {
                 text.push(DIGITS[(bits >> (18 - 6 * digit)) as usize & 63] as char);
@@ -111,7 +111,10 @@ impl Inner {
                 (None, _) => self.delete_tenants(epoch, part, range).await?,
                 (Some(new_name), None) => {
                     let Some(old) = range.begin.strip_prefix(&part.key(b"rename/")[..]) else {
-                        return Ok(Some(("configure tenant", "invalid tenant configuration key".into())));
+                        return Ok(Some((
+                            "configure tenant",
+                            "invalid tenant configuration key".into(),
+                        )));
                     };
                     self.rename_tenant(epoch, old, new_name).await?;
                 }

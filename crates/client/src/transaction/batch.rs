@@ -1,9 +1,9 @@
 //! Point reads that travel together, and the future of one of them.
 //!
-//! A `get` only notes its key in the transaction's open batch. The batch goes to the endpoint, in one request, when
-//! the first of its futures is polled (or asked whether it is ready, or waited for), or at commit. Its answer
-//! serves all of them: each future has nothing but the batch's number and its position there, so that a read costs
-//! no allocation of its own.
+//! A `get` only notes its key in the transaction's open batch. The batch goes to the endpoint, in
+//! one request, when the first of its futures is polled (or asked whether it is ready, or waited
+//! for), or at commit. Its answer serves all of them: each future has nothing but the batch's
+//! number and its position there, so that a read costs no allocation of its own.
 //!
 //! ```text
 //!   open ──first poll──▶ waits for the read version ──▶ sent ──▶ done: values, each taken once
@@ -32,7 +32,8 @@ pub(crate) struct Batches {
 struct Batch {
     /// Relative to the tenant.
     keys: KeyList,
-    /// For each key, whether the read adds a conflict range; futures dropped early take theirs back.
+    /// For each key, whether the read adds a conflict range; futures dropped early take theirs
+    /// back.
     conflicts: Vec<bool>,
     phase: Phase,
     space_system: bool,
@@ -192,7 +193,14 @@ impl Inner {
         }
     }
 
-    fn ask(self: &Arc<Self>, epoch: u64, slot: u32, version: Version, space: KeySpace, keys: KeyList) {
+    fn ask(
+        self: &Arc<Self>,
+        epoch: u64,
+        slot: u32,
+        version: Version,
+        space: KeySpace,
+        keys: KeyList,
+    ) {
         let mut reply = if self.has_tenant() {
             self.reading().get_many(version, space, &with_prefix(self.prefix(), &keys))
         } else {
@@ -209,7 +217,9 @@ impl Inner {
         let mut after = After::default();
         let mut guard = self.lock();
         let state = &mut *guard;
-        if state.life.epoch != epoch || !matches!(state.batches.slots[slot as usize].phase, Phase::Sent) {
+        if state.life.epoch != epoch
+            || !matches!(state.batches.slots[slot as usize].phase, Phase::Sent)
+        {
             return;
         }
         let batch = &mut state.batches.slots[slot as usize];
@@ -219,22 +229,25 @@ impl Inner {
                 for (key, conflict) in keys.iter().zip(&batch.conflicts) {
                     if *conflict {
                         state.reads.conflicts.push_single(key);
-                        state.writes.size += 2 * key.len() as i64 + 1 + super::writes::RANGE_OVERHEAD;
+                        state.writes.size +=
+                            2 * key.len() as i64 + 1 + super::writes::RANGE_OVERHEAD;
                     }
                 }
                 state.reads.cost += values
                     .iter()
                     .zip(keys.iter())
-                    .map(|(value, key)| super::read_cost(key.len() + value.as_ref().map_or(0, Bytes::len)))
+                    .map(|(value, key)| {
+                        super::read_cost(key.len() + value.as_ref().map_or(0, Bytes::len))
+                    })
                     .sum::<i64>();
                 batch.keys = keys;
                 batch.finish(Phase::Done(values), &mut after);
                 None
             }
-            Ok(values) => Some(
-                Error::internal_error()
-                    .with_detail(format!("{count} keys were asked for and {} values came", values.len())),
-            ),
+            Ok(values) => Some(Error::internal_error().with_detail(format!(
+                "{count} keys were asked for and {} values came",
+                values.len()
+            ))),
             Err(error) => Some(error),
         };
         if let Some(error) = &error {
@@ -248,8 +261,8 @@ impl Inner {
 
 /// The value of a key, once it is there: the result of [`Transaction::get`].
 ///
-/// A future; [`wait`](Get::wait) blocks the thread instead. Dropping it before the value is there takes the read
-/// back.
+/// A future; [`wait`](Get::wait) blocks the thread instead. Dropping it before the value is there
+/// takes the read back.
 #[must_use = "dropping it takes the read back"]
 pub struct Get {
     state: GetState,
@@ -288,8 +301,9 @@ impl Get {
         Self { state: GetState::Batched { inner, slot, position, settled, operations } }
     }
 
-    /// Whether the read finds the same whenever it is sent, and has not been sent on its own: its transaction's version was
-    /// known when it was asked for. Such reads may wait for others, to go together.
+    /// Whether the read finds the same whenever it is sent, and has not been sent on its own: its
+    /// transaction's version was known when it was asked for. Such reads may wait for others, to go
+    /// together.
     pub fn is_settled(&self) -> bool {
         matches!(self.state, GetState::Batched { settled: true, .. })
     }
@@ -302,7 +316,10 @@ impl Get {
             GetState::Batched { inner, slot, .. } => {
                 inner.send_batch(*slot);
                 let state = inner.lock();
-                matches!(state.batches.slots[*slot as usize].phase, Phase::Done(_) | Phase::Failed(_))
+                matches!(
+                    state.batches.slots[*slot as usize].phase,
+                    Phase::Done(_) | Phase::Failed(_)
+                )
             }
         }
     }
@@ -378,7 +395,10 @@ impl Get {
 }
 
 /// What the transaction's own atomic operations make of a value that was read.
-fn overlay(value: Result<Option<Bytes>>, operations: Option<Box<Operations>>) -> Result<Option<Bytes>> {
+fn overlay(
+    value: Result<Option<Bytes>>,
+    operations: Option<Box<Operations>>,
+) -> Result<Option<Bytes>> {
     match operations {
         None => value,
         Some(operations) => value.and_then(|value| operations.apply(value)),
@@ -386,7 +406,12 @@ fn overlay(value: Result<Option<Bytes>>, operations: Option<Box<Operations>>) ->
 }
 
 impl Inner {
-    fn take_value(&self, slot: u32, position: u32, waker: Option<&Waker>) -> Option<Result<Option<Bytes>>> {
+    fn take_value(
+        &self,
+        slot: u32,
+        position: u32,
+        waker: Option<&Waker>,
+    ) -> Option<Result<Option<Bytes>>> {
         // Dropped last, once the lock is free: dropping a waker may run anything.
         let _old_waker;
         let mut state = self.lock();
@@ -451,7 +476,8 @@ impl std::fmt::Debug for Get {
 }
 
 impl Transaction {
-    /// Sends the reads that were noted and not sent, so that they are on their way before anybody awaits them.
+    /// Sends the reads that were noted and not sent, so that they are on their way before anybody
+    /// awaits them.
     pub fn flush(&self) {
         self.inner.flush();
     }

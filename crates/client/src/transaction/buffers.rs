@@ -1,7 +1,8 @@
 //! Buffers that go from one transaction to the next on the same thread.
 //!
-//! Most transactions are small and short: growing their lists from nothing would cost more than filling them. So a
-//! transaction that ends leaves its buffers, emptied, to the next one that its thread begins.
+//! Most transactions are small and short: growing their lists from nothing would cost more than
+//! filling them. So a transaction that ends leaves its buffers, emptied, to the next one that its
+//! thread begins.
 
 use super::batch::Batches;
 use super::state::State;

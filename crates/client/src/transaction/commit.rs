@@ -1,7 +1,9 @@
-//! Commit: from what was read and written to a request, and from its answer to the transaction's outcome.
+//! Commit: from what was read and written to a request, and from its answer to the transaction's
+//! outcome.
 //!
-//! It waits for the reads under way, because what they find belongs to what conflicts. A transaction that wrote
-//! nothing ends without a request. An answer that got lost is looked into before it is called unknown.
+//! It waits for the reads under way, because what they find belongs to what conflicts. A
+//! transaction that wrote nothing ends without a request. An answer that got lost is looked into
+//! before it is called unknown.
 
 use super::conflicts::coalesced;
 use super::done::Done;
@@ -11,12 +13,13 @@ use crate::endpoint::Pinned;
 use bytes::Bytes;
 use plinth_env::reply::{Reply, promise};
 use plinth_types::{
-    CommitReply, CommitRequest, Conflicts, Error, MutationList, MutationType, RangeList, Result, Version,
-    Versionstamp, key_after, planted, system,
+    CommitReply, CommitRequest, Conflicts, Error, MutationList, MutationType, RangeList, Result,
+    Version, Versionstamp, key_after, planted, system,
 };
 use std::sync::Arc;
 
-/// Mutation lists up to this size are copied into the request, so that the transaction keeps its buffer.
+/// Mutation lists up to this size are copied into the request, so that the transaction keeps its
+/// buffer.
 const COPIED_BYTES: usize = 16 << 10;
 
 /// A commit on its way to the endpoint.
@@ -61,17 +64,19 @@ impl Transaction {
     /// [`Error::is_maybe_committed`]).
     ///
     /// # Errors
-    /// `not_committed` if something that was read has been written meanwhile; `transaction_too_large`; the error of a read
-    /// or an earlier call. [`on_error`](Transaction::on_error) knows which to retry.
+    /// `not_committed` if something that was read has been written meanwhile;
+    /// `transaction_too_large`; the error of a read or an earlier call.
+    /// [`on_error`](Transaction::on_error) knows which to retry.
     pub fn commit(&self) -> Reply<()> {
         self.inner.commit()
     }
 
-    /// The ten bytes that the commit puts into versionstamped keys and values. To be called before commit; the
-    /// result comes with the commit's.
+    /// The ten bytes that the commit puts into versionstamped keys and values. To be called before
+    /// commit; the result comes with the commit's.
     ///
     /// # Errors
-    /// `no_commit_version` if the transaction wrote nothing, `transaction_invalid_version` if its commit failed.
+    /// `no_commit_version` if the transaction wrote nothing, `transaction_invalid_version` if its
+    /// commit failed.
     pub fn versionstamp(&self) -> Reply<Versionstamp> {
         let inner = &self.inner;
         inner.with(|state, after| {
@@ -194,10 +199,18 @@ impl Inner {
         (sent, self.endpoint().commit(request))
     }
 
-    async fn outcome(&self, epoch: u64, sent: Sent, reply: Reply<CommitReply>) -> Result<Done, Failure> {
+    async fn outcome(
+        &self,
+        epoch: u64,
+        sent: Sent,
+        reply: Reply<CommitReply>,
+    ) -> Result<Done, Failure> {
         let result = reply.await;
         if is_unknown(&result) {
-            return self.find_out(sent.self_conflict, sent.id, sent.version).await.map_err(Failure::tried);
+            return self
+                .find_out(sent.self_conflict, sent.id, sent.version)
+                .await
+                .map_err(Failure::tried);
         }
         self.judge(epoch, &sent, result)
     }
@@ -234,7 +247,11 @@ impl Inner {
         }
         let result = match result {
             Ok(done) => {
-                let start = if done.version > 0 { done.version } else { state.version.known().unwrap_or(0) };
+                let start = if done.version > 0 {
+                    done.version
+                } else {
+                    state.version.known().unwrap_or(0)
+                };
                 state.watches.start(self, start, &mut after);
                 self.note_commit(state, &done, &mut after);
                 Ok(())
@@ -331,9 +348,10 @@ impl Inner {
         if pinned {
             return Err(Pinned::takes_no_writes());
         }
-        // Operations on keys that are not known yet, and appends, take effect as they are seen: merged.
-        let merged =
-            !state.options.ryw_disabled && (!state.writes.stamped.is_empty() || state.writes.appends > 1);
+        // Operations on keys that are not known yet, and appends, take effect as they are seen:
+        // merged.
+        let merged = !state.options.ryw_disabled
+            && (!state.writes.stamped.is_empty() || state.writes.appends > 1);
         let mutations = if merged {
             state.writes.map().mutations()
         } else if state.writes.mutations.as_bytes().len() <= COPIED_BYTES {
@@ -344,7 +362,11 @@ impl Inner {
         let mut request = CommitRequest {
             conflicts: Conflicts {
                 read_version: 0,
-                reads: if report { coalesced(&state.reads.conflicts) } else { state.reads.conflicts.clone() },
+                reads: if report {
+                    coalesced(&state.reads.conflicts)
+                } else {
+                    state.reads.conflicts.clone()
+                },
                 writes: state.writes.conflicts.clone(),
             },
             mutations,
@@ -356,9 +378,8 @@ impl Inner {
             self.shrink(state, &mut request, merged);
             let size = self.size_of(&request);
             if size > size_limit {
-                return Err(
-                    Error::transaction_too_large().with_detail(format!("{size} bytes, at most {size_limit}"))
-                );
+                return Err(Error::transaction_too_large()
+                    .with_detail(format!("{size} bytes, at most {size_limit}")));
             }
         }
         let is_fresh = matches!(state.version.state, ReadVersionState::Unset);
@@ -386,8 +407,8 @@ impl Inner {
         request.conflicts.writes = coalesced(&request.conflicts.writes);
     }
 
-    /// Adds keys that the transaction conflicts with itself on, so that it can't commit any more once another
-    /// transaction has written one of them. Gives such a key.
+    /// Adds keys that the transaction conflicts with itself on, so that it can't commit any more
+    /// once another transaction has written one of them. Gives such a key.
     fn guard(&self, request: &mut CommitRequest, risky: bool, is_fresh: bool) -> Option<Bytes> {
         let conflicts = &mut request.conflicts;
         if planted!("commits do not conflict with themselves") {
@@ -406,7 +427,8 @@ impl Inner {
                 return common;
             }
         } else if is_fresh || !conflicts.reads.is_empty() {
-            // No answer gets lost here, and a read, or a read version from a moment ago, says how old it is.
+            // No answer gets lost here, and a read, or a read version from a moment ago, says how
+            // old it is.
             return None;
         }
         let mut id = [0; 16];
@@ -424,7 +446,11 @@ impl Inner {
         for mutation in &request.mutations {
             match mutation.kind {
                 MutationType::ClearRange => {
-                    mutations.push(mutation.kind, &stored(mutation.param1), &stored(mutation.param2));
+                    mutations.push(
+                        mutation.kind,
+                        &stored(mutation.param1),
+                        &stored(mutation.param2),
+                    );
                 }
                 MutationType::SetVersionstampedKey => {
                     let mut key = stored(mutation.param1);

@@ -1,8 +1,8 @@
 //! Which read conflict ranges a read adds.
 //!
-//! A read's range says which writes of others could have changed its result. Of that range only the parts count that
-//! depend on the database: what own writes decide alone (keys set, keys cleared) nobody else can change. Own
-//! writes are those at the time of the call.
+//! A read's range says which writes of others could have changed its result. Of that range only the
+//! parts count that depend on the database: what own writes decide alone (keys set, keys cleared)
+//! nobody else can change. Own writes are those at the time of the call.
 
 use super::state::State;
 use super::writes::RANGE_OVERHEAD;
@@ -90,7 +90,11 @@ impl State {
         };
         for segment in map.segments(begin, end).filter(|segment| segment.depends_on_database()) {
             let from = segment.begin;
-            let low = if from.cmp_key(begin).is_le() { Bytes::copy_from_slice(begin) } else { from.to_key() };
+            let low = if from.cmp_key(begin).is_le() {
+                Bytes::copy_from_slice(begin)
+            } else {
+                from.to_key()
+            };
             let high = segment.end.filter(|edge| edge.cmp_key(end).is_lt()).map(Edge::to_key);
             let high = high.as_deref().unwrap_or(end);
             if low[..] < *high {

@@ -1,4 +1,5 @@
-//! What became of a commit, however that was learnt: by its answer, or by looking for it afterwards.
+//! What became of a commit, however that was learnt: by its answer, or by looking for it
+//! afterwards.
 
 use plinth_types::version::INVALID_VERSION;
 use plinth_types::{Error, Result, Version, Versionstamp};

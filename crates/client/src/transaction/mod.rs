@@ -1,8 +1,8 @@
 //! Transactions: what they are made of, and the calls that need no more than a line.
 //!
 //! [`Transaction`] is a handle on [`Inner`], which is one lock around [`State`]. The calls stand by
-//! topic: reads, writes, commit, retry, options, watches. A call locks, decides, unlocks, and only then talks to
-//! the endpoint or wakes somebody (see `state`).
+//! topic: reads, writes, commit, retry, options, watches. A call locks, decides, unlocks, and only
+//! then talks to the endpoint or wakes somebody (see `state`).
 
 pub(crate) mod batch;
 mod buffers;
@@ -44,11 +44,13 @@ pub(crate) use tasks::Task;
 
 /// A transaction: reads at one version, writes that take effect together, or not at all.
 ///
-/// All calls may be made from any thread, and at the same time. Clones are the same transaction. What a read
-/// sees of the transaction's own writes is decided when the read is called, not when its result is awaited.
-/// Calls that return nothing keep their error for the next one that can tell it (a read, or commit).
+/// All calls may be made from any thread, and at the same time. Clones are the same transaction.
+/// What a read sees of the transaction's own writes is decided when the read is called, not when
+/// its result is awaited. Calls that return nothing keep their error for the next one that can tell
+/// it (a read, or commit).
 ///
-/// When the last handle is dropped, watches that were not committed fail; reads and a commit on their way go on.
+/// When the last handle is dropped, watches that were not committed fail; reads and a commit on
+/// their way go on.
 pub struct Transaction {
     inner: Arc<Inner>,
 }
@@ -59,7 +61,8 @@ pub(crate) struct Inner {
     /// How many [`Transaction`]s there are.
     handles: AtomicUsize,
     itself: Weak<Inner>,
-    /// Whether reads have anything to look for under the lock: a version that is kept, locked ranges.
+    /// Whether reads have anything to look for under the lock: a version that is kept, locked
+    /// ranges.
     reads_apart: AtomicBool,
     state: Mutex<State>,
 }
@@ -138,14 +141,15 @@ impl Transaction {
         Reply::ready(state.check_deferred().map(|()| state.writes.size))
     }
 
-    /// What the transaction's reads and writes cost so far: each a multiple of 4096 bytes, writes four times.
+    /// What the transaction's reads and writes cost so far: each a multiple of 4096 bytes, writes
+    /// four times.
     pub fn total_cost(&self) -> Reply<i64> {
         let state = self.inner.lock();
         Reply::ready(state.check_deferred().map(|()| state.reads.cost + state.writes.cost))
     }
 
-    /// How many seconds this try of the transaction was held back because of its tags: how long it has waited for its read
-    /// version, if it has tags, and at least five milliseconds.
+    /// How many seconds this try of the transaction was held back because of its tags: how long it
+    /// has waited for its read version, if it has tags, and at least five milliseconds.
     pub fn tag_throttled_duration(&self) -> Reply<f64> {
         let state = self.inner.lock();
         Reply::ready(state.check_deferred().map(|()| state.version.held_back.as_secs_f64()))
@@ -218,8 +222,8 @@ impl Inner {
         self.endpoint().env()
     }
 
-    /// The prefix of all keys of the tenant; empty without one. Only behind a read version, or `tenant_known`: before it
-    /// may not be known.
+    /// The prefix of all keys of the tenant; empty without one. Only behind a read version, or
+    /// `tenant_known`: before it may not be known.
     #[inline]
     pub(crate) fn prefix(&self) -> &[u8] {
         self.tenant.as_deref().map_or(&[], |tenant| tenant.prefix())
@@ -230,7 +234,8 @@ impl Inner {
         self.tenant.is_some()
     }
 
-    /// Ready once the tenant is known, or fails because there is none; `None` if nothing needs to be waited for.
+    /// Ready once the tenant is known, or fails because there is none; `None` if nothing needs to
+    /// be waited for.
     #[inline]
     pub(crate) fn tenant_known(&self) -> Option<Reply<()>> {
         let tenant = self.tenant.as_deref().filter(|tenant| !tenant.is_known())?;
@@ -257,7 +262,8 @@ impl Inner {
         }
     }
 
-    /// Starts an operation: over at once if all its answers are there, else driven by them (see `tasks`).
+    /// Starts an operation: over at once if all its answers are there, else driven by them (see
+    /// `tasks`).
     ///
     /// With `read`, commit waits for it and fails with its error.
     pub(crate) fn launch<T: Send + 'static>(
@@ -267,7 +273,9 @@ impl Inner {
         operation: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Reply<T> {
         let mut operation: tasks::Operation<T> = Box::pin(operation);
-        if let Poll::Ready(result) = operation.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        if let Poll::Ready(result) =
+            operation.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        {
             self.over_at_once(epoch, read, result.as_ref().err());
             return Reply::ready(result);
         }

@@ -1,7 +1,8 @@
 //! What a transaction's options say, and how setting one is checked.
 //!
-//! Whether an option exists and has a value of the right length is known at once; whether its value makes sense at
-//! this moment is an error that the next call reports, as FoundationDB's clients expect.
+//! Whether an option exists and has a value of the right length is known at once; whether its value
+//! makes sense at this moment is an error that the next call reports, as FoundationDB's clients
+//! expect.
 
 use super::state::{After, State};
 use super::{Inner, Transaction};
@@ -135,22 +136,21 @@ impl Transaction {
     /// Sets an option.
     ///
     /// # Errors
-    /// `invalid_option_value` if the option doesn't take the value; `client_invalid_operation` if it comes too late;
-    /// `too_many_tags` and `tag_too_long`.
+    /// `invalid_option_value` if the option doesn't take the value; `client_invalid_operation` if
+    /// it comes too late; `too_many_tags` and `tag_too_long`.
     pub fn set_option(&self, option: TransactionOption) -> Result<()> {
         self.inner.set_option(option.code(), option.value().as_bytes())
     }
 
-    /// Sets an option by FoundationDB's code, the value as bytes, as the C library does: an unknown code is an error at
-    /// once, every other error is deferred to the next read or commit.
+    /// Sets an option by FoundationDB's code, the value as bytes, as the C library does: an unknown
+    /// code is an error at once, every other error is deferred to the next read or commit.
     ///
     /// # Errors
     /// `invalid_option` for an unknown code.
     pub fn set_option_raw(&self, code: i32, value: Option<&[u8]>) -> Result<()> {
         if !TransactionOption::exists(code) {
-            return Err(
-                Error::invalid_option().with_detail(format!("no transaction option has the code {code}"))
-            );
+            return Err(Error::invalid_option()
+                .with_detail(format!("no transaction option has the code {code}")));
         }
         if self.inner.lock().life.deferred.is_some() {
             return Ok(());
@@ -217,16 +217,22 @@ impl Inner {
                 self.arm_timeout(state, after);
             }
             501 => options.retry_limit = parameter::int(value, -1, MOST)? as i32,
-            502 => options.max_retry_delay = Duration::from_millis(parameter::int(value, 0, MOST)? as u64),
+            502 => {
+                options.max_retry_delay =
+                    Duration::from_millis(parameter::int(value, 0, MOST)? as u64)
+            }
             503 => {
                 let (least, most) = (limits::MIN_TRANSACTION_SIZE_LIMIT, limits::TRANSACTION_SIZE);
-                options.commit.size_limit = parameter::int(value, least as i64, most as i64)? as usize;
+                options.commit.size_limit =
+                    parameter::int(value, least as i64, most as i64)? as usize;
             }
             504 => {
                 let id = parameter::present(value)?;
                 if !(16..256).contains(&id.len()) {
-                    return Err(Error::invalid_option()
-                        .with_detail(format!("an idempotency id has 16 to 255 bytes, not {}", id.len())));
+                    return Err(Error::invalid_option().with_detail(format!(
+                        "an idempotency id has 16 to 255 bytes, not {}",
+                        id.len()
+                    )));
                 }
                 options.commit.idempotency = Some(Idempotency { id: Bytes::copy_from_slice(id) });
             }
@@ -239,9 +245,8 @@ impl Inner {
             403 => identify(options, parameter::present(value)?)?,
             405 => {
                 if parameter::int(value, -1, MOST)? == 0 {
-                    return Err(
-                        Error::invalid_option_value().with_detail("a field of no length says nothing")
-                    );
+                    return Err(Error::invalid_option_value()
+                        .with_detail("a field of no length says nothing"));
                 }
             }
             2000 | 507..=511 | 304 | 21 | 110 | 120 | 130 => {}
@@ -261,16 +266,7 @@ impl Inner {
             20 => options.version.causal_risky = true,
             23 => options.include_port = true,
             30 => options.next_write_no_conflict = true,
-            51 => {
-                let reads = &state.reads;
-                let used = !options.ryw_disabled && (reads.any || state.writes.any);
-                if used || reads.pending > 0 || reads.failed.is_some() {
-                    return Err(Error::client_invalid_operation().with_detail(
-                        "read-your-writes can be disabled only before the first read or write",
-                    ));
-                }
-                options.ryw_disabled = true;
-            }
+            51 => return disable_read_your_writes(state),
             200 => options.version.priority = Priority::Immediate,
             201 => options.version.priority = Priority::Batch,
             300 => {
@@ -281,9 +277,8 @@ impl Inner {
                 options.commit.causal_write_risky = true;
             }
             301..=303 if self.tenant.is_some() => {
-                return Err(
-                    Error::invalid_option().with_detail("a tenant's transaction sees its tenant alone")
-                );
+                return Err(Error::invalid_option()
+                    .with_detail("a tenant's transaction sees its tenant alone"));
             }
             301 => options.access = Access { read_system: true, write_system: true, raw: true },
             302 => {
@@ -318,7 +313,9 @@ impl Inner {
             1100 => options.bypass_unreadable = true,
             3000 => return pin(state),
             1101 if self.api(720) => {
-                return Err(Error::invalid_option().with_detail("there is no cache of read versions"));
+                return Err(
+                    Error::invalid_option().with_detail("there is no cache of read versions")
+                );
             }
             _ => {}
         }
@@ -349,6 +346,17 @@ impl Inner {
     }
 }
 
+fn disable_read_your_writes(state: &mut State) -> Result<()> {
+    let reads = &state.reads;
+    let used = !state.options.ryw_disabled && (reads.any || state.writes.any);
+    if used || reads.pending > 0 || reads.failed.is_some() {
+        return Err(Error::client_invalid_operation()
+            .with_detail("read-your-writes can be disabled only before the first read or write"));
+    }
+    state.options.ryw_disabled = true;
+    Ok(())
+}
+
 /// Has the transaction read a version that is kept.
 fn pin(state: &mut State) -> Result<()> {
     if !state.version.begin_fixed() {
@@ -361,9 +369,8 @@ fn pin(state: &mut State) -> Result<()> {
 
 fn add_tag(tags: &mut Vec<Bytes>, tag: &[u8]) -> Result<()> {
     if tag.len() > MAX_TAG_LENGTH {
-        return Err(
-            Error::tag_too_long().with_detail(format!("{} bytes, at most {MAX_TAG_LENGTH}", tag.len()))
-        );
+        return Err(Error::tag_too_long()
+            .with_detail(format!("{} bytes, at most {MAX_TAG_LENGTH}", tag.len())));
     }
     if tags.len() >= MAX_TAGS {
         return Err(Error::too_many_tags().with_detail(format!("at most {MAX_TAGS}")));
@@ -390,7 +397,8 @@ fn identify(options: &mut Options, name: &[u8]) -> Result<()> {
     }
     match &options.log_identifier {
         Some(known) if **known != *name => {
-            Err(Error::client_invalid_operation().with_detail("the transaction has another identifier"))
+            Err(Error::client_invalid_operation()
+                .with_detail("the transaction has another identifier"))
         }
         _ => {
             options.log_identifier = Some(name.into());

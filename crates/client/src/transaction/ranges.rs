@@ -1,7 +1,7 @@
 //! Range reads, and what a read that may take several steps carries with it.
 //!
-//! Where no own write matters the endpoint's rows go to the caller untouched. Otherwise the database's rows are
-//! merged with the own writes as of the call (see `merge`).
+//! Where no own write matters the endpoint's rows go to the caller untouched. Otherwise the
+//! database's rows are merged with the own writes as of the call (see `merge`).
 
 use super::conflicts;
 use super::state::{After, State};
@@ -13,8 +13,8 @@ use crate::write_map::WriteMap;
 use bytes::Bytes;
 use plinth_env::reply::Reply;
 use plinth_types::{
-    Error, KeySelector, KeySpace, RangeRead, RangeResult, Result, Rows, RowsBuilder, Version, key_after,
-    rows::row_overhead, system,
+    Error, KeySelector, KeySpace, RangeRead, RangeResult, Result, Rows, RowsBuilder, Version,
+    key_after, rows::row_overhead, system,
 };
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ pub(crate) struct View {
 }
 
 impl Transaction {
-    /// One batch of a range, as many rows as limits and mode say. To read on after a batch with `more`, ask for
-    /// [`RangeOptions::after`] it; [`Transaction::range`] does that by itself.
+    /// One batch of a range, as many rows as limits and mode say. To read on after a batch with
+    /// `more`, ask for [`RangeOptions::after`] it; [`Transaction::range`] does that by itself.
     pub fn get_range(&self, range: impl Into<RangeOptions>) -> Reply<RangeResult> {
         self.inner.get_range(range.into(), false)
     }
@@ -71,7 +71,11 @@ impl Inner {
         }
     }
 
-    pub(crate) fn get_range(self: &Arc<Self>, range: RangeOptions, snapshot: bool) -> Reply<RangeResult> {
+    pub(crate) fn get_range(
+        self: &Arc<Self>,
+        range: RangeOptions,
+        snapshot: bool,
+    ) -> Reply<RangeResult> {
         let limits = match Limits::of(&range) {
             Ok(limits) => limits,
             Err(error) => return Reply::ready(Err(error)),
@@ -149,13 +153,14 @@ impl RangeTask {
 }
 
 impl View {
-    /// The key space, if the endpoint alone can answer: no own writes, and no tenant, beyond whose end a selector
-    /// could lead.
+    /// The key space, if the endpoint alone can answer: no own writes, and no tenant, beyond whose
+    /// end a selector could lead.
     pub(super) fn plain(&self) -> Option<KeySpace> {
         (self.map.is_none() && !self.inner.has_tenant()).then_some(self.space)
     }
 
-    /// Whether a range between keys (not between selectors that lead elsewhere) has no own writes in it.
+    /// Whether a range between keys (not between selectors that lead elsewhere) has no own writes
+    /// in it.
     fn is_untouched(&self, begin: &KeySelector, end: &KeySelector) -> bool {
         begin.offset == 1
             && end.offset == 1
@@ -185,7 +190,8 @@ impl View {
         }
     }
 
-    /// The database's rows between two keys, at most `limit` and until `bytes` are reached; whether rows may be left.
+    /// The database's rows between two keys, at most `limit` and until `bytes` are reached; whether
+    /// rows may be left.
     pub(crate) async fn fetch(
         &self,
         begin: &[u8],
@@ -238,7 +244,8 @@ impl View {
         Ok(result)
     }
 
-    /// Reads without own writes: as many requests as it takes to reach a limit or the end of the range.
+    /// Reads without own writes: as many requests as it takes to reach a limit or the end of the
+    /// range.
     pub(crate) async fn read_through(
         &self,
         mut begin: KeySelector,
@@ -254,7 +261,10 @@ impl View {
             result.more |= reached;
             match &mut batches {
                 None if is_last => return Ok(finish(result, reverse)),
-                None => batches = Some((copy(RowsBuilder::default(), &result.rows), RangeResult::default())),
+                None => {
+                    batches =
+                        Some((copy(RowsBuilder::default(), &result.rows), RangeResult::default()))
+                }
                 Some((rows, _)) => *rows = copy(std::mem::take(rows), &result.rows),
             }
             if let Some((_, total)) = &mut batches {

@@ -1,13 +1,15 @@
-//! What a transaction reads: the database as it is, or as it was at a version that is kept, but for the ranges that are locked.
+//! What a transaction reads: the database as it is, or as it was at a version that is kept, but for
+//! the ranges that are locked.
 //!
-//! Which ranges those are came with the read version, so nobody is asked, and a transaction that was told of none reads as if there
-//! were no locks. Whether a read needs a range follows from what it gave, as its conflict range does.
+//! Which ranges those are came with the read version, so nobody is asked, and a transaction that
+//! was told of none reads as if there were no locks. Whether a read needs a range follows from what
+//! it gave, as its conflict range does.
 
 use crate::endpoint::Endpoint;
 use plinth_env::reply::{Reply, promise};
 use plinth_types::{
-    Bytes, KeyList, KeySelector, KeySpace, RangeLocks, RangeRead, RangeResult, Result, Version, key_after,
-    planted,
+    Bytes, KeyList, KeySelector, KeySpace, RangeLocks, RangeRead, RangeResult, Result, Version,
+    key_after, planted,
 };
 use std::ops::Deref;
 use std::sync::Arc;
@@ -50,7 +52,12 @@ impl<'a> Reading<'a> {
 
     /// As [`Endpoint::get_many`]; `transaction_rejected_range_locked` if one of the keys is locked.
     #[inline]
-    pub fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+    pub fn get_many(
+        &self,
+        version: Version,
+        space: KeySpace,
+        keys: &KeyList,
+    ) -> Reply<Vec<Option<Bytes>>> {
         if let Some(locks) = &self.locks
             && !planted!("ranges that are locked are read")
             && let Err(refused) = keys.iter().try_for_each(|key| locks.check_key(key))
@@ -61,7 +68,12 @@ impl<'a> Reading<'a> {
     }
 
     /// As [`Endpoint::get_key`], likewise for the keys on the way to the one that is found.
-    pub fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
+    pub fn get_key(
+        &self,
+        version: Version,
+        space: KeySpace,
+        selector: &KeySelector,
+    ) -> Reply<Bytes> {
         let answer = self.from.get_key(version, space, selector);
         let Some(locks) = &self.locks else { return answer };
         let asked = selector.key.clone();
@@ -72,7 +84,12 @@ impl<'a> Reading<'a> {
     }
 
     /// As [`Endpoint::get_range`], likewise for the keys that are looked at.
-    pub fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
+    pub fn get_range(
+        &self,
+        version: Version,
+        space: KeySpace,
+        read: &RangeRead,
+    ) -> Reply<RangeResult> {
         let answer = self.from.get_range(version, space, read);
         let Some(locks) = &self.locks else { return answer };
         let asked = read.clone();
@@ -103,7 +120,8 @@ fn checked<T: Send + 'static>(
     reply
 }
 
-/// The keys that a range read looked at: those between its selectors' keys, but for what a limit left out, and its rows.
+/// The keys that a range read looked at: those between its selectors' keys, but for what a limit
+/// left out, and its rows.
 fn needed_by_range(read: &RangeRead, result: &RangeResult) -> (Bytes, Bytes) {
     let (begin, end) = (&read.begin.key, &read.end.key);
     let (mut low, mut high) = (begin.min(end).clone(), begin.max(end).clone());

@@ -1,7 +1,8 @@
 //! Reads of one key: `get` and `get_key`, and the snapshot view.
 //!
-//! What a read sees of the transaction's own writes, and which conflict range it adds, is settled when it is called,
-//! not when it is answered. A key that own writes determine never leaves the process.
+//! What a read sees of the transaction's own writes, and which conflict range it adds, is settled
+//! when it is called, not when it is answered. A key that own writes determine never leaves the
+//! process.
 
 use super::batch::Get;
 use super::conflicts;
@@ -15,7 +16,8 @@ use crate::write_map::{Kind, Operations, WriteMap};
 use bytes::Bytes;
 use plinth_env::reply::Reply;
 use plinth_types::{
-    Error, KeyList, KeyRange, KeySelector, KeySpace, MutationType, RangeResult, Result, planted, system,
+    Error, KeyList, KeyRange, KeySelector, KeySpace, MutationType, RangeResult, Result, planted,
+    system,
 };
 use std::sync::Arc;
 
@@ -32,35 +34,40 @@ enum Own {
 impl Transaction {
     /// The value of `key`, `None` if it doesn't exist.
     ///
-    /// The read is noted at once, and travels with others noted since the last one was sent; see [`Get`].
+    /// The read is noted at once, and travels with others noted since the last one was sent; see
+    /// [`Get`].
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Get {
         self.inner.get(key.as_ref(), false)
     }
 
-    /// The key that `selector` describes; empty before the first key, and after the last one the end of what the
-    /// transaction may read: `\xff`, or `\xff\xff` with access to system keys.
+    /// The key that `selector` describes; empty before the first key, and after the last one the
+    /// end of what the transaction may read: `\xff`, or `\xff\xff` with access to system keys.
     pub fn get_key(&self, selector: KeySelector) -> Reply<Bytes> {
         self.inner.get_key(selector, false)
     }
 
-    /// Reads of the same version that add no conflict ranges: what they read, others may change meanwhile.
+    /// Reads of the same version that add no conflict ranges: what they read, others may change
+    /// meanwhile.
     pub fn snapshot(&self) -> Snapshot<'_> {
         Snapshot { transaction: self }
     }
 
-    /// The addresses, `ip:port` each, of the servers that store `key`. (Before API version 630 an option is needed to get
-    /// the ports.)
+    /// The addresses, `ip:port` each, of the servers that store `key`. (Before API version 630 an
+    /// option is needed to get the ports.)
     pub fn addresses_for_key(&self, key: impl AsRef<[u8]>) -> Reply<Vec<String>> {
         let key = key.as_ref().to_vec();
         let with_port = self.inner.api(630) || self.inner.lock().options.include_port;
         self.inner.estimate(
             move |inner| {
-                let addresses = inner.endpoint().addresses_for_key(&[inner.prefix(), &key].concat());
+                let addresses =
+                    inner.endpoint().addresses_for_key(&[inner.prefix(), &key].concat());
                 if with_port {
                     addresses
                 } else {
-                    map(addresses, |found| found.iter().map(|address| without_port(address)).collect())
+                    map(addresses, |found| {
+                        found.iter().map(|address| without_port(address)).collect()
+                    })
                 }
             },
             |_| Ok(()),
@@ -68,17 +75,22 @@ impl Transaction {
     }
 
     /// About how many bytes the keys from `begin` up to `end` and their values have.
-    pub fn estimated_range_size(&self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Reply<i64> {
+    pub fn estimated_range_size(
+        &self,
+        begin: impl AsRef<[u8]>,
+        end: impl AsRef<[u8]>,
+    ) -> Reply<i64> {
         match range_of(begin.as_ref(), end.as_ref()) {
             Err(error) => Reply::ready(Err(error)),
-            Ok(range) => self
-                .inner
-                .estimate(move |inner| inner.endpoint().range_size(inner.prefixed(&range)), |_| Ok(())),
+            Ok(range) => self.inner.estimate(
+                move |inner| inner.endpoint().range_size(inner.prefixed(&range)),
+                |_| Ok(()),
+            ),
         }
     }
 
-    /// Keys that cut the range from `begin` up to `end` into chunks of about `chunk` bytes: both of them, and keys
-    /// between.
+    /// Keys that cut the range from `begin` up to `end` into chunks of about `chunk` bytes: both of
+    /// them, and keys between.
     pub fn split_points(
         &self,
         begin: impl AsRef<[u8]>,
@@ -103,7 +115,9 @@ impl Transaction {
                     return points;
                 }
                 map(points, move |points| {
-                    let bare = |key: Bytes| key.get(prefix..).map(Bytes::copy_from_slice).unwrap_or_default();
+                    let bare = |key: Bytes| {
+                        key.get(prefix..).map(Bytes::copy_from_slice).unwrap_or_default()
+                    };
                     points.into_iter().map(bare).collect()
                 })
             },
@@ -208,7 +222,8 @@ impl State {
         })
     }
 
-    /// What a few simple mutations say about a key, without a map of them; `None` if that takes the map.
+    /// What a few simple mutations say about a key, without a map of them; `None` if that takes the
+    /// map.
     fn scan_writes(&self, key: &[u8]) -> Option<Own> {
         let writes = &self.writes;
         if !writes.is_scannable() {
@@ -223,7 +238,9 @@ impl State {
                 }
                 MutationType::ClearRange => {}
                 _ if key != mutation.param1 => {}
-                MutationType::Set => own = Own::Known(Some(Bytes::copy_from_slice(mutation.param2))),
+                MutationType::Set => {
+                    own = Own::Known(Some(Bytes::copy_from_slice(mutation.param2)))
+                }
                 _ => return None,
             }
         }
@@ -317,7 +334,11 @@ impl Inner {
     }
 
     /// The metadata version comes with the read version, so that nothing has to be asked for it.
-    async fn get_metadata_version(self: Arc<Self>, epoch: u64, snapshot: bool) -> Result<Option<Bytes>> {
+    async fn get_metadata_version(
+        self: Arc<Self>,
+        epoch: u64,
+        snapshot: bool,
+    ) -> Result<Option<Bytes>> {
         let version = self.read_version(epoch, false).await?;
         let known = self.lock().version.metadata.clone();
         let value = match known {

@@ -1,7 +1,8 @@
 //! Reset, cancel, and what to do about an error.
 //!
-//! A retry keeps the persistent options, the count of retries and the grown wait; a reset forgets all three. An
-//! error that no retry can mend comes back as it is and leaves the transaction cancelled.
+//! A retry keeps the persistent options, the count of retries and the grown wait; a reset forgets
+//! all three. An error that no retry can mend comes back as it is and leaves the transaction
+//! cancelled.
 
 use super::options::Options;
 use super::state::{After, FIRST_BACKOFF, State};
@@ -18,12 +19,13 @@ const OVERLOAD_BACKOFF: f64 = 30.0;
 const VERSION_DELAY: Duration = Duration::from_millis(10);
 
 impl Transaction {
-    /// Prepares the transaction for another try after `error`: waits a while, then resets it, except that persistent
-    /// options, the count of retries and the growth of the wait remain.
+    /// Prepares the transaction for another try after `error`: waits a while, then resets it,
+    /// except that persistent options, the count of retries and the growth of the wait remain.
     ///
     /// # Errors
-    /// `error` itself if another try can't help or the retry limit is reached; the transaction is then cancelled.
-    /// `transaction_cancelled` and `transaction_timed_out` if that is what the transaction is.
+    /// `error` itself if another try can't help or the retry limit is reached; the transaction is
+    /// then cancelled. `transaction_cancelled` and `transaction_timed_out` if that is what the
+    /// transaction is.
     pub fn on_error(&self, error: Error) -> Reply<()> {
         self.inner.on_error(error)
     }
@@ -50,8 +52,8 @@ impl Transaction {
         });
     }
 
-    /// Fails all outstanding operations, and every later one until reset, with `transaction_cancelled`. A commit under way
-    /// may still take effect.
+    /// Fails all outstanding operations, and every later one until reset, with
+    /// `transaction_cancelled`. A commit under way may still take effect.
     pub fn cancel(&self) {
         self.inner.with(|state, after| state.kill(Error::transaction_cancelled(), after));
     }
@@ -133,7 +135,8 @@ impl Inner {
         reply
     }
 
-    /// Begins a new epoch: nothing of the old one remains but counts, persistent options and buffers.
+    /// Begins a new epoch: nothing of the old one remains but counts, persistent options and
+    /// buffers.
     pub(super) fn begin_again(self: &Arc<Self>, state: &mut State, after: &mut After) {
         state.fail_outstanding(&Error::transaction_cancelled(), after);
         state.life.epoch += 1;
@@ -157,8 +160,8 @@ impl Inner {
         self.apply_persistent(state, after);
     }
 
-    /// What commit did to a transaction before API version 410: it began anew. Once the commit itself is over, which would
-    /// otherwise be among what that ends.
+    /// What commit did to a transaction before API version 410: it began anew. Once the commit
+    /// itself is over, which would otherwise be among what that ends.
     pub(super) fn renew_if_due(&self, state: &mut State, after: &mut After) {
         if !std::mem::take(&mut state.life.renewal_due) {
             return;

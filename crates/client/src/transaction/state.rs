@@ -1,10 +1,11 @@
 //! What a transaction knows, behind one lock, and who may still use it.
 //!
-//! Each public call takes the lock once, briefly, and never calls out (to the endpoint, a waker, a promise) while it
-//! holds it: what has to be called is collected in [`After`] and called once the lock is free.
+//! Each public call takes the lock once, briefly, and never calls out (to the endpoint, a waker, a
+//! promise) while it holds it: what has to be called is collected in [`After`] and called once the
+//! lock is free.
 //!
-//! A transaction goes through *epochs*: reset and retry begin a new one. An answer that comes late belongs to
-//! an epoch that is over, and is dropped.
+//! A transaction goes through *epochs*: reset and retry begin a new one. An answer that comes late
+//! belongs to an epoch that is over, and is dropped.
 
 use super::batch::Batches;
 use super::options::Options;
@@ -46,7 +47,8 @@ pub(crate) struct Life {
     pub(crate) dead: Option<Error>,
     /// Whether commit was called.
     pub(crate) committing: bool,
-    /// Whether the transaction begins anew once the commit under way is over: before API version 410.
+    /// Whether the transaction begins anew once the commit under way is over: before API version
+    /// 410.
     pub(crate) renewal_due: bool,
     /// Counts resets and retries.
     pub(crate) epoch: u64,
@@ -132,7 +134,12 @@ pub(crate) struct Outcome {
 
 impl Default for Outcome {
     fn default() -> Self {
-        Self { committed_version: INVALID_VERSION, stamp: None, stamp_waiting: Vec::new(), conflicting: None }
+        Self {
+            committed_version: INVALID_VERSION,
+            stamp: None,
+            stamp_waiting: Vec::new(),
+            conflicting: None,
+        }
     }
 }
 
@@ -193,8 +200,9 @@ impl State {
         Err(Error::used_during_commit())
     }
 
-    /// Whether a call that changes the transaction goes on: it is skipped once an error is deferred, and while
-    /// committing it is an error. (A dead transaction takes writes; they come to nothing.)
+    /// Whether a call that changes the transaction goes on: it is skipped once an error is
+    /// deferred, and while committing it is an error. (A dead transaction takes writes; they come
+    /// to nothing.)
     #[inline]
     pub(crate) fn check_write(&mut self, after: &mut After) -> Result<()> {
         if self.life.committing { self.check_not_committing(after) } else { Ok(()) }

@@ -1,9 +1,10 @@
 //! Operations that take several steps, driven by the answers they wait for.
 //!
-//! An operation is an ordinary future. [`launch`](super::Inner::launch) polls it on the caller's thread; if all its
-//! answers are there already it is over before the call returns, and nothing was registered. Otherwise it becomes a
-//! [`Task`]: each answer that arrives polls it on the thread that brought the answer, so that it goes on whether
-//! or not anybody awaits its reply. Reset, cancel and timeout end it with an error.
+//! An operation is an ordinary future. [`launch`](super::Inner::launch) polls it on the caller's
+//! thread; if all its answers are there already it is over before the call returns, and nothing was
+//! registered. Otherwise it becomes a [`Task`]: each answer that arrives polls it on the thread
+//! that brought the answer, so that it goes on whether or not anybody awaits its reply. Reset,
+//! cancel and timeout end it with an error.
 
 use plinth_env::reply::Promise;
 use plinth_types::{Error, Result};
@@ -80,7 +81,8 @@ impl<T: Send + 'static> Task<T> {
         })
     }
 
-    /// Runs an operation that belongs to no transaction, until it is over or nobody waits for it any more.
+    /// Runs an operation that belongs to no transaction, until it is over or nobody waits for it
+    /// any more.
     pub(crate) fn detached(
         operation: impl Future<Output = Result<T>> + Send + 'static,
         mut promise: Promise<T>,
@@ -151,7 +153,8 @@ impl<T: Send + 'static> Task<T> {
                     return;
                 }
                 Poll::Pending if run.promise.is_none() => {
-                    // Aborted meanwhile: the operation is dropped here because it was not at home then.
+                    // Aborted meanwhile: the operation is dropped here because it was not at home
+                    // then.
                     drop(run);
                     return;
                 }
@@ -175,7 +178,8 @@ impl<T: Send + 'static> Wake for Task<T> {
 impl<T: Send + 'static> Abort for Task<T> {
     fn abort(&self, error: Error) {
         let mut run = self.lock();
-        let (operation, promise, finished) = (run.operation.take(), run.promise.take(), run.finished.take());
+        let (operation, promise, finished) =
+            (run.operation.take(), run.promise.take(), run.finished.take());
         drop(run);
         drop(operation);
         drop(finished);

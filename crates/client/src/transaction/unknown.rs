@@ -1,7 +1,8 @@
 //! Finding out what became of a commit whose answer was lost.
 //!
-//! First a transaction is committed that writes a key which the lost one conflicts with itself on: once that is done
-//! the lost one has committed or never will. Then, if it had an idempotency id, its record says which.
+//! First a transaction is committed that writes a key which the lost one conflicts with itself on:
+//! once that is done the lost one has committed or never will. Then, if it had an idempotency id,
+//! its record says which.
 
 use super::Inner;
 use super::done::Done;
@@ -106,12 +107,16 @@ impl Inner {
             tr.set_option(TransactionOption::ReadLockAware)?;
             let found = async {
                 let expired = tr.snapshot().get(EXPIRED_VERSION).await?;
-                if expired.and_then(|value| version_of(&value)).is_some_and(|expired| expired >= read_version)
+                if expired
+                    .and_then(|value| version_of(&value))
+                    .is_some_and(|expired| expired >= read_version)
                 {
                     return Err(Error::commit_unknown_result_fatal());
                 }
                 let last = read_version.saturating_add(limits::WINDOW_VERSIONS + 1);
-                let key = |version: Version| [system::IDEMPOTENCY_PREFIX, &version.to_be_bytes()].concat();
+                let key = |version: Version| {
+                    [system::IDEMPOTENCY_PREFIX, &version.to_be_bytes()].concat()
+                };
                 let records = tr.snapshot().range(RangeOptions::from(key(read_version)..key(last)));
                 let records = records.collect().await?;
                 Ok(records.iter().find_map(|record| find_in_record(&record.key, &record.value, id)))
@@ -124,13 +129,15 @@ impl Inner {
     }
 }
 
-/// That finding out has failed says nothing about the commit: its own error would look like a refusal. Whoever gave the
-/// transaction an id counts on its taking effect once: an error that asks for a retry would have it take effect twice.
+/// That finding out has failed says nothing about the commit: its own error would look like a
+/// refusal. Whoever gave the transaction an id counts on its taking effect once: an error that asks
+/// for a retry would have it take effect twice.
 fn still_unknown(error: Error, has_id: bool) -> Error {
     if error == Error::commit_unknown_result_fatal() || (error.is_maybe_committed() && !has_id) {
         return error;
     }
-    let unknown = if has_id { Error::commit_unknown_result_fatal() } else { Error::commit_unknown_result() };
+    let unknown =
+        if has_id { Error::commit_unknown_result_fatal() } else { Error::commit_unknown_result() };
     unknown.with_detail(format!("and it can't be found out: {error}"))
 }
 
@@ -138,8 +145,9 @@ fn version_of(value: &[u8]) -> Option<Version> {
     value.first_chunk::<8>().map(|bytes| Version::from_le_bytes(*bytes))
 }
 
-/// Looks for `id` in one record: 8 bytes protocol version, 8 bytes time, then length, id and low byte of the
-/// batch index of each transaction; the key ends with the version and the batch index's high byte.
+/// Looks for `id` in one record: 8 bytes protocol version, 8 bytes time, then length, id and low
+/// byte of the batch index of each transaction; the key ends with the version and the batch index's
+/// high byte.
 fn find_in_record(key: &[u8], value: &[u8], id: &[u8]) -> Option<Versionstamp> {
     let (version, high) = key.strip_prefix(system::IDEMPOTENCY_PREFIX)?.split_first_chunk::<8>()?;
     let high = *high.first()?;

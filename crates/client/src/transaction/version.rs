@@ -1,8 +1,9 @@
 //! The version that a transaction reads at: fetched at the first read, or set by the user.
 //!
-//! A pinned one is kept besides, with the database as it was then: whoever has the version reads there. So is what of the database isn't
-//! locked, if ranges of it are. That goes when the epoch does to which it belongs; a reader of an epoch that is over may read elsewhere, and
-//! is not heard.
+//! A pinned one is kept besides, with the database as it was then: whoever has the version reads
+//! there. So is what of the database isn't locked, if ranges of it are. That goes when the epoch
+//! does to which it belongs; a reader of an epoch that is over may read elsewhere, and is not
+//! heard.
 
 use super::reading::Reading;
 use super::state::{After, ReadVersion, ReadVersionState};
@@ -31,8 +32,8 @@ impl ReadVersion {
 impl Transaction {
     /// The version at which the transaction reads.
     ///
-    /// It includes everything that was acknowledged before it was asked for, which is when this is called or
-    /// at the transaction's first read.
+    /// It includes everything that was acknowledged before it was asked for, which is when this is
+    /// called or at the transaction's first read.
     pub fn get_read_version(&self) -> Reply<Version> {
         let epoch = {
             let state = self.inner.lock();
@@ -44,8 +45,9 @@ impl Transaction {
         self.inner.version(epoch, false)
     }
 
-    /// Has the transaction read at `version`. Only before its first read, and once: afterwards that is an error,
-    /// `read_version_already_set`, which the next call tells. `version_invalid` if it is not positive.
+    /// Has the transaction read at `version`. Only before its first read, and once: afterwards that
+    /// is an error, `read_version_already_set`, which the next call tells. `version_invalid` if it
+    /// is not positive.
     pub fn set_read_version(&self, version: Version) {
         self.inner.with(|state, after| {
             if state.life.deferred.is_some() {
@@ -68,13 +70,16 @@ impl Transaction {
 }
 
 impl Inner {
-    /// The read version for an operation on keys: a tenant's keys are known only once the tenant is.
+    /// The read version for an operation on keys: a tenant's keys are known only once the tenant
+    /// is.
     pub(crate) fn read_version(self: &Arc<Self>, epoch: u64, by_commit: bool) -> Reply<Version> {
         let Some(known) = self.tenant_known() else { return self.version(epoch, by_commit) };
         let (promise, reply) = promise();
         let inner = self.clone();
         known.on_complete(move |known| match known {
-            Ok(()) => inner.version(epoch, by_commit).on_complete(move |version| promise.send(version)),
+            Ok(()) => {
+                inner.version(epoch, by_commit).on_complete(move |version| promise.send(version))
+            }
             Err(error) => promise.send(Err(error)),
         });
         reply
@@ -129,7 +134,8 @@ impl Inner {
         reply
     }
 
-    /// Where the version is read from: what is kept of it, if it is pinned, and what isn't locked of it.
+    /// Where the version is read from: what is kept of it, if it is pinned, and what isn't locked
+    /// of it.
     #[inline]
     pub(crate) fn reading(&self) -> Reading<'_> {
         let reading = Reading::current(self.endpoint());
@@ -140,8 +146,13 @@ impl Inner {
         reading.apart(version.pinned.clone(), version.range_locks.clone())
     }
 
-    /// Pins a version once a read version has been granted, so that locks and throttles hold for it too.
-    fn pin(self: &Arc<Self>, epoch: u64, granted: Reply<ReadVersionReply>) -> Reply<ReadVersionReply> {
+    /// Pins a version once a read version has been granted, so that locks and throttles hold for it
+    /// too.
+    fn pin(
+        self: &Arc<Self>,
+        epoch: u64,
+        granted: Reply<ReadVersionReply>,
+    ) -> Reply<ReadVersionReply> {
         let (promise, reply) = promise();
         let inner = self.clone();
         let lock_aware = self.lock().options.commit.lock_aware;
@@ -152,7 +163,8 @@ impl Inner {
             let pinning = inner.endpoint().pin_snapshot();
             pinning.on_complete(move |pinned| match pinned {
                 Ok(pinned) => {
-                    let request = ReadVersionRequest { lock_aware, ..ReadVersionRequest::default() };
+                    let request =
+                        ReadVersionRequest { lock_aware, ..ReadVersionRequest::default() };
                     let version = pinned.endpoint.read_version(request);
                     inner.keep(epoch, pinned.endpoint);
                     version.on_complete(move |version| promise.send(version));
@@ -173,7 +185,8 @@ impl Inner {
         }
     }
 
-    /// Notes how long a transaction with tags waited for its read version, if that is more than a way there and back.
+    /// Notes how long a transaction with tags waited for its read version, if that is more than a
+    /// way there and back.
     fn note_held_back(&self, epoch: u64, since: Duration) {
         let waited = self.env().now().saturating_sub(since);
         let mut state = self.lock();

@@ -1,8 +1,8 @@
 //! Watches: a promise that a key's value has changed.
 //!
-//! A watch goes through: *reading* the value (as of this transaction, own writes included); *remembering* it until the
-//! transaction commits; then it is *armed* at the endpoint, and belongs to the transaction no longer. Own writes that
-//! change the value fire it at once.
+//! A watch goes through: *reading* the value (as of this transaction, own writes included);
+//! *remembering* it until the transaction commits; then it is *armed* at the endpoint, and belongs
+//! to the transaction no longer. Own writes that change the value fire it at once.
 
 use super::state::{After, State};
 use super::tasks::Task;
@@ -40,11 +40,13 @@ struct Watch {
 impl Transaction {
     /// Completes once the value of `key` is another than it is for this transaction now.
     ///
-    /// It is armed when the transaction commits, and from then on independent of it; until then it fails together with
-    /// it. A change back in a short time may go unnoticed. Dropping the reply gives the watch up.
+    /// It is armed when the transaction commits, and from then on independent of it; until then it
+    /// fails together with it. A change back in a short time may go unnoticed. Dropping the reply
+    /// gives the watch up.
     ///
     /// # Errors
-    /// `too_many_watches`; `watches_disabled` without read-your-writes; those of a read and of commit.
+    /// `too_many_watches`; `watches_disabled` without read-your-writes; those of a read and of
+    /// commit.
     pub fn watch(&self, key: impl AsRef<[u8]>) -> Reply<()> {
         self.inner.watch(key.as_ref())
     }
@@ -89,7 +91,9 @@ impl Inner {
         }
         let most = max_writable_key_size(key, state.options.access.raw);
         if key.len() > most {
-            return Err(Error::key_too_large().with_detail(format!("{} bytes, at most {most}", key.len())));
+            return Err(
+                Error::key_too_large().with_detail(format!("{} bytes, at most {most}", key.len()))
+            );
         }
         Ok(())
     }
@@ -108,7 +112,13 @@ impl WatchList {
         id
     }
 
-    fn note_value(&mut self, id: u64, value: Result<Option<Bytes>>, inner: &Inner, after: &mut After) {
+    fn note_value(
+        &mut self,
+        id: u64,
+        value: Result<Option<Bytes>>,
+        inner: &Inner,
+        after: &mut After,
+    ) {
         let Some(at) = self.watches.iter().position(|watch| watch.id == id) else { return };
         let watch = &mut self.watches[at];
         let noted = value.and_then(|value| {
@@ -173,7 +183,10 @@ impl WatchList {
             };
             after.call(move || {
                 let Watch { promise, value, permit, .. } = watch;
-                Task::detached(wait_for_change(endpoint, key, value.flatten(), version, permit), promise);
+                Task::detached(
+                    wait_for_change(endpoint, key, value.flatten(), version, permit),
+                    promise,
+                );
             });
         }
     }
@@ -182,8 +195,9 @@ impl WatchList {
 impl Watch {
     /// Whether a write changes the value.
     fn note_write(&mut self, value: Option<&[u8]>) -> bool {
-        let differs =
-            |known: &Option<Option<Bytes>>| known.as_ref().is_some_and(|known| known.as_deref() != value);
+        let differs = |known: &Option<Option<Bytes>>| {
+            known.as_ref().is_some_and(|known| known.as_deref() != value)
+        };
         if differs(&self.written) || differs(&self.value) {
             return true;
         }

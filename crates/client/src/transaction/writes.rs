@@ -1,15 +1,16 @@
 //! Writes: sets, clears and atomic operations, and explicit conflict ranges.
 //!
-//! A write appends to the list of mutations and to the list of write conflict ranges, and that is all: no map is
-//! built until a read may meet one of them (see `write_map`). Its checks are FoundationDB's, in its order; an
-//! error is kept for the next call that can tell it.
+//! A write appends to the list of mutations and to the list of write conflict ranges, and that is
+//! all: no map is built until a read may meet one of them (see `write_map`). Its checks are
+//! FoundationDB's, in its order; an error is kept for the next call that can tell it.
 
 use super::state::{After, State};
 use super::{Inner, Transaction, write_cost};
 use crate::range::ConflictRangeType;
 use crate::write_map::{Stamped, WriteMap};
 use plinth_types::{
-    Error, KeyRange, MutationList, MutationType, RangeList, Result, Versionstamp, key_after, limits, system,
+    Error, KeyRange, MutationList, MutationType, RangeList, Result, Versionstamp, key_after,
+    limits, system,
 };
 
 /// What a mutation counts beyond its two parameters.
@@ -46,7 +47,8 @@ pub(crate) struct Writes {
 const SCANNED_MUTATIONS: usize = 16;
 
 impl Writes {
-    /// Whether the mutations are few, and none makes keys unreadable, so that a read can look through them.
+    /// Whether the mutations are few, and none makes keys unreadable, so that a read can look
+    /// through them.
     pub(super) fn is_scannable(&self) -> bool {
         self.map.is_none() && self.mutations.len() <= SCANNED_MUTATIONS && !self.any_stamp
     }
@@ -68,10 +70,17 @@ impl Writes {
     }
 
     /// Adds a mutation of one key, and the conflict range if wanted.
-    pub(crate) fn push_key(&mut self, kind: MutationType, key: &[u8], value: &[u8], conflict: bool) {
+    pub(crate) fn push_key(
+        &mut self,
+        kind: MutationType,
+        key: &[u8],
+        value: &[u8],
+        conflict: bool,
+    ) {
         self.push(kind, key, value);
         self.size += MUTATION_OVERHEAD + (key.len() + value.len()) as i64;
-        self.cost += write_cost(key.len() + if kind == MutationType::Set { value.len() } else { 0 });
+        self.cost +=
+            write_cost(key.len() + if kind == MutationType::Set { value.len() } else { 0 });
         if conflict {
             self.conflicts.push_single(key);
             self.size += RANGE_OVERHEAD + 2 * key.len() as i64 + 1;
@@ -118,8 +127,9 @@ impl State {
 impl Transaction {
     /// Stores `value` under `key`.
     ///
-    /// A key outside of what the transaction may write (`key_outside_legal_range`) or too long (`key_too_large`), or a
-    /// value too long (`value_too_large`), is an error that the next read or the commit tells.
+    /// A key outside of what the transaction may write (`key_outside_legal_range`) or too long
+    /// (`key_too_large`), or a value too long (`value_too_large`), is an error that the next read
+    /// or the commit tells.
     #[inline]
     pub fn set(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         let (key, value) = (key.as_ref(), value.as_ref());
@@ -132,8 +142,8 @@ impl Transaction {
         self.write(|inner, state, after| inner.clear(state, key, after));
     }
 
-    /// Removes the keys from `begin` up to, and without, `end`. `inverted_range` is kept for the next call that can tell
-    /// it.
+    /// Removes the keys from `begin` up to, and without, `end`. `inverted_range` is kept for the
+    /// next call that can tell it.
     pub fn clear_range(&self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) {
         let (begin, end) = (begin.as_ref(), end.as_ref());
         self.write(|inner, state, after| {
@@ -151,25 +161,26 @@ impl Transaction {
         self.clear_range(prefix, end);
     }
 
-    /// Changes the value of `key` by an operation that is carried out at commit, so that it conflicts with no other
-    /// such operation.
+    /// Changes the value of `key` by an operation that is carried out at commit, so that it
+    /// conflicts with no other such operation.
     #[inline]
     pub fn atomic_op(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>, kind: MutationType) {
         self.atomic_op_raw(key, operand, kind as i32);
     }
 
-    /// [`Transaction::atomic_op`] with FoundationDB's code; `invalid_mutation_type` is kept for the next call that can
-    /// tell it.
+    /// [`Transaction::atomic_op`] with FoundationDB's code; `invalid_mutation_type` is kept for the
+    /// next call that can tell it.
     pub fn atomic_op_raw(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>, kind: i32) {
         let (key, operand) = (key.as_ref(), operand.as_ref());
         self.write(|inner, state, after| inner.atomic_op(state, key, operand, kind, after));
     }
 
-    /// Has the commit conflict if anybody writes between `begin` and `end`, or, with [`ConflictRangeType::Write`], has
-    /// others conflict that read there.
+    /// Has the commit conflict if anybody writes between `begin` and `end`, or, with
+    /// [`ConflictRangeType::Write`], has others conflict that read there.
     ///
     /// # Errors
-    /// `inverted_range`. A range that the transaction may not use is an error that the next call tells.
+    /// `inverted_range`. A range that the transaction may not use is an error that the next call
+    /// tells.
     pub fn add_conflict_range(
         &self,
         begin: impl AsRef<[u8]>,
@@ -202,7 +213,8 @@ impl Transaction {
 }
 
 fn illegal(key: &[u8]) -> Error {
-    Error::key_outside_legal_range().with_detail(plinth_types::printable(&key[..key.len().min(100)]))
+    Error::key_outside_legal_range()
+        .with_detail(plinth_types::printable(&key[..key.len().min(100)]))
 }
 
 /// The longest key that may be written; with raw access a tenant's prefix may stand before it.
@@ -219,7 +231,9 @@ pub(crate) fn max_existing_key_size(key: &[u8]) -> usize {
 fn check_sizes(key: &[u8], value: &[u8], raw: bool) -> Result<()> {
     let most = max_writable_key_size(key, raw);
     if key.len() > most {
-        return Err(Error::key_too_large().with_detail(format!("{} bytes, at most {most}", key.len())));
+        return Err(
+            Error::key_too_large().with_detail(format!("{} bytes, at most {most}", key.len()))
+        );
     }
     if value.len() > limits::VALUE_SIZE {
         return Err(Error::value_too_large().with_detail(format!(
@@ -241,8 +255,9 @@ impl Inner {
     fn set(&self, state: &mut State, key: &[u8], value: &[u8], after: &mut After) -> Result<()> {
         if key.first() == Some(&0xff) {
             if *key == *system::METADATA_VERSION {
-                return Err(Error::client_invalid_operation()
-                    .with_detail("the metadata version is written by set_versionstamped_value alone"));
+                return Err(Error::client_invalid_operation().with_detail(
+                    "the metadata version is written by set_versionstamped_value alone",
+                ));
             }
             if self.is_special_write(key) {
                 return self.special_set(state, key, value);
@@ -282,7 +297,13 @@ impl Inner {
         Ok(())
     }
 
-    fn clear_range(&self, state: &mut State, begin: &[u8], end: &[u8], after: &mut After) -> Result<()> {
+    fn clear_range(
+        &self,
+        state: &mut State,
+        begin: &[u8],
+        end: &[u8],
+        after: &mut After,
+    ) -> Result<()> {
         let conflict = state.take_conflict_flag();
         state.check_write(after)?;
         if begin >= system::SYSTEM_END && end <= system::SPECIAL_END && self.api(700) {
@@ -293,7 +314,8 @@ impl Inner {
             return Err(illegal(if begin > max { begin } else { end }));
         }
         let keys = (begin.len() + end.len()) as i64;
-        state.writes.size += MUTATION_OVERHEAD + keys + if conflict { RANGE_OVERHEAD + keys } else { 0 };
+        state.writes.size +=
+            MUTATION_OVERHEAD + keys + if conflict { RANGE_OVERHEAD + keys } else { 0 };
         let begin = cut(begin);
         let end = cut(end);
         if begin == end {
@@ -317,9 +339,12 @@ impl Inner {
         let conflict = state.take_conflict_flag();
         state.check_write(after)?;
         if *key == *system::METADATA_VERSION {
-            if kind != MutationType::SetVersionstampedValue as i32 || *operand != METADATA_VERSION_OPERAND {
-                return Err(Error::client_invalid_operation()
-                    .with_detail("the metadata version takes a versionstamped value of 14 zero bytes"));
+            if kind != MutationType::SetVersionstampedValue as i32
+                || *operand != METADATA_VERSION_OPERAND
+            {
+                return Err(Error::client_invalid_operation().with_detail(
+                    "the metadata version takes a versionstamped value of 14 zero bytes",
+                ));
             }
         } else if key >= state.options.max_write_key() {
             return Err(illegal(key));
@@ -356,7 +381,8 @@ impl Inner {
         Ok(())
     }
 
-    /// A key that gets its versionstamp at commit: until then nobody can say what the keys are that it may become.
+    /// A key that gets its versionstamp at commit: until then nobody can say what the keys are that
+    /// it may become.
     fn stamp_key(&self, state: &mut State, key: &[u8], value: &[u8]) -> Result<()> {
         let mut key = key.to_vec();
         if !self.api(520) {
@@ -477,11 +503,11 @@ shorthands! {
     byte_max ByteMax;
     /// Removes the key if its value is the operand.
     compare_and_clear CompareAndClear;
-    /// Stores a value under a key that gets the commit's versionstamp: the key ends with the 4-byte little-endian
-    /// offset of the ten bytes that the stamp replaces.
+    /// Stores a value under a key that gets the commit's versionstamp: the key ends with the 4-byte
+    /// little-endian offset of the ten bytes that the stamp replaces.
     set_versionstamped_key SetVersionstampedKey;
-    /// Stores a value that gets the commit's versionstamp: it ends with the 4-byte little-endian offset of the ten
-    /// bytes that the stamp replaces.
+    /// Stores a value that gets the commit's versionstamp: it ends with the 4-byte little-endian
+    /// offset of the ten bytes that the stamp replaces.
     set_versionstamped_value SetVersionstampedValue;
 }
 
@@ -490,7 +516,11 @@ impl Transaction {
     ///
     /// # Errors
     /// `inverted_range`.
-    pub fn add_read_conflict_range(&self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
+    pub fn add_read_conflict_range(
+        &self,
+        begin: impl AsRef<[u8]>,
+        end: impl AsRef<[u8]>,
+    ) -> Result<()> {
         self.add_conflict_range(begin, end, ConflictRangeType::Read)
     }
 
@@ -498,7 +528,11 @@ impl Transaction {
     ///
     /// # Errors
     /// `inverted_range`.
-    pub fn add_write_conflict_range(&self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
+    pub fn add_write_conflict_range(
+        &self,
+        begin: impl AsRef<[u8]>,
+        end: impl AsRef<[u8]>,
+    ) -> Result<()> {
         self.add_conflict_range(begin, end, ConflictRangeType::Write)
     }
 

@@ -42,7 +42,9 @@ impl WriteMap {
             for operation in operations.iter() {
                 match &operation.value {
                     Some(value) => out.push(operation.kind, key, value),
-                    None => out.push(MutationType::ClearRange, key, &Edge { key, after: true }.to_key()),
+                    None => {
+                        out.push(MutationType::ClearRange, key, &Edge { key, after: true }.to_key())
+                    }
                 }
             }
         }

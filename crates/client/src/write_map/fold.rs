@@ -1,7 +1,8 @@
 //! Building the map from the list of mutations, as far as it has not been built yet.
 //!
-//! A transaction that only writes never needs the map. Its mutations stand in a flat list; the first read that may
-//! meet one of them folds the list into the map, later ones what was added since.
+//! A transaction that only writes never needs the map. Its mutations stand in a flat list; the
+//! first read that may meet one of them folds the list into the map, later ones what was added
+//! since.
 
 use super::WriteMap;
 use bytes::Bytes;
@@ -11,7 +12,8 @@ use std::sync::Arc;
 /// What stands before a mutation's parameters in the list: its kind and two lengths.
 const MUTATION_HEADER: usize = 9;
 
-/// A key that gets its versionstamp at commit: where its mutation stands in the list, and where the key may end up.
+/// A key that gets its versionstamp at commit: where its mutation stands in the list, and where the
+/// key may end up.
 #[derive(Clone, Debug)]
 pub(crate) struct Stamped {
     pub(crate) offset: usize,
@@ -20,7 +22,12 @@ pub(crate) struct Stamped {
 
 impl WriteMap {
     /// Applies the mutations from the offset `from` of the list on; gives the offset of its end.
-    pub(crate) fn fold(&mut self, mutations: &MutationList, stamped: &[Stamped], from: usize) -> usize {
+    pub(crate) fn fold(
+        &mut self,
+        mutations: &MutationList,
+        stamped: &[Stamped],
+        from: usize,
+    ) -> usize {
         // One copy of the bytes, shared by all keys and values of the map.
         let shared = Bytes::copy_from_slice(&mutations.as_bytes()[from..]);
         let mut offset = from;
@@ -32,7 +39,8 @@ impl WriteMap {
                 MutationType::ClearRange => self.clear(key, value),
                 kind => {
                     if kind == MutationType::SetVersionstampedKey
-                        && let Ok(at) = stamped.binary_search_by_key(&offset, |stamped| stamped.offset)
+                        && let Ok(at) =
+                            stamped.binary_search_by_key(&offset, |stamped| stamped.offset)
                     {
                         self.make_unreadable(&stamped[at].range);
                     }
@@ -44,7 +52,8 @@ impl WriteMap {
         offset
     }
 
-    /// Makes a range unreadable. What was written in it before takes effect first, and leaves the map.
+    /// Makes a range unreadable. What was written in it before takes effect first, and leaves the
+    /// map.
     fn make_unreadable(&mut self, range: &KeyRange) {
         if range.is_empty() {
             return;

@@ -7,14 +7,17 @@
 //!                               └ independent  └ dependent: atomic operations on a value not yet read
 //! ```
 //!
-//! Entries are kept in order of their keys, in chunks that clones share: a read that waits for an answer keeps a
-//! clone, and so sees the writes that were made before it and no later ones. An entry says what happens to its
-//! key (its operations) and what to the keys after it, up to the next entry.
+//! Entries are kept in order of their keys, in chunks that clones share: a read that waits for an
+//! answer keeps a clone, and so sees the writes that were made before it and no later ones. An
+//! entry says what happens to its key (its operations) and what to the keys after it, up to the
+//! next entry.
 //!
 //! ## Invariants
 //! 1. The first entry's key is empty; keys ascend strictly; no chunk is empty.
-//! 2. An entry's `cleared_after` and `unreadable_after` hold for all keys between it and the next entry.
-//! 3. The operations of a key in a cleared range begin with a `Set`: they depend on nothing in the database.
+//! 2. An entry's `cleared_after` and `unreadable_after` hold for all keys between it and the next
+//!    entry.
+//! 3. The operations of a key in a cleared range begin with a `Set`: they depend on nothing in the
+//!    database.
 
 mod emit;
 mod fold;
@@ -33,7 +36,8 @@ use std::sync::Arc;
 /// Entries per chunk at most; a full chunk is split in two.
 const CHUNK: usize = 64;
 
-/// The segments that own writes make of the key space. Clones are cheap, and independent of each other.
+/// The segments that own writes make of the key space. Clones are cheap, and independent of each
+/// other.
 #[derive(Clone)]
 pub(crate) struct WriteMap {
     chunks: Arc<Vec<Chunk>>,
@@ -54,7 +58,13 @@ struct Entry {
 
 impl Entry {
     fn boundary(key: Bytes, cleared: bool, unreadable: bool) -> Self {
-        Self { key, operations: None, unreadable, cleared_after: cleared, unreadable_after: unreadable }
+        Self {
+            key,
+            operations: None,
+            unreadable,
+            cleared_after: cleared,
+            unreadable_after: unreadable,
+        }
     }
 }
 
@@ -93,7 +103,11 @@ impl<'a> Edge<'a> {
 
     /// The key that this edge stands before.
     pub(crate) fn to_key(self) -> Bytes {
-        if self.after { plinth_types::key_after(self.key) } else { Bytes::copy_from_slice(self.key) }
+        if self.after {
+            plinth_types::key_after(self.key)
+        } else {
+            Bytes::copy_from_slice(self.key)
+        }
     }
 }
 
@@ -138,7 +152,8 @@ impl WriteMap {
     /// The place of the last entry at or before `key`.
     fn find(&self, key: &[u8]) -> Place {
         let chunk = self.chunks.partition_point(|chunk| chunk[0].key[..] <= *key).saturating_sub(1);
-        let index = self.chunks[chunk].partition_point(|entry| entry.key[..] <= *key).saturating_sub(1);
+        let index =
+            self.chunks[chunk].partition_point(|entry| entry.key[..] <= *key).saturating_sub(1);
         Place { chunk, index }
     }
 
@@ -168,13 +183,18 @@ impl WriteMap {
         Some(Segment {
             begin: Edge::before(&entry.key),
             end: Some(Edge { key: &entry.key, after: true }),
-            kind: if independent { Kind::Independent(operations) } else { Kind::Dependent(operations) },
+            kind: if independent {
+                Kind::Independent(operations)
+            } else {
+                Kind::Dependent(operations)
+            },
             unreadable: entry.unreadable,
             place,
         })
     }
 
-    /// The segment of the keys after an entry; `None` if there are none because the next entry's key follows at once.
+    /// The segment of the keys after an entry; `None` if there are none because the next entry's
+    /// key follows at once.
     fn gap(&self, place: Place) -> Option<Segment<'_>> {
         let entry = self.entry(place);
         let begin = Edge { key: &entry.key, after: entry.operations.is_some() };
@@ -195,7 +215,9 @@ impl WriteMap {
     pub(crate) fn segment(&self, key: &[u8]) -> Segment<'_> {
         let place = self.find(key);
         let point = if self.entry(place).key[..] == *key { self.point(place) } else { None };
-        point.or_else(|| self.gap(place)).expect("a key at or after an entry lies in its point or its gap")
+        point
+            .or_else(|| self.gap(place))
+            .expect("a key at or after an entry lies in its point or its gap")
     }
 
     /// The segment after this one; `None` at the end of the key space.
@@ -264,7 +286,9 @@ impl WriteMap {
         let entry = self.entry_mut(place);
         entry.unreadable = unreadable;
         match &mut entry.operations {
-            operations if !was_unreadable && !depends && kind != MutationType::SetVersionstampedKey => {
+            operations
+                if !was_unreadable && !depends && kind != MutationType::SetVersionstampedKey =>
+            {
                 *operations = Some(Operations::new(operation));
             }
             operations @ None if cleared && depends => *operations = Some(on_nothing(operation)),

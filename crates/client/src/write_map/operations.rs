@@ -1,8 +1,9 @@
 //! The operations on one key, in order, merged where that changes nothing.
 //!
-//! An operation on a known value is carried out at once. Operations on a value not yet read are stacked; two of
-//! the same kind become one where that is valid for whatever the value turns out to be. (It is not for sums,
-//! extremes and the like of operands of different lengths, because each cuts the value to its operand's length.)
+//! An operation on a known value is carried out at once. Operations on a value not yet read are
+//! stacked; two of the same kind become one where that is valid for whatever the value turns out to
+//! be. (It is not for sums, extremes and the like of operands of different lengths, because each
+//! cuts the value to its operand's length.)
 
 use bytes::Bytes;
 use plinth_types::{Error, MutationType, Result, atomic};
@@ -83,7 +84,8 @@ impl Operations {
     /// What these operations make of `value`.
     ///
     /// # Errors
-    /// `operation_failed` if an operation stands on a value that gets its versionstamp only at commit.
+    /// `operation_failed` if an operation stands on a value that gets its versionstamp only at
+    /// commit.
     pub(crate) fn apply(&self, value: Option<Bytes>) -> Result<Option<Bytes>> {
         if !self.is_dependent() && self.rest.is_empty() {
             return Ok(self.first.value.clone());
@@ -123,7 +125,9 @@ fn combine(earlier: &Operation, later: &Operation) -> Result<Operation> {
             let value = match atomic::apply(kind, earlier.value.as_deref(), &operand) {
                 None => None,
                 Some(Cow::Owned(bytes)) => Some(Bytes::from(bytes)),
-                Some(Cow::Borrowed(bytes)) if std::ptr::eq(bytes, &operand[..]) => Some(operand.clone()),
+                Some(Cow::Borrowed(bytes)) if std::ptr::eq(bytes, &operand[..]) => {
+                    Some(operand.clone())
+                }
                 Some(Cow::Borrowed(bytes)) => Some(match &earlier.value {
                     Some(value) if std::ptr::eq(bytes, &value[..]) => value.clone(),
                     _ => Bytes::copy_from_slice(bytes),

@@ -1,7 +1,8 @@
 //! The map against a plain one: random mutations of few keys, applied one by one to a `BTreeMap`.
 //!
-//! Three things must come to the same: the mutations as they were made, the mutations that the map emits,
-//! and what its segments say of each key. Folding in parts must give what folding at once gives.
+//! Three things must come to the same: the mutations as they were made, the mutations that the map
+//! emits, and what its segments say of each key. Folding in parts must give what folding at once
+//! gives.
 
 use super::*;
 use plinth_env::simulated::Random;
@@ -33,9 +34,19 @@ fn push_random(random: &mut Random, mutations: &mut MutationList) {
     if random.chance(0.2) && one != two {
         return mutations.push(M::ClearRange, (&one).min(&two), (&one).max(&two));
     }
-    let kinds =
-        [M::Set, M::Set, M::Add, M::BitAndV2, M::BitXor, M::AppendIfFits, M::MinV2, M::Max, M::ByteMax];
-    let kind = if random.chance(0.1) { M::CompareAndClear } else { kinds[random.index(kinds.len())] };
+    let kinds = [
+        M::Set,
+        M::Set,
+        M::Add,
+        M::BitAndV2,
+        M::BitXor,
+        M::AppendIfFits,
+        M::MinV2,
+        M::Max,
+        M::ByteMax,
+    ];
+    let kind =
+        if random.chance(0.1) { M::CompareAndClear } else { kinds[random.index(kinds.len())] };
     let operand: Vec<u8> = (0..random.below(3)).map(|_| random.below(3) as u8).collect();
     mutations.push(kind, &one, &operand);
 }
@@ -54,7 +65,10 @@ fn check(seed: u64) {
     let mut random = Random::new(seed);
     let mut before = Rows::new();
     for _ in 0..random.below(8) {
-        before.insert(random_key(&mut random), Bytes::from(vec![random.below(3) as u8; random.index(3)]));
+        before.insert(
+            random_key(&mut random),
+            Bytes::from(vec![random.below(3) as u8; random.index(3)]),
+        );
     }
     let (mut map, mut mutations, mut folded) = (WriteMap::new(), MutationList::new(), 0);
     for _ in 0..random.in_range(1..40) {
@@ -72,9 +86,14 @@ fn check(seed: u64) {
     assert_eq!(emitted, direct, "seed {seed}: {mutations:?} became {:?}", map.mutations());
     for _ in 0..30 {
         let key = random_key(&mut random);
-        assert_eq!(seen(&map, &key, before.get(&key)), direct.get(&key).cloned(), "seed {seed}, key {key:?}");
+        assert_eq!(
+            seen(&map, &key, before.get(&key)),
+            direct.get(&key).cloned(),
+            "seed {seed}, key {key:?}"
+        );
     }
-    let forward: Vec<_> = map.segments(b"", b"\xff").map(|segment| segment.begin.to_key()).collect();
+    let forward: Vec<_> =
+        map.segments(b"", b"\xff").map(|segment| segment.begin.to_key()).collect();
     let mut segment = map.segment(b"\xfe\xfe\xfe");
     let mut backward = vec![segment.begin.to_key()];
     while let Some(previous) = map.previous(&segment) {

@@ -1,7 +1,8 @@
-//! A database for tests: every version of every key in a map, an exact resolver, faults and delays on demand.
+//! A database for tests: every version of every key in a map, an exact resolver, faults and delays
+//! on demand.
 //!
-//! Answers are computed when they are asked for. With [`StandIn::delay`] they are delivered later, from another thread,
-//! in random order, so that whatever a client must not rely on happens.
+//! Answers are computed when they are asked for. With [`StandIn::delay`] they are delivered later,
+//! from another thread, in random order, so that whatever a client must not rely on happens.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod model;
@@ -12,8 +13,9 @@ use plinth_env::Env;
 use plinth_env::reply::{Promise, promise};
 use plinth_env::sync::Signal;
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, MutationRef,
-    MutationType, RangeRead, RangeResult, Result, Rows, Version, Versionstamp, atomic, system,
+    Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace,
+    MutationRef, MutationType, RangeRead, RangeResult, Result, Rows, Version, Versionstamp, atomic,
+    system,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -183,7 +185,10 @@ impl StandIn {
     /// All rows of the newest version.
     pub fn rows(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let store = self.lock();
-        store.visible(store.version, b"", b"\xff\xff").map(|(k, v)| (k.to_vec(), v.to_vec())).collect()
+        store
+            .visible(store.version, b"", b"\xff\xff")
+            .map(|(k, v)| (k.to_vec(), v.to_vec()))
+            .collect()
     }
 }
 
@@ -225,9 +230,15 @@ impl Store {
     }
 
     /// The key a selector leads to, and whether it ran off the begin or beyond the end.
-    fn resolve(&self, version: Version, space: KeySpace, selector: &KeySelector) -> (Vec<u8>, bool, bool) {
+    fn resolve(
+        &self,
+        version: Version,
+        space: KeySpace,
+        selector: &KeySelector,
+    ) -> (Vec<u8>, bool, bool) {
         let selector = selector.clone().normalized();
-        let keys: Vec<&[u8]> = self.visible(version, b"", space.end()).map(|(key, _)| key).collect();
+        let keys: Vec<&[u8]> =
+            self.visible(version, b"", space.end()).map(|(key, _)| key).collect();
         let base = keys.partition_point(|key| *key < &selector.key[..]) as i64 - 1;
         let at = base + i64::from(selector.offset);
         if at < 0 {
@@ -239,7 +250,13 @@ impl Store {
         }
     }
 
-    fn range(&self, version: Version, space: KeySpace, read: &RangeRead, most: usize) -> RangeResult {
+    fn range(
+        &self,
+        version: Version,
+        space: KeySpace,
+        read: &RangeRead,
+        most: usize,
+    ) -> RangeResult {
         let (begin, begin_off, _) = self.bound(version, space, &read.begin);
         let (end, _, end_through) = self.bound(version, space, &read.end);
         let mut rows = Rows::builder();
@@ -253,10 +270,20 @@ impl Store {
                 break;
             }
         }
-        RangeResult { rows: rows.finish(), more, read_to_begin: begin_off, read_through_end: end_through }
+        RangeResult {
+            rows: rows.finish(),
+            more,
+            read_to_begin: begin_off,
+            read_through_end: end_through,
+        }
     }
 
-    fn bound(&self, version: Version, space: KeySpace, selector: &KeySelector) -> (Vec<u8>, bool, bool) {
+    fn bound(
+        &self,
+        version: Version,
+        space: KeySpace,
+        selector: &KeySelector,
+    ) -> (Vec<u8>, bool, bool) {
         let selector = selector.clone().normalized();
         if selector.offset == 1 {
             return ((&selector.key[..]).min(space.end()).to_vec(), false, false);
@@ -265,7 +292,8 @@ impl Store {
     }
 
     fn commit(&mut self, request: &CommitRequest) -> Result<CommitReply> {
-        if let Some(error) = (!self.faults.commit.is_empty()).then(|| self.faults.commit.remove(0)) {
+        if let Some(error) = (!self.faults.commit.is_empty()).then(|| self.faults.commit.remove(0))
+        {
             return Err(error);
         }
         let conflicts = &request.conflicts;
@@ -283,19 +311,23 @@ impl Store {
                 let read = read.to_range();
                 self.writes.iter().any(|(version, ranges)| {
                     *version > conflicts.read_version
-                        && ranges.iter().any(|write| write.begin < read.end && read.begin < write.end)
+                        && ranges
+                            .iter()
+                            .any(|write| write.begin < read.end && read.begin < write.end)
                 })
             })
             .map(|(at, _)| at)
             .collect();
         if !conflicting.is_empty() {
-            let conflicting_reads = if request.report_conflicting_keys { conflicting } else { Vec::new() };
+            let conflicting_reads =
+                if request.report_conflicting_keys { conflicting } else { Vec::new() };
             return Ok(CommitReply::Conflict { conflicting_reads });
         }
         self.version += 1000;
         let version = self.version;
         let batch_index = (version / 1000 % 7) as u16;
-        let mut ranges: Vec<KeyRange> = conflicts.writes.iter().map(|range| range.to_range()).collect();
+        let mut ranges: Vec<KeyRange> =
+            conflicts.writes.iter().map(|range| range.to_range()).collect();
         for mutation in &request.mutations {
             if let Some(key) = self.apply(version, batch_index, mutation) {
                 ranges.push(KeyRange::single(&key));
@@ -316,7 +348,12 @@ impl Store {
     }
 
     /// Applies a mutation; gives the key if it was made at commit.
-    fn apply(&mut self, version: Version, batch_index: u16, mutation: MutationRef<'_>) -> Option<Vec<u8>> {
+    fn apply(
+        &mut self,
+        version: Version,
+        batch_index: u16,
+        mutation: MutationRef<'_>,
+    ) -> Option<Vec<u8>> {
         let stamp = Versionstamp::new(version, batch_index);
         let stamped = |parameter: &[u8]| {
             let (rest, offset) = parameter.split_last_chunk::<4>().unwrap();
@@ -377,7 +414,9 @@ impl Endpoint for StandIn {
         let mut store = self.lock();
         let result = if !store.faults.read_version.is_empty() {
             Err(store.faults.read_version.remove(0))
-        } else if store.value(store.version, system::DATABASE_LOCKED).is_some() && !request.lock_aware {
+        } else if store.value(store.version, system::DATABASE_LOCKED).is_some()
+            && !request.lock_aware
+        {
             Err(Error::database_locked())
         } else {
             let metadata_version = store.value(store.version, system::METADATA_VERSION);
@@ -390,8 +429,9 @@ impl Endpoint for StandIn {
     fn get_many(&self, version: Version, _: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
         let mut store = self.lock();
         store.requests += 1;
-        let result =
-            store.check(version).map(|()| keys.iter().map(|key| store.value(version, key)).collect());
+        let result = store
+            .check(version)
+            .map(|()| keys.iter().map(|key| store.value(version, key)).collect());
         drop(store);
         self.deliver(result)
     }
@@ -399,7 +439,8 @@ impl Endpoint for StandIn {
     fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
         let mut store = self.lock();
         store.requests += 1;
-        let result = store.check(version).map(|()| store.resolve(version, space, selector).0.into());
+        let result =
+            store.check(version).map(|()| store.resolve(version, space, selector).0.into());
         drop(store);
         self.deliver(result)
     }
@@ -407,7 +448,8 @@ impl Endpoint for StandIn {
     fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
         let mut store = self.lock();
         store.requests += 1;
-        let result = store.check(version).map(|()| store.range(version, space, read, self.reply_rows));
+        let result =
+            store.check(version).map(|()| store.range(version, space, read, self.reply_rows));
         drop(store);
         self.deliver(result)
     }

@@ -1,7 +1,8 @@
 //! What a transaction's reads must give, worked out the slow and plain way.
 //!
-//! The model knows the database's rows, and for each key that was written what was done to it, for ranges whether they
-//! are cleared or unreadable. A read lists all rows that the transaction sees and walks that list.
+//! The model knows the database's rows, and for each key that was written what was done to it, for
+//! ranges whether they are cleared or unreadable. A read lists all rows that the transaction sees
+//! and walks that list.
 
 use super::Random;
 use plinth_client::{MutationType, Versionstamp};
@@ -393,7 +394,8 @@ impl View {
         let near = self.bound(near_selector)?;
         // How many rows more than those before the far key belong to the range.
         let extra = if reverse { 1 - far_selector.offset } else { far_selector.offset - 1 };
-        let beyond = if reverse { near.key < far_selector.key } else { near.key > far_selector.key };
+        let beyond =
+            if reverse { near.key < far_selector.key } else { near.key > far_selector.key };
         if extra == 0 || beyond {
             let far = self.bound(far_selector)?;
             if let Some(answer) = empty(&near, &far, reverse) {
@@ -415,7 +417,8 @@ impl View {
         Ok(answer_of(rows, false, reverse, &[near, far]))
     }
 
-    /// Rows from `from` until `key` and `extra` rows more (or fewer), or a limit: then the second part is true.
+    /// Rows from `from` until `key` and `extra` rows more (or fewer), or a limit: then the second
+    /// part is true.
     fn collect(
         &self,
         from: &[u8],
@@ -444,7 +447,11 @@ impl View {
                 Some(row) => row,
                 None if added < extra => {
                     added += 1;
-                    let row = if limits.reverse { self.previous(&at, b"")? } else { self.next(&at, MAX)? };
+                    let row = if limits.reverse {
+                        self.previous(&at, b"")?
+                    } else {
+                        self.next(&at, MAX)?
+                    };
                     let Some(row) = row else { return Ok((rows, false)) };
                     row
                 }
@@ -472,7 +479,12 @@ fn empty(near: &Resolved, far: &Resolved, reverse: bool) -> Option<RangeAnswer> 
     None
 }
 
-fn answer_of(rows: Vec<(Bytes, Bytes)>, more: bool, reverse: bool, sides: &[Resolved]) -> RangeAnswer {
+fn answer_of(
+    rows: Vec<(Bytes, Bytes)>,
+    more: bool,
+    reverse: bool,
+    sides: &[Resolved],
+) -> RangeAnswer {
     RangeAnswer {
         rows,
         more,

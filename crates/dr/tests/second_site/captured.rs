@@ -1,7 +1,8 @@
-//! A first that is a FoundationDB, as far as its change data capture goes: played by a database of Plinth's, as strict as theirs is.
+//! A first that is a FoundationDB, as far as its change data capture goes: played by a database of
+//! Plinth's, as strict as theirs is.
 //!
-//! A consumer that finds nothing waits; now and then it is set back to what was acknowledged; one at a time may read; and a stream is no
-//! row that a transaction could take along.
+//! A consumer that finds nothing waits; now and then it is set back to what was acknowledged; one
+//! at a time may read; and a stream is no row that a transaction could take along.
 
 use crate::world::*;
 use plinth_client::{CaptureConsumer, CapturedStream, ChangeCapture};
@@ -32,7 +33,10 @@ struct Consumer {
     position: Arc<Mutex<Option<Version>>>,
 }
 
-fn later<T: Send + 'static>(env: &Env, work: impl Future<Output = Result<T>> + Send + 'static) -> Reply<T> {
+fn later<T: Send + 'static>(
+    env: &Env,
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> Reply<T> {
     let (promise, reply) = promise();
     drop(env.spawn("captured", async move { promise.send(work.await) }));
     reply
@@ -96,7 +100,9 @@ impl CaptureConsumer for Consumer {
 
     fn acknowledge(&self) -> Reply<()> {
         let position = *self.position.lock().unwrap();
-        let Some(position) = position else { return Reply::ready(Err(Error::client_invalid_operation())) };
+        let Some(position) = position else {
+            return Reply::ready(Err(Error::client_invalid_operation()));
+        };
         self.state.db.acknowledge_changes(self.stream, position)
     }
 }
@@ -144,8 +150,8 @@ fn captured(db: &plinth::Database, seed: u64, is_on: bool) -> plinth_client::Dat
     lossy_with(db, seed, 9, Some(Arc::new(Streams(Arc::new(state)))))
 }
 
-/// Follows under writes and kills, and takes the first's place in the middle of them. What the second is then the first was when it was
-/// locked.
+/// Follows under writes and kills, and takes the first's place in the middle of them. What the
+/// second is then the first was when it was locked.
 fn take_over_with_kills(seed: u64, kills: usize) -> Result<usize, String> {
     with_pair(seed, async |pair| {
         let mut random = Random::new(seed);
@@ -165,7 +171,8 @@ fn take_over_with_kills(seed: u64, kills: usize) -> Result<usize, String> {
             if let Some(ended) = ended {
                 return Err(format!("seed {seed}: {ended:?}"));
             }
-            let of = async || plinth_dr::status(Some(&sites.from), &sites.to).await.unwrap().unwrap();
+            let of =
+                async || plinth_dr::status(Some(&sites.from), &sites.to).await.unwrap().unwrap();
             let before = of().await;
             let Some(version) = before.whole_at else { continue };
             let rows = rows_of(&sites.to).await;
@@ -186,7 +193,9 @@ fn take_over_with_kills(seed: u64, kills: usize) -> Result<usize, String> {
                     break;
                 }
                 // Killed: the head may be gone already, when the answer alone is missing.
-                First::Right(()) if plinth_dr::status(None, &sites.to).await.unwrap().is_none() => break,
+                First::Right(()) if plinth_dr::status(None, &sites.to).await.unwrap().is_none() => {
+                    break;
+                }
                 First::Right(()) => {}
             }
         }
@@ -236,7 +245,9 @@ fn an_end_leaves_no_stream_at_a_captured_first() {
             if seed % 3 == 2 {
                 run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
                 let time = Duration::from_micros(random.index(30_000) as u64);
-                if let First::Left(_) = race(switch(&sites, &Control::default()), machine.sleep(time)).await {
+                if let First::Left(_) =
+                    race(switch(&sites, &Control::default()), machine.sleep(time)).await
+                {
                     return;
                 }
             }
@@ -246,11 +257,15 @@ fn an_end_leaves_no_stream_at_a_captured_first() {
             abort(&sites, "default").await.unwrap();
             machine.sleep(Duration::from_secs(1)).await;
             assert!(client(&first).list_changes().await.unwrap().is_empty(), "seed {seed}");
-            assert!(!is_locked(&client(&first)).await && !is_locked(&sites.to).await, "seed {seed}");
+            assert!(
+                !is_locked(&client(&first)).await && !is_locked(&sites.to).await,
+                "seed {seed}"
+            );
             // And begun anew.
             let again = StartSettings { clear: true, ..StartSettings::default() };
             start(&sites, &again).await.unwrap();
-            run_until(&machine, &sites, async |status| status.whole_at >= Some(history.newest())).await;
+            run_until(&machine, &sites, async |status| status.whole_at >= Some(history.newest()))
+                .await;
             assert!(rows_of(&sites.to).await == history.at(history.newest()), "seed {seed}");
         });
     }

@@ -1,10 +1,13 @@
 //! Following: the first copy under writes, kills, lost answers; and the end of it.
 //!
-//! A history of the first says what it was at each version. Whenever an agent was killed, the second is compared with it, at the
-//! version that it says. Mistakes that are planted show that the comparison would notice.
+//! A history of the first says what it was at each version. Whenever an agent was killed, the
+//! second is compared with it, at the version that it says. Mistakes that are planted show that the
+//! comparison would notice.
 
 use crate::world::*;
-use plinth_dr::{Leftover, Phase, Sites, StartSettings, abort, abort_second, set_paused, start, status};
+use plinth_dr::{
+    Leftover, Phase, Sites, StartSettings, abort, abort_second, set_paused, start, status,
+};
 use plinth_types::{Error, Result};
 use std::time::Duration;
 
@@ -15,7 +18,8 @@ struct Seen {
     killed_copying: usize,
 }
 
-/// Follows a database under writes, kills agents at random, and compares each time with what the first was. Gives the difference.
+/// Follows a database under writes, kills agents at random, and compares each time with what the
+/// first was. Gives the difference.
 fn follow_with_kills(seed: u64, kills: usize) -> Result<Seen, String> {
     with_pair(seed, async |pair| {
         let mut random = Random::new(seed);
@@ -42,7 +46,9 @@ fn follow_with_kills(seed: u64, kills: usize) -> Result<Seen, String> {
                 continue;
             };
             let rows = rows_of(&sites.to).await;
-            if status(Some(&sites.from), &sites.to).await.unwrap().unwrap().position != before.position {
+            if status(Some(&sites.from), &sites.to).await.unwrap().unwrap().position
+                != before.position
+            {
                 continue;
             }
             if rows != writer.model_at(&machine, version).await {
@@ -136,7 +142,9 @@ fn an_end_at_any_moment_leaves_a_state_of_the_first() {
             assert!(status(Some(&sites.from), &sites.to).await.unwrap().is_none());
             writer.stop().await;
             // A second beginning finds a place that is free, if it may clear it.
-            start(&sites, &StartSettings { clear: true, ..StartSettings::default() }).await.unwrap();
+            start(&sites, &StartSettings { clear: true, ..StartSettings::default() })
+                .await
+                .unwrap();
             run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
         });
     }
@@ -157,15 +165,20 @@ fn a_paused_one_stands_still_and_goes_on() {
         machine.sleep(Duration::from_secs(11)).await;
         assert!(run_for(&machine, &sites, Duration::from_secs(3)).await.is_none());
         assert_eq!(read_aware(&sites.to, "news").await, None);
-        assert_eq!(status(Some(&sites.from), &sites.to).await.unwrap().unwrap().phase, Phase::Paused);
+        assert_eq!(
+            status(Some(&sites.from), &sites.to).await.unwrap().unwrap().phase,
+            Phase::Paused
+        );
         set_paused(&sites, false).await.unwrap();
         machine.sleep(Duration::from_secs(11)).await;
-        run_until(&machine, &sites, async |status| status.whole_at >= Some(tr.committed_version())).await;
+        run_until(&machine, &sites, async |status| status.whole_at >= Some(tr.committed_version()))
+            .await;
         assert_eq!(read_aware(&sites.to, "news").await.as_deref(), Some(&b"1"[..]));
     });
 }
 
-/// Tenants are keys of users' behind a number that a row of the system's has: both go along. Metadata versions rise on both sides.
+/// Tenants are keys of users' behind a number that a row of the system's has: both go along.
+/// Metadata versions rise on both sides.
 #[test]
 fn tenants_and_the_metadata_version_go_along() {
     with_pair(1, async |pair| {
@@ -197,7 +210,8 @@ fn tenants_and_the_metadata_version_go_along() {
         );
         tr.commit().await.unwrap();
         machine.sleep(Duration::from_secs(11)).await;
-        run_until(&machine, &sites, async |status| status.whole_at >= Some(tr.committed_version())).await;
+        run_until(&machine, &sites, async |status| status.whole_at >= Some(tr.committed_version()))
+            .await;
         let rows = rows_of(&sites.to).await;
         assert!(rows == rows_of(&sites.from).await);
         let tenants = rows.keys().filter(|key| key.starts_with(b"\xff/tenant/nameIndex/")).count();

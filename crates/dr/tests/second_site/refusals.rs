@@ -1,12 +1,13 @@
 //! What can't be done is said, with what to do, and leaves everything as it was.
 //!
-//! Databases that make no pair, that are out of reach, that have lost a stream, that another version of this program has written. And who waits
-//! for a second site to become whole is told of all that may pass, and waits on.
+//! Databases that make no pair, that are out of reach, that have lost a stream, that another
+//! version of this program has written. And who waits for a second site to become whole is told of
+//! all that may pass, and waits on.
 
 use crate::world::*;
 use plinth_dr::{
-    Agent, Control, Leftover, Sites, StartSettings, Waits, abort, abort_second, set_paused, start, status,
-    switch,
+    Agent, Control, Leftover, Sites, StartSettings, Waits, abort, abort_second, set_paused, start,
+    status, switch,
 };
 use plinth_env::simulated::Simulation;
 use plinth_env::sync::{First, race};
@@ -24,9 +25,13 @@ fn what_makes_no_sense_is_refused() {
     let simulation = Simulation::new(1);
     let machine = simulation.process("node");
     simulation.run_until(async {
-        let (first, second, third) =
-            (open(&machine, "/first").await, open(&machine, "/second").await, open(&machine, "/third").await);
-        let pair = |from: &plinth::Database, to: &plinth::Database| Sites::new(client(from), client(to));
+        let (first, second, third) = (
+            open(&machine, "/first").await,
+            open(&machine, "/second").await,
+            open(&machine, "/third").await,
+        );
+        let pair =
+            |from: &plinth::Database, to: &plinth::Database| Sites::new(client(from), client(to));
         let sites = pair(&first, &second);
         let usual = StartSettings::default();
         let refused = async |sites: &Sites, settings: &StartSettings, code: i32, words: &str| {
@@ -36,11 +41,23 @@ fn what_makes_no_sense_is_refused() {
         refused(&pair(&first, &first), &usual, 2000, "the same database").await;
         let nothing = Agent::new(sites.clone(), Control::default()).run().await.unwrap_err();
         assert!(nothing.to_string().contains("plinth dr start"), "{nothing}");
-        assert_eq!(switch(&sites, &Control::default()).await, Err(Error::client_invalid_operation()));
+        assert_eq!(
+            switch(&sites, &Control::default()).await,
+            Err(Error::client_invalid_operation())
+        );
         assert_eq!(set_paused(&sites, true).await, Err(Error::client_invalid_operation()));
-        assert_eq!(abort_second(&sites.to, Leftover::Keep).await, Err(Error::client_invalid_operation()));
+        assert_eq!(
+            abort_second(&sites.to, Leftover::Keep).await,
+            Err(Error::client_invalid_operation())
+        );
         put(&sites.to, "mine").await;
-        refused(&sites, &usual, Error::restore_destination_not_empty().code(), "it has the key mine").await;
+        refused(
+            &sites,
+            &usual,
+            Error::restore_destination_not_empty().code(),
+            "it has the key mine",
+        )
+        .await;
         assert!(!is_locked(&sites.to).await);
         // Somebody else's lock stays.
         lock_as_another(&sites.to, true).await;
@@ -83,11 +100,17 @@ fn a_database_out_of_reach_is_told() {
             abort_second(&silent.from, Leftover::Keep).await.map(drop),
         ];
         for error in failed.map(Result::unwrap_err) {
-            assert!(error.code() == 1004 && error.to_string().contains("can't be reached"), "{error}");
+            assert!(
+                error.code() == 1004 && error.to_string().contains("can't be reached"),
+                "{error}"
+            );
         }
         // What the second knows is told.
         let shown = status(Some(&silent.from), &silent.to).await.unwrap().unwrap();
-        assert!(!shown.is_first_reached && shown.whole_at.is_some() && shown.newest.is_some(), "{shown:?}");
+        assert!(
+            !shown.is_first_reached && shown.whole_at.is_some() && shown.newest.is_some(),
+            "{shown:?}"
+        );
         assert!(abort_second(&silent.to, Leftover::Refuse).await.unwrap().is_some());
     });
 }
@@ -128,7 +151,8 @@ fn rows_of_another_version_are_refused() {
     });
 }
 
-/// Who waits used to be told that it was over by an agent that got no further for a moment, and by a first that was out of reach.
+/// Who waits used to be told that it was over by an agent that got no further for a moment, and by
+/// a first that was out of reach.
 #[test]
 fn who_waits_waits_for_what_may_pass() {
     with_pair(1, async |pair| {
@@ -166,11 +190,18 @@ fn who_waits_waits_for_what_may_pass() {
         };
         assert!(found.whole_at.is_some(), "{found:?}");
         assert!(told.borrow().iter().any(|text| text.contains("the network is slow")), "{told:?}");
-        // A second that can't be read for a while is waited for, too; one that follows nobody is not.
+        // A second that can't be read for a while is waited for, too; one that follows nobody is
+        // not.
         let silent = lossy(&first, 1, 0);
         let waiting = plinth_dr::wait(None, &silent, &control, note);
-        assert!(matches!(race(waiting, machine.sleep(Duration::from_secs(30))).await, First::Right(())));
-        assert!(told.borrow().last().is_some_and(|text| text.contains("can't be reached")), "{told:?}");
+        assert!(matches!(
+            race(waiting, machine.sleep(Duration::from_secs(30))).await,
+            First::Right(())
+        ));
+        assert!(
+            told.borrow().last().is_some_and(|text| text.contains("can't be reached")),
+            "{told:?}"
+        );
         let nobody = plinth_dr::wait(None, &sites.from, &control, |_| {}).await.unwrap_err();
         assert!(nobody.to_string().contains("plinth dr start"), "{nobody}");
     });

@@ -1,12 +1,15 @@
-//! Changing sides: under clients that count, with kills at any moment of it. Nothing that was acknowledged is lost, nobody writes both,
-//! stamps go on rising, and clients stand still for less than a second.
+//! Changing sides: under clients that count, with kills at any moment of it. Nothing that was
+//! acknowledged is lost, nobody writes both, stamps go on rising, and clients stand still for less
+//! than a second.
 //!
-//! Each client counts what was acknowledged to it, and puts a row with a stamp beside it. What is there must be just that, in that order.
+//! Each client counts what was acknowledged to it, and puts a row with a stamp beside it. What is
+//! there must be just that, in that order.
 
 use crate::world::*;
 use plinth::client::MutationType;
 use plinth_dr::{
-    Agent, Control, Leftover, Phase, Sites, StartSettings, abort, abort_second, start, status, switch,
+    Agent, Control, Leftover, Phase, Sites, StartSettings, abort, abort_second, start, status,
+    switch,
 };
 use plinth_env::Env;
 use plinth_env::sync::{First, race};
@@ -41,7 +44,8 @@ struct Counting {
 
 impl Counting {
     fn start(env: &Env, dbs: [plinth_client::Database; 2], clients: usize) -> Self {
-        let (told, stop) = (Arc::new(Mutex::new(Told::default())), Arc::new(AtomicBool::new(false)));
+        let (told, stop) =
+            (Arc::new(Mutex::new(Told::default())), Arc::new(AtomicBool::new(false)));
         told.lock().unwrap().stamps = vec![Vec::new(); clients];
         let tasks = (0..clients).map(|client| {
             let (told, stop, env, dbs) = (told.clone(), stop.clone(), env.clone(), dbs.clone());
@@ -108,7 +112,8 @@ fn change_with_kills(seed: u64) -> Result<Duration, String> {
         let Pair { machine, first, second, .. } = pair;
         // The first has been there for a while: its versions are ahead.
         machine.sleep(Duration::from_secs(30)).await;
-        let (first, second) = (lossy(&first, seed, usize::MAX), lossy(&second, seed + 1, usize::MAX));
+        let (first, second) =
+            (lossy(&first, seed, usize::MAX), lossy(&second, seed + 1, usize::MAX));
         let (mut sites, mut longest) = (Sites::new(first.clone(), second.clone()), Duration::ZERO);
         start(&sites, &StartSettings::default()).await.unwrap();
         run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
@@ -120,14 +125,20 @@ fn change_with_kills(seed: u64) -> Result<Duration, String> {
                 let time = if kills > 0 { random.index(120_000) as u64 } else { 60_000_000 };
                 kills = kills.saturating_sub(1);
                 let control = Control::default();
-                match race(switch(&sites, &control), machine.sleep(Duration::from_micros(time))).await {
+                match race(switch(&sites, &control), machine.sleep(Duration::from_micros(time)))
+                    .await
+                {
                     First::Left(changed) => break changed,
                     First::Right(()) if random.index(3) == 0 => {
                         // Instead of the command, an agent goes on.
                         machine.sleep(Duration::from_secs(11)).await;
                         drop(
-                            run_for(&machine, &sites, Duration::from_micros(random.index(200_000) as u64))
-                                .await,
+                            run_for(
+                                &machine,
+                                &sites,
+                                Duration::from_micros(random.index(200_000) as u64),
+                            )
+                            .await,
                         );
                     }
                     First::Right(()) => {}
@@ -172,7 +183,8 @@ fn unlocking_before_everything_is_there_is_noticed() {
     is_noticed("dr: the second is unlocked before it has everything", 12, change_with_kills);
 }
 
-/// Without kills clients stand still for a few round trips: far less than the second that is promised, by the simulated clock.
+/// Without kills clients stand still for a few round trips: far less than the second that is
+/// promised, by the simulated clock.
 #[test]
 fn clients_stand_still_for_less_than_a_second() {
     with_pair(7, async |pair| {
@@ -181,7 +193,11 @@ fn clients_stand_still_for_less_than_a_second() {
         start(&sites, &StartSettings::default()).await.unwrap();
         let agent = Agent::new(sites.clone(), Control::default());
         let work = async {
-            while status(Some(&sites.from), &sites.to).await.unwrap().is_none_or(|it| it.whole_at.is_none()) {
+            while status(Some(&sites.from), &sites.to)
+                .await
+                .unwrap()
+                .is_none_or(|it| it.whole_at.is_none())
+            {
                 machine.sleep(Duration::from_millis(10)).await;
             }
             let counting = Counting::start(&machine, [sites.from.clone(), sites.to.clone()], 4);
@@ -202,7 +218,8 @@ fn clients_stand_still_for_less_than_a_second() {
     });
 }
 
-/// While sides are changed either may go away for good: whoever is left can be made free, and has everything.
+/// While sides are changed either may go away for good: whoever is left can be made free, and has
+/// everything.
 #[test]
 fn either_may_go_away_while_sides_are_changed() {
     let (mut firsts, mut seconds, mut both) = (0, 0, 0);
@@ -210,7 +227,8 @@ fn either_may_go_away_while_sides_are_changed() {
         with_pair(seed, async |pair| {
             let mut random = Random::new(seed);
             let Pair { machine, first, second, .. } = pair;
-            let sites = Sites::new(lossy(&first, seed, usize::MAX), lossy(&second, seed + 1, usize::MAX));
+            let sites =
+                Sites::new(lossy(&first, seed, usize::MAX), lossy(&second, seed + 1, usize::MAX));
             start(&sites, &StartSettings::default()).await.unwrap();
             run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
             let counting = Counting::start(&machine, [sites.from.clone(), sites.from.clone()], 2);
@@ -218,7 +236,8 @@ fn either_may_go_away_while_sides_are_changed() {
             let told = counting.stop().await;
             let control = Control::default();
             let time = Duration::from_micros(random.index(60_000) as u64);
-            if let First::Left(changed) = race(switch(&sites, &control), machine.sleep(time)).await {
+            if let First::Left(changed) = race(switch(&sites, &control), machine.sleep(time)).await
+            {
                 changed.unwrap();
             }
             match seed % 3 {
@@ -227,7 +246,9 @@ fn either_may_go_away_while_sides_are_changed() {
                     match abort_second(&sites.to, Leftover::Refuse).await {
                         Ok(_) => seconds += 1,
                         // It is the first already.
-                        Err(error) => assert!(error.to_string().contains("follows no other one"), "{error}"),
+                        Err(error) => {
+                            assert!(error.to_string().contains("follows no other one"), "{error}")
+                        }
                     }
                     assert!(!is_locked(&sites.to).await, "seed {seed}");
                 }
@@ -235,7 +256,9 @@ fn either_may_go_away_while_sides_are_changed() {
                     // The first is left: locked or not, it has everything.
                     match abort_second(&sites.from, Leftover::Refuse).await {
                         Ok(_) => firsts += 1,
-                        Err(error) => assert!(error.to_string().contains("follows no other one"), "{error}"),
+                        Err(error) => {
+                            assert!(error.to_string().contains("follows no other one"), "{error}")
+                        }
                     }
                     assert!(!is_locked(&sites.from).await, "seed {seed}");
                     check(&told, &rows_of(&sites.from).await, seed).unwrap();
@@ -248,7 +271,10 @@ fn either_may_go_away_while_sides_are_changed() {
                         assert_eq!(db.list_changes().await.unwrap(), [], "seed {seed}");
                     }
                     check(&told, &rows_of(&sites.from).await, seed).unwrap();
-                    assert_eq!(abort(&sites, "default").await, Err(Error::client_invalid_operation()));
+                    assert_eq!(
+                        abort(&sites, "default").await,
+                        Err(Error::client_invalid_operation())
+                    );
                 }
             }
         });
@@ -257,7 +283,8 @@ fn either_may_go_away_while_sides_are_changed() {
     assert!(firsts > 1 && seconds > 1);
 }
 
-/// Somebody else's lock on the first keeps sides from being changed, and everything goes on as before.
+/// Somebody else's lock on the first keeps sides from being changed, and everything goes on as
+/// before.
 #[test]
 fn a_first_that_somebody_has_locked_stays_the_first() {
     with_pair(1, async |pair| {
@@ -274,7 +301,8 @@ fn a_first_that_somebody_has_locked_stays_the_first() {
     });
 }
 
-/// An abort that stood still while another one made the second free used to find it without a place, and clear it.
+/// An abort that stood still while another one made the second free used to find it without a
+/// place, and clear it.
 #[test]
 fn an_abort_that_stood_still_harms_nothing_that_is_free() {
     with_pair(3, async |pair| {
@@ -308,7 +336,8 @@ fn an_abort_that_stood_still_harms_nothing_that_is_free() {
     });
 }
 
-/// An agent that stood still before it locked the first used to lock it for a change of sides that somebody had ended meanwhile.
+/// An agent that stood still before it locked the first used to lock it for a change of sides that
+/// somebody had ended meanwhile.
 #[test]
 fn a_lock_that_comes_late_locks_nothing() {
     with_pair(4, async |pair| {
@@ -317,7 +346,8 @@ fn a_lock_that_comes_late_locks_nothing() {
         let (from, held) = held(&first);
         let late = Sites::new(from, client(&second));
         held.hold(system::DATABASE_LOCKED);
-        let task = machine.spawn("late", async move { drop(switch(&late, &Control::default()).await) });
+        let task =
+            machine.spawn("late", async move { drop(switch(&late, &Control::default()).await) });
         held.until(&machine, 1).await;
         abort(&sites, "default").await.unwrap();
         held.let_go();
@@ -330,7 +360,8 @@ fn a_lock_that_comes_late_locks_nothing() {
     });
 }
 
-/// A stream that an agent asked for before somebody ended it used to come afterwards: nobody knew of it, and it held a log up to its bound.
+/// A stream that an agent asked for before somebody ended it used to come afterwards: nobody knew
+/// of it, and it held a log up to its bound.
 #[test]
 fn a_stream_that_comes_late_is_registered_for_nobody() {
     // The stream of the first copy, and that of the other direction while sides are changed.
@@ -367,7 +398,8 @@ fn a_stream_that_comes_late_is_registered_for_nobody() {
     }
 }
 
-/// An agent that gives a change of sides up and stands still used to take away the stream by which somebody else has changed them since.
+/// An agent that gives a change of sides up and stands still used to take away the stream by which
+/// somebody else has changed them since.
 #[test]
 fn a_stream_that_is_removed_late_stays_where_it_is_needed() {
     with_pair(6, async |pair| {
@@ -378,7 +410,8 @@ fn a_stream_that_is_removed_late_stays_where_it_is_needed() {
         // It has registered the stream, and looks how far the first is.
         at_first.hold(b"\xff\x02/plinth/dr/nudge");
         let late = Sites::new(from, to);
-        let task = machine.spawn("late", async move { drop(switch(&late, &Control::default()).await) });
+        let task =
+            machine.spawn("late", async move { drop(switch(&late, &Control::default()).await) });
         at_first.until(&machine, 1).await;
         at_second.hold(changes::acknowledged_key(1).leak());
         at_first.let_go();

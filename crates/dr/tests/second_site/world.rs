@@ -1,7 +1,7 @@
 //! Two databases in a simulated world, a history of the first, and what the second must be.
 //!
-//! The history is kept by whoever writes, from what each transaction does, so it owes nothing to what is tested. Databases can be
-//! put some way off, where answers to commits get lost: [`Lossy`].
+//! The history is kept by whoever writes, from what each transaction does, so it owes nothing to
+//! what is tested. Databases can be put some way off, where answers to commits get lost: [`Lossy`].
 
 use plinth::client::{MutationType, TransactionOption};
 use plinth::{Database, KeySelector, Version};
@@ -139,7 +139,8 @@ impl History {
                     let end = key_of(number + random.index(40));
                     if name < end {
                         tr.clear_range(&name, &end);
-                        let gone: Vec<_> = model.range(name..end).map(|(key, _)| key.clone()).collect();
+                        let gone: Vec<_> =
+                            model.range(name..end).map(|(key, _)| key.clone()).collect();
                         gone.into_iter().for_each(|key| change(model, key, None));
                         // What a range is replaced by.
                         tr.set(key_of(number), "new");
@@ -149,13 +150,17 @@ impl History {
                 1 | 2 => {
                     let operand = [3, 0, 0, 1];
                     tr.add(&name, operand);
-                    let sum =
-                        atomic::apply(MutationType::Add, model.get(&name).map(|value| &value[..]), &operand);
+                    let sum = atomic::apply(
+                        MutationType::Add,
+                        model.get(&name).map(|value| &value[..]),
+                        &operand,
+                    );
                     change(model, name, Some(Bytes::copy_from_slice(&sum.unwrap())));
                 }
                 3 => {
                     let operand =
-                        [b"stamp/"[..].to_vec(), vec![0; 10], name.to_vec(), vec![6, 0, 0, 0]].concat();
+                        [b"stamp/"[..].to_vec(), vec![0; 10], name.to_vec(), vec![6, 0, 0, 0]]
+                            .concat();
                     tr.atomic_op(&operand, b"x", MutationType::SetVersionstampedKey);
                     stamped.push(name);
                 }
@@ -289,7 +294,8 @@ pub async fn read_aware(db: &plinth_client::Database, key: &str) -> Option<Bytes
     tr.get(key).await.unwrap()
 }
 
-/// A database some way off, whose commits lose their answers now and then: some were made, some weren't, some will be.
+/// A database some way off, whose commits lose their answers now and then: some were made, some
+/// weren't, some will be.
 pub struct Lossy {
     pub inner: Arc<dyn Endpoint>,
     pub random: Mutex<Random>,
@@ -300,7 +306,8 @@ pub struct Lossy {
     pub capture: Option<Arc<dyn ChangeCapture>>,
 }
 
-/// Commits that wait on their way to a database until they are let go, while everything else goes on: a process that stands still.
+/// Commits that wait on their way to a database until they are let go, while everything else goes
+/// on: a process that stands still.
 #[derive(Clone, Default)]
 pub struct Held {
     /// Those that write this key.
@@ -355,7 +362,12 @@ impl Endpoint for Lossy {
         reply
     }
 
-    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+    fn get_many(
+        &self,
+        version: Version,
+        space: KeySpace,
+        keys: &KeyList,
+    ) -> Reply<Vec<Option<Bytes>>> {
         self.inner.get_many(version, space, keys)
     }
 
@@ -370,7 +382,11 @@ impl Endpoint for Lossy {
     fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
         let dice = {
             let mut random = self.random.lock().unwrap();
-            if random.index(self.one_of) == 0 { Some((random.index(3), random.index(300))) } else { None }
+            if random.index(self.one_of) == 0 {
+                Some((random.index(3), random.index(300)))
+            } else {
+                None
+            }
         };
         let (inner, env) = (self.inner.clone(), self.inner.env().clone());
         let way = Duration::from_micros(self.random.lock().unwrap().index(4000) as u64);
@@ -379,7 +395,9 @@ impl Endpoint for Lossy {
         drop(env.clone().spawn("lossy", async move {
             env.sleep(way).await;
             held.wait(&env, &request).await;
-            let Some((kind, delay)) = dice else { return promise.send(inner.commit(request).await) };
+            let Some((kind, delay)) = dice else {
+                return promise.send(inner.commit(request).await);
+            };
             match kind {
                 0 => drop(inner.commit(request).await),
                 1 => {}
@@ -445,7 +463,8 @@ pub fn lossy_with(
     one_of: usize,
     capture: Option<Arc<dyn ChangeCapture>>,
 ) -> plinth_client::Database {
-    let (inner, random, held) = (db.endpoint().clone(), Mutex::new(Random::new(seed)), Held::default());
+    let (inner, random, held) =
+        (db.endpoint().clone(), Mutex::new(Random::new(seed)), Held::default());
     plinth_client::Database::new(Arc::new(Lossy { inner, random, one_of, held, capture }))
 }
 
@@ -470,7 +489,11 @@ pub async fn lock_as_another(db: &plinth_client::Database, is_locked: bool) {
 }
 
 /// The test is tested: one of so many seeds notices a mistake that is planted.
-pub fn is_noticed<T>(bug: &'static str, seeds: u64, run: impl Fn(u64) -> std::result::Result<T, String>) {
+pub fn is_noticed<T>(
+    bug: &'static str,
+    seeds: u64,
+    run: impl Fn(u64) -> std::result::Result<T, String>,
+) {
     let noticed = (0..seeds).find(|seed| {
         marks::plant(Some(bug));
         let result = std::panic::catch_unwind(AssertUnwindSafe(|| run(*seed)));

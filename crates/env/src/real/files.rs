@@ -22,7 +22,8 @@ impl RealFiles {
             return Ok(());
         }
         let failed = |error| file_error("create directory", path, &error, true);
-        // Those above first, each synced into its own parent, so that the whole way there is durable.
+        // Those above first, each synced into its own parent, so that the whole way there is
+        // durable.
         let parent = parent_of(path);
         if parent != path {
             Self::create_dir_all(parent, is_private)?;
@@ -45,7 +46,8 @@ impl RealFiles {
             Open::CreateNew | Open::CreatePrivate => options.create_new(true),
             Open::Truncate => options.create(true).truncate(true),
         };
-        let file = options.open(path).map_err(|error| file_error("open", path, &error, open.writes()))?;
+        let file =
+            options.open(path).map_err(|error| file_error("open", path, &error, open.writes()))?;
         Ok(RealFile { inner: Arc::new(Inner { file, path: path.to_path_buf() }) })
     }
 
@@ -91,7 +93,10 @@ impl RealFiles {
 
     pub(crate) fn is_open_to_others(path: &Path) -> Result<bool> {
         let metadata = std::fs::metadata(path);
-        let mode = metadata.map_err(|error| file_error("look at", path, &error, false))?.permissions().mode();
+        let mode = metadata
+            .map_err(|error| file_error("look at", path, &error, false))?
+            .permissions()
+            .mode();
         Ok(mode & 0o077 != 0)
     }
 
@@ -105,8 +110,10 @@ impl RealFiles {
     pub(crate) fn temporary_dir(prefix: &str) -> Result<PathBuf> {
         let mut random = [0; 8];
         crate::real::world::fill_random(&mut random);
-        let path = std::env::temp_dir().join(format!("{prefix}-{:016x}", u64::from_le_bytes(random)));
-        // What lies in it is its owner's alone: other users may look around where temporary files are.
+        let path =
+            std::env::temp_dir().join(format!("{prefix}-{:016x}", u64::from_le_bytes(random)));
+        // What lies in it is its owner's alone: other users may look around where temporary files
+        // are.
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
         made.map_err(|error| file_error("create directory", &path, &error, true))?;
         Ok(path)
@@ -165,8 +172,9 @@ impl RealFile {
 
     #[cfg(target_os = "linux")]
     pub(crate) fn forget_cached(&self) -> Result<()> {
-        rustix::fs::fadvise(&self.inner.file, 0, None, rustix::fs::Advice::DontNeed)
-            .map_err(|error| self.failed("forget what is in memory of", &io::Error::from(error), false))
+        rustix::fs::fadvise(&self.inner.file, 0, None, rustix::fs::Advice::DontNeed).map_err(
+            |error| self.failed("forget what is in memory of", &io::Error::from(error), false),
+        )
     }
 
     #[cfg(not(target_os = "linux"))]

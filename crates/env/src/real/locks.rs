@@ -5,8 +5,8 @@
 //! it does not exclude a second taker in the same process, so taken paths are also kept in a set,
 //! under their canonical names.
 //!
-//! A lock is on a file, not on its name: who removes the file lets another process make one of the same name
-//! and lock that. So a lock can be asked whether the name still leads to its file.
+//! A lock is on a file, not on its name: who removes the file lets another process make one of the
+//! same name and lock that. So a lock can be asked whether the name still leads to its file.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -42,7 +42,13 @@ impl RealLock {
         } else {
             // Write access, because that is what emulations over a network ask for.
             let mode = if is_private { 0o600 } else { 0o666 };
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(mode).open(path)
+            OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(mode)
+                .open(path)
         };
         let file = file.map_err(failed)?;
         let canonical = std::fs::canonicalize(path).map_err(failed)?;
@@ -50,7 +56,8 @@ impl RealLock {
             return Err(lock_taken(path, Some("this process".into())));
         }
         // From here on, dropping the lock takes the name out of the set again.
-        let mut lock = Self { canonical, name: std::path::absolute(path).map_err(failed)?, file: None };
+        let mut lock =
+            Self { canonical, name: std::path::absolute(path).map_err(failed)?, file: None };
         match file.try_lock() {
             Ok(()) => {
                 lock.file = Some(file);
@@ -64,13 +71,16 @@ impl RealLock {
 
 impl RealLock {
     pub(crate) fn is_in_place(&self) -> bool {
-        let Some(file) = self.file.as_ref().and_then(|file| file.metadata().ok()) else { return false };
+        let Some(file) = self.file.as_ref().and_then(|file| file.metadata().ok()) else {
+            return false;
+        };
         std::fs::metadata(&self.name)
             .is_ok_and(|there| (there.dev(), there.ino()) == (file.dev(), file.ino()))
     }
 }
 
-/// The process that has the lock of a file, where the system tells: its number, and what it is called.
+/// The process that has the lock of a file, where the system tells: its number, and what it is
+/// called.
 fn holder(file: &File) -> Option<String> {
     let inode = file.metadata().ok()?.ino();
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
@@ -82,8 +92,9 @@ fn holder(file: &File) -> Option<String> {
     })
 }
 
-/// The process that a line of `/proc/locks` says to have a `flock` on this inode: `1: FLOCK ADVISORY WRITE PID
-/// MAJOR:MINOR:INODE 0 EOF`. The device is that below an overlay, which nobody else is told, and isn't compared.
+/// The process that a line of `/proc/locks` says to have a `flock` on this inode:
+/// `1: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE 0 EOF`. The device is that below an overlay,
+/// which nobody else is told, and isn't compared.
 fn locker(line: &str, inode: u64) -> Option<u32> {
     let mut words = line.split_whitespace().skip(1);
     let (kind, _, _) = (words.next()?, words.next()?, words.next()?);

@@ -14,6 +14,10 @@ pub(crate) fn count() -> usize {
 pub(crate) async fn give_way() {}
 
 /// Runs a task on a thread of its own.
-pub(crate) fn spawn(completion: Completion, _: usize, future: impl Future<Output = ()> + Send + 'static) {
+pub(crate) fn spawn(
+    completion: Completion,
+    _: usize,
+    future: impl Future<Output = ()> + Send + 'static,
+) {
     RealWorld::spawn(completion, "plinth-net", future);
 }

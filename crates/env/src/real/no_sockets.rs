@@ -20,7 +20,8 @@ pub(crate) struct RealStream(Infallible);
 pub(crate) struct RealDatagrams(Infallible);
 
 fn without_net() -> Error {
-    Error::unsupported_operation().with_detail("this build has no real sockets (feature `net` of plinth-env)")
+    Error::unsupported_operation()
+        .with_detail("this build has no real sockets (feature `net` of plinth-env)")
 }
 
 impl RealSockets {
@@ -87,7 +88,11 @@ impl RealStream {
         match self.0 {}
     }
 
-    pub(crate) fn poll_read(&mut self, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_read(
+        &mut self,
+        _: &mut Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         match self.0 {}
     }
 

@@ -1,8 +1,10 @@
-//! Reactors: a few threads, one a core, each of which waits for sockets and runs the tasks that use them.
+//! Reactors: a few threads, one a core, each of which waits for sockets and runs the tasks that use
+//! them.
 //!
-//! A network task costs an allocation, not a thread, so that ten thousand idle connections cost little memory. It stays
-//! on the reactor that it was given: a socket that it uses registers there, so that what arrives is handled on the
-//! thread that was told of it, without a hand-over. Network tasks therefore never block their thread.
+//! A network task costs an allocation, not a thread, so that ten thousand idle connections cost
+//! little memory. It stays on the reactor that it was given: a socket that it uses registers there,
+//! so that what arrives is handled on the thread that was told of it, without a hand-over. Network
+//! tasks therefore never block their thread.
 
 use std::future::Future;
 use std::io;
@@ -29,7 +31,8 @@ fn reactors() -> Result<&'static Reactors> {
         let handles = (0..count()).map(start).collect::<io::Result<_>>()?;
         Ok(Reactors { handles, next: AtomicUsize::new(0) })
     });
-    let no_thread = |error| Error::platform_error().with_detail(format!("no thread for sockets: {error}"));
+    let no_thread =
+        |error| Error::platform_error().with_detail(format!("no thread for sockets: {error}"));
     reactors.as_ref().map_err(no_thread)
 }
 
@@ -53,7 +56,11 @@ pub(crate) async fn give_way() {
 }
 
 /// Runs a task on one of the first `among` reactors, in turn.
-pub(crate) fn spawn(completion: Completion, among: usize, future: impl Future<Output = ()> + Send + 'static) {
+pub(crate) fn spawn(
+    completion: Completion,
+    among: usize,
+    future: impl Future<Output = ()> + Send + 'static,
+) {
     let reactors = match reactors() {
         Ok(reactors) => reactors,
         Err(error) => return completion.fail(error.to_string()),
@@ -67,7 +74,8 @@ pub(crate) fn spawn(completion: Completion, among: usize, future: impl Future<Ou
     }));
 }
 
-/// Has sockets register with the calling thread's reactor; with the first one if the thread is none.
+/// Has sockets register with the calling thread's reactor; with the first one if the thread is
+/// none.
 pub(crate) fn enter() -> Result<Option<EnterGuard<'static>>> {
     if Handle::try_current().is_ok() {
         return Ok(None);

@@ -1,8 +1,9 @@
 //! Sockets of the real world, with the feature `net`: tokio's, driven by the reactors.
 //!
-//! A socket registers with a reactor when it is first polled: with the one on whose thread that happens, so that a
-//! connection accepted on one reactor and handed to a task on another is served there. A stream that is polled by an
-//! ordinary task, with a thread of its own, is watched by a reactor for it. Sockets for datagrams do the same.
+//! A socket registers with a reactor when it is first polled: with the one on whose thread that
+//! happens, so that a connection accepted on one reactor and handed to a task on another is served
+//! there. A stream that is polled by an ordinary task, with a thread of its own, is watched by a
+//! reactor for it. Sockets for datagrams do the same.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -31,7 +32,9 @@ pub(crate) struct RealSockets;
 
 impl RealSockets {
     pub(crate) async fn connect(address: SocketAddr) -> Result<RealStream> {
-        let failed = |error: io::Error| Error::connection_failed().with_detail(format!("{address}: {error}"));
+        let failed = |error: io::Error| {
+            Error::connection_failed().with_detail(format!("{address}: {error}"))
+        };
         let mut connecting = Box::pin(TcpStream::connect(address));
         let connected = std::future::poll_fn(|context| {
             let _context = match reactors::enter() {
@@ -41,15 +44,16 @@ impl RealSockets {
             connecting.as_mut().poll(context)
         });
         let stream = RealStream::new(connected.await.map_err(failed)?).map_err(failed)?;
-        // While nobody listens there, the system may give the port itself to a connection to it, which then reaches itself, and
-        // keeps the port from who is to listen.
+        // While nobody listens there, the system may give the port itself to a connection to it,
+        // which then reaches itself, and keeps the port from who is to listen.
         if stream.local == stream.peer {
             return Err(failed(io::ErrorKind::ConnectionRefused.into()));
         }
         Ok(stream)
     }
 
-    /// The system's call blocks, and can't be ended; so it has a thread that nobody waits for but the one who asked.
+    /// The system's call blocks, and can't be ended; so it has a thread that nobody waits for but
+    /// the one who asked.
     pub(crate) async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
         let host = host.to_owned();
         let failed = |why: String| Error::lookup_failed().with_detail(why);
@@ -92,7 +96,8 @@ impl RealSockets {
         let bind = || {
             let inner = std::net::UdpSocket::bind(address)?;
             inner.set_nonblocking(true)?;
-            // Datagrams that find no room are lost; a system that grants less than this loses them sooner.
+            // Datagrams that find no room are lost; a system that grants less than this loses them
+            // sooner.
             let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&inner, WAITING_BYTES);
             let address = inner.local_addr()?;
             Ok(RealDatagrams { inner: Registered::Detached(inner), address })
@@ -108,8 +113,8 @@ fn not_bound(address: SocketAddr, error: &io::Error) -> Error {
     }
 }
 
-/// Of so many file descriptors of the process, those that connections leave to files: logs and tables have to be opened for commits
-/// to go on, however many clients there are.
+/// Of so many file descriptors of the process, those that connections leave to files: logs and
+/// tables have to be opened for commits to go on, however many clients there are.
 const fn kept_for_files(limit: u64) -> u64 {
     let eighth = limit / 8;
     let kept = if eighth < LEAST_FOR_FILES {
@@ -122,9 +127,11 @@ const fn kept_for_files(limit: u64) -> u64 {
     if kept < limit / 2 { kept } else { limit / 2 }
 }
 
-/// The file descriptors that connections may have: those below this number, since systems give the lowest that is free.
+/// The file descriptors that connections may have: those below this number, since systems give the
+/// lowest that is free.
 fn below() -> u64 {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    let limit =
+        rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
     limit - kept_for_files(limit)
 }
 
@@ -133,7 +140,8 @@ fn number(file: &impl AsRawFd) -> u64 {
     u64::try_from(file.as_raw_fd()).unwrap_or_default()
 }
 
-/// Each connection is an open file, and systems allow programs fewer at first than they may ask for.
+/// Each connection is an open file, and systems allow programs fewer at first than they may ask
+/// for.
 fn allow_many_files() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -178,7 +186,9 @@ impl RealListener {
             if number(&stream) >= below() {
                 return Err(too_few_descriptors());
             }
-            RealStream::new(stream).and_then(RealStream::detached).map_err(|error| not_accepted(&error))
+            RealStream::new(stream)
+                .and_then(RealStream::detached)
+                .map_err(|error| not_accepted(&error))
         })
     }
 }
@@ -249,7 +259,11 @@ impl RealStream {
         self.attached()?.poll_read(context, buffer)
     }
 
-    pub(crate) fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.attached()?.poll_write(context, bytes)
     }
 
@@ -288,7 +302,8 @@ impl RealDatagrams {
 
     fn attached(&mut self) -> io::Result<&UdpSocket> {
         if let Registered::Detached(_) = self.inner
-            && let Registered::Detached(socket) = std::mem::replace(&mut self.inner, Registered::Lost)
+            && let Registered::Detached(socket) =
+                std::mem::replace(&mut self.inner, Registered::Lost)
         {
             let _context = reactors::enter().map_err(io::Error::other)?;
             self.inner = Registered::Attached(UdpSocket::from_std(socket)?);

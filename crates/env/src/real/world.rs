@@ -55,7 +55,9 @@ impl RealWorld {
             let Some(completion) = take(&theirs) else { return };
             match ended {
                 Ok(()) => completion.finish(),
-                Err(payload) => completion.fail(format!("it panicked: {}", panic_message(&*payload))),
+                Err(payload) => {
+                    completion.fail(format!("it panicked: {}", panic_message(&*payload)))
+                }
             }
         };
         if let Err(error) = std::thread::Builder::new().name(name).spawn(body)
@@ -68,5 +70,6 @@ impl RealWorld {
 
 /// Fills `bytes` with random ones from the operating system, fit for keys.
 pub(crate) fn fill_random(bytes: &mut [u8]) {
-    getrandom::fill(bytes).expect("every system that Plinth runs on has a source of random numbers");
+    getrandom::fill(bytes)
+        .expect("every system that Plinth runs on has a source of random numbers");
 }

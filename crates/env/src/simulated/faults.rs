@@ -20,9 +20,9 @@ pub enum CallKind {
 /// How often calls of one kind fail and stall, and how long they take.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CallFaults {
-    /// The probability that a call fails with `io_error`. What it had done by then is open: a failed
-    /// write has written a part, a failed rename may have happened, and a failed sync leaves what it
-    /// should have synced in an unknown state.
+    /// The probability that a call fails with `io_error`. What it had done by then is open: a
+    /// failed write has written a part, a failed rename may have happened, and a failed sync leaves
+    /// what it should have synced in an unknown state.
     pub fail: f64,
     /// The probability that a call takes much longer than it should.
     pub stall: f64,
@@ -87,7 +87,9 @@ impl FaultPlan {
     #[must_use]
     pub fn failing(fail: f64, stall: f64) -> Self {
         let mut plan = Self::default();
-        for faults in [&mut plan.read, &mut plan.write, &mut plan.sync, &mut plan.open, &mut plan.rename] {
+        for faults in
+            [&mut plan.read, &mut plan.write, &mut plan.sync, &mut plan.open, &mut plan.rename]
+        {
             faults.fail = fail;
             faults.stall = stall;
         }

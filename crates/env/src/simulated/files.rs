@@ -175,7 +175,12 @@ impl Host {
         let opened = self.call(about, &[], |acting| {
             acting.nothing_if_failing()?;
             let file = acting.disk.open(path, open)?;
-            let handle = Handle { host: self.clone(), file, path: path.to_path_buf(), writes: open.writes() };
+            let handle = Handle {
+                host: self.clone(),
+                file,
+                path: path.to_path_buf(),
+                writes: open.writes(),
+            };
             Ok(SimulatedFile { handle: Arc::new(handle) })
         });
         opened.await
@@ -199,13 +204,16 @@ impl Host {
 
     pub(crate) async fn list(self: &Arc<Self>, dir: &Path) -> Result<Vec<String>> {
         let about = About { kind: CallKind::Open, operation: "list", path: dir, with: 0 };
-        let list = |acting: Acting<'_>| acting.nothing_if_failing().and_then(|()| acting.disk.list(dir));
+        let list =
+            |acting: Acting<'_>| acting.nothing_if_failing().and_then(|()| acting.disk.list(dir));
         self.call(about, &[], list).await
     }
 
     pub(crate) async fn exists(self: &Arc<Self>, path: &Path) -> Result<bool> {
         let about = About { kind: CallKind::Open, operation: "look for", path, with: 0 };
-        let look = |acting: Acting<'_>| acting.nothing_if_failing().and_then(|()| acting.disk.exists(path));
+        let look = |acting: Acting<'_>| {
+            acting.nothing_if_failing().and_then(|()| acting.disk.exists(path))
+        };
         self.call(about, &[], look).await
     }
 

@@ -41,7 +41,8 @@ impl Simulation {
         self.on_link(one, two, "heal", |network, one, two, _| network.heal(one, two));
     }
 
-    /// Breaks all connections between two machines; both ends are told, and what was under way is lost.
+    /// Breaks all connections between two machines; both ends are told, and what was under way is
+    /// lost.
     pub fn close_connections(&self, one: &Env, two: &Env) {
         self.on_link(one, two, "break", Network::break_between);
     }

@@ -1,8 +1,8 @@
 //! The simulated world: [`Simulation`].
 //!
-//! One seed decides everything: which of the ready tasks runs next, how long calls take, which fail,
-//! and what a crash leaves of unsynced data. A run on one machine is the same on every other; a test
-//! prints its seed, and the seed is the reproduction.
+//! One seed decides everything: which of the ready tasks runs next, how long calls take, which
+//! fail, and what a crash leaves of unsynced data. A run on one machine is the same on every other;
+//! a test prints its seed, and the seed is the reproduction.
 //!
 //! ```
 //! use plinth_env::simulated::Simulation;
@@ -98,7 +98,8 @@ impl Simulation {
         Env::new(World::Simulated(Arc::new(Host { universe, process, incarnation })))
     }
 
-    /// Runs the world until `future` is ready. The future may borrow from the test; it belongs to no process.
+    /// Runs the world until `future` is ready. The future may borrow from the test; it belongs to
+    /// no process.
     ///
     /// # Panics
     /// If a task panics (see [`Simulation::tolerate_panics`]), if nothing moves any more, or if

@@ -1,5 +1,5 @@
-//! What a test does to the processes of a simulation: crashes, stops, faults, clocks that drift, flipped bits; and what it
-//! may look at that a program can't.
+//! What a test does to the processes of a simulation: crashes, stops, faults, clocks that drift,
+//! flipped bits; and what it may look at that a program can't.
 //!
 //! All of it happens between two steps of the world, never inside one.
 
@@ -15,9 +15,10 @@ use super::universe::{Core, Host, Process};
 use crate::{Env, World};
 
 impl Simulation {
-    /// The power of a process's machine fails: its tasks are dropped where they stand, and of what it
-    /// had not synced each part is lost, kept or torn, as the seed decides. Its environment is dead from then on;
-    /// [`Simulation::process`] (or [`Simulation::restart`]) gives that of its next life.
+    /// The power of a process's machine fails: its tasks are dropped where they stand, and of what
+    /// it had not synced each part is lost, kept or torn, as the seed decides. Its environment is
+    /// dead from then on; [`Simulation::process`] (or [`Simulation::restart`]) gives that of its
+    /// next life.
     ///
     /// # Panics
     /// If the environment is none of this simulation's.
@@ -40,8 +41,8 @@ impl Simulation {
         self.universe().lock().processes[host.process].disk.program_ended();
     }
 
-    /// Stops the process where it stands, as SIGSTOP does: its tasks take no step and its calls wait, its connections stay.
-    /// A kill or a crash ends that too.
+    /// Stops the process where it stands, as SIGSTOP does: its tasks take no step and its calls
+    /// wait, its connections stay. A kill or a crash ends that too.
     pub fn pause(&self, process: &Env) {
         let host = self.host(process);
         self.universe().stop(host.process, true);
@@ -53,8 +54,8 @@ impl Simulation {
         self.universe().stop(host.process, false);
     }
 
-    /// From now on the process's clock ([`Env::now`]) gains, or loses, so many of a million parts. What sleeps already is not
-    /// concerned. It stays so until this is called again.
+    /// From now on the process's clock ([`Env::now`]) gains, or loses, so many of a million parts.
+    /// What sleeps already is not concerned. It stays so until this is called again.
     ///
     /// # Panics
     /// If a clock would stand, or go backwards.
@@ -87,8 +88,8 @@ impl Simulation {
         });
     }
 
-    /// Sets the process's wall clock ahead of the others', or behind them, by so many seconds. Its other clock
-    /// ([`Env::now`]) goes on as it was, as on a real machine.
+    /// Sets the process's wall clock ahead of the others', or behind them, by so many seconds. Its
+    /// other clock ([`Env::now`]) goes on as it was, as on a real machine.
     pub fn move_wall_clock(&self, process: &Env, seconds_ahead: i64) {
         self.with(process, |process| process.wall_clock_ahead = seconds_ahead);
     }
@@ -104,7 +105,8 @@ impl Simulation {
         let mask = 1 << core.random.below(8);
         core.note("flip", process as u64, offset);
         let disk = &mut core.processes[process].disk;
-        let missing = || Error::file_not_found().with_detail(format!("byte {offset} of {}", path.display()));
+        let missing =
+            || Error::file_not_found().with_detail(format!("byte {offset} of {}", path.display()));
         let file = disk.file(path).ok_or_else(missing)?;
         if disk.len(file).unwrap_or(0) <= offset {
             return Err(missing());
@@ -113,7 +115,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// Turns a bit over somewhere in the files of a process, and says where. `None` if there is not a byte.
+    /// Turns a bit over somewhere in the files of a process, and says where. `None` if there is not
+    /// a byte.
     pub fn flip_random_bit(&self, process: &Env) -> Option<(PathBuf, u64)> {
         let files = self.files(process);
         let total = files.iter().map(|(_, len)| len).sum();

@@ -10,7 +10,8 @@ use std::time::Duration;
 /// How many events are kept for people.
 const KEPT: usize = 256;
 
-/// What happened, with two numbers that depend on it (a task and its process, a file and an offset).
+/// What happened, with two numbers that depend on it (a task and its process, a file and an
+/// offset).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// When, since the simulation began.

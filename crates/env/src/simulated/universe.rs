@@ -26,7 +26,8 @@ use super::trace::Trace;
 use crate::park::Simulating;
 use crate::task::{Completion, panic_message};
 
-/// What a step may take, at most, in nanoseconds: enough for clocks to move, too little for anyone to wait for.
+/// What a step may take, at most, in nanoseconds: enough for clocks to move, too little for anyone
+/// to wait for.
 const STEP_NANOS: u64 = 1_000;
 
 /// Where simulated wall clocks begin: some time in 2027.
@@ -123,7 +124,17 @@ impl Process {
         let plan = FaultPlan::default();
         let (name, disk) = (name.to_string(), Disk::new());
         let (clock, held) = (Clock::default(), None);
-        Self { name, incarnation: 0, random, disk, plan, calls: [0; 5], wall_clock_ahead: 0, clock, held }
+        Self {
+            name,
+            incarnation: 0,
+            random,
+            disk,
+            plan,
+            calls: [0; 5],
+            wall_clock_ahead: 0,
+            clock,
+            held,
+        }
     }
 }
 
@@ -208,14 +219,21 @@ impl Universe {
     }
 
     /// Runs the world until `future` is ready, `until` has come, or nothing moves any more.
-    pub(crate) fn drive<F: Future>(&self, mut future: Pin<&mut F>, until: Duration) -> Driven<F::Output> {
+    pub(crate) fn drive<F: Future>(
+        &self,
+        mut future: Pin<&mut F>,
+        until: Duration,
+    ) -> Driven<F::Output> {
         let main = {
             let mut core = self.lock();
             core.next_task += 1;
             core.next_task - 1
         };
-        let waker =
-            Arc::new(TaskWaker { id: main, queued: AtomicBool::new(false), ready: self.ready.clone() });
+        let waker = Arc::new(TaskWaker {
+            id: main,
+            queued: AtomicBool::new(false),
+            ready: self.ready.clone(),
+        });
         waker.wake_by_ref();
         let as_waker = Waker::from(waker.clone());
         let mut context = Context::from_waker(&as_waker);
@@ -368,7 +386,8 @@ impl Universe {
         calls.into_iter().for_each(|(id, action)| core.timers.put_back(id, action));
     }
 
-    /// Drops everything that is left. Tasks hold handles to this universe, so it would never go by itself.
+    /// Drops everything that is left. Tasks hold handles to this universe, so it would never go by
+    /// itself.
     pub(crate) fn end(&self) {
         loop {
             let mut core = self.lock();
@@ -388,7 +407,8 @@ impl Core {
         self.trace.note(self.now, what, of, with);
     }
 
-    /// Whether a task is there and its process runs; one of a stopped process waits until that goes on.
+    /// Whether a task is there and its process runs; one of a stopped process waits until that goes
+    /// on.
     fn may_run(&mut self, id: TaskId) -> bool {
         let Some(slot) = self.tasks.get(&id) else { return false };
         match &mut self.processes[slot.process].held {
@@ -452,8 +472,11 @@ impl Host {
         let id = core.next_task;
         core.next_task += 1;
         core.note("spawn", id, self.process as u64);
-        let waker =
-            Arc::new(TaskWaker { id, queued: AtomicBool::new(false), ready: self.universe.ready.clone() });
+        let waker = Arc::new(TaskWaker {
+            id,
+            queued: AtomicBool::new(false),
+            ready: self.universe.ready.clone(),
+        });
         let slot = Slot {
             process: self.process,
             name: name.to_string(),
@@ -467,7 +490,11 @@ impl Host {
     }
 
     /// A call at `at`; nothing for a process that has crashed.
-    pub(crate) fn call_at(self: &Arc<Self>, at: Duration, call: Box<dyn FnOnce() + Send>) -> SimulatedTimer {
+    pub(crate) fn call_at(
+        self: &Arc<Self>,
+        at: Duration,
+        call: Box<dyn FnOnce() + Send>,
+    ) -> SimulatedTimer {
         let mut core = self.universe.lock();
         if !self.is_alive(&core) {
             drop(core);

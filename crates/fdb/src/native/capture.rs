@@ -1,7 +1,7 @@
 //! The C library's change data capture: streams, a consumer's handle, and what their futures give.
 //!
-//! Bytes of what a stream delivers are copied before its future goes. A mutation of a kind that isn't known is an error, never left
-//! out: whoever follows would be something else from then on.
+//! Bytes of what a stream delivers are copied before its future goes. A mutation of a kind that
+//! isn't known is an error, never left out: whoever follows would be something else from then on.
 
 use super::functions::{
     CaptureFunctions, NativeBatch, NativeKey, NativeKeyRange, NativeMutation, NativeStream, Raw,
@@ -23,7 +23,8 @@ pub(crate) struct Consumer {
     raw: Raw,
 }
 
-// SAFETY: the C API allows handles on any thread, and refuses a second operation of a consumer's while one is under way.
+// SAFETY: the C API allows handles on any thread, and refuses a second operation of a consumer's
+// while one is under way.
 unsafe impl Send for Consumer {}
 // SAFETY: as above, also at once.
 unsafe impl Sync for Consumer {}
@@ -46,7 +47,11 @@ impl Database {
         Ok(Pending::new(self.library, raw, self.clone()))
     }
 
-    pub(crate) fn register_stream(self: &Arc<Self>, name: &[u8], range: &KeyRange) -> Result<Pending> {
+    pub(crate) fn register_stream(
+        self: &Arc<Self>,
+        name: &[u8],
+        range: &KeyRange,
+    ) -> Result<Pending> {
         let range = NativeKeyRange { begin: key_of(&range.begin), end: key_of(&range.end) };
         // SAFETY: the handle lives; name and range are copied before the call returns.
         self.captured(|it| unsafe {
@@ -113,11 +118,16 @@ impl Ready<'_> {
         // SAFETY: the handle lives; both are writable.
         check(unsafe { get(self.raw(), &raw mut array, &raw mut count) })?;
         let stream = |at: usize| {
-            // SAFETY: the library gave an array of `count` streams, packed as the structure is, and the future lives.
+            // SAFETY: the library gave an array of `count` streams, packed as the structure is, and
+            // the future lives.
             let stream = unsafe { array.add(at).read_unaligned() };
             // SAFETY: as above.
             let name = unsafe { slice(stream.name.key, stream.name.key_length) };
-            CapturedStream { name: Bytes::copy_from_slice(name), id: stream.id, needed: stream.min_version }
+            CapturedStream {
+                name: Bytes::copy_from_slice(name),
+                id: stream.id,
+                needed: stream.min_version,
+            }
         };
         Ok(elements(count).map(stream).collect())
     }
@@ -129,7 +139,8 @@ impl Ready<'_> {
         // SAFETY: the handle lives; all three are writable.
         check(unsafe { get(self.raw(), &raw mut array, &raw mut count, &raw mut upto) })?;
         let batch = |at: usize| {
-            // SAFETY: the library gave an array of `count` batches, packed as the structure is, and the future lives.
+            // SAFETY: the library gave an array of `count` batches, packed as the structure is, and
+            // the future lives.
             let batch = unsafe { array.add(at).read_unaligned() };
             // SAFETY: as above, for the batch's mutations.
             let mutations = unsafe { mutations(batch.mutations, batch.mutation_count) }?;
@@ -159,13 +170,15 @@ unsafe fn mutations(array: *const NativeMutation, count: c_int) -> Result<Mutati
     Ok(list)
 }
 
-/// The kind of a mutation that was committed, in which there are no versionstamps left to be filled in.
+/// The kind of a mutation that was committed, in which there are no versionstamps left to be filled
+/// in.
 fn kind_of(code: u8, key: &[u8]) -> Result<MutationType> {
     use MutationType::{SetVersionstampedKey, SetVersionstampedValue};
     MutationType::from_code(code.into())
         .filter(|kind| !matches!(kind, SetVersionstampedKey | SetVersionstampedValue))
         .ok_or_else(|| {
-            let detail = format!("the stream has a mutation of kind {code}, of the key {}", printable(key));
+            let detail =
+                format!("the stream has a mutation of kind {code}, of the key {}", printable(key));
             Error::unsupported_operation().with_detail(detail)
         })
 }

@@ -1,8 +1,9 @@
 //! The table of the C library's functions that the endpoint needs, each looked up by its name.
 //!
-//! The signatures are those of FoundationDB's C API 700 and later, `fdb_c.h`. A library without one of them is refused
-//! when it is loaded, with the name that is missing, so that no call can fail for it later. Those of change data capture, which
-//! came later, are a table of their own: a library may lack them.
+//! The signatures are those of FoundationDB's C API 700 and later, `fdb_c.h`. A library without one
+//! of them is refused when it is loaded, with the name that is missing, so that no call can fail
+//! for it later. Those of change data capture, which came later, are a table of their own: a
+//! library may lack them.
 
 use plinth_types::{Error, Result};
 use std::ffi::{c_char, c_int, c_void};
@@ -90,8 +91,8 @@ macro_rules! functions {
             /// `api_function_missing`, naming it.
             ///
             /// # Safety
-            /// The library must be FoundationDB's C library or one with its interface, and stay loaded for as long as any of the
-            /// functions may be called.
+            /// The library must be FoundationDB's C library or one with its interface, and stay
+            /// loaded for as long as any of the functions may be called.
             pub unsafe fn find(library: &libloading::Library) -> Result<Self> {
                 Ok(Self {
                     $($name: {
@@ -162,8 +163,9 @@ functions! {
 }
 
 functions! {
-    /// The functions of change data capture, which libraries have from release 8 on. Ordered streams aren't used: they came when a stream
-    /// began to have several ranges, so a library with them has these functions in the form that is called here.
+    /// The functions of change data capture, which libraries have from release 8 on. Ordered
+    /// streams aren't used: they came when a stream began to have several ranges, so a library with
+    /// them has these functions in the form that is called here.
     CaptureFunctions:
     register b"fdb_database_register_cdc_stream\0" (Raw, Byte, c_int, *const NativeKeyRange, c_int) -> Raw;
     _register_ordered b"fdb_database_register_cdc_ordered_stream\0" () -> Raw;

@@ -1,7 +1,8 @@
 //! Handles of the C library that own what they name: databases, transactions, futures.
 //!
-//! A future becomes a [`Reply`] by its callback: the callback owns the future and whatever must outlive it (its
-//! transaction), decodes the value, copies it, and sends it. Giving a reply up cancels through a [`Cancel`].
+//! A future becomes a [`Reply`] by its callback: the callback owns the future and whatever must
+//! outlive it (its transaction), decodes the value, copies it, and sends it. Giving a reply up
+//! cancels through a [`Cancel`].
 
 use super::functions::{NativeKey, NativeKeyValue, Raw};
 use super::library::Library;
@@ -17,7 +18,8 @@ pub(super) fn check(code: c_int) -> Result<()> {
     if code == 0 { Ok(()) } else { Err(Error::from_code(code)) }
 }
 
-/// A length as C counts it. Longer ones are beyond every limit of the database, and are cut rather than wrapped.
+/// A length as C counts it. Longer ones are beyond every limit of the database, and are cut rather
+/// than wrapped.
 pub(super) fn length(bytes: &[u8]) -> c_int {
     c_int::try_from(bytes.len()).unwrap_or(c_int::MAX)
 }
@@ -49,7 +51,12 @@ impl Database {
         let value = value.to_le_bytes();
         // SAFETY: the handle lives; the value is copied before the call returns.
         check(unsafe {
-            (self.library.functions.database_set_option)(self.raw, code, value.as_ptr(), length(&value))
+            (self.library.functions.database_set_option)(
+                self.raw,
+                code,
+                value.as_ptr(),
+                length(&value),
+            )
         })
     }
 
@@ -57,7 +64,9 @@ impl Database {
     pub(crate) fn create_transaction(&self) -> Result<Arc<Transaction>> {
         let mut raw = null_mut();
         // SAFETY: the handle lives; `raw` is writable.
-        check(unsafe { (self.library.functions.database_create_transaction)(self.raw, &raw mut raw) })?;
+        check(unsafe {
+            (self.library.functions.database_create_transaction)(self.raw, &raw mut raw)
+        })?;
         Ok(Arc::new(Transaction { library: self.library, raw }))
     }
 }
@@ -96,14 +105,21 @@ impl Transaction {
     /// Sets an option that takes no value.
     pub(crate) fn set_option(&self, code: i32) -> Result<()> {
         // SAFETY: the handle lives; no value is given.
-        check(unsafe { (self.library.functions.transaction_set_option)(self.raw, code, std::ptr::null(), 0) })
+        check(unsafe {
+            (self.library.functions.transaction_set_option)(self.raw, code, std::ptr::null(), 0)
+        })
     }
 
     /// Sets an option to some bytes.
     pub(crate) fn set_option_bytes(&self, code: i32, value: &[u8]) -> Result<()> {
         // SAFETY: the handle lives; the value is copied before the call returns.
         check(unsafe {
-            (self.library.functions.transaction_set_option)(self.raw, code, value.as_ptr(), length(value))
+            (self.library.functions.transaction_set_option)(
+                self.raw,
+                code,
+                value.as_ptr(),
+                length(value),
+            )
         })
     }
 
@@ -281,7 +297,9 @@ impl Transaction {
     pub(crate) fn committed_version(&self) -> Result<i64> {
         let mut version = 0;
         // SAFETY: the handle lives; `version` is writable.
-        check(unsafe { (self.library.functions.transaction_committed_version)(self.raw, &raw mut version) })?;
+        check(unsafe {
+            (self.library.functions.transaction_committed_version)(self.raw, &raw mut version)
+        })?;
         Ok(version)
     }
 
@@ -310,7 +328,8 @@ unsafe impl Sync for Future {}
 
 impl Drop for Future {
     fn drop(&mut self) {
-        // SAFETY: ours, and nobody has it any more. Its callback, if any, owned a share and has run.
+        // SAFETY: ours, and nobody has it any more. Its callback, if any, owned a share and has
+        // run.
         unsafe { (self.library.functions.future_destroy)(self.raw) }
     }
 }
@@ -351,13 +370,15 @@ impl Pending {
         Cancel(self.future.clone())
     }
 
-    /// Has `answer` called once with the value: now if it is there, else on the network's thread. What gave it lives until
-    /// then.
+    /// Has `answer` called once with the value: now if it is there, else on the network's thread.
+    /// What gave it lives until then.
     pub(crate) fn on_ready(self, answer: impl FnOnce(Ready<'_>) + Send + 'static) {
         let future = self.future.clone();
         let call = Box::into_raw(Box::new(Call { pending: self, answer: Box::new(answer) }));
         // SAFETY: the handle lives, and `called` takes the box over: it runs exactly once.
-        let code = unsafe { (future.library.functions.future_set_callback)(future.raw, called, call.cast()) };
+        let code = unsafe {
+            (future.library.functions.future_set_callback)(future.raw, called, call.cast())
+        };
         if code != 0 {
             // SAFETY: the library refused the callback, so the box is still ours.
             let call = unsafe { Box::from_raw(call) };
@@ -383,7 +404,8 @@ unsafe extern "C" fn called(_: Raw, parameter: *mut c_void) {
     let call = unsafe { Box::from_raw(parameter.cast::<Call>()) };
     let Call { pending, answer } = *call;
     // A panic must not pass into C; whoever waits gets `broken_promise`.
-    let _ = catch_unwind(AssertUnwindSafe(|| answer(Ready { future: &pending.future, refused: 0 })));
+    let _ =
+        catch_unwind(AssertUnwindSafe(|| answer(Ready { future: &pending.future, refused: 0 })));
     // What gave it goes after it.
     let Pending { future, giver } = pending;
     drop(future);
@@ -429,7 +451,9 @@ impl Ready<'_> {
         self.done()?;
         let (mut key, mut length) = (std::ptr::null(), 0);
         // SAFETY: the handle lives; both are writable.
-        check(unsafe { (self.functions().future_key)(self.future.raw, &raw mut key, &raw mut length) })?;
+        check(unsafe {
+            (self.functions().future_key)(self.future.raw, &raw mut key, &raw mut length)
+        })?;
         // SAFETY: the library gave them, and the future lives.
         Ok(Bytes::copy_from_slice(unsafe { slice(key, length) }))
     }
@@ -456,14 +480,21 @@ impl Ready<'_> {
     /// The rows, and whether more are left.
     pub(crate) fn rows(&self) -> Result<(Rows, bool)> {
         self.done()?;
-        let (mut array, mut count, mut more): (*const NativeKeyValue, _, _) = (std::ptr::null(), 0, 0);
+        let (mut array, mut count, mut more): (*const NativeKeyValue, _, _) =
+            (std::ptr::null(), 0, 0);
         // SAFETY: the handle lives; all three are writable.
         check(unsafe {
-            (self.functions().future_rows)(self.future.raw, &raw mut array, &raw mut count, &raw mut more)
+            (self.functions().future_rows)(
+                self.future.raw,
+                &raw mut array,
+                &raw mut count,
+                &raw mut more,
+            )
         })?;
         let mut rows = Rows::builder();
         for at in 0..usize::try_from(count).unwrap_or(0) {
-            // SAFETY: the library gave an array of `count` rows, packed as the structure is, and the future lives.
+            // SAFETY: the library gave an array of `count` rows, packed as the structure is, and
+            // the future lives.
             let row = unsafe { array.add(at).read_unaligned() };
             // SAFETY: as above.
             let (key, value) =
@@ -477,10 +508,13 @@ impl Ready<'_> {
         self.done()?;
         let (mut array, mut count): (*const NativeKey, _) = (std::ptr::null(), 0);
         // SAFETY: the handle lives; both are writable.
-        check(unsafe { (self.functions().future_keys)(self.future.raw, &raw mut array, &raw mut count) })?;
+        check(unsafe {
+            (self.functions().future_keys)(self.future.raw, &raw mut array, &raw mut count)
+        })?;
         let mut keys = Vec::new();
         for at in 0..usize::try_from(count).unwrap_or(0) {
-            // SAFETY: the library gave an array of `count` keys, packed as the structure is, and the future lives.
+            // SAFETY: the library gave an array of `count` keys, packed as the structure is, and
+            // the future lives.
             let key = unsafe { array.add(at).read_unaligned() };
             // SAFETY: as above.
             keys.push(Bytes::copy_from_slice(unsafe { slice(key.key, key.key_length) }));
@@ -492,10 +526,13 @@ impl Ready<'_> {
         self.done()?;
         let (mut array, mut count) = (std::ptr::null(), 0);
         // SAFETY: the handle lives; both are writable.
-        check(unsafe { (self.functions().future_strings)(self.future.raw, &raw mut array, &raw mut count) })?;
+        check(unsafe {
+            (self.functions().future_strings)(self.future.raw, &raw mut array, &raw mut count)
+        })?;
         let mut strings = Vec::new();
         for at in 0..usize::try_from(count).unwrap_or(0) {
-            // SAFETY: the library gave an array of `count` pointers to strings, and the future lives.
+            // SAFETY: the library gave an array of `count` pointers to strings, and the future
+            // lives.
             let text = unsafe { CStr::from_ptr(array.add(at).read_unaligned()) };
             strings.push(text.to_string_lossy().into_owned());
         }

@@ -1,9 +1,10 @@
 //! Loading a C library, agreeing on an API version, and running its network.
 //!
-//! The C API allows one network in a process for each library, started once and stopped for good. So a library is loaded
-//! at its first use, stays, and when the process ends its network is stopped and the thread that ran it joined. Apple's
-//! library crashes otherwise: what belongs to that thread is torn down after its network has returned, and needs static
-//! objects that the end of the process tears down at the same time.
+//! The C API allows one network in a process for each library, started once and stopped for good.
+//! So a library is loaded at its first use, stays, and when the process ends its network is stopped
+//! and the thread that ran it joined. Apple's library crashes otherwise: what belongs to that
+//! thread is torn down after its network has returned, and needs static objects that the end of the
+//! process tears down at the same time.
 
 use super::functions::{CaptureFunctions, Functions};
 use plinth_env::Env;
@@ -15,7 +16,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// API versions to ask for, the one whose behaviour the endpoint is written for first. All of them agree in what it uses.
+/// API versions to ask for, the one whose behaviour the endpoint is written for first. All of them
+/// agree in what it uses.
 const API_VERSIONS: [c_int; 4] = [730, 720, 710, 700];
 
 /// How long the end of the process waits for a network thread to end.
@@ -29,7 +31,8 @@ pub(crate) struct Library {
     capture: Result<CaptureFunctions>,
     api_version: i32,
     network_ended: AtomicBool,
-    /// The network's thread, if it is ours to stop: another part of the program may have set the network up before.
+    /// The network's thread, if it is ours to stop: another part of the program may have set the
+    /// network up before.
     network: Mutex<Option<JoinHandle<()>>>,
     env: Env,
 }
@@ -64,10 +67,12 @@ impl Library {
 /// The libraries of this process, by the name they were asked for.
 static LOADED: Mutex<BTreeMap<String, &'static Library>> = Mutex::new(BTreeMap::new());
 
-/// The library of this path, or the system's `libfdb_c` if none is given; loaded and started at the first call.
+/// The library of this path, or the system's `libfdb_c` if none is given; loaded and started at the
+/// first call.
 ///
 /// # Errors
-/// `file_not_found` if it can't be loaded; `api_function_missing`; `api_version_not_supported` if it is too old or too new.
+/// `file_not_found` if it can't be loaded; `api_function_missing`; `api_version_not_supported` if
+/// it is too old or too new.
 pub(crate) fn load(path: Option<&str>) -> Result<&'static Library> {
     let name = path.map_or_else(default_name, str::to_owned);
     // Held while it is loaded, so that two threads don't start it twice.
@@ -77,7 +82,8 @@ pub(crate) fn load(path: Option<&str>) -> Result<&'static Library> {
     }
     let library = start(&name)?;
     loaded.insert(name, library);
-    // For each library, once it is loaded: its static objects are torn down when the process ends before what was registered earlier.
+    // For each library, once it is loaded: its static objects are torn down when the process ends
+    // before what was registered earlier.
     stop_at_exit();
     Ok(library)
 }
@@ -87,15 +93,18 @@ fn default_name() -> String {
 }
 
 fn start(name: &str) -> Result<&'static Library> {
-    // SAFETY: loading runs the library's initialisers, as for every program that links to it; it is never unloaded.
+    // SAFETY: loading runs the library's initialisers, as for every program that links to it; it is
+    // never unloaded.
     let opened = unsafe { libloading::Library::new(name) };
     let opened = opened.map_err(|error| {
-        let advice = "install FoundationDB's client, or name the library: fdb:CLUSTER_FILE?lib=PATH";
+        let advice =
+            "install FoundationDB's client, or name the library: fdb:CLUSTER_FILE?lib=PATH";
         Error::file_not_found().with_detail(format!("cannot load {name}: {error}; {advice}"))
     })?;
     // Never dropped, so never unloaded.
     let opened: &'static libloading::Library = Box::leak(Box::new(opened));
-    // SAFETY: it goes by the name of FoundationDB's library, which is all that can be known; it stays loaded.
+    // SAFETY: it goes by the name of FoundationDB's library, which is all that can be known; it
+    // stays loaded.
     let functions = unsafe { Functions::find(opened) }?;
     // SAFETY: as above.
     let capture = unsafe { CaptureFunctions::find(opened) }.map_err(|missing| {
@@ -111,7 +120,11 @@ fn start(name: &str) -> Result<&'static Library> {
         0 => true,
         // Somebody else in this process uses the same library, and runs its network.
         2009 => false,
-        code => return Err(Error::from_code(code).with_detail(format!("setting up the network of {name}"))),
+        code => {
+            return Err(
+                Error::from_code(code).with_detail(format!("setting up the network of {name}"))
+            );
+        }
     };
     let env = Env::real();
     let library: &'static Library = Box::leak(Box::new(Library {
@@ -149,14 +162,16 @@ fn select_api_version(functions: &Functions, name: &str) -> Result<i32> {
     let newest = unsafe { (functions.max_api_version)() };
     let Some(version) = API_VERSIONS.into_iter().find(|version| *version <= newest) else {
         let oldest = API_VERSIONS[API_VERSIONS.len() - 1];
-        let detail = format!("{name} knows API versions up to {newest}; {oldest} or later is needed");
+        let detail =
+            format!("{name} knows API versions up to {newest}; {oldest} or later is needed");
         return Err(Error::api_version_not_supported().with_detail(detail));
     };
     // SAFETY: callable at any time; a second selection is refused by its number.
     match unsafe { (functions.select_api_version)(version, version) } {
         0 => Ok(version),
         2201 => Ok(0),
-        code => Err(Error::from_code(code).with_detail(format!("selecting API version {version} of {name}"))),
+        code => Err(Error::from_code(code)
+            .with_detail(format!("selecting API version {version} of {name}"))),
     }
 }
 
@@ -181,7 +196,8 @@ extern "C" fn stop_all() {
     }
 }
 
-/// Joins a network's thread, but not one whose network doesn't end: a process that hangs at its end is worse than one that crashes there.
+/// Joins a network's thread, but not one whose network doesn't end: a process that hangs at its end
+/// is worse than one that crashes there.
 fn join(library: &Library, thread: JoinHandle<()>) {
     for _ in 0..STOP_WAITS {
         if library.network_ended.load(Ordering::SeqCst) {

@@ -1,8 +1,10 @@
-//! FoundationDB's C library made safe: a table of its functions, and handles that own what it gives.
+//! FoundationDB's C library made safe: a table of its functions, and handles that own what it
+//! gives.
 //!
-//! Nothing else in this crate has `unsafe`. What makes the calls sound: a handle is destroyed only by its owner's drop,
-//! futures and transactions may be used from any thread (as the C API promises), bytes handed in are copied by the
-//! library before a call returns, and bytes it gives are copied by us before the future goes.
+//! Nothing else in this crate has `unsafe`. What makes the calls sound: a handle is destroyed only
+//! by its owner's drop, futures and transactions may be used from any thread (as the C API
+//! promises), bytes handed in are copied by the library before a call returns, and bytes it gives
+//! are copied by us before the future goes.
 
 mod capture;
 mod functions;

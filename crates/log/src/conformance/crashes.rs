@@ -28,7 +28,10 @@ fn committed_entries_survive_and_of_the_others_a_prefix(make: Make<'_>, seed: u6
         assert!(bench.view.committed().lease >= lease, "seed {seed}");
         let entries = bench.read(1).expect("entries");
         let found = entries.last().map_or(0, |entry| entry.version);
-        assert!((committed..=last).contains(&found), "seed {seed}: {found} of {committed} to {last}");
+        assert!(
+            (committed..=last).contains(&found),
+            "seed {seed}: {found} of {committed} to {last}"
+        );
         assert_eq!(found, bench.view.committed().version, "seed {seed}");
         assert!(entries.iter().all(|entry| entry.body == body(entry.version, entry.body.len())));
         last = found;

@@ -1,7 +1,8 @@
 //! Readers that wait, consumers, and bounds.
 //!
 //! A reader that waits goes back and forth between memory and files; whatever it does, it gets each
-//! committed entry once, in order. Consumers hold the log back, each for itself, within their bounds.
+//! committed entry once, in order. Consumers hold the log back, each for itself, within their
+//! bounds.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,7 +20,8 @@ pub(super) fn run_all(make: Make<'_>) {
 }
 
 fn a_reader_that_waits_gets_each_entry_once(make: Make<'_>) {
-    // Small segments and large entries: what is in memory and what is in the files changes all the time.
+    // Small segments and large entries: what is in memory and what is in the files changes all the
+    // time.
     for (seed, len) in [(1, 10), (2, 3000), (3, 90_000)] {
         let mut bench = Bench::new(make, seed, 1 << 14);
         bench.commit(1, len);
@@ -30,7 +32,8 @@ fn a_reader_that_waits_gets_each_entry_once(make: Make<'_>) {
         let readers: Vec<_> = [0, 2, 3, 40]
             .into_iter()
             .map(|from: Version| {
-                let (mut reader, got, env) = (bench.view.reader(from), got.clone(), process.clone());
+                let (mut reader, got, env) =
+                    (bench.view.reader(from), got.clone(), process.clone());
                 process.spawn("reader", async move {
                     let mut before = None;
                     loop {
@@ -118,7 +121,11 @@ fn the_slowest_consumer_holds_the_log_back(make: Make<'_>) {
     bench.view.pop("backup", 90).expect("a pop backwards does nothing");
     let mut bench = bench.reopened();
     assert_eq!(bench.view.consumers(), [("backup".to_string(), 101), ("storage".to_string(), 151)]);
-    assert_eq!(bench.view.register("backup", 1, None), Ok(101), "a known consumer stays where it is");
+    assert_eq!(
+        bench.view.register("backup", 1, None),
+        Ok(101),
+        "a known consumer stays where it is"
+    );
     bench.commit(200, 400);
     bench.tend();
     assert!(bench.view.bytes() < all * 2 / 3, "{} of {all} bytes are left", bench.view.bytes());
@@ -128,7 +135,11 @@ fn the_slowest_consumer_holds_the_log_back(make: Make<'_>) {
     assert_eq!(bench.view.pop("nobody", 1), Err(Error::client_invalid_operation()));
     assert_eq!(bench.view.reader_of("nobody").err(), Some(Error::client_invalid_operation()));
     assert_eq!(bench.view.reader_for("nobody", 1).err(), Some(Error::client_invalid_operation()));
-    assert_eq!(bench.view.reader_for("backup", 100).err(), Some(Error::version_invalid()), "it was popped");
+    assert_eq!(
+        bench.view.reader_for("backup", 100).err(),
+        Some(Error::version_invalid()),
+        "it was popped"
+    );
     let mut behind = bench.view.reader_for("backup", 170).expect("a reader");
     assert_eq!(bench.run(behind.next()).expect("an entry").map(|entry| entry.version), Some(170));
     behind.follow();
@@ -151,7 +162,9 @@ fn a_consumer_beyond_its_bound_is_dropped_and_nobody_else(make: Make<'_>) {
     let process = bench.site.process();
     let mut follower = bench.view.reader_of("feed").expect("a reader");
     let told = process.spawn("follower", async move {
-        while follower.wait().await.map_err(|error| assert!(names_feed(&error), "{error}")).is_ok() {}
+        while follower.wait().await.map_err(|error| assert!(names_feed(&error), "{error}")).is_ok()
+        {
+        }
     });
     let mut most = 0;
     for version in 2..600 {
@@ -160,7 +173,10 @@ fn a_consumer_beyond_its_bound_is_dropped_and_nobody_else(make: Make<'_>) {
         bench.view.pop("storage", version - 3).expect("a consumer without a bound stays");
         most = most.max(bench.view.bytes());
     }
-    assert!(most > bound && most < 3 * bound, "{most} bytes were kept at most, the bound is {bound}");
+    assert!(
+        most > bound && most < 3 * bound,
+        "{most} bytes were kept at most, the bound is {bound}"
+    );
     bench.run(told).expect("a reader that waits is told");
     for error in [
         bench.view.pop("feed", 2).expect_err("it was dropped"),

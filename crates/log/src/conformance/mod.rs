@@ -1,8 +1,8 @@
 //! What every implementation of [`CommitLog`] must do: the suite that each of them runs.
 //!
-//! [`test_all`] runs named scenarios in simulated worlds, over whatever a [`Site`] makes. A failure panics
-//! and names the scenario; it is the same each time. What only a log on one node's files does (segments,
-//! damage, torn tails) is tested beside that.
+//! [`test_all`] runs named scenarios in simulated worlds, over whatever a [`Site`] makes. A failure
+//! panics and names the scenario; it is the same each time. What only a log on one node's files
+//! does (segments, damage, torn tails) is tested beside that.
 
 mod crashes;
 mod following;
@@ -18,7 +18,8 @@ use crate::commit_log::{CommitLog, LogReader, LogView};
 use crate::config::Position;
 use crate::entry::Entry;
 
-/// Where an implementation keeps one log, in a simulated world. Calls run the world until they are done.
+/// Where an implementation keeps one log, in a simulated world. Calls run the world until they are
+/// done.
 pub trait Site {
     /// The world.
     fn world(&self) -> &Simulation;
@@ -26,11 +27,12 @@ pub trait Site {
     /// The process in which the log's user runs.
     fn process(&self) -> Env;
 
-    /// Makes a new log that begins behind this entry (index, term, version); `(0, 0, 0)`: from nothing.
+    /// Makes a new log that begins behind this entry (index, term, version); `(0, 0, 0)`: from
+    /// nothing.
     fn create(&mut self, beginning: (u64, u64, Version)) -> Box<dyn CommitLog>;
 
-    /// Opens it again, as far as it is committed, in a new term. Before, everything that had it open
-    /// loses its power, or its process.
+    /// Opens it again, as far as it is committed, in a new term. Before, everything that had it
+    /// open loses its power, or its process.
     fn crash_and_open(&mut self) -> Box<dyn CommitLog>;
 
     /// Opens it again after a clean close.
@@ -40,8 +42,8 @@ pub trait Site {
     fn open(&mut self) -> Result<Box<dyn CommitLog>>;
 }
 
-/// Makes a site with segments (or whatever an implementation throws away at once) of about so many bytes,
-/// in a world of this seed.
+/// Makes a site with segments (or whatever an implementation throws away at once) of about so many
+/// bytes, in a world of this seed.
 pub type Make<'m> = &'m dyn Fn(u64, u64) -> Box<dyn Site>;
 
 /// Runs every scenario, those with crashes for so many seeds.
@@ -100,7 +102,9 @@ impl Bench {
     fn commit(&mut self, version: Version, len: usize) -> Position {
         let position = self.append(version, len);
         self.run(self.view.sync(position)).expect("a commit");
-        assert!(self.view.committed().position >= position && self.view.committed().version >= version);
+        assert!(
+            self.view.committed().position >= position && self.view.committed().version >= version
+        );
         self.log.check_invariants();
         position
     }
@@ -161,8 +165,17 @@ async fn read_all(reader: &mut dyn LogReader) -> Result<Vec<Entry>> {
 
 /// Whether an entry is whole and may follow that one.
 fn check(before: Option<&Entry>, entry: &Entry) {
-    assert_eq!(entry.body, body(entry.version, entry.body.len()), "body of version {}", entry.version);
+    assert_eq!(
+        entry.body,
+        body(entry.version, entry.body.len()),
+        "body of version {}",
+        entry.version
+    );
     if let Some(before) = before {
-        assert!(entry.index > before.index && entry.version > before.version && entry.term >= before.term);
+        assert!(
+            entry.index > before.index
+                && entry.version > before.version
+                && entry.term >= before.term
+        );
     }
 }

@@ -38,7 +38,9 @@ fn written_comes_before_committed(make: Make<'_>) {
     assert_eq!(bench.versions(0), [1], "nothing is read before it is committed");
     bench.run(bench.view.sync(second)).expect("a commit");
     assert_eq!(bench.view.committed().position, second);
-    assert!(bench.view.durable() <= bench.view.committed() || bench.view.durable().position >= second);
+    assert!(
+        bench.view.durable() <= bench.view.committed() || bench.view.durable().position >= second
+    );
     assert_eq!(bench.versions(0), [1, 2]);
     let beyond = bench.append(3, 1);
     let unknown = bench.site.world().run_until(async {

@@ -1,7 +1,8 @@
 //! The notes in the file `DURABLE`.
 //!
-//! Two places for one note of 64 bytes each, in blocks of their own, written in turn: the one with the
-//! higher number counts. The checksum begins with the log's ids, so that no other log's note is believed.
+//! Two places for one note of 64 bytes each, in blocks of their own, written in turn: the one with
+//! the higher number counts. The checksum begins with the log's ids, so that no other log's note is
+//! believed.
 
 use plinth_types::Version;
 

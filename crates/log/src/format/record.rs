@@ -1,8 +1,8 @@
 //! Records: what stands before a body, and which kinds there are.
 //!
-//! A record is an entry, or one of the log's own. The fields of an entry are the same on every node that
-//! has it: kind, term, index, version, previous version, committed version. The rest of the header (checksums,
-//! sequence, opening, what was durable) belongs to this node's files alone.
+//! A record is an entry, or one of the log's own. The fields of an entry are the same on every node
+//! that has it: kind, term, index, version, previous version, committed version. The rest of the
+//! header (checksums, sequence, opening, what was durable) belongs to this node's files alone.
 
 use plinth_types::{Bytes, Version};
 
@@ -132,8 +132,8 @@ pub struct RecordHeader {
     pub term: u64,
     /// Number of the record, without gaps from 1.
     pub sequence: u64,
-    /// Number of the entry, without gaps from 1 but for what was voided; in the log's own records that of
-    /// the last entry.
+    /// Number of the entry, without gaps from 1 but for what was voided; in the log's own records
+    /// that of the last entry.
     pub index: u64,
     /// Version of the entry; in the log's own records that of the last entry.
     pub version: Version,
@@ -170,7 +170,8 @@ impl RecordHeader {
     /// The header's bytes; also fills in `checksum`.
     pub fn encode(&mut self, seed: u32) -> [u8; RECORD_HEADER_LEN] {
         let mut bytes = [0; RECORD_HEADER_LEN];
-        bytes[RECORD_BODY_CHECKSUM..RECORD_BODY_LEN].copy_from_slice(&self.body_checksum.to_le_bytes());
+        bytes[RECORD_BODY_CHECKSUM..RECORD_BODY_LEN]
+            .copy_from_slice(&self.body_checksum.to_le_bytes());
         bytes[RECORD_BODY_LEN..RECORD_BEFORE].copy_from_slice(&self.body_len.to_le_bytes());
         bytes[RECORD_BEFORE..RECORD_TERM].copy_from_slice(&self.before.to_le_bytes());
         bytes[RECORD_TERM..RECORD_SEQUENCE].copy_from_slice(&self.term.to_le_bytes());
@@ -213,7 +214,11 @@ impl RecordHeader {
             kind,
         };
         if header.sequence == 0 || u64::from(header.body_len) > MAX_BODY_LEN {
-            return Err(Flaw::new("number and length of a record", "from 1; up to 2^30", header.sequence));
+            return Err(Flaw::new(
+                "number and length of a record",
+                "from 1; up to 2^30",
+                header.sequence,
+            ));
         }
         Ok(header)
     }

@@ -19,7 +19,8 @@ const CONSUMER_POPPED: usize = 0;
 const CONSUMER_NAME_LEN: usize = CONSUMER_POPPED + 8;
 const CONSUMER_NAME: usize = CONSUMER_NAME_LEN + 1;
 
-/// What a node has promised to others: no vote for anybody else in this term, no part in earlier ones.
+/// What a node has promised to others: no vote for anybody else in this term, no part in earlier
+/// ones.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Vote {
     /// The newest term that it has heard of.
@@ -51,7 +52,8 @@ impl Vote {
     }
 }
 
-/// What holds after a rewind, beside what the header says (index, term and version of the last entry that is left).
+/// What holds after a rewind, beside what the header says (index, term and version of the last
+/// entry that is left).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Rewind {
     /// The lease as of that entry.
@@ -112,14 +114,16 @@ impl State {
             return None;
         }
         let vote = Vote::decode(bytes.get(STATE_VOTE..STATE_COUNT)?)?;
-        let mut state = Self { lease: version_at(bytes, STATE_LEASE), vote, popped: BTreeMap::new() };
+        let mut state =
+            Self { lease: version_at(bytes, STATE_LEASE), vote, popped: BTreeMap::new() };
         let mut rest = &bytes[STATE_CONSUMERS..];
         for _ in 0..u32_at(bytes, STATE_COUNT) {
             let (fixed, after) = rest.split_at_checked(CONSUMER_NAME)?;
             let (name, after) = after.split_at_checked(usize::from(fixed[CONSUMER_NAME_LEN]))?;
-            state
-                .popped
-                .insert(std::str::from_utf8(name).ok()?.to_string(), version_at(fixed, CONSUMER_POPPED));
+            state.popped.insert(
+                std::str::from_utf8(name).ok()?.to_string(),
+                version_at(fixed, CONSUMER_POPPED),
+            );
             rest = after;
         }
         rest.is_empty().then_some(state)

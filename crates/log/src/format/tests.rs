@@ -1,7 +1,7 @@
 //! Golden bytes: what format 2 looks like, for ever; and decoders that are given nonsense.
 //!
-//! Each test has the bytes of one thing that is written to a disk, as the page on the format draws them. They
-//! never change; another format gets golden bytes of its own.
+//! Each test has the bytes of one thing that is written to a disk, as the page on the format draws
+//! them. They never change; another format gets golden bytes of its own.
 
 use std::collections::BTreeMap;
 
@@ -20,8 +20,9 @@ fn header() -> SegmentHeader {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    let lines =
-        bytes.chunks(16).map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    let lines = bytes
+        .chunks(16)
+        .map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -76,7 +77,9 @@ fn the_bytes_of_records() {
     assert_eq!(entry.span(), 96);
     assert!(RecordHeader::is_plausible(&bytes));
     RecordHeader::decode(&bytes, 0x0BAD_5EEE).expect_err("another segment's record");
-    for kind in [Kind::State, Kind::Vote, Kind::Rewind].into_iter().chain(EntryKind::ALL.map(Kind::Entry)) {
+    for kind in
+        [Kind::State, Kind::Vote, Kind::Rewind].into_iter().chain(EntryKind::ALL.map(Kind::Entry))
+    {
         let bytes = RecordHeader { kind, ..entry }.encode(7);
         assert_eq!(RecordHeader::decode(&bytes, 7).unwrap().kind, kind);
     }
@@ -145,7 +148,10 @@ fn another_format_is_told_apart_from_damage() {
 #[test]
 fn two_segments_that_differ_in_anything_have_different_seeds() {
     let others = [
-        SegmentHeader { identity: Identity { cluster_id: [0; 16], ..header().identity }, ..header() },
+        SegmentHeader {
+            identity: Identity { cluster_id: [0; 16], ..header().identity },
+            ..header()
+        },
         SegmentHeader { identity: Identity { node_id: [0; 16], ..header().identity }, ..header() },
         SegmentHeader { log_id: 4, ..header() },
         SegmentHeader { serial: 8, ..header() },
@@ -160,12 +166,14 @@ fn two_segments_that_differ_in_anything_have_different_seeds() {
 fn decoders_refuse_nonsense_and_never_panic() {
     let mut state = 0x1234_5678_9ABC_DEF0_u64;
     let mut random = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 56) as u8
     };
     for len in 0..300 {
         for _ in 0..20 {
-            let bytes: Vec<u8> = (0..len).map(|_| if random() < 80 { 0 } else { random() }).collect();
+            let bytes: Vec<u8> =
+                (0..len).map(|_| if random() < 80 { 0 } else { random() }).collect();
             assert!(SegmentHeader::decode(&bytes).is_err());
             State::decode(&bytes);
             assert!(len == 24 || Vote::decode(&bytes).is_none());

@@ -34,7 +34,10 @@ fn entries_behind_a_rewind_are_void_and_no_others() {
     entries.iter().for_each(|link| history.push(link.clone(), EntryKind::Mutations));
     assert_eq!([0, 1, 2, 3, 5].map(|index| history.term_of(index)), [0, 1, 1, 2, 2].map(Some));
     assert!(history.commit_index(2));
-    assert!(!history.rewind(&rewind(7, &entries[0]), &Memory::default()), "what is committed stays");
+    assert!(
+        !history.rewind(&rewind(7, &entries[0]), &Memory::default()),
+        "what is committed stays"
+    );
     assert!(history.rewind(&rewind(7, &entries[2]), &Memory::default()));
     let void: Vec<_> = (1..=8).filter(|sequence| is_void(history.voids(), *sequence)).collect();
     assert_eq!(void, [5, 6, 7]);
@@ -71,7 +74,10 @@ fn the_entry_that_a_log_begins_behind_may_turn_out_to_be_void() {
     let mut history = History::beginning(link(100, 50, 3, 500, true));
     history.push(link(101, 51, 3, 510, true), EntryKind::Mutations);
     assert!(history.rewind(&rewind(102, &link(0, 45, 2, 450, true)), &Memory::default()));
-    assert_eq!((history.committed().index, history.last().index, history.term_of(45)), (45, 45, Some(2)));
+    assert_eq!(
+        (history.committed().index, history.last().index, history.term_of(45)),
+        (45, 45, Some(2))
+    );
     history.push(link(103, 46, 5, 600, true), EntryKind::Mutations);
     assert!(is_void(history.voids(), 101) && !is_void(history.voids(), 103));
     assert!(history.commit_index(46));

@@ -75,18 +75,27 @@ fn what_is_not_in_the_log_is_told() {
         if let Some(index) = first.index.checked_sub(1) {
             let earlier = at(index, first.term, first.version - 1);
             assert_eq!(what(earlier), Some("the log begins too late"), "seed {seed}");
-            // A lease has the version of the entry before it, and goes with it: nothing is missing then.
+            // A lease has the version of the entry before it, and goes with it: nothing is missing
+            // then.
             assert_eq!(what(at(index, first.term, first.version)), None, "seed {seed}");
         }
         for entry in &entries {
             for term in [entry.term - 1, entry.term + 1, entry.term + 5] {
                 let other = LogPosition { term, ..*entry };
-                assert_eq!(what(other), Some("the log is of another history"), "seed {seed}: {other}");
+                assert_eq!(
+                    what(other),
+                    Some("the log is of another history"),
+                    "seed {seed}: {other}"
+                );
             }
             // In the middle of a segment only a version beyond its bounds is known to be another's.
             for version in [first.version - 1, last.version + 1] {
                 let other = LogPosition { version, ..*entry };
-                assert_eq!(what(other), Some("the log is of another history"), "seed {seed}: {other}");
+                assert_eq!(
+                    what(other),
+                    Some("the log is of another history"),
+                    "seed {seed}: {other}"
+                );
             }
         }
     }

@@ -68,7 +68,8 @@ pub fn versions(entries: &[Entry]) -> Vec<Version> {
     entries.iter().map(|entry| entry.version).collect()
 }
 
-/// Whether these are entries as [`body`] made them, each behind the one before. Leases stand between them.
+/// Whether these are entries as [`body`] made them, each behind the one before. Leases stand
+/// between them.
 pub fn check(entries: &[Entry]) -> Result<(), String> {
     for pair in entries.windows(2) {
         if pair[1].index <= pair[0].index || pair[1].previous != pair[0].version {

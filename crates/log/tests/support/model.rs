@@ -1,8 +1,9 @@
-//! Random work on a log with crashes at random instants, against a model of what must and what may survive.
+//! Random work on a log with crashes at random instants, against a model of what must and what may
+//! survive.
 //!
 //! The model notes each append before it is tried, when it has succeeded, and when a sync has
-//! acknowledged it. After a crash the log must hold every acknowledged entry, of the others a prefix
-//! in order, and nothing else. What was found becomes what is known, and the work goes on.
+//! acknowledged it. After a crash the log must hold every acknowledged entry, of the others a
+//! prefix in order, and nothing else. What was found becomes what is known, and the work goes on.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use plinth_env::simulated::{FaultPlan, Random, Simulation, Unsynced};
 use plinth_env::{Env, is_disk_full};
 use plinth_log::planted::Planted;
-use plinth_log::{LocalLog, LocalView, LogConfig, Position, Recovery, verify};
+use plinth_log::{Entry, LocalLog, LocalView, LogConfig, Position, Recovery, verify};
 use plinth_types::{Error, Version};
 
 use super::{DIR, IDENTITY, body, check, small};
@@ -57,7 +58,8 @@ impl Plan {
 pub struct Stats {
     pub appended: u64,
     pub acknowledged: u64,
-    /// Entries that were written, not acknowledged, and found after a crash; and those that weren't.
+    /// Entries that were written, not acknowledged, and found after a crash; and those that
+    /// weren't.
     pub survived: u64,
     pub lost: u64,
     pub tails_cut: u64,
@@ -117,12 +119,42 @@ impl Model {
     /// The index of the last entry with mutations up to this one; 0 if there is none.
     fn last_mutations(&self, upto: u64) -> u64 {
         let upto = (upto + 1).saturating_sub(self.first_index) as usize;
-        let place = self.entries[..upto.min(self.entries.len())].iter().rposition(|entry| !entry.is_lease);
+        let place =
+            self.entries[..upto.min(self.entries.len())].iter().rposition(|entry| !entry.is_lease);
         place.map_or(0, |place| self.first_index + place as u64)
     }
 
     fn next_index(&self) -> u64 {
         self.first_index + self.entries.len() as u64
+    }
+
+    /// Whether an entry that was found is one that was appended.
+    fn check_entry(&self, entry: &Entry) -> Result<(), String> {
+        let place =
+            entry.index.checked_sub(self.first_index).ok_or("an entry from before the first")?;
+        let known = self.entries.get(place as usize).ok_or("an entry that nobody appended")?;
+        if known.is_lease || (known.version, known.len) != (entry.version, entry.body.len()) {
+            return Err(format!(
+                "entry {} is {known:?}, version {} was found",
+                entry.index, entry.version
+            ));
+        }
+        Ok(())
+    }
+
+    /// What was found becomes what is known.
+    fn go_on_from(&mut self, recovery: &Recovery, consumers: &[(String, Version)]) {
+        let (found, all) = (recovery.last_index, self.next_index() - 1);
+        self.stats.survived += found - self.acknowledged;
+        self.stats.lost += all - found;
+        self.stats.tails_cut += u64::from(recovery.cut_tail.is_some());
+        self.entries.truncate((recovery.last_index + 1 - self.first_index) as usize);
+        self.acknowledged = recovery.last_index;
+        (self.lease_durable, self.lease_written) = (recovery.lease, recovery.lease);
+        self.term = recovery.term;
+        for (name, popped) in CONSUMERS.iter().zip(&mut self.popped) {
+            *popped = consumers.iter().find(|(known, _)| known == name).map(|(_, from)| from - 1);
+        }
     }
 
     fn fail(&mut self, what: String) {
@@ -144,7 +176,8 @@ pub fn run(seed: u64, make: impl FnOnce(&mut Random) -> Plan) -> Result<Stats, S
     let model: Shared =
         Arc::new(Mutex::new(Model { first_index: 1, popped: vec![None; 3], ..Model::default() }));
     let mut env = sim.process("node");
-    let created = sim.run_until(async { LocalLog::create(&env, DIR, IDENTITY, plan.config.clone()).await });
+    let created =
+        sim.run_until(async { LocalLog::create(&env, DIR, IDENTITY, plan.config.clone()).await });
     let (log, recovery) = created.map_err(|error| format!("create: {error}"))?;
     with(&model, |model| model.term = recovery.term);
     sim.run_until(log.close()).map_err(|error| format!("close: {error}"))?;
@@ -159,8 +192,13 @@ pub fn run(seed: u64, make: impl FnOnce(&mut Random) -> Plan) -> Result<Stats, S
         };
         sim.run_until(compare(&model, &log, &recovery))?;
         sim.set_faults(&env, plan.faults.clone());
-        let work =
-            Work { log, model: model.clone(), random: random.split(), env: env.clone(), plan: plan.clone() };
+        let work = Work {
+            log,
+            model: model.clone(),
+            random: random.split(),
+            env: env.clone(),
+            plan: plan.clone(),
+        };
         let _task = env.spawn("writer", work.run());
         sim.run_for(Duration::from_micros(random.below(100_000)));
         sim.set_faults(&env, FaultPlan::default());
@@ -209,13 +247,17 @@ fn open(
     if let Some(problem) = report.problems.first() {
         return Err(format!("verify after a crash: {problem}"));
     }
-    let limit =
-        if random.chance(0.3) { Duration::from_micros(random.below(5000)) } else { Duration::from_secs(60) };
+    let limit = if random.chance(0.3) {
+        Duration::from_micros(random.below(5000))
+    } else {
+        Duration::from_secs(60)
+    };
     let under_faults = random.chance(0.3);
     if under_faults {
         sim.set_faults(env, plan.faults.clone());
     }
-    let opened = sim.run_until_within(limit, LocalLog::open(env, DIR, IDENTITY, plan.config.clone()));
+    let opened =
+        sim.run_until_within(limit, LocalLog::open(env, DIR, IDENTITY, plan.config.clone()));
     sim.set_faults(env, FaultPlan::default());
     match opened {
         None => Ok(None),
@@ -232,7 +274,8 @@ fn open(
     }
 }
 
-/// Compares what the log holds after a crash with what it must and may hold, and goes on from there.
+/// Compares what the log holds after a crash with what it must and may hold, and goes on from
+/// there.
 async fn compare(shared: &Shared, log: &LocalLog, recovery: &Recovery) -> Result<(), String> {
     let (popped, floor) = with(shared, |model| {
         let floor = model.popped.iter().flatten().min().copied().unwrap_or(0);
@@ -240,13 +283,17 @@ async fn compare(shared: &Shared, log: &LocalLog, recovery: &Recovery) -> Result
     });
     let consumers = log.consumers();
     for (name, from) in &consumers {
-        let place = CONSUMERS.iter().position(|known| known == name).ok_or("an unknown consumer")?;
+        let place =
+            CONSUMERS.iter().position(|known| known == name).ok_or("an unknown consumer")?;
         if popped[place].is_none_or(|popped| popped + 1 < *from) {
             return Err(format!("{name} goes on from {from}, it had popped {:?}", popped[place]));
         }
-        super::read(log, *from).await.map_err(|error| format!("{name} reads from {from}: {error}"))?;
+        super::read(log, *from)
+            .await
+            .map_err(|error| format!("{name} reads from {from}: {error}"))?;
     }
-    let found = super::read(log, floor + 1).await.map_err(|error| format!("read from {floor}: {error}"))?;
+    let found =
+        super::read(log, floor + 1).await.map_err(|error| format!("read from {floor}: {error}"))?;
     check(&found)?;
     with(shared, |model| {
         let last = model.last_mutations(recovery.last_index);
@@ -264,40 +311,25 @@ async fn compare(shared: &Shared, log: &LocalLog, recovery: &Recovery) -> Result
         if expected != found.len() {
             return Err(format!("{} entries were found, {expected} are there", found.len()));
         }
-        for entry in &found {
-            let place = entry.index.checked_sub(model.first_index).ok_or("an entry from before the first")?;
-            let known = model.entries.get(place as usize).ok_or("an entry that nobody appended")?;
-            if known.is_lease || (known.version, known.len) != (entry.version, entry.body.len()) {
-                return Err(format!(
-                    "entry {} is {known:?}, version {} was found",
-                    entry.index, entry.version
-                ));
-            }
-        }
+        found.iter().try_for_each(|entry| model.check_entry(entry))?;
         let first = found.first().map_or(recovery.last_index + 1, |entry| entry.index);
         let is_needed = |entry: &Appended| entry.version > floor && !entry.is_lease;
         let first_needed = model.entries.iter().position(is_needed);
-        let first_needed = first_needed.map_or(model.next_index(), |place| model.first_index + place as u64);
+        let first_needed =
+            first_needed.map_or(model.next_index(), |place| model.first_index + place as u64);
         if first > first_needed && first_needed <= recovery.last_index {
             return Err(format!("the log begins at {first}, {first_needed} is needed"));
         }
         if !(model.lease_durable..=model.lease_written.max(0)).contains(&recovery.lease) {
-            return Err(format!("lease {}, at least {} is durable", recovery.lease, model.lease_durable));
+            return Err(format!(
+                "lease {}, at least {} is durable",
+                recovery.lease, model.lease_durable
+            ));
         }
         if recovery.term <= model.term {
             return Err(format!("term {} follows {}", recovery.term, model.term));
         }
-        let (found, all) = (recovery.last_index, model.next_index() - 1);
-        model.stats.survived += found - model.acknowledged;
-        model.stats.lost += all - found;
-        model.stats.tails_cut += u64::from(recovery.cut_tail.is_some());
-        model.entries.truncate((recovery.last_index + 1 - model.first_index) as usize);
-        model.acknowledged = recovery.last_index;
-        (model.lease_durable, model.lease_written) = (recovery.lease, recovery.lease);
-        model.term = recovery.term;
-        for (name, popped) in CONSUMERS.iter().zip(&mut model.popped) {
-            *popped = consumers.iter().find(|(known, _)| known == name).map(|(_, from)| from - 1);
-        }
+        model.go_on_from(recovery, &consumers);
         Ok(())
     })
 }
@@ -331,7 +363,9 @@ impl Work {
                 && poison.detail() != error.detail()
                 && self.log.check().is_ok()
             {
-                with(&self.model, |model| model.fail(format!("an error of a poisoned log: {error}")));
+                with(&self.model, |model| {
+                    model.fail(format!("an error of a poisoned log: {error}"))
+                });
             }
         }
         with(&self.model, |model| model.stats.poisoned += 1);
@@ -378,7 +412,8 @@ impl Work {
 
     async fn extend_lease(&mut self) -> Result<(), Error> {
         let upto = with(&self.model, |model| {
-            let upto = model.lease_written.max(model.last_version()) + 1 + self.random.below(200) as i64;
+            let upto =
+                model.lease_written.max(model.last_version()) + 1 + self.random.below(200) as i64;
             model.lease_written = upto;
             let version = model.last_version();
             model.entries.push(Appended { version, len: 8, is_lease: true });
@@ -440,7 +475,8 @@ impl Work {
 
     async fn peek(&mut self) -> Result<(), Error> {
         let view: LocalView = self.log.view();
-        let floor = with(&self.model, |model| model.popped.iter().flatten().min().copied().unwrap_or(0));
+        let floor =
+            with(&self.model, |model| model.popped.iter().flatten().min().copied().unwrap_or(0));
         let acknowledged = with(&self.model, |model| model.acknowledged);
         let found = super::read(&view, floor + 1).await?;
         let end = found.last().map_or(0, |entry| entry.index);

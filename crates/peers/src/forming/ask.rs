@@ -1,9 +1,11 @@
-//! Asks one other node how far it is, again and again, and sends it the charter when it is to have it.
+//! Asks one other node how far it is, again and again, and sends it the charter when it is to have
+//! it.
 //!
-//! A node without a charter that finds the cluster begun asks to be taken in instead: what comes of that comes by a call here. An
-//! answer is believed as far as it was proven, or can do no harm.
+//! A node without a charter that finds the cluster begun asks to be taken in instead: what comes of
+//! that comes by a call here. An answer is believed as far as it was proven, or can do no harm.
 
 use super::{Seen, Shared};
+use crate::Charter;
 use crate::call::PATIENCE;
 use crate::hello::{Hello, Purpose, Stage, Welcome, Word};
 use crate::mesh;
@@ -84,10 +86,7 @@ async fn joining(shared: &Shared, address: &str) -> Result<()> {
     if let Some(why) = welcome.refused {
         return Err(why);
     }
-    match talk.hear(Word::decode).await? {
-        Word::Verdict(verdict) => verdict,
-        _ => Err(Error::client_invalid_operation().with_detail("malformed message: no verdict")),
-    }
+    verdict(&mut talk).await
 }
 
 /// Why a node can't be reached, without what differs from one attempt to the next.
@@ -137,7 +136,8 @@ async fn ask(shared: &Shared, address: &str) -> Result<Seen> {
         // Of its own cluster a node believes what is proven.
         let [said, answered] = Welcome::parts(&said, &welcome);
         let node = standing.charter.node_at(address);
-        let is_proven = standing.charter.secret.accepts(&welcome.proof, "welcome", &[&said, &answered]);
+        let is_proven =
+            standing.charter.secret.accepts(&welcome.proof, "welcome", &[&said, &answered]);
         if !is_proven || node != Some(welcome.node) {
             let detail = "it says that it is of this cluster, and doesn't know its secret, or is not the node that was there";
             return Err(Error::permission_denied().with_detail(detail));
@@ -152,16 +152,22 @@ async fn ask(shared: &Shared, address: &str) -> Result<Seen> {
     let is_to_be_sent = shared.state().is_to_be_sent(shared, address);
     match standing.filter(|_| is_to_be_sent && welcome.stage == Stage::Empty) {
         None => Ok(seen),
-        Some(standing) => {
-            let cluster_id = standing.charter.cluster_id;
-            let mut bytes = Vec::new();
-            Word::Found(standing.charter).encode(&mut bytes);
-            talk.say(&bytes).await?;
-            match talk.hear(Word::decode).await? {
-                Word::Verdict(Ok(())) => Ok(Seen::Is(Stage::Chartered, cluster_id)),
-                Word::Verdict(Err(why)) => Err(why),
-                _ => Err(Error::client_invalid_operation().with_detail("malformed message: no verdict")),
-            }
-        }
+        Some(standing) => send_charter(&mut talk, standing.charter).await,
+    }
+}
+
+async fn send_charter(talk: &mut Talk, charter: Charter) -> Result<Seen> {
+    let cluster_id = charter.cluster_id;
+    let mut bytes = Vec::new();
+    Word::Found(charter).encode(&mut bytes);
+    talk.say(&bytes).await?;
+    verdict(talk).await?;
+    Ok(Seen::Is(Stage::Chartered, cluster_id))
+}
+
+async fn verdict(talk: &mut Talk) -> Result<()> {
+    match talk.hear(Word::decode).await? {
+        Word::Verdict(verdict) => verdict,
+        _ => Err(Error::client_invalid_operation().with_detail("malformed message: no verdict")),
     }
 }

@@ -1,4 +1,5 @@
-//! How nodes form a cluster: from empty directories and a cluster file that is the same on all of them.
+//! How nodes form a cluster: from empty directories and a cluster file that is the same on all of
+//! them.
 //!
 //! ```text
 //!   every node       asks every other one, again and again: how far are you?         empty, chartered, begun
@@ -11,18 +12,22 @@
 //!
 //! What makes it safe, wherever a node is lost and begins again:
 //!
-//! 1. A charter is on disk before its directory is made, and the directory is made before the charter is confirmed. Who comes back
-//!    goes on from there.
-//! 2. The first node alone makes charters, and gives every node its number. As long as nobody has begun, nobody has voted: so
-//!    a node that lost its disk may be sent the same charter, and have the same number, again.
-//! 3. It begins only when every node has confirmed. From then on it sends no charter: whoever is empty later was wiped, or comes late, and
-//!    is told so. An empty directory never votes in a cluster that has begun.
-//!    An empty directory that finds its cluster begun asks to be taken in: a new number, no vote, see `session.rs`.
-//! 4. A node takes a charter only if it has none, from the first node of its own cluster file, for exactly the addresses of that file.
-//!    A node believes that its cluster has begun only by proof with the charter's secret.
+//! 1. A charter is on disk before its directory is made, and the directory is made before the
+//!    charter is confirmed. Who comes back goes on from there.
+//! 2. The first node alone makes charters, and gives every node its number. As long as nobody has
+//!    begun, nobody has voted: so a node that lost its disk may be sent the same charter, and have
+//!    the same number, again.
+//! 3. It begins only when every node has confirmed. From then on it sends no charter: whoever is
+//!    empty later was wiped, or comes late, and is told so. An empty directory never votes in a
+//!    cluster that has begun. An empty directory that finds its cluster begun asks to be taken in:
+//!    a new number, no vote, see `session.rs`.
+//! 4. A node takes a charter only if it has none, from the first node of its own cluster file, for
+//!    exactly the addresses of that file. A node believes that its cluster has begun only by proof
+//!    with the charter's secret.
 //!
-//! So at most one cluster comes out of a cluster file, unless the first node's disk is lost between making a charter and
-//! beginning: then the others have one that the first doesn't know, and all say so and wait.
+//! So at most one cluster comes out of a cluster file, unless the first node's disk is lost between
+//! making a charter and beginning: then the others have one that the first doesn't know, and all
+//! say so and wait.
 
 mod ask;
 mod state;
@@ -60,9 +65,9 @@ pub struct Wish {
 
 /// What makes a node's directory, and tells people.
 pub trait Ground: Send + Sync + 'static {
-    /// Makes the directory that of a member, durably. It may have been made already, in whole or in part; one of another node is an
-    /// error. In a cluster that has begun it
-    /// is told who the members are, as of which entry; else they are those of the charter.
+    /// Makes the directory that of a member, durably. It may have been made already, in whole or in
+    /// part; one of another node is an error. In a cluster that has begun it is told who the
+    /// members are, as of which entry; else they are those of the charter.
     fn found<'a>(
         &'a self,
         standing: &'a Standing,
@@ -80,7 +85,8 @@ pub trait Ground: Send + Sync + 'static {
 enum Sent {
     /// By the first node: with what the cluster is to be founded.
     Charter(Charter),
-    /// By the leader of a cluster that has begun: with what it was founded, which node this is, and who the members are.
+    /// By the leader of a cluster that has begun: with what it was founded, which node this is, and
+    /// who the members are.
     Join(Charter, NodeId, Members, u64),
 }
 
@@ -112,8 +118,8 @@ impl Wish {
         Ok(())
     }
 
-    /// Whether a cluster can be founded so, or only joined: by a server that its file doesn't name, or one that names no number of
-    /// servers that a cluster is founded with.
+    /// Whether a cluster can be founded so, or only joined: by a server that its file doesn't name,
+    /// or one that names no number of servers that a cluster is founded with.
     fn may_found(&self) -> bool {
         self.why_not_found().is_none()
     }
@@ -160,12 +166,19 @@ impl Shared {
     }
 }
 
-/// Forms the cluster that a node wishes to be in, or finds out that it has begun. Returns once it has, and this node is
-/// a member of it; until then nobody else listens on `listener`. Goes on for ever if that can't be.
+/// Forms the cluster that a node wishes to be in, or finds out that it has begun. Returns once it
+/// has, and this node is a member of it; until then nobody else listens on `listener`. Goes on for
+/// ever if that can't be.
 ///
 /// # Errors
-/// `connection_string_invalid` for a wish that makes no sense, or a directory of another cluster; those of files, and of [`Ground::found`].
-pub async fn form(env: &Env, wish: Wish, listener: Listener, ground: Arc<dyn Ground>) -> Result<Standing> {
+/// `connection_string_invalid` for a wish that makes no sense, or a directory of another cluster;
+/// those of files, and of [`Ground::found`].
+pub async fn form(
+    env: &Env,
+    wish: Wish,
+    listener: Listener,
+    ground: Arc<dyn Ground>,
+) -> Result<Standing> {
     wish.check()?;
     let known = Standing::read(env, &wish.dir).await?;
     if let Some(standing) = &known {
@@ -175,7 +188,9 @@ pub async fn form(env: &Env, wish: Wish, listener: Listener, ground: Arc<dyn Gro
         }
     }
     let known = match known {
-        Some(standing) if standing.charter.members.iter().all(|peer| peer.node != standing.node) => {
+        Some(standing)
+            if standing.charter.members.iter().all(|peer| peer.node != standing.node) =>
+        {
             // It was taken into a cluster that has begun, and crashed.
             if ground.is_founded().await? {
                 let standing = Standing { begun: true, ..standing };
@@ -303,8 +318,9 @@ async fn take(shared: &Shared, ground: &dyn Ground, charter: Charter) -> Result<
     settle(shared, ground, Standing { charter, node, begun: false }).await
 }
 
-/// Makes this node one of a cluster that has begun. If that fails nobody knows how much of it is on the disk, and asking for another number could
-/// make it two nodes: whoever starts next finds out, and goes on from there.
+/// Makes this node one of a cluster that has begun. If that fails nobody knows how much of it is on
+/// the disk, and asking for another number could make it two nodes: whoever starts next finds out,
+/// and goes on from there.
 async fn join(
     shared: &Shared,
     ground: &dyn Ground,

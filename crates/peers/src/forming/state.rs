@@ -26,7 +26,10 @@ pub(super) struct State {
 }
 
 impl State {
-    fn others<'a>(&'a self, shared: &'a Shared) -> impl Iterator<Item = (&'a str, Option<&'a Seen>)> {
+    fn others<'a>(
+        &'a self,
+        shared: &'a Shared,
+    ) -> impl Iterator<Item = (&'a str, Option<&'a Seen>)> {
         let others = shared.wish.addresses.iter().filter(|address| **address != shared.wish.own);
         others.map(|address| (address.as_str(), self.seen.get(address)))
     }
@@ -40,13 +43,14 @@ impl State {
             && self.others(shared).all(|(_, seen)| is_empty(seen))
     }
 
-    /// Whether the cluster of this node's charter has begun, or may: somebody else says so, or this is the first
-    /// node and all others have the charter.
+    /// Whether the cluster of this node's charter has begun, or may: somebody else says so, or this
+    /// is the first node and all others have the charter.
     pub(super) fn may_begin(&self, shared: &Shared) -> bool {
         let Some(standing) = &self.standing else { return false };
         let ours = standing.charter.cluster_id;
         // Only what was proven with the charter's secret is noted with its cluster: see `ask.rs`.
-        let has_begun = self.others(shared).any(|(_, seen)| seen == Some(&Seen::Is(Stage::Begun, ours)));
+        let has_begun =
+            self.others(shared).any(|(_, seen)| seen == Some(&Seen::Is(Stage::Begun, ours)));
         let have_it = |(_, seen)| seen == Some(&Seen::Is(Stage::Chartered, ours));
         has_begun || (shared.is_first() && self.others(shared).all(have_it))
     }
@@ -54,7 +58,9 @@ impl State {
     /// Whether the node at an address is to be sent the charter.
     pub(super) fn is_to_be_sent(&self, shared: &Shared, address: &str) -> bool {
         let is_empty = matches!(self.seen.get(address), Some(Seen::Is(Stage::Empty, _)));
-        shared.is_first() && self.standing.as_ref().is_some_and(|standing| !standing.begun) && is_empty
+        shared.is_first()
+            && self.standing.as_ref().is_some_and(|standing| !standing.begun)
+            && is_empty
     }
 
     /// What people should know; `None` until every other node was asked once.
@@ -74,7 +80,8 @@ impl State {
                     ));
                 }
                 Seen::Is(Stage::Chartered | Stage::Begun, theirs)
-                    if ours.is_some_and(|ours| ours != *theirs) || (ours.is_none() && shared.is_first()) =>
+                    if ours.is_some_and(|ours| ours != *theirs)
+                        || (ours.is_none() && shared.is_first()) =>
                 {
                     missing.push(format!(
                         "{address} (its directory was made for another cluster, {}, which this server doesn't know: if there is \
@@ -86,7 +93,10 @@ impl State {
             }
         }
         if let Some(why) = shared.wish.why_not_found() {
-            missing.insert(0, format!("a cluster that has begun, to be taken in; it can found none: {why}"));
+            missing.insert(
+                0,
+                format!("a cluster that has begun, to be taken in; it can found none: {why}"),
+            );
         }
         Some(match missing.is_empty() {
             true => "waits for the servers of the cluster to agree".to_owned(),

@@ -1,5 +1,5 @@
-//! Who calls while a cluster is formed: other nodes, which are told how far this one is and may send a charter, and clients, which are
-//! told to come again.
+//! Who calls while a cluster is formed: other nodes, which are told how far this one is and may
+//! send a charter, and clients, which are told to come again.
 //!
 //! A charter is handed to the one task that decides; the caller waits for what becomes of it.
 
@@ -73,7 +73,8 @@ impl Door {
         let Some(acceptor) = &self.acceptor else { return Ok(stream) };
         let mut plain_answer = Vec::new();
         let detail = "the server speaks TLS: the address in the cluster file must end in :tls";
-        plinth_proto::Welcome::refuse(Error::tls_error().with_detail(detail)).encode(&mut plain_answer);
+        plinth_proto::Welcome::refuse(Error::tls_error().with_detail(detail))
+            .encode(&mut plain_answer);
         let terms = plinth_tls::Terms {
             purpose: plinth_tls::Purpose::Clients,
             plain_answer: plain_answer.into(),
@@ -97,15 +98,17 @@ impl Door {
 async fn receive(shared: &Shared, stream: Stream) {
     let mut talk = Talk::new(stream, Vec::new());
     let kind = |bytes: &[u8]| Ok(Mesh::is_peer(bytes).map(|is_peer| (is_peer, 0)));
-    let First::Left(Ok(is_peer)) = race(talk.hear(kind), shared.env.sleep(PATIENCE)).await else { return };
+    let First::Left(Ok(is_peer)) = race(talk.hear(kind), shared.env.sleep(PATIENCE)).await else {
+        return;
+    };
     let mut words = Vec::new();
     if is_peer {
         let Err(why) = answer(shared, &mut talk).await else { return };
         Welcome::refuse(why).encode(&mut words);
     } else {
         let text = shared.state().words(shared).unwrap_or_default();
-        let why =
-            Error::connection_failed().with_detail(format!("the cluster is yet to be formed; it {text}"));
+        let why = Error::connection_failed()
+            .with_detail(format!("the cluster is yet to be formed; it {text}"));
         plinth_proto::Welcome::refuse(why).encode(&mut words);
     }
     race(talk.part(&words), shared.env.sleep(PATIENCE)).await;
@@ -114,17 +117,21 @@ async fn receive(shared: &Shared, stream: Stream) {
 /// Answers another node. An error is for it to hear.
 async fn answer(shared: &Shared, talk: &mut Talk) -> Result<()> {
     let (hello, said) = talk
-        .hear(|bytes| Ok(Hello::decode(bytes)?.map(|(hello, len)| ((hello, bytes[..len].to_vec()), len))))
+        .hear(|bytes| {
+            Ok(Hello::decode(bytes)?.map(|(hello, len)| ((hello, bytes[..len].to_vec()), len)))
+        })
         .await?;
     let version = hello.choose(shared.wish.trust.spoken)?;
     shared.wish.trust.check(&talk.stream)?;
     let wish = &shared.wish;
     let refuse = |what: String| Err(Error::connection_string_invalid().with_detail(what));
     if hello.purpose == Purpose::Frames {
-        return Err(Error::connection_failed().with_detail("it has yet to hear that the cluster has begun"));
+        return Err(
+            Error::connection_failed().with_detail("it has yet to hear that the cluster has begun")
+        );
     }
-    let is_same =
-        hello.cluster == wish.cluster && (hello.purpose == Purpose::Joining || hello.addresses == shared.all);
+    let is_same = hello.cluster == wish.cluster
+        && (hello.purpose == Purpose::Joining || hello.addresses == shared.all);
     if !is_same {
         return refuse(format!(
             "the cluster files disagree: that of {} has {}@{}, that of {} has {}@{}",
@@ -171,7 +178,13 @@ async fn answer(shared: &Shared, talk: &mut Talk) -> Result<()> {
 }
 
 /// Has this node become one of a cluster that has begun.
-async fn join(shared: &Shared, charter: Charter, node: NodeId, members: Members, index: u64) -> Result<()> {
+async fn join(
+    shared: &Shared,
+    charter: Charter,
+    node: NodeId,
+    members: Members,
+    index: u64,
+) -> Result<()> {
     let refuse = |what: &str| Err(Error::connection_string_invalid().with_detail(what));
     if charter.cluster != shared.wish.cluster {
         return refuse("the charter is that of another cluster file");
@@ -199,7 +212,11 @@ async fn take(shared: &Shared, hello: &Hello, charter: Charter) -> Result<()> {
         return refuse("the charter is that of another cluster file");
     }
     let (promise, reply) = promise();
-    shared.sent.lock().unwrap_or_else(PoisonError::into_inner).push_back((Sent::Charter(charter), promise));
+    shared
+        .sent
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push_back((Sent::Charter(charter), promise));
     shared.changed.notify();
     reply.await
 }

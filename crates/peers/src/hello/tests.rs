@@ -35,7 +35,10 @@ fn words() -> Vec<Word> {
         cluster: "a:b".into(),
         cluster_id: [3; 16],
         secret: Secret::from_bytes([8; LEN]),
-        members: vec![Peer { node: 4, address: "h:1".into() }, Peer { node: 5, address: "h:2".into() }],
+        members: vec![
+            Peer { node: 4, address: "h:1".into() },
+            Peer { node: 5, address: "h:2".into() },
+        ],
     };
     vec![
         Word::Proof([7; LEN]),
@@ -73,7 +76,8 @@ fn the_bytes_of_a_hello_and_a_welcome() {
 
     let bytes = encoded(|out| welcome().encode(out));
     let content =
-        [&[1, 0, 0, 0, 0, 0, 0, 0][..], &[3; 16], &[5, 0, 0, 0, 0, 0, 0, 0, 2], &[6; 32], &[7; 32]].concat();
+        [&[1, 0, 0, 0, 0, 0, 0, 0][..], &[3; 16], &[5, 0, 0, 0, 0, 0, 0, 0, 2], &[6; 32], &[7; 32]]
+            .concat();
     assert_eq!(bytes[16..], content);
     assert_eq!(Welcome::decode(&bytes), Ok(Some((welcome(), bytes.len()))));
 }
@@ -87,7 +91,8 @@ fn every_word_comes_back_as_it_was() {
             assert_eq!(Word::decode(&bytes[..len]), Ok(None));
         }
     }
-    let refused = Welcome::refuse(Error::connection_string_invalid().with_detail("another cluster"));
+    let refused =
+        Welcome::refuse(Error::connection_string_invalid().with_detail("another cluster"));
     let bytes = encoded(|out| refused.encode(out));
     let (read, _) = Welcome::decode(&bytes).unwrap().unwrap();
     assert_eq!(read.refused.unwrap().detail(), Some("another cluster"));
@@ -95,7 +100,9 @@ fn every_word_comes_back_as_it_was() {
 
 #[test]
 fn the_newest_version_that_both_speak_is_spoken() {
-    let choose = |oldest, newest| Hello { spoken: Spoken { oldest, newest }, ..hello() }.choose(Spoken::THIS);
+    let choose = |oldest, newest| {
+        Hello { spoken: Spoken { oldest, newest }, ..hello() }.choose(Spoken::THIS)
+    };
     assert_eq!((choose(1, 9), choose(1, 1)), (Ok(Spoken::THIS.newest), Ok(1)));
     let error = choose(8, 9).unwrap_err();
     assert!(error.code() == 2100 && error.detail().unwrap().contains("8 to 9"), "{error}");
@@ -104,13 +111,16 @@ fn the_newest_version_that_both_speak_is_spoken() {
 /// With or without a checksum that is right.
 #[test]
 fn no_bytes_do_harm() {
-    let mut samples = vec![encoded(|out| hello().encode(out)), encoded(|out| welcome().encode(out))];
+    let mut samples =
+        vec![encoded(|out| hello().encode(out)), encoded(|out| welcome().encode(out))];
     samples.extend(words().iter().map(|word| encoded(|out| word.encode(out))));
     let mut state = 3_u64;
     for round in 0..60_000 {
         let mut bytes = samples[round % samples.len()].clone();
         for _ in 0..1 + round % 3 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let at = (state >> 33) as usize % bytes.len();
             bytes[at] ^= 1 << (state >> 61);
         }

@@ -61,7 +61,8 @@ pub fn start_with(
     let standing = Standing { charter: charter.clone(), node, begun: true };
     let mesh = Mesh::start(env, standing, Trust::default());
     mesh.deliver_to(deliver);
-    let address = charter.members.iter().find(|peer| peer.node == node).unwrap().address.parse().unwrap();
+    let address =
+        charter.members.iter().find(|peer| peer.node == node).unwrap().address.parse().unwrap();
     let accept = env.spawn_network("accept", accept(env.clone(), address, mesh.clone()));
     Machine { env: env.clone(), mesh, received, _accept: accept }
 }

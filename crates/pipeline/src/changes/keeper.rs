@@ -1,10 +1,12 @@
-//! What keeps entries for streams: the node's log, or, for a database that lives in memory alone, a list.
+//! What keeps entries for streams: the node's log, or, for a database that lives in memory alone, a
+//! list.
 //!
-//! Both go by the same rules: an entry is kept until every stream has popped it, and a stream that holds back more than its
-//! bound loses what it holds back.
+//! Both go by the same rules: an entry is kept until every stream has popped it, and a stream that
+//! holds back more than its bound loses what it holds back.
 //!
-//! A stream without a bound of its own gets one when its node learns of it, by what is free then, and keeps it: what it holds back would
-//! make a later one smaller. So that bound is a part of the name that its consumer has in the log, and outlives restarts.
+//! A stream without a bound of its own gets one when its node learns of it, by what is free then,
+//! and keeps it: what it holds back would make a later one smaller. So that bound is a part of the
+//! name that its consumer has in the log, and outlives restarts.
 
 use crate::batch_lock::lock;
 use plinth_log::{ALL_ROWS, EntryKind, LogReader, LogView, sections_head};
@@ -80,15 +82,18 @@ impl Keeper {
         }
     }
 
-    /// Keeps entries for a stream from version `from` on, up to a bound; a usual one only if it has none yet. Gives the first version
-    /// that there is, which is a later one if the stream is known from before a restart and didn't have all of them then, and the bound.
+    /// Keeps entries for a stream from version `from` on, up to a bound; a usual one only if it has
+    /// none yet. Gives the first version that there is, which is a later one if the stream is known
+    /// from before a restart and didn't have all of them then, and the bound.
     ///
     /// # Errors
     /// `version_invalid` if they are gone.
     pub fn register(&self, id: u64, from: Version, bound: Bound) -> Result<(Version, Bound)> {
         match self {
             Self::Log(kept) => kept.register(id, from, bound),
-            Self::Memory(kept) => lock(kept).register(id, from, bound.bytes()).map(|()| (from, bound)),
+            Self::Memory(kept) => {
+                lock(kept).register(id, from, bound.bytes()).map(|()| (from, bound))
+            }
         }
     }
 
@@ -170,7 +175,8 @@ impl LogKeeper {
     }
 
     fn register(&self, id: u64, from: Version, bound: Bound) -> Result<(Version, Bound)> {
-        let of_it = |(name, _): &(String, Version)| stream_of(name).is_some_and(|(other, _)| other == id);
+        let of_it =
+            |(name, _): &(String, Version)| stream_of(name).is_some_and(|(other, _)| other == id);
         let known = self.log.consumers().into_iter().find(of_it);
         let found = known.as_ref().and_then(|(name, _)| stream_of(name)?.1);
         let bound = match (bound, found) {
@@ -209,8 +215,10 @@ pub(super) struct MemoryLog {
 impl MemoryLog {
     fn register(&mut self, id: u64, from: Version, bound: u64) -> Result<()> {
         if from <= self.gone {
-            let detail =
-                format!("entries up to version {} are gone, those from {from} on were asked for", self.gone);
+            let detail = format!(
+                "entries up to version {} are gone, those from {from} on were asked for",
+                self.gone
+            );
             return Err(Error::version_invalid().with_detail(detail));
         }
         self.lost.remove(&id);
@@ -220,7 +228,8 @@ impl MemoryLog {
 
     fn check(&self, id: u64) -> Result<()> {
         let Some(bytes) = self.lost.get(&id) else { return Ok(()) };
-        let detail = format!("the stream held back {bytes} bytes of changes, which is more than its bound");
+        let detail =
+            format!("the stream held back {bytes} bytes of changes, which is more than its bound");
         Err(Error::version_invalid().with_detail(detail))
     }
 
@@ -264,14 +273,17 @@ impl MemoryLog {
         self.drop_laggards();
     }
 
-    /// Bytes of the entries behind a version, without the newest one, which nobody can have acknowledged.
+    /// Bytes of the entries behind a version, without the newest one, which nobody can have
+    /// acknowledged.
     fn held_bytes(&self, popped: Version) -> u64 {
         let held = self.entries.iter().rev().skip(1).take_while(|entry| entry.version > popped);
         held.map(|entry| entry.body.len() as u64).sum()
     }
 
     fn drop_laggards(&mut self) {
-        let Some(least) = self.known.values().map(|known| known.bound).min() else { return self.let_go() };
+        let Some(least) = self.known.values().map(|known| known.bound).min() else {
+            return self.let_go();
+        };
         if self.bytes <= least {
             return;
         }

@@ -6,12 +6,14 @@
 //!   reader ──▶ requests ──▶ one task ──▶ the log's entries from a version on, cut to the ranges
 //! ```
 //!
-//! A stream is a row that a client wrote, so every replica knows it from the same version on, wherever it got its rows from, and
-//! each holds back its own log for it. Whoever reads may ask any node. A node may lack entries that others have: those before it
-//! was made of rows, those that it let go of because the stream held back more than its bound. It says so, and others are asked.
+//! A stream is a row that a client wrote, so every replica knows it from the same version on,
+//! wherever it got its rows from, and each holds back its own log for it. Whoever reads may ask any
+//! node. A node may lack entries that others have: those before it was made of rows, those that it
+//! let go of because the stream held back more than its bound. It says so, and others are asked.
 //!
-//! Always: a stream is known before its version can be read, so nothing committed after a registration is missed; what a reader is
-//! given has been applied here, so it is never newer than what it can read; versions come in order, each once and whole.
+//! Always: a stream is known before its version can be read, so nothing committed after a
+//! registration is missed; what a reader is given has been applied here, so it is never newer than
+//! what it can read; versions come in order, each once and whole.
 //! Read next: `rows.rs`, `keeper.rs`, then the task that reads: `../deliver.rs`.
 
 mod keeper;
@@ -26,8 +28,8 @@ use plinth_env::reply::{Promise, Reply, promise};
 use plinth_log::{LogReader, LogView};
 use plinth_types::changes::{PREFIX, PREFIX_END};
 use plinth_types::{
-    Bytes, Changes, ChangesRequest, Error, KeyRange, KeySelector, KeySpace, LogPosition, MutationList,
-    RangeRead, Result, Version, printable, probe,
+    Bytes, Changes, ChangesRequest, Error, KeyRange, KeySelector, KeySpace, LogPosition,
+    MutationList, RangeRead, Result, Version, printable, probe,
 };
 use rows::{Registered, Touched};
 use std::collections::BTreeMap;
@@ -117,8 +119,8 @@ impl Streams {
         }
     }
 
-    /// Has the log keep what the streams need that the rows speak of, from before anything of it may go. `newest` is up to where
-    /// the rows are, `free` how much of the disk is.
+    /// Has the log keep what the streams need that the rows speak of, from before anything of it
+    /// may go. `newest` is up to where the rows are, `free` how much of the disk is.
     pub fn begin(&self, newest: Version, free: Option<u64>, has_others: bool) {
         let mut state = lock(&self.state);
         state.has_others = has_others;
@@ -130,8 +132,8 @@ impl Streams {
         self.is_used.store(!state.streams.is_empty(), Ordering::SeqCst);
     }
 
-    /// An entry has been applied, and its version isn't shown to readers yet. `is_of_system`: it may change rows about streams;
-    /// `free`: how much of the disk is.
+    /// An entry has been applied, and its version isn't shown to readers yet. `is_of_system`: it
+    /// may change rows about streams; `free`: how much of the disk is.
     pub fn applied(
         &self,
         at: LogPosition,
@@ -220,8 +222,8 @@ impl Streams {
         state.streams.iter().map(shown).collect()
     }
 
-    /// The disk is full: the stream that holds back most of what nobody else needs loses it. Says whether there was one: what it held
-    /// back takes a while to go.
+    /// The disk is full: the stream that holds back most of what nobody else needs loses it. Says
+    /// whether there was one: what it held back takes a while to go.
     pub fn give_way(&self) -> bool {
         let mut state = lock(&self.state);
         let held = |(id, stream): (&u64, &Stream)| {
@@ -233,10 +235,9 @@ impl Streams {
         probe!("pipeline: a stream gives way on a full disk");
         self.keeper.unregister(id);
         tell_lost(&stream.name, "the disk is full");
-        stream.lost = Some(
-            Error::version_invalid()
-                .with_detail("the disk was full, and the stream held back more of the log than anybody else"),
-        );
+        stream.lost = Some(Error::version_invalid().with_detail(
+            "the disk was full, and the stream held back more of the log than anybody else",
+        ));
         true
     }
 
@@ -279,12 +280,15 @@ impl Streams {
     /// The ranges of a stream, if this node can give what is asked for.
     ///
     /// # Errors
-    /// `client_invalid_operation` if there is no such stream; `version_invalid`, saying why, if it can't.
+    /// `client_invalid_operation` if there is no such stream; `version_invalid`, saying why, if it
+    /// can't.
     pub fn ranges_of(&self, request: &ChangesRequest) -> Result<Arc<[KeyRange]>> {
         let state = lock(&self.state);
         let Some(stream) = state.streams.get(&request.stream) else {
-            let detail =
-                format!("no stream has the id {}: it was removed, or never registered", request.stream);
+            let detail = format!(
+                "no stream has the id {}: it was removed, or never registered",
+                request.stream
+            );
             return Err(Error::client_invalid_operation().with_detail(detail));
         };
         let (name, from) = (printable(&stream.name), request.from);
@@ -324,7 +328,8 @@ impl Streams {
         lost_changes(&stream.name, &error)
     }
 
-    /// Rows of streams have changed at this version: compares those that are with those that are known.
+    /// Rows of streams have changed at this version: compares those that are with those that are
+    /// known.
     fn compare(&self, state: &mut State, version: Version, free: Option<u64>) {
         let registered = state.rows.registered();
         let gone: Vec<_> = state
@@ -351,7 +356,8 @@ impl Streams {
     /// A stream that wasn't known. Everything up to `newest` has been applied.
     fn learn(&self, state: &mut State, stream: Registered, newest: Version, free: Option<u64>) {
         let Registered { name, row, acknowledged } = stream;
-        let bound = if row.bound == 0 { Bound::Usual(usual_bound(free)) } else { Bound::Own(row.bound) };
+        let bound =
+            if row.bound == 0 { Bound::Usual(usual_bound(free)) } else { Bound::Own(row.bound) };
         let mut learned = Stream {
             name,
             ranges: row.ranges.into(),
@@ -373,7 +379,8 @@ impl Streams {
             }
             Ok((first, _)) => {
                 learned.lost = Some(
-                    Error::version_invalid().with_detail(format!("changes before version {first} are gone")),
+                    Error::version_invalid()
+                        .with_detail(format!("changes before version {first} are gone")),
                 )
             }
             Err(error) => learned.lost = Some(error),
@@ -419,7 +426,10 @@ pub(crate) fn over() -> Error {
 }
 
 /// The rows about streams, as storage has them.
-pub(crate) async fn read_rows(storage: &dyn plinth_storage::Reader, version: Version) -> Result<StreamRows> {
+pub(crate) async fn read_rows(
+    storage: &dyn plinth_storage::Reader,
+    version: Version,
+) -> Result<StreamRows> {
     let mut rows = StreamRows::default();
     let mut begin = Bytes::from_static(PREFIX);
     loop {

@@ -1,7 +1,8 @@
 //! The rows about streams, folded from mutations: pure.
 //!
-//! Kept as bytes, so that any mutation of them has the effect that it has in storage, whoever wrote it. A row that is no row of a
-//! stream's is passed over, and told: nobody but a client with access to the system's keys can have written it.
+//! Kept as bytes, so that any mutation of them has the effect that it has in storage, whoever wrote
+//! it. A row that is no row of a stream's is passed over, and told: nobody but a client with access
+//! to the system's keys can have written it.
 
 use plinth_types::changes::{
     self, ACKNOWLEDGED_PREFIX, PREFIX, PREFIX_END, STREAM_END, STREAM_PREFIX, StreamRow,
@@ -41,7 +42,10 @@ impl StreamRows {
     }
 
     /// Folds mutations in; gives what they changed.
-    pub(super) fn fold_all<'a>(&mut self, mutations: impl Iterator<Item = MutationRef<'a>>) -> Vec<Touched> {
+    pub(super) fn fold_all<'a>(
+        &mut self,
+        mutations: impl Iterator<Item = MutationRef<'a>>,
+    ) -> Vec<Touched> {
         let mut all: Vec<Touched> = Vec::new();
         for touched in mutations.filter_map(|mutation| self.fold(mutation)) {
             if all.last() != Some(&touched) {
@@ -58,7 +62,8 @@ impl StreamRows {
                 return None;
             }
             let range = (Bound::Included(key), Bound::Excluded(mutation.param2));
-            let cleared: Vec<_> = self.rows.range::<[u8], _>(range).map(|(key, _)| key.clone()).collect();
+            let cleared: Vec<_> =
+                self.rows.range::<[u8], _>(range).map(|(key, _)| key.clone()).collect();
             cleared.iter().for_each(|key| drop(self.rows.remove(key)));
             return (!cleared.is_empty()).then_some(Touched::Streams);
         }
@@ -73,7 +78,10 @@ impl StreamRows {
         match key.strip_prefix(ACKNOWLEDGED_PREFIX).and_then(|id| id.first_chunk::<8>()) {
             Some(id) => {
                 let id = u64::from_be_bytes(*id);
-                Some(self.acknowledged(id).map_or(Touched::Streams, |at| Touched::Acknowledged(id, at)))
+                Some(
+                    self.acknowledged(id)
+                        .map_or(Touched::Streams, |at| Touched::Acknowledged(id, at)),
+                )
             }
             None if key.starts_with(STREAM_PREFIX) => Some(Touched::Streams),
             None => None,
@@ -87,14 +95,17 @@ impl StreamRows {
 
     /// All streams.
     pub(super) fn registered(&self) -> Vec<Registered> {
-        let rows = self.rows.range::<[u8], _>((Bound::Included(STREAM_PREFIX), Bound::Excluded(STREAM_END)));
+        let rows = self
+            .rows
+            .range::<[u8], _>((Bound::Included(STREAM_PREFIX), Bound::Excluded(STREAM_END)));
         let mut registered: Vec<Registered> = Vec::new();
         for (key, value) in rows {
             let name = changes::name_of(key).unwrap_or_default();
             match StreamRow::decode(value) {
                 Ok(row) if !registered.iter().any(|other| other.row.id == row.id) => {
-                    let acknowledged =
-                        self.acknowledged(row.id).map_or(row.registered, |at| at.max(row.registered));
+                    let acknowledged = self
+                        .acknowledged(row.id)
+                        .map_or(row.registered, |at| at.max(row.registered));
                     registered.push(Registered { name, row, acknowledged });
                 }
                 Ok(_) => refuse(&name, "another stream has the same id"),

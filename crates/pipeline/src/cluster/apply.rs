@@ -1,7 +1,7 @@
 //! Committed entries take effect: one task, whoever leads.
 //!
-//! It reads the log as any consumer does, the newest entries from memory. Clients of the leader that made an entry are
-//! told here: their batch has been applied, and so has everything before it.
+//! It reads the log as any consumer does, the newest entries from memory. Clients of the leader
+//! that made an entry are told here: their batch has been applied, and so has everything before it.
 
 use super::participant::Participant;
 use crate::batch::entry_mutations;
@@ -44,8 +44,9 @@ async fn apply(this: &Participant, entry: &plinth_log::Entry) -> Result<()> {
     let mutations = MutationList::decode(mutations.to_vec()).map_err(corrupt)?;
     let touches_metadata = mutations.iter().any(may_concern);
     let replica = &*this.replica;
-    let fired =
-        replica.apply(&Entry { at: entry.position(), lists: vec![&mutations], touches_metadata }).await?;
+    let fired = replica
+        .apply(&Entry { at: entry.position(), lists: vec![&mutations], touches_metadata })
+        .await?;
     replica.counters.bytes_written.add(entry.body.len() as u64);
     replica.waiting.reached(version);
     match this.leader().filter(|leader| leader.term == Some(entry.term)) {

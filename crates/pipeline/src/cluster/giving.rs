@@ -9,9 +9,10 @@
 //!   hold(version)          ──────────────────────▶   keeps the log from there on, to a bound
 //! ```
 //!
-//! The one that is behind asks, again and again; this node has no more to do than to answer the newest question. So whatever is
-//! lost on the way costs a pause, and one that went away costs a pinned version until it is noticed. One task gives chunks, by
-//! turns, so that several that ask cost no more memory than one.
+//! The one that is behind asks, again and again; this node has no more to do than to answer the
+//! newest question. So whatever is lost on the way costs a pause, and one that went away costs a
+//! pinned version until it is noticed. One task gives chunks, by turns, so that several that ask
+//! cost no more memory than one.
 //!
 //! Always: all chunks of a transfer are of one version, and of rows that are committed.
 
@@ -131,7 +132,8 @@ async fn answer(this: &Giver, transfers: &mut BTreeMap<NodeId, Transfer>, parcel
                 // It lacks more than it knows of.
                 return;
             }
-            // Whoever begins to lead has all that was committed, and doesn't know yet how much that is.
+            // Whoever begins to lead has all that was committed, and doesn't know yet how much that
+            // is.
             let begins = standing.leader == Some(us) && standing.leads.is_none();
             let held = Parcel {
                 index: if begins { standing.last_index } else { standing.committed_index },
@@ -157,7 +159,11 @@ async fn answer(this: &Giver, transfers: &mut BTreeMap<NodeId, Transfer>, parcel
     }
 }
 
-async fn begin(this: &Giver, transfers: &mut BTreeMap<NodeId, Transfer>, parcel: &Parcel) -> Result<()> {
+async fn begin(
+    this: &Giver,
+    transfers: &mut BTreeMap<NodeId, Transfer>,
+    parcel: &Parcel,
+) -> Result<()> {
     let refuse = |what: String| Err(Error::process_behind().with_detail(what));
     let us = this.member.id();
     if parcel.number != 0 {
@@ -206,7 +212,8 @@ fn refuse(this: &Giver, node: NodeId, transfer: u64, error: &Error) {
 impl Transfer {
     fn ask(&mut self, parcel: &Parcel, now: Duration) {
         self.asked_at = now;
-        self.chunk_bytes = usize::try_from(parcel.about).unwrap_or(usize::MAX).clamp(1, MOST_CHUNK_BYTES);
+        self.chunk_bytes =
+            usize::try_from(parcel.about).unwrap_or(usize::MAX).clamp(1, MOST_CHUNK_BYTES);
         if parcel.kind == ParcelKind::AskAgain || parcel.number > self.next {
             (self.next, self.key) = (parcel.number, parcel.key.clone());
         }

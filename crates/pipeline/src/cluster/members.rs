@@ -1,13 +1,15 @@
-//! The leader brings the members to what is wanted, one step at a time, and takes new nodes in; every node notices when it is none
-//! any more.
+//! The leader brings the members to what is wanted, one step at a time, and takes new nodes in;
+//! every node notices when it is none any more.
 //!
-//! What is wanted is read from the rows (see `plan.rs`), so it makes no difference who leads by the time that it is done. A step is
-//! a transaction of the pipeline's own, which sets the row that says who is a member; in the log it is an entry of its own kind, which
-//! consensus acts on when it is committed, as the replica does on its rows.
+//! What is wanted is read from the rows (see `plan.rs`), so it makes no difference who leads by the
+//! time that it is done. A step is a transaction of the pipeline's own, which sets the row that
+//! says who is a member; in the log it is an entry of its own kind, which consensus acts on when it
+//! is committed, as the replica does on its rows.
 //!
-//! Always: members are changed from those that there are. Who they are is known a while before it is applied, and committed a while
-//! before it is known, so each change reads and writes the row, at a version from before it looked: of two that are made of the same
-//! members one is committed. So no number is given to two nodes.
+//! Always: members are changed from those that there are. Who they are is known a while before it
+//! is applied, and committed a while before it is known, so each change reads and writes the row,
+//! at a version from before it looked: of two that are made of the same members one is committed.
+//! So no number is given to two nodes.
 
 use super::membership::Membership;
 use super::participant::Participant;
@@ -19,8 +21,8 @@ use plinth_env::sync::race;
 use plinth_replication::{Follower, HeldBack, Members, NodeId, Spoken};
 use plinth_types::system::CONFIGURATION_PREFIX;
 use plinth_types::{
-    CommitReply, Error, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Result, Version,
-    planted, probe, system,
+    CommitReply, Error, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Result,
+    Version, planted, probe, system,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +33,8 @@ const PERIOD: Duration = Duration::from_millis(200);
 const NEAR: u64 = 1000;
 /// How often a new node is tried to be taken in while other changes are under way.
 const ATTEMPTS: usize = 20;
-/// After so long it is told who keeps the protocol from rising: a server that is upgraded is away for a while.
+/// After so long it is told who keeps the protocol from rising: a server that is upgraded is away
+/// for a while.
 const HELD_BACK: Duration = Duration::from_secs(60);
 /// The most bytes of rows that say what is wanted.
 const WISH_BYTES: usize = 1 << 20;
@@ -115,13 +118,16 @@ fn next_step(this: &Participant, wish: &Wish) -> Step {
         standing.followers.iter().any(|other| other.node == node && is_heard(other))
     };
     match plan(&standing.members, this.node, wish, is_ready, is_here) {
-        Step::Nothing => with_newer_protocol(this, &standing.members).map_or(Step::Nothing, Step::Become),
+        Step::Nothing => {
+            with_newer_protocol(this, &standing.members).map_or(Step::Nothing, Step::Become)
+        }
         step => step,
     }
 }
 
-/// The members with the newest protocol that all of them speak, each of which is here and has said so, if that is news. A member that joins
-/// meanwhile, and is asked for what it speaks by the others, changes the same row.
+/// The members with the newest protocol that all of them speak, each of which is here and has said
+/// so, if that is news. A member that joins meanwhile, and is asked for what it speaks by the
+/// others, changes the same row.
 fn with_newer_protocol(this: &Participant, members: &Members) -> Option<Members> {
     let ours = this.replica.config.spoken;
     let known = members.nodes.iter().map(|node| this.spoken(node.id));
@@ -167,7 +173,8 @@ async fn wish(this: &Participant) -> Result<Wish> {
 /// Commits that these are the members, if no others have become it above version `at`.
 ///
 /// # Errors
-/// `not_committed` or `transaction_too_old` if they may have: what they are has to be looked at again.
+/// `not_committed` or `transaction_too_old` if they may have: what they are has to be looked at
+/// again.
 async fn become_members(this: &Participant, at: Version, members: &Members) -> Result<()> {
     members.check()?;
     let leader = this.ready_leader()?;
@@ -254,8 +261,8 @@ impl Participant {
         Err(refused)
     }
 
-    /// Another node is somewhere else than it was. That is kept until the members say so: whoever leads, now or later, has
-    /// the others told.
+    /// Another node is somewhere else than it was. That is kept until the members say so: whoever
+    /// leads, now or later, has the others told.
     pub fn note_move(&self, node: NodeId, address: &str) {
         let members = self.standing().members;
         let mut moved = lock(&self.moved);
@@ -265,7 +272,8 @@ impl Participant {
         }
     }
 
-    /// A version of the leader that this node is, from before who is a member is looked at, and young enough to commit at.
+    /// A version of the leader that this node is, from before who is a member is looked at, and
+    /// young enough to commit at.
     ///
     /// # Errors
     /// `process_behind` if it doesn't lead.
@@ -273,7 +281,10 @@ impl Participant {
         let leader = self.ready_leader()?;
         if leader.is_stale() {
             // Only an entry moves it.
-            leader.queue.submit(internal_request(MutationList::new(), self.replica.newest())).await?;
+            leader
+                .queue
+                .submit(internal_request(MutationList::new(), self.replica.newest()))
+                .await?;
         }
         Ok(self.replica.newest())
     }
@@ -286,14 +297,17 @@ impl Participant {
         }
         let mut moved = lock(&self.moved);
         // Whoever was moved meanwhile has been heard of elsewhere, and maybe later.
-        moved.retain(|node, (was_at, _)| members.node(*node).is_some_and(|known| known.address == *was_at));
+        moved.retain(|node, (was_at, _)| {
+            members.node(*node).is_some_and(|known| known.address == *was_at)
+        });
         // Two can't be in one place, and the one that is heard of there is the one that is there.
         let is_free = |address: &str| self.heard_of_at(members, address).is_none();
         let (node, (_, address)) = moved.iter().find(|(_, (_, address))| is_free(address))?;
         Some(members.with_address(*node, address))
     }
 
-    /// The node at an address, unless it is known that nothing was heard of it lately: nobody else can be there.
+    /// The node at an address, unless it is known that nothing was heard of it lately: nobody else
+    /// can be there.
     fn heard_of_at(&self, members: &Members, address: &str) -> Option<NodeId> {
         let id = members.at_address(address)?.id;
         let standing = self.standing();

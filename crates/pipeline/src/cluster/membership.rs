@@ -1,9 +1,9 @@
 //! Who a node is in its cluster, and who else is in it: the file `MEMBERS` in a member's directory.
 //!
-//! It is durable before `IDENTITY` says that the directory is a member's, so the one never lacks the
-//! other. Each change is written down when it is committed, before anything that comes after it: see `Keeper`.
-//! Its bytes stand in `docs/format/members.md`. What it says is checked wherever it is made or read: nobody opens
-//! a member that could count itself twice, or not at all.
+//! It is durable before `IDENTITY` says that the directory is a member's, so the one never lacks
+//! the other. Each change is written down when it is committed, before anything that comes after
+//! it: see `Keeper`. Its bytes stand in `docs/format/members.md`. What it says is checked wherever
+//! it is made or read: nobody opens a member that could count itself twice, or not at all.
 
 use plinth_env::Env;
 use plinth_replication::{Doing, Members, NodeId, Records};
@@ -54,8 +54,8 @@ impl Membership {
     /// What is written of it in a member's directory. Nothing is locked or changed.
     ///
     /// # Errors
-    /// `file_corrupt` if there is no such file, or it is damaged; `unsupported_operation` if it is of a later format;
-    /// those of files.
+    /// `file_corrupt` if there is no such file, or it is damaged; `unsupported_operation` if it is
+    /// of a later format; those of files.
     pub async fn read(env: &Env, dir: &Path) -> Result<Self> {
         read(env, dir).await
     }
@@ -102,7 +102,8 @@ pub(crate) struct Keeper {
 impl Records for Keeper {
     fn keep<'a>(&'a self, members: &'a Members, index: u64) -> Doing<'a> {
         let members = Arc::new(members.clone());
-        let membership = Membership { cluster_id: self.cluster_id, node: self.node, index, members };
+        let membership =
+            Membership { cluster_id: self.cluster_id, node: self.node, index, members };
         Box::pin(async move { write(&self.env, &self.dir, &membership).await })
     }
 }
@@ -116,15 +117,18 @@ pub(crate) async fn write(env: &Env, dir: &Path, membership: &Membership) -> Res
 /// Reads the file.
 ///
 /// # Errors
-/// `file_corrupt` if it is missing, damaged, or can't be; `unsupported_operation` if it is of a later format;
-/// those of files.
+/// `file_corrupt` if it is missing, damaged, or can't be; `unsupported_operation` if it is of a
+/// later format; those of files.
 pub(crate) async fn read(env: &Env, dir: &Path) -> Result<Membership> {
     let path = dir.join(FILE_NAME);
-    let corrupt = |what: String| Error::file_corrupt().with_detail(format!("{}: {what}", path.display()));
+    let corrupt =
+        |what: String| Error::file_corrupt().with_detail(format!("{}: {what}", path.display()));
     let bytes = match env.files().read(&path).await {
         Ok(bytes) => bytes,
         Err(error) if error == Error::file_not_found() => {
-            return Err(corrupt("expected the members of this node's cluster, found no file".into()));
+            return Err(corrupt(
+                "expected the members of this node's cluster, found no file".into(),
+            ));
         }
         Err(error) => return Err(error),
     };
@@ -192,7 +196,8 @@ fn decode(bytes: &[u8]) -> std::result::Result<Membership, String> {
     if rest.len() != len {
         return Err(format!("offset {HEAD_LEN}: {} bytes of members, expected {len}", rest.len()));
     }
-    let members = Members::decode(rest).map_err(|error| error.detail().unwrap_or_default().to_owned())?;
+    let members =
+        Members::decode(rest).map_err(|error| error.detail().unwrap_or_default().to_owned())?;
     Ok(Membership { cluster_id, node, index, members: Arc::new(members) })
 }
 
@@ -216,7 +221,10 @@ mod tests {
 
     fn sample() -> Membership {
         let voter = |id, address: &str| Voter { id, address: address.to_string() };
-        Membership { index: 7, ..Membership::founding([9; 16], 3, vec![voter(1, "a:1"), voter(3, "b:2")]) }
+        Membership {
+            index: 7,
+            ..Membership::founding([9; 16], 3, vec![voter(1, "a:1"), voter(3, "b:2")])
+        }
     }
 
     #[test]
@@ -235,7 +243,8 @@ mod tests {
 
     #[test]
     fn a_file_of_before_members_could_change_is_read() {
-        let head = [&b"PLNTHMEM\x01\0\0\0"[..], &[9; 16], &[3, 0, 0, 0, 0, 0, 0, 0], &[2, 0, 0, 0]].concat();
+        let head = [&b"PLNTHMEM\x01\0\0\0"[..], &[9; 16], &[3, 0, 0, 0, 0, 0, 0, 0], &[2, 0, 0, 0]]
+            .concat();
         let one = [&[1, 0, 0, 0, 0, 0, 0, 0, 3][..], b"a:1"].concat();
         let other = [&[3, 0, 0, 0, 0, 0, 0, 0, 3][..], b"b:2"].concat();
         let bytes = [&head[..], &one, &other, &[241, 168, 144, 204]].concat();
@@ -257,7 +266,10 @@ mod tests {
     fn what_no_node_can_be_is_refused() {
         assert_eq!(sample().check(), Ok(()));
         let removed = Membership { node: 2, ..sample() };
-        assert!(removed.is_removed() && removed.check().is_ok(), "its directory says what became of it");
+        assert!(
+            removed.is_removed() && removed.check().is_ok(),
+            "its directory says what became of it"
+        );
         let members = |members: Members| Membership { members: Arc::new(members), ..sample() };
         let wrong = [
             Membership { node: 4, ..sample() },

@@ -1,8 +1,8 @@
-//! What a member is for as long as its process lives: replica, part in the agreement, and a place for the leader of a
-//! term.
+//! What a member is for as long as its process lives: replica, part in the agreement, and a place
+//! for the leader of a term.
 //!
-//! The place is empty while this node doesn't lead. Reads never look at it; commits and requests for read
-//! versions take a handle from it, and are told who leads where it is empty.
+//! The place is empty while this node doesn't lead. Reads never look at it; commits and requests
+//! for read versions take a handle from it, and are told who leads where it is empty.
 
 use super::giving::{self, Giver, Giving};
 use super::membership::Membership;
@@ -57,7 +57,8 @@ pub(crate) struct Participant {
     leadership: Posted<Leadership>,
     /// Everything up to here has been applied.
     pub(super) applied: Posted<Version>,
-    /// Who says to be somewhere else than the members say: where those had it then, and where it is.
+    /// Who says to be somewhere else than the members say: where those had it then, and where it
+    /// is.
     pub(super) moved: Mutex<BTreeMap<NodeId, (String, String)>>,
     /// What went wrong when it ended.
     closed: Posted<Option<Result<()>>>,
@@ -146,8 +147,9 @@ impl Participant {
 
     /// Waits until other nodes are members than these.
     pub async fn until_members_other_than(&self, known: &Members) -> Arc<Members> {
-        let news =
-            self.member.until(|standing| (*standing.members != *known).then(|| standing.members.clone()));
+        let news = self
+            .member
+            .until(|standing| (*standing.members != *known).then(|| standing.members.clone()));
         match news.await {
             Ok(members) => members,
             Err(_) => std::future::pending().await,
@@ -202,8 +204,8 @@ impl Participant {
         });
     }
 
-    /// Gives the part of the leader to another node, if this one has it. What was appended is answered before, what
-    /// wasn't may be sent again.
+    /// Gives the part of the leader to another node, if this one has it. What was appended is
+    /// answered before, what wasn't may be sent again.
     pub async fn hand_over(&self) {
         let Some(leader) = self.leader() else { return };
         probe!("pipeline: a leader hands over");
@@ -228,8 +230,9 @@ impl Participant {
         });
     }
 
-    /// The part in the agreement has ended, for this reason: unless the node is about to end anyhow, that is why it fails. Whoever
-    /// notices first says so, and not that its own work is left undone.
+    /// The part in the agreement has ended, for this reason: unless the node is about to end
+    /// anyhow, that is why it fails. Whoever notices first says so, and not that its own work is
+    /// left undone.
     pub(super) fn fail_with(&self, why: Error) {
         if !self.is_over() {
             self.fail(why);

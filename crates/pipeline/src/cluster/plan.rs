@@ -1,14 +1,17 @@
 //! From what operators want and who there is to the next change of members: pure.
 //!
-//! What is wanted are rows below `\xff/conf/`, which anybody with the rights may write in a transaction; what there is changes one step
-//! at a time, and only the leader takes such steps. So a command is done once its rows are committed, and whoever leads brings it to its end.
+//! What is wanted are rows below `\xff/conf/`, which anybody with the rights may write in a
+//! transaction; what there is changes one step at a time, and only the leader takes such steps. So
+//! a command is done once its rows are committed, and whoever leads brings it to its end.
 //!
 //! 1. A joint state is left. A leader that has no vote behind it has another one lead first.
-//! 2. Who votes: the servers that were named, else as many as are wanted. Whoever votes keeps that as long as it may; a place that is
-//!    free goes to a node that follows, is heard of, and has everything.
-//! 3. A new node at the address of an older one takes its place, once it has everything: the older one is not there any more, or
-//!    it couldn't listen there.
-//! 4. Without a node to take its place an excluded voter goes all the same: fewer voters, and so fewer that may fail.
+//! 2. Who votes: the servers that were named, else as many as are wanted. Whoever votes keeps that
+//!    as long as it may; a place that is free goes to a node that follows, is heard of, and has
+//!    everything.
+//! 3. A new node at the address of an older one takes its place, once it has everything: the older
+//!    one is not there any more, or it couldn't listen there.
+//! 4. Without a node to take its place an excluded voter goes all the same: fewer voters, and so
+//!    fewer that may fail.
 //! 5. No step leads to voters of whom no majority is heard of.
 
 use plinth_replication::{MemberNode, Members, NodeId, Part};
@@ -43,8 +46,8 @@ pub(crate) fn names(places: &[String], address: &str) -> bool {
     places.iter().any(|place| place == address || place == host)
 }
 
-/// The next step of a cluster with these members that node `us` leads. `is_ready` says of a node that follows whether it could vote, `is_here`
-/// whether it has been heard of lately.
+/// The next step of a cluster with these members that node `us` leads. `is_ready` says of a node
+/// that follows whether it could vote, `is_here` whether it has been heard of lately.
 pub(crate) fn plan(
     members: &Members,
     us: NodeId,
@@ -56,8 +59,9 @@ pub(crate) fn plan(
         let stays = members.part(us).is_some_and(Part::stays);
         return if stays { Step::Become(members.leave()) } else { Step::HandOver };
     }
-    let newest =
-        |node: &MemberNode| members.at_address(&node.address).is_none_or(|other| other.id == node.id);
+    let newest = |node: &MemberNode| {
+        members.at_address(&node.address).is_none_or(|other| other.id == node.id)
+    };
     let is_failed = |node: &MemberNode| names(&wish.failed, &node.address);
     let replaced = |node: &MemberNode| {
         !newest(node) && members.at_address(&node.address).is_some_and(|other| is_ready(other.id))
@@ -70,13 +74,13 @@ pub(crate) fn plan(
     let wanted: Vec<NodeId> = if wish.coordinators.is_empty() {
         let count = wish.voter_count.unwrap_or_else(|| members.voters().len()).max(1);
         let heir = |node: &MemberNode| {
-            members
-                .nodes
-                .iter()
-                .any(|old| old.id < node.id && old.address == node.address && old.part == Part::Voter)
+            members.nodes.iter().any(|old| {
+                old.id < node.id && old.address == node.address && old.part == Part::Voter
+            })
         };
         // Whoever leads goes on, then whoever votes, then who takes the place of one that did.
-        candidates.sort_by_key(|node| (node.id != us, node.part != Part::Voter && !heir(node), node.id));
+        candidates
+            .sort_by_key(|node| (node.id != us, node.part != Part::Voter && !heir(node), node.id));
         let mut taken: Vec<&MemberNode> = Vec::new();
         for node in candidates {
             if taken.len() < count && taken.iter().all(|other| other.address != node.address) {
@@ -100,7 +104,8 @@ pub(crate) fn plan(
         let gone: Vec<_> = members.nodes.iter().filter(is_gone).map(|node| node.id).collect();
         return Step::Become(members.enter(&wanted, &gone));
     }
-    let is_of_no_use = |node: &&MemberNode| node.part == Part::Learner && (is_failed(node) || !newest(node));
+    let is_of_no_use =
+        |node: &&MemberNode| node.part == Part::Learner && (is_failed(node) || !newest(node));
     match members.nodes.iter().find(is_of_no_use) {
         Some(node) => Step::Become(members.without_learner(node.id)),
         None => Step::Nothing,
@@ -123,7 +128,8 @@ mod tests {
         Wish { voter_count: Some(count), ..Wish::default() }
     }
 
-    /// Takes steps until there is nothing to do; gives the voters and all members, and how often another one had to lead.
+    /// Takes steps until there is nothing to do; gives the voters and all members, and how often
+    /// another one had to lead.
     fn settled(
         mut members: Members,
         mut us: NodeId,
@@ -161,7 +167,11 @@ mod tests {
     #[test]
     fn as_many_vote_as_are_wanted_and_can() {
         assert_eq!(settled(cluster(3, 3), 2, &wish(5), &[4, 6]).0, [1, 2, 3, 4, 6]);
-        assert_eq!(settled(cluster(3, 2), 2, &wish(5), &[]).0, [1, 2, 3], "none of them has everything");
+        assert_eq!(
+            settled(cluster(3, 2), 2, &wish(5), &[]).0,
+            [1, 2, 3],
+            "none of them has everything"
+        );
         assert_eq!(settled(cluster(5, 0), 4, &wish(3), &[]).0, [1, 2, 4], "whoever leads goes on");
         assert_eq!(settled(cluster(3, 0), 3, &wish(1), &[]).0, [3]);
     }
@@ -173,10 +183,22 @@ mod tests {
             ..wish(3)
         };
         let (voters, all, handed_over) = settled(cluster(3, 1), 1, &without(&["h1:1"]), &[4]);
-        assert_eq!((voters, all, handed_over), (vec![2, 3, 4], vec![1, 2, 3, 4], 1), "it leads no longer");
-        assert_eq!(settled(cluster(3, 0), 1, &without(&["h2"]), &[]).0, [1, 3], "there is nobody else");
+        assert_eq!(
+            (voters, all, handed_over),
+            (vec![2, 3, 4], vec![1, 2, 3, 4], 1),
+            "it leads no longer"
+        );
+        assert_eq!(
+            settled(cluster(3, 0), 1, &without(&["h2"]), &[]).0,
+            [1, 3],
+            "there is nobody else"
+        );
         let mut members = cluster(3, 0).enter(&[1, 3], &[]).leave();
-        assert_eq!(settled(members.clone(), 1, &wish(3), &[2]).0, [1, 2, 3], "it is included again");
+        assert_eq!(
+            settled(members.clone(), 1, &wish(3), &[2]).0,
+            [1, 2, 3],
+            "it is included again"
+        );
         members = members.with_learner("h9:1");
         assert_eq!(
             settled(members, 1, &without(&["h1:1", "h2:1", "h3:1", "h9:1"]), &[2, 4]).0,
@@ -208,7 +230,8 @@ mod tests {
 
     #[test]
     fn those_who_were_named_vote_once_all_of_them_can() {
-        let named = Wish { coordinators: vec!["h1:1".into(), "h4:1".into(), "h5:1".into()], ..wish(3) };
+        let named =
+            Wish { coordinators: vec!["h1:1".into(), "h4:1".into(), "h5:1".into()], ..wish(3) };
         assert_eq!(settled(cluster(3, 2), 1, &named, &[4]).0, [1, 2, 3]);
         let (voters, all, _) = settled(cluster(3, 2), 2, &named, &[4, 5]);
         assert_eq!((voters, all), (vec![1, 4, 5], vec![1, 2, 3, 4, 5]));
@@ -217,7 +240,8 @@ mod tests {
     /// Two voters of whom one is lost: nobody leads any more, and nothing brings that back.
     #[test]
     fn a_voter_that_is_excluded_keeps_its_vote_while_another_one_is_away() {
-        let (members, excluded) = (cluster(3, 0), Wish { excluded: vec!["h3:1".into()], ..wish(3) });
+        let (members, excluded) =
+            (cluster(3, 0), Wish { excluded: vec!["h3:1".into()], ..wish(3) });
         let plan = |is_here: fn(NodeId) -> bool| plan(&members, 2, &excluded, |_| false, is_here);
         assert_eq!(plan(|id| id == 3), Step::Nothing);
         assert!(matches!(plan(|_| true), Step::Become(_)));

@@ -1,4 +1,5 @@
-//! How far a member is that takes in what it lacks, for status, metrics, and whoever waits until it serves.
+//! How far a member is that takes in what it lacks, for status, metrics, and whoever waits until it
+//! serves.
 
 use crate::batch_lock::lock;
 use plinth_replication::NodeId;
@@ -14,7 +15,8 @@ pub(crate) enum Stage {
     Rows,
     /// All rows are there; it is opened with them.
     Opening,
-    /// It is open, and gets the entries behind its rows: after rows were taken, and after each start.
+    /// It is open, and gets the entries behind its rows: after rows were taken, and after each
+    /// start.
     Entries,
 }
 

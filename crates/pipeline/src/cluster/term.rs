@@ -1,4 +1,5 @@
-//! The terms in which this node leads: each has a leader of its own, from its first entry to its last answer.
+//! The terms in which this node leads: each has a leader of its own, from its first entry to its
+//! last answer.
 //!
 //! ```text
 //!   an entry of term T is committed ─▶ everything before it is applied ─▶ versions: far ahead of all that was ever
@@ -6,8 +7,8 @@
 //!   ─▶ T is over, or the node is ─▶ it resigns ─▶ its tasks end ─▶ the place is free
 //! ```
 //!
-//! Nothing that was read before its first version can commit in its term: it is older than the window. So the
-//! resolver need not know what was written before.
+//! Nothing that was read before its first version can commit in its term: it is older than the
+//! window. So the resolver need not know what was written before.
 
 use super::participant::Participant;
 use crate::batch::internal_request;
@@ -108,7 +109,8 @@ fn begin(this: &Arc<Participant>, log: ReplicatedLog, before: Version) -> (Arc<L
     let oldest = if is_jump_forgotten { first - replica.config.window } else { first };
     let resolver = new_resolver(&replica.env, oldest, &replica.config);
     let term = log.term();
-    let batcher = Batcher { log: Some(Box::new(log)), resolver, metadata: replica.visible.metadata() };
+    let batcher =
+        Batcher { log: Some(Box::new(log)), resolver, metadata: replica.visible.metadata() };
     let leader = Arc::new_cyclic(|leader: &Weak<Leader>| {
         let (member, replica) = (this.member.clone(), replica.clone());
         let prover = Proof { member, replica, leader: leader.clone() };
@@ -133,12 +135,16 @@ async fn end(this: &Participant, leader: &Leader) {
     let replica = &this.replica;
     if replica.health.is_closing() && replica.health.failure().is_none() {
         leader.queue.close();
-        let is_answered =
-            || leader.queue.depth().0 == 0 && leader.in_flight.is_empty() && leader.batcher.is_free();
+        let is_answered = || {
+            leader.queue.depth().0 == 0 && leader.in_flight.is_empty() && leader.batcher.is_free()
+        };
         let answered = async {
             while !is_answered() {
-                race(this.applied.until(|_| is_answered().then_some(())), replica.env.sleep(PAUSE / 10))
-                    .await;
+                race(
+                    this.applied.until(|_| is_answered().then_some(())),
+                    replica.env.sleep(PAUSE / 10),
+                )
+                .await;
             }
         };
         let lost = this.member.until(|standing| (standing.leads != leader.term).then_some(()));
@@ -164,18 +170,23 @@ impl Prover for Proof {
         let (done, reply) = promise();
         match self.leader.upgrade().filter(|leader| leader.is_stale()) {
             None => prove(&member, &replica).on_complete(move |proven| done.send(proven)),
-            // An entry of this term that is committed after the request came proves as much, and moves the version.
+            // An entry of this term that is committed after the request came proves as much, and
+            // moves the version.
             Some(leader) => {
                 let request = internal_request(MutationList::new(), self.replica.newest());
                 leader.queue.submit(request).on_complete(move |moved| {
                     probe!("pipeline: an entry moves the version that reads are at");
                     match moved {
                         Ok(_) => done.send(Ok(())),
-                        Err(_) if planted!("who waits for a proof is answered when a term ends") => {
+                        Err(_)
+                            if planted!("who waits for a proof is answered when a term ends") =>
+                        {
                             done.send(Ok(()));
                         }
                         // On a full disk, say: reads go on at the version that there is.
-                        Err(_) => prove(&member, &replica).on_complete(move |proven| done.send(proven)),
+                        Err(_) => {
+                            prove(&member, &replica).on_complete(move |proven| done.send(proven))
+                        }
                     }
                 });
             }
@@ -184,7 +195,8 @@ impl Prover for Proof {
     }
 }
 
-/// Ready when a majority has said that this node leads, and what was committed then has been applied.
+/// Ready when a majority has said that this node leads, and what was committed then has been
+/// applied.
 fn prove(member: &Member, replica: &Arc<Replica>) -> Reply<()> {
     let (done, reply) = promise();
     let replica = replica.clone();
@@ -194,7 +206,9 @@ fn prove(member: &Member, replica: &Arc<Replica>) -> Reply<()> {
             let applied = replica.waiting.wait(&replica.env, version, || replica.newest());
             applied.on_complete(move |applied| done.send(applied));
         }
-        Err(_) if planted!("who waits for a proof is answered when a term ends") => done.send(Ok(())),
+        Err(_) if planted!("who waits for a proof is answered when a term ends") => {
+            done.send(Ok(()))
+        }
         Err(error) if error == Error::broken_promise() => done.send(Err(Error::process_behind())),
         Err(error) => done.send(Err(error)),
     });

@@ -1,8 +1,10 @@
-//! What a member does at its leisure, whether it leads or not: it looks after its disk, and lets go of the log.
+//! What a member does at its leisure, whether it leads or not: it looks after its disk, and lets go
+//! of the log.
 //!
-//! Checkpoints and tables need less of the log than other nodes may: one that was away for a while goes on from
-//! where it was only as long as somebody has the entries that it missed. So every member, for it may lead
-//! tomorrow, keeps the newest entries up to a bound in bytes, as a consumer of its own log.
+//! Checkpoints and tables need less of the log than other nodes may: one that was away for a while
+//! goes on from where it was only as long as somebody has the entries that it missed. So every
+//! member, for it may lead tomorrow, keeps the newest entries up to a bound in bytes, as a consumer
+//! of its own log.
 
 use super::participant::Participant;
 use crate::space::Level;
@@ -32,7 +34,8 @@ const JOINING: &str = "joining";
 /// How many times what is kept for others anyhow may be kept for those.
 const JOINING_TIMES: u64 = 4;
 
-/// Has entries kept for other nodes, from the oldest on that is there, or from where that stood before a restart.
+/// Has entries kept for other nodes, from the oldest on that is there, or from where that stood
+/// before a restart.
 pub(crate) fn keep_for_followers(log: &LocalView) -> Result<()> {
     // Who needs them says so again.
     log.unregister(JOINING);
@@ -147,7 +150,8 @@ impl Kept {
             self.steps.push_back((written, version));
         }
         let mut upto = None;
-        while let Some((_, version)) = self.steps.pop_front_if(|(then, _)| *then + bound < written) {
+        while let Some((_, version)) = self.steps.pop_front_if(|(then, _)| *then + bound < written)
+        {
             upto = Some(version);
         }
         upto
@@ -166,10 +170,16 @@ mod tests {
             let written = n as u64 * 100;
             gone = kept.look(written, n, 10_000).unwrap_or(gone);
             assert!(written <= 10_000 || written - gone as u64 * 100 >= 10_000, "enough is kept");
-            assert!(written - gone as u64 * 100 <= 10_000 + 2 * 10_000 / STEPS + 100, "and not more");
+            assert!(
+                written - gone as u64 * 100 <= 10_000 + 2 * 10_000 / STEPS + 100,
+                "and not more"
+            );
             assert!(kept.steps.len() as u64 <= STEPS + 3);
         }
         let upto = kept.look(100_000, 1000, 0).expect("on a full disk all of it goes");
-        assert!(upto >= 1000 - 2 * 100 / STEPS as i64, "but for what is newer than the last step: {upto}");
+        assert!(
+            upto >= 1000 - 2 * 100 / STEPS as i64,
+            "but for what is newer than the last step: {upto}"
+        );
     }
 }

@@ -1,8 +1,9 @@
-//! Throttling tags without anybody asking for it: when the node is at its limit and one tag is what most transactions have.
+//! Throttling tags without anybody asking for it: when the node is at its limit and one tag is what
+//! most transactions have.
 //!
-//! The busiest tag gets a rate below what the node bears, which falls while the node is still at its limit and grows slowly while it
-//! isn't. So the others begin as they like, and the tag as fast as there is room; once nobody waits for it any more
-//! it is let go.
+//! The busiest tag gets a rate below what the node bears, which falls while the node is still at
+//! its limit and grows slowly while it isn't. So the others begin as they like, and the tag as fast
+//! as there is room; once nobody waits for it any more it is let go.
 
 use super::tags::{Rule, Rules};
 use plinth_types::Bytes;
@@ -50,8 +51,8 @@ impl Auto {
         }
     }
 
-    /// The rules for the time until the next look. `limit` is the rate that the node bears, if it is at its limit; `waits` says
-    /// whether anybody waits for a tag.
+    /// The rules for the time until the next look. `limit` is the rate that the node bears, if it
+    /// is at its limit; `waits` says whether anybody waits for a tag.
     pub fn look(
         &mut self,
         limit: Option<f64>,

@@ -43,7 +43,8 @@ impl Bucket {
     fn fill(&mut self, now: Duration) {
         let seconds = now.saturating_sub(self.filled).as_secs_f64();
         self.filled = now;
-        self.tokens = (self.tokens + seconds * self.rate).min((self.rate * RESERVE_SECONDS).max(1.0));
+        self.tokens =
+            (self.tokens + seconds * self.rate).min((self.rate * RESERVE_SECONDS).max(1.0));
     }
 }
 
@@ -57,8 +58,12 @@ mod tests {
         assert!((0..1000).all(|_| bucket.take(Duration::ZERO)));
         for rate in [0.5, 3.0, 1000.0] {
             bucket.set_rate(rate, Duration::ZERO);
-            let passed = (0..20_000).filter(|ms| bucket.take(Duration::from_millis(*ms))).count() as f64;
-            assert!((passed - 20.0 * rate).abs() <= 1.0 + rate * RESERVE_SECONDS, "{rate}: {passed}");
+            let passed =
+                (0..20_000).filter(|ms| bucket.take(Duration::from_millis(*ms))).count() as f64;
+            assert!(
+                (passed - 20.0 * rate).abs() <= 1.0 + rate * RESERVE_SECONDS,
+                "{rate}: {passed}"
+            );
             bucket = Bucket::unlimited();
         }
         bucket.set_rate(0.0, Duration::ZERO);

@@ -5,22 +5,28 @@
 //!   rate          free                |  as many as end ×  1/(0.5+x)  |  less and less
 //! ```
 //!
-//! Below the spring nothing is limited. In it, x grows from 0 to 1 and the rate is what the node has been seen to bear, times
-//! something above 1 at first and below 1 at the end: so a queue settles in the middle of its spring, at full throughput.
-//! Batch transactions have targets of half the size, and so give way first. A limit halves at most and grows by a seventh at most from look to
-//! look; up to half of what the node has borne lately it doubles, so that a pause of the disk costs little more than itself.
+//! Below the spring nothing is limited. In it, x grows from 0 to 1 and the rate is what the node
+//! has been seen to bear, times something above 1 at first and below 1 at the end: so a queue
+//! settles in the middle of its spring, at full throughput. Batch transactions have targets of half
+//! the size, and so give way first. A limit halves at most and grows by a seventh at most from look
+//! to look; up to half of what the node has borne lately it doubles, so that a pause of the disk
+//! costs little more than itself.
 //!
-//! Versions in the window leave it when they are old enough, whatever is done about the rate: a queue that answers seconds late. A rate that
-//! followed it would be next to nothing until a burst has left, all at once, and let in the next burst then. So what the window holds nobody back
-//! below is the rate at which it would fill three quarters of its target, by what the transactions of the last second have left there: readers leave
-//! nothing, and needn't wait for what others wrote before.
+//! Versions in the window leave it when they are old enough, whatever is done about the rate: a
+//! queue that answers seconds late. A rate that followed it would be next to nothing until a burst
+//! has left, all at once, and let in the next burst then. So what the window holds nobody back
+//! below is the rate at which it would fill three quarters of its target, by what the transactions
+//! of the last second have left there: readers leave nothing, and needn't wait for what others
+//! wrote before.
 //!
-//! Rows that near the bound of their memory hold batch transactions back first, then default ones, but not below a rate at which readers and
-//! those who clear can live: at the bound itself it is the commits that are refused (`room.rs`).
+//! Rows that near the bound of their memory hold batch transactions back first, then default ones,
+//! but not below a rate at which readers and those who clear can live: at the bound itself it is
+//! the commits that are refused (`room.rs`).
 //!
-//! Where there is a bound at which commits have to wait (the memory that an engine has for its window, or the small tables that
-//! may wait to be merged before nothing is flushed any more), the target lies before it. Behind such a bound the log's queue
-//! grows too; the cause that is told is the one that came first.
+//! Where there is a bound at which commits have to wait (the memory that an engine has for its
+//! window, or the small tables that may wait to be merged before nothing is flushed any more), the
+//! target lies before it. Behind such a bound the log's queue grows too; the cause that is told is
+//! the one that came first.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -32,13 +38,17 @@ pub(crate) struct Gauges {
     pub queue_bytes: u64,
     /// Bytes of older versions in memory.
     pub window_bytes: u64,
-    /// The same as a share of the memory that the engine has for them: from 1 on commits wait for room.
+    /// The same as a share of the memory that the engine has for them: from 1 on commits wait for
+    /// room.
     pub fullness: f64,
-    /// How much the engine has yet to merge, as a share of what may wait: from 1 on it flushes no more.
+    /// How much the engine has yet to merge, as a share of what may wait: from 1 on it flushes no
+    /// more.
     pub backlog: f64,
-    /// What rows take in memory, as a share of what they may take: from 1 on none are written any more.
+    /// What rows take in memory, as a share of what they may take: from 1 on none are written any
+    /// more.
     pub rows: f64,
-    /// The part of what the log may take of the disk that it has taken: from 1 on commits that write rows wait for room.
+    /// The part of what the log may take of the disk that it has taken: from 1 on commits that
+    /// write rows wait for room.
     pub disk: f64,
     /// Transactions begun so far.
     pub started: u64,
@@ -105,7 +115,9 @@ impl Reason {
                 "The storage lags behind: tables are written faster than the disk can merge them."
             }
             Self::Disk => "Running out of space: the disk is nearly full.",
-            Self::Room => "Running out of space: rows take nearly all the memory that they may take.",
+            Self::Room => {
+                "Running out of space: rows take nearly all the memory that they may take."
+            }
         }
     }
 }
@@ -150,7 +162,8 @@ const WINDOW_FILL: f64 = 1.0 - SPRING / 2.0;
 const LATELY: Duration = Duration::from_secs(1);
 /// How long ago the node began, at the first look.
 const FIRST: Duration = Duration::from_millis(100);
-/// Nobody is held back below this many a second, or a node that stood still could never begin again.
+/// Nobody is held back below this many a second, or a node that stood still could never begin
+/// again.
 const LEAST: f64 = 10.0;
 /// How much of the disk that there is for it the log may have taken. It is let go of long before.
 const DISK: f64 = 0.95;
@@ -163,14 +176,17 @@ const ROOM_LEAST: f64 = 1000.0;
 /// Batch transactions are held back whole below this share of the default rate.
 const BATCH_LEAST: f64 = 0.01;
 
-/// How much a limit falls and grows at most from one look to the next. Without this, those who were held back would all begin at
-/// once at the first look that finds a queue empty, and nobody after the next.
+/// How much a limit falls and grows at most from one look to the next. Without this, those who were
+/// held back would all begin at once at the first look that finds a queue empty, and nobody after
+/// the next.
 const FALL: f64 = 0.5;
 const GROW: f64 = 1.15;
-/// How much it grows on the way back to half of what the node has borne. A disk that pauses for half a second has its queue full all
-/// that while, so the limit falls to a thirtieth; the disk is as fast as before when it goes on, and would idle for two seconds.
+/// How much it grows on the way back to half of what the node has borne. A disk that pauses for
+/// half a second has its queue full all that while, so the limit falls to a thirtieth; the disk is
+/// as fast as before when it goes on, and would idle for two seconds.
 const RECOVER: f64 = 2.0;
-/// What is left, at the next look, of what the node has borne: half of it after three and a half seconds.
+/// What is left, at the next look, of what the node has borne: half of it after three and a half
+/// seconds.
 const BORNE: f64 = 0.98;
 /// Nothing is limited any more once nobody waits and the limit is so many times what is asked for.
 const FREE: f64 = 2.0;
@@ -198,7 +214,14 @@ struct Look {
 
 impl Controller {
     pub fn new(targets: Targets) -> Self {
-        Self { targets, held: [f64::INFINITY; 2], rate: 0.0, latest: 0.0, borne: 0.0, looks: VecDeque::new() }
+        Self {
+            targets,
+            held: [f64::INFINITY; 2],
+            rate: 0.0,
+            latest: 0.0,
+            borne: 0.0,
+            looks: VecDeque::new(),
+        }
     }
 
     /// The limits for the time until the next look.
@@ -235,7 +258,8 @@ impl Controller {
             let most = careful.max((held * RECOVER).min(self.borne / 2.0));
             wanted.clamp(held * FALL, most).max(LEAST)
         };
-        let is_free = wanted.is_infinite() && gauges.waiting == 0 && next > FREE * self.rate.max(LEAST);
+        let is_free =
+            wanted.is_infinite() && gauges.waiting == 0 && next > FREE * self.rate.max(LEAST);
         self.held[which] = if is_free { f64::INFINITY } else { next };
         self.held[which]
     }
@@ -250,19 +274,28 @@ impl Controller {
         let worst = worst.min(1.0);
         let room = (self.rate / (0.5 + worst * worst)).max(ROOM_LEAST);
         // Whatever else there is: who can't write wants to know why.
-        if room <= rate || gauges.rows >= 1.0 { (room.min(rate), Reason::Room) } else { (rate, reason) }
+        if room <= rate || gauges.rows >= 1.0 {
+            (room.min(rate), Reason::Room)
+        } else {
+            (rate, reason)
+        }
     }
 
-    /// The rate for targets of this share, and for the disk that is left to the log. Whoever waits for the disk fills the queue of
-    /// commits as well: the disk is the cause.
+    /// The rate for targets of this share, and for the disk that is left to the log. Whoever waits
+    /// for the disk fills the queue of commits as well: the disk is the cause.
     fn limit_of_disk(&self, gauges: Gauges, share: f64) -> (f64, Reason) {
         let (rate, reason) = self.limit_of_queues(gauges, share);
-        let worst = ((gauges.disk - DISK * share * (1.0 - SPRING)) / (DISK * share * SPRING)).min(1.5);
+        let worst =
+            ((gauges.disk - DISK * share * (1.0 - SPRING)) / (DISK * share * SPRING)).min(1.5);
         if worst <= 0.0 {
             return (rate, reason);
         }
         let disk = (self.rate / (0.5 + worst * worst)).max(ROOM_LEAST);
-        if disk <= rate || gauges.disk >= 1.0 { (disk.min(rate), Reason::Disk) } else { (rate, reason) }
+        if disk <= rate || gauges.disk >= 1.0 {
+            (disk.min(rate), Reason::Disk)
+        } else {
+            (rate, reason)
+        }
     }
 
     /// The rate for targets of this share.
@@ -271,11 +304,13 @@ impl Controller {
             let target = target * share;
             (amount - target * (1.0 - spring)) / (target * spring)
         };
-        let bytes = |bytes: u64, target: u64| pressure(bytes as f64, (target as f64).max(2.0), SPRING);
+        let bytes =
+            |bytes: u64, target: u64| pressure(bytes as f64, (target as f64).max(2.0), SPRING);
         let log = bytes(gauges.queue_bytes, self.targets.queue_bytes);
         let window = bytes(gauges.window_bytes, self.targets.window_bytes);
         let backlog = pressure(gauges.backlog, BACKLOG, BACKLOG_SPRING);
-        // What isn't merged fills the window, and a window that is full fills the queue: what came first is the cause.
+        // What isn't merged fills the window, and a window that is full fills the queue: what came
+        // first is the cause.
         let others = log.max(backlog);
         let worst = others.max(window);
         let reason = match () {
@@ -291,17 +326,22 @@ impl Controller {
         (rate(others).min(window).max(LEAST), reason)
     }
 
-    /// The rate at which the window settles below its target, if transactions go on to leave as much there as those of late.
+    /// The rate at which the window settles below its target, if transactions go on to leave as
+    /// much there as those of late.
     fn window_bears(&self, gauges: Gauges) -> f64 {
         let since = |look: &Look| {
-            let (begun, written) =
-                (gauges.started.saturating_sub(look.started), gauges.written.saturating_sub(look.written));
+            let (begun, written) = (
+                gauges.started.saturating_sub(look.started),
+                gauges.written.saturating_sub(look.written),
+            );
             (begun.max(1) as f64, written as f64)
         };
         let Some(newest) = self.looks.back() else { return 0.0 };
         let lately = newest.at.saturating_sub(LATELY);
-        let (whole, late) =
-            (self.looks.front().map(since), self.looks.iter().find(|look| look.at >= lately).map(since));
+        let (whole, late) = (
+            self.looks.front().map(since),
+            self.looks.iter().find(|look| look.at >= lately).map(since),
+        );
         let (Some((begun, written)), Some((begun_late, written_late))) = (whole, late) else {
             return 0.0;
         };

@@ -1,4 +1,5 @@
-//! The gate: hands out read versions at the rate that the rest of the node bears (FoundationDB's ratekeeper).
+//! The gate: hands out read versions at the rate that the rest of the node bears (FoundationDB's
+//! ratekeeper).
 //!
 //! ```text
 //!   every 100 ms   gauges (queue, storage) ──▶ controller ──▶ limits: default, batch, and why
@@ -8,8 +9,9 @@
 //!               line of its priority, or of its tag ── buckets, refilled by time ──▶ released
 //! ```
 //!
-//! A transaction that never begins costs nothing, so what overloads the node is held back here and nowhere else. Lines are
-//! bounded: beyond, a request fails at once, with the number that clients wait longest after. Immediate priority passes always.
+//! A transaction that never begins costs nothing, so what overloads the node is held back here and
+//! nowhere else. Lines are bounded: beyond, a request fails at once, with the number that clients
+//! wait longest after. Immediate priority passes always.
 //!
 //! Pure but for the lock: it is told the time, and gives back whom to answer.
 
@@ -109,9 +111,13 @@ impl<T> Gate<T> {
         let mut state = lock(&self.state);
         let state = &mut *state;
         state.auto.note(&request.tags);
-        let throttled = request.tags.iter().find(|tag| state.is_throttled(tag, request.priority)).cloned();
+        let throttled =
+            request.tags.iter().find(|tag| state.is_throttled(tag, request.priority)).cloned();
         let passes_tag = throttled.as_ref().is_none_or(|tag| {
-            state.tags.get_mut(tag).is_none_or(|line| line.waiting.is_empty() && line.bucket.take(now))
+            state
+                .tags
+                .get_mut(tag)
+                .is_none_or(|line| line.waiting.is_empty() && line.bucket.take(now))
         });
         if passes_tag && state.lines[line].is_empty() && state.buckets[line].take(now) {
             state.released[line] += 1;
@@ -125,7 +131,10 @@ impl<T> Gate<T> {
         }
         if state.waiting >= WAITING_MOST {
             let detail = format!("{} transactions wait to begin", state.waiting);
-            return Admitted::Refused(answer, Error::grv_proxy_memory_limit_exceeded().with_detail(detail));
+            return Admitted::Refused(
+                answer,
+                Error::grv_proxy_memory_limit_exceeded().with_detail(detail),
+            );
         }
         state.waiting += 1;
         let waiter = Waiter { request, since: now, answer };
@@ -227,9 +236,13 @@ impl<T> State<T> {
     /// Takes new rules over. Who waits for a tag without a rule joins the line of its priority.
     fn keep_rules(&mut self, rules: &Rules, now: Duration) {
         for (tag, rule) in rules.iter() {
-            self.tags.entry(tag.clone()).or_insert_with(|| TagLine::new(*rule)).set_rule(*rule, now);
+            self.tags
+                .entry(tag.clone())
+                .or_insert_with(|| TagLine::new(*rule))
+                .set_rule(*rule, now);
         }
-        let gone: Vec<Bytes> = self.tags.keys().filter(|tag| !rules.contains(tag)).cloned().collect();
+        let gone: Vec<Bytes> =
+            self.tags.keys().filter(|tag| !rules.contains(tag)).cloned().collect();
         for tag in gone.iter().filter_map(|tag| self.tags.remove(tag)) {
             for waiter in tag.waiting {
                 self.lines[line_of(waiter.request.priority).unwrap_or(1)].push_back(waiter);

@@ -1,6 +1,7 @@
 //! Throttled tags: the rules that operators write, and the lines of those who wait.
 //!
-//! Rules are rows of the database, in FoundationDB's form, so that its tools write them and a restart keeps them:
+//! Rules are rows of the database, in FoundationDB's form, so that its tools write them and a
+//! restart keeps them:
 //!
 //! ```text
 //!   \xff\x02/throttledTags/tag/ | type | priority | length | tag        type 0: by hand; the rule is for this priority and below
@@ -44,7 +45,10 @@ impl Rules {
     }
 
     /// Reads rules off their rows. Rows that make no sense, and rules that are over, are left out.
-    pub fn read<'a>(rows: impl Iterator<Item = (&'a [u8], &'a [u8])>, wall_clock: Duration) -> Self {
+    pub fn read<'a>(
+        rows: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        wall_clock: Duration,
+    ) -> Self {
         let mut rules = Self::default();
         for (key, value) in rows {
             let Some((tag, priority)) = read_key(key) else { continue };
@@ -73,7 +77,8 @@ fn read_key(key: &[u8]) -> Option<(Bytes, u8)> {
     let rest = key.strip_prefix(THROTTLE_BEGIN)?;
     let [_type, priority, length, tag @ ..] = rest else { return None };
     // More than one tag in a rule has never been in use.
-    (tag.len() == usize::from(*length) && !tag.is_empty()).then(|| (Bytes::copy_from_slice(tag), *priority))
+    (tag.len() == usize::from(*length) && !tag.is_empty())
+        .then(|| (Bytes::copy_from_slice(tag), *priority))
 }
 
 fn read_value(value: &[u8]) -> Option<(f64, f64)> {

@@ -1,7 +1,8 @@
-//! The gate against models: open loops that ask for more than a node bears, tags, lines that are full.
+//! The gate against models: open loops that ask for more than a node bears, tags, lines that are
+//! full.
 //!
-//! Time is a number that the tests count up, a millisecond at a step, so that every run is the same and minutes of load take
-//! seconds.
+//! Time is a number that the tests count up, a millisecond at a step, so that every run is the same
+//! and minutes of load take seconds.
 
 use super::controller::{Controller, Gauges, Limits, Reason, Targets};
 use super::tags::{Rules, row};
@@ -18,7 +19,8 @@ fn request(priority: Priority, tags: &[&'static str]) -> ReadVersionRequest {
     ReadVersionRequest { priority, tags, ..ReadVersionRequest::default() }
 }
 
-/// A node that commits so many transactions a second, and clients that begin so many, whatever happens.
+/// A node that commits so many transactions a second, and clients that begin so many, whatever
+/// happens.
 struct Model {
     gate: Gate<Priority>,
     controller: Controller,
@@ -38,7 +40,16 @@ impl Model {
     fn new(capacity: u64) -> Self {
         let targets = Targets { queue_bytes: TARGET, window_bytes: 1 << 40, window: WINDOW };
         let (gate, controller) = (Gate::default(), Controller::new(targets));
-        Self { gate, controller, capacity, queued: 0, done: [0; 2], started: 0, most_queued: 0, refused: 0 }
+        Self {
+            gate,
+            controller,
+            capacity,
+            queued: 0,
+            done: [0; 2],
+            started: 0,
+            most_queued: 0,
+            refused: 0,
+        }
     }
 
     fn begin(&mut self, priority: Priority) {
@@ -68,7 +79,8 @@ impl Model {
             self.most_queued = self.most_queued.max(self.queued);
             if ms % 100 == 0 {
                 let (queue_bytes, waiting) = (self.queued * BYTES, self.gate.held_back() as u64);
-                let gauges = Gauges { queue_bytes, started: self.started, waiting, ..Gauges::default() };
+                let gauges =
+                    Gauges { queue_bytes, started: self.started, waiting, ..Gauges::default() };
                 self.gate.limit(self.controller.look(gauges, now), &Rules::default(), now);
             }
         }
@@ -89,7 +101,10 @@ fn an_overloaded_node_stays_busy_and_its_queue_bounded() {
     let mut model = Model::new(50);
     model.run(0, 12_000, 0, 200);
     let busy = model.done[1] as f64 / (12_000.0 * 50.0);
-    println!("done {busy:.2} of capacity, queue at most {} of {TARGET} bytes", model.most_queued * BYTES);
+    println!(
+        "done {busy:.2} of capacity, queue at most {} of {TARGET} bytes",
+        model.most_queued * BYTES
+    );
     assert!((0.85..1.2).contains(&busy), "{busy}");
     // It overshoots once, before the first looks.
     assert!(model.most_queued * BYTES < 4 * TARGET, "{}", model.most_queued * BYTES);
@@ -101,7 +116,8 @@ fn an_overloaded_node_stays_busy_and_its_queue_bounded() {
     assert!(model.gate.is_open(), "{:?} {}", model.gate.limits(), model.gate.waiting());
 }
 
-/// A disk pauses for six tenths of a second, its queue full all the while; then it is as fast as before.
+/// A disk pauses for six tenths of a second, its queue full all the while; then it is as fast as
+/// before.
 #[test]
 fn a_pause_costs_no_more_than_itself() {
     let mut model = Model::new(50);
@@ -119,7 +135,8 @@ fn a_pause_costs_no_more_than_itself() {
     assert!(model.queued * BYTES < 2 * TARGET, "{}", model.queued * BYTES);
 }
 
-/// The memory for older versions is what a tenth of a second of commits fills, and each version stays for five.
+/// The memory for older versions is what a tenth of a second of commits fills, and each version
+/// stays for five.
 #[test]
 fn a_window_that_bursts_fill_takes_what_it_bears_all_the_time() {
     let targets = Targets { queue_bytes: 64 * TARGET, window_bytes: TARGET, window: WINDOW };
@@ -131,8 +148,9 @@ fn a_window_that_bursts_fill_takes_what_it_bears_all_the_time() {
     for ms in 0..60_000 {
         let now = ms * MS;
         let let_in = |admitted| matches!(admitted, Admitted::Now(()));
-        let at_once =
-            (0..100).filter(|_| let_in(gate.admit(request(Priority::Default, &[]), (), now))).count();
+        let at_once = (0..100)
+            .filter(|_| let_in(gate.admit(request(Priority::Default, &[]), (), now)))
+            .count();
         let begun = (at_once + gate.release(now).len()) as u64;
         (started, queued) = (started + begun, queued + begun);
         let window = held * BYTES;
@@ -190,7 +208,10 @@ fn a_throttled_tag_begins_at_its_rate_and_others_are_not_held_back() {
     let (mut slow, mut late) = (0, 0);
     for ms in 0..10_000_u32 {
         let now = ms * MS;
-        assert!(matches!(gate.admit(request(Priority::Default, &["fast"]), (), now), Admitted::Now(())));
+        assert!(matches!(
+            gate.admit(request(Priority::Default, &["fast"]), (), now),
+            Admitted::Now(())
+        ));
         let immediate = gate.admit(request(Priority::Immediate, &["slow"]), (), now);
         assert!(matches!(immediate, Admitted::Now(())));
         if ms % 10 == 0 {
@@ -229,8 +250,10 @@ fn rules_that_make_no_sense_or_are_over_are_left_out() {
     let mut cut = row(b"cut", 1, 5.0, 2000.0);
     cut.0.pop();
     let rows = [good, over, short, negative, cut];
-    let rules =
-        Rules::read(rows.iter().map(|(key, value)| (&key[..], &value[..])), Duration::from_secs(1000));
+    let rules = Rules::read(
+        rows.iter().map(|(key, value)| (&key[..], &value[..])),
+        Duration::from_secs(1000),
+    );
     let tags: Vec<_> = rules.iter().map(|(tag, _)| tag.clone()).collect();
     assert_eq!(tags, ["tag"]);
     // For batch transactions alone.
@@ -247,7 +270,8 @@ fn judged(gauges: Gauges) -> Limits {
     let mut controller = Controller::new(targets);
     for second in 1..20 {
         let (started, written) = (1000 * second, TARGET / 5 * second);
-        controller.look(Gauges { started, written, ..Gauges::default() }, second as u32 * 1000 * MS);
+        controller
+            .look(Gauges { started, written, ..Gauges::default() }, second as u32 * 1000 * MS);
     }
     let (started, written) = (20_000, TARGET / 5 * 20);
     controller.look(Gauges { started, written, waiting: 1, ..gauges }, 20_000 * MS)
@@ -255,16 +279,32 @@ fn judged(gauges: Gauges) -> Limits {
 
 #[test]
 fn storage_that_lags_holds_back_before_commits_have_to_wait_and_is_named() {
-    let window =
-        |share: f64| judged(Gauges { window_bytes: (share * TARGET as f64) as u64, ..Gauges::default() });
+    let window = |share: f64| {
+        judged(Gauges { window_bytes: (share * TARGET as f64) as u64, ..Gauges::default() })
+    };
     assert_eq!((window(0.2).batch, window(0.2).reason), (f64::INFINITY, Reason::Workload));
-    assert!(window(0.4).batch.is_finite() && window(0.4).default.is_infinite(), "batch gives way first");
+    assert!(
+        window(0.4).batch.is_finite() && window(0.4).default.is_infinite(),
+        "batch gives way first"
+    );
     assert_eq!((window(0.4).batch_reason, window(0.4).reason), (Reason::Window, Reason::Workload));
-    assert!(window(1.2).default < 1000.0 && window(1.2).reason == Reason::Window, "{:?}", window(1.2));
+    assert!(
+        window(1.2).default < 1000.0 && window(1.2).reason == Reason::Window,
+        "{:?}",
+        window(1.2)
+    );
     let backlog = |backlog| judged(Gauges { backlog, ..Gauges::default() });
     assert_eq!(backlog(0.3).batch, f64::INFINITY, "a few tables are always there");
-    assert!(backlog(0.5).batch.is_finite() && backlog(0.5).default.is_infinite(), "{:?}", backlog(0.5));
-    assert!(backlog(0.95).default < 1000.0 && backlog(0.95).reason == Reason::Backlog, "{:?}", backlog(0.95));
+    assert!(
+        backlog(0.5).batch.is_finite() && backlog(0.5).default.is_infinite(),
+        "{:?}",
+        backlog(0.5)
+    );
+    assert!(
+        backlog(0.95).default < 1000.0 && backlog(0.95).reason == Reason::Backlog,
+        "{:?}",
+        backlog(0.95)
+    );
 }
 
 #[test]
@@ -275,8 +315,13 @@ fn readers_are_not_held_back_for_what_is_in_the_window() {
     for look in 1..=40 {
         // Writers fill it in the first second; then there are readers alone.
         let written = TARGET / 8 * look.min(10);
-        let gauges =
-            Gauges { started: 100 * look, written, window_bytes: written, waiting: 1, ..Gauges::default() };
+        let gauges = Gauges {
+            started: 100 * look,
+            written,
+            window_bytes: written,
+            waiting: 1,
+            ..Gauges::default()
+        };
         limits = controller.look(gauges, look as u32 * 100 * MS);
         assert!(look != 10 || limits.default < 1000.0, "{limits:?}");
     }
@@ -287,7 +332,10 @@ fn readers_are_not_held_back_for_what_is_in_the_window() {
 fn rows_that_near_their_bound_hold_back_but_nobody_below_a_rate_to_live_by() {
     let rows = |rows| judged(Gauges { rows, ..Gauges::default() });
     assert!(rows(0.84).batch.is_infinite() && rows(0.84).default.is_infinite(), "{:?}", rows(0.84));
-    assert!(rows(0.9).batch.is_finite() && rows(0.9).default.is_infinite(), "batch gives way first");
+    assert!(
+        rows(0.9).batch.is_finite() && rows(0.9).default.is_infinite(),
+        "batch gives way first"
+    );
     assert_eq!((rows(0.9).batch_reason, rows(0.9).reason), (Reason::Room, Reason::Workload));
     for full in [0.99, 1.0, 1.5] {
         let limits = rows(full);
@@ -305,16 +353,25 @@ fn what_came_first_is_the_cause() {
     // Commits wait for room in the window, so the queue before the log is full too.
     let queue_bytes = 3 * TARGET;
     assert_eq!(judged(Gauges { queue_bytes, ..Gauges::default() }).reason, Reason::LogQueue);
-    assert_eq!(judged(Gauges { queue_bytes, fullness: 1.0, ..Gauges::default() }).reason, Reason::Window);
+    assert_eq!(
+        judged(Gauges { queue_bytes, fullness: 1.0, ..Gauges::default() }).reason,
+        Reason::Window
+    );
     // Nothing is flushed because too much waits to be merged, so the window is full too.
-    let all =
-        Gauges { queue_bytes, window_bytes: 2 * TARGET, fullness: 1.1, backlog: 1.0, ..Gauges::default() };
+    let all = Gauges {
+        queue_bytes,
+        window_bytes: 2 * TARGET,
+        fullness: 1.1,
+        backlog: 1.0,
+        ..Gauges::default()
+    };
     assert_eq!(judged(all).reason, Reason::Backlog);
     let log = Gauges { queue_bytes, fullness: 0.7, ..Gauges::default() };
     assert_eq!(judged(log).reason, Reason::LogQueue, "there is room: it is the log that is slow");
 }
 
-/// One tag floods a node with several times what it bears; another one, and those without a tag, ask for little.
+/// One tag floods a node with several times what it bears; another one, and those without a tag,
+/// ask for little.
 #[test]
 fn a_tag_that_floods_the_node_is_held_back_by_itself_and_the_others_are_not() {
     let mut model = Model::new(50);
@@ -336,8 +393,11 @@ fn a_tag_that_floods_the_node_is_held_back_by_itself_and_the_others_are_not() {
         }
         for (waiter, error) in model.gate.release(now) {
             let kind = kinds.iter().position(|(tags, _)| tags.len() == waiter.request.tags.len());
-            let kind =
-                if waiter.request.tags.first().is_some_and(|tag| tag == "modest") { Some(1) } else { kind };
+            let kind = if waiter.request.tags.first().is_some_and(|tag| tag == "modest") {
+                Some(1)
+            } else {
+                kind
+            };
             *waiting.entry(kind).or_insert(0_u64) += 1;
             if let (None, Some(kind)) = (error, kind) {
                 begun[kind] += 1;
@@ -347,7 +407,8 @@ fn a_tag_that_floods_the_node_is_held_back_by_itself_and_the_others_are_not() {
         model.queued = model.queued.saturating_sub(model.capacity);
         if ms % 100 == 0 {
             let (queue_bytes, waiting) = (model.queued * BYTES, model.gate.held_back() as u64);
-            let gauges = Gauges { queue_bytes, started: model.started, waiting, ..Gauges::default() };
+            let gauges =
+                Gauges { queue_bytes, started: model.started, waiting, ..Gauges::default() };
             model.gate.limit(model.controller.look(gauges, now), &Rules::default(), now);
             auto = auto.max(model.gate.throttled_tags().1);
         }

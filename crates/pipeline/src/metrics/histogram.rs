@@ -1,7 +1,8 @@
-//! Latencies in buckets that grow by half and by a third, so that each bound is 1 or 1.5 times a power of two.
+//! Latencies in buckets that grow by half and by a third, so that each bound is 1 or 1.5 times a
+//! power of two.
 //!
-//! A percentile read from it is right to within a factor of 1.5, which tells a commit of a millisecond from one of two; recording is
-//! one atomic addition.
+//! A percentile read from it is right to within a factor of 1.5, which tells a commit of a
+//! millisecond from one of two; recording is one atomic addition.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -85,9 +86,11 @@ mod tests {
 
     #[test]
     fn a_bucket_is_the_first_whose_bound_is_not_below() {
-        let near = (0..40).flat_map(|power| (-2..=2).map(move |off| ((1_i64 << power) + off).max(0) as u64));
+        let near = (0..40)
+            .flat_map(|power| (-2..=2).map(move |off| ((1_i64 << power) + off).max(0) as u64));
         for micros in (0..5000).chain(near).chain([u64::MAX]) {
-            let slow = (0..BUCKETS - 1).find(|bucket| micros <= bound(*bucket)).unwrap_or(BUCKETS - 1);
+            let slow =
+                (0..BUCKETS - 1).find(|bucket| micros <= bound(*bucket)).unwrap_or(BUCKETS - 1);
             assert_eq!(bucket(micros), slow, "{micros}");
         }
         assert!((1..BUCKETS).all(|at| bound(at - 1) < bound(at)));

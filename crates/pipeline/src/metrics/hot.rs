@@ -1,8 +1,10 @@
-//! What is hot: ranges that many reads, writes or conflicts fall into, found by sampling; and transactions that took long.
+//! What is hot: ranges that many reads, writes or conflicts fall into, found by sampling; and
+//! transactions that took long.
 //!
-//! The latest samples of each kind are kept as they are. Only when somebody asks are they sorted and cut where keys part, like a
-//! trie, as deep as a branch still holds its share of all samples. So a single hot key shows as itself, and a hot table as
-//! its prefix, without anybody having said where tables begin.
+//! The latest samples of each kind are kept as they are. Only when somebody asks are they sorted
+//! and cut where keys part, like a trie, as deep as a branch still holds its share of all samples.
+//! So a single hot key shows as itself, and a hot table as its prefix, without anybody having said
+//! where tables begin.
 
 use crate::batch_lock::lock;
 use plinth_types::{Bytes, Version};
@@ -126,7 +128,8 @@ mod tests {
     fn ranges(keys: impl IntoIterator<Item = String>) -> Vec<(String, f64)> {
         let hot = Hot::default();
         keys.into_iter().for_each(|key| hot.note(Heat::Reads, key.as_bytes()));
-        let text = |range: HotRange| (String::from_utf8(range.prefix.to_vec()).unwrap(), range.share);
+        let text =
+            |range: HotRange| (String::from_utf8(range.prefix.to_vec()).unwrap(), range.share);
         hot.ranges(Heat::Reads).into_iter().map(text).collect()
     }
 
@@ -137,7 +140,11 @@ mod tests {
         let rest = (0..100).map(|n| format!("{:02}/row", n));
         let found = ranges(key.chain(table).chain(rest));
         assert_eq!(found[0].0, "user/0", "{found:?}");
-        assert!(found.iter().any(|(prefix, share)| prefix == "counter" && (share - 1.0 / 3.0).abs() < 0.01));
+        assert!(
+            found
+                .iter()
+                .any(|(prefix, share)| prefix == "counter" && (share - 1.0 / 3.0).abs() < 0.01)
+        );
     }
 
     #[test]
@@ -154,6 +161,9 @@ mod tests {
     #[test]
     fn only_the_latest_are_kept() {
         let old = vec!["old".to_owned(); 600];
-        assert_eq!(ranges(old.into_iter().chain(vec!["new".to_owned(); 600])), [("new".to_owned(), 1.0)]);
+        assert_eq!(
+            ranges(old.into_iter().chain(vec!["new".to_owned(); 600])),
+            [("new".to_owned(), 1.0)]
+        );
     }
 }

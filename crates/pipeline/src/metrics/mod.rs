@@ -1,8 +1,10 @@
-//! What the node measures of itself: counts, latencies, and the text in which Prometheus reads them.
+//! What the node measures of itself: counts, latencies, and the text in which Prometheus reads
+//! them.
 //!
-//! Everything here is written by the paths that it measures, so it must cost next to nothing there: counts on the read path
-//! lie in stripes, one to a thread, and only one read in [`SAMPLE`] looks at the clock. No library: the text format has
-//! three kinds of lines, and a library's registry would put a lock or a hash on these paths.
+//! Everything here is written by the paths that it measures, so it must cost next to nothing there:
+//! counts on the read path lie in stripes, one to a thread, and only one read in [`SAMPLE`] looks
+//! at the clock. No library: the text format has three kinds of lines, and a library's registry
+//! would put a lock or a hash on these paths.
 
 mod histogram;
 mod hot;
@@ -23,8 +25,8 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// One read or commit in so many is timed, and a read's bytes are counted for all of them. A prime: whatever pattern reads and
-/// commits come in, both are met.
+/// One read or commit in so many is timed, and a read's bytes are counted for all of them. A prime:
+/// whatever pattern reads and commits come in, both are met.
 pub(crate) const SAMPLE: u32 = 61;
 
 /// Counts of the read path, by their place in a stripe.
@@ -76,8 +78,8 @@ impl Metrics {
         self.reads.get(count as usize)
     }
 
-    /// So many values, or keys that selectors describe, are asked for. Each is a read, as FoundationDB counts them, however many
-    /// travel together.
+    /// So many values, or keys that selectors describe, are asked for. Each is a read, as
+    /// FoundationDB counts them, however many travel together.
     pub fn read_values(&self, count: usize) {
         self.add(Count::Reads, count as u64);
         self.add(Count::Keys, count as u64);
@@ -107,8 +109,9 @@ impl Metrics {
             .sum()
     }
 
-    /// Whether this commit is one of those that are timed. The answer's way is another then, so it must be the node's own
-    /// count that decides: with one that outlives the node, the same seed would not give the same run.
+    /// Whether this commit is one of those that are timed. The answer's way is another then, so it
+    /// must be the node's own count that decides: with one that outlives the node, the same seed
+    /// would not give the same run.
     pub fn is_sampled_commit(&self) -> bool {
         self.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(SAMPLE)
     }

@@ -1,4 +1,5 @@
-//! Counts that many threads add to without meeting: each thread has a stripe, a sum reads all of them.
+//! Counts that many threads add to without meeting: each thread has a stripe, a sum reads all of
+//! them.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

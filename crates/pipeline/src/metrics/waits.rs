@@ -1,7 +1,8 @@
 //! The longest that anything held up commits: told apart by whose doing it was.
 //!
-//! A commit's time is the log's sync, which is the disk's, and everything else, which is ours. A checkpoint adds to the
-//! first through the disk, which takes one request after the other: as long as one of its steps keeps the disk busy.
+//! A commit's time is the log's sync, which is the disk's, and everything else, which is ours. A
+//! checkpoint adds to the first through the disk, which takes one request after the other: as long
+//! as one of its steps keeps the disk busy.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -33,7 +34,8 @@ pub(crate) struct Waits {
 pub struct LongestWaits {
     /// A batch waited for the log to be on the disk.
     pub sync: Duration,
-    /// A batch took for everything else from leaving the queue to being answered, or the chores took between two batches.
+    /// A batch took for everything else from leaving the queue to being answered, or the chores
+    /// took between two batches.
     pub work: Duration,
     /// A checkpoint, in being written or removed, kept the disk busy in one go.
     pub checkpoint_step: Duration,
@@ -43,7 +45,11 @@ impl Waits {
     /// What was longest since this was last asked.
     pub fn take(&self) -> LongestWaits {
         let Self { sync, work, checkpoint_step } = self;
-        LongestWaits { sync: sync.take(), work: work.take(), checkpoint_step: checkpoint_step.take() }
+        LongestWaits {
+            sync: sync.take(),
+            work: work.take(),
+            checkpoint_step: checkpoint_step.take(),
+        }
     }
 }
 

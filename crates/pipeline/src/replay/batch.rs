@@ -5,10 +5,11 @@
 //!   the list      clear a..k │ add c │ set d, add d │ set m=2
 //! ```
 //!
-//! First come the cleared ranges, all of them: what a key was before the batch is gone if any clear covers it. Then comes
-//! each key, ascending, with what is left of its mutations: those behind the last clear that covers it, and of these
-//! those from the last on that doesn't look at what was there. So a key that was written often costs the engine one
-//! write, and an atomic operation sees what it would have seen.
+//! First come the cleared ranges, all of them: what a key was before the batch is gone if any clear
+//! covers it. Then comes each key, ascending, with what is left of its mutations: those behind the
+//! last clear that covers it, and of these those from the last on that doesn't look at what was
+//! there. So a key that was written often costs the engine one write, and an atomic operation sees
+//! what it would have seen.
 
 use super::Bounds;
 use super::cleared::{Cleared, Moment};
@@ -85,7 +86,8 @@ impl Batch {
         list
     }
 
-    /// Of the mutations of a key those whose effect is seen in the end. It was cleared last at that moment.
+    /// Of the mutations of a key those whose effect is seen in the end. It was cleared last at that
+    /// moment.
     fn what_counts<'p>(&self, of_key: &'p [Place], cleared: Option<Moment>) -> &'p [Place] {
         let alive = match cleared {
             Some(cleared) => &of_key[of_key.partition_point(|place| place.at < cleared)..],
@@ -94,8 +96,9 @@ impl Batch {
         if planted!("replay lets the first write of a key win") {
             return &alive[..alive.len().min(1)];
         }
-        let is_blind =
-            |place: &Place| matches!(self.mutation(place).kind, MutationType::Set | MutationType::ClearRange);
+        let is_blind = |place: &Place| {
+            matches!(self.mutation(place).kind, MutationType::Set | MutationType::ClearRange)
+        };
         &alive[alive.iter().rposition(is_blind).unwrap_or(0)..]
     }
 

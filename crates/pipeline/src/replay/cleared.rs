@@ -1,7 +1,7 @@
 //! Which ranges a batch clears, and for each key which clear was the last.
 //!
-//! Disjoint ranges, each with the moment of the last clear that covers it. Clears come in order, so that one more simply
-//! takes the place of what it overlaps:
+//! Disjoint ranges, each with the moment of the last clear that covers it. Clears come in order, so
+//! that one more simply takes the place of what it overlaps:
 //!
 //! ```text
 //!        |----- 3 -----|  |---- 5 ----|

@@ -1,4 +1,5 @@
-//! Replay: what the log has beyond checkpoint or tables, applied at a start. Only the last state counts.
+//! Replay: what the log has beyond checkpoint or tables, applied at a start. Only the last state
+//! counts.
 //!
 //! ```text
 //!   task `replay`                                            whoever opens the node
@@ -7,13 +8,15 @@
 //!                                                      ahead
 //! ```
 //!
-//! Nobody reads before the node runs, and what was read before it stopped is older than the window. So versions between
-//! two batches are of no use to anybody, and the mutations of thousands of entries may become one batch: of each key
-//! what its last writes leave ([`batch`]), ordered so that the engine meets neighbours one after the other. Reading,
-//! comparing checksums and ordering go on beside the applying, in a task of their own; at most [`AHEAD`] batches lie
-//! between the two, each of bounded size.
+//! Nobody reads before the node runs, and what was read before it stopped is older than the window.
+//! So versions between two batches are of no use to anybody, and the mutations of thousands of
+//! entries may become one batch: of each key what its last writes leave ([`batch`]), ordered so
+//! that the engine meets neighbours one after the other. Reading, comparing checksums and ordering
+//! go on beside the applying, in a task of their own; at most [`AHEAD`] batches lie between the
+//! two, each of bounded size.
 //!
-//! Read next: `batch.rs`, `sort.rs`, `cleared.rs`, then `store.rs` for how each engine takes a batch.
+//! Read next: `batch.rs`, `sort.rs`, `cleared.rs`, then `store.rs` for how each engine takes a
+//! batch.
 
 mod batch;
 mod cleared;
@@ -41,9 +44,11 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// For an engine with this much memory: all batches that there are at a time take a small part of it.
+    /// For an engine with this much memory: all batches that there are at a time take a small part
+    /// of it.
     ///
-    /// Larger batches meet more neighbours in the index, and the more of them no longer fit into a processor's cache.
+    /// Larger batches meet more neighbours in the index, and the more of them no longer fit into a
+    /// processor's cache.
     pub fn with_memory(memory: u64) -> Self {
         let bytes = usize::try_from(memory / 64).unwrap_or(usize::MAX).clamp(64 << 10, 16 << 20);
         Self { mutations: 64 << 10, bytes }
@@ -83,12 +88,14 @@ pub(crate) async fn replay(
         }
     }
     drop(receiver);
-    // It must have ended before anybody does anything with the log; and one that panicked has not told all there is.
+    // It must have ended before anybody does anything with the log; and one that panicked has not
+    // told all there is.
     task.await?;
     outcome.map(|()| reached)
 }
 
-/// Reads entries and hands them on in ordered batches, until there are no more or nobody wants them.
+/// Reads entries and hands them on in ordered batches, until there are no more or nobody wants
+/// them.
 async fn read_ahead(
     mut reader: Reader,
     mut from: LogPosition,
@@ -109,17 +116,23 @@ async fn read_ahead(
 }
 
 /// The next entries behind `from`, as many as make a batch; `None` if there are none.
-async fn gather(reader: &mut Reader, from: &mut LogPosition, bounds: Bounds) -> Result<Option<Ordered>> {
+async fn gather(
+    reader: &mut Reader,
+    from: &mut LogPosition,
+    bounds: Bounds,
+) -> Result<Option<Ordered>> {
     let mut batch = Batch::default();
     let began = *from;
     while batch.is_below(bounds) {
         let Some(entry) = reader.next().await? else { break };
         let index = entry.index;
         if entry.previous != from.version || index <= from.index {
-            let detail = format!("log entry {index} follows version {}, expected {from}", entry.previous);
+            let detail =
+                format!("log entry {index} follows version {}, expected {from}", entry.previous);
             return Err(Error::file_corrupt().with_detail(detail));
         }
-        let corrupt = |error| Error::file_corrupt().with_detail(format!("log entry {index}: {error}"));
+        let corrupt =
+            |error| Error::file_corrupt().with_detail(format!("log entry {index}: {error}"));
         let mutations = entry_mutations(&entry.body).map_err(corrupt)?;
         batch.add(mutations);
         *from = entry.position();

@@ -1,9 +1,10 @@
 //! Sorting many keys that lie scattered in memory.
 //!
-//! Comparing two keys means fetching both. Instead each place carries a *head*, the eight bytes of its key that follow
-//! what all keys have in common, as a number; sorting by heads stays within one small array. Many are sorted byte by byte
-//! of their heads, from the last to the first, which keeps the order of equals. Places with the same head are sorted
-//! among themselves by the bytes that follow, in the same way.
+//! Comparing two keys means fetching both. Instead each place carries a *head*, the eight bytes of
+//! its key that follow what all keys have in common, as a number; sorting by heads stays within one
+//! small array. Many are sorted byte by byte of their heads, from the last to the first, which
+//! keeps the order of equals. Places with the same head are sorted among themselves by the bytes
+//! that follow, in the same way.
 
 /// Where a mutation is.
 #[derive(Clone, Copy, Default, Debug)]
@@ -25,15 +26,20 @@ const FEW: usize = 12;
 const MANY: usize = 1024;
 const HEAD: usize = size_of::<u64>();
 
-/// Sorts places, which are in the order of the mutations, by the keys that `key` gives for them; those of one key stay in
-/// that order.
+/// Sorts places, which are in the order of the mutations, by the keys that `key` gives for them;
+/// those of one key stay in that order.
 pub(super) fn by_key<'k>(places: &mut [Place], key: &impl Fn(&Place) -> &'k [u8]) {
     let mut spare = Vec::new();
     sort(places, &mut spare, 0, key);
 }
 
 /// Sorts places whose keys agree in `depth` bytes.
-fn sort<'k>(places: &mut [Place], spare: &mut Vec<Place>, depth: usize, key: &impl Fn(&Place) -> &'k [u8]) {
+fn sort<'k>(
+    places: &mut [Place],
+    spare: &mut Vec<Place>,
+    depth: usize,
+    key: &impl Fn(&Place) -> &'k [u8],
+) {
     if places.len() <= FEW {
         return compare(places, depth, key);
     }
@@ -108,7 +114,8 @@ fn common<'k>(places: &[Place], depth: usize, key: &impl Fn(&Place) -> &'k [u8])
     common.len()
 }
 
-/// The eight bytes from `depth` on, as a number that compares as they do; zeros where the key has ended.
+/// The eight bytes from `depth` on, as a number that compares as they do; zeros where the key has
+/// ended.
 fn head(key: &[u8], depth: usize) -> u64 {
     let rest = &key[depth..];
     match rest.first_chunk::<HEAD>() {

@@ -1,7 +1,7 @@
 //! Replay in batches against replay mutation by mutation, on random logs of all kinds of mutations.
 //!
-//! A model takes the mutations one by one. The lists in key order must leave the same in the model, and in both engines;
-//! a mistake that is planted must show.
+//! A model takes the mutations one by one. The lists in key order must leave the same in the model,
+//! and in both engines; a mistake that is planted must show.
 
 use super::Bounds;
 use super::batch::Batch;
@@ -15,8 +15,8 @@ use plinth_env::simulated::Random;
 use plinth_env::{Env, block_on};
 use plinth_storage::{MemoryReplay, MemoryStorage, Reader, SsdSettings, SsdStorage};
 use plinth_types::{
-    Bytes, KeySelector, KeySpace, LogPosition, MutationList, MutationRef, MutationType, RangeRead, Version,
-    atomic, key_after,
+    Bytes, KeySelector, KeySpace, LogPosition, MutationList, MutationRef, MutationType, RangeRead,
+    Version, atomic, key_after,
 };
 use std::collections::BTreeMap;
 
@@ -77,7 +77,9 @@ fn entry(random: &mut Random, clears: usize) -> MutationList {
                 list.push(MutationType::ClearRange, &begin, &end);
             }
             at if at < clears + 2 => list.push(MutationType::ClearRange, &key, &key_after(&key)),
-            at if at < clears + 8 => list.push(ATOMIC[random.index(ATOMIC.len())], &key, &value(random)),
+            at if at < clears + 8 => {
+                list.push(ATOMIC[random.index(ATOMIC.len())], &key, &value(random))
+            }
             _ => list.push(MutationType::Set, &key, &value(random)),
         }
     }
@@ -160,7 +162,8 @@ fn many_keys_are_in_order_too() {
         let mut batch = Batch::default();
         batch.add(Bytes::copy_from_slice(list.as_bytes()));
         let ordered = batch.into_key_order();
-        let found = ordered.iter().map(|mutation| (mutation.param1.to_vec(), mutation.param2.to_vec()));
+        let found =
+            ordered.iter().map(|mutation| (mutation.param1.to_vec(), mutation.param2.to_vec()));
         assert!(found.eq(rows), "seed {seed}");
     }
 }
@@ -187,7 +190,10 @@ async fn engine_is_right(env: &Env, mut engine: Recovering, seed: u64) {
     let expected = log.last().map(|(_, rows)| rows.clone()).unwrap_or_default();
     assert_eq!(rows_of(&*store), expected, "seed {seed}");
     assert_eq!(store.count(), expected.len() as u64, "seed {seed}");
-    assert_eq!((store.oldest(), store.newest()), (10 * log.len() as Version, 10 * log.len() as Version));
+    assert_eq!(
+        (store.oldest(), store.newest()),
+        (10 * log.len() as Version, 10 * log.len() as Version)
+    );
     writer.check_invariants();
     store.close().await;
 }
@@ -216,10 +222,16 @@ fn the_engine_ssd_has_what_the_log_has() {
     });
 }
 
-/// The log's entries as the node takes them while it runs: one after the other, through [`Replica::apply`].
-async fn applied_one_by_one(env: &Env, store: Store, entries: &[MutationList]) -> (Rows, u64, Version) {
+/// The log's entries as the node takes them while it runs: one after the other, through
+/// [`Replica::apply`].
+async fn applied_one_by_one(
+    env: &Env,
+    store: Store,
+    entries: &[MutationList],
+) -> (Rows, u64, Version) {
     let config = NodeConfig { window: 0, ..NodeConfig::default() };
-    let beginning = Beginning { newest: 0, metadata: Metadata::default(), streams: StreamRows::default() };
+    let beginning =
+        Beginning { newest: 0, metadata: Metadata::default(), streams: StreamRows::default() };
     let replica = Replica::new(env, config, None, (store, None), beginning);
     for (at, list) in entries.iter().enumerate() {
         let touches_metadata = list.iter().any(may_concern);
@@ -238,7 +250,11 @@ async fn applied_one_by_one(env: &Env, store: Store, entries: &[MutationList]) -
 }
 
 /// The same as a restart takes them: merged into one load in key order.
-async fn loaded_at_once(env: &Env, mut engine: Recovering, entries: &[MutationList]) -> (Rows, u64, Version) {
+async fn loaded_at_once(
+    env: &Env,
+    mut engine: Recovering,
+    entries: &[MutationList],
+) -> (Rows, u64, Version) {
     let mut batch = Batch::default();
     entries.iter().for_each(|list| batch.add(Bytes::copy_from_slice(list.as_bytes())));
     let at = LogPosition::without_log(10 * entries.len() as Version);
@@ -262,10 +278,12 @@ fn a_restart_leaves_what_applying_entry_by_entry_leaves() {
     for seed in 0..200 {
         let mut random = Random::new(seed);
         let clears = random.index(4);
-        let entries: Vec<_> = (0..1 + random.index(60)).map(|_| entry(&mut random, clears)).collect();
+        let entries: Vec<_> =
+            (0..1 + random.index(60)).map(|_| entry(&mut random, clears)).collect();
         block_on(async {
             let replay = MemoryReplay::new(MemoryStorage::new(LogPosition::default())).unwrap();
-            let expected = loaded_at_once(&env, Recovering::Memory(Box::new(replay), None), &entries).await;
+            let expected =
+                loaded_at_once(&env, Recovering::Memory(Box::new(replay), None), &entries).await;
             let store = Store::new(MemoryStorage::new(LogPosition::default()));
             assert_eq!(applied_one_by_one(&env, store, &entries).await, expected, "seed {seed}");
             if seed % 20 != 0 {

@@ -1,6 +1,8 @@
-//! What is wrong, in words: the messages of the status document, which the console, `status` and `top` show as well.
+//! What is wrong, in words: the messages of the status document, which the console, `status` and
+//! `top` show as well.
 //!
-//! One for each thing that somebody should look at, the most urgent first. A database that is well has none.
+//! One for each thing that somebody should look at, the most urgent first. A database that is well
+//! has none.
 
 use crate::backpressure::{self, Cause};
 use crate::batch_lock::lock;
@@ -25,7 +27,10 @@ pub(super) fn all(shown: &Shown) -> Vec<Value> {
         Some((Cause::Failed, error)) => tell("storage_failure", error.to_string()),
         Some((cause, error)) => {
             let why = error.detail().unwrap_or(error.description());
-            tell("commits_refused", format!("Commits that write rows are refused ({}): {why}", cause.name()));
+            tell(
+                "commits_refused",
+                format!("Commits that write rows are refused ({}): {why}", cause.name()),
+            );
         }
         None => {}
     }

@@ -9,8 +9,8 @@ use plinth_client::{Endpoint, ReadVersionRequest};
 use plinth_env::Env;
 use plinth_pipeline::{InProcess, Node, NodeConfig};
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, Conflicts, KeyList, KeySpace, MutationList, MutationType, Result,
-    Version,
+    Bytes, CommitReply, CommitRequest, Conflicts, KeyList, KeySpace, MutationList, MutationType,
+    Result, Version,
 };
 use std::path::Path;
 use std::sync::Arc;

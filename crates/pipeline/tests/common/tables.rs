@@ -1,4 +1,5 @@
-//! A small database on the engine `ssd`: little memory and a short window, so that the tables see much of what happens.
+//! A small database on the engine `ssd`: little memory and a short window, so that the tables see
+//! much of what happens.
 
 use super::{Reach, get_at, version};
 use plinth_pipeline::{EngineKind, NodeConfig, SsdSettings};

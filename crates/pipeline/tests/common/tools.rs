@@ -1,5 +1,5 @@
-//! What FoundationDB's tools and exporters read in a status document, whoever gives it: a node, or a server in front of one. And what
-//! its tools write to throttle a tag.
+//! What FoundationDB's tools and exporters read in a status document, whoever gives it: a node, or
+//! a server in front of one. And what its tools write to throttle a tag.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use plinth_client::{Database, Transaction, TransactionOption};
@@ -86,9 +86,16 @@ pub fn assert_complete(status: &Value) {
     }
     let processes = status["cluster"]["processes"].as_object().unwrap();
     let (_, process) = processes.iter().next().unwrap();
-    for field in
-        ["address", "class_type", "excluded", "machine_id", "memory", "roles", "uptime_seconds", "version"]
-    {
+    for field in [
+        "address",
+        "class_type",
+        "excluded",
+        "machine_id",
+        "memory",
+        "roles",
+        "uptime_seconds",
+        "version",
+    ] {
         assert!(process.get(field).is_some(), "{field} is missing");
     }
     let roles: Vec<_> =
@@ -99,7 +106,8 @@ pub fn assert_complete(status: &Value) {
 /// A rule for a tag: so many transactions a second.
 fn throttle(tr: &Transaction, tag: &str, rate: f64) -> Result<()> {
     tr.set_option(TransactionOption::AccessSystemKeys)?;
-    let key = [b"\xff\x02/throttledTags/tag/\x00\x01", &[tag.len() as u8][..], tag.as_bytes()].concat();
+    let key =
+        [b"\xff\x02/throttledTags/tag/\x00\x01", &[tag.len() as u8][..], tag.as_bytes()].concat();
     let until = tr.env().wall_clock().as_secs_f64() + 3600.0;
     let mut value = 0x0fdb_00b0_7300_0000_u64.to_le_bytes().to_vec();
     [rate, until, 3600.0].iter().for_each(|number| value.extend(number.to_le_bytes()));

@@ -1,7 +1,8 @@
-//! A database on the disk of a simulated machine, and its clients: on that machine, or behind a server on another one.
+//! A database on the disk of a simulated machine, and its clients: on that machine, or behind a
+//! server on another one.
 //!
-//! The database has lives, as its machine has: after a crash it is opened again, and clients go on with
-//! [`World::endpoint`]. Whatever they wait for, the world runs until it is there.
+//! The database has lives, as its machine has: after a crash it is opened again, and clients go on
+//! with [`World::endpoint`]. Whatever they wait for, the world runs until it is there.
 
 use super::reached::Way;
 use plinth_client::Endpoint;

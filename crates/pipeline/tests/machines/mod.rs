@@ -1,8 +1,8 @@
-//! Members of a cluster on simulated machines: frames are encoded, late, lost, doubled and overtaken, links may be cut in
-//! one direction.
+//! Members of a cluster on simulated machines: frames are encoded, late, lost, doubled and
+//! overtaken, links may be cut in one direction.
 //!
-//! A machine keeps its disk when it loses its power, and begins again with what was synced. Everything random comes from
-//! the seed.
+//! A machine keeps its disk when it loses its power, and begins again with what was synced.
+//! Everything random comes from the seed.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use plinth_client::{Database, Endpoint, Transaction};
@@ -45,12 +45,16 @@ impl Links {
     /// Carries what was encoded, if it comes through.
     fn carry(&self, (from, to): (NodeId, NodeId), encoded: Vec<u8>, deliver: fn(&Host, &Bytes)) {
         let random = self.env.random_u64();
-        if lock(&self.network.cut).contains(&(from, to)) || random % 1000 < *lock(&self.network.lost) {
+        if lock(&self.network.cut).contains(&(from, to))
+            || random % 1000 < *lock(&self.network.lost)
+        {
             return;
         }
         let bytes = Bytes::from(encoded);
         let copies = 1 + u64::from(random >> 32 & 63 == 0);
-        let slow = lock(&self.network.slow).get(&to).map_or(Duration::ZERO, |one| *one * bytes.len() as u32);
+        let slow = lock(&self.network.slow)
+            .get(&to)
+            .map_or(Duration::ZERO, |one| *one * bytes.len() as u32);
         for copy in 0..copies {
             let (network, bytes) = (self.network.clone(), bytes.clone());
             let delay = slow + Duration::from_micros(200 + (random >> 40) % 300 + 5000 * copy);
@@ -88,7 +92,8 @@ pub struct Machines {
     pub config: NodeConfig,
     /// How many it was founded with.
     pub voters: usize,
-    /// Whether members are known by the addresses that their machines have, so that clients find them.
+    /// Whether members are known by the addresses that their machines have, so that clients find
+    /// them.
     pub has_addresses: bool,
 }
 
@@ -123,7 +128,12 @@ impl Machines {
     }
 
     pub fn form(&self, at: usize) -> Result<()> {
-        self.sim.run_until(Node::form(&self.envs[at], Path::new(DIR), &self.config, &self.membership(at)))
+        self.sim.run_until(Node::form(
+            &self.envs[at],
+            Path::new(DIR),
+            &self.config,
+            &self.membership(at),
+        ))
     }
 
     pub fn open(&mut self, at: usize) -> Result<()> {
@@ -134,7 +144,8 @@ impl Machines {
         Ok(())
     }
 
-    /// A machine with an empty disk becomes a member at this address, by leave of the leader; gives its place.
+    /// A machine with an empty disk becomes a member at this address, by leave of the leader; gives
+    /// its place.
     pub fn join(&mut self, leader: usize, address: &str) -> Result<usize> {
         let node = self.node(leader);
         let membership = self.sim.run_until(node.take_in(address))?;
@@ -143,7 +154,12 @@ impl Machines {
             self.envs.push(self.sim.process(&format!("node-{}", self.envs.len() + 1)));
             lock(&self.network.nodes).push(None);
         }
-        self.sim.run_until(Node::form(&self.envs[at], Path::new(DIR), &self.config, &membership))?;
+        self.sim.run_until(Node::form(
+            &self.envs[at],
+            Path::new(DIR),
+            &self.config,
+            &membership,
+        ))?;
         self.open(at)?;
         Ok(at)
     }
@@ -203,14 +219,18 @@ impl Machines {
     /// Runs until a node among these takes commits; gives which.
     pub fn await_leader(&self, is_wanted: impl Fn(usize) -> bool) -> usize {
         for _ in 0..20_000 {
-            let ready = |(at, node): &(usize, Arc<Host>)| is_wanted(*at) && node.leadership().is_ready;
+            let ready =
+                |(at, node): &(usize, Arc<Host>)| is_wanted(*at) && node.leadership().is_ready;
             if let Some((at, _)) = self.up().into_iter().find(ready) {
                 return at;
             }
             self.sim.run_for(Duration::from_millis(2));
         }
-        let told: Vec<_> =
-            self.up().into_iter().map(|(at, node)| (at, node.leadership(), node.failure())).collect();
+        let told: Vec<_> = self
+            .up()
+            .into_iter()
+            .map(|(at, node)| (at, node.leadership(), node.failure()))
+            .collect();
         panic!("nobody leads: {told:?}");
     }
 
@@ -233,7 +253,8 @@ impl Machines {
 
     /// What a node has under a key as of a version that the leader gave.
     pub fn get_at(&self, leader: usize, at: usize, key: &str) -> Result<Option<String>> {
-        let version = self.sim.run_until(self.database(leader).create_transaction().get_read_version())?;
+        let version =
+            self.sim.run_until(self.database(leader).create_transaction().get_read_version())?;
         let tr: Transaction = self.database(at).create_transaction();
         tr.set_read_version(version);
         let value = self.sim.run_until(tr.get(key))?;

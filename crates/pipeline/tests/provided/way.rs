@@ -5,9 +5,9 @@ use plinth_pipeline::{Node, NodeConfig};
 use std::path::Path;
 use std::sync::Arc;
 
-/// How clients reach the database of a simulated machine, which ends and begins anew: here they are on that machine, and each
-/// life of the database has an endpoint of its own. Where the same tests run against a server, another file of this name has them
-/// on a machine of their own.
+/// How clients reach the database of a simulated machine, which ends and begins anew: here they are
+/// on that machine, and each life of the database has an endpoint of its own. Where the same tests
+/// run against a server, another file of this name has them on a machine of their own.
 pub struct Way;
 
 impl Way {

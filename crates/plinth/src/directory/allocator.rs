@@ -1,17 +1,19 @@
-//! The high-contention allocator: short numbers, each given once, to transactions that hardly ever conflict.
+//! The high-contention allocator: short numbers, each given once, to transactions that hardly ever
+//! conflict.
 //!
-//! Numbers are drawn at random from a window; a counter says how many of it are taken, and when half are, the
-//! window moves on. A number is taken by a key that nobody else has:
+//! Numbers are drawn at random from a window; a counter says how many of it are taken, and when
+//! half are, the window moves on. A number is taken by a key that nobody else has:
 //!
 //! ```text
 //!   counters  (0, start)      -> how many were drawn from the window that begins at start, 8 bytes little-endian
 //!   recent    (1, candidate)  -> ""
 //! ```
 //!
-//! Two transactions conflict only if they draw the same number: counters are added to and read as snapshots, and of the
-//! marks only the one that is kept has a write conflict, made by hand. What is true of every binding of FoundationDB holds
-//! here too, or they would give out the same number twice: the read of a mark is issued before the mark is set, so that
-//! it sees others' marks and not the transaction's own just made.
+//! Two transactions conflict only if they draw the same number: counters are added to and read as
+//! snapshots, and of the marks only the one that is kept has a write conflict, made by hand. What
+//! is true of every binding of FoundationDB holds here too, or they would give out the same number
+//! twice: the read of a mark is issued before the mark is set, so that it sees others' marks and
+//! not the transaction's own just made.
 
 use crate::subspace::Subspace;
 use plinth_client::{Get, RangeOptions, Reply, Transaction, TransactionOption};
@@ -24,8 +26,9 @@ pub(super) struct Allocator {
     recent: Subspace,
 }
 
-/// Held while calls are issued whose order matters: "the next write" must be the one that was meant even when several
-/// threads work on directories in the same transaction. So whatever writes here holds it. Never held while waiting.
+/// Held while calls are issued whose order matters: "the next write" must be the one that was meant
+/// even when several threads work on directories in the same transaction. So whatever writes here
+/// holds it. Never held while waiting.
 static ORDER: Mutex<()> = Mutex::new(());
 
 /// The right to write to a transaction.
@@ -61,7 +64,8 @@ impl Allocator {
             if count.saturating_mul(2) < window {
                 return Ok(start);
             }
-            start = start.checked_add(window).ok_or_else(|| damaged("there are no numbers left"))?;
+            start =
+                start.checked_add(window).ok_or_else(|| damaged("there are no numbers left"))?;
             advanced = true;
         }
     }
@@ -85,8 +89,8 @@ impl Allocator {
         }
     }
 
-    /// Counts one more in the window at `start`, and reads the count. If the window has just been entered, what the ones
-    /// before it left is cleared.
+    /// Counts one more in the window at `start`, and reads the count. If the window has just been
+    /// entered, what the ones before it left is cleared.
     fn issue_count(&self, tr: &Transaction, start: i64, advanced: bool) -> Result<Get> {
         let _order = in_order();
         let key = self.counters.pack(&start);
@@ -115,11 +119,13 @@ impl Allocator {
 
     fn window_start(&self, latest: &RangeResult) -> Result<Option<i64>> {
         let key = latest.rows.row(0).map(|(key, _)| key);
-        key.map(|key| self.counters.unpack(key).map_err(|error| damaged(&error.to_string()))).transpose()
+        key.map(|key| self.counters.unpack(key).map_err(|error| damaged(&error.to_string())))
+            .transpose()
     }
 }
 
-/// How many numbers the window at `start` has: small ones while numbers are short, larger ones where many are drawn.
+/// How many numbers the window at `start` has: small ones while numbers are short, larger ones
+/// where many are drawn.
 fn window_size(start: i64) -> i64 {
     match start {
         ..255 => 64,

@@ -7,9 +7,10 @@
 //!   nodes | (nodes, "hca", ...)  -> the allocator's marks, in the root's node
 //! ```
 //!
-//! The root's own prefix is that of the nodes, so nobody is given it. A partition is a directory with a directory
-//! layer of its own below its prefix: nodes at `prefix | FE`, contents at `prefix`. Paths are followed down to the first
-//! partition, and from there on in the partition's layer.
+//! The root's own prefix is that of the nodes, so nobody is given it. A partition is a directory
+//! with a directory layer of its own below its prefix: nodes at `prefix | FE`, contents at
+//! `prefix`. Paths are followed down to the first partition, and from there on in the partition's
+//! layer.
 
 use super::allocator::{Allocator, in_order};
 use super::{Directory, PARTITION};
@@ -96,7 +97,12 @@ impl Node {
 }
 
 impl Layer {
-    pub fn new(nodes: Subspace, contents: Subspace, allow_manual_prefixes: bool, path: Vec<String>) -> Self {
+    pub fn new(
+        nodes: Subspace,
+        contents: Subspace,
+        allow_manual_prefixes: bool,
+        path: Vec<String>,
+    ) -> Self {
         let root = nodes.subspace(&&nodes.prefix()[..]);
         let allocator = Allocator::new(&root.subspace(&&b"hca"[..]));
         Self { nodes, contents, root, allow_manual_prefixes, path, allocator }
@@ -125,10 +131,16 @@ impl Layer {
         let (layer, rest, found) = self.locate(tr, &path, Access::Read, false).await?;
         layer.check_manual_prefix(&request)?;
         match found {
-            Found::Node(_) if !request.may_open => Err(layer.error(Error::directory_already_exists(), rest)),
+            Found::Node(_) if !request.may_open => {
+                Err(layer.error(Error::directory_already_exists(), rest))
+            }
             Found::Node(node) if !request.layer.is_empty() && node.layer != request.layer => {
-                let what =
-                    format!("{} is {}, not {}", layer.name(rest), named(&node.layer), named(&request.layer));
+                let what = format!(
+                    "{} is {}, not {}",
+                    layer.name(rest),
+                    named(&node.layer),
+                    named(&request.layer)
+                );
                 Err(Error::mismatched_layer().with_detail(what))
             }
             Found::Node(node) => Ok(layer.directory(rest, node.prefix, node.layer)),
@@ -145,7 +157,9 @@ impl Layer {
                 let children = children(tr, &node.subdirectories()).await?;
                 Ok(children.into_iter().map(|(name, _)| name).collect())
             }
-            (layer, rest, Found::Missing(_)) => Err(layer.error(Error::directory_does_not_exist(), rest)),
+            (layer, rest, Found::Missing(_)) => {
+                Err(layer.error(Error::directory_does_not_exist(), rest))
+            }
         }
     }
 
@@ -209,7 +223,9 @@ impl Layer {
             Found::Node(_) => return Err(self.error(Error::directory_already_exists(), new)),
             Found::Missing(parent) if parent.depth + 1 == new.len() => parent,
             Found::Missing(_) => {
-                return Err(self.error(Error::parent_directory_does_not_exist(), &new[..new.len() - 1]));
+                return Err(
+                    self.error(Error::parent_directory_does_not_exist(), &new[..new.len() - 1])
+                );
             }
         };
         let entry = source.entry.ok_or_else(Error::cannot_modify_root_directory)?;
@@ -231,9 +247,12 @@ impl Layer {
         let prefix = match request.prefix {
             None => self.choose_prefix(tr).await?,
             Some(prefix) if self.is_prefix_free(tr, &prefix, false).await? => prefix,
-            Some(prefix) => return Err(Error::directory_prefix_in_use().with_detail(printable(&prefix))),
+            Some(prefix) => {
+                return Err(Error::directory_prefix_in_use().with_detail(printable(&prefix)));
+            }
         };
-        let (last, between) = path[ancestor.depth..].split_last().ok_or_else(Error::internal_error)?;
+        let (last, between) =
+            path[ancestor.depth..].split_last().ok_or_else(Error::internal_error)?;
         let mut parent = ancestor.keys;
         for name in between {
             let prefix = self.choose_prefix(tr).await?;
@@ -266,14 +285,20 @@ impl Layer {
             return Err(Error::directory_prefix_not_empty().with_detail(printable(&prefix)));
         }
         if !self.is_prefix_free(tr, &prefix, true).await? {
-            let what = format!("{}, chosen by the allocator, meets a manual prefix", printable(&prefix));
+            let what =
+                format!("{}, chosen by the allocator, meets a manual prefix", printable(&prefix));
             return Err(Error::directory_prefix_in_use().with_detail(what));
         }
         Ok(prefix.into())
     }
 
     /// Whether a prefix neither begins one that is in use nor begins with one.
-    async fn is_prefix_free(&self, tr: &Transaction, prefix: &[u8], snapshot: bool) -> Result<bool> {
+    async fn is_prefix_free(
+        &self,
+        tr: &Transaction,
+        prefix: &[u8],
+        snapshot: bool,
+    ) -> Result<bool> {
         if prefix.is_empty() || self.nodes.contains(prefix) {
             return Ok(false);
         }
@@ -299,7 +324,10 @@ impl Layer {
         let mut pending = vec![prefix];
         while let Some(prefix) = pending.pop() {
             let Some(end) = strinc(&prefix) else {
-                return Err(damaged(&format!("a directory has the prefix '{}'", printable(&prefix))));
+                return Err(damaged(&format!(
+                    "a directory has the prefix '{}'",
+                    printable(&prefix)
+                )));
             };
             let keys = self.nodes.subspace(&&prefix[..]);
             let children = children(tr, &keys.subspace(&SUBDIRECTORIES)).await?;
@@ -312,8 +340,8 @@ impl Layer {
         Ok(())
     }
 
-    /// Follows a path through partitions, down to the layer that has its end, or lacks it. `enter`: of a partition at the end of the
-    /// path its root is meant, not the directory outside.
+    /// Follows a path through partitions, down to the layer that has its end, or lacks it. `enter`:
+    /// of a partition at the end of the path its root is meant, not the directory outside.
     async fn locate<'p>(
         self: &Arc<Self>,
         tr: &Transaction,
@@ -339,7 +367,8 @@ impl Layer {
     /// Follows a path to its end, to the first partition, or to the first name that is not there.
     async fn find(&self, tr: &Transaction, path: &[String]) -> Result<Found> {
         let prefix = self.nodes.prefix().clone();
-        let mut node = Node { keys: self.root.clone(), prefix, layer: Bytes::new(), entry: None, depth: 0 };
+        let mut node =
+            Node { keys: self.root.clone(), prefix, layer: Bytes::new(), entry: None, depth: 0 };
         for name in path {
             let entry = node.subdirectories().pack(name);
             let Some(prefix) = tr.get(&entry).await? else { return Ok(Found::Missing(node)) };
@@ -369,7 +398,8 @@ impl Layer {
             Access::Write if minor > VERSION[1] => "it can only be read",
             _ => return Ok(()),
         };
-        let what = format!("it has version {major}.{minor}.{micro}, this is for {VERSION:?}: {newer}");
+        let what =
+            format!("it has version {major}.{minor}.{micro}, this is for {VERSION:?}: {newer}");
         Err(Error::incompatible_directory_version().with_detail(what))
     }
 
@@ -418,7 +448,12 @@ async fn children(tr: &Transaction, entries: &Subspace) -> Result<Vec<(String, B
     Ok(children)
 }
 
-async fn first_key(tr: &Transaction, range: KeyRange, last: bool, snapshot: bool) -> Result<Option<Bytes>> {
+async fn first_key(
+    tr: &Transaction,
+    range: KeyRange,
+    last: bool,
+    snapshot: bool,
+) -> Result<Option<Bytes>> {
     let one = RangeOptions::from(range).limit(1).reverse(last);
     let read = if snapshot { tr.snapshot().get_range(one) } else { tr.get_range(one) };
     Ok(read.await?.rows.get(0).map(|row| row.key))
@@ -427,13 +462,19 @@ async fn first_key(tr: &Transaction, range: KeyRange, last: bool, snapshot: bool
 fn version(stored: &[u8]) -> Result<[u32; 3]> {
     let (numbers, rest) = stored.as_chunks::<4>();
     match numbers {
-        [major, minor, micro] if rest.is_empty() => Ok([*major, *minor, *micro].map(u32::from_le_bytes)),
+        [major, minor, micro] if rest.is_empty() => {
+            Ok([*major, *minor, *micro].map(u32::from_le_bytes))
+        }
         _ => Err(damaged(&format!("the version is not three numbers but '{}'", printable(stored)))),
     }
 }
 
 fn named(layer: &[u8]) -> String {
-    if layer.is_empty() { "of no layer".to_owned() } else { format!("of the layer '{}'", printable(layer)) }
+    if layer.is_empty() {
+        "of no layer".to_owned()
+    } else {
+        format!("of the layer '{}'", printable(layer))
+    }
 }
 
 fn damaged(what: &str) -> Error {

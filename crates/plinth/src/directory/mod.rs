@@ -1,8 +1,9 @@
 //! Directories: names for parts of the key space, with short prefixes chosen by the database.
 //!
-//! A directory is found by its path, and holds what lies under its prefix. Prefixes are a few bytes, stay the same when a
-//! directory is moved, and are given once. What is written is FoundationDB's directory layer, version 1.0.0: directories
-//! made by one of its bindings are found here, and those made here are found by them.
+//! A directory is found by its path, and holds what lies under its prefix. Prefixes are a few
+//! bytes, stay the same when a directory is moved, and are given once. What is written is
+//! FoundationDB's directory layer, version 1.0.0: directories made by one of its bindings are found
+//! here, and those made here are found by them.
 //!
 //! ```
 //! use plinth::{Database, directory::Directory};
@@ -19,15 +20,16 @@
 //! # Ok::<(), plinth::Error>(())
 //! ```
 //!
-//! Every operation takes part in a transaction: it takes effect, or is seen by others, when that commits. In an `async`
-//! transaction operations are awaited, otherwise they have `wait()`.
+//! Every operation takes part in a transaction: it takes effect, or is seen by others, when that
+//! commits. In an `async` transaction operations are awaited, otherwise they have `wait()`.
 //!
-//! A directory that is moved or removed while somebody has it open goes on under their hands as a prefix: what they
-//! write there afterwards is in the moved directory, or, after a removal, in no directory at all.
+//! A directory that is moved or removed while somebody has it open goes on under their hands as a
+//! prefix: what they write there afterwards is in the moved directory, or, after a removal, in no
+//! directory at all.
 //!
-//! Several threads may work on directories in one transaction. They should not at the same time set its option
-//! `NextWriteNoWriteConflictRange`, nor write other keys while a directory is created: the allocator uses that option too,
-//! and a write that comes between would be taken for its own.
+//! Several threads may work on directories in one transaction. They should not at the same time set
+//! its option `NextWriteNoWriteConflictRange`, nor write other keys while a directory is created:
+//! the allocator uses that option too, and a write that comes between would be taken for its own.
 
 mod allocator;
 mod layer;
@@ -44,12 +46,13 @@ use plinth_types::{Bytes, Error, Result};
 use std::fmt;
 use std::sync::Arc;
 
-/// The layer of directories that are partitions: directories whose subdirectories all lie below their own
-/// prefix, so that one range holds the whole tree. Directories can't be moved into or out of one, and the partition's own
-/// prefix holds no data.
+/// The layer of directories that are partitions: directories whose subdirectories all lie below
+/// their own prefix, so that one range holds the whole tree. Directories can't be moved into or out
+/// of one, and the partition's own prefix holds no data.
 pub const PARTITION: &[u8] = b"partition";
 
-/// A directory, or the root of all. Paths are relative to it, except where it is said otherwise. Cheap to clone.
+/// A directory, or the root of all. Paths are relative to it, except where it is said otherwise.
+/// Cheap to clone.
 #[derive(Clone)]
 pub struct Directory {
     inner: Arc<Inner>,
@@ -125,7 +128,8 @@ impl DirectoryLayer {
 
     /// The root of these directories.
     pub fn root(self) -> Directory {
-        let below = Arc::new(Layer::new(self.nodes, self.contents, self.allow_manual_prefixes, Vec::new()));
+        let below =
+            Arc::new(Layer::new(self.nodes, self.contents, self.allow_manual_prefixes, Vec::new()));
         let inner = Inner { below, path: Vec::new(), layer: Bytes::new(), kind: Kind::Root };
         Directory { inner: Arc::new(inner) }
     }
@@ -161,12 +165,14 @@ impl Directory {
     /// What the directory holds.
     ///
     /// # Errors
-    /// `cannot_use_partition_as_subspace` of a partition, `cannot_open_root_directory` of the root: both have directories only.
+    /// `cannot_use_partition_as_subspace` of a partition, `cannot_open_root_directory` of the root:
+    /// both have directories only.
     pub fn subspace(&self) -> Result<&Subspace> {
         match &self.inner.kind {
             Kind::Plain(subspace) => Ok(subspace),
             Kind::Partition { .. } => {
-                Err(Error::cannot_use_partition_as_subspace().with_detail(self.inner.path.join("/")))
+                Err(Error::cannot_use_partition_as_subspace()
+                    .with_detail(self.inner.path.join("/")))
             }
             Kind::Root => Err(Error::cannot_open_root_directory()),
         }
@@ -175,8 +181,8 @@ impl Directory {
     /// Opens a directory that exists.
     ///
     /// # Errors
-    /// `directory_does_not_exist`; `mismatched_layer`; `cannot_open_root_directory` for an empty path of the root;
-    /// those of the reads.
+    /// `directory_does_not_exist`; `mismatched_layer`; `cannot_open_root_directory` for an empty
+    /// path of the root; those of the reads.
     pub fn open<'a>(&self, tr: &'a Transaction, path: impl IntoPath) -> Open<'a> {
         self.request(tr, path, Request { may_open: true, ..Request::default() })
     }
@@ -184,8 +190,9 @@ impl Directory {
     /// Creates a directory that does not exist, and those above it that don't.
     ///
     /// # Errors
-    /// `directory_already_exists`; `cannot_open_root_directory` for an empty path of the root; `directory_prefix_not_empty` if
-    /// somebody wrote to the prefix that was chosen; those of the reads.
+    /// `directory_already_exists`; `cannot_open_root_directory` for an empty path of the root;
+    /// `directory_prefix_not_empty` if somebody wrote to the prefix that was chosen; those of the
+    /// reads.
     pub fn create<'a>(&self, tr: &'a Transaction, path: impl IntoPath) -> Open<'a> {
         self.request(tr, path, Request { may_create: true, ..Request::default() })
     }
@@ -221,7 +228,8 @@ impl Directory {
         Operation::new(async move { home.exists(tr, &path).await })
     }
 
-    /// Removes the directory at `path` (an empty path: this one), its contents, and all directories in it.
+    /// Removes the directory at `path` (an empty path: this one), its contents, and all directories
+    /// in it.
     ///
     /// # Errors
     /// `directory_does_not_exist`; `cannot_modify_root_directory`; those of the reads.
@@ -236,17 +244,22 @@ impl Directory {
     ///
     /// # Errors
     /// `cannot_modify_root_directory`; those of the reads.
-    pub fn remove_if_exists<'a>(&self, tr: &'a Transaction, path: impl IntoPath) -> Operation<'a, bool> {
+    pub fn remove_if_exists<'a>(
+        &self,
+        tr: &'a Transaction,
+        path: impl IntoPath,
+    ) -> Operation<'a, bool> {
         let (home, path) = self.itself(path);
         Operation::new(async move { home.remove(tr, &path).await })
     }
 
-    /// Moves the directory at `old` to `new`, both relative to this one. Its prefix stays, and so does what it holds.
+    /// Moves the directory at `old` to `new`, both relative to this one. Its prefix stays, and so
+    /// does what it holds.
     ///
     /// # Errors
-    /// `directory_does_not_exist`; `directory_already_exists` if there is one at `new`; `parent_directory_does_not_exist`;
-    /// `invalid_destination_directory` if `new` lies in the directory itself; `cannot_move_directory_between_partitions`;
-    /// those of the reads.
+    /// `directory_does_not_exist`; `directory_already_exists` if there is one at `new`;
+    /// `parent_directory_does_not_exist`; `invalid_destination_directory` if `new` lies in the
+    /// directory itself; `cannot_move_directory_between_partitions`; those of the reads.
     pub fn move_directory<'a>(
         &self,
         tr: &'a Transaction,
@@ -285,7 +298,8 @@ impl Directory {
         (home, path)
     }
 
-    /// The same, except that an empty path means the directory itself, which for a partition lies outside.
+    /// The same, except that an empty path means the directory itself, which for a partition lies
+    /// outside.
     fn itself(&self, path: impl IntoPath) -> (Arc<Layer>, Vec<String>) {
         let path = path.into_path();
         match &self.inner.kind {

@@ -45,20 +45,27 @@ pub struct Open<'a> {
 }
 
 impl<'a> Open<'a> {
-    pub(super) fn new(home: Arc<Layer>, tr: &'a Transaction, path: Vec<String>, request: Request) -> Self {
+    pub(super) fn new(
+        home: Arc<Layer>,
+        tr: &'a Transaction,
+        path: Vec<String>,
+        request: Request,
+    ) -> Self {
         Self { home, tr, path, request }
     }
 
-    /// What the directory is for. It is recorded with a new directory; one that exists must have the same, or the
-    /// operation fails with `mismatched_layer`. [`PARTITION`](super::PARTITION) makes a partition. Empty: any will do.
+    /// What the directory is for. It is recorded with a new directory; one that exists must have
+    /// the same, or the operation fails with `mismatched_layer`. [`PARTITION`](super::PARTITION)
+    /// makes a partition. Empty: any will do.
     pub fn layer(mut self, layer: impl AsRef<[u8]>) -> Self {
         self.request.layer = Bytes::copy_from_slice(layer.as_ref());
         self
     }
 
-    /// The prefix of a new directory's keys, in place of one that is chosen. Only where manual prefixes are allowed, else the
-    /// operation fails with `manual_prefixes_not_enabled`, or `prefix_in_partition` below a partition; a
-    /// prefix that begins another one in use, or begins with it, fails with `directory_prefix_in_use`.
+    /// The prefix of a new directory's keys, in place of one that is chosen. Only where manual
+    /// prefixes are allowed, else the operation fails with `manual_prefixes_not_enabled`, or
+    /// `prefix_in_partition` below a partition; a prefix that begins another one in use, or begins
+    /// with it, fails with `directory_prefix_in_use`.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
         self.request.prefix = Some(Bytes::copy_from_slice(prefix.as_ref()));
         self

@@ -1,6 +1,7 @@
 //! What may be written where a directory's path is asked for.
 
-/// Names of directories, from the outermost to the innermost. A name may hold any character: `"a/b"` is one name.
+/// Names of directories, from the outermost to the innermost. A name may hold any character:
+/// `"a/b"` is one name.
 ///
 /// ```
 /// use plinth::directory::IntoPath;

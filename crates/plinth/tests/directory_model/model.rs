@@ -1,7 +1,8 @@
-//! The naive tree: absolute paths, partitions as marks on directories, errors by FoundationDB's numbers.
+//! The naive tree: absolute paths, partitions as marks on directories, errors by FoundationDB's
+//! numbers.
 //!
-//! What makes partitions different stands in one place: `home` is how many names of a path lead to the partition that
-//! an operation begins in; operations see nothing above it.
+//! What makes partitions different stands in one place: `home` is how many names of a path lead to
+//! the partition that an operation begins in; operations see nothing above it.
 
 use std::collections::BTreeMap;
 
@@ -79,7 +80,8 @@ impl Model {
         if self.is_partition(path) { path.len() } else { self.home_of(path) }
     }
 
-    /// How long the path of the first partition is that lies below `home` and above the end of `path`.
+    /// How long the path of the first partition is that lies below `home` and above the end of
+    /// `path`.
     fn next_partition(&self, home: usize, path: &[String]) -> Option<usize> {
         (home + 1..path.len()).find(|&depth| self.is_partition(&path[..depth]))
     }
@@ -147,7 +149,9 @@ impl Model {
         }
         match (from, to) {
             (None, None) => {}
-            (Some(from), Some(to)) if old[..from] == new[..to] => return self.rename(from, old, new),
+            (Some(from), Some(to)) if old[..from] == new[..to] => {
+                return self.rename(from, old, new);
+            }
             _ => return Err(2261),
         }
         if self.exists(new) {

@@ -1,4 +1,5 @@
-//! The archives of `tests/formats`: directories and backups that earlier commits wrote, and what was in them.
+//! The archives of `tests/formats`: directories and backups that earlier commits wrote, and what
+//! was in them.
 
 use plinth::{Env, block_on};
 use std::path::{Path, PathBuf};
@@ -33,16 +34,19 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What is kept: backups (`backup-NAME`), or directories. Their names, as `0.1.0/ssd-closed`, and archives.
+/// What is kept: backups (`backup-NAME`), or directories. Their names, as `0.1.0/ssd-closed`, and
+/// archives.
 pub fn kept(are_backups: bool) -> Vec<(String, PathBuf)> {
-    let folders =
-        list(Path::new(KEPT)).into_iter().filter(|path| path.extension().is_none_or(|end| end != "md"));
+    let folders = list(Path::new(KEPT))
+        .into_iter()
+        .filter(|path| path.extension().is_none_or(|end| end != "md"));
     let mut named: Vec<_> = folders
         .flat_map(|dir| list(&dir))
         .filter_map(|path| {
             let file = path.file_name()?.to_str()?.strip_suffix(".tar.gz")?;
             let folder = path.parent()?.file_name()?.to_str()?;
-            (file.starts_with("backup-") == are_backups).then(|| (format!("{folder}/{file}"), path.clone()))
+            (file.starts_with("backup-") == are_backups)
+                .then(|| (format!("{folder}/{file}"), path.clone()))
         })
         .collect();
     named.sort();
@@ -52,6 +56,7 @@ pub fn kept(are_backups: bool) -> Vec<(String, PathBuf)> {
 /// What was in it when it was written.
 pub fn rows_of_archive(archive: &Path) -> String {
     let path = archive.to_str().unwrap().replace(".tar.gz", ".rows");
-    let text = block_on(Env::real().files().read(&path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let text =
+        block_on(Env::real().files().read(&path)).unwrap_or_else(|error| panic!("{path}: {error}"));
     String::from_utf8(text).unwrap()
 }

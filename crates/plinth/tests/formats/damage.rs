@@ -9,7 +9,8 @@ const MAGIC: [&[u8; 8]; 5] = [b"PLINTHDB", b"PLNTHLOG", b"PLNTHCKP", b"PLNTHTBL"
 /// A format that no program knows.
 const NEWER: u32 = 99;
 
-/// Every file below a directory with what is in it, by its path there. The server's files that databases don't have are left out.
+/// Every file below a directory with what is in it, by its path there. The server's files that
+/// databases don't have are left out.
 pub fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![PathBuf::new()];
@@ -36,11 +37,13 @@ pub fn files_with_formats(dir: &Path) -> Vec<PathBuf> {
     first.into_values().collect()
 }
 
-/// Gives a file the format 99, with right checksums, in each copy of its header. Gives the file's kind.
+/// Gives a file the format 99, with right checksums, in each copy of its header. Gives the file's
+/// kind.
 pub fn make_newer(path: &Path) -> String {
     let mut bytes = block_on(Env::real().files().read(path)).unwrap();
     let magic: [u8; 8] = bytes[..8].try_into().unwrap();
-    let copies: Vec<_> = (0..bytes.len() - 16).filter(|at| bytes[*at..].starts_with(&magic)).collect();
+    let copies: Vec<_> =
+        (0..bytes.len() - 16).filter(|at| bytes[*at..].starts_with(&magic)).collect();
     for at in copies {
         bytes[at + 8..at + 12].copy_from_slice(&NEWER.to_le_bytes());
         // The identity has no length of its header.

@@ -1,8 +1,10 @@
-//! What the directories are filled with: every kind of mutation, tenants, series, some of it in files of the engine, some behind it
-//! in the log.
+//! What the directories are filled with: every kind of mutation, tenants, series, some of it in
+//! files of the engine, some behind it in the log.
 
 use plinth::series::{SeriesStore, Settings, Value};
-use plinth::{Database, Env, MutationType, Result, Transaction, TransactionOption, block_on, tuple};
+use plinth::{
+    Database, Env, MutationType, Result, Transaction, TransactionOption, block_on, tuple,
+};
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,7 +18,8 @@ struct Numbers(u64);
 
 impl Numbers {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0 >> 33
     }
 }
@@ -76,7 +79,8 @@ fn write(db: &Database, numbers: &mut Numbers, round: u64) -> Result<()> {
         commit(db, |tr| {
             for (number, random) in &writes {
                 let length = [0, 1, 9, 40, 100, 300][(*random % 6) as usize];
-                let value: Vec<u8> = (0..length).map(|at| ((random >> (at % 8)) ^ at) as u8).collect();
+                let value: Vec<u8> =
+                    (0..length).map(|at| ((random >> (at % 8)) ^ at) as u8).collect();
                 tr.set(key(*number), value);
             }
         })?;
@@ -98,13 +102,16 @@ fn write(db: &Database, numbers: &mut Numbers, round: u64) -> Result<()> {
 fn atomics(db: &Database, round: u64) -> Result<()> {
     use MutationType::*;
     let operand = (0x0102_0304_0506_0708_u64.rotate_left(round as u32 * 8)).to_le_bytes();
-    let plain = [Add, BitAnd, BitOr, BitXor, AppendIfFits, Max, Min, ByteMin, ByteMax, MinV2, BitAndV2];
+    let plain =
+        [Add, BitAnd, BitOr, BitXor, AppendIfFits, Max, Min, ByteMin, ByteMax, MinV2, BitAndV2];
     commit(db, |tr| {
         for operation in plain {
             tr.atomic_op(tuple::pack(&("atomic", operation as i64)), operand, operation);
         }
     })?;
-    commit(db, |tr| tr.set(tuple::pack(&("atomic", "compared")), if round == 1 { "same" } else { "other" }))?;
+    commit(db, |tr| {
+        tr.set(tuple::pack(&("atomic", "compared")), if round == 1 { "same" } else { "other" })
+    })?;
     commit(db, |tr| tr.atomic_op(tuple::pack(&("atomic", "compared")), "same", CompareAndClear))?;
     commit(db, |tr| {
         let stamped = tuple::Versionstamp::incomplete(round as u16);

@@ -1,8 +1,8 @@
 use plinth::{Builder, Database, Env};
 use plinth_env::simulated::Simulation;
 
-/// Where a simulated application is, and its database: here they are one process. Where the same tests run against a server,
-/// another file of this name has two machines.
+/// Where a simulated application is, and its database: here they are one process. Where the same
+/// tests run against a server, another file of this name has two machines.
 #[derive(Clone)]
 pub struct Place {
     process: Env,

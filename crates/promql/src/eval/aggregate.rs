@@ -1,7 +1,7 @@
 //! Aggregations: one series of many, or some of many.
 //!
-//! Which series a group has is found out once; then each series' steps are added to its group's, one series after the other. A group
-//! has a value at the steps at which one of its series has one.
+//! Which series a group has is found out once; then each series' steps are added to its group's,
+//! one series after the other. A group has a value at the steps at which one of its series has one.
 
 use super::column::{ABSENT, Column, is_absent};
 use super::numbers::{Mean, Sum, ascending, quantile};
@@ -86,7 +86,8 @@ enum State {
     Max(f64),
     Count(f64),
     Group,
-    /// The squares of how far values are from the mean, the mean, how many; and whether the root is asked for.
+    /// The squares of how far values are from the mean, the mean, how many; and whether the root is
+    /// asked for.
     Spread(f64, f64, f64, bool),
 }
 
@@ -154,7 +155,12 @@ pub(super) fn wrong_counts(params: &[f64]) -> Option<String> {
 }
 
 /// Some series of each group, so many a step: the largest, the smallest, any.
-pub(super) fn some(aggregate: &Aggregate, columns: &[Column], params: &[f64], steps: usize) -> Vec<Column> {
+pub(super) fn some(
+    aggregate: &Aggregate,
+    columns: &[Column],
+    params: &[f64],
+    steps: usize,
+) -> Vec<Column> {
     let groups = grouped(aggregate, columns);
     let mut kept: Vec<Option<Vec<f64>>> = vec![None; columns.len()];
     // In the order in which an answer for one time gives them.
@@ -162,13 +168,19 @@ pub(super) fn some(aggregate: &Aggregate, columns: &[Column], params: &[f64], st
     for (_, places) in &groups {
         for (step, param) in params.iter().enumerate().take(steps) {
             let values = places.iter().map(|place| (columns[*place].cells[step], *place));
-            let mut values: Vec<(f64, usize)> = values.filter(|(value, _)| !is_absent(*value)).collect();
-            let count = if *param < 1.0 || param.is_nan() { 0 } else { (*param as usize).min(values.len()) };
+            let mut values: Vec<(f64, usize)> =
+                values.filter(|(value, _)| !is_absent(*value)).collect();
+            let count = if *param < 1.0 || param.is_nan() {
+                0
+            } else {
+                (*param as usize).min(values.len())
+            };
             match aggregate.op {
                 // What is no number comes last in both.
                 Aggregation::Topk => values.sort_by(|a, b| ascending(b.0, a.0)),
                 Aggregation::Bottomk => {
-                    values.sort_by(|a, b| a.0.is_nan().cmp(&b.0.is_nan()).then(ascending(a.0, b.0)));
+                    values
+                        .sort_by(|a, b| a.0.is_nan().cmp(&b.0.is_nan()).then(ascending(a.0, b.0)));
                 }
                 _ => {}
             }
@@ -201,7 +213,9 @@ pub(super) fn counted(
     for column in columns {
         // Of this series, by the value's bits: most come again and again.
         let mut known: HashMap<u64, usize> = HashMap::new();
-        for (step, value) in column.cells.iter().enumerate().filter(|(_, value)| !is_absent(**value)) {
+        for (step, value) in
+            column.cells.iter().enumerate().filter(|(_, value)| !is_absent(**value))
+        {
             let place = *known.entry(value.to_bits()).or_insert_with(|| {
                 let labels = column.labels.with(label, &written(*value));
                 let labels = match aggregate.without {

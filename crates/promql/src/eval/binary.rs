@@ -1,7 +1,8 @@
 //! Operators between two values.
 //!
-//! Which series meet is found out once, by the labels that count; then the steps of each pair are gone through. What must not be
-//! — two series of one side that meet the same one at the same step — is an error, in Prometheus' words.
+//! Which series meet is found out once, by the labels that count; then the steps of each pair are
+//! gone through. What must not be — two series of one side that meet the same one at the same step
+//! — is an error, in Prometheus' words.
 
 use super::column::{Column, SAME_LABELSET, is_absent, merged};
 use crate::ast::{Binary, BinaryOp, Cardinality, Matching};
@@ -137,7 +138,8 @@ pub(super) fn sets(
             true => presence(&left, &group.left, steps),
             false => presence(&right, &group.right, steps),
         };
-        let (changed, places) = if is_or { (&mut right, group.right) } else { (&mut left, group.left) };
+        let (changed, places) =
+            if is_or { (&mut right, group.right) } else { (&mut left, group.left) };
         for place in places {
             for (cell, present) in changed[place].cells.iter_mut().zip(&present) {
                 if *present != (binary.op == BinaryOp::And) {
@@ -165,7 +167,8 @@ pub(super) fn vectors(
     let swapped = binary.matching.cardinality == Cardinality::OneToMany;
     let (many, one) = if swapped { (right, left) } else { (left, right) };
     let groups = groups(&many, &one, &binary.matching);
-    let mut meeting = Meeting { binary, many, one, swapped, steps, out: Vec::new(), places: HashMap::new() };
+    let mut meeting =
+        Meeting { binary, many, one, swapped, steps, out: Vec::new(), places: HashMap::new() };
     let all: Vec<usize> = (0..meeting.many.len()).collect();
     let present = presence(&meeting.many, &all, steps);
     for group in groups {
@@ -195,7 +198,8 @@ impl Meeting<'_> {
         let watches = group.left.len() * group.right.len() > 1;
         for left in &group.left {
             for right in &group.right {
-                let labels = self.result_labels(&self.many[*left].labels, &self.one[*right].labels, late);
+                let labels =
+                    self.result_labels(&self.many[*left].labels, &self.one[*right].labels, late);
                 let key = if is_one_to_one { Labels::default() } else { labels.clone() };
                 let mut steps = match watches {
                     true => met.remove(&key).unwrap_or_else(|| vec![false; self.steps]),
@@ -208,15 +212,17 @@ impl Meeting<'_> {
         Ok(())
     }
 
-    /// Fails where two series of the side that has one have a value at the same step, whether they meet any or not; but not where
-    /// the other side has nothing at all.
+    /// Fails where two series of the side that has one have a value at the same step, whether they
+    /// meet any or not; but not where the other side has nothing at all.
     fn check_one_side(&self, group: &Group, present: &[bool]) -> Result<(), String> {
         if group.right.len() < 2 {
             return Ok(());
         }
         let mut owners: Vec<Option<usize>> = vec![None; self.steps];
         for place in &group.right {
-            for ((owner, cell), present) in owners.iter_mut().zip(&self.one[*place].cells).zip(present) {
+            for ((owner, cell), present) in
+                owners.iter_mut().zip(&self.one[*place].cells).zip(present)
+            {
                 if is_absent(*cell) || !present {
                     continue;
                 }
@@ -251,8 +257,15 @@ impl Meeting<'_> {
         labels
     }
 
-    /// The steps at which both of a pair have a value; `met` is empty if no other pair could be in the way.
-    fn pair(&mut self, many: usize, one: usize, labels: Labels, met: &mut [bool]) -> Result<(), String> {
+    /// The steps at which both of a pair have a value; `met` is empty if no other pair could be in
+    /// the way.
+    fn pair(
+        &mut self,
+        many: usize,
+        one: usize,
+        labels: Labels,
+        met: &mut [bool],
+    ) -> Result<(), String> {
         let (op, bool) = (self.binary.op, self.binary.bool);
         let is_one_to_one = self.binary.matching.cardinality == Cardinality::OneToOne;
         let (steps, out) = (self.steps, &mut self.out);

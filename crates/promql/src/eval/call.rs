@@ -1,7 +1,7 @@
 //! Calls of functions: what their arguments are, and which file answers.
 //!
-//! Arguments are evaluated first, numbers as one a step. What comes of a function is no longer of the metric, which is dropped
-//! then, and series that have become the same are one or an error.
+//! Arguments are evaluated first, numbers as one a step. What comes of a function is no longer of
+//! the metric, which is dropped then, and series that have become the same are one or an error.
 
 use super::column::{ABSENT, Column, is_absent};
 use super::read::Asked;
@@ -29,11 +29,13 @@ impl<S: Source> Evaluator<'_, S> {
                 return self.over_time(over, name, arguments, steps).await.map(Value::Vector);
             }
             let times = |function: fn(f64) -> f64| {
-                let times = (0..steps.count).map(|place| function(super::seconds(0, steps.time(place))));
+                let times =
+                    (0..steps.count).map(|place| function(super::seconds(0, steps.time(place))));
                 times.collect::<Vec<f64>>()
             };
-            let one =
-                |cells: Vec<f64>| Value::Vector(vec![Column { cells, ..Column::new(Labels::default(), 0) }]);
+            let one = |cells: Vec<f64>| {
+                Value::Vector(vec![Column { cells, ..Column::new(Labels::default(), 0) }])
+            };
             match (name, arguments) {
                 ("time", _) => Ok(Value::Scalar(times(|time| time))),
                 ("pi", _) => Ok(Value::Scalar(vec![std::f64::consts::PI; steps.count])),
@@ -95,7 +97,8 @@ impl<S: Source> Evaluator<'_, S> {
                 q.iter().for_each(|q| self.check_quantile(*q, &numbers[0].span));
             }
             let (told, late) = ((&mut self.told, &series.span), self.options.late_names);
-            let columns = histogram::histograms(&columns, asked, |place| steps.time(place), told, late);
+            let columns =
+                histogram::histograms(&columns, asked, |place| steps.time(place), told, late);
             self.together(columns)
         })
     }
@@ -168,7 +171,11 @@ impl<S: Source> Evaluator<'_, S> {
     }
 
     /// When the value of each series was taken.
-    fn timestamps<'b>(&'b mut self, series: &'b Node, steps: Steps) -> Boxed<'b, Vec<Column>, S::Error> {
+    fn timestamps<'b>(
+        &'b mut self,
+        series: &'b Node,
+        steps: Steps,
+    ) -> Boxed<'b, Vec<Column>, S::Error> {
         Box::pin(async move {
             let mut columns = match &series.expr {
                 Expr::Vector(selector) => {
@@ -222,17 +229,20 @@ impl<S: Source> Evaluator<'_, S> {
             let columns = match &ranges.expr {
                 Expr::Matrix(selector, range) => {
                     let reading = self.reading(*range, selector.shift, steps);
-                    self.over_selector(selector, &Asked { over, numbers, steps, reading, span }).await?
+                    self.over_selector(selector, &Asked { over, numbers, steps, reading, span })
+                        .await?
                 }
                 Expr::Subquery(subquery) => {
                     let reading = self.reading(subquery.range, subquery.shift, steps);
                     let series = self.subquery(subquery, reading).await?;
-                    self.over_subquery(series, &Asked { over, numbers, steps, reading, span }).await?
+                    self.over_subquery(series, &Asked { over, numbers, steps, reading, span })
+                        .await?
                 }
                 _ => return Err(Error::Asked(format!("{name} needs a range vector"))),
             };
             if over == Over::Absent {
-                let mut columns = instant::absence(&columns, instant::labels_of_absent(ranges), steps.count);
+                let mut columns =
+                    instant::absence(&columns, instant::labels_of_absent(ranges), steps.count);
                 columns.iter_mut().for_each(|column| column.drop_name = true);
                 return Ok(columns);
             }
@@ -243,7 +253,8 @@ impl<S: Source> Evaluator<'_, S> {
     /// Tells of a metric that doesn't look like a counter.
     pub(super) fn tell_of_counter(&mut self, metric: &str, span: &Range<usize>) {
         if !metric.is_empty() && !COUNTERS.iter().any(|end| metric.ends_with(end)) {
-            let why = "metric might not be a counter, name does not end in _total/_sum/_count/_bucket";
+            let why =
+                "metric might not be a counter, name does not end in _total/_sum/_count/_bucket";
             self.told.inform(format!("{why}: {metric:?}"), span);
         }
     }
@@ -263,7 +274,8 @@ fn check_factors(numbers: &[Vec<f64>]) -> Result<(), String> {
 /// The value of the only series at each step, if there is one.
 fn only_values(columns: &[Column], steps: usize) -> Vec<f64> {
     let value = |place: usize| {
-        let mut values = columns.iter().map(|column| column.cells[place]).filter(|cell| !is_absent(*cell));
+        let mut values =
+            columns.iter().map(|column| column.cells[place]).filter(|cell| !is_absent(*cell));
         match (values.next(), values.next()) {
             (Some(value), None) => value,
             _ => f64::NAN,

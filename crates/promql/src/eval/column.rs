@@ -1,7 +1,7 @@
 //! A value a step for each series, and steps without one.
 //!
-//! A step without a value holds the bits of a stale mark, which no value ever is: marks end where points are read. So a cell takes
-//! eight bytes, and columns are gone through one after the other.
+//! A step without a value holds the bits of a stale mark, which no value ever is: marks end where
+//! points are read. So a cell takes eight bytes, and columns are gone through one after the other.
 
 use crate::labels::Labels;
 use crate::source::STALE;

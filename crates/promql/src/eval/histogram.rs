@@ -1,7 +1,7 @@
 //! Quantiles and fractions of histograms whose buckets are series of their own, told apart by `le`.
 //!
-//! Series that differ in nothing else are one histogram. Its counts ascend with the bounds, or are made to; who reads the answer is told
-//! if more than rounding was mended.
+//! Series that differ in nothing else are one histogram. Its counts ascend with the bounds, or are
+//! made to; who reads the answer is told if more than rounding was mended.
 
 use super::column::{ABSENT, Column, is_absent};
 use super::dates::rfc3339;
@@ -52,15 +52,21 @@ pub(super) fn histograms(
         let text = column.labels.get("le");
         let Some(bound) = bound(text) else {
             let metric = if late { column.labels.metric() } else { "" };
-            let of = if metric.is_empty() { String::new() } else { format!(" for metric name {metric:?}") };
-            let why = format!("bucket label \"le\" is missing or has a malformed value of {text:?}{of}");
+            let of = if metric.is_empty() {
+                String::new()
+            } else {
+                format!(" for metric name {metric:?}")
+            };
+            let why =
+                format!("bucket label \"le\" is missing or has a malformed value of {text:?}{of}");
             annotations.warn(why, span);
             continue;
         };
-        let group = *places.entry(column.labels.only(|name| name != "le")).or_insert_with_key(|labels| {
-            groups.push((labels.clone(), Vec::new()));
-            groups.len() - 1
-        });
+        let group =
+            *places.entry(column.labels.only(|name| name != "le")).or_insert_with_key(|labels| {
+                groups.push((labels.clone(), Vec::new()));
+                groups.len() - 1
+            });
         groups[group].1.push((bound, column));
     }
     let mut out = Vec::new();
@@ -161,7 +167,12 @@ fn make_ascend(buckets: &mut [Bucket], time: i64, fixed: &mut Option<Fixed>) {
         }
     }
     if range.0 <= range.1 {
-        let all = fixed.get_or_insert(Fixed { buckets: range, difference, count: 0, times: (time, time) });
+        let all = fixed.get_or_insert(Fixed {
+            buckets: range,
+            difference,
+            count: 0,
+            times: (time, time),
+        });
         all.buckets = (all.buckets.0.min(range.0), all.buckets.1.max(range.1));
         all.difference = all.difference.max(difference);
         all.count += 1;
@@ -171,7 +182,8 @@ fn make_ascend(buckets: &mut [Bucket], time: i64, fixed: &mut Option<Fixed>) {
 
 impl Fixed {
     fn told(&self, metric: &str) -> String {
-        let of = if metric.is_empty() { String::new() } else { format!(" for metric name {metric:?}") };
+        let of =
+            if metric.is_empty() { String::new() } else { format!(" for metric name {metric:?}") };
         format!(
             "input to histogram_quantile needed to be fixed for monotonicity (see \
              https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile){of}, \
@@ -229,7 +241,9 @@ fn rank(value: f64, buckets: &[Bucket]) -> f64 {
                 f64::NEG_INFINITY => bucket.count,
                 // Nobody knows how far the last bucket reaches.
                 _ if bucket.bound == f64::INFINITY => below.1,
-                bound => below.1 + (bucket.count - below.1) * (value - bound) / (bucket.bound - bound),
+                bound => {
+                    below.1 + (bucket.count - below.1) * (value - bound) / (bucket.bound - bound)
+                }
             };
         }
         below = (bucket.bound, bucket.count);

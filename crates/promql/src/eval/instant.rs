@@ -1,7 +1,7 @@
 //! Functions of each value by itself, of labels, and of what isn't there.
 //!
-//! They know nothing of steps but that each has its own value: `call.rs` goes through them. What is no number stays what it is where
-//! Go leaves it so, which Rust's least and greatest of two do not.
+//! They know nothing of steps but that each has its own value: `call.rs` goes through them. What is
+//! no number stays what it is where Go leaves it so, which Rust's least and greatest of two do not.
 
 use super::column::{ABSENT, Column, is_absent};
 use super::dates;
@@ -99,7 +99,9 @@ pub(super) fn absence(columns: &[Column], labels: Labels, steps: usize) -> Vec<C
 
 /// `label_replace`; `texts` are those behind the series.
 pub(super) fn label_replace(columns: &mut [Column], texts: &[String]) -> Result<(), String> {
-    let [to, replacement, from, pattern] = texts else { return Err("four texts expected".to_string()) };
+    let [to, replacement, from, pattern] = texts else {
+        return Err("four texts expected".to_string());
+    };
     let Ok(regex) = crate::matcher::compile(pattern) else {
         return Err(format!("invalid regular expression in label_replace(): {pattern}"));
     };

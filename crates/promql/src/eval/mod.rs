@@ -1,8 +1,9 @@
 //! The value of an expression at every step of a range.
 //!
-//! Each series is read once, forward, and what its window needs is held beside it; what comes of it is a column of one value a step.
-//! Operators and functions go from columns to columns. Values, points of a window and visits of points are counted against bounds,
-//! so an expression ends with an error, which says what to narrow, rather than with the memory.
+//! Each series is read once, forward, and what its window needs is held beside it; what comes of it
+//! is a column of one value a step. Operators and functions go from columns to columns. Values,
+//! points of a window and visits of points are counted against bounds, so an expression ends with
+//! an error, which says what to narrow, rather than with the memory.
 
 mod aggregate;
 mod binary;
@@ -121,7 +122,9 @@ impl<'a, S: Source> Evaluator<'a, S> {
         };
         let late = self.options.late_names;
         let value = match value {
-            Value::Scalar(numbers) => Answered::Scalar(numbers.first().copied().unwrap_or(f64::NAN)),
+            Value::Scalar(numbers) => {
+                Answered::Scalar(numbers.first().copied().unwrap_or(f64::NAN))
+            }
             Value::String(text) => Answered::String(text),
             Value::Matrix(series) => Answered::Matrix(read::named(series, late)?),
             Value::Vector(mut columns) => {
@@ -180,8 +183,12 @@ impl<'a, S: Source> Evaluator<'a, S> {
                     let reading = self.reading(subquery.range, subquery.shift, steps);
                     Ok(Value::Matrix(self.subquery(subquery, reading).await?))
                 }
-                Expr::Call(function, arguments) => self.call(function.name, node, arguments, steps).await,
-                Expr::Aggregate(aggregate) => self.aggregate(aggregate, steps).await.map(Value::Vector),
+                Expr::Call(function, arguments) => {
+                    self.call(function.name, node, arguments, steps).await
+                }
+                Expr::Aggregate(aggregate) => {
+                    self.aggregate(aggregate, steps).await.map(Value::Vector)
+                }
                 Expr::Positive(inner) => self.value(inner, steps).await,
                 Expr::Negative(inner) => match self.value(inner, steps).await? {
                     Value::Scalar(numbers) => {
@@ -242,7 +249,11 @@ impl<'a, S: Source> Evaluator<'a, S> {
                 }
                 (Value::Vector(columns), Value::Scalar(numbers)) => (columns, numbers, false),
                 (Value::Scalar(numbers), Value::Vector(columns)) => (columns, numbers, true),
-                _ => return Err(Error::Asked("numbers or series expected around an operator".to_string())),
+                _ => {
+                    return Err(Error::Asked(
+                        "numbers or series expected around an operator".to_string(),
+                    ));
+                }
             };
             binary::with_scalar(binary, &mut columns, &numbers, swapped, late);
             self.together(columns).map(Value::Vector)
@@ -266,7 +277,10 @@ impl<'a, S: Source> Evaluator<'a, S> {
                 (Aggregation::Quantile, Some((Value::Scalar(params), span))) => {
                     for q in [f64::NEG_INFINITY, f64::INFINITY] {
                         let worst = if q > 0.0 { f64::max } else { f64::min };
-                        self.check_quantile(params.iter().copied().reduce(worst).unwrap_or(f64::NAN), span);
+                        self.check_quantile(
+                            params.iter().copied().reduce(worst).unwrap_or(f64::NAN),
+                            span,
+                        );
                     }
                     Ok(aggregate::aggregated(aggregate, &columns, &params, steps.count))
                 }
@@ -281,7 +295,8 @@ impl<'a, S: Source> Evaluator<'a, S> {
                         return Err(Error::Execution(format!("invalid label name {label:?}")));
                     }
                     let most = self.options.max_values;
-                    aggregate::counted(aggregate, &label, &columns, steps.count, most).map_err(Error::Asked)
+                    aggregate::counted(aggregate, &label, &columns, steps.count, most)
+                        .map_err(Error::Asked)
                 }
                 _ => Ok(aggregate::aggregated(aggregate, &columns, &[], steps.count)),
             }
@@ -317,9 +332,13 @@ fn rows(columns: Vec<Column>, steps: Steps) -> Vec<(Labels, Vec<Sample>)> {
     let row = |column: Column| {
         let cells = column.cells.into_iter().enumerate();
         let points = cells.filter(|(_, cell)| !column::is_absent(*cell));
-        (column.labels, points.map(|(place, cell)| (steps.time(place), cell)).collect::<Vec<Sample>>())
+        (
+            column.labels,
+            points.map(|(place, cell)| (steps.time(place), cell)).collect::<Vec<Sample>>(),
+        )
     };
-    let mut rows: Vec<_> = columns.into_iter().map(row).filter(|(_, points)| !points.is_empty()).collect();
+    let mut rows: Vec<_> =
+        columns.into_iter().map(row).filter(|(_, points)| !points.is_empty()).collect();
     rows.sort_by(|a, b| a.0.cmp(&b.0));
     rows
 }

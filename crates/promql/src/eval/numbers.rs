@@ -1,4 +1,5 @@
-//! Sums that lose nothing, means that don't overflow, quantiles, lines through points: as Prometheus computes them.
+//! Sums that lose nothing, means that don't overflow, quantiles, lines through points: as
+//! Prometheus computes them.
 
 /// A sum with what rounding took from it (Kahan's, in Neumaier's form).
 #[derive(Clone, Copy, Default, Debug)]

@@ -1,8 +1,10 @@
-//! Reads series forward: their last values, the points of windows, and the steps of subqueries as if they were points.
+//! Reads series forward: their last values, the points of windows, and the steps of subqueries as
+//! if they were points.
 //!
-//! Windows of ascending ends share what is held: points come in at the end of the list and go at its begin, where they are counted
-//! and moved once in a while. Marks are no points of a window; a last value that is one is none. A window of too many points is refused
-//! while it is read, and of a last value those before it aren't held: a range may be of years.
+//! Windows of ascending ends share what is held: points come in at the end of the list and go at
+//! its begin, where they are counted and moved once in a while. Marks are no points of a window; a
+//! last value that is one is none. A window of too many points is refused while it is read, and of
+//! a last value those before it aren't held: a range may be of years.
 
 use super::column::{ABSENT, Column, SAME_LABELSET};
 use super::window::{Over, Window};
@@ -41,12 +43,16 @@ pub(super) struct Series {
 }
 
 /// Series by the labels that they have in the end.
-pub(super) fn named<E>(series: Vec<Series>, late: bool) -> Result<Vec<(Labels, Vec<Sample>)>, Error<E>> {
+pub(super) fn named<E>(
+    series: Vec<Series>,
+    late: bool,
+) -> Result<Vec<(Labels, Vec<Sample>)>, Error<E>> {
     let named = |series: Series| match late && series.drop_name {
         true => (series.labels.without_metric(), series.samples),
         false => (series.labels, series.samples),
     };
-    let mut all: Vec<_> = series.into_iter().map(named).filter(|(_, samples)| !samples.is_empty()).collect();
+    let mut all: Vec<_> =
+        series.into_iter().map(named).filter(|(_, samples)| !samples.is_empty()).collect();
     all.sort_by(|a, b| a.0.cmp(&b.0));
     match all.windows(2).any(|pair| pair[0].0 == pair[1].0) {
         true => Err(Error::Execution(SAME_LABELSET.to_string())),
@@ -68,7 +74,12 @@ impl<R: Samples> Held<R> {
     }
 
     /// The points of a window, which ends no earlier than the last one did: `most` of them.
-    async fn window(&mut self, end: i64, range: i64, most: usize) -> Result<&[Sample], Error<R::Error>> {
+    async fn window(
+        &mut self,
+        end: i64,
+        range: i64,
+        most: usize,
+    ) -> Result<&[Sample], Error<R::Error>> {
         self.skip(end.saturating_sub(range));
         while self.may_go_on(end) {
             let before = self.more().await?;
@@ -88,7 +99,8 @@ impl<R: Samples> Held<R> {
         Ok(&self.samples[self.begin..self.end])
     }
 
-    /// The last point, or mark, up to a time that is no earlier than that before, and not older than so much.
+    /// The last point, or mark, up to a time that is no earlier than that before, and not older
+    /// than so much.
     async fn last(&mut self, end: i64, range: i64) -> Result<Option<Sample>, Error<R::Error>> {
         loop {
             let upto = self.samples[self.begin..].partition_point(|(time, _)| *time <= end);
@@ -165,8 +177,9 @@ impl<S: Source> Evaluator<'_, S> {
                     let end = reading.steps.time(place);
                     let found = held.last(end, reading.range).await?;
                     let found = found.filter(|(_, value)| value.to_bits() != STALE);
-                    let value =
-                        found.map(|(time, value)| if asks_time { super::seconds(0, time) } else { value });
+                    let value = found.map(
+                        |(time, value)| if asks_time { super::seconds(0, time) } else { value },
+                    );
                     is_any |= value.is_some();
                     cells.push(value.unwrap_or(ABSENT));
                 }
@@ -193,7 +206,8 @@ impl<S: Source> Evaluator<'_, S> {
             let (after, until) = reading.bounds();
             for (labels, series) in self.source.find(&selector.matchers).await? {
                 self.source.pause().await?;
-                let mut rest = self.source.read(&series, after, until).await.map_err(Error::Source)?;
+                let mut rest =
+                    self.source.read(&series, after, until).await.map_err(Error::Source)?;
                 let mut samples = Vec::new();
                 let mut counted = 0;
                 while rest.more(&mut samples).await.map_err(Error::Source)? {

@@ -1,7 +1,7 @@
 //! Functions of the points of a range.
 //!
-//! A window has its points in the order of time, at least one and without marks; most functions go through it once. All are computed as
-//! Prometheus does, to the order of additions.
+//! A window has its points in the order of time, at least one and without marks; most functions go
+//! through it once. All are computed as Prometheus does, to the order of additions.
 
 use super::numbers::{Mean, Sum, line, quantile};
 use super::seconds;
@@ -109,7 +109,9 @@ impl Over {
             Self::Stdvar => variance(values()),
             Self::Stddev => variance(values()).sqrt(),
             Self::Quantile => quantile(arg(0), &mut values().collect::<Vec<f64>>()),
-            Self::Changes => pairs().filter(|(a, b)| a != b && !(a.is_nan() && b.is_nan())).count() as f64,
+            Self::Changes => {
+                pairs().filter(|(a, b)| a != b && !(a.is_nan() && b.is_nan())).count() as f64
+            }
             Self::Resets => pairs().filter(|(a, b)| b < a).count() as f64,
             Self::Deriv => (points.len() > 1).then(|| line(points, first.0).0)?,
             Self::PredictLinear => {
@@ -163,11 +165,13 @@ impl Over {
         }
     }
 
-    /// The least or the greatest value, or when it was last; what is no number gives way to what is.
+    /// The least or the greatest value, or when it was last; what is no number gives way to what
+    /// is.
     fn extreme(self, points: &[Sample]) -> f64 {
         let is_least = matches!(self, Self::Min | Self::TimeOfMin);
         let is_time = matches!(self, Self::TimeOfMin | Self::TimeOfMax);
-        let Some((mut found, rest)) = points.split_first().map(|(first, rest)| (*first, rest)) else {
+        let Some((mut found, rest)) = points.split_first().map(|(first, rest)| (*first, rest))
+        else {
             return f64::NAN;
         };
         for (time, value) in rest {

@@ -47,7 +47,8 @@ pub fn labels(line: &str) -> Option<(Labels, &str)> {
     }
     match plinth_promql::parse(text).ok()?.expr {
         Expr::Vector(selector) => {
-            let pair = |matcher: &plinth_promql::Matcher| (matcher.label.clone(), matcher.value.clone());
+            let pair =
+                |matcher: &plinth_promql::Matcher| (matcher.label.clone(), matcher.value.clone());
             Some((selector.matchers.iter().map(pair).collect(), rest.trim()))
         }
         _ => None,

@@ -1,7 +1,7 @@
 //! Golden bytes, frames of every kind there and back, and frames that have been tampered with.
 //!
-//! Flipped bits are found by the checksum. Those that have been given a checksum again are refused, or are a frame that is
-//! whole and could have been sent.
+//! Flipped bits are found by the checksum. Those that have been given a checksum again are refused,
+//! or are a frame that is whole and could have been sent.
 
 use super::*;
 use crate::message::MessageKind;
@@ -138,7 +138,10 @@ fn what_no_leader_could_have_made_is_refused() {
     ];
     for entry in wrong {
         let members = if entry.kind == EntryKind::Members { vec![41] } else { vec![] };
-        let frame = Frame { message: Message { members, ..message(vec![9]) }, entries: vec![entry.clone()] };
+        let frame = Frame {
+            message: Message { members, ..message(vec![9]) },
+            entries: vec![entry.clone()],
+        };
         assert_eq!(decode(frame.encode().unwrap()), Err(Error::file_corrupt()), "{entry:?}");
     }
     let gap = vec![
@@ -158,9 +161,12 @@ fn whatever_is_sealed_is_refused_or_means_what_it_says() {
     for round in 0..50_000 {
         let mut bytes = good.clone();
         for _ in 0..1 + round % 3 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let at = (state >> 33) as usize % bytes.len();
-            bytes[at] = if round % 2 == 0 { bytes[at] ^ 1 << (state >> 61) } else { (state >> 24) as u8 };
+            bytes[at] =
+                if round % 2 == 0 { bytes[at] ^ 1 << (state >> 61) } else { (state >> 24) as u8 };
         }
         let bytes = sealed(bytes);
         if let Ok(frame) = decode(bytes.clone()) {

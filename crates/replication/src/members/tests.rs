@@ -1,4 +1,7 @@
-//! Bytes, and that a step is one that `raft` takes to the same state.
+//! Bytes of members stay what they are, whatever is damaged among them is refused, and steps from
+//! one membership to the next are those that a cluster can take.
+//!
+//! Numbers are never given twice, a joint state needs both majorities, and no bytes make a panic.
 
 use super::*;
 use plinth_env::simulated::Random;
@@ -30,8 +33,8 @@ fn the_bytes_of_members() {
     assert_eq!(Members::decode(&[&bytes[..], &[0]].concat()), Err(Error::file_corrupt()));
 }
 
-/// Who speaks the first protocol alone reads the first format alone: a later one names the protocol, so it is written only
-/// once all speak that.
+/// Who speaks the first protocol alone reads the first format alone: a later one names the
+/// protocol, so it is written only once all speak that.
 #[test]
 fn a_later_protocol_has_a_format_of_its_own_and_only_rises() {
     let later = sample().with_protocol(2);
@@ -39,13 +42,24 @@ fn a_later_protocol_has_a_format_of_its_own_and_only_rises() {
     assert_eq!(bytes[..3], [2, 2, 0]);
     assert_eq!(bytes[3..], sample().encode()[1..]);
     assert_eq!(Members::decode(&bytes), Ok(later.clone()));
-    assert_eq!(Members::decode(&[&[2, 1, 0][..], &bytes[3..]].concat()), Err(Error::file_corrupt()));
+    assert_eq!(
+        Members::decode(&[&[2, 1, 0][..], &bytes[3..]].concat()),
+        Err(Error::file_corrupt())
+    );
     let newer = Members::decode(&[&[3][..], &bytes[1..]].concat()).unwrap_err();
-    assert!(newer == Error::unsupported_operation() && newer.to_string().contains("newer Plinth"), "{newer}");
+    assert!(
+        newer == Error::unsupported_operation() && newer.to_string().contains("newer Plinth"),
+        "{newer}"
+    );
     for members in [&later, &sample()] {
         let places = plinth_types::places::member_places(&members.encode()).unwrap();
-        let found: Vec<_> = places.iter().map(|place| (place.node, &*place.address, place.votes)).collect();
-        assert_eq!(found, [(1, "a:1", true), (2, "b:2", true), (9, "c:3", false)], "as clients read it");
+        let found: Vec<_> =
+            places.iter().map(|place| (place.node, &*place.address, place.votes)).collect();
+        assert_eq!(
+            found,
+            [(1, "a:1", true), (2, "b:2", true), (9, "c:3", false)],
+            "as clients read it"
+        );
     }
     assert!(sample().step_to(&later).is_some());
     assert!(later.step_to(&sample()).is_none());
@@ -75,7 +89,11 @@ fn what_no_cluster_can_have_is_refused() {
         members.nodes[1].part = part;
         members
     };
-    assert_eq!(twice(Part::Voter).check(), Err(Error::invalid_option_value()), "two voters at one address");
+    assert_eq!(
+        twice(Part::Voter).check(),
+        Err(Error::invalid_option_value()),
+        "two voters at one address"
+    );
     assert_eq!(twice(Part::Learner).check(), Ok(()), "a new node in the place of another one");
     let wrong = [
         Members { next_id: 9, ..sample() },

@@ -1,7 +1,9 @@
-//! Three nodes on simulated machines, with frames between them that are encoded and take a few milliseconds.
+//! Three nodes on simulated machines, with frames between them that are encoded and take a few
+//! milliseconds.
 //!
-//! Disks are slow now and then: a sync may take longer than a frame to another node and back, so that what is
-//! acknowledged too early is lost by a crash. Nodes can be cut off, crashed, and started again one by one.
+//! Disks are slow now and then: a sync may take longer than a frame to another node and back, so
+//! that what is acknowledged too early is lost by a crash. Nodes can be cut off, crashed, and
+//! started again one by one.
 #![expect(dead_code, reason = "each test uses a part of it")]
 
 use std::path::Path;
@@ -110,17 +112,23 @@ impl Cluster {
             spoken: plinth_replication::Spoken::THIS,
             planted: self.planted,
         };
-        let links = Links { env: env.clone(), members: self.members.clone(), cut: self.cut.clone() };
-        let member =
-            Member::start(&env, config, log, Arc::new(links), Arc::new(Forgetful)).expect("a member");
+        let links =
+            Links { env: env.clone(), members: self.members.clone(), cut: self.cut.clone() };
+        let member = Member::start(&env, config, log, Arc::new(links), Arc::new(Forgetful))
+            .expect("a member");
         self.members.lock().expect("nobody panics")[at] = Some(Arc::new(member));
     }
 
     /// Makes new logs that begin behind this entry, and a cluster of them.
     pub fn form(&mut self, beginning: (u64, u64, Version)) -> ReplicatedLog {
         for (at, env) in self.envs.iter().enumerate() {
-            let made =
-                ReplicaLog::create_at(env, Path::new(DIR), identity(at), self.config.clone(), beginning);
+            let made = ReplicaLog::create_at(
+                env,
+                Path::new(DIR),
+                identity(at),
+                self.config.clone(),
+                beginning,
+            );
             let (log, _) = self.sim.run_until(made).expect("a new log");
             self.start_member(at, log);
         }
@@ -137,7 +145,8 @@ impl Cluster {
 
     /// Opens the log of a node, which takes part again.
     pub fn open_node(&self, at: usize) -> Result<()> {
-        let opened = ReplicaLog::open(&self.envs[at], Path::new(DIR), identity(at), self.config.clone());
+        let opened =
+            ReplicaLog::open(&self.envs[at], Path::new(DIR), identity(at), self.config.clone());
         let (log, _) = self.sim.run_until(opened)?;
         self.start_member(at, log);
         Ok(())
@@ -157,7 +166,8 @@ impl Cluster {
     /// The writer of a node that leads, among those that are wanted.
     pub fn await_leader(&mut self, is_wanted: impl Fn(usize) -> bool) -> ReplicatedLog {
         for _ in 0..10_000 {
-            let leads = |at: &usize| self.member(*at).is_some_and(|member| member.leads().is_some());
+            let leads =
+                |at: &usize| self.member(*at).is_some_and(|member| member.leads().is_some());
             if let Some(at) = (0..NODES).filter(|at| is_wanted(*at)).find(leads) {
                 self.leader = at;
                 let member = self.member(at).expect("it leads");

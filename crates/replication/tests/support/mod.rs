@@ -1,15 +1,17 @@
 //! A cluster in memory, with an oracle that looks at it after every step.
 //!
-//! Each node has a core, what it has written, and what of that is synced. Messages are encoded, delayed, lost,
-//! doubled, and decoded again; links fail in one direction; nodes lose power and with it a suffix of what they had
-//! not synced. The oracle keeps what any node has ever told: who led in which term, which entries are committed.
+//! Each node has a core, what it has written, and what of that is synced. Messages are encoded,
+//! delayed, lost, doubled, and decoded again; links fail in one direction; nodes lose power and
+//! with it a suffix of what they had not synced. The oracle keeps what any node has ever told: who
+//! led in which term, which entries are committed.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use plinth_env::simulated::Random;
 use plinth_replication::planted::Planted;
 use plinth_replication::{
-    Config, Core, EntryId, Members, Message, NodeId, Part, Promise, Proving, Role, Taken, Terms, Work,
+    Config, Core, EntryId, Members, Message, NodeId, Part, Promise, Proving, Role, Taken, Terms,
+    Work,
 };
 use std::sync::Arc;
 
@@ -180,7 +182,8 @@ impl Cluster {
             return;
         }
         let node = &mut self.nodes[at];
-        let core = Core::new(config, node.synced.terms.clone(), node.synced.promise).expect("a core");
+        let core =
+            Core::new(config, node.synced.terms.clone(), node.synced.promise).expect("a core");
         node.told = core.committed();
         let mut proving = Proving::new(core.id(), core.stand(), Arc::new(core.members().clone()));
         proving.plant(self.planted);
@@ -246,7 +249,10 @@ impl Cluster {
                     // Longer than it takes others to elect somebody else.
                     _ => self.nodes[at].paused = self.now + 20 + self.random.below(60),
                 }
-            } else if self.nodes[at].core.is_none() && !self.nodes[at].is_gone && self.random.chance(0.05) {
+            } else if self.nodes[at].core.is_none()
+                && !self.nodes[at].is_gone
+                && self.random.chance(0.05)
+            {
                 self.start(at);
                 self.drain(at, weather)?;
             }
@@ -305,7 +311,12 @@ impl Cluster {
     }
 
     /// Does something with a node that is up, and then its work.
-    fn with(&mut self, at: usize, weather: &Weather, act: impl FnOnce(&mut Core)) -> Result<(), String> {
+    fn with(
+        &mut self,
+        at: usize,
+        weather: &Weather,
+        act: impl FnOnce(&mut Core),
+    ) -> Result<(), String> {
         let Some(core) = &mut self.nodes[at].core else { return Ok(()) };
         act(core);
         self.drain(at, weather)
@@ -313,13 +324,16 @@ impl Cluster {
 
     fn read(&mut self, at: usize, weather: &Weather) -> Result<(), String> {
         let node = &mut self.nodes[at];
-        let Some((number, messages)) = node.proving.as_mut().and_then(Proving::ask) else { return Ok(()) };
+        let Some((number, messages)) = node.proving.as_mut().and_then(Proving::ask) else {
+            return Ok(());
+        };
         node.asked.insert(number, self.oracle.committed.len() as u64);
         self.send(messages, weather);
         self.look_at_proofs(at)
     }
 
-    /// A proven read brings an index up to which it sees what was committed anywhere when it was asked.
+    /// A proven read brings an index up to which it sees what was committed anywhere when it was
+    /// asked.
     fn look_at_proofs(&mut self, at: usize) -> Result<(), String> {
         let (id, node) = (at as u64 + 1, &mut self.nodes[at]);
         while let Some((number, index)) = node.proving.as_mut().and_then(Proving::proven) {
@@ -336,7 +350,8 @@ impl Cluster {
 
     /// A node publishes how it stands.
     fn publish(&mut self, at: usize) {
-        let Node { core: Some(core), proving: Some(proving), asked, .. } = &mut self.nodes[at] else {
+        let Node { core: Some(core), proving: Some(proving), asked, .. } = &mut self.nodes[at]
+        else {
             return;
         };
         if proving.stand(core.stand()) {
@@ -402,11 +417,14 @@ impl Cluster {
         if let Some(index) = rewind {
             self.stats.rewinds += 1;
             if node.led == Some(term) {
-                return Err(format!("node {id} leads in term {term} and voids entries behind {index}"));
+                return Err(format!(
+                    "node {id} leads in term {term} and voids entries behind {index}"
+                ));
             }
             ops.push(Op::Rewind(index));
         }
-        let terms = node.core.as_ref().map(|core| core.terms().members().to_vec()).unwrap_or_default();
+        let terms =
+            node.core.as_ref().map(|core| core.terms().members().to_vec()).unwrap_or_default();
         ops.extend(append.iter().map(|entry| Op::Append(*entry, terms.contains(&entry.index))));
         for op in &ops {
             let before = node.written.terms.last().term;
@@ -414,7 +432,9 @@ impl Cluster {
             if let Op::Append(entry, _) = op {
                 let known = *self.oracle.chain.entry(*entry).or_insert(before);
                 if known != before {
-                    return Err(format!("{entry:?} follows term {before} at node {id}, {known} elsewhere"));
+                    return Err(format!(
+                        "{entry:?} follows term {before} at node {id}, {known} elsewhere"
+                    ));
                 }
             }
         }
@@ -437,10 +457,13 @@ impl Cluster {
         let term = self.nodes[at].core.as_ref().map_or(0, Core::term);
         for index in told + 1..=upto {
             let found = self.nodes[at].written.terms.term_of(index);
-            let entry = found.map(|term| EntryId { index, term }).ok_or("a committed entry isn't there")?;
+            let entry =
+                found.map(|term| EntryId { index, term }).ok_or("a committed entry isn't there")?;
             if let Some((known, _)) = self.oracle.committed.get(index as usize - 1) {
                 if *known != entry {
-                    return Err(format!("node {id} holds {entry:?} for committed, others {known:?}"));
+                    return Err(format!(
+                        "node {id} holds {entry:?} for committed, others {known:?}"
+                    ));
                 }
                 continue;
             }
@@ -453,7 +476,9 @@ impl Cluster {
 
     fn look_at_role(&mut self, at: usize) -> Result<(), String> {
         let id = at as u64 + 1;
-        let Node { core: Some(core), written, led, .. } = &mut self.nodes[at] else { return Ok(()) };
+        let Node { core: Some(core), written, led, .. } = &mut self.nodes[at] else {
+            return Ok(());
+        };
         let term = core.term();
         if core.role() != Role::Leader {
             *led = None;
@@ -479,13 +504,15 @@ impl Cluster {
         Ok(())
     }
 
-    /// So many voters have a committed entry as it takes, by who was a member then: a leader may have counted both
-    /// an entry with a change and those behind it before it took effect.
+    /// So many voters have a committed entry as it takes, by who was a member then: a leader may
+    /// have counted both an entry with a change and those behind it before it took effect.
     fn look_at_majority(&self, entry: EntryId) -> Result<(), String> {
         // A disk that was lost since had it when it said so.
-        let has =
-            |id: NodeId| self.nodes.get(id as usize - 1).is_some_and(|node| node.synced.terms.has(entry));
-        let earlier: Vec<_> = self.oracle.members.iter().rev().filter(|(at, _)| *at < entry.index).collect();
+        let has = |id: NodeId| {
+            self.nodes.get(id as usize - 1).is_some_and(|node| node.synced.terms.has(entry))
+        };
+        let earlier: Vec<_> =
+            self.oracle.members.iter().rev().filter(|(at, _)| *at < entry.index).collect();
         if earlier.iter().take(2).any(|(_, members)| members.has_majority(has)) {
             return Ok(());
         }
@@ -494,7 +521,8 @@ impl Cluster {
         Err(format!("{entry:?} is committed, and synced on {on:?} of {members:?}"))
     }
 
-    /// A committed change of members takes effect at a node. A new node begins where the first one hears of it.
+    /// A committed change of members takes effect at a node. A new node begins where the first one
+    /// hears of it.
     fn take_effect(&mut self, at: usize, index: u64) -> Result<(), String> {
         let (entry, _) = self.oracle.committed[index as usize - 1];
         let members = self.oracle.contents[&entry].clone();
@@ -533,17 +561,24 @@ impl Cluster {
 
     /// Whoever leads wants other members, now and then.
     fn change(&mut self, at: usize, weather: &Weather) -> Result<(), String> {
-        let Some(core) = self.nodes[at].core.as_ref().filter(|core| core.role() == Role::Leader) else {
+        let Some(core) = self.nodes[at].core.as_ref().filter(|core| core.role() == Role::Leader)
+        else {
             return Ok(());
         };
         let (members, followers, last) =
             (core.members().clone(), core.followers(), core.terms().last().index);
         let is_near = |id: NodeId| {
-            id == at as u64 + 1 || followers.iter().any(|other| other.node == id && other.synced + 20 > last)
+            id == at as u64 + 1
+                || followers.iter().any(|other| other.node == id && other.synced + 20 > last)
         };
-        let learners: Vec<_> =
-            members.nodes.iter().filter(|node| node.part == Part::Learner).map(|node| node.id).collect();
-        let is_gone = |id: &NodeId| self.nodes.get(*id as usize - 1).is_some_and(|node| node.is_gone);
+        let learners: Vec<_> = members
+            .nodes
+            .iter()
+            .filter(|node| node.part == Part::Learner)
+            .map(|node| node.id)
+            .collect();
+        let is_gone =
+            |id: &NodeId| self.nodes.get(*id as usize - 1).is_some_and(|node| node.is_gone);
         let next = if members.is_joint() {
             members.leave()
         } else {
@@ -586,24 +621,29 @@ impl Cluster {
         if proposed.is_some() { self.drain(at, weather) } else { Ok(()) }
     }
 
-    /// A node's disk is lost, if the others can do without it. It never comes back under its number; or does, where
-    /// that bug is planted.
+    /// A node's disk is lost, if the others can do without it. It never comes back under its
+    /// number; or does, where that bug is planted.
     fn wipe(&mut self, at: usize) {
         let id = at as u64 + 1;
         let (as_of, members) = self.oracle.members.last().expect("it began with some").clone();
         // What comes may not be able to do without it.
-        let is_changing = |node: &Node| node.written.terms.members().last().is_some_and(|at| *at > as_of);
+        let is_changing =
+            |node: &Node| node.written.terms.members().last().is_some_and(|at| *at > as_of);
         let is_whole = |other: NodeId| {
             other != id && self.nodes.get(other as usize - 1).is_some_and(|node| !node.is_gone)
         };
-        if !members.has_majority(is_whole) || self.nodes[at].is_gone || self.nodes.iter().any(is_changing) {
+        if !members.has_majority(is_whole)
+            || self.nodes[at].is_gone
+            || self.nodes.iter().any(is_changing)
+        {
             return;
         }
         self.stats.wiped += 1;
         self.crash(at);
         let node = &mut self.nodes[at];
         if self.planted == Planted::WipedNodeVotes {
-            node.synced = Disk { terms: Terms::new(EntryId::default()), promise: Promise::default() };
+            node.synced =
+                Disk { terms: Terms::new(EntryId::default()), promise: Promise::default() };
             node.written = node.synced.clone();
         } else {
             node.is_gone = true;
@@ -634,8 +674,10 @@ impl Cluster {
             ));
         }
         let members = &self.oracle.members.last().expect("it began with some").1;
-        let is_up = |(at, node): &(usize, &Node)| members.node(*at as u64 + 1).is_some() && !node.is_gone;
-        let told: Vec<_> = self.nodes.iter().enumerate().filter(is_up).map(|(_, node)| node.told).collect();
+        let is_up =
+            |(at, node): &(usize, &Node)| members.node(*at as u64 + 1).is_some() && !node.is_gone;
+        let told: Vec<_> =
+            self.nodes.iter().enumerate().filter(is_up).map(|(_, node)| node.told).collect();
         let (least, most) = (told.iter().min(), told.iter().max());
         if least.zip(most).is_none_or(|(least, most)| least + 50 < *most) {
             return Err(format!("nodes have come to {told:?}"));
@@ -655,7 +697,8 @@ impl Weather {
         let mut sometimes = |most: f64| {
             if random.chance(0.3) { 0.0 } else { most * random.below(100) as f64 / 100.0 }
         };
-        let (loss, double, crash, cut) = (sometimes(0.2), sometimes(0.2), sometimes(0.02), sometimes(0.1));
+        let (loss, double, crash, cut) =
+            (sometimes(0.2), sometimes(0.2), sometimes(0.02), sometimes(0.1));
         let unseat = sometimes(0.2);
         let delay = 1 + random.below(12);
         let sync = 0.05 + random.below(90) as f64 / 100.0;

@@ -1,9 +1,11 @@
 //! How fast conflicts are detected: `cargo bench -p plinth-resolver [-- PART-OF-A-NAME]`.
 //!
-//! Each workload is a stream of batches at 50,000 transactions a second of the database's clock, with the window
-//! following five seconds behind. Only the resolver's calls are timed. Beside it stands an ordered map of all writes, as
-//! others do it, on the first batches of the same stream; both must give the same verdicts. Each workload runs three
-//! times, and of each call the shortest time counts. The last column is a hash of all verdicts: it changes when, and only when, verdicts do.
+//! Each workload is a stream of batches at 50,000 transactions a second of the database's clock,
+//! with the window following five seconds behind. Only the resolver's calls are timed. Beside it
+//! stands an ordered map of all writes, as others do it, on the first batches of the same stream;
+//! both must give the same verdicts. Each workload runs three times, and of each call the shortest
+//! time counts. The last column is a hash of all verdicts: it changes when, and only when, verdicts
+//! do.
 //!
 //! `cargo test` runs everything in small, so that this can't rot.
 #![expect(clippy::disallowed_methods, reason = "times the real resolver, never runs in simulation")]
@@ -34,7 +36,8 @@ struct Run {
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let small = !arguments.iter().any(|argument| argument == "--bench");
-    let wanted = arguments.iter().find(|argument| !argument.starts_with('-')).map_or("", String::as_str);
+    let wanted =
+        arguments.iter().find(|argument| !argument.starts_with('-')).map_or("", String::as_str);
     println!(
         "{:38} {:>8} {:>8} {:>7} {:>8} {:>8} {:>8} {:>7} {:>8}  verdicts",
         "", "ktx/s", "M op/s", "ns/op", "map", "batch", "forget", "memory", "commits"
@@ -64,8 +67,8 @@ fn run(workload: &Workload) -> Run {
         result.memory = result.memory.max(resolver.memory());
         for verdict in &verdicts {
             result.commits += usize::from(*verdict == Verdict::Commit);
-            result.hash =
-                (result.hash ^ u64::from(*verdict == Verdict::Commit)).wrapping_mul(0x100_0000_01b3);
+            result.hash = (result.hash ^ u64::from(*verdict == Verdict::Commit))
+                .wrapping_mul(0x100_0000_01b3);
         }
         if batch * workload.transactions < MAP_TRANSACTIONS {
             let began = Instant::now();
@@ -91,7 +94,8 @@ fn print(workload: &Workload, runs: &[Run]) {
     let map = shortest(runs, |run| &run.map);
     let operations = |calls: usize| (calls * workload.transactions) as f64 * workload.operations();
     let seconds = |times: &[Duration]| times.iter().sum::<Duration>().as_secs_f64();
-    let slowest = |times: &[Duration]| times.iter().max().copied().unwrap_or_default().as_secs_f64();
+    let slowest =
+        |times: &[Duration]| times.iter().max().copied().unwrap_or_default().as_secs_f64();
     let time = seconds(&resolve) + seconds(&forget);
     println!(
         "{:38} {:8.0} {:8.2} {:7.0} {:8.2} {:5.2} ms {:5.0} us {:4} MB {:7.1}%  {:016x}",

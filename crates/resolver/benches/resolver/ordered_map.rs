@@ -1,4 +1,5 @@
-//! What the resolver is compared with: one ordered map, a step function from keys to the version of their last write.
+//! What the resolver is compared with: one ordered map, a step function from keys to the version of
+//! their last write.
 
 use plinth_resolver::{Transaction, Verdict};
 use plinth_types::{RangeRef, Version};
@@ -20,16 +21,22 @@ impl OrderedMap {
         Self { steps: BTreeMap::from([(Box::default(), 0)]), sweep: Box::default() }
     }
 
-    pub fn resolve(&mut self, version: Version, batch: &[Transaction<'_>], verdicts: &mut Vec<Verdict>) {
+    pub fn resolve(
+        &mut self,
+        version: Version,
+        batch: &[Transaction<'_>],
+        verdicts: &mut Vec<Verdict>,
+    ) {
         verdicts.clear();
         for Transaction { conflicts, .. } in batch {
-            let verdict = if conflicts.reads.iter().any(|read| self.is_written(read, conflicts.read_version))
-            {
-                Verdict::Conflict { reads: Vec::new() }
-            } else {
-                conflicts.writes.iter().for_each(|write| self.write(write, version));
-                Verdict::Commit
-            };
+            let verdict =
+                if conflicts.reads.iter().any(|read| self.is_written(read, conflicts.read_version))
+                {
+                    Verdict::Conflict { reads: Vec::new() }
+                } else {
+                    conflicts.writes.iter().for_each(|write| self.write(write, version));
+                    Verdict::Commit
+                };
             verdicts.push(verdict);
         }
     }
@@ -63,14 +70,16 @@ impl OrderedMap {
     fn is_written(&self, range: RangeRef<'_>, after: Version) -> bool {
         let (begin, end) = (range.begin, range.end_key());
         let inside = (Excluded(begin), Excluded(&end[..]));
-        self.at(begin) > after || self.steps.range::<[u8], _>(inside).any(|(_, version)| *version > after)
+        self.at(begin) > after
+            || self.steps.range::<[u8], _>(inside).any(|(_, version)| *version > after)
     }
 
     fn write(&mut self, range: RangeRef<'_>, version: Version) {
         let (begin, end) = (range.begin, range.end_key());
         let behind = self.at(&end);
         let inside = (Excluded(begin), Excluded(&end[..]));
-        let covered: Vec<_> = self.steps.range::<[u8], _>(inside).map(|(key, _)| key.clone()).collect();
+        let covered: Vec<_> =
+            self.steps.range::<[u8], _>(inside).map(|(key, _)| key.clone()).collect();
         for key in covered {
             self.steps.remove(&key);
         }

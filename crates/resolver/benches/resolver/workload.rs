@@ -1,7 +1,8 @@
 //! The workloads, and the transactions that they consist of.
 //!
-//! Keys are sixteen bytes long and agree in the first nine, as those of a table do; each transaction has a key of its own
-//! in both sets besides, as clients add it that want to know whether they were committed.
+//! Keys are sixteen bytes long and agree in the first nine, as those of a table do; each
+//! transaction has a key of its own in both sets besides, as clients add it that want to know
+//! whether they were committed.
 
 use plinth_types::{Conflicts, Version, system};
 
@@ -66,7 +67,13 @@ pub const WORKLOADS: [Workload; 16] = [
         range_reads_every: 250,
         ..USUAL
     },
-    Workload { name: "every 250th, 4.9 s old", ranges: mix(1, 0), range_reads_every: 250, age: 980, ..USUAL },
+    Workload {
+        name: "every 250th, 4.9 s old",
+        ranges: mix(1, 0),
+        range_reads_every: 250,
+        age: 980,
+        ..USUAL
+    },
     Workload { name: "10 range reads, 10 writes", ranges: mix(10, 0), total: 250_000, ..USUAL },
     Workload {
         name: "10 wide range reads, 1 write",
@@ -77,9 +84,26 @@ pub const WORKLOADS: [Workload; 16] = [
         ..USUAL
     },
     Workload { name: "1 range write, 10 writes", ranges: mix(0, 1), ..USUAL },
-    Workload { name: "10 reads, 10 writes, 1 range write", points: mix(10, 10), ranges: mix(0, 1), ..USUAL },
-    Workload { name: "10 range writes", points: mix(0, 0), ranges: mix(0, 10), total: 250_000, ..USUAL },
-    Workload { name: "10 of each", points: mix(10, 10), ranges: mix(10, 10), total: 150_000, ..USUAL },
+    Workload {
+        name: "10 reads, 10 writes, 1 range write",
+        points: mix(10, 10),
+        ranges: mix(0, 1),
+        ..USUAL
+    },
+    Workload {
+        name: "10 range writes",
+        points: mix(0, 0),
+        ranges: mix(0, 10),
+        total: 250_000,
+        ..USUAL
+    },
+    Workload {
+        name: "10 of each",
+        points: mix(10, 10),
+        ranges: mix(10, 10),
+        total: 150_000,
+        ..USUAL
+    },
 ];
 
 impl Workload {
@@ -117,17 +141,24 @@ impl<'a> Stream<'a> {
         let read_version = (self.version - step * (self.workload.age as Version - 1)).max(0);
         self.version += step;
         let count = self.workload.transactions;
-        (self.version, (0..count).map(|position| self.transaction(read_version, position)).collect())
+        (
+            self.version,
+            (0..count).map(|position| self.transaction(read_version, position)).collect(),
+        )
     }
 
     fn transaction(&mut self, read_version: Version, position: usize) -> Conflicts {
         let Workload { points, ranges, range_reads_every, width, .. } = *self.workload;
         let mut conflicts = Conflicts { read_version, ..Conflicts::default() };
-        for (list, points) in [(&mut conflicts.reads, points.reads), (&mut conflicts.writes, points.writes)] {
+        for (list, points) in
+            [(&mut conflicts.reads, points.reads), (&mut conflicts.writes, points.writes)]
+        {
             (0..points).for_each(|_| list.push_single(&key(self.random() % KEYS)));
         }
         let range_reads = if position.is_multiple_of(range_reads_every) { ranges.reads } else { 0 };
-        for (list, ranges) in [(&mut conflicts.reads, range_reads), (&mut conflicts.writes, ranges.writes)] {
+        for (list, ranges) in
+            [(&mut conflicts.reads, range_reads), (&mut conflicts.writes, ranges.writes)]
+        {
             for _ in 0..ranges {
                 let begin = self.random() % KEYS;
                 list.push(&key(begin), &key(begin + width));

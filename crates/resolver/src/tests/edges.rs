@@ -1,4 +1,7 @@
 //! The rules, one by one.
+//!
+//! Each has a test of its own that a reader can check by hand: which versions count, where a range
+//! ends, what a batch sees of itself, what is too old. `model.rs` draws everything between.
 
 use super::{conflict, resolve, transaction};
 use crate::{Resolver, Transaction, Verdict};
@@ -9,9 +12,15 @@ fn a_read_conflicts_with_what_was_written_after_its_version_only() {
     let mut resolver = Resolver::new(0);
     assert_eq!(resolve(&mut resolver, 10, &[transaction(0, &[], &["a"])]), [Commit]);
     let at = |version| transaction(version, &["a"], &[]);
-    assert_eq!(resolve(&mut resolver, 20, &[at(9), at(10), at(11)]), [conflict(&[0]), Commit, Commit]);
+    assert_eq!(
+        resolve(&mut resolver, 20, &[at(9), at(10), at(11)]),
+        [conflict(&[0]), Commit, Commit]
+    );
     let over = |version| transaction(version, &["A..b"], &[]);
-    assert_eq!(resolve(&mut resolver, 30, &[over(9), over(10), over(11)]), [conflict(&[0]), Commit, Commit]);
+    assert_eq!(
+        resolve(&mut resolver, 30, &[over(9), over(10), over(11)]),
+        [conflict(&[0]), Commit, Commit]
+    );
 }
 
 #[test]
@@ -24,19 +33,29 @@ fn later_transactions_of_a_batch_see_earlier_accepted_ones() {
         transaction(5, &["e", "d..z", "a"], &[]),
     ];
     // The second is rejected, so what it would have written disturbs nobody.
-    assert_eq!(resolve(&mut resolver, 10, &batch), [Commit, conflict(&[0]), Commit, conflict(&[0, 1, 2])]);
+    assert_eq!(
+        resolve(&mut resolver, 10, &batch),
+        [Commit, conflict(&[0]), Commit, conflict(&[0, 1, 2])]
+    );
 }
 
 #[test]
 fn a_transaction_does_not_conflict_with_itself() {
     let mut resolver = Resolver::new(0);
-    assert_eq!(resolve(&mut resolver, 10, &[transaction(9, &["a", "b..c"], &["a", "b..c"])]), [Commit]);
+    assert_eq!(
+        resolve(&mut resolver, 10, &[transaction(9, &["a", "b..c"], &["a", "b..c"])]),
+        [Commit]
+    );
 }
 
 #[test]
 fn whatever_the_read_version_the_own_batch_counts() {
     let mut resolver = Resolver::new(0);
-    let batch = [transaction(0, &[], &["a"]), transaction(10, &["a"], &[]), transaction(99, &["A..z"], &[])];
+    let batch = [
+        transaction(0, &[], &["a"]),
+        transaction(10, &["a"], &[]),
+        transaction(99, &["A..z"], &[]),
+    ];
     assert_eq!(resolve(&mut resolver, 10, &batch), [Commit, conflict(&[0]), conflict(&[0])]);
 }
 
@@ -70,7 +89,8 @@ fn the_empty_key_is_a_key() {
     let mut resolver = Resolver::new(0);
     assert_eq!(resolve(&mut resolver, 10, &[transaction(0, &["", "..\0"], &["a"])]), [Commit]);
     resolve(&mut resolver, 20, &[transaction(0, &[], &[""])]);
-    let batch = [transaction(10, &["", "..z", "..\0", "\0..z"], &[]), transaction(20, &["", "..z"], &[])];
+    let batch =
+        [transaction(10, &["", "..z", "..\0", "\0..z"], &[]), transaction(20, &["", "..z"], &[])];
     assert_eq!(resolve(&mut resolver, 30, &batch), [conflict(&[0, 1, 2]), Commit]);
     resolve(&mut resolver, 40, &[transaction(0, &[], &["..a"])]);
     let batch = [transaction(30, &["", "A", "a", "..\0"], &[])];
@@ -83,7 +103,8 @@ fn a_newer_range_hides_an_older_one_where_they_overlap_only() {
     resolve(&mut resolver, 10, &[transaction(0, &[], &["a..m"])]);
     resolve(&mut resolver, 20, &[transaction(0, &[], &["c..e", "g"])]);
     let reads = ["a..c", "c..d", "e..g", "g", "g\0..z", "d..f"];
-    let batch = [transaction(9, &reads, &[]), transaction(15, &reads, &[]), transaction(20, &reads, &[])];
+    let batch =
+        [transaction(9, &reads, &[]), transaction(15, &reads, &[]), transaction(20, &reads, &[])];
     let expected = [conflict(&[0, 1, 2, 3, 4, 5]), conflict(&[1, 3, 5]), Commit];
     assert_eq!(resolve(&mut resolver, 30, &batch), expected);
 }
@@ -136,8 +157,13 @@ fn versions_that_go_back_are_refused() {
 fn the_seed_changes_no_verdict() {
     let verdicts = [0, 1, u64::MAX].map(|seed| {
         let mut resolver = Resolver::with_seed(0, seed);
-        resolve(&mut resolver, 10, &[transaction(0, &[], &["a", "c..d", "", "longer than sixteen bytes"])]);
-        let reads = ["a", "b", "c", "d", "", "longer than sixteen bytes", "longer than sixteen bytez"];
+        resolve(
+            &mut resolver,
+            10,
+            &[transaction(0, &[], &["a", "c..d", "", "longer than sixteen bytes"])],
+        );
+        let reads =
+            ["a", "b", "c", "d", "", "longer than sixteen bytes", "longer than sixteen bytez"];
         resolve(&mut resolver, 20, &[transaction(0, &reads, &[])])
     });
     assert!(verdicts.iter().all(|one| *one == [conflict(&[0, 2, 4, 5])]), "{verdicts:?}");

@@ -22,7 +22,11 @@ fn write(resolver: &mut Resolver, batches: usize, step: Version, ranges: bool) -
             }
         }
         let version = resolver.newest() + step;
-        resolver.resolve(version, &[Transaction { conflicts: &writer, report: false }], &mut verdicts);
+        resolver.resolve(
+            version,
+            &[Transaction { conflicts: &writer, report: false }],
+            &mut verdicts,
+        );
         resolver.forget_before(version - WINDOW_VERSIONS);
         most = most.max(resolver.memory());
     }
@@ -63,7 +67,11 @@ fn a_key_that_is_written_again_and_again_is_stored_once_a_generation() {
     let writer = transaction(0, &[], &[&key]);
     let mut verdicts = Vec::new();
     for version in 1..=1000 {
-        resolver.resolve(version, &[Transaction { conflicts: &writer, report: false }], &mut verdicts);
+        resolver.resolve(
+            version,
+            &[Transaction { conflicts: &writer, report: false }],
+            &mut verdicts,
+        );
     }
     assert!(resolver.memory() < 100_000, "{} bytes", resolver.memory());
     resolver.check_invariants();

@@ -1,8 +1,8 @@
 //! Tests of the whole resolver.
 //!
-//! `model` has random histories, decided by the resolver and by a list that is looked through; `edges` the rules one by
-//! one, as a reader of the rules would try them; `memory` what is forgotten and given back. The parts have tests of their
-//! own beside these.
+//! `model` has random histories, decided by the resolver and by a list that is looked through;
+//! `edges` the rules one by one, as a reader of the rules would try them; `memory` what is
+//! forgotten and given back. The parts have tests of their own beside these.
 
 mod edges;
 mod memory;
@@ -13,7 +13,8 @@ mod random;
 use crate::{Resolver, Transaction, Verdict};
 use plinth_types::{Conflicts, Version};
 
-/// A transaction that reads at `read_version`. A range is written `begin..end`, a single key by itself.
+/// A transaction that reads at `read_version`. A range is written `begin..end`, a single key by
+/// itself.
 fn transaction(read_version: Version, reads: &[&str], writes: &[&str]) -> Conflicts {
     let mut conflicts = Conflicts { read_version, ..Conflicts::default() };
     for (texts, list) in [(reads, &mut conflicts.reads), (writes, &mut conflicts.writes)] {

@@ -1,7 +1,7 @@
 //! Random histories, decided by the resolver and by a list of everything that was ever written.
 //!
-//! Generations are small here, so that histories of some hundred transactions see them filled, completed by age, kept
-//! for their memory and dropped. Each failure names the seed of its history.
+//! Generations are small here, so that histories of some hundred transactions see them filled,
+//! completed by age, kept for their memory and dropped. Each failure names the seed of its history.
 
 use super::random::{Keys, Random};
 use crate::resolver::Sizing;
@@ -15,22 +15,27 @@ struct Model {
 }
 
 impl Model {
-    /// The rules as they are told: what was committed above the read version, and earlier in the same batch.
+    /// The rules as they are told: what was committed above the read version, and earlier in the
+    /// same batch.
     fn resolve(&mut self, version: Version, batch: &[Transaction<'_>]) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
         for Transaction { conflicts, report } in batch {
-            let is_newer = |written: Version| written > conflicts.read_version || written == version;
+            let is_newer =
+                |written: Version| written > conflicts.read_version || written == version;
             let conflicts_with_any = |read: &KeyRange| {
                 let overlaps = |range: &KeyRange| range.begin < read.end && read.begin < range.end;
                 self.written.iter().any(|(written, range)| is_newer(*written) && overlaps(range))
             };
             let reads = conflicts.reads.iter().map(|read| read.to_range()).enumerate();
-            let positions: Vec<usize> =
-                reads.filter(|(_, read)| conflicts_with_any(read)).map(|(position, _)| position).collect();
+            let positions: Vec<usize> = reads
+                .filter(|(_, read)| conflicts_with_any(read))
+                .map(|(position, _)| position)
+                .collect();
             let verdict = if !conflicts.reads.is_empty() && conflicts.read_version < self.oldest {
                 Verdict::TooOld
             } else if positions.is_empty() {
-                self.written.extend(conflicts.writes.iter().map(|range| (version, range.to_range())));
+                self.written
+                    .extend(conflicts.writes.iter().map(|range| (version, range.to_range())));
                 Verdict::Commit
             } else {
                 Verdict::Conflict { reads: if *report { positions } else { Vec::new() } }
@@ -82,7 +87,8 @@ impl History {
 
     /// A version at or close to one where something happened, mostly lately.
     fn version(&mut self) -> Version {
-        let back = if self.random.one_in(4) { self.versions.len() } else { self.versions.len().min(3) };
+        let back =
+            if self.random.one_in(4) { self.versions.len() } else { self.versions.len().min(3) };
         let near = self.versions[self.versions.len() - 1 - self.random.below(back)];
         near + *self.random.pick(&[0, 0, 0, 0, -1, 1])
     }
@@ -105,7 +111,8 @@ impl History {
         let (count, most_ranges) = (self.random.below(12), 1 + self.random.below(6));
         let transactions: Vec<_> = (0..count).map(|_| self.transaction(most_ranges)).collect();
         let report = self.random.one_in(2);
-        let batch: Vec<_> = transactions.iter().map(|conflicts| Transaction { conflicts, report }).collect();
+        let batch: Vec<_> =
+            transactions.iter().map(|conflicts| Transaction { conflicts, report }).collect();
         let mut verdicts = Vec::new();
         self.resolver.resolve(version, &batch, &mut verdicts);
         self.resolver.check_invariants();

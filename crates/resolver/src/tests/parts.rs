@@ -1,6 +1,7 @@
 //! The parts by themselves, where the whole would seldom take them.
 //!
-//! The hash table when hashes collide, the trees when they are deep, the order of points when it is made in pieces.
+//! The hash table when hashes collide, the trees when they are deep, the order of points when it is
+//! made in pieces.
 
 use super::random::{Keys as TestKeys, Random};
 use crate::hash::Hasher;
@@ -26,7 +27,11 @@ fn keys_that_share_a_hash_are_told_apart() {
             let key = universe.key(&mut random);
             let newest = model.get(&key).copied().unwrap_or(0);
             for after in [0, newest.saturating_sub(1), newest, points.newest()] {
-                assert_eq!(points.written_after(&keys, hash(&key), &key, after), newest > after, "{key:?}");
+                assert_eq!(
+                    points.written_after(&keys, hash(&key), &key, after),
+                    newest > after,
+                    "{key:?}"
+                );
             }
         }
         points.check(&keys, hash);
@@ -47,7 +52,8 @@ fn hashes_spread_and_depend_on_every_byte_the_length_and_the_seed() {
     }
     assert_eq!(hashes.len(), 8 * keys.len());
     let mut buckets = [0; 64];
-    (0..64_000u32).for_each(|n| buckets[(Hasher::new(0).hash(&n.to_be_bytes()) >> 58) as usize] += 1);
+    (0..64_000u32)
+        .for_each(|n| buckets[(Hasher::new(0).hash(&n.to_be_bytes()) >> 58) as usize] += 1);
     assert!(buckets.iter().all(|count| (800..1200).contains(count)), "{buckets:?}");
 }
 
@@ -78,9 +84,14 @@ fn a_tree_of_points_is_an_ordered_map() {
             let newest = model.entry(key).or_default();
             *newest = stamp.max(*newest);
             let (range, after) = (universe.range(&mut random), random.below(1000) as u32);
-            let expected =
-                model.range(range.begin.to_vec()..range.end.to_vec()).any(|(_, stamp)| *stamp > after);
-            assert_eq!(tree.any(&keys, &range.begin, &range.end, after), expected, "step {step}: {range:?}");
+            let expected = model
+                .range(range.begin.to_vec()..range.end.to_vec())
+                .any(|(_, stamp)| *stamp > after);
+            assert_eq!(
+                tree.any(&keys, &range.begin, &range.end, after),
+                expected,
+                "step {step}: {range:?}"
+            );
         }
         let found = tree.check(&keys);
         let found = found.iter().map(|(at, stamp)| (keys.get(*at).to_vec(), *stamp));
@@ -111,16 +122,21 @@ fn a_tree_of_steps_is_a_step_function() {
             let (range, after) = (universe.range(&mut random), random.below(stamp as usize) as u32);
             let (begin, end) = (range.begin.to_vec(), range.end.to_vec());
             let at_begin = *model.range(..=begin.clone()).next_back().unwrap().1;
-            assert_eq!(tree.is_raised(&keys, &begin, after), at_begin > after, "stamp {stamp}: {range:?}");
-            let expected =
-                at_begin > after || model.range(begin.clone()..end.clone()).any(|step| *step.1 > after);
+            assert_eq!(
+                tree.is_raised(&keys, &begin, after),
+                at_begin > after,
+                "stamp {stamp}: {range:?}"
+            );
+            let expected = at_begin > after
+                || model.range(begin.clone()..end.clone()).any(|step| *step.1 > after);
             assert_eq!(tree.any(&keys, &begin, &end, after), expected, "stamp {stamp}: {range:?}");
         }
         tree.check(&keys);
     }
 }
 
-/// Points in tens of thousands, read by ranges and points of every age: the order is made in pieces, the trees are deep.
+/// Points in tens of thousands, read by ranges and points of every age: the order is made in
+/// pieces, the trees are deep.
 #[test]
 fn many_points_agree_with_an_ordered_map() {
     for kind in [1, 3] {
@@ -149,7 +165,8 @@ fn many_points_agree_with_an_ordered_map() {
             };
             let reads: Vec<usize> =
                 reader.reads.iter().enumerate().filter(is_conflict).map(|read| read.0).collect();
-            let expected = if reads.is_empty() { Verdict::Commit } else { Verdict::Conflict { reads } };
+            let expected =
+                if reads.is_empty() { Verdict::Commit } else { Verdict::Conflict { reads } };
             assert_eq!(verdicts, [expected, Verdict::Commit], "batch {version}");
             model.extend(writer.writes.iter().map(|write| (write.begin.to_vec(), version)));
         }

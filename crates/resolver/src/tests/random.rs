@@ -61,7 +61,9 @@ impl Keys {
             3 => (number as u32).to_be_bytes().to_vec(),
             // Around the length where the length takes more than a byte.
             4 => [vec![b'k'; 250 + number % 8], (number as u16).to_be_bytes().to_vec()].concat(),
-            _ => (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[..1 + number % 8].to_vec(),
+            _ => (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+                [..1 + number % 8]
+                .to_vec(),
         };
         if random.one_in(10) {
             key.push(0);
@@ -78,7 +80,11 @@ impl Keys {
             6 => KeyRange::new(key_after(&begin), [&begin[..], b"b"].concat()),
             _ => {
                 let end = self.key(random);
-                if begin < end { KeyRange::new(begin, end) } else { KeyRange::new(end, key_after(&begin)) }
+                if begin < end {
+                    KeyRange::new(begin, end)
+                } else {
+                    KeyRange::new(end, key_after(&begin))
+                }
             }
         }
     }

@@ -1,8 +1,9 @@
 //! The sorted part of a node: its keys, and a head of each for the first comparison.
 //!
-//! A head is the next 8 (leaves) or 16 (inner nodes) bytes of a key behind the node's `depth`, as a number. All keys of
-//! a node agree with its two bounds in as many bytes as the bounds have in common; that is the depth, so heads tell keys
-//! apart even where all of them share a long prefix. Equal heads are settled by the keys themselves.
+//! A head is the next 8 (leaves) or 16 (inner nodes) bytes of a key behind the node's `depth`, as a
+//! number. All keys of a node agree with its two bounds in as many bytes as the bounds have in
+//! common; that is the depth, so heads tell keys apart even where all of them share a long prefix.
+//! Equal heads are settled by the keys themselves.
 
 use crate::keys::{KeyAt, Keys, common_prefix, eight_bytes, sixteen_bytes};
 
@@ -49,7 +50,8 @@ pub(super) struct Fences<H> {
 impl<H: Head> Fences<H> {
     /// The fences of a leftmost node: the empty key alone.
     pub(super) fn leftmost() -> Self {
-        let mut fences = Self { heads: [H::LAST; WIDTH], keys: [Keys::EMPTY; WIDTH], len: 1, depth: 0 };
+        let mut fences =
+            Self { heads: [H::LAST; WIDTH], keys: [Keys::EMPTY; WIDTH], len: 1, depth: 0 };
         fences.heads[0] = H::of(&[], 0);
         fences
     }
@@ -71,8 +73,8 @@ impl<H: Head> Fences<H> {
         self.keys[..self.len].get(position + 1).copied().or(upper)
     }
 
-    /// How many entries are at or below `key`, and whether the last of them equals it. The key lies within the node's
-    /// bounds, or is its upper bound.
+    /// How many entries are at or below `key`, and whether the last of them equals it. The key lies
+    /// within the node's bounds, or is its upper bound.
     #[inline]
     pub(super) fn find(&self, keys: &Keys, key: &[u8]) -> (usize, bool) {
         let wanted = H::of(key, self.depth);
@@ -94,8 +96,8 @@ impl<H: Head> Fences<H> {
         count - usize::from(equal)
     }
 
-    /// Two short runs of comparisons that don't wait for each other, unlike those of a binary search: a node that is not
-    /// in the cache costs one wait.
+    /// Two short runs of comparisons that don't wait for each other, unlike those of a binary
+    /// search: a node that is not in the cache costs one wait.
     #[inline]
     fn heads_below(&self, wanted: H) -> usize {
         let mut strides = 0;
@@ -161,7 +163,11 @@ impl<H: Head> Fences<H> {
         let (used, free) = self.heads.split_at(self.len);
         assert!(!used.is_empty() && self.len < WIDTH, "a node is neither empty nor left full");
         assert!(free.iter().all(|head| *head == H::LAST), "a free place keeps a head");
-        assert_eq!(self.depth, self.depth_below(keys, upper), "a node's depth is what its bounds share");
+        assert_eq!(
+            self.depth,
+            self.depth_below(keys, upper),
+            "a node's depth is what its bounds share"
+        );
         let entries: Vec<&[u8]> = self.keys[..self.len].iter().map(|at| keys.get(*at)).collect();
         assert!(entries.is_sorted_by(|a, b| a < b), "keys are out of order");
         assert!(

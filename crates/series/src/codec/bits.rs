@@ -1,8 +1,9 @@
 //! Numbers of a given width, packed without gaps.
 //!
-//! A whole block of 256 numbers lies in four lanes: number *i* belongs to lane *i* mod 4, and the four lanes' words alternate. So one shift by
-//! one amount unpacks four numbers, which the compiler turns into vector instructions for any width, with one loop for all widths.
-//! What is left at the end of a sequence is packed one number after the other.
+//! A whole block of 256 numbers lies in four lanes: number *i* belongs to lane *i* mod 4, and the
+//! four lanes' words alternate. So one shift by one amount unpacks four numbers, which the compiler
+//! turns into vector instructions for any width, with one loop for all widths. What is left at the
+//! end of a sequence is packed one number after the other.
 
 use super::reader::Reader;
 use crate::error::Result;
@@ -79,11 +80,13 @@ fn unpack_block(bytes: &[u8], width: u32, numbers: &mut [u64; BLOCK]) {
     for lanes in numbers.as_chunks_mut::<LANES>().0 {
         let (word, shift) = ((bit / 64) as usize * LANES, bit % 64);
         bit += width;
-        let Some(pair) = words.get(word..).and_then(|words| words.first_chunk::<{ 2 * LANES }>()) else {
+        let Some(pair) = words.get(word..).and_then(|words| words.first_chunk::<{ 2 * LANES }>())
+        else {
             break;
         };
         for lane in 0..LANES {
-            lanes[lane] = ((pair[lane] >> shift) | ((pair[LANES + lane] << 1) << (63 - shift))) & mask;
+            lanes[lane] =
+                ((pair[lane] >> shift) | ((pair[LANES + lane] << 1) << (63 - shift))) & mask;
         }
     }
 }

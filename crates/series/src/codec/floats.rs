@@ -1,9 +1,11 @@
 //! A sequence of floats, made a sequence of integers in one of two ways.
 //!
-//! *Decimals*: a float that was printed with few digits is an integer divided by a power of ten, exactly, so the integer is written; floats
-//! for which that fails stand apart, whole. *Ordered bits*: the bits of a float, read as an integer, ascend with the float (negative ones after a
-//! flip). A walk of full doubles moves by about as many units in the last place as its step has information, so the difference of
-//! such integers is the shortest that it can be, without the carry that an XOR of neighbours drags along. Zeros that all of them end in are cut off.
+//! *Decimals*: a float that was printed with few digits is an integer divided by a power of ten,
+//! exactly, so the integer is written; floats for which that fails stand apart, whole. *Ordered
+//! bits*: the bits of a float, read as an integer, ascend with the float (negative ones after a
+//! flip). A walk of full doubles moves by about as many units in the last place as its step has
+//! information, so the difference of such integers is the shortest that it can be, without the
+//! carry that an XOR of neighbours drags along. Zeros that all of them end in are cut off.
 
 use super::integers::{self, Plan};
 use super::reader::{Reader, write_number};
@@ -146,7 +148,8 @@ impl Decimal<'_> {
     }
 }
 
-/// Makes the bits of floats, without `shift` bits at their end, ascend as the floats do, and back: negative ones are turned around.
+/// Makes the bits of floats, without `shift` bits at their end, ascend as the floats do, and back:
+/// negative ones are turned around.
 fn flip(bits: i64, shift: u32) -> i64 {
     bits ^ (((bits >> 63) as u64) >> 1 >> shift) as i64
 }
@@ -183,14 +186,15 @@ fn decimal(float: f64, power: f64) -> Option<i64> {
     (scaled.abs() < DECIMAL_LIMIT && back.to_bits() == float.to_bits()).then_some(integer)
 }
 
-/// The least number of decimals with which most of a sample is exact, and whether that was all of it. `None` if most of it is
-/// not decimal.
+/// The least number of decimals with which most of a sample is exact, and whether that was all of
+/// it. `None` if most of it is not decimal.
 fn decimals(floats: &[f64]) -> Option<(usize, bool)> {
     let fits = |count: usize, least: usize| {
         let stride = (floats.len() / count).max(1);
         let sample = floats.iter().step_by(stride).take(count);
         let judged = sample.len();
-        let exact = |power: f64| sample.clone().filter(|float| decimal(**float, power).is_some()).count();
+        let exact =
+            |power: f64| sample.clone().filter(|float| decimal(**float, power).is_some()).count();
         let mut best = (0, 0);
         for (exponent, power) in POWERS.iter().enumerate().skip(least) {
             let exact = exact(*power);

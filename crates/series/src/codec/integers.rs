@@ -1,15 +1,19 @@
-//! A sequence of integers: what a predictor does not foresee, in blocks of 256, each as wide as most of it needs.
+//! A sequence of integers: what a predictor does not foresee, in blocks of 256, each as wide as
+//! most of it needs.
 //!
-//! Three predictors: a *line* (first + slope × index: levels, regular times with jitter), *delta* (the last one plus a slope: walks, counters),
-//! and *delta of delta* (the last difference again: clocks that drift). The one that costs least on a sample is taken. What it leaves is made
-//! unsigned by a zigzag. A block states a width; the numbers beyond it are exceptions, whose higher bits stand apart, so one outlier
-//! costs a byte or two more and widens nobody else. All arithmetic wraps: any 64 bits come back.
+//! Three predictors: a *line* (first + slope × index: levels, regular times with jitter), *delta*
+//! (the last one plus a slope: walks, counters), and *delta of delta* (the last difference again:
+//! clocks that drift). The one that costs least on a sample is taken. What it leaves is made
+//! unsigned by a zigzag. A block states a width; the numbers beyond it are exceptions, whose higher
+//! bits stand apart, so one outlier costs a byte or two more and widens nobody else. All arithmetic
+//! wraps: any 64 bits come back.
 
 use super::bits::{self, BLOCK};
 use super::reader::{Reader, unzigzag, write_number, write_signed, zigzag};
 use crate::error::Result;
 
-/// Bits of the first byte: which predictor; whether there is a divisor; whether nothing is left to write.
+/// Bits of the first byte: which predictor; whether there is a divisor; whether nothing is left to
+/// write.
 const PREDICTOR: u8 = 3;
 const DIVIDED: u8 = 4;
 const EXACT: u8 = 8;
@@ -17,7 +21,8 @@ const EXACT: u8 = 8;
 /// How many numbers, at most, the predictors are compared on.
 const SAMPLE: usize = BLOCK;
 
-/// Numbers that are few: room for a whole block has to be cleared, which takes longer than reading, or writing, those.
+/// Numbers that are few: room for a whole block has to be cleared, which takes longer than reading,
+/// or writing, those.
 const FEW: usize = 4;
 const SOME: usize = 64;
 
@@ -63,8 +68,10 @@ pub(super) fn plan(numbers: &[i64]) -> Plan {
     let last = sample[sample.len() - 1];
     let rise = last.wrapping_sub(first) / (sample.len() - 1) as i64;
     let level = median(sample.iter().copied());
-    let rising =
-        sample.iter().enumerate().map(|(i, number)| number.wrapping_sub(rise.wrapping_mul(i as i64)));
+    let rising = sample
+        .iter()
+        .enumerate()
+        .map(|(i, number)| number.wrapping_sub(rise.wrapping_mul(i as i64)));
     let others = [
         Plan::new(Predictor::Line, level, 0),
         Plan::new(Predictor::Line, median(rising), rise),
@@ -119,7 +126,9 @@ impl Plan {
             Predictor::DeltaOfDelta => {
                 let skipped = if start == 0 { left.len().min(2) } else { 0 };
                 left[..skipped].fill(0);
-                let Some(threes) = numbers.get((start + skipped).saturating_sub(2)..) else { return };
+                let Some(threes) = numbers.get((start + skipped).saturating_sub(2)..) else {
+                    return;
+                };
                 for (left, three) in left[skipped..].iter_mut().zip(threes.windows(3)) {
                     let difference = three[2].wrapping_sub(three[1]);
                     *left = zigzag(difference.wrapping_sub(three[1].wrapping_sub(three[0])));
@@ -199,7 +208,8 @@ fn lengths(numbers: &[u64]) -> [u16; 65] {
         numbers.iter().for_each(|number| lengths[length(number)] += 1);
         return lengths;
     }
-    // Counted in four places in turn: neighbours are alike, and a count must not wait for the one before.
+    // Counted in four places in turn: neighbours are alike, and a count must not wait for the one
+    // before.
     let mut counts = [[0_u16; 65]; 4];
     let (fours, rest) = numbers.as_chunks::<4>();
     for four in fours {
@@ -232,7 +242,8 @@ pub(super) fn encode_planned(numbers: &[i64], plan: Plan, out: &mut Vec<u8>) {
     }
 }
 
-/// The largest number that divides all distances from the first number, and the quotients; `None` if that is 1 or a distance is too large.
+/// The largest number that divides all distances from the first number, and the quotients; `None`
+/// if that is 1 or a distance is too large.
 fn divided(numbers: &[i64]) -> Option<(u64, Vec<i64>)> {
     let first = *numbers.first()?;
     let mut divisor = 0;
@@ -376,8 +387,13 @@ fn read_predicted_within<const ROOM: usize>(
     };
     let first = reader.signed()?;
     let slope = reader.signed()?;
-    let mut rest =
-        Rest { predictor, expected: first, slope, last: first.wrapping_sub(slope), difference: slope };
+    let mut rest = Rest {
+        predictor,
+        expected: first,
+        slope,
+        last: first.wrapping_sub(slope),
+        difference: slope,
+    };
     let mut left = [0; ROOM];
     let mut numbers = [0; ROOM];
     for start in (0..count).step_by(BLOCK) {

@@ -1,4 +1,5 @@
-//! Leaves: points as bytes, as few as their information allows, and back at hundreds of millions a second.
+//! Leaves: points as bytes, as few as their information allows, and back at hundreds of millions a
+//! second.
 //!
 //! ```text
 //!   0        1        2             4            8
@@ -8,9 +9,9 @@
 //!                                                 integers   integers, floats, or which is which and both
 //! ```
 //!
-//! Everything ends as a sequence of integers (`integers.rs`): times as they are, floats by `floats.rs`. The checksum covers
-//! all other bytes, so that damage is an error and never a wrong point; decoding is safe without it too. The bytes are drawn in
-//! `docs/format/series.md`.
+//! Everything ends as a sequence of integers (`integers.rs`): times as they are, floats by
+//! `floats.rs`. The checksum covers all other bytes, so that damage is an error and never a wrong
+//! point; decoding is safe without it too. The bytes are drawn in `docs/format/series.md`.
 
 mod bits;
 mod floats;
@@ -78,13 +79,20 @@ pub(crate) fn put_checksum(bytes: &mut [u8]) {
 
 /// Whether [`put_checksum`] would put what is there.
 pub(crate) fn check_checksum(what: &str, bytes: &[u8]) -> Result<()> {
-    let Some(expected) = bytes.get(CHECKSUM).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes)
+    let Some(expected) =
+        bytes.get(CHECKSUM).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes)
     else {
-        return Err(Error::damaged(what, format!("{HEADER} bytes or more expected, {} found", bytes.len())));
+        return Err(Error::damaged(
+            what,
+            format!("{HEADER} bytes or more expected, {} found", bytes.len()),
+        ));
     };
     let found = checksum(bytes);
     if expected != found {
-        return Err(Error::damaged(what, format!("checksum {expected:08x} expected, {found:08x} found")));
+        return Err(Error::damaged(
+            what,
+            format!("checksum {expected:08x} expected, {found:08x} found"),
+        ));
     }
     Ok(())
 }
@@ -167,14 +175,20 @@ pub(crate) fn decode_column(
 ) -> Result<()> {
     match kind {
         FLOATS => {
-            let mut decoded =
-                if let Column::Floats(floats) = column { std::mem::take(floats) } else { Vec::new() };
+            let mut decoded = if let Column::Floats(floats) = column {
+                std::mem::take(floats)
+            } else {
+                Vec::new()
+            };
             floats::decode(reader, count, &mut decoded)?;
             *column = Column::Floats(decoded);
         }
         INTEGERS => {
-            let mut decoded =
-                if let Column::Integers(numbers) = column { std::mem::take(numbers) } else { Vec::new() };
+            let mut decoded = if let Column::Integers(numbers) = column {
+                std::mem::take(numbers)
+            } else {
+                Vec::new()
+            };
             integers::decode(reader, count, &mut decoded)?;
             *column = Column::Integers(decoded);
         }

@@ -1,7 +1,8 @@
 //! Reads numbers and bytes out of a value, and says where it ended too early.
 //!
-//! All numbers of a variable length are written in groups of seven bits, the lowest first; the highest bit of a byte says that another group
-//! follows. Signed ones go through a zigzag first (0, -1, 1, -2, ...), so that small ones are short whatever their sign.
+//! All numbers of a variable length are written in groups of seven bits, the lowest first; the
+//! highest bit of a byte says that another group follows. Signed ones go through a zigzag first (0,
+//! -1, 1, -2, ...), so that small ones are short whatever their sign.
 
 use crate::error::{Error, Result};
 

@@ -1,6 +1,7 @@
 //! What a leaf has to hold to: every point comes back bit by bit, and wrong bytes are an error.
 //!
-//! Points are drawn from a seed, of all the kinds that a predictor or a transformation could get wrong; the seed is in each message.
+//! Points are drawn from a seed, of all the kinds that a predictor or a transformation could get
+//! wrong; the seed is in each message.
 
 use super::*;
 use crate::value::Point;
@@ -171,10 +172,14 @@ fn the_bytes_are_those_of_the_format_page() {
         .collect();
     let bytes = encode(&points);
     let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(hex.join(" "), "01 01 02 00 f9 b8 04 3b 09 d0 0f d0 0f 01 02 00 04 19 64 01 00 04 01 00 02");
+    assert_eq!(
+        hex.join(" "),
+        "01 01 02 00 f9 b8 04 3b 09 d0 0f d0 0f 01 02 00 04 19 64 01 00 04 01 00 02"
+    );
 }
 
-/// Bytes a point that the required figures leave room for, so that a change that loses them is seen.
+/// Bytes a point that the required figures leave room for, so that a change that loses them is
+/// seen.
 #[test]
 fn the_shapes_of_the_benchmarks_stay_small() {
     let mut random = Random::new(9);

@@ -1,8 +1,9 @@
 //! Points as comma-separated values: `series,time,value`, a line each, as exports write them.
 //!
-//! A field with a comma or a quotation mark in it stands between quotation marks, of which those within are doubled (RFC 4180), but a line is a row whatever
-//! is in it. Digits alone are an integer and any other number is a float, so both come back as what they were. What belongs to a series of events is a text.
-//! A first line that says `series,time,value` is a heading.
+//! A field with a comma or a quotation mark in it stands between quotation marks, of which those
+//! within are doubled (RFC 4180), but a line is a row whatever is in it. Digits alone are an
+//! integer and any other number is a float, so both come back as what they were. What belongs to a
+//! series of events is a text. A first line that says `series,time,value` is a heading.
 
 use super::Sample;
 use super::intake::{Intake, Shown};
@@ -90,9 +91,15 @@ fn named(intake: &mut Intake, name: &[u8]) -> Result<Row, Cow<'static, str>> {
     })?)
 }
 
-fn take_event(intake: &mut Intake, row: Row, time: i64, text: &[u8]) -> Result<(), Cow<'static, str>> {
+fn take_event(
+    intake: &mut Intake,
+    row: Row,
+    time: i64,
+    text: &[u8],
+) -> Result<(), Cow<'static, str>> {
     let points = event::points(time, text).map_err(|error| error.to_string())?;
-    let sample = |point: crate::Point| Sample { target: row.first, time: point.time, value: point.value };
+    let sample =
+        |point: crate::Point| Sample { target: row.first, time: point.time, value: point.value };
     intake.samples.extend(points.into_iter().map(sample));
     Ok(())
 }
@@ -111,8 +118,12 @@ pub(super) fn take_row(
             intake.samples.push(Sample { target: row.first, time, value: *value });
             Ok(())
         }
-        Cell::Text(_) => Err("a text is expected in series of events alone, whose names begin with !".into()),
-        Cell::Value(_) => Err("a series whose name begins with ! has events, which are texts".into()),
+        Cell::Text(_) => {
+            Err("a text is expected in series of events alone, whose names begin with !".into())
+        }
+        Cell::Value(_) => {
+            Err("a series whose name begins with ! has events, which are texts".into())
+        }
     }
 }
 
@@ -148,7 +159,8 @@ fn field(line: &[u8]) -> Result<Field<'_>, &'static str> {
     };
     let (mut text, mut rest) = (Vec::new(), quoted);
     loop {
-        let end = memchr::memchr(b'"', rest).ok_or("a quotation mark is expected at the end of a field")?;
+        let end = memchr::memchr(b'"', rest)
+            .ok_or("a quotation mark is expected at the end of a field")?;
         text.extend_from_slice(&rest[..end]);
         rest = &rest[end + 1..];
         match rest {

@@ -1,7 +1,10 @@
-//! InfluxDB's line protocol: `measurement,tag=x field=1.5,other=7i time`, a line for the fields of one moment.
+//! InfluxDB's line protocol: `measurement,tag=x field=1.5,other=7i time`, a line for the fields of
+//! one moment.
 //!
-//! Each field is a series of its own, `measurement.field tag=x`; a field that is a text is an event, `!measurement.field tag=x`. A line counts as a whole or not at
-//! all. What a series is called is looked up as the line's head and the field's name, so only a series that is new is put together.
+//! Each field is a series of its own, `measurement.field tag=x`; a field that is a text is an
+//! event, `!measurement.field tag=x`. A line counts as a whole or not at all. What a series is
+//! called is looked up as the line's head and the field's name, so only a series that is new is put
+//! together.
 
 use super::Sample;
 use super::intake::{Intake, Shown};
@@ -52,8 +55,10 @@ impl Parser {
         let time = self.time(time)?;
         let mut fields = fields;
         while !fields.is_empty() {
-            let equals = find(&fields[1..], b"=,", false).map(|at| at + 1).filter(|at| fields[*at] == b'=');
-            let equals = equals.filter(|at| *at > 1).ok_or("a field is not of the form key=value")?;
+            let equals =
+                find(&fields[1..], b"=,", false).map(|at| at + 1).filter(|at| fields[*at] == b'=');
+            let equals =
+                equals.filter(|at| *at > 1).ok_or("a field is not of the form key=value")?;
             let (name, value) = (&fields[..equals], &fields[equals + 1..]);
             let end = find(value, b",", true).unwrap_or(value.len());
             let value = &value[..end];
@@ -63,9 +68,13 @@ impl Parser {
             }
             if let [b'"', text @ .., b'"'] = value {
                 let row = target(intake, head, name, true)?;
-                let points = event::points(time, &unquoted(text)).map_err(|error| error.to_string())?;
-                let sample =
-                    |point: crate::Point| Sample { target: row.first, time: point.time, value: point.value };
+                let points =
+                    event::points(time, &unquoted(text)).map_err(|error| error.to_string())?;
+                let sample = |point: crate::Point| Sample {
+                    target: row.first,
+                    time: point.time,
+                    value: point.value,
+                };
                 self.samples.extend(points.into_iter().map(sample));
             } else {
                 let value = number(value)?;
@@ -81,7 +90,8 @@ impl Parser {
             return Ok(self.clock.now);
         }
         let time = number::integer(text).map_err(|_| "the time is no integer")?;
-        time.checked_mul(self.clock.unit).ok_or("the time is not between 1677-09-21 and 2262-04-11".into())
+        time.checked_mul(self.clock.unit)
+            .ok_or("the time is not between 1677-09-21 and 2262-04-11".into())
     }
 }
 
@@ -112,7 +122,8 @@ impl LineParser for Parser {
     }
 }
 
-/// Where the first of some bytes stands that is neither escaped nor, perhaps, between quotation marks.
+/// Where the first of some bytes stands that is neither escaped nor, perhaps, between quotation
+/// marks.
 fn find(text: &[u8], wanted: &[u8], quotes: bool) -> Option<usize> {
     let (mut escaped, mut quoted) = (false, false);
     text.iter().position(|byte| {
@@ -126,7 +137,8 @@ fn find(text: &[u8], wanted: &[u8], quotes: bool) -> Option<usize> {
 }
 
 fn number(text: &[u8]) -> Result<Value, Cow<'static, str>> {
-    let integer = |digits| number::integer(digits).map(Value::Integer).map_err(|wrong| wrong.text().into());
+    let integer =
+        |digits| number::integer(digits).map(Value::Integer).map_err(|wrong| wrong.text().into());
     match text {
         [digits @ .., b'i' | b'u'] => integer(digits),
         b"t" | b"T" | b"true" | b"True" | b"TRUE" => Ok(Value::Integer(1)),
@@ -136,7 +148,12 @@ fn number(text: &[u8]) -> Result<Value, Cow<'static, str>> {
 }
 
 /// The series of a field, whose name begins with what divides it from what stands before.
-fn target(intake: &mut Intake, head: &[u8], field: &[u8], is_event: bool) -> Result<Row, Cow<'static, str>> {
+fn target(
+    intake: &mut Intake,
+    head: &[u8],
+    field: &[u8],
+    is_event: bool,
+) -> Result<Row, Cow<'static, str>> {
     if let Some(row) = intake.names.find(head, field).filter(|row| row.has_events == is_event) {
         return Ok(row);
     }

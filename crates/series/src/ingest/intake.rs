@@ -18,7 +18,8 @@ pub(super) struct Intake {
     /// Refusals that were not said for want of room, and all of them.
     pub(super) unsaid: u64,
     pub(super) refused: u64,
-    /// Whether everything before is to be committed, and that to be said, before the session goes on.
+    /// Whether everything before is to be committed, and that to be said, before the session goes
+    /// on.
     pub(super) wants_sync: bool,
 }
 

@@ -1,7 +1,9 @@
-//! Lines of a stream that arrives in pieces: whole ones only, counted, and none longer than a limit; and how parsers of lines are fed with them.
+//! Lines of a stream that arrives in pieces: whole ones only, counted, and none longer than a
+//! limit; and how parsers of lines are fed with them.
 //!
-//! A line that is too long is told once, when that is known, and skipped to its end; so what is held of a stream never exceeds the limit. Most lines
-//! are a few bytes long, and millions come in a second: their ends are looked for a word at a time.
+//! A line that is too long is told once, when that is known, and skipped to its end; so what is
+//! held of a stream never exceeds the limit. Most lines are a few bytes long, and millions come in
+//! a second: their ends are looked for a word at a time.
 
 use super::intake::{Intake, SAMPLES};
 use memchr::memchr;
@@ -20,8 +22,9 @@ pub(super) trait LineParser {
     /// Takes a line, without its end, which has been counted.
     fn line(&mut self, intake: &mut Intake, line: &[u8]);
 
-    /// Takes the message that the bytes begin with, if it is whole, and of the kind that comes most, and nothing else is open: how many bytes it has. What
-    /// it doesn't take comes line by line, and means the same there.
+    /// Takes the message that the bytes begin with, if it is whole, and of the kind that comes
+    /// most, and nothing else is open: how many bytes it has. What it doesn't take comes line by
+    /// line, and means the same there.
     #[inline]
     fn message(&mut self, _intake: &mut Intake, _bytes: &[u8]) -> Option<usize> {
         None
@@ -30,10 +33,12 @@ pub(super) trait LineParser {
     /// Refuses a line beyond the limit, which has been counted.
     fn too_long(&mut self, intake: &mut Intake);
 
-    /// Takes or refuses what the stream ends with: a line without an end, which has been counted, or nothing.
+    /// Takes or refuses what the stream ends with: a line without an end, which has been counted,
+    /// or nothing.
     fn end(&mut self, intake: &mut Intake, rest: &[u8]);
 
-    /// Takes the whole lines of `bytes`, until there is something to save. Says how many bytes those were.
+    /// Takes the whole lines of `bytes`, until there is something to save. Says how many bytes
+    /// those were.
     #[inline]
     fn feed(&mut self, intake: &mut Intake, bytes: &[u8]) -> usize {
         let mut at = 0;
@@ -77,7 +82,8 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// The next line of `bytes` from `at` on, which moves behind it; `None` if its end has not arrived.
+    /// The next line of `bytes` from `at` on, which moves behind it; `None` if its end has not
+    /// arrived.
     #[inline]
     pub(super) fn next<'a>(&mut self, bytes: &'a [u8], at: &mut usize) -> Option<Line<'a>> {
         loop {
@@ -90,7 +96,11 @@ impl Lines {
             }
             self.number += 1;
             let line = without_return(&rest[..end]);
-            return Some(if line.len() > MAX_LINE_BYTES { Line::TooLong } else { Line::Whole(line) });
+            return Some(if line.len() > MAX_LINE_BYTES {
+                Line::TooLong
+            } else {
+                Line::Whole(line)
+            });
         }
     }
 
@@ -111,7 +121,8 @@ impl Lines {
     }
 }
 
-/// The line that the bytes begin with, if it is whole and not too long, without its end; and how many bytes it has with it.
+/// The line that the bytes begin with, if it is whole and not too long, without its end; and how
+/// many bytes it has with it.
 #[inline]
 pub(super) fn whole_line(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let end = line_end(bytes).filter(|end| *end <= MAX_LINE_BYTES)?;
@@ -124,13 +135,15 @@ fn without_return(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// Where the line that the bytes begin with ends. Most lines are a few bytes long: those are looked at here, a word at a time.
+/// Where the line that the bytes begin with ends. Most lines are a few bytes long: those are looked
+/// at here, a word at a time.
 #[inline]
 fn line_end(bytes: &[u8]) -> Option<usize> {
     const EACH: u64 = u64::MAX / 255;
     const SHORT: usize = 3;
     for (place, word) in bytes.as_chunks::<8>().0.iter().take(SHORT).enumerate() {
-        // A byte that is an end is zero now, and the lowest of those is the lowest whose highest bit appears.
+        // A byte that is an end is zero now, and the lowest of those is the lowest whose highest
+        // bit appears.
         let word = u64::from_le_bytes(*word) ^ (EACH * u64::from(b'\n'));
         let ends = word.wrapping_sub(EACH) & !word & EACH << 7;
         if ends != 0 {
@@ -170,7 +183,11 @@ mod tests {
                     _ => random.next() as u8,
                 };
                 let bytes: Vec<u8> = (0..length).map(|_| any(&mut random)).collect();
-                assert_eq!(line_end(&bytes), bytes.iter().position(|byte| *byte == b'\n'), "{bytes:?}");
+                assert_eq!(
+                    line_end(&bytes),
+                    bytes.iter().position(|byte| *byte == b'\n'),
+                    "{bytes:?}"
+                );
             }
         }
     }
@@ -179,7 +196,10 @@ mod tests {
     fn ends_of_both_kinds_and_lines_at_the_limit() {
         assert_eq!(all(b"a\r\n\nbc\nrest"), [(1, Some(1)), (2, Some(0)), (3, Some(2))]);
         let limit = "x".repeat(MAX_LINE_BYTES);
-        assert_eq!(all(format!("{limit}\r\na\n").as_bytes()), [(1, Some(MAX_LINE_BYTES)), (2, Some(1))]);
+        assert_eq!(
+            all(format!("{limit}\r\na\n").as_bytes()),
+            [(1, Some(MAX_LINE_BYTES)), (2, Some(1))]
+        );
         assert_eq!(all(format!("{limit}x\r\na\n").as_bytes()), [(1, None), (2, Some(1))]);
         assert_eq!(all(format!("{limit}\r").as_bytes()), []);
         assert_eq!(all(format!("{limit}xx").as_bytes()), [(1, None)]);

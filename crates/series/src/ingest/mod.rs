@@ -1,4 +1,5 @@
-//! Points from the network: what a session's bytes mean, whatever protocol they are in, and how they get into a store.
+//! Points from the network: what a session's bytes mean, whatever protocol they are in, and how
+//! they get into a store.
 //!
 //! ```text
 //!   bytes --feed--> parser: lines -> messages          replies (bytes): what was refused and why, what is durable
@@ -9,12 +10,14 @@
 //!                   save: new names in one transaction, then append, series by series; a store that is behind is waited for
 //! ```
 //!
-//! Feeding does no I/O and depends on nothing but the bytes, so the pieces in which they arrive make no difference, and it can be fuzzed and
-//! simulated. What was refused leaves the session usable: it goes on with the next message.
+//! Feeding does no I/O and depends on nothing but the bytes, so the pieces in which they arrive
+//! make no difference, and it can be fuzzed and simulated. What was refused leaves the session
+//! usable: it goes on with the next message.
 //!
-//! Bounds: a line has at most [`MAX_LINE_BYTES`], a row `names::MAX_METRICS` metrics, a feed ends when some thousand samples wait to be saved,
-//! replies to what was wrong are counted instead of kept when they are not taken, and what is remembered of names is given back when all
-//! sessions together have too much.
+//! Bounds: a line has at most [`MAX_LINE_BYTES`], a row `names::MAX_METRICS` metrics, a feed ends
+//! when some thousand samples wait to be saved, replies to what was wrong are counted instead of
+//! kept when they are not taken, and what is remembered of names is given back when all sessions
+//! together have too much.
 
 mod csv;
 mod influx;

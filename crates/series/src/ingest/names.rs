@@ -1,7 +1,8 @@
 //! The names that a session has sent, as it wrote them, and the series that they mean.
 //!
-//! A line with a name is looked up as bytes, without being parsed: first where it was expected (behind the name that came before it the last
-//! time, since who sends many series sends them in turn), then in a table by a seeded hash. Each line stands for one series, or for several of a
+//! A line with a name is looked up as bytes, without being parsed: first where it was expected
+//! (behind the name that came before it the last time, since who sends many series sends them in
+//! turn), then in a table by a seeded hash. Each line stands for one series, or for several of a
 //! row; a sample says which by its place among all of the session's.
 
 use crate::error::{Error, Result};
@@ -60,7 +61,8 @@ pub(super) struct Names {
     table: Vec<u32>,
     entries: Vec<Entry>,
     pub(super) targets: Vec<Target>,
-    /// For each target that is open the first one of the same series; and that by the number of the series.
+    /// For each target that is open the first one of the same series; and that by the number of the
+    /// series.
     same: Vec<u32>,
     by_series: HashMap<u64, u32>,
     /// The entry found last.
@@ -129,7 +131,13 @@ impl Names {
     ///
     /// # Errors
     /// Those of a name that is none.
-    pub(super) fn insert(&mut self, head: &[u8], tail: &[u8], metric: &[u8], tags: &[u8]) -> Result<Row> {
+    pub(super) fn insert(
+        &mut self,
+        head: &[u8],
+        tail: &[u8],
+        metric: &[u8],
+        tags: &[u8],
+    ) -> Result<Row> {
         let row = self.add(metric, tags)?;
         let text = [head, tail].concat().into_boxed_slice();
         let hash = hash(self.seed, head, tail);
@@ -199,7 +207,8 @@ impl Names {
         self.fixed = self.targets.len();
     }
 
-    /// Nothing stays any more. What stayed is found by nobody, so it goes, and all else with it. No sample may be waiting.
+    /// Nothing stays any more. What stayed is found by nobody, so it goes, and all else with it. No
+    /// sample may be waiting.
     pub(super) fn unfix(&mut self) {
         if std::mem::take(&mut self.fixed) > 0 {
             self.forget(None);
@@ -211,10 +220,12 @@ impl Names {
         self.bytes
     }
 
-    /// Forgets all but what is fixed and the row in hand, whose targets may get another place: says which. No sample may be waiting.
+    /// Forgets all but what is fixed and the row in hand, whose targets may get another place: says
+    /// which. No sample may be waiting.
     pub(super) fn forget(&mut self, in_hand: Option<Row>) -> Option<Row> {
         let range = in_hand.map(|row| row.first as usize..(row.first + row.count) as usize);
-        let kept = range.filter(|range| range.start >= self.fixed && range.end <= self.targets.len());
+        let kept =
+            range.filter(|range| range.start >= self.fixed && range.end <= self.targets.len());
         let mut row = in_hand;
         match kept {
             Some(range) => {
@@ -226,7 +237,8 @@ impl Names {
         }
         self.same.truncate(self.fixed);
         self.by_series.retain(|_, target| (*target as usize) < self.fixed);
-        // What was refused and stays is asked for again: a dictionary's, or of a message that is half there.
+        // What was refused and stays is asked for again: a dictionary's, or of a message that is
+        // half there.
         let refused = self.targets.iter().position(|target| matches!(target, Target::Refused(_)));
         self.unopened = self.unopened.min(self.fixed).min(refused.unwrap_or(usize::MAX));
         self.has_refused = false;
@@ -239,7 +251,10 @@ impl Names {
 
     /// The targets that are not looked up: the place of the first, and their names.
     pub(super) fn unopened(&self) -> (usize, Vec<&str>) {
-        (self.unopened, self.targets[self.unopened..].iter().map(|target| target.name().as_str()).collect())
+        (
+            self.unopened,
+            self.targets[self.unopened..].iter().map(|target| target.name().as_str()).collect(),
+        )
     }
 
     /// Takes what the targets from `first` on mean; gives those that may not be, and why.
@@ -303,14 +318,16 @@ impl Names {
         }
     }
 
-    /// The first target of the same series, once it is looked up: a name may be written in several ways.
+    /// The first target of the same series, once it is looked up: a name may be written in several
+    /// ways.
     #[inline]
     pub(super) fn first_of(&self, target: u32) -> u32 {
         self.same.get(target as usize).copied().unwrap_or(target)
     }
 }
 
-/// A hash of `head` + `tail`, wherever they are divided. Not for keys that must resist who knows the seed.
+/// A hash of `head` + `tail`, wherever they are divided. Not for keys that must resist who knows
+/// the seed.
 fn hash(seed: u64, head: &[u8], tail: &[u8]) -> u64 {
     let mut hasher = Hasher { state: seed, pending: [0; 16], len: 0, total: 0 };
     hasher.write(head);

@@ -1,7 +1,9 @@
 //! Numbers and times as lines of text have them.
 //!
-//! Senders print integers of 64 bits and floats of 17 digits, and the same time for many series in turn. Integers are read here, floats
-//! by a library, and a time that is written as the one before is not read again. Whatever can't be held exactly is refused or kept as an integer, never wrapped.
+//! Senders print integers of 64 bits and floats of 17 digits, and the same time for many series in
+//! turn. Integers are read here, floats by a library, and a time that is written as the one before
+//! is not read again. Whatever can't be held exactly is refused or kept as an integer, never
+//! wrapped.
 
 use crate::time;
 use crate::value::Value;
@@ -116,8 +118,8 @@ pub(super) fn line_break(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// A line with a number that is marked as in RESP, if it is a short one and well written: the number, and how long the line is with its end. Nothing else
-/// is a mistake yet.
+/// A line with a number that is marked as in RESP, if it is a short one and well written: the
+/// number, and how long the line is with its end. Nothing else is a mistake yet.
 #[inline]
 pub(super) fn value_line(text: &[u8]) -> Option<(Value, usize)> {
     let (mark, text) = text[..text.len().min(SHORT_LINE)].split_first()?;
@@ -142,8 +144,8 @@ pub(super) fn value_line(text: &[u8]) -> Option<(Value, usize)> {
     Some((value, 1 + len + line_break(&text[len..])?))
 }
 
-/// A time in nanoseconds since 1970, as ISO 8601 in its basic form or as digits. A plus in front of it is passed over, as Akumuli does: its own test of
-/// events sends one.
+/// A time in nanoseconds since 1970, as ISO 8601 in its basic form or as digits. A plus in front of
+/// it is passed over, as Akumuli does: its own test of events sends one.
 pub(super) fn time(text: &[u8]) -> Result<i64, Wrong> {
     let text = text.strip_prefix(b"+").unwrap_or(text);
     if text.get(8) == Some(&b'T') && text.len() >= 15 {
@@ -161,7 +163,8 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    /// The time, if the text begins with a line that says the same as the one before, and how long that line is with its end.
+    /// The time, if the text begins with a line that says the same as the one before, and how long
+    /// that line is with its end.
     #[inline]
     pub(super) fn again(&self, text: &[u8]) -> Option<(i64, usize)> {
         let behind = text.strip_prefix(&self.text[..self.len])?;
@@ -199,12 +202,17 @@ mod tests {
         let mut floats = 0;
         for _ in 0..300_000 {
             let count = random.below(9);
-            let text: String =
-                (0..count).map(|_| LETTERS[random.below(LETTERS.len() as u64) as usize] as char).collect();
+            let text: String = (0..count)
+                .map(|_| LETTERS[random.below(LETTERS.len() as u64) as usize] as char)
+                .collect();
             let found = value(text.as_bytes());
             match text.parse::<f64>() {
                 Ok(expected) => {
-                    assert_eq!(found.map(Value::as_f64).map(f64::to_bits), Ok(expected.to_bits()), "{text}");
+                    assert_eq!(
+                        found.map(Value::as_f64).map(f64::to_bits),
+                        Ok(expected.to_bits()),
+                        "{text}"
+                    );
                     floats += 1;
                 }
                 Err(_) => assert_eq!(found, Err(Wrong::Double), "{text}"),
@@ -225,7 +233,10 @@ mod tests {
             };
             let expected: f64 = text.parse().unwrap();
             let Ok(Value::Float(found)) = value(text.as_bytes()) else { panic!("{text}") };
-            assert!(found.to_bits() == expected.to_bits() || (found.is_nan() && expected.is_nan()), "{text}");
+            assert!(
+                found.to_bits() == expected.to_bits() || (found.is_nan() && expected.is_nan()),
+                "{text}"
+            );
         }
     }
 

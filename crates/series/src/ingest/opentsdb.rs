@@ -1,7 +1,9 @@
-//! OpenTSDB's lines: `put metric time value tag=x ...`, and beside it `sync`, `version`, `stats`, `help`.
+//! OpenTSDB's lines: `put metric time value tag=x ...`, and beside it `sync`, `version`, `stats`,
+//! `help`.
 //!
-//! A time below 2^32 is in seconds, one of 13 digits in milliseconds, as OpenTSDB has it; what is larger is in nanoseconds, as Akumuli has it; ISO
-//! 8601 in its basic form is taken too. The name of a series is looked up as metric and tags, which don't stand together.
+//! A time below 2^32 is in seconds, one of 13 digits in milliseconds, as OpenTSDB has it; what is
+//! larger is in nanoseconds, as Akumuli has it; ISO 8601 in its basic form is taken too. The name
+//! of a series is looked up as metric and tags, which don't stand together.
 
 use super::Sample;
 use super::intake::{Intake, Shown};
@@ -38,7 +40,12 @@ impl LineParser for Parser {
 
     fn end(&mut self, intake: &mut Intake, rest: &[u8]) {
         if !rest.is_empty() {
-            self.refuse(intake, "put: illegal argument", "the stream ends in the middle of a line", rest);
+            self.refuse(
+                intake,
+                "put: illegal argument",
+                "the stream ends in the middle of a line",
+                rest,
+            );
         }
     }
 }
@@ -89,8 +96,10 @@ fn word(text: &[u8]) -> (&[u8], &[u8]) {
 
 #[inline]
 fn put(intake: &mut Intake, recent: &mut Recent, arguments: &[u8]) -> Result<(), Refused> {
-    const FEW: Refused =
-        ("put: illegal argument", "not enough arguments: metric, time, value and a tag are expected");
+    const FEW: Refused = (
+        "put: illegal argument",
+        "not enough arguments: metric, time, value and a tag are expected",
+    );
     let (metric, rest) = word(arguments);
     let (when, rest) = word(rest);
     let (value, tags) = word(rest);
@@ -117,7 +126,10 @@ fn new_name(intake: &mut Intake, metric: &[u8], tags: &[u8]) -> Result<super::na
         "a metric and tags key=value are expected, each key once, 4096 bytes and 128 tags at most",
     );
     if metric.contains(&b'|') || metric.starts_with(b"!") {
-        return Err(("put: invalid series name format", "rows and events are no part of this protocol"));
+        return Err((
+            "put: invalid series name format",
+            "rows and events are no part of this protocol",
+        ));
     }
     intake.names.insert(metric, tags, metric, tags).map_err(|_| WRONG)
 }

@@ -1,11 +1,13 @@
-//! Prometheus' remote write: a message of series and samples in protocol buffers' encoding, compressed as a block of snappy.
+//! Prometheus' remote write: a message of series and samples in protocol buffers' encoding,
+//! compressed as a block of snappy.
 //!
 //! ```text
 //!   WriteRequest  1: TimeSeries*          TimeSeries  1: Label*, 2: Sample*          Label  1: name, 2: value          Sample  1: f64, 2: milliseconds
 //! ```
 //!
-//! The label `__name__` is the metric, the others are tags. What a series is called is looked up as the bytes of its labels, so only one that is new
-//! is put together. Fields that are not known are passed over: exemplars, histograms, metadata.
+//! The label `__name__` is the metric, the others are tags. What a series is called is looked up as
+//! the bytes of its labels, so only one that is new is put together. Fields that are not known are
+//! passed over: exemplars, histograms, metadata.
 
 use super::Sample;
 use super::intake::{Intake, SAMPLES, Shown};
@@ -50,8 +52,9 @@ impl RemoteWrite {
     }
 }
 
-/// Takes in a message, until there is something to save, or as many series of it were looked at: whether that was the rest of it. What is wrong with one series is told among the replies, and the
-/// others are taken.
+/// Takes in a message, until there is something to save, or as many series of it were looked at:
+/// whether that was the rest of it. What is wrong with one series is told among the replies, and
+/// the others are taken.
 pub(super) fn take(intake: &mut Intake, message: &mut RemoteWrite) -> bool {
     let RemoteWrite { bytes, at, series } = message;
     let mut fields = Fields(&bytes[*at..]);
@@ -81,14 +84,17 @@ fn take_series(intake: &mut Intake, series: &[u8], labels: &mut Vec<u8>) -> Resu
         None => name(intake, labels).map(Some),
     });
     match row {
-        Ok(Some(row)) => intake.samples[begin..].iter_mut().for_each(|sample| sample.target = row.first),
+        Ok(Some(row)) => {
+            intake.samples[begin..].iter_mut().for_each(|sample| sample.target = row.first)
+        }
         Ok(None) => {}
         Err(_) => intake.samples.truncate(begin),
     }
     row.map(|_| ())
 }
 
-/// Puts the labels of a series into `labels`, and its samples, which belong to nobody yet, behind those that there are.
+/// Puts the labels of a series into `labels`, and its samples, which belong to nobody yet, behind
+/// those that there are.
 fn gather(intake: &mut Intake, series: &[u8], labels: &mut Vec<u8>) -> Result<(), String> {
     labels.clear();
     let begin = intake.samples.len();
@@ -152,7 +158,8 @@ fn name(intake: &mut Intake, labels: &[u8]) -> Result<Row, String> {
             escape(value, &mut tags);
         }
     }
-    let refuse = |why: &str| format!("no name of a series: {why}: {}{}", Shown(&metric), Shown(&tags));
+    let refuse =
+        |why: &str| format!("no name of a series: {why}: {}{}", Shown(&metric), Shown(&tags));
     if metric.is_empty() {
         return Err(refuse("it has no label __name__"));
     }

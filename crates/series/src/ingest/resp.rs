@@ -1,4 +1,5 @@
-//! Akumuli's protocol: messages of lines that are marked as in RESP, `+` a text, `:` an integer, `*` how many follow.
+//! Akumuli's protocol: messages of lines that are marked as in RESP, `+` a text, `:` an integer,
+//! `*` how many follow.
 //!
 //! ```text
 //!   *4 +cpu host=a :1 +cpu|mem host=b :2      a dictionary: names and the numbers that stand for them; first of all, if there is one
@@ -7,12 +8,14 @@
 //!   +SYNC                                     is answered by +OK and the number of points saved so far, when all before it is durable
 //! ```
 //!
-//! A message counts as a whole or not at all. A line with a wrong number or name spoils its message, which is read to its end and refused
-//! once. Where a line can't belong to the message at all the reading is lost, and begins again with the next line that can only be a name: a text
+//! A message counts as a whole or not at all. A line with a wrong number or name spoils its
+//! message, which is read to its end and refused once. Where a line can't belong to the message at
+//! all the reading is lost, and begins again with the next line that can only be a name: a text
 //! with a blank and a tag in it; or the number of a known name with a time behind it.
 //!
-//! Messages come by the million, nearly all of them whole and without a mistake: those are taken at once, and their lines are not looked for one by one. Whatever
-//! is not such a message goes line by line through the states, which say what is wrong; so both ways mean the same.
+//! Messages come by the million, nearly all of them whole and without a mistake: those are taken at
+//! once, and their lines are not looked for one by one. Whatever is not such a message goes line by
+//! line through the states, which say what is wrong; so both ways mean the same.
 
 use super::Sample;
 use super::intake::{Intake, Shown};
@@ -109,7 +112,8 @@ impl Dictionary {
                 if place >= self.small.len() {
                     self.small.resize(place + 1, None);
                     self.others.retain(|number, row| {
-                        let place = usize::try_from(*number).ok().and_then(|at| self.small.get_mut(at));
+                        let place =
+                            usize::try_from(*number).ok().and_then(|at| self.small.get_mut(at));
                         place.map(|place| *place = Some(*row)).is_none()
                     });
                 }
@@ -152,7 +156,9 @@ impl LineParser for Parser {
             }
             (State::Time, [b'+' | b':', ..]) => self.time(intake, line),
             (State::Message, [b':', number @ ..]) => self.numbered(number),
-            (State::Values, [b'+' | b':', ..]) if self.message.row.count == 1 => self.value(intake, line, 1),
+            (State::Values, [b'+' | b':', ..]) if self.message.row.count == 1 => {
+                self.value(intake, line, 1)
+            }
             _ => self.rare(intake, line),
         };
         if let Err(refused) = result {
@@ -229,7 +235,9 @@ impl Parser {
                 Ok(())
             }
             (State::Message, [b'*', count @ ..]) => self.dictionary_begins(count),
-            (State::Message, _) => Err(lost("a name, a number of the dictionary or SYNC is expected")),
+            (State::Message, _) => {
+                Err(lost("a name, a number of the dictionary or SYNC is expected"))
+            }
             (State::DictionaryName(left) | State::DictionaryNumber(left, _), _) => {
                 self.define(intake, line, left)
             }
@@ -242,7 +250,9 @@ impl Parser {
             (State::Values, [b'+', ..]) if is_name(line) => {
                 self.starts_anew(intake, line, "values are expected")
             }
-            (State::Values, [b'+' | b':', ..]) => Err(lost("array expected (bulk format), string found")),
+            (State::Values, [b'+' | b':', ..]) => {
+                Err(lost("array expected (bulk format), string found"))
+            }
             (State::Values | State::Value(_), _) => Err(lost("unexpected parameter value format")),
             (State::Lost(candidate), _) => self.found(intake, line, candidate),
         }
@@ -257,7 +267,8 @@ impl Parser {
         }
         self.message.spoilt = true;
         match self.state {
-            // How many lines a dictionary has is known, and none of them shall be taken for a message.
+            // How many lines a dictionary has is known, and none of them shall be taken for a
+            // message.
             State::DictionaryName(left) | State::DictionaryNumber(left, _) if refused.is_lost => {
                 self.skip(left - 1)
             }
@@ -303,7 +314,8 @@ impl Parser {
         }
     }
 
-    /// Takes a message without a mistake, and says how many bytes and lines it has. Of any other some samples may be left.
+    /// Takes a message without a mistake, and says how many bytes and lines it has. Of any other
+    /// some samples may be left.
     #[inline]
     fn whole(&mut self, intake: &mut Intake, bytes: &[u8]) -> Option<(usize, u64)> {
         let (row, mut at) = match bytes {
@@ -356,7 +368,8 @@ impl Parser {
 
     fn dictionary_begins(&mut self, count: &[u8]) -> Result<(), Refused> {
         let count = number::integer(count).map_err(|wrong| lost(wrong.text()))?;
-        let count = u64::try_from(count).map_err(|_| lost("a number of elements is not negative"))?;
+        let count =
+            u64::try_from(count).map_err(|_| lost("a number of elements is not negative"))?;
         if count > 2 * MAX_NAMES {
             return Err(lost("a dictionary has 1048576 names at most"));
         }
@@ -375,7 +388,8 @@ impl Parser {
         self.state = if left == 0 { State::Message } else { State::Skipped(left) };
     }
 
-    /// A line of the dictionary, which has `left` of them from this one on. A name that is none spoils itself alone.
+    /// A line of the dictionary, which has `left` of them from this one on. A name that is none
+    /// spoils itself alone.
     fn define(&mut self, intake: &mut Intake, line: &[u8], left: u64) -> Result<(), Refused> {
         match (self.state, line) {
             (State::DictionaryNumber(_, row), [b':', number @ ..]) => {
@@ -388,7 +402,8 @@ impl Parser {
                     intake.names.fix();
                 }
                 self.message.spoilt = false;
-                self.state = if left > 1 { State::DictionaryName(left - 1) } else { State::Message };
+                self.state =
+                    if left > 1 { State::DictionaryName(left - 1) } else { State::Message };
                 Ok(())
             }
             (State::DictionaryNumber(..), _) => Err(lost("unexpected parameter id format")),
@@ -451,7 +466,9 @@ impl Parser {
             _ => return Err(lost("unexpected parameter value format")),
         };
         let sample = match value {
-            Ok(value) => Sample { target: message.row.first + message.values, time: message.time, value },
+            Ok(value) => {
+                Sample { target: message.row.first + message.values, time: message.time, value }
+            }
             Err(_) if line[0] == b'+' && is_name(line) => {
                 return self.starts_anew(intake, line, "a value is expected");
             }
@@ -502,16 +519,27 @@ impl Parser {
         }
     }
 
-    /// A name stands where something else is expected: what came before it is refused, and it begins a message.
+    /// A name stands where something else is expected: what came before it is refused, and it
+    /// begins a message.
     #[cold]
-    fn starts_anew(&mut self, intake: &mut Intake, line: &[u8], expected: &str) -> Result<(), Refused> {
+    fn starts_anew(
+        &mut self,
+        intake: &mut Intake,
+        line: &[u8],
+        expected: &str,
+    ) -> Result<(), Refused> {
         self.refuse(intake, &lost(format!("{expected}, and a name found")), line);
         self.name(intake, &line[1..])
     }
 
     /// Looks for where messages begin again.
     #[cold]
-    fn found(&mut self, intake: &mut Intake, line: &[u8], candidate: Option<Row>) -> Result<(), Refused> {
+    fn found(
+        &mut self,
+        intake: &mut Intake,
+        line: &[u8],
+        candidate: Option<Row>,
+    ) -> Result<(), Refused> {
         if let (Some(row), true) = (candidate, is_time(line)) {
             self.message.row = row;
             self.message.spoilt = false;
@@ -548,7 +576,8 @@ fn time_of(line: &[u8]) -> Result<i64, number::Wrong> {
 /// Whether the next value of a message is a text.
 fn is_event(intake: &Intake, message: &Message) -> bool {
     let target = message.row.first as usize + message.values as usize;
-    message.values < message.row.count && intake.names.targets[target].name().metric().starts_with('!')
+    message.values < message.row.count
+        && intake.names.targets[target].name().metric().starts_with('!')
 }
 
 /// Whether a line can only be a name: it has a blank, and a tag behind it.

@@ -1,4 +1,5 @@
-//! Samples by series: who sends many series sends them in turn, but a series is locked, and its memory fetched, more cheaply for several points at a time.
+//! Samples by series: who sends many series sends them in turn, but a series is locked, and its
+//! memory fetched, more cheaply for several points at a time.
 //!
 //! ```text
 //!   samples   a0 b1 c2 a3 b4 a5         order   a b c, as they came first
@@ -21,7 +22,8 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    /// Takes the series of each sample, in the order in which the samples came. A series is a number, best a small one.
+    /// Takes the series of each sample, in the order in which the samples came. A series is a
+    /// number, best a small one.
     pub(super) fn arrange(&mut self, series: impl ExactSizeIterator<Item = u32>) {
         for series in self.order.drain(..) {
             self.ends[series as usize] = (NONE, NONE);
@@ -58,7 +60,8 @@ impl Runs {
         let series = self.order[at];
         let first = self.ends[series as usize].0;
         let place = |sample: u32| (sample != NONE).then_some(sample);
-        let samples = std::iter::successors(place(first), move |sample| place(self.next[*sample as usize]));
+        let samples =
+            std::iter::successors(place(first), move |sample| place(self.next[*sample as usize]));
         (series, samples.map(|sample| sample as usize))
     }
 }
@@ -74,16 +77,21 @@ mod tests {
         let (mut random, mut runs) = (Random::new(4), Runs::default());
         for _ in 0..200 {
             let bound = 1 + random.below(50);
-            let series: Vec<u32> = (0..random.below(300)).map(|_| random.below(bound) as u32).collect();
+            let series: Vec<u32> =
+                (0..random.below(300)).map(|_| random.below(bound) as u32).collect();
             let mut expected: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
             for (place, series) in series.iter().enumerate() {
                 expected.entry(*series).or_default().push(place);
             }
             runs.arrange(series.iter().copied());
-            let found =
-                (0..runs.len()).map(|at| runs.run(at)).map(|(series, places)| (series, places.collect()));
+            let found = (0..runs.len())
+                .map(|at| runs.run(at))
+                .map(|(series, places)| (series, places.collect()));
             let found: Vec<(u32, Vec<usize>)> = found.collect();
-            assert!(found.windows(2).all(|pair| pair[0].1[0] < pair[1].1[0]), "in the order of their first");
+            assert!(
+                found.windows(2).all(|pair| pair[0].1[0] < pair[1].1[0]),
+                "in the order of their first"
+            );
             assert_eq!(found.into_iter().collect::<BTreeMap<_, _>>(), expected);
         }
     }

@@ -1,7 +1,8 @@
 //! A session: a stream of bytes in one of the protocols on lines, from whoever sends points.
 //!
-//! Feed it, save what it took, send its replies, and feed it the rest. Samples wait between a feed and the save behind it, never longer, so what
-//! was acknowledged by a sync is what the store has committed.
+//! Feed it, save what it took, send its replies, and feed it the rest. Samples wait between a feed
+//! and the save behind it, never longer, so what was acknowledged by a sync is what the store has
+//! committed.
 
 use super::csv;
 use super::influx::{self, Clock};
@@ -53,7 +54,8 @@ struct Remembered {
 }
 
 impl Memory {
-    /// Sessions may remember so many bytes of names together, and `each` so many in any case. One that has more then forgets them, and looks them up again.
+    /// Sessions may remember so many bytes of names together, and `each` so many in any case. One
+    /// that has more then forgets them, and looks them up again.
     pub fn bounded(all: usize, each: usize) -> Self {
         Self(Arc::new(Remembered { bytes: AtomicUsize::new(0), all, each }))
     }
@@ -141,8 +143,9 @@ impl Session {
         Self { parser, intake, saved: 0, memory, newcomers: None, accounted: 0, runs, points }
     }
 
-    /// Takes bytes in, and says how many of them; the rest comes again, with what arrives behind it. All that is whole is taken, unless
-    /// [`Session::wants_save`] then. The rest is never longer than [`MAX_LINE_BYTES`] + 1 otherwise.
+    /// Takes bytes in, and says how many of them; the rest comes again, with what arrives behind
+    /// it. All that is whole is taken, unless [`Session::wants_save`] then. The rest is never
+    /// longer than [`MAX_LINE_BYTES`] + 1 otherwise.
     pub fn feed(&mut self, bytes: &[u8]) -> usize {
         if self.wants_save() {
             return 0;
@@ -156,28 +159,33 @@ impl Session {
         }
     }
 
-    /// Begins again, as a session that has sent nothing but remembers names; for the next of several requests, or datagrams. Its dictionary is forgotten.
+    /// Begins again, as a session that has sent nothing but remembers names; for the next of
+    /// several requests, or datagrams. Its dictionary is forgotten.
     pub fn restart(&mut self, protocol: Protocol) {
         self.parser = Parser::new(protocol);
         self.intake.names.unfix();
         self.intake.samples.clear();
         self.intake.replies.clear();
-        (self.intake.unsaid, self.intake.refused, self.intake.wants_sync, self.saved) = (0, 0, false, 0);
+        (self.intake.unsaid, self.intake.refused, self.intake.wants_sync, self.saved) =
+            (0, 0, false, 0);
     }
 
-    /// What comes goes to another store from now on; what was saved is the old one's to keep. The sender notices nothing.
+    /// What comes goes to another store from now on; what was saved is the old one's to keep. The
+    /// sender notices nothing.
     pub fn move_on(&mut self) {
         self.intake.names.close();
     }
 
-    /// Takes in a message of Prometheus' remote write, as much of it as is saved at a time: whether that was all that was left of it. If not, it goes on
-    /// behind [`Session::save`]. What is wrong with one of its series is told among the replies, and the others are taken.
+    /// Takes in a message of Prometheus' remote write, as much of it as is saved at a time: whether
+    /// that was all that was left of it. If not, it goes on behind [`Session::save`]. What is wrong
+    /// with one of its series is told among the replies, and the others are taken.
     pub fn take_remote_write(&mut self, message: &mut RemoteWrite) -> bool {
         self.take_room();
         prometheus::take(&mut self.intake, message)
     }
 
-    /// Takes in a row of a table that is no text, such as one of Parquet's: the name of a series, a time, and what was there.
+    /// Takes in a row of a table that is no text, such as one of Parquet's: the name of a series, a
+    /// time, and what was there.
     ///
     /// # Errors
     /// Why it is refused, which is counted; nothing of it was taken then.
@@ -210,10 +218,12 @@ impl Session {
         }
     }
 
-    /// Appends what was taken to the store's series, and commits it if the session asked for that. A store that is behind is waited for.
+    /// Appends what was taken to the store's series, and commits it if the session asked for that.
+    /// A store that is behind is waited for.
     ///
     /// # Errors
-    /// Those of the store; the sender is told among the replies, and the session should end. What is not in the store by then is lost to it.
+    /// Those of the store; the sender is told among the replies, and the session should end. What
+    /// is not in the store by then is lost to it.
     pub async fn save(&mut self, store: &SeriesStore) -> Result<()> {
         let result = self.try_save(store).await;
         self.leave_room();
@@ -226,11 +236,13 @@ impl Session {
     #[inline]
     fn take_room(&mut self) {
         if self.intake.samples.capacity() == 0 {
-            Room { samples: self.intake.samples, runs: self.runs, points: self.points } = ROOM.take();
+            Room { samples: self.intake.samples, runs: self.runs, points: self.points } =
+                ROOM.take();
         }
     }
 
-    /// Forgets what was gathered, and leaves its memory, if it has some, to whoever gathers next on this thread.
+    /// Forgets what was gathered, and leaves its memory, if it has some, to whoever gathers next on
+    /// this thread.
     fn leave_room(&mut self) {
         if self.intake.samples.capacity() == 0 {
             return;
@@ -420,16 +432,19 @@ impl Session {
         })
     }
 
-    /// Forgets what was taken and not saved, as a save would that succeeded: [`saved`](Self::saved) counts it.
+    /// Forgets what was taken and not saved, as a save would that succeeded: [`saved`](Self::saved)
+    /// counts it.
     pub fn discard(&mut self) {
-        let is_sent =
-            |(name, point): &(&Name, Point)| !name.as_str().starts_with('!') || event::is_first(point);
+        let is_sent = |(name, point): &(&Name, Point)| {
+            !name.as_str().starts_with('!') || event::is_first(point)
+        };
         self.saved += self.points().filter(is_sent).count() as u64;
         self.intake.samples.clear();
         self.intake.wants_sync = false;
     }
 
-    /// Forgets that the sender wants an acknowledgement, for there is nobody who would hear it: the next save commits nothing because of it.
+    /// Forgets that the sender wants an acknowledgement, for there is nobody who would hear it: the
+    /// next save commits nothing because of it.
     pub fn forgo_sync(&mut self) {
         self.intake.wants_sync = false;
     }

@@ -1,6 +1,9 @@
-//! Every malformed line that the protocols know, garbage, and streams in pieces: what is taken, what is answered, and that the session goes on.
+//! Every malformed line that the protocols know, garbage, and streams in pieces: what is taken,
+//! what is answered, and that the session goes on.
 //!
 //! A session here has no store; what it took is asked for by name. The seed is in each message.
+
+mod http;
 
 use super::*;
 use crate::workload::Random;
@@ -20,7 +23,8 @@ fn feed(protocol: Protocol, bytes: &[u8], mut piece: impl FnMut() -> usize) -> O
     loop {
         let consumed = session.feed(&held);
         held.drain(..consumed);
-        let points = session.points().map(|(name, point)| (name.to_string(), point.time, point.value));
+        let points =
+            session.points().map(|(name, point)| (name.to_string(), point.time, point.value));
         outcome.points.extend(points);
         let wants_save = session.wants_save();
         outcome.replies.push_str(&String::from_utf8_lossy(session.replies()));
@@ -51,6 +55,7 @@ fn whole(protocol: Protocol, bytes: &[u8]) -> Outcome {
     feed(protocol, bytes, || usize::MAX)
 }
 
+const CLOCK: Clock = Clock { unit: 1, now: 99 };
 const TIME: &str = "+20200101T000000";
 const GOOD: &str = "+good host=a\r\n:1577836800000000001\r\n:1\r\n";
 
@@ -73,7 +78,10 @@ fn malformed() -> Vec<(String, &'static str)> {
         ("*x".into(), "can't parse integer"),
         ("*-2".into(), "not negative"),
         ("*4000000".into(), "1048576 names at most"),
-        ("*4\r\n+m a=1\r\n+n a=1\r\n:5\r\n+x a=1".into(), "unexpected parameter id format (line 3)"),
+        (
+            "*4\r\n+m a=1\r\n+n a=1\r\n:5\r\n+x a=1".into(),
+            "unexpected parameter id format (line 3)",
+        ),
         ("*2\r\n:5\r\n:5".into(), "a name of the dictionary is expected (line 2)"),
         ("*2\r\n+m a=1\r\n+x".into(), "unexpected parameter id format (line 3)"),
         ("*2\r\n+m a=1\r\n:x".into(), "can't parse integer"),
@@ -91,7 +99,10 @@ fn malformed() -> Vec<(String, &'static str)> {
         ("+m a=1\r\n+20201301T000000\r\n+1".into(), "unexpected parameter timestamp format"),
         ("+m a=1\r\n+16000101T000000\r\n+1".into(), "from 1677"),
         ("+m a=1\r\n+23000101T000000\r\n+1".into(), "to 2262"),
-        ("+m a=1\r\n:12x\r\n+1".into(), "can't parse integer (character value out of range) (line 2) - :12x"),
+        (
+            "+m a=1\r\n:12x\r\n+1".into(),
+            "can't parse integer (character value out of range) (line 2) - :12x",
+        ),
         ("+m a=1\r\n:99999999999999999999\r\n+1".into(), "integer overflow"),
         ("+m a=1\r\n:20200101T000000\r\n+1".into(), "can't parse integer"),
         ("+m a=1\r\n*2\r\n+1\r\n+2".into(), "unexpected parameter timestamp format"),
@@ -104,7 +115,10 @@ fn malformed() -> Vec<(String, &'static str)> {
         (value("*2\r\n+1\r\n+2"), "wrong array size, less values expected"),
         (value("*x"), "a number of values is expected"),
         (value("*99999999"), "a number of values is expected"),
-        (row("*1\r\n+1"), "wrong array size, more values expected: there are 2 metrics and 1 values"),
+        (
+            row("*1\r\n+1"),
+            "wrong array size, more values expected: there are 2 metrics and 1 values",
+        ),
         (row("*3\r\n+1\r\n+2\r\n+3"), "wrong array size, less values expected"),
         (row("*0"), "wrong array size, more values expected"),
         (row("+1\r\n+2"), "array expected (bulk format), string found"),
@@ -163,13 +177,19 @@ fn a_dictionary_gives_numbers_to_names_and_rows() {
     let text = "*4\r\n+m a=1\r\n:7\r\n+x|y a=1\r\n:-8\r\n*2\r\n+m a=2\r\n:9\r\n:7\r\n:5\r\n+1\r\n:-8\r\n:6\r\n*2\r\n:1\r\n:2\r\n+m a=3\r\n:1\r\n+4\r\n";
     let outcome = whole(Protocol::Resp, text.as_bytes());
     assert_eq!(outcome.replies, "");
-    let names: Vec<_> = outcome.points.iter().map(|(name, time, _)| format!("{name} {time}")).collect();
+    let names: Vec<_> =
+        outcome.points.iter().map(|(name, time, _)| format!("{name} {time}")).collect();
     assert_eq!(names, ["m a=1 5", "x a=1 6", "y a=1 6", "m a=3 1"]);
-    // Behind a message there is none; and what looks like a number of it but has no time behind it does not begin a message.
-    let text =
-        format!("{text}*2\r\n+m a=4\r\n:5\r\n$\r\n:7\r\n:7\r\n:8\r\n:9\r\n:1577934245500000001\r\n:2\r\n");
+    // Behind a message there is none; and what looks like a number of it but has no time behind it
+    // does not begin a message.
+    let text = format!(
+        "{text}*2\r\n+m a=4\r\n:5\r\n$\r\n:7\r\n:7\r\n:8\r\n:9\r\n:1577934245500000001\r\n:2\r\n"
+    );
     let outcome = whole(Protocol::Resp, text.as_bytes());
-    assert!(outcome.replies.contains("before the first message only (line 20) - *2"), "{outcome:?}");
+    assert!(
+        outcome.replies.contains("before the first message only (line 20) - *2"),
+        "{outcome:?}"
+    );
     assert_eq!(outcome.points.len(), 5, "{outcome:?}");
     assert_eq!(
         outcome.points.last(),
@@ -215,9 +235,14 @@ fn each_line_of_opentsdb() {
     ] {
         let outcome = whole(Protocol::OpenTsdb, format!("{wrong}\nput m 1 1 a=1\n").as_bytes());
         assert!(outcome.replies.contains(words), "{outcome:?}");
-        assert_eq!((outcome.points.len(), outcome.replies.matches('\n').count()), (1, 1), "{outcome:?}");
+        assert_eq!(
+            (outcome.points.len(), outcome.replies.matches('\n').count()),
+            (1, 1),
+            "{outcome:?}"
+        );
     }
-    let quiet = whole(Protocol::OpenTsdb, b"rollup x\nhist y\ndropcaches\n\nstats\nversion\nhelp\nsync\n");
+    let quiet =
+        whole(Protocol::OpenTsdb, b"rollup x\nhist y\ndropcaches\n\nstats\nversion\nhelp\nsync\n");
     assert_eq!(quiet.replies.lines().count(), 3, "{quiet:?}");
 }
 
@@ -252,7 +277,9 @@ fn stream(random: &mut Random, lines: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..lines {
         if random.below(200) == 0 {
-            bytes.extend((0..random.below(3 * MAX_LINE_BYTES as u64)).map(|_| b'a' + random.below(26) as u8));
+            bytes.extend(
+                (0..random.below(3 * MAX_LINE_BYTES as u64)).map(|_| b'a' + random.below(26) as u8),
+            );
         }
         bytes.extend_from_slice(words[random.below(words.len() as u64) as usize]);
         bytes.extend_from_slice(if random.below(2) == 0 { b"\n" } else { b"\r\n" });
@@ -291,23 +318,37 @@ fn any_number(random: &mut Random) -> String {
         2 => format!(":{}.5", digits(random)),
         3 => format!(
             "+{}",
-            ["nan", "-inf", "Infinity", "infinit", "", ".", "-", "1e", "0x1"][random.below(9) as usize]
+            ["nan", "-inf", "Infinity", "infinit", "", ".", "-", "1e", "0x1"]
+                [random.below(9) as usize]
         ),
         4 => format!(
             ":{}",
-            ["", "-", "--1", "9223372036854775808", "-9223372036854775808", "1 "][random.below(6) as usize]
+            ["", "-", "--1", "9223372036854775808", "-9223372036854775808", "1 "]
+                [random.below(6) as usize]
         ),
         5..8 => format!(":{sign}{}", digits(random)),
         _ => format!("+{sign}{}.{}", random.below(1000), digits(random)),
     }
 }
 
-/// Messages in their order, most of them good, in any of their forms; now and then a byte is another.
+/// Messages in their order, most of them good, in any of their forms; now and then a byte is
+/// another.
 fn messages(random: &mut Random, count: usize) -> Vec<u8> {
-    let mut text =
-        String::from("*8\r\n+m d=1\r\n:1\r\n+m|n d=1\r\n:2\r\n+!e d=1\r\n:3\n+m d=2\r\n:1234567890123\r\n");
-    let names =
-        ["+m a=1", "+m|n a=1", "+m|!e|n a=1", ":1", ":2", ":3", ":1234567890123", ":01", "+SYNC", "+m  a=2"];
+    let mut text = String::from(
+        "*8\r\n+m d=1\r\n:1\r\n+m|n d=1\r\n:2\r\n+!e d=1\r\n:3\n+m d=2\r\n:1234567890123\r\n",
+    );
+    let names = [
+        "+m a=1",
+        "+m|n a=1",
+        "+m|!e|n a=1",
+        ":1",
+        ":2",
+        ":3",
+        ":1234567890123",
+        ":01",
+        "+SYNC",
+        "+m  a=2",
+    ];
     let times = [
         "+20200101T000000",
         "+20200101T000000",
@@ -353,7 +394,11 @@ fn messages_taken_at_once_mean_what_their_lines_mean() {
         let by_lines = feed(Protocol::Resp, &bytes, || 1);
         points += by_lines.points.len();
         refused += by_lines.replies.matches("-PARSER").count();
-        assert_eq!(format!("{:?}", whole(Protocol::Resp, &bytes)), format!("{by_lines:?}"), "seed {seed}");
+        assert_eq!(
+            format!("{:?}", whole(Protocol::Resp, &bytes)),
+            format!("{by_lines:?}"),
+            "seed {seed}"
+        );
     }
     assert!(points > 10_000 && refused > 1_000, "{points} {refused}");
 }
@@ -362,15 +407,60 @@ fn messages_taken_at_once_mean_what_their_lines_mean() {
 fn a_message_does_not_begin_in_the_middle_of_a_line_that_is_too_long() {
     let begin = format!("{GOOD}*2\r\nx\r\n{}", "x".repeat(2 * MAX_LINE_BYTES));
     let mut pieces = [begin.len(), usize::MAX].into_iter();
-    let outcome = feed(Protocol::Resp, format!("{begin}{GOOD}").as_bytes(), || pieces.next().unwrap_or(1));
+    let outcome =
+        feed(Protocol::Resp, format!("{begin}{GOOD}").as_bytes(), || pieces.next().unwrap_or(1));
     assert_eq!(outcome.points.len(), 1, "{outcome:?}");
     assert!(outcome.replies.contains("no such number (line 7)"), "{outcome:?}");
+}
+
+/// A field of a message in protocol buffers' encoding.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut out = vec![number << 3 | 2];
+    let mut len = bytes.len();
+    while len >= 0x80 {
+        out.push(len as u8 | 0x80);
+        len >>= 7;
+    }
+    out.push(len as u8);
+    [out, bytes.to_vec()].concat()
+}
+
+fn series_message(labels: &[(&str, &str)], samples: &[(i64, f64)]) -> Vec<u8> {
+    let labels = labels.iter().map(|(key, value)| {
+        field(1, &[field(1, key.as_bytes()), field(2, value.as_bytes())].concat())
+    });
+    let samples = samples.iter().map(|(time, value)| {
+        let mut sample = vec![9];
+        sample.extend_from_slice(&value.to_le_bytes());
+        sample.push(16);
+        let mut time = *time as u64;
+        while time >= 0x80 {
+            sample.push(time as u8 | 0x80);
+            time >>= 7;
+        }
+        sample.push(time as u8);
+        field(2, &sample)
+    });
+    field(1, &labels.chain(samples).collect::<Vec<_>>().concat())
+}
+
+fn compressed(message: &[u8]) -> Vec<u8> {
+    snap::raw::Encoder::new().compress_vec(message).unwrap()
+}
+
+/// Takes in a message that is saved at once.
+fn take_message(session: &mut Session, body: &[u8]) -> Result<(), String> {
+    let mut message = RemoteWrite::decode(body)?;
+    assert!(session.take_remote_write(&mut message), "it has few samples");
+    Ok(())
 }
 
 #[test]
 fn a_name_of_a_megabyte_and_a_million_tags_are_refused_in_each_protocol() {
     let name = "x".repeat(1 << 20);
-    let tags = |between: &str| -> String { (0..1_000_000).map(|tag| format!("{between}t{tag}=1")).collect() };
+    let tags = |between: &str| -> String {
+        (0..1_000_000).map(|tag| format!("{between}t{tag}=1")).collect()
+    };
     let clock = Clock { unit: 1, now: 5 };
     for (protocol, wrong, good, taken) in [
         (
@@ -403,17 +493,24 @@ fn a_name_of_a_megabyte_and_a_million_tags_are_refused_in_each_protocol() {
             let outcome = feed(protocol, (wrong + good).as_bytes(), || 4096);
             let points: Vec<&str> = outcome.points.iter().map(|point| point.0.as_str()).collect();
             assert_eq!(points, [taken], "{protocol:?}");
-            assert!(outcome.replies.contains("longer than 16384 bytes"), "{protocol:?}: {}", outcome.replies);
+            assert!(
+                outcome.replies.contains("longer than 16384 bytes"),
+                "{protocol:?}: {}",
+                outcome.replies
+            );
             assert_eq!(outcome.replies.lines().count(), 1, "{protocol:?}: {}", outcome.replies);
         }
     }
     let error = Name::parse(&format!("{name} a=1")).unwrap_err().to_string();
     assert!(error.contains("longer than 4096 bytes") && error.len() < 400, "{} bytes", error.len());
     let keys: Vec<String> = (0..1_000_000).map(|tag| format!("t{tag}")).collect();
-    let many: Vec<(&str, &str)> =
-        std::iter::once(("__name__", "m")).chain(keys.iter().map(|key| (key.as_str(), "1"))).collect();
+    let many: Vec<(&str, &str)> = std::iter::once(("__name__", "m"))
+        .chain(keys.iter().map(|key| (key.as_str(), "1")))
+        .collect();
     let good = series_message(&[("__name__", "good"), ("host", "a")], &[(1, 1.0)]);
-    for wrong in [&[("__name__", name.as_str()), ("a", "1")][..], &[("__name__", "m"), ("a", &name)], &many] {
+    for wrong in
+        [&[("__name__", name.as_str()), ("a", "1")][..], &[("__name__", "m"), ("a", &name)], &many]
+    {
         let mut session = Session::new(Protocol::Csv, 9, &Memory::default());
         let message = [series_message(wrong, &[(1, 1.0)]), good.clone()].concat();
         take_message(&mut session, &compressed(&message)).unwrap();
@@ -451,7 +548,8 @@ fn times_that_there_are_not_are_refused_in_each_protocol_and_the_first_and_the_l
     let late = series_message(&[("__name__", "m"), ("a", "1")], &[(9_223_372_036_855, 1.0)]);
     let mut session = Session::new(Protocol::Csv, 9, &Memory::default());
     let told = take_message(&mut session, &compressed(&late));
-    let told = told.err().unwrap_or_else(|| String::from_utf8_lossy(session.replies()).into_owned());
+    let told =
+        told.err().unwrap_or_else(|| String::from_utf8_lossy(session.replies()).into_owned());
     assert!(told.contains("between 1677 and 2262") && session.points().count() == 0, "{told}");
     for (protocol, taken) in [
         (Protocol::Resp, format!("+m a=1\n:{}\n:1\n+m a=1\n:{}\n:1\n", i64::MIN, i64::MAX)),
@@ -480,10 +578,18 @@ fn garbage_is_refused_in_bounded_memory_and_the_session_goes_on() {
         bytes.push(b'\n');
         bytes.extend_from_slice(GOOD.as_bytes());
         let outcome = whole(Protocol::Resp, &bytes);
-        assert_eq!(outcome.points.last().map(|point| point.0.as_str()), Some("good host=a"), "seed {seed}");
+        assert_eq!(
+            outcome.points.last().map(|point| point.0.as_str()),
+            Some("good host=a"),
+            "seed {seed}"
+        );
         bytes.extend_from_slice(b"put m 1 1 a=1\n");
         let outcome = whole(Protocol::OpenTsdb, &bytes);
-        assert_eq!(outcome.points.last().map(|point| point.0.as_str()), Some("m a=1"), "seed {seed}");
+        assert_eq!(
+            outcome.points.last().map(|point| point.0.as_str()),
+            Some("m a=1"),
+            "seed {seed}"
+        );
     }
 }
 
@@ -509,219 +615,4 @@ fn numbers_of_a_dictionary_may_be_any() {
     let outcome = whole(Protocol::Resp, text.as_bytes());
     let expected = numbers.map(|number| (format!("m a=n{number}"), 7, Value::Integer(number)));
     assert_eq!((outcome.points, outcome.replies.as_str()), (expected.to_vec(), ""));
-}
-
-const CLOCK: Clock = Clock { unit: 1, now: 99 };
-
-#[test]
-fn each_line_of_influx() {
-    let text = "cpu,host=a,region=eu user=0.5,sys=7i 1\n\
-        # a comment\n\n\
-        cpu,region=eu,host=a user=1,up=true 2\r\n\
-        my\\ cpu,host=a\\ b,x=y\\,z f\\ 1=-2.5e3\n\
-        log,host=a text=\"a \\\"b\\\", c=d e\",n=3u 5000\n\
-        last,host=a v=1";
-    let outcome = whole(Protocol::Influx(CLOCK), text.as_bytes());
-    assert_eq!(outcome.replies, "");
-    let found: Vec<_> =
-        outcome.points.iter().map(|(name, time, value)| format!("{name} {time} {value:?}")).collect();
-    assert_eq!(
-        found[..5],
-        [
-            "cpu.user host=a region=eu 1 Float(0.5)",
-            "cpu.sys host=a region=eu 1 Integer(7)",
-            "cpu.user host=a region=eu 2 Float(1.0)",
-            "cpu.up host=a region=eu 2 Integer(1)",
-            "my\\ cpu.f\\ 1 host=a\\ b x=y,z 99 Float(-2500.0)",
-        ]
-    );
-    assert!(
-        found[5].starts_with("!log.text host=a 5000 ") && found[8] == "log.n host=a 5000 Integer(3)",
-        "{found:?}"
-    );
-    let event =
-        outcome.points[5..8].iter().fold(crate::event::Events::default(), |mut events, (_, time, value)| {
-            if let Some(event) = events.push(crate::Point { time: *time, value: *value }) {
-                assert_eq!(event, (5000, b"a \"b\", c=d e".to_vec()));
-            }
-            events
-        });
-    drop(event);
-    assert_eq!(found.last().map(String::as_str), Some("last.v host=a 99 Float(1.0)"));
-    for (wrong, words) in [
-        ("cpu", "a field is expected"),
-        ("cpu,host=a", "a field is expected"),
-        ("cpu,host=a user", "not of the form key=value"),
-        ("cpu,host=a =1", "not of the form key=value"),
-        ("cpu,host=a user=", "can't parse double value"),
-        ("cpu,host=a user=x", "can't parse double value"),
-        ("cpu,host=a user=1.5i", "can't parse integer"),
-        ("cpu,host=a user=99999999999999999999i", "integer overflow"),
-        ("cpu,host=a user=1,", "a field is expected behind the comma"),
-        ("cpu,host=a user=1,,sys=2", "not of the form key=value"),
-        ("cpu,host=a user=\"x 1", "can't parse double value"),
-        ("cpu,host=a user=1 x", "the time is no integer"),
-        ("cpu,host=a user=1 1 1", "the time is no integer"),
-        ("cpu,host user=1 1", "not of the form key=value"),
-        ("cpu user=1 1", "it has no tag"),
-        (",host=a user=1 1", "a measurement is expected"),
-        ("a|b,host=a user=1", "have no |"),
-        ("cpu,host=a good=1,bad=x 1", "can't parse double value"),
-        (&"y".repeat(MAX_LINE_BYTES + 9), "longer than 16384 bytes"),
-    ] {
-        let outcome = whole(Protocol::Influx(CLOCK), format!("{wrong}\ngood,a=1 v=1i 1\n").as_bytes());
-        assert!(outcome.replies.contains(words), "{wrong}: {outcome:?}");
-        let lines = outcome.replies.matches('\n').count();
-        assert_eq!((outcome.points.len(), lines), (1, 1), "{wrong} {outcome:?}");
-    }
-    let seconds = Clock { unit: 1_000_000_000, now: 0 };
-    let outcome = whole(Protocol::Influx(seconds), b"m,a=1 v=1 7\nm,a=1 v=1 9999999999999\n");
-    assert!(outcome.points[0].1 == 7_000_000_000 && outcome.replies.contains("2262"), "{outcome:?}");
-}
-
-/// A field of a message in protocol buffers' encoding.
-fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
-    let mut out = vec![number << 3 | 2];
-    let mut len = bytes.len();
-    while len >= 0x80 {
-        out.push(len as u8 | 0x80);
-        len >>= 7;
-    }
-    out.push(len as u8);
-    [out, bytes.to_vec()].concat()
-}
-
-fn series_message(labels: &[(&str, &str)], samples: &[(i64, f64)]) -> Vec<u8> {
-    let labels = labels
-        .iter()
-        .map(|(key, value)| field(1, &[field(1, key.as_bytes()), field(2, value.as_bytes())].concat()));
-    let samples = samples.iter().map(|(time, value)| {
-        let mut sample = vec![9];
-        sample.extend_from_slice(&value.to_le_bytes());
-        sample.push(16);
-        let mut time = *time as u64;
-        while time >= 0x80 {
-            sample.push(time as u8 | 0x80);
-            time >>= 7;
-        }
-        sample.push(time as u8);
-        field(2, &sample)
-    });
-    field(1, &labels.chain(samples).collect::<Vec<_>>().concat())
-}
-
-fn compressed(message: &[u8]) -> Vec<u8> {
-    snap::raw::Encoder::new().compress_vec(message).unwrap()
-}
-
-/// Takes in a message that is saved at once.
-fn take_message(session: &mut Session, body: &[u8]) -> Result<(), String> {
-    let mut message = RemoteWrite::decode(body)?;
-    assert!(session.take_remote_write(&mut message), "it has few samples");
-    Ok(())
-}
-
-#[test]
-fn remote_write_of_prometheus() {
-    let up = [("__name__", "up"), ("job", "node x"), ("instance", "a:1"), ("empty", "")];
-    let message = [
-        series_message(&up, &[(1000, 1.0), (-5, f64::NAN)]),
-        series_message(&[("job", "nameless")], &[(1, 1.0)]),
-        series_message(&[("__name__", "late"), ("a", "1")], &[(i64::MAX, 1.0)]),
-        series_message(&[("__name__", "untagged")], &[(1, 1.0)]),
-        series_message(&up, &[(2000, 2.0)]),
-    ]
-    .concat();
-    let mut session = Session::new(Protocol::Influx(CLOCK), 1, &Memory::default());
-    take_message(&mut session, &compressed(&message)).unwrap();
-    let points: Vec<_> =
-        session.points().map(|(name, point)| format!("{name} {} {:?}", point.time, point.value)).collect();
-    let name = "up instance=a:1 job=node\\ x";
-    assert_eq!(
-        points,
-        [
-            format!("{name} 1000000000 Float(1.0)"),
-            format!("{name} -5000000 Float(NaN)"),
-            format!("{name} 2000000000 Float(2.0)"),
-        ]
-    );
-    let told = String::from_utf8_lossy(session.replies()).into_owned();
-    let words = [
-        "it has no label __name__:  job=nameless (series 2)",
-        "not between 1677 and 2262 (series 3)",
-        "it has no tag",
-    ];
-    assert!(told.lines().count() == 3 && words.iter().all(|word| told.contains(word)), "{told}");
-    session.restart(Protocol::Influx(CLOCK));
-    assert_eq!((session.points().count(), session.replies().len(), session.refused()), (0, 0, 0));
-    // A series that breaks off behind its first sample leaves none behind.
-    let mut broken = series_message(&[("__name__", "broken"), ("a", "1")], &[(1, 1.0)]);
-    broken.push(0x0a);
-    broken[1] += 1;
-    take_message(&mut session, &compressed(&broken)).unwrap();
-    assert_eq!((session.points().count(), session.refused()), (0, 1));
-    session.restart(Protocol::Influx(CLOCK));
-    // Cut off anywhere, and damaged anywhere: an error or less points, never a panic.
-    for cut in 0..message.len() {
-        let result = take_message(&mut session, &compressed(&message[..cut]));
-        assert!(result.is_err() || session.points().count() <= 3);
-        session.restart(Protocol::Influx(CLOCK));
-        let mut damaged = message.clone();
-        damaged[cut] ^= 0x15;
-        let _ = take_message(&mut session, &compressed(&damaged));
-        session.restart(Protocol::Influx(CLOCK));
-    }
-    assert!(
-        take_message(&mut session, b"").is_err() && take_message(&mut session, b"no snappy here").is_err()
-    );
-    // A header that promises four gigabytes.
-    assert!(take_message(&mut session, &[0xff, 0xff, 0xff, 0xff, 0x0f, 0]).unwrap_err().contains("may be"));
-}
-
-#[test]
-fn each_row_of_values_separated_by_commas() {
-    let text = "series,time,value\n\
-        cpu.user host=a,20200101T000000.000000001,0.5\r\n\
-        \"m\"\"x host=a,b\",7,-3\n\
-        m host=a,-1,5.0\n\n\
-        !note who=me,2000,\"a, b\"";
-    let outcome = whole(Protocol::Csv, text.as_bytes());
-    assert_eq!(outcome.replies, "");
-    let found: Vec<_> =
-        outcome.points.iter().map(|(name, time, value)| format!("{name} {time} {value:?}")).collect();
-    assert_eq!(
-        found[..4],
-        [
-            "cpu.user host=a 1577836800000000001 Float(0.5)",
-            "m\"x host=a,b 7 Integer(-3)",
-            "m host=a -1 Float(5.0)",
-            "!note who=me 2000 Integer(4)",
-        ]
-    );
-    for (wrong, words) in [
-        ("m a=1", "three fields are expected"),
-        ("m a=1,1", "three fields are expected"),
-        ("m a=1,1,1,1", "there are more"),
-        ("m,1,1", "it has no tag"),
-        (",1,1", "no name of a series"),
-        ("m|n a=1,1,1", "has no |"),
-        ("m a=1,yesterday,1", "timestamp"),
-        ("m a=1,1,", "can't parse double value"),
-        ("m a=1,1,x", "can't parse double value"),
-        ("m a=1,1,99999999999999999999", "integer overflow"),
-        ("\"m a=1,1,1", "a quotation mark is expected"),
-        ("\"m a=1\"x,1,1", "a comma is expected"),
-        (&"y".repeat(MAX_LINE_BYTES + 9), "longer than 16384 bytes"),
-    ] {
-        let outcome = whole(Protocol::Csv, format!("{wrong}\ngood a=1,1,1\n").as_bytes());
-        assert!(
-            outcome.replies.contains(words) && outcome.replies.contains("(line 1)"),
-            "{wrong}: {outcome:?}"
-        );
-        assert_eq!(
-            (outcome.points.len(), outcome.replies.matches('\n').count()),
-            (1, 1),
-            "{wrong} {outcome:?}"
-        );
-    }
 }

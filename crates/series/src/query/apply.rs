@@ -1,8 +1,9 @@
 //! Functions on rows: a pipeline of steps that each keep what they need of a line.
 //!
-//! A step takes rows in the order of the query and gives rows: as many, fewer, or, if it weighs whole lines against each other, none until the end. What
-//! it keeps grows with the lines alone, of which a query has a bounded number. A cell without a value stays without one; a row without
-//! any is dropped.
+//! A step takes rows in the order of the query and gives rows: as many, fewer, or, if it weighs
+//! whole lines against each other, none until the end. What it keeps grows with the lines alone, of
+//! which a query has a bounded number. A cell without a value stays without one; a row without any
+//! is dropped.
 
 use super::error::{QueryError, QueryResult};
 use super::expression::Expression;
@@ -99,7 +100,9 @@ impl<'a> Parameters<'a> {
         let count = self.take(name)?.count(&field)?;
         match count {
             1.. if count <= most => Ok(count as usize),
-            _ => Err(QueryError::field(&field, format_args!("1 to {most} expected, {count} found"))),
+            _ => {
+                Err(QueryError::field(&field, format_args!("1 to {most} expected, {count} found")))
+            }
         }
     }
 }
@@ -149,7 +152,8 @@ impl Function {
                 Self::Frequent { portion: with.number_within("portion", 0.0, 1.0)?, by_weight }
             }
             other => {
-                let why = format_args!("one of {} expected, `{other}` found", FUNCTION_NAMES.join(", "));
+                let why =
+                    format_args!("one of {} expected, `{other}` found", FUNCTION_NAMES.join(", "));
                 return Err(QueryError::field("apply.name", why));
             }
         };
@@ -164,7 +168,10 @@ impl Function {
 
     /// Whether it makes one column of several.
     pub(crate) fn makes_one(&self) -> bool {
-        matches!(self, Self::Collapse { .. } | Self::Formula(_) | Self::Top(_) | Self::Frequent { .. })
+        matches!(
+            self,
+            Self::Collapse { .. } | Self::Formula(_) | Self::Top(_) | Self::Frequent { .. }
+        )
     }
 }
 
@@ -240,7 +247,9 @@ impl Step {
                     self.in_windows += usize::from(grew);
                     mean.map(|mean| if *is_error { value - mean } else { mean })
                 }
-                function => self.states.entry((line, column)).or_default().next(function, time, value),
+                function => {
+                    self.states.entry((line, column)).or_default().next(function, time, value)
+                }
             };
             rows.cells[place] = new.map(Value::Float);
             if self.in_windows > MAX_IN_WINDOWS {
@@ -279,9 +288,9 @@ impl Step {
                     Function::Frequent { by_weight: true, .. } => value,
                     Function::Frequent { .. } => 1.0,
                     // The area under the line from point to point, in seconds.
-                    _ => state
-                        .last
-                        .map_or(0.0, |(then, before)| (before + value) / 2.0 * (seconds(then, time)).abs()),
+                    _ => state.last.map_or(0.0, |(then, before)| {
+                        (before + value) / 2.0 * (seconds(then, time)).abs()
+                    }),
                 };
                 state.sum += weight;
                 state.last = Some((time, value));
@@ -293,8 +302,9 @@ impl Step {
     /// What comes when no rows come any more.
     pub(crate) fn finish(&mut self) -> Option<Rows<Value>> {
         let lines = std::mem::take(&mut self.states).into_iter();
-        let mut lines: Vec<_> =
-            lines.map(|((line, _), state)| (line, state.last.map_or(0, |last| last.0), state.sum)).collect();
+        let mut lines: Vec<_> = lines
+            .map(|((line, _), state)| (line, state.last.map_or(0, |last| last.0), state.sum))
+            .collect();
         match self.function {
             Function::Top(count) => {
                 lines.sort_by(|a, b| b.2.total_cmp(&a.2).then(a.0.cmp(&b.0)));

@@ -1,7 +1,8 @@
-//! What is read of one series, block by block in the order of the query: values, summaries of buckets, or texts.
+//! What is read of one series, block by block in the order of the query: values, summaries of
+//! buckets, or texts.
 //!
-//! A cursor reads nothing before its first block is wanted, and holds one block. Backward blocks are turned around here, so that all above
-//! has one order, that of the query.
+//! A cursor reads nothing before its first block is wanted, and holds one block. Backward blocks
+//! are turned around here, so that all above has one order, that of the query.
 
 use super::error::QueryResult;
 use super::filter::ValueFilter;
@@ -39,7 +40,10 @@ pub(crate) struct Extent {
 impl Extent {
     pub(crate) fn new(range: Option<Range>) -> Self {
         let Some(Range { from, to }) = range else {
-            return Self { bounds: (Bound::Unbounded, Bound::Unbounded), direction: Direction::Forward };
+            return Self {
+                bounds: (Bound::Unbounded, Bound::Unbounded),
+                direction: Direction::Forward,
+            };
         };
         if from > to {
             let bounds = (Bound::Excluded(to), Bound::Included(from));
@@ -206,7 +210,8 @@ impl Item for Summary {
     }
 }
 
-/// The summary of the points of both, whichever came first. Of points at one time those of `a` count as earlier.
+/// The summary of the points of both, whichever came first. Of points at one time those of `a`
+/// count as earlier.
 pub(crate) fn together(a: &Summary, b: &Summary) -> Summary {
     use std::cmp::Ordering;
     let better = |a: Option<crate::Point>, b: Option<crate::Point>, worse: Ordering| match (a, b) {
@@ -294,8 +299,9 @@ impl Item for Text {
                 stream.carried.iter().for_each(|point| points.push(point));
                 stream.carried = Points::default();
                 let head = points.times.first().map_or(0, |first| {
-                    let next =
-                        first.saturating_sub(first.rem_euclid(MICROSECOND)).saturating_add(MICROSECOND);
+                    let next = first
+                        .saturating_sub(first.rem_euclid(MICROSECOND))
+                        .saturating_add(MICROSECOND);
                     points.times.partition_point(|time| *time < next)
                 });
                 if !stream.ended {
@@ -310,15 +316,20 @@ impl Item for Text {
                 found.reverse();
             }
             let pattern = stream.pattern.as_deref();
-            let keeps = |text: &[u8]| pattern.is_none_or(|p| p.is_match(&String::from_utf8_lossy(text)));
+            let keeps =
+                |text: &[u8]| pattern.is_none_or(|p| p.is_match(&String::from_utf8_lossy(text)));
             found.retain(|(time, text)| extent.bounds.contains(time) && keeps(text));
             if pattern.is_some() {
-                // A pattern may take long for each text; others of the thread go first, and whoever has gone away is noticed.
+                // A pattern may take long for each text; others of the thread go first, and whoever
+                // has gone away is noticed.
                 super::pause().await;
             }
             if !found.is_empty() {
                 let (times, texts): (Vec<i64>, Vec<Vec<u8>>) = found.into_iter().unzip();
-                return Ok(Some(Block { times, items: texts.into_iter().map(Arc::from).collect() }));
+                return Ok(Some(Block {
+                    times,
+                    items: texts.into_iter().map(Arc::from).collect(),
+                }));
             }
         }
         Ok(None)

@@ -6,7 +6,8 @@ use std::fmt;
 /// The result of what a query can fail in.
 pub type QueryResult<T> = Result<T, QueryError>;
 
-/// Why a query has no answer, or no more of it. Its text begins as Akumuli's does for the same cause, then says where and what to do.
+/// Why a query has no answer, or no more of it. Its text begins as Akumuli's does for the same
+/// cause, then says where and what to do.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum QueryError {
@@ -41,7 +42,9 @@ impl fmt::Display for QueryError {
         match self {
             Self::Query(why) => write!(f, "query parsing error: {why}"),
             Self::NotFound(what) => write!(f, "not found: {what}"),
-            Self::TooMany(what) => write!(f, "high cardinality, lower cardinality required: {what}"),
+            Self::TooMany(what) => {
+                write!(f, "high cardinality, lower cardinality required: {what}")
+            }
             Self::Series(error) => error.fmt(f),
         }
     }

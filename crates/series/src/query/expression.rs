@@ -1,7 +1,8 @@
 //! Formulas over the columns of a row, such as `cpu.user * 2 + sqrt(cpu.sys)`.
 //!
-//! A formula becomes a list of steps on a stack, so neither its depth nor its length costs stack of ours. All is done with floats; a comparison is 1 or
-//! 0, a missing value is 0, and what is no number comes out as one that is none.
+//! A formula becomes a list of steps on a stack, so neither its depth nor its length costs stack of
+//! ours. All is done with floats; a comparison is 1 or 0, a missing value is 0, and what is no
+//! number comes out as one that is none.
 
 use super::error::{QueryError, QueryResult};
 
@@ -52,7 +53,8 @@ const ONE: [(&str, One); 18] = [
 /// Functions of one or more values.
 const MANY: [(&str, Two); 3] = [("min", f64::min), ("max", f64::max), ("sum", |a, b| a + b)];
 
-/// Operators of two values by how strongly they bind, the weakest first; those that begin as a shorter one stand before it.
+/// Operators of two values by how strongly they bind, the weakest first; those that begin as a
+/// shorter one stand before it.
 const BINARY: [(&str, u32, Two); 13] = [
     ("||", 1, |a, b| truth(a != 0.0 || b != 0.0)),
     ("&&", 2, |a, b| truth(a != 0.0 && b != 0.0)),
@@ -168,7 +170,10 @@ impl<'a> Parser<'a> {
         loop {
             let rest = self.rest();
             let found = BINARY.iter().find(|(token, ..)| rest.starts_with(token));
-            let Some((token, binds, function)) = found.filter(|(_, binds, _)| *binds > least) else { break };
+            let Some((token, binds, function)) = found.filter(|(_, binds, _)| *binds > least)
+            else {
+                break;
+            };
             self.at += token.len();
             // A power's right side is a whole power, all others begin anew from the left.
             self.binary(if *token == "^" { binds - 1 } else { *binds })?;
@@ -230,8 +235,10 @@ impl<'a> Parser<'a> {
         let is_part = |c: char| c.is_alphanumeric() || "._:@$".contains(c);
         let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
         // The longest column that fits, since names may have what are operators elsewhere.
-        let columns = self.columns.iter().enumerate().filter(|(_, name)| rest.starts_with(name.as_str()));
-        let column = columns.max_by_key(|(_, name)| name.len()).filter(|(_, name)| name.len() >= end);
+        let columns =
+            self.columns.iter().enumerate().filter(|(_, name)| rest.starts_with(name.as_str()));
+        let column =
+            columns.max_by_key(|(_, name)| name.len()).filter(|(_, name)| name.len() >= end);
         if let Some((place, name)) = column {
             self.at += name.len();
             self.steps.push(Step::Column(place));
@@ -244,8 +251,10 @@ impl<'a> Parser<'a> {
         let one = ONE.iter().find(|(name, _)| *name == word).map(|(_, function)| *function);
         let many = MANY.iter().find(|(name, _)| *name == word).map(|(_, function)| *function);
         if one.is_none() && many.is_none() && word != "avg" {
-            let why =
-                format!("`{word}` is neither a function nor one of the columns {}", self.columns.join(", "));
+            let why = format!(
+                "`{word}` is neither a function nor one of the columns {}",
+                self.columns.join(", ")
+            );
             return Err(self.wrong(&why));
         }
         self.at += end;

@@ -1,6 +1,7 @@
 //! Conditions on values: bounds from below and above.
 //!
-//! What is not a number meets no condition. A summary tells without a look at its points whether any of them may; what it rules out is not read.
+//! What is not a number meets no condition. A summary tells without a look at its points whether
+//! any of them may; what it rules out is not read.
 
 use super::error::{QueryError, QueryResult};
 use super::json::Json;

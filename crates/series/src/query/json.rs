@@ -1,7 +1,8 @@
 //! JSON as a query needs it: fields in their order, none twice, and what is found named in errors.
 //!
-//! The text is bounded by whoever took it in, the depth by the reader; so a document that is all brackets costs some memory and an error. Numbers
-//! keep the type they are written in, since a time in nanoseconds does not fit into a float.
+//! The text is bounded by whoever took it in, the depth by the reader; so a document that is all
+//! brackets costs some memory and an error. Numbers keep the type they are written in, since a time
+//! in nanoseconds does not fit into a float.
 
 use super::error::{QueryError, QueryResult};
 use crate::value::Value;
@@ -69,7 +70,9 @@ impl Json {
             Self::List(items) if !items.is_empty() => {
                 items.iter().map(|item| item.text(field, expected).map(String::from)).collect()
             }
-            Self::List(_) => Err(QueryError::field(field, format_args!("{expected} expected, it is empty"))),
+            Self::List(_) => {
+                Err(QueryError::field(field, format_args!("{expected} expected, it is empty")))
+            }
             other => other.wrong(field, expected),
         }
     }
@@ -109,7 +112,9 @@ impl Json {
     pub(crate) fn count(&self, field: &str) -> QueryResult<u64> {
         const EXPECTED: &str = "an integer from 0 on";
         match self {
-            Self::Integer(number) => u64::try_from(*number).or_else(|_| self.wrong(field, EXPECTED)),
+            Self::Integer(number) => {
+                u64::try_from(*number).or_else(|_| self.wrong(field, EXPECTED))
+            }
             Self::Text(text) => text.parse().or_else(|_| self.wrong(field, EXPECTED)),
             other => other.wrong(field, EXPECTED),
         }
@@ -191,7 +196,8 @@ mod tests {
 
     #[test]
     fn documents_come_in_whole_or_with_an_error() {
-        let json = Json::parse(br#"{"b": [1, -2.5, "x", null, true], "a": 18446744073709551615}"#).unwrap();
+        let json = Json::parse(br#"{"b": [1, -2.5, "x", null, true], "a": 18446744073709551615}"#)
+            .unwrap();
         let fields = json.object("", "").unwrap();
         assert_eq!(fields[0].0, "b");
         assert_eq!(fields[1].1, Json::Integer(u64::MAX.into()));

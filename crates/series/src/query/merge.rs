@@ -1,4 +1,5 @@
-//! Rows of several series in one order: by time, and at one time by line; both downwards if the newest come first.
+//! Rows of several series in one order: by time, and at one time by line; both downwards if the
+//! newest come first.
 //!
 //! ```text
 //!   member   a cursor on a series; it has a place: the line its rows belong to, and the column it fills
@@ -6,8 +7,9 @@
 //!   row      all items of one time and line: side by side (join), folded (buckets of a group), or each for itself
 //! ```
 //!
-//! The place of the member on top changes where it lies in the heap: if the member stays before all others, that costs two comparisons. What members
-//! hold is counted: it never exceeds a bound, beyond which the query ends with an error.
+//! The place of the member on top changes where it lies in the heap: if the member stays before all
+//! others, that costs two comparisons. What members hold is counted: it never exceeds a bound,
+//! beyond which the query ends with an error.
 
 use super::cursor::{Block, Extent, Item, What};
 use super::error::{QueryError, QueryResult};
@@ -133,7 +135,8 @@ impl<T: Item> Reading<T> {
     }
 }
 
-/// Where a member stands in the order of the rows: the rank of its time, that of its line, itself. One number, since the heap does nothing but compare them.
+/// Where a member stands in the order of the rows: the rank of its time, that of its line, itself.
+/// One number, since the heap does nothing but compare them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Place(u128);
 
@@ -141,7 +144,11 @@ impl Place {
     fn new(rank: i64, rank_of_line: u32, which: usize) -> Self {
         let rank = rank.cast_unsigned() ^ (1 << 63);
         // There are not so many members: a query that wants to read more is refused.
-        Self(u128::from(rank) << 64 | u128::from(rank_of_line) << 32 | which as u128 & u128::from(u32::MAX))
+        Self(
+            u128::from(rank) << 64
+                | u128::from(rank_of_line) << 32
+                | which as u128 & u128::from(u32::MAX),
+        )
     }
 
     fn rank(self) -> i64 {
@@ -167,7 +174,8 @@ pub(crate) struct Merge<T: Item> {
     what: Vec<What>,
     reading: Vec<Reading<T>>,
     heap: BinaryHeap<Reverse<Place>>,
-    /// The member whose block was given away, and whose next one is read when it is wanted: often enough it never is. The block is counted until then.
+    /// The member whose block was given away, and whose next one is read when it is wanted: often
+    /// enough it never is. The block is counted until then.
     emptied: Option<usize>,
     held: Weight,
     share: Share,

@@ -10,8 +10,9 @@
 //!   text: RESP or CSV; or a stream of Arrow's, if the feature is there  output.rs
 //! ```
 //!
-//! Nothing is read before it is asked for: [`Answer::next`] reads on until it has a piece of text, and whoever drops the answer has stopped
-//! the work. What an answer holds is bounded by [`QueryLimits`], whatever the query and the data, and what all of them hold by
+//! Nothing is read before it is asked for: [`Answer::next`] reads on until it has a piece of text,
+//! and whoever drops the answer has stopped the work. What an answer holds is bounded by
+//! [`QueryLimits`], whatever the query and the data, and what all of them hold by
 //! [`crate::Settings::query_bytes`]. Points that are written while it runs may be in it or not.
 
 mod apply;
@@ -102,7 +103,8 @@ impl SeriesStore {
     /// Begins to answer a query, within the default limits.
     ///
     /// # Errors
-    /// [`QueryError::NotFound`] if no series is as the query wants it, [`QueryError::TooMany`], [`QueryError::Series`].
+    /// [`QueryError::NotFound`] if no series is as the query wants it, [`QueryError::TooMany`],
+    /// [`QueryError::Series`].
     pub async fn query(&self, query: &Query) -> QueryResult<Answer> {
         self.query_within(query, QueryLimits::default()).await
     }
@@ -115,7 +117,8 @@ impl SeriesStore {
         let bounds = Bounds { members: limits.at_once, items: limits.points };
         let (source, names, share) = Source::new(self, query, limits.series, bounds).await?;
         let is_narrowed = query.apply.iter().any(apply::Function::makes_one);
-        let is_tuple = matches!(query.kind, Kind::Group { .. } | Kind::Join { .. } | Kind::GroupJoin { .. });
+        let is_tuple =
+            matches!(query.kind, Kind::Group { .. } | Kind::Join { .. } | Kind::GroupJoin { .. });
         Ok(Answer {
             source,
             steps: query.apply.iter().cloned().map(Step::new).collect(),
@@ -170,7 +173,8 @@ fn suggest_sink(output: Output) -> QueryResult<Sink> {
 }
 
 impl Answer {
-    /// Whether it is text; if not it is a stream of Arrow's ([`ARROW_CONTENT_TYPE`]), which is whole if it has an end.
+    /// Whether it is text; if not it is a stream of Arrow's ([`ARROW_CONTENT_TYPE`]), which is
+    /// whole if it has an end.
     pub fn is_text(&self) -> bool {
         self.sink.is_text()
     }
@@ -227,7 +231,9 @@ impl Answer {
     async fn batch(&mut self) -> QueryResult<Option<Batch>> {
         if self.finishing.is_none() {
             match self.source.next().await? {
-                Some(Batch::Values(rows)) => return Ok(Some(Batch::Values(self.through(0, rows)?))),
+                Some(Batch::Values(rows)) => {
+                    return Ok(Some(Batch::Values(self.through(0, rows)?)));
+                }
                 Some(batch) => return Ok(Some(batch)),
                 None => self.finishing = Some(0),
             }
@@ -250,7 +256,12 @@ impl Answer {
     }
 
     /// Writes rows from `from` on, and keeps those for which there is no room.
-    fn write_values(&mut self, rows: Rows<Value>, from: usize, text: &mut Vec<u8>) -> QueryResult<()> {
+    fn write_values(
+        &mut self,
+        rows: Rows<Value>,
+        from: usize,
+        text: &mut Vec<u8>,
+    ) -> QueryResult<()> {
         let next = self.sink.rows(&rows, from, &self.names, PIECE, text)?;
         if next < rows.len() {
             self.unwritten = Some((rows, next));

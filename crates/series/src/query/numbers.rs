@@ -1,7 +1,7 @@
 //! Numbers as text.
 //!
-//! A float is written as C's `%.17g` writes it, from which the same bits are read again; an integer has all of its digits. Digits are made in
-//! pairs, by a table: a long answer is mostly numbers.
+//! A float is written as C's `%.17g` writes it, from which the same bits are read again; an integer
+//! has all of its digits. Digits are made in pairs, by a table: a long answer is mostly numbers.
 
 use crate::digits::{put_eight, put_pair};
 use crate::value::Value;
@@ -56,22 +56,24 @@ const POWERS: [u128; 22] = {
     powers
 };
 
-/// The digits of a float, as one number, rounded as `%.16e` rounds; and the exponent of the first one. Of floats between 1e-4 and 1e17 alone, where all of
-/// it is exact in 128 bits.
+/// The digits of a float, as one number, rounded as `%.16e` rounds; and the exponent of the first
+/// one. Of floats between 1e-4 and 1e17 alone, where all of it is exact in 128 bits.
 fn digits_of(float: f64) -> Option<(u64, i32)> {
     const FRACTION: u64 = (1 << 52) - 1;
     if !(1e-4..1e17).contains(&float) {
         return None;
     }
     let bits = float.to_bits();
-    let (binary, mantissa) = ((bits >> 52) as i32 - 1023, u128::from(bits & FRACTION | (FRACTION + 1)));
+    let (binary, mantissa) =
+        ((bits >> 52) as i32 - 1023, u128::from(bits & FRACTION | (FRACTION + 1)));
     // The exponent, or one less: 1233 / 4096 is a little less than the logarithm of 2.
     let mut exponent = (binary * 1233) >> 12;
     loop {
         let scaled = mantissa * *POWERS.get(usize::try_from(DIGITS - 1 - exponent).ok()?)?;
         let digits = match 52 - binary {
             shift @ 1.. => {
-                let (whole, rest, half) = (scaled >> shift, scaled & ((1 << shift) - 1), 1 << (shift - 1));
+                let (whole, rest, half) =
+                    (scaled >> shift, scaled & ((1 << shift) - 1), 1 << (shift - 1));
                 // To the nearest, and from the middle to the even one.
                 whole + u128::from(rest > half || (rest == half && whole & 1 == 1))
             }
@@ -159,7 +161,8 @@ fn digits_of_any(float: f64) -> ([u8; DIGITS as usize], i32) {
     let left = rest.len();
     let text = &text[..text.len() - left];
     let e = text.iter().position(|byte| *byte == b'e').unwrap_or(text.len());
-    let exponent = text.get(e + 1..).and_then(|text| std::str::from_utf8(text).ok()?.parse::<i32>().ok());
+    let exponent =
+        text.get(e + 1..).and_then(|text| std::str::from_utf8(text).ok()?.parse::<i32>().ok());
     let mut digits = [b'0'; DIGITS as usize];
     digits[0] = text[0];
     digits[1..].copy_from_slice(&text[2..2 + DIGITS as usize - 1]);
@@ -170,14 +173,19 @@ fn digits_of_any(float: f64) -> ([u8; DIGITS as usize], i32) {
 mod tests {
     use super::*;
 
-    /// Both ways to the digits say the same, wherever both may be gone: for decimals, for what lies in the middle, and around powers of ten.
+    /// Both ways to the digits say the same, wherever both may be gone: for decimals, for what lies
+    /// in the middle, and around powers of ten.
     #[test]
     fn digits_are_the_same_either_way() {
         let mut random = crate::workload::Random::new(11);
         let same = |float: f64| {
             let Some((number, exponent)) = digits_of(float) else { return 0 };
             let (digits, expected) = digits_of_any(float);
-            assert_eq!((format!("{number}").as_bytes(), exponent), (&digits[..], expected), "{float:e}");
+            assert_eq!(
+                (format!("{number}").as_bytes(), exponent),
+                (&digits[..], expected),
+                "{float:e}"
+            );
             1
         };
         let mut compared = 0;
@@ -189,9 +197,13 @@ mod tests {
         }
         for power in -5..18 {
             let float = 10_f64.powi(power);
-            for near in
-                [float, float.next_down(), float.next_up(), float * 9.5, float * 9.999_999_999_999_999]
-            {
+            for near in [
+                float,
+                float.next_down(),
+                float.next_up(),
+                float * 9.5,
+                float * 9.999_999_999_999_999,
+            ] {
                 compared += same(near);
             }
         }
@@ -238,7 +250,11 @@ mod tests {
         for _ in 0..20_000 {
             let value = f64::from_bits(random.next());
             if !value.is_nan() {
-                assert_eq!(float(value).parse::<f64>().unwrap().to_bits(), value.to_bits(), "{value:e}");
+                assert_eq!(
+                    float(value).parse::<f64>().unwrap().to_bits(),
+                    value.to_bits(),
+                    "{value:e}"
+                );
             }
             let value = random.below(1_000_000) as f64 / 1000.0;
             assert_eq!(float(value).parse::<f64>().unwrap(), value);

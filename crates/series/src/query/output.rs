@@ -1,7 +1,9 @@
-//! Rows as text, in the two forms of Akumuli: RESP, three lines a row, and CSV; or, with the feature `arrow`, as a stream of Arrow's.
+//! Rows as text, in the two forms of Akumuli: RESP, three lines a row, and CSV; or, with the
+//! feature `arrow`, as a stream of Arrow's.
 //!
-//! Text is made in pieces of a size that suits sockets and allocators: a writer stops behind the row with which a piece is long enough, and says where it
-//! stopped, so rows are kept and not their text. Numbers and times are written by `numbers.rs` and `time.rs`.
+//! Text is made in pieces of a size that suits sockets and allocators: a writer stops behind the
+//! row with which a piece is long enough, and says where it stopped, so rows are kept and not their
+//! text. Numbers and times are written by `numbers.rs` and `time.rs`.
 
 use super::cursor::Text;
 use super::error::QueryResult;
@@ -173,7 +175,9 @@ impl Writer {
             };
             out.push(before);
             // A row stays a row whatever an event has in it.
-            out.extend(text.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }));
+            out.extend(
+                text.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }),
+            );
             out.extend_from_slice(after);
         }
     }

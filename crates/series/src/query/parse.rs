@@ -1,7 +1,9 @@
-//! From JSON to a typed query. Each field is looked at once, by its name; an error names the field, what was expected and what is there.
+//! From JSON to a typed query. Each field is looked at once, by its name; an error names the field,
+//! what was expected and what is there.
 //!
-//! The kind of a query is the one of its fields that says so, and there has to be exactly one. Fields that the kind has no use for are refused:
-//! a query that is answered is answered as it was meant.
+//! The kind of a query is the one of its fields that says so, and there has to be exactly one.
+//! Fields that the kind has no use for are refused: a query that is answered is answered as it was
+//! meant.
 
 use super::apply::Function;
 use super::error::{QueryError, QueryResult};
@@ -73,7 +75,10 @@ impl Func {
         let found = FUNCS.iter().find(|(known, _)| *known == name).map(|(_, func)| *func);
         found.ok_or_else(|| {
             let known: Vec<_> = FUNCS.iter().map(|(name, _)| *name).collect();
-            QueryError::field(field, format_args!("one of {} expected, `{name}` found", known.join(", ")))
+            QueryError::field(
+                field,
+                format_args!("one of {} expected, `{name}` found", known.join(", ")),
+            )
         })
     }
 
@@ -229,12 +234,18 @@ impl Query {
     pub fn parse(text: &[u8]) -> QueryResult<Self> {
         let json = Json::parse(text)?;
         let mut fields = Fields::new(&json)?;
-        let mut kinds = KINDS.into_iter().filter(|kind| fields.left.iter().any(|(name, _)| name == kind));
+        let mut kinds =
+            KINDS.into_iter().filter(|kind| fields.left.iter().any(|(name, _)| name == kind));
         let Some(name) = kinds.next() else {
-            return Err(QueryError::Query(format!("one of the fields {} expected", KINDS.join(", "))));
+            return Err(QueryError::Query(format!(
+                "one of the fields {} expected",
+                KINDS.join(", ")
+            )));
         };
         if let Some(second) = kinds.next() {
-            return Err(QueryError::Query(format!("either `{name}` or `{second}` expected, both found")));
+            return Err(QueryError::Query(format!(
+                "either `{name}` or `{second}` expected, both found"
+            )));
         }
         drop(kinds);
         let output = output(&mut fields)?;
@@ -242,11 +253,15 @@ impl Query {
         let limit = fields.take("limit").map(|json| json.count("limit")).transpose()?;
         let offset = fields.take("offset").map_or(Ok(0), |json| json.count("offset"))?;
         let kind = kind(name, &mut fields)?;
-        let (mut range, mut keep, mut order, mut apply) = (None, Keep::All, Order::Time, Vec::new());
+        let (mut range, mut keep, mut order, mut apply) =
+            (None, Keep::All, Order::Time, Vec::new());
         if !matches!(kind, Kind::Names { .. }) {
             range = self::range(&mut fields)?;
             if range.is_none() && !matches!(kind, Kind::Aggregate { .. }) {
-                return Err(QueryError::field("range", "{\"from\": .., \"to\": ..} expected, it is missing"));
+                return Err(QueryError::field(
+                    "range",
+                    "{\"from\": .., \"to\": ..} expected, it is missing",
+                ));
             }
             if !matches!(kind, Kind::Join { .. } | Kind::GroupJoin { .. }) {
                 keep = self::keep(&mut fields)?;
@@ -263,7 +278,8 @@ impl Query {
         Ok(Self { kind, range, tags, keep, order, limit, offset, apply, output })
     }
 
-    /// What is sent to `/api/search`: names of series by metric, all metrics if it is empty, and tags.
+    /// What is sent to `/api/search`: names of series by metric, all metrics if it is empty, and
+    /// tags.
     ///
     /// # Errors
     /// As [`Query::parse`].
@@ -298,11 +314,15 @@ pub(crate) fn suggest(text: &[u8]) -> QueryResult<Suggest> {
             tag: with_own_blanks(text_field(&mut fields, "tag", "the name of a tag")?),
         },
         other => {
-            return Err(QueryError::field("select", format_args!("{WHAT} expected, `{other}` found")));
+            return Err(QueryError::field(
+                "select",
+                format_args!("{WHAT} expected, `{other}` found"),
+            ));
         }
     };
     let starts_with = fields.take("starts-with");
-    let starts_with = starts_with.map_or(Ok(""), |json| json.text("starts-with", "a text"))?.to_string();
+    let starts_with =
+        starts_with.map_or(Ok(""), |json| json.text("starts-with", "a text"))?.to_string();
     let output = output(&mut fields)?;
     fields.finish("a request to suggest")?;
     Ok(Suggest { listing, starts_with, output })
@@ -329,7 +349,8 @@ fn kind(name: &str, fields: &mut Fields<'_>) -> QueryResult<Kind> {
                 };
             }
             let filter = fields.take("filter");
-            let filter = filter.map_or(Ok(ValueFilter::default()), |json| ValueFilter::parse("filter", json));
+            let filter = filter
+                .map_or(Ok(ValueFilter::default()), |json| ValueFilter::parse("filter", json));
             Ok(Kind::Select { metric, filter: filter? })
         }
         "select-events" => {
@@ -352,7 +373,10 @@ fn kind(name: &str, fields: &mut Fields<'_>) -> QueryResult<Kind> {
         _ => {
             let (metrics, funcs, step) = grouped(name, json)?;
             let &[func] = &funcs[..] else {
-                return Err(QueryError::field("group-aggregate-join.func", "exactly one function expected"));
+                return Err(QueryError::field(
+                    "group-aggregate-join.func",
+                    "exactly one function expected",
+                ));
             };
             if metrics.len() < 2 {
                 return Err(QueryError::field(
@@ -372,7 +396,9 @@ fn pattern(fields: &mut Fields<'_>) -> QueryResult<Option<regex_lite::Regex>> {
     let regex = regex_lite::RegexBuilder::new(pattern).size_limit(1 << 20).build();
     match regex {
         Ok(regex) => Ok(Some(regex)),
-        Err(error) => Err(QueryError::field("filter", format_args!("no regular expression: {error}"))),
+        Err(error) => {
+            Err(QueryError::field("filter", format_args!("no regular expression: {error}")))
+        }
     }
 }
 
@@ -387,7 +413,10 @@ fn metrics(field: &str, json: &Json, least: usize) -> QueryResult<Vec<String>> {
     json.list(field, "a list of metrics")?;
     let metrics = json.texts(field, "a list of metrics")?;
     if metrics.len() < least || metrics.len() > MAX_COLUMNS {
-        return Err(QueryError::field(field, format_args!("{least} to {MAX_COLUMNS} metrics expected")));
+        return Err(QueryError::field(
+            field,
+            format_args!("{least} to {MAX_COLUMNS} metrics expected"),
+        ));
     }
     metrics.iter().map(|name| metric(field, name)).collect()
 }
@@ -396,7 +425,10 @@ fn aggregate(json: &Json) -> QueryResult<Kind> {
     const EXPECTED: &str = "an object such as {\"METRIC\": \"max\"}";
     let fields = json.object("aggregate", EXPECTED)?;
     if fields.is_empty() || fields.len() > MAX_COLUMNS {
-        return Err(QueryError::field("aggregate", format_args!("{EXPECTED} expected, of 1 to 256 metrics")));
+        return Err(QueryError::field(
+            "aggregate",
+            format_args!("{EXPECTED} expected, of 1 to 256 metrics"),
+        ));
     }
     let mut metrics = Vec::new();
     for (name, func) in fields {
@@ -418,11 +450,15 @@ fn grouped(kind: &str, json: &Json) -> QueryResult<(Vec<String>, Vec<Func>, u64)
         match name.as_str() {
             "metric" => {
                 let found = value.texts(&field, "the name of a metric, or a list of them")?;
-                names = found.iter().map(|name| metric(&field, name)).collect::<QueryResult<_>>()?;
+                names =
+                    found.iter().map(|name| metric(&field, name)).collect::<QueryResult<_>>()?;
             }
             "func" => {
                 let found = value.texts(&field, "the name of a function, or a list of them")?;
-                funcs = found.iter().map(|name| Func::parse(&field, name)).collect::<QueryResult<_>>()?;
+                funcs = found
+                    .iter()
+                    .map(|name| Func::parse(&field, name))
+                    .collect::<QueryResult<_>>()?;
             }
             "step" => step = Some(duration(&field, value)?),
             _ => return Err(QueryError::field(&field, "metric, step or func expected")),
@@ -476,7 +512,9 @@ fn require(field: &str, json: &Json) -> QueryResult<bool> {
 fn joined_filters(fields: &mut Fields<'_>, metrics: &[String]) -> QueryResult<Vec<ValueFilter>> {
     let mut filters = vec![ValueFilter::default(); metrics.len()];
     if let Some(json) = fields.take("filter") {
-        for (name, value) in json.object("filter", "an object such as {\"METRIC\": {\"gt\": 10}}")? {
+        for (name, value) in
+            json.object("filter", "an object such as {\"METRIC\": {\"gt\": 10}}")?
+        {
             let field = format!("filter.{name}");
             let name = with_own_blanks(name);
             if !metrics.contains(&name) {
@@ -501,7 +539,10 @@ fn output(fields: &mut Fields<'_>) -> QueryResult<Output> {
             ("timestamp", "iso") => output.iso = true,
             ("timestamp", "raw") => output.iso = false,
             ("timestamp", _) => {
-                return Err(QueryError::field(&field, format_args!("iso or raw expected, `{text}` found")));
+                return Err(QueryError::field(
+                    &field,
+                    format_args!("iso or raw expected, `{text}` found"),
+                ));
             }
             _ => return Err(QueryError::field(&field, "format or timestamp expected")),
         }
@@ -517,7 +558,10 @@ fn range(fields: &mut Fields<'_>) -> QueryResult<Option<Range>> {
             "from" => from = Some(time("range.from", value)?),
             "to" => to = Some(time("range.to", value)?),
             other => {
-                return Err(QueryError::field("range", format_args!("from or to expected, `{other}` found")));
+                return Err(QueryError::field(
+                    "range",
+                    format_args!("from or to expected, `{other}` found"),
+                ));
             }
         }
     }
@@ -541,7 +585,8 @@ fn time(field: &str, json: &Json) -> QueryResult<i64> {
             Json::Integer(number) => number.to_string(),
             other => other.kind().to_string(),
         };
-        let expected = "a time from 1677 to 2262 as YYYYMMDDTHHMMSS.nnnnnnnnn or nanoseconds since 1970";
+        let expected =
+            "a time from 1677 to 2262 as YYYYMMDDTHHMMSS.nnnnnnnnn or nanoseconds since 1970";
         QueryError::field(field, format_args!("{expected} expected, {found} found"))
     })
 }
@@ -593,7 +638,10 @@ fn tags(fields: &mut Fields<'_>) -> QueryResult<Where> {
             let mut pairs = pairs.collect::<QueryResult<Vec<_>>>()?;
             pairs.sort_unstable();
             match pairs.is_empty() {
-                true => Err(QueryError::field("where", format_args!("{EXPECTED} expected, one is empty"))),
+                true => Err(QueryError::field(
+                    "where",
+                    format_args!("{EXPECTED} expected, one is empty"),
+                )),
                 false => Ok(pairs),
             }
         };
@@ -620,7 +668,10 @@ fn bounded(count: usize) -> QueryResult<()> {
     if count <= MAX_VALUES {
         return Ok(());
     }
-    Err(QueryError::field("where", format_args!("at most {MAX_VALUES} values expected, {count} found")))
+    Err(QueryError::field(
+        "where",
+        format_args!("at most {MAX_VALUES} values expected, {count} found"),
+    ))
 }
 
 fn keep(fields: &mut Fields<'_>) -> QueryResult<Keep> {
@@ -628,7 +679,10 @@ fn keep(fields: &mut Fields<'_>) -> QueryResult<Keep> {
     for name in ["group-by", "pivot-by-tag", "group-by-tag"] {
         let Some(json) = fields.take(name) else { continue };
         if keep != Keep::All {
-            return Err(QueryError::field(name, "only one of pivot-by-tag and group-by-tag expected"));
+            return Err(QueryError::field(
+                name,
+                "only one of pivot-by-tag and group-by-tag expected",
+            ));
         }
         let tags = json.texts(name, "a list of tags")?;
         keep = if name == "group-by-tag" { Keep::Without(tags) } else { Keep::Only(tags) };
@@ -642,9 +696,10 @@ fn order(fields: &mut Fields<'_>) -> QueryResult<Order> {
         Some(json) => match json.text("order-by", "time or series")? {
             "time" => Ok(Order::Time),
             "series" => Ok(Order::Series),
-            other => {
-                Err(QueryError::field("order-by", format_args!("time or series expected, `{other}` found")))
-            }
+            other => Err(QueryError::field(
+                "order-by",
+                format_args!("time or series expected, `{other}` found"),
+            )),
         },
     }
 }

@@ -1,8 +1,10 @@
 //! Which series a query reads, and what the names of its rows are.
 //!
-//! Each series that is found belongs to a line: all rows of one name. Without a rule for tags each series has a line of its own; with one, series whose
-//! remaining tags are the same share it; in a join the series of several metrics with the same tags do, each with its column. Lines
-//! are numbered in the order in which their first series came to be, those of one metric after the other.
+//! Each series that is found belongs to a line: all rows of one name. Without a rule for tags each
+//! series has a line of its own; with one, series whose remaining tags are the same share it; in a
+//! join the series of several metrics with the same tags do, each with its column. Lines are
+//! numbered in the order in which their first series came to be, those of one metric after the
+//! other.
 
 use super::error::{QueryError, QueryResult};
 use super::member::Member;
@@ -59,7 +61,9 @@ fn heads(kind: &Kind) -> Vec<Head<'_>> {
         Kind::Join { metrics, .. } | Kind::GroupJoin { metrics, .. } => {
             let label = metrics.join("|");
             let columns = metrics.iter().enumerate();
-            columns.map(|(column, metric)| Head { label: label.clone(), column, ..plain(metric) }).collect()
+            columns
+                .map(|(column, metric)| Head { label: label.clone(), column, ..plain(metric) })
+                .collect()
         }
         Kind::Names { .. } => Vec::new(),
     }
@@ -97,7 +101,8 @@ pub(crate) async fn find(
         Where::Tags(tags) => {
             let (mut begin, most) = (Some(0), limit.saturating_add(1));
             while let Some(least) = begin.filter(|_| all.len() < most) {
-                let (found, next) = store.search(metric, tags, least, AT_ONCE.min(most - all.len())).await?;
+                let (found, next) =
+                    store.search(metric, tags, least, AT_ONCE.min(most - all.len())).await?;
                 share.add(weight(&found))?;
                 all.extend(found);
                 begin = next;
@@ -120,7 +125,8 @@ pub(crate) async fn find(
     Ok(all)
 }
 
-/// What series take with what is made of them, in bytes: their names as they are and as rows have them.
+/// What series take with what is made of them, in bytes: their names as they are and as rows have
+/// them.
 fn weight(found: &[Found]) -> usize {
     found.iter().map(|found| SERIES + 2 * found.name.as_str().len()).sum()
 }
@@ -128,8 +134,12 @@ fn weight(found: &[Found]) -> usize {
 impl Plan {
     /// The plan of a query, of at most `limit` series.
     pub(crate) async fn new(store: &SeriesStore, query: &Query, limit: usize) -> QueryResult<Self> {
-        let mut plan =
-            Self { names: Vec::new(), members: Vec::new(), funcs: Vec::new(), share: Share::new(store) };
+        let mut plan = Self {
+            names: Vec::new(),
+            members: Vec::new(),
+            funcs: Vec::new(),
+            share: Share::new(store),
+        };
         let mut lines: BTreeMap<String, u32> = BTreeMap::new();
         let is_join = matches!(query.kind, Kind::Join { .. } | Kind::GroupJoin { .. });
         // Each series then has a line of its own.

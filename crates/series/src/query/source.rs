@@ -1,6 +1,7 @@
 //! Where rows come from, for each kind of query.
 //!
-//! Ordered by time all series are merged at once; ordered by series one line after the other, so only the series of one line are open.
+//! Ordered by time all series are merged at once; ordered by series one line after the other, so
+//! only the series of one line are open.
 
 use super::Batch;
 use super::cursor::{Extent, Item, Text, What, together};
@@ -23,7 +24,8 @@ const LINES: usize = 256;
 /// Where rows come from.
 pub(super) enum Source {
     Values(Sequence<Value>),
-    /// Points of several metrics side by side; a filter lets a row through, and has left out the points that don't meet it.
+    /// Points of several metrics side by side; a filter lets a row through, and has left out the
+    /// points that don't meet it.
     Points {
         rows: Sequence<Value>,
         filters: Vec<ValueFilter>,
@@ -85,13 +87,16 @@ impl<T: Item> Sequence<T> {
                 }
                 self.merge = None;
             }
-            let Some(first) = self.waiting.front().map(|member| member.line) else { return Ok(None) };
+            let Some(first) = self.waiting.front().map(|member| member.line) else {
+                return Ok(None);
+            };
             let end = match self.order {
                 Order::Time => self.waiting.len(),
                 Order::Series => self.waiting.partition_point(|member| member.line == first),
             };
             let members = self.waiting.drain(..end).collect();
-            self.merge = Some(Merge::new(&self.store, self.extent, members, &self.what, self.bounds)?);
+            self.merge =
+                Some(Merge::new(&self.store, self.extent, members, &self.what, self.bounds)?);
         }
     }
 }
@@ -106,14 +111,17 @@ impl Source {
     ) -> QueryResult<(Self, Vec<String>, Share)> {
         if let Kind::Names { metric } = &query.kind {
             let mut share = Share::new(store);
-            let source = Self::names(store, metric.as_deref(), &query.tags, limit, &mut share).await?;
+            let source =
+                Self::names(store, metric.as_deref(), &query.tags, limit, &mut share).await?;
             return Ok((source, Vec::new(), share));
         }
         let plan = Plan::new(store, query, limit).await?;
         let (names, share) = (plan.names, plan.share);
         let parts = Parts { store, query, members: plan.members.into(), bounds };
         let source = match &query.kind {
-            Kind::Select { filter, .. } => Self::Values(parts.sequence(vec![What::Values(filter.clone())])?),
+            Kind::Select { filter, .. } => {
+                Self::Values(parts.sequence(vec![What::Values(filter.clone())])?)
+            }
             Kind::Events { pattern, .. } => {
                 let pattern = pattern.clone().map(Arc::new);
                 Self::Texts(parts.sequence(vec![What::Texts(pattern)])?)
@@ -151,7 +159,12 @@ impl Source {
         share: &mut Share,
     ) -> QueryResult<Self> {
         let Some(metric) = metric else {
-            return Ok(Self::All { store: store.clone(), tags: tags.clone(), least: 0, is_end: false });
+            return Ok(Self::All {
+                store: store.clone(),
+                tags: tags.clone(),
+                least: 0,
+                is_end: false,
+            });
         };
         let found = plan::find(store, metric, tags, limit, share).await?;
         if found.len() > limit {
@@ -187,7 +200,8 @@ impl Source {
             Self::Joined { rows, func, filters } => {
                 let is_backward = rows.extent.is_backward();
                 let rows = rows.next().await?;
-                Ok(rows.map(|rows| Batch::Values(function_of_each(rows, *func, filters, is_backward))))
+                Ok(rows
+                    .map(|rows| Batch::Values(function_of_each(rows, *func, filters, is_backward))))
             }
             Self::Aggregates { store, extent, members, funcs } => {
                 if members.is_empty() {
@@ -254,8 +268,9 @@ impl Parts<'_> {
 fn are_of(name: &Name, tags: &Where) -> bool {
     match tags {
         Where::Tags(tags) => tags.iter().all(|(tag, values)| {
-            name.tags()
-                .any(|(key, value)| key == tag && values.binary_search_by(|v| (**v).cmp(value)).is_ok())
+            name.tags().any(|(key, value)| {
+                key == tag && values.binary_search_by(|v| (**v).cmp(value)).is_ok()
+            })
         }),
         Where::Exact(sets) => {
             let order = |set: &Vec<(String, String)>| {
@@ -304,12 +319,18 @@ fn time_of(summary: &Summary, func: Func, is_backward: bool) -> i64 {
     point.map_or(summary.last.time, |point| point.time)
 }
 
-fn functions_of(rows: &Rows<Summary>, funcs: &[Func], filter: &RowFilter, is_backward: bool) -> Rows<Value> {
+fn functions_of(
+    rows: &Rows<Summary>,
+    funcs: &[Func],
+    filter: &RowFilter,
+    is_backward: bool,
+) -> Rows<Value> {
     let cells = rows.cells.iter().flatten();
-    let cells =
-        cells.flat_map(|summary| funcs.iter().map(|func| Some(value_of(summary, *func, is_backward))));
+    let cells = cells
+        .flat_map(|summary| funcs.iter().map(|func| Some(value_of(summary, *func, is_backward))));
     let cells = cells.collect();
-    let mut rows = Rows { lines: rows.lines.clone(), times: rows.times.clone(), width: funcs.len(), cells };
+    let mut rows =
+        Rows { lines: rows.lines.clone(), times: rows.times.clone(), width: funcs.len(), cells };
     if !filter.columns.is_empty() {
         rows.retain(|rows, row| {
             let cells = rows.row(row);
@@ -342,11 +363,13 @@ fn function_of_each(
     rows
 }
 
-/// Leaves out rows in which a column with a filter has no value: none was there, or none that meets it. Those without any value, too.
+/// Leaves out rows in which a column with a filter has no value: none was there, or none that meets
+/// it. Those without any value, too.
 fn keep_what_meets(rows: &mut Rows<Value>, filters: &[ValueFilter]) {
     rows.retain(|rows, row| {
         let cells = rows.row(row);
-        let meets = cells.iter().zip(filters).all(|(cell, filter)| filter.is_any() || cell.is_some());
+        let meets =
+            cells.iter().zip(filters).all(|(cell, filter)| filter.is_any() || cell.is_some());
         meets && cells.iter().any(Option::is_some)
     });
 }

@@ -1,7 +1,10 @@
-//! What all queries of a store hold together, so that many of them at once cost no more memory than a few.
+//! What all queries of a store hold together, so that many of them at once cost no more memory than
+//! a few.
 //!
-//! Each query has a share, which says how much it holds and gives it back when the query ends, however that ends. What is counted is what grows with the
-//! data: names, points, texts. It is counted when it is there, so the bound is passed by what the last one of them has just read, and no further.
+//! Each query has a share, which says how much it holds and gives it back when the query ends,
+//! however that ends. What is counted is what grows with the data: names, points, texts. It is
+//! counted when it is there, so the bound is passed by what the last one of them has just read, and
+//! no further.
 
 use super::SeriesStore;
 use crate::error::{Error, Result};
@@ -42,7 +45,8 @@ impl Share {
     /// Says that it holds so many bytes now.
     ///
     /// # Errors
-    /// [`Error::TooMany`] if it is more than before and all together hold too much. It is counted nevertheless, until it is given back.
+    /// [`Error::TooMany`] if it is more than before and all together hold too much. It is counted
+    /// nevertheless, until it is given back.
     pub(crate) fn hold(&mut self, bytes: usize) -> Result<()> {
         let before = std::mem::replace(&mut self.held, bytes);
         let Some(more) = bytes.checked_sub(before) else {

@@ -1,7 +1,8 @@
-//! Candidates: those who would own series if nobody else did. They look at who does, and take over once that is nobody.
+//! Candidates: those who would own series if nobody else did. They look at who does, and take over
+//! once that is nobody.
 //!
-//! How long a lease has stood still is the candidate's own measure, by its own clock and in looks that were answered; that the takeover is right is the
-//! database's (`lease.rs`).
+//! How long a lease has stood still is the candidate's own measure, by its own clock and in looks
+//! that were answered; that the takeover is right is the database's (`lease.rs`).
 
 use super::keys::Keys;
 use super::lease::{BEAT, Claim, Holder, Rows, Tenure};
@@ -49,9 +50,9 @@ impl Candidate {
         self.database.endpoint().env()
     }
 
-    /// Looks at who owns the series, and takes them over if they are free, if the lease has run out, or if it
-    /// is this candidate's own of a former life. Whoever owns them without a lease is relieved by a candidate
-    /// that looks for the first time, as by anybody who opens series.
+    /// Looks at who owns the series, and takes them over if they are free, if the lease has run
+    /// out, or if it is this candidate's own of a former life. Whoever owns them without a lease is
+    /// relieved by a candidate that looks for the first time, as by anybody who opens series.
     ///
     /// # Errors
     /// [`Error::Locked`](crate::Error::Locked), [`Error::Damaged`](crate::Error::Damaged),
@@ -71,7 +72,8 @@ impl Candidate {
             }
             let (settings, tenure) = (self.settings.clone(), Tenure::draw(self.env(), &self.claim));
             // If somebody was faster, or it was renewed after all, the next look says who it is.
-            if let Some(shared) = open::open_leased(&self.database, settings, tenure, &rows).await? {
+            if let Some(shared) = open::open_leased(&self.database, settings, tenure, &rows).await?
+            {
                 self.seen = None;
                 return Ok(Look::Ours(SeriesStore { shared }));
             }
@@ -87,14 +89,17 @@ impl Candidate {
         let now = self.env().now();
         let still = match &self.seen {
             // A look that was long in coming says nothing of how long it had been so.
-            Some(seen) if seen.rows == *rows => seen.still + now.saturating_sub(seen.at).min(2 * BEAT),
+            Some(seen) if seen.rows == *rows => {
+                seen.still + now.saturating_sub(seen.at).min(2 * BEAT)
+            }
             _ => Duration::ZERO,
         };
         self.seen = Some(Seen { rows: rows.clone(), at: now, still });
         still
     }
 
-    /// Waits until it is time for another look: for half a second, or until the owner's row changes.
+    /// Waits until it is time for another look: for half a second, or until the owner's row
+    /// changes.
     pub async fn wait(&self) {
         let tr = self.database.create_transaction();
         let changed = async {

@@ -1,13 +1,18 @@
-//! Saving: what was appended becomes batches of the tail, leaves, and late points, in transactions that may be repeated.
+//! Saving: what was appended becomes batches of the tail, leaves, and late points, in transactions
+//! that may be repeated.
 //!
-//! One flush at a time. It first decides, under the series' locks, what goes where, as a list of steps of a transaction each; then it commits
-//! them in order. A step stays in the list until it is known to be committed, so an error or a dropped future loses nothing: the next flush
-//! goes on with it. Committing a step twice changes nothing: a leaf that is there already is not written again.
+//! One flush at a time. It first decides, under the series' locks, what goes where, as a list of
+//! steps of a transaction each; then it commits them in order. A step stays in the list until it is
+//! known to be committed, so an error or a dropped future loses nothing: the next flush goes on
+//! with it. Committing a step twice changes nothing: a leaf that is there already is not written
+//! again.
 //!
-//! The tail is cut up to the oldest batch that an open leaf still needs, in the last step, when all leaves that replace it are there. Where many series
-//! have few points each, each batch is needed by thousands of them, and the first that goes takes nearly all of them along: so a flush seals for
-//! the tail's sake little more than has come since the one before, and the tail may be half as long again meanwhile. Where few points that rest keep much
-//! else from going, they are written once more and the tail goes (`rest.rs`).
+//! The tail is cut up to the oldest batch that an open leaf still needs, in the last step, when all
+//! leaves that replace it are there. Where many series have few points each, each batch is needed
+//! by thousands of them, and the first that goes takes nearly all of them along: so a flush seals
+//! for the tail's sake little more than has come since the one before, and the tail may be half as
+//! long again meanwhile. Where few points that rest keep much else from going, they are written
+//! once more and the tail goes (`rest.rs`).
 
 use super::keys::Id;
 use super::nodes::Through;
@@ -111,13 +116,14 @@ pub(super) async fn flush(shared: &Arc<Shared>) -> Result<()> {
     flush_now(shared, Sealed::Nothing).await
 }
 
-/// Refuses what only whoever owns the series may do. Who posts has no fence in its commits: it would take points out of the owner's inbox, and
-/// write over its tail.
+/// Refuses what only whoever owns the series may do. Who posts has no fence in its commits: it
+/// would take points out of the owner's inbox, and write over its tail.
 fn only_an_owner(shared: &Shared) -> Result<()> {
     if shared.is_poster() { Err(Error::NotOwner) } else { Ok(()) }
 }
 
-/// Saves all that was appended before, and seals the next series that have been at rest for so long.
+/// Saves all that was appended before, and seals the next series that have been at rest for so
+/// long.
 pub(super) async fn seal_resting(shared: &Arc<Shared>, after: Duration) -> Result<()> {
     only_an_owner(shared)?;
     shared.turn.wait().await;
@@ -139,7 +145,8 @@ async fn take_in_now(shared: &Arc<Shared>) -> Result<()> {
     let Some(last) = inbox::last(shared).await? else { return Ok(()) };
     while let Some(taken) = inbox::take_some(shared).await? {
         let is_all = taken.reaches(&last);
-        // Nothing is awaited between taking points into memory and this list, from which they and their rows go together.
+        // Nothing is awaited between taking points into memory and this list, from which they and
+        // their rows go together.
         let mut steps = prepare(shared, Sealed::Nothing);
         match steps.last_mut() {
             Some(step) => step.taken = Some(taken),
@@ -154,8 +161,8 @@ async fn take_in_now(shared: &Arc<Shared>) -> Result<()> {
     Ok(())
 }
 
-/// Seals a series if points of `span` are in its open leaf, and does `then` before anybody else may save anything. So what there is of the span by then lies
-/// in the tree and among the late points.
+/// Seals a series if points of `span` are in its open leaf, and does `then` before anybody else may
+/// save anything. So what there is of the span by then lies in the tree and among the late points.
 pub(super) async fn sealed<T>(
     shared: &Arc<Shared>,
     (id, name): (Id, &Name),
@@ -167,7 +174,8 @@ pub(super) async fn sealed<T>(
     let _turn = Turn(&shared.turn);
     take_in_now(shared).await?;
     let cell = shared.in_memory(id, name);
-    flush_now(shared, cell.as_ref().map_or(Sealed::Nothing, |cell| Sealed::Series(cell, span))).await?;
+    flush_now(shared, cell.as_ref().map_or(Sealed::Nothing, |cell| Sealed::Series(cell, span)))
+        .await?;
     then().await
 }
 
@@ -209,8 +217,9 @@ fn is_long(points: &[Point]) -> bool {
     points.len() > LATE_TOGETHER
 }
 
-/// Saves the late points of series that have many of them ahead of the step that they belong to, in as many transactions as it takes: whoever sent
-/// them is told of it after the step. Saving them again changes nothing.
+/// Saves the late points of series that have many of them ahead of the step that they belong to, in
+/// as many transactions as it takes: whoever sent them is told of it after the step. Saving them
+/// again changes nothing.
 async fn save_long(shared: &Shared, step: &Step) -> Result<()> {
     for (cell, points) in step.late.iter().filter(|(_, points)| is_long(points)) {
         let points = side::by_time(points);
@@ -220,7 +229,8 @@ async fn save_long(shared: &Shared, step: &Step) -> Result<()> {
             next = loop {
                 let saved = async {
                     shared.check_owner(&tr).await?;
-                    let next = side::merge(&tr, &shared.keys, cell.id, &points, from, STEP_POINTS).await?;
+                    let next =
+                        side::merge(&tr, &shared.keys, cell.id, &points, from, STEP_POINTS).await?;
                     tr.commit().await?;
                     Ok(next)
                 };
@@ -255,11 +265,14 @@ async fn try_commit(shared: &Shared, tr: &Transaction, step: &Step) -> Result<Ve
         tr.set(keys.tail(*number), bytes);
     }
     let mut trunks = Vec::with_capacity(step.leaves.len());
-    // Asked all at once: where the database is elsewhere, one after the other takes longer than a transaction may.
-    let next_leaf =
-        |cell: &Cell| keys.node(cell.id, Address { level: 0, index: lock(&cell.state).trunk.leaves() });
+    // Asked all at once: where the database is elsewhere, one after the other takes longer than a
+    // transaction may.
+    let next_leaf = |cell: &Cell| {
+        keys.node(cell.id, Address { level: 0, index: lock(&cell.state).trunk.leaves() })
+    };
     let tried = step.leaves.iter().filter(|_| may_be_there);
-    let mut there = tried.map(|(cell, _)| tr.snapshot().get(next_leaf(cell))).collect::<Vec<_>>().into_iter();
+    let mut there =
+        tried.map(|(cell, _)| tr.snapshot().get(next_leaf(cell))).collect::<Vec<_>>().into_iter();
     for (cell, leaves) in &step.leaves {
         let nodes = Through { tr, keys, id: cell.id };
         let mut trunk = lock(&cell.state).trunk;
@@ -315,7 +328,8 @@ fn settle(shared: &Shared, step: &Step, trunks: Vec<Trunk>) {
 /// What is gathered for the steps of a flush.
 #[derive(Default)]
 struct Gathered {
-    /// Series whose points the tail needs anew, and these points: of one that had a full leaf, those behind it. What came is among them, or in the leaf.
+    /// Series whose points the tail needs anew, and these points: of one that had a full leaf,
+    /// those behind it. What came is among them, or in the leaf.
     anew: BTreeSet<Id>,
     behind: Vec<(Id, Point)>,
     batches: Vec<(u64, Vec<u8>)>,
@@ -333,9 +347,16 @@ impl Gathered {
         held > most && (self.sealed_points < self.pace || held - most > most / 2)
     }
 
-    /// Takes what a series has to be saved beside the points that go to the tail; all of it as leaves if `whole`, else full leaves only. `number` is that of
-    /// the flush's first batch.
-    fn take(&mut self, shared: &Shared, flusher: &mut Flusher, cell: &Arc<Cell>, number: u64, whole: bool) {
+    /// Takes what a series has to be saved beside the points that go to the tail; all of it as
+    /// leaves if `whole`, else full leaves only. `number` is that of the flush's first batch.
+    fn take(
+        &mut self,
+        shared: &Shared,
+        flusher: &mut Flusher,
+        cell: &Arc<Cell>,
+        number: u64,
+        whole: bool,
+    ) {
         let mut state = lock(&cell.state);
         let state = &mut *state;
         state.is_noted = false;
@@ -358,12 +379,14 @@ impl Gathered {
         }
     }
 
-    /// Has the oldest points of the tail written anew, so that what is there for nothing between them can go. They stay in their open leaves.
+    /// Has the oldest points of the tail written anew, so that what is there for nothing between
+    /// them can go. They stay in their open leaves.
     fn renew(&mut self, shared: &Shared, flusher: &mut Flusher, number: u64) {
         let open = shared.open_points.load(Ordering::Relaxed);
         let enough = self.behind.len() + rest::TOGETHER;
         while rest::is_tail_too_long(shared, flusher.bytes, open) && self.behind.len() < enough {
-            let Some(entry) = flusher.ages.first_entry().filter(|entry| entry.key().0 < number) else {
+            let Some(entry) = flusher.ages.first_entry().filter(|entry| entry.key().0 < number)
+            else {
                 break;
             };
             let cell = entry.remove();
@@ -390,11 +413,20 @@ impl Gathered {
             });
             points.append(&mut self.behind);
         }
-        self.batches.extend(points.chunks(tail::BATCH_POINTS).map(|points| flusher.make_batch(points)));
+        self.batches
+            .extend(points.chunks(tail::BATCH_POINTS).map(|points| flusher.make_batch(points)));
     }
 
-    /// Moves leaves of `size` points, and what is left if `whole`, from the open leaf to those that are being written.
-    fn seal(&mut self, flusher: &mut Flusher, cell: &Arc<Cell>, state: &mut State, size: usize, whole: bool) {
+    /// Moves leaves of `size` points, and what is left if `whole`, from the open leaf to those that
+    /// are being written.
+    fn seal(
+        &mut self,
+        flusher: &mut Flusher,
+        cell: &Arc<Cell>,
+        state: &mut State,
+        size: usize,
+        whole: bool,
+    ) {
         let mut leaves = Vec::new();
         while state.open.len() >= size || (whole && !state.open.is_empty()) {
             let rest = state.open.split_off(size.min(state.open.len()));
@@ -437,8 +469,10 @@ impl Gathered {
             step.late.push((cell, late));
         }
         step.cut = cut;
-        let empty =
-            step.batches.is_empty() && step.leaves.is_empty() && step.late.is_empty() && cut.is_none();
+        let empty = step.batches.is_empty()
+            && step.leaves.is_empty()
+            && step.late.is_empty()
+            && cut.is_none();
         if !empty {
             steps.push(step);
         }
@@ -467,7 +501,8 @@ fn prepare(shared: &Shared, sealed: Sealed<'_>) -> Vec<Step> {
         gathered.renew(shared, flusher, number);
     }
     gathered.tail(flusher, &mut pending.points);
-    // Judged only now, when nothing can get into the ages any more that isn't seen here: a deleted series would never leave them.
+    // Judged only now, when nothing can get into the ages any more that isn't seen here: a deleted
+    // series would never leave them.
     match sealed {
         Sealed::Series(cell, span) if !span.places(&lock(&cell.state).open.times).is_empty() => {
             gathered.take(shared, flusher, cell, number, true);
@@ -483,8 +518,12 @@ fn prepare(shared: &Shared, sealed: Sealed<'_>) -> Vec<Step> {
     pending.clear();
     flusher.room = pending;
     let open = shared.open_points.load(Ordering::Relaxed);
-    while gathered.has_to_seal(open.saturating_sub(gathered.sealed_points), shared.settings.open_points) {
-        let Some(cell) = flusher.ages.first_key_value().map(|(_, cell)| cell.clone()) else { break };
+    while gathered
+        .has_to_seal(open.saturating_sub(gathered.sealed_points), shared.settings.open_points)
+    {
+        let Some(cell) = flusher.ages.first_key_value().map(|(_, cell)| cell.clone()) else {
+            break;
+        };
         gathered.take(shared, flusher, &cell, number, true);
     }
     let cut = cut(shared, flusher, &mut gathered, number);
@@ -492,12 +531,19 @@ fn prepare(shared: &Shared, sealed: Sealed<'_>) -> Vec<Step> {
 }
 
 /// Seals what keeps the tail above its budget, and says up to where the tail can go.
-fn cut(shared: &Shared, flusher: &mut Flusher, gathered: &mut Gathered, number: u64) -> Option<u64> {
+fn cut(
+    shared: &Shared,
+    flusher: &mut Flusher,
+    gathered: &mut Gathered,
+    number: u64,
+) -> Option<u64> {
     let mut cut = None;
     loop {
-        let oldest = flusher.ages.first_key_value().map(|((since, _), cell)| (*since, cell.clone()));
+        let oldest =
+            flusher.ages.first_key_value().map(|((since, _), cell)| (*since, cell.clone()));
         let needed = oldest.as_ref().map_or(flusher.next, |(since, _)| *since);
-        while let Some((batch, bytes)) = flusher.batches.front().copied().filter(|(batch, _)| *batch < needed)
+        while let Some((batch, bytes)) =
+            flusher.batches.front().copied().filter(|(batch, _)| *batch < needed)
         {
             flusher.batches.pop_front();
             flusher.bytes -= bytes;
@@ -506,7 +552,8 @@ fn cut(shared: &Shared, flusher: &mut Flusher, gathered: &mut Gathered, number: 
         match oldest {
             // What this flush brings can't be in the way of itself.
             Some((since, cell))
-                if since < number && gathered.has_to_seal(flusher.bytes, shared.settings.tail_bytes) =>
+                if since < number
+                    && gathered.has_to_seal(flusher.bytes, shared.settings.tail_bytes) =>
             {
                 gathered.take(shared, flusher, &cell, number, true);
             }

@@ -1,4 +1,5 @@
-//! The inbox: points that transactions write beside keys and values, for the owner of the series to take in.
+//! The inbox: points that transactions write beside keys and values, for the owner of the series to
+//! take in.
 //!
 //! ```text
 //!   transaction: tr.set(key, value), points --commit--> row of the inbox, by versionstamp: in the order of the commits
@@ -7,12 +8,15 @@
 //!                                                                        last step--> the row goes
 //! ```
 //!
-//! Who writes owns nothing and reads nothing that it could conflict about, so such transactions conflict with nobody because of their points. Beside the rows
-//! stands their size, which is added to and taken from in the same commits: a reader sees by it whether anything waits, and a writer that there is
-//! room; if not, it is told to try again later, until the owner has taken something in. A row goes in the last step of
-//! the flush that saves its points. A crash between two steps leaves points that are in the tree and in the inbox; they are taken in again, to the same
-//! end, because whoever opens the series takes the inbox in before it writes or deletes anything else. Points that a reader of the owner's
-//! has to see were committed before it began: it looks into the inbox, and has it taken in if there is anything.
+//! Who writes owns nothing and reads nothing that it could conflict about, so such transactions
+//! conflict with nobody because of their points. Beside the rows stands their size, which is added
+//! to and taken from in the same commits: a reader sees by it whether anything waits, and a writer
+//! that there is room; if not, it is told to try again later, until the owner has taken something
+//! in. A row goes in the last step of the flush that saves its points. A crash between two steps
+//! leaves points that are in the tree and in the inbox; they are taken in again, to the same end,
+//! because whoever opens the series takes the inbox in before it writes or deletes anything else.
+//! Points that a reader of the owner's has to see were committed before it began: it looks into the
+//! inbox, and has it taken in if there is anything.
 
 use super::keys::{Id, Keys};
 use super::letter::{decode, grow, size};
@@ -63,8 +67,9 @@ impl Taken {
         self.end[..] > *key
     }
 
-    /// Removes them. Doing so twice is the same as once: what is gone already is not taken from the size again, and since it is read with a conflict, a
-    /// try whose answer was lost can't be under way still.
+    /// Removes them. Doing so twice is the same as once: what is gone already is not taken from the
+    /// size again, and since it is read with a conflict, a try whose answer was lost can't be under
+    /// way still.
     pub(super) async fn remove(&self, tr: &Transaction, keys: &Keys) -> plinth_types::Result<()> {
         if tr.get(&self.first).await?.is_some() {
             tr.clear_range(&self.first, &self.end);
@@ -74,11 +79,13 @@ impl Taken {
     }
 }
 
-/// Puts the next rows' points into memory, for whoever has the turn and saves them now. `None` if there are no more.
+/// Puts the next rows' points into memory, for whoever has the turn and saves them now. `None` if
+/// there are no more.
 pub(super) async fn take_some(shared: &Arc<Shared>) -> Result<Option<Taken>> {
     let rows = rows(shared).await?;
     let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(None) };
-    // Stamps ascend with the versions of commits, and all of them up to the version of the read were there: none can come in between.
+    // Stamps ascend with the versions of commits, and all of them up to the version of the read
+    // were there: none can come in between.
     let bytes = rows.iter().map(|row| row.value.len() as i64).sum();
     let taken = Taken { first: first.key.clone(), end: key_after(&last.key), bytes };
     let mut letters = Vec::with_capacity(rows.len());
@@ -104,7 +111,10 @@ pub(super) async fn take_some(shared: &Arc<Shared>) -> Result<Option<Taken>> {
 }
 
 /// All rows, for a store that only reads.
-pub(super) async fn all_rows(tr: &Transaction, shared: &Shared) -> plinth_types::Result<Vec<KeyValue>> {
+pub(super) async fn all_rows(
+    tr: &Transaction,
+    shared: &Shared,
+) -> plinth_types::Result<Vec<KeyValue>> {
     nodes::rows(tr, &shared.keys.inbox()).await
 }
 

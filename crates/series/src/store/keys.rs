@@ -1,6 +1,7 @@
 //! Which keys the layer writes: tuples under one prefix, by kind.
 //!
-//! All of a kind lies together, and within it all of a series, so a tree is a few short ranges and a series goes with a few range clears.
+//! All of a kind lies together, and within it all of a series, so a tree is a few short ranges and
+//! a series goes with a few range clears.
 
 use crate::error::{Error, Result};
 use crate::tree::Address;
@@ -108,7 +109,9 @@ impl Keys {
         match listing {
             Listing::Metrics => self.pack(&(INDEX, item)),
             Listing::Tags { metric } => self.pack(&(INDEX, metric.as_str(), item)),
-            Listing::Values { metric, tag } => self.pack(&(INDEX, metric.as_str(), tag.as_str(), item)),
+            Listing::Values { metric, tag } => {
+                self.pack(&(INDEX, metric.as_str(), tag.as_str(), item))
+            }
         }
     }
 
@@ -120,7 +123,8 @@ impl Keys {
         key
     }
 
-    /// A key behind those of a list's item, and before those of longer items with a zero byte there, which go on with 0xff.
+    /// A key behind those of a list's item, and before those of longer items with a zero byte
+    /// there, which go on with 0xff.
     pub(crate) fn behind(&self, listing: &Listing, item: &str) -> Vec<u8> {
         let mut key = self.listed(listing, item);
         key.push(0xfe);
@@ -175,9 +179,9 @@ impl Keys {
 
     pub(crate) fn address_of_twig(&self, key: &[u8]) -> Result<Address> {
         let unpacked = self.under.unpack::<(i64, Id, u32, u64)>(key);
-        let address = unpacked
-            .ok()
-            .and_then(|(_, _, level, index)| Some(Address { level: u8::try_from(level).ok()?, index }));
+        let address = unpacked.ok().and_then(|(_, _, level, index)| {
+            Some(Address { level: u8::try_from(level).ok()?, index })
+        });
         address.ok_or_else(|| foreign(key))
     }
 

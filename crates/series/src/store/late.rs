@@ -1,15 +1,18 @@
-//! The late points of a series for a reader: some leaves of them at a time, in the direction of the query.
+//! The late points of a series for a reader: some leaves of them at a time, in the direction of the
+//! query.
 //!
 //! ```text
 //!   forward:   given | a page, from `left` on | known up to here | leaves that were not read
 //! ```
 //!
-//! Late points may be as many as a series has, such as its history that was imported behind its present, so they are never all in memory. What a reader has
-//! to know of them is what lies before the next piece of the tree, and within it: how far that is known is said by [`Late::known_of`]. Those that are
-//! in the owner's memory lie over those of the leaves.
+//! Late points may be as many as a series has, such as its history that was imported behind its
+//! present, so they are never all in memory. What a reader has to know of them is what lies before
+//! the next piece of the tree, and within it: how far that is known is said by [`Late::known_of`].
+//! Those that are in the owner's memory lie over those of the leaves.
 //!
-//! Leaves are rewritten while a query reads. What belongs to a leaf never goes to one with a later key than its own time, so pages that go on behind the
-//! last key miss nothing that was there when the query began; what comes again, in a leaf that was divided, is left out.
+//! Leaves are rewritten while a query reads. What belongs to a leaf never goes to one with a later
+//! key than its own time, so pages that go on behind the last key miss nothing that was there when
+//! the query began; what comes again, in a leaf that was divided, is left out.
 
 use super::nodes::Reader;
 use crate::codec;
@@ -33,24 +36,28 @@ pub(super) struct Late {
     above: Vec<Point>,
     /// Where the leaves lie that were not read; `None` if all were.
     unread: Option<(KeySelector, KeySelector)>,
-    /// How far all of them are known that there are, this time included; `None` as long as none are.
+    /// How far all of them are known that there are, this time included; `None` as long as none
+    /// are.
     reach: Option<i64>,
 }
 
 impl Late {
-    /// The late points of a span, with the first page of them; `in_memory` is in the order in which they came.
+    /// The late points of a span, with the first page of them; `in_memory` is in the order in which
+    /// they came.
     pub(super) async fn open(
         reader: &Reader,
         span: Span,
         direction: Direction,
         in_memory: Vec<Point>,
     ) -> Result<Self> {
-        let mut above: Vec<Point> = in_memory.into_iter().filter(|point| span.contains(point.time)).collect();
+        let mut above: Vec<Point> =
+            in_memory.into_iter().filter(|point| span.contains(point.time)).collect();
         // Stable, so the last one that came of a time stays the last.
         above.sort_by_key(|point| point.time);
         let (keys, id) = (&reader.keys, reader.id);
         let begin = match (direction, span.first) {
-            // The leaf that the span begins in has a key before it. There may be none, and what is found then belongs to somebody else.
+            // The leaf that the span begins in has a key before it. There may be none, and what is
+            // found then belongs to somebody else.
             (Direction::Forward, first) if first > i64::MIN => {
                 KeySelector::last_less_or_equal(keys.side(id, first))
             }
@@ -58,8 +65,15 @@ impl Late {
         };
         let end = KeySelector::first_greater_than(keys.side(id, span.last));
         let unread = (!span.is_empty()).then_some((begin, end));
-        let mut late =
-            Self { span, direction, points: Points::default(), left: 0..0, above, unread, reach: None };
+        let mut late = Self {
+            span,
+            direction,
+            points: Points::default(),
+            left: 0..0,
+            above,
+            unread,
+            reach: None,
+        };
         late.load(reader).await?;
         Ok(late)
     }
@@ -69,7 +83,8 @@ impl Late {
         self.points.len() + self.above.len()
     }
 
-    /// Whether all late points are known up to a time, in the direction of the query, this one included.
+    /// Whether all late points are known up to a time, in the direction of the query, this one
+    /// included.
     fn is_known(&self, time: i64) -> bool {
         self.unread.is_none()
             || self.reach.is_some_and(|reach| match self.direction {
@@ -78,7 +93,8 @@ impl Late {
             })
     }
 
-    /// Whether there may be some that lie before a time, or before the end of all if there is none, and are not known.
+    /// Whether there may be some that lie before a time, or before the end of all if there is none,
+    /// and are not known.
     pub(super) fn is_behind(&self, time: Option<i64>) -> bool {
         time.map_or(self.unread.is_some(), |time| !self.is_known(time))
     }
@@ -93,7 +109,8 @@ impl Late {
         self.is_known(far) && between.places(&self.points.times).is_empty()
     }
 
-    /// How many of `points`, which ascend, are within what is known: the first so many of them, or, backward, the last.
+    /// How many of `points`, which ascend, are within what is known: the first so many of them, or,
+    /// backward, the last.
     pub(super) fn known_of(&self, points: &Points) -> usize {
         if self.unread.is_none() {
             return points.len();
@@ -101,7 +118,9 @@ impl Late {
         let Some(reach) = self.reach else { return 0 };
         match self.direction {
             Direction::Forward => points.times.partition_point(|time| *time <= reach),
-            Direction::Backward => points.len() - points.times.partition_point(|time| *time < reach),
+            Direction::Backward => {
+                points.len() - points.times.partition_point(|time| *time < reach)
+            }
         }
     }
 
@@ -129,7 +148,8 @@ impl Late {
         std::mem::replace(&mut self.left, 0..0).map(|place| self.points.get(place)).collect()
     }
 
-    /// Reads on, until the page has points or there are no more. What was left of the page before is forgotten.
+    /// Reads on, until the page has points or there are no more. What was left of the page before
+    /// is forgotten.
     pub(super) async fn load(&mut self, reader: &Reader) -> Result<()> {
         self.points = Points::default();
         while let Some(unread) = self.unread.take() {
@@ -145,11 +165,17 @@ impl Late {
     }
 
     /// The next leaves' points that were not there before, ascending.
-    async fn page(&mut self, reader: &Reader, unread: (KeySelector, KeySelector)) -> Result<Points> {
+    async fn page(
+        &mut self,
+        reader: &Reader,
+        unread: (KeySelector, KeySelector),
+    ) -> Result<Points> {
         let is_backward = self.direction == Direction::Backward;
         let (begin, end) = unread.clone();
-        let range =
-            RangeOptions::new(begin, end).limit(LEAVES).reverse(is_backward).mode(StreamingMode::WantAll);
+        let range = RangeOptions::new(begin, end)
+            .limit(LEAVES)
+            .reverse(is_backward)
+            .mode(StreamingMode::WantAll);
         let mut rows = reader.page(range).await?;
         let are_more = rows.len() >= LEAVES as usize;
         let last_key = rows.last().map(|row| row.key.clone());
@@ -180,7 +206,8 @@ impl Late {
                 _ => far.copied(),
             };
         }
-        let is_within = |time: i64| if is_backward { time > self.span.first } else { time < self.span.last };
+        let is_within =
+            |time: i64| if is_backward { time > self.span.first } else { time < self.span.last };
         if let Some(key) = last_key.filter(|_| are_more && edge.is_none_or(is_within)) {
             self.unread = Some(match is_backward {
                 false => (KeySelector::first_greater_than(key), unread.1),
@@ -201,7 +228,8 @@ impl Late {
             (None, ..) => std::mem::take(&mut self.above),
             (Some(_), None, _) => Vec::new(),
             (Some(_), Some(reach), Direction::Forward) => {
-                let rest = self.above.split_off(self.above.partition_point(|point| point.time <= reach));
+                let rest =
+                    self.above.split_off(self.above.partition_point(|point| point.time <= reach));
                 std::mem::replace(&mut self.above, rest)
             }
             (Some(_), Some(reach), Direction::Backward) => {

@@ -1,4 +1,5 @@
-//! The series of a database for everybody: who writes them in transactions, owns them, or looks at them.
+//! The series of a database for everybody: who writes them in transactions, owns them, or looks at
+//! them.
 
 use super::keys::Keys;
 use super::letter::{self, Appended, Letter};
@@ -10,9 +11,10 @@ use plinth_client::{Database, Transaction};
 
 /// The time series of a database. Cheap to make; owns nothing.
 ///
-/// Points that a transaction writes are committed with its keys and values, or not at all. They wait in an inbox until the owner of the series
-/// takes them in: the process that has a [`SeriesStore`] open, such as a server that takes in series. Whatever is read there shows every point
-/// that was committed before the read began; the transaction itself does not see its own.
+/// Points that a transaction writes are committed with its keys and values, or not at all. They
+/// wait in an inbox until the owner of the series takes them in: the process that has a
+/// [`SeriesStore`] open, such as a server that takes in series. Whatever is read there shows every
+/// point that was committed before the read began; the transaction itself does not see its own.
 ///
 /// ```
 /// # async fn example(db: plinth_client::Database) -> plinth_series::Result<()> {
@@ -35,8 +37,8 @@ use plinth_client::{Database, Transaction};
 /// # plinth_env::block_on(example((*db).clone())).unwrap();
 /// ```
 ///
-/// Points of one time: the one that was committed last counts. Between a transaction and the owner's own [`append`](super::Series::append) it is the
-/// one that was taken in last.
+/// Points of one time: the one that was committed last counts. Between a transaction and the
+/// owner's own [`append`](super::Series::append) it is the one that was taken in last.
 #[derive(Clone, Debug)]
 pub struct SeriesLayer {
     database: Database,
@@ -55,16 +57,26 @@ impl SeriesLayer {
         Self { database: database.clone(), keys: Keys::new(&settings.prefix), settings }
     }
 
-    /// Writes a point in a transaction; the time is nanoseconds since 1970. The series is made if there is none. Conflicts with nothing.
+    /// Writes a point in a transaction; the time is nanoseconds since 1970. The series is made if
+    /// there is none. Conflicts with nothing.
     ///
-    /// What it gives is to be awaited (or `.wait()`ed for, on threads that may block): it reads how much waits for the owner. Several may be
-    /// called before the first is awaited, and their reads travel together.
+    /// What it gives is to be awaited (or `.wait()`ed for, on threads that may block): it reads how
+    /// much waits for the owner. Several may be called before the first is awaited, and their reads
+    /// travel together.
     ///
     /// # Errors
-    /// [`crate::Error::Name`]: no point was written. `process_behind` if more waits for the owner than [`Settings::inbox_bytes`]: the transaction
-    /// shall not be committed, and the loops of [`Database::try_transact`] run it again, later and later, as they do for other errors of this kind; `retry_limit` and
-    /// `timeout` bound that. Others are told by the commit, such as `transaction_too_large`.
-    pub fn append(&self, tr: &Transaction, name: &str, time: i64, value: impl Into<Value>) -> Appended {
+    /// [`crate::Error::Name`]: no point was written. `process_behind` if more waits for the owner
+    /// than [`Settings::inbox_bytes`]: the transaction shall not be committed, and the loops of
+    /// [`Database::try_transact`] run it again, later and later, as they do for other errors of
+    /// this kind; `retry_limit` and `timeout` bound that. Others are told by the commit, such as
+    /// `transaction_too_large`.
+    pub fn append(
+        &self,
+        tr: &Transaction,
+        name: &str,
+        time: i64,
+        value: impl Into<Value>,
+    ) -> Appended {
         self.append_all(tr, [(name, Point { time, value: value.into() })])
     }
 
@@ -90,7 +102,8 @@ impl SeriesLayer {
         appended
     }
 
-    /// Takes the series over for writing at full speed, and takes in what transactions write from now on. Whoever had them before can write no more.
+    /// Takes the series over for writing at full speed, and takes in what transactions write from
+    /// now on. Whoever had them before can write no more.
     ///
     /// # Errors
     /// As [`SeriesStore::open`].

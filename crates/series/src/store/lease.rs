@@ -10,9 +10,11 @@
 //!     at a clean end clears both rows           lasts: takes over, unless either row has changed by the commit
 //! ```
 //!
-//! What is right never hangs on a clock: a holder whose lease has run out while he was paused finds the owner's row changed with his next commit, and with his
-//! next look into the database for a reader. Clocks say only how soon another one takes over, and each reads its own: how long a
-//! count stands still is measured by whoever looks, in looks that were answered, so that nobody is deposed because the database gave no answers for a while.
+//! What is right never hangs on a clock: a holder whose lease has run out while he was paused finds
+//! the owner's row changed with his next commit, and with his next look into the database for a
+//! reader. Clocks say only how soon another one takes over, and each reads its own: how long a
+//! count stands still is measured by whoever looks, in looks that were answered, so that nobody is
+//! deposed because the database gave no answers for a while.
 //!
 //! The count has a row of its own, so that moving it on is in conflict with no commit of points.
 
@@ -40,7 +42,8 @@ pub(super) type Token = [u8; 16];
 /// Who wants to own series, as long as the lease is renewed.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// Whose name stands in the row. Who comes back under the same name takes his own lease over at once, so no two that live at the same time share one.
+    /// Whose name stands in the row. Who comes back under the same name takes his own lease over at
+    /// once, so no two that live at the same time share one.
     pub name: String,
     /// Where others find him; what stands there is their affair.
     pub address: String,
@@ -165,7 +168,8 @@ impl Tenure {
     }
 }
 
-/// Takes the series over if both rows are as they were seen, and the format is `format`; whether they were, and the format that is there.
+/// Takes the series over if both rows are as they were seen, and the format is `format`; whether
+/// they were, and the format that is there.
 pub(super) async fn take_over(
     database: &Database,
     keys: &Keys,
@@ -259,6 +263,8 @@ mod tests {
         for len in 0..bytes.len() {
             assert!(Row::decode(&bytes[..len]).is_err(), "{len}");
         }
-        assert!(Row::decode(b"").is_err() && Row::decode(&[bytes.clone(), bytes].concat()).is_err());
+        assert!(
+            Row::decode(b"").is_err() && Row::decode(&[bytes.clone(), bytes].concat()).is_err()
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Letters: points of any series as rows of the inbox, and how they are put there.
 //!
-//! Whoever writes them owns nothing: transactions with points beside keys (`layer.rs`), and stores that post (`post.rs`). What becomes of them is the owner's affair
-//! (`inbox.rs`).
+//! Whoever writes them owns nothing: transactions with points beside keys (`layer.rs`), and stores
+//! that post (`post.rs`). What becomes of them is the owner's affair (`inbox.rs`).
 
 use super::keys::Keys;
 use crate::codec::{self, reader::Reader, reader::write_number};
@@ -18,11 +18,13 @@ use std::task::{Context, Poll, ready};
 
 const FORMAT: u8 = 1;
 const HEADER: usize = 8;
-/// Points of a row, at most; and bytes of names beyond which it gets no more of them. Both together fit a value.
+/// Points of a row, at most; and bytes of names beyond which it gets no more of them. Both together
+/// fit a value.
 const ROW_POINTS: usize = 2048;
 const ROW_NAMES: usize = 40 << 10;
 
-const _: () = assert!(ROW_POINTS * 20 + ROW_NAMES + MAX_NAME_BYTES < plinth_types::limits::VALUE_SIZE);
+const _: () =
+    assert!(ROW_POINTS * 20 + ROW_NAMES + MAX_NAME_BYTES < plinth_types::limits::VALUE_SIZE);
 
 /// Tells the rows of one transaction apart, and orders them.
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -112,12 +114,14 @@ pub(super) fn size(row: Option<&Bytes>) -> i64 {
     row.and_then(|row| row[..].try_into().ok()).map_or(0, i64::from_le_bytes)
 }
 
-/// Points that were written in a transaction: await it, or call [`Appended::wait`], to know that the inbox has room for them.
+/// Points that were written in a transaction: await it, or call [`Appended::wait`], to know that
+/// the inbox has room for them.
 #[must_use = "the points may be too many for the inbox: await it, or `wait()`"]
 pub struct Appended(Result<(Get, i64)>);
 
 impl Appended {
-    /// Asks how much waits in the inbox, of which there may be `most` bytes. To be called before anything is put there.
+    /// Asks how much waits in the inbox, of which there may be `most` bytes. To be called before
+    /// anything is put there.
     pub(super) fn new(tr: &Transaction, keys: &Keys, most: usize) -> Self {
         Self(Ok((tr.snapshot().get(keys.inbox_size()), i64::try_from(most).unwrap_or(i64::MAX))))
     }
@@ -184,7 +188,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Opened> {
     let mut names = Vec::new();
     for _ in 0..reader.count(count)? {
         let len = reader.count(MAX_NAME_BYTES)?;
-        let name = std::str::from_utf8(reader.take(len)?).ok().and_then(|text| Name::parse(text).ok());
+        let name =
+            std::str::from_utf8(reader.take(len)?).ok().and_then(|text| Name::parse(text).ok());
         names.push(name.ok_or_else(|| reader.wrong("the name of a series"))?);
     }
     let which = codec::decode_integers(&mut reader, count)?;
@@ -198,7 +203,12 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Opened> {
     for ((which, time), value) in which.into_iter().zip(times).zip(values.iter()) {
         match usize::try_from(which) {
             Ok(which) if which < names.len() => points.push((which, Point { time, value })),
-            _ => return Err(Error::damaged("a row of the inbox", format!("it has no name {which}"))),
+            _ => {
+                return Err(Error::damaged(
+                    "a row of the inbox",
+                    format!("it has no name {which}"),
+                ));
+            }
         }
     }
     Ok((names, points))
@@ -231,7 +241,8 @@ mod tests {
             for row in &rows {
                 assert!(row.len() <= plinth_types::limits::VALUE_SIZE, "{}", row.len());
                 let (names, points) = decode(row).unwrap();
-                found.extend(points.into_iter().map(|(which, point)| (names[which].clone(), point)));
+                found
+                    .extend(points.into_iter().map(|(which, point)| (names[which].clone(), point)));
                 for at in 0..row.len() / 200 {
                     let mut damaged = row.clone();
                     damaged[at * 200] ^= 4;

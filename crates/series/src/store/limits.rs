@@ -1,14 +1,17 @@
-//! How many series there may be, and how much they may take: whoever sends names that nobody has sent before makes some.
+//! How many series there may be, and how much they may take: whoever sends names that nobody has
+//! sent before makes some.
 //!
-//! A name costs some hundred bytes of rows, and about a kilobyte of memory as long as points are appended to it; a body of a few
-//! megabytes, compressed, holds a million of them. So series are counted, all of them and those of each metric, in rows that change with
-//! the names; what those in memory take is counted there; and rows as a whole are estimated, once a second. What would be one
-//! too many is refused by name, and all else goes on.
+//! A name costs some hundred bytes of rows, and about a kilobyte of memory as long as points are
+//! appended to it; a body of a few megabytes, compressed, holds a million of them. So series are
+//! counted, all of them and those of each metric, in rows that change with the names; what those in
+//! memory take is counted there; and rows as a whole are estimated, once a second. What would be
+//! one too many is refused by name, and all else goes on.
 //!
-//! Senders are slowed down besides: whoever makes series faster than that waits with what comes next ([`Newcomers`]).
+//! Senders are slowed down besides: whoever makes series faster than that waits with what comes
+//! next ([`Newcomers`]).
 //!
-//! Points that transactions have written ([`SeriesLayer`](crate::SeriesLayer)) are not refused here: they are committed already, and whoever
-//! may write keys has other bounds.
+//! Points that transactions have written ([`SeriesLayer`](crate::SeriesLayer)) are not refused
+//! here: they are committed already, and whoever may write keys has other bounds.
 
 use super::{Cell, Series, Shared, lock};
 use crate::error::{Error, Result};
@@ -26,8 +29,8 @@ pub struct SeriesLimits {
     pub series: u64,
     /// Series of one metric.
     pub of_metric: u64,
-    /// Bytes of memory for the series that points were appended to since the store was opened, about; open leaves are bounded by
-    /// [`Settings::open_points`](crate::Settings::open_points).
+    /// Bytes of memory for the series that points were appended to since the store was opened,
+    /// about; open leaves are bounded by [`Settings::open_points`](crate::Settings::open_points).
     pub memory: usize,
     /// Bytes of all rows, keys and values, about; `None` for as many as the database takes.
     pub stored: Option<u64>,
@@ -82,7 +85,8 @@ impl SeriesLimits {
 impl Shared {
     /// Whether more series fit in memory, beside those that are about to be there and take so much.
     pub(super) fn check_memory(&self, coming: usize) -> Result<()> {
-        let (known, most) = (self.used.known_bytes.load(Ordering::Relaxed), self.settings.limits.memory);
+        let (known, most) =
+            (self.used.known_bytes.load(Ordering::Relaxed), self.settings.limits.memory);
         if known + coming < most {
             return Ok(());
         }
@@ -108,7 +112,8 @@ impl Shared {
                 let end = strinc(prefix).unwrap_or_else(|| b"\xff"[..].into());
                 let bytes = endpoint.range_size(KeyRange::new(prefix.to_vec(), end)).await?;
                 let is_full = u64::try_from(bytes).unwrap_or(0) >= most;
-                *self.used.stored.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, is_full));
+                *self.used.stored.lock().unwrap_or_else(PoisonError::into_inner) =
+                    Some((now, is_full));
                 is_full
             }
         };
@@ -132,7 +137,8 @@ pub(crate) struct Admitted {
 
 /// How fast one sender may make series: what all of its sessions have together.
 ///
-/// Series are made first and waited for afterwards, so that who makes a few of them now and then never waits.
+/// Series are made first and waited for afterwards, so that who makes a few of them now and then
+/// never waits.
 #[derive(Debug)]
 pub struct Newcomers {
     a_second: u32,
@@ -154,7 +160,8 @@ impl Newcomers {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (then, left) = *state;
         let rate = f64::from(self.a_second);
-        let left = (left + now.saturating_sub(then).as_secs_f64() * rate).min(rate * BURST) - count as f64;
+        let left =
+            (left + now.saturating_sub(then).as_secs_f64() * rate).min(rate * BURST) - count as f64;
         *state = (now, left);
         if left >= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(-left / rate) }
     }

@@ -1,7 +1,8 @@
-//! Masks: the spans of a series' tree that were deleted. Nodes that lie within one are gone; the rest of it is left out by readers.
+//! Masks: the spans of a series' tree that were deleted. Nodes that lie within one are gone; the
+//! rest of it is left out by readers.
 //!
-//! A mask covers the tree alone. Late points have their own place, from which a delete removes them, so a point that comes after the
-//! delete is seen.
+//! A mask covers the tree alone. Late points have their own place, from which a delete removes
+//! them, so a point that comes after the delete is seen.
 
 use crate::codec::{self, reader::Reader};
 use crate::error::{Error, Result};
@@ -22,7 +23,9 @@ pub(crate) fn with(mut masks: Vec<Span>, added: Span) -> Vec<Span> {
     let mut joined: Vec<Span> = Vec::new();
     for mask in masks {
         match joined.last_mut() {
-            Some(last) if mask.first <= last.last.saturating_add(1) => last.last = last.last.max(mask.last),
+            Some(last) if mask.first <= last.last.saturating_add(1) => {
+                last.last = last.last.max(mask.last)
+            }
             _ => joined.push(mask),
         }
     }
@@ -64,7 +67,9 @@ mod tests {
     fn masks_join_and_come_back() {
         let span = |first, last| Span { first, last };
         let mut masks = Vec::new();
-        for added in [span(10, 20), span(40, 50), span(21, 25), Span::NONE, span(30, 45), span(i64::MIN, 0)] {
+        for added in
+            [span(10, 20), span(40, 50), span(21, 25), Span::NONE, span(30, 45), span(i64::MIN, 0)]
+        {
             masks = with(masks, added);
         }
         assert_eq!(masks, [span(i64::MIN, 0), span(10, 25), span(30, 50)]);

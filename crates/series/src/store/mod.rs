@@ -10,9 +10,10 @@
 //!                                                      |   batches of the tail that nothing needs any more go
 //! ```
 //!
-//! Only the owner writes: opening the series draws a number, and each of its commits has the key of that number among its read
-//! conflicts, so whoever owned them before can't commit any more. After a crash the tail has what was in the open leaves. A point is
-//! looked for in three places: tree, late points, memory; `query.rs` merges them.
+//! Only the owner writes: opening the series draws a number, and each of its commits has the key of
+//! that number among its read conflicts, so whoever owned them before can't commit any more. After
+//! a crash the tail has what was in the open leaves. A point is looked for in three places: tree,
+//! late points, memory; `query.rs` merges them.
 
 mod budget;
 mod candidate;
@@ -78,32 +79,41 @@ pub struct Settings {
     pub prefix: Vec<u8>,
     /// Points of a full leaf, at most 65536.
     pub leaf_points: usize,
-    /// Bytes of the tail beyond which the oldest open leaves are sealed although they are not full: some in each commit, so that it may be half as long again.
+    /// Bytes of the tail beyond which the oldest open leaves are sealed although they are not full:
+    /// some in each commit, so that it may be half as long again.
     pub tail_bytes: usize,
-    /// Points in open leaves beyond which the oldest are sealed although they are not full, in the same way. Each takes 16 bytes.
+    /// Points in open leaves beyond which the oldest are sealed although they are not full, in the
+    /// same way. Each takes 16 bytes.
     pub open_points: usize,
-    /// Bytes of points that transactions may have waiting in the inbox, about: whoever writes more is told to try again until the owner has taken some in.
+    /// Bytes of points that transactions may have waiting in the inbox, about: whoever writes more
+    /// is told to try again until the owner has taken some in.
     pub inbox_bytes: usize,
-    /// Bytes that all queries together may hold, about: one that would hold more is told that it is too much at a time.
+    /// Bytes that all queries together may hold, about: one that would hold more is told that it is
+    /// too much at a time.
     pub query_bytes: usize,
-    /// Points that may wait to be saved: whoever appends more is told that the store is behind. Each takes 32 bytes meanwhile.
+    /// Points that may wait to be saved: whoever appends more is told that the store is behind.
+    /// Each takes 32 bytes meanwhile.
     pub unsaved_points: usize,
     /// How often what was appended is committed; `None` for only when `sync` asks for it.
     pub commit_every: Option<Duration>,
-    /// How long a series has to be without new points for those in its open leaf to be sealed although it is not full, if they are an eighth of a full leaf or more:
-    /// this long and, where its points are further apart, sixteen times as long as between two of them; up to half as long again, since it is looked for now
-    /// and then. `None` for never, and never where nothing is committed unless `sync` asks for it; then a few points in open leaves keep the tail behind them too, up to its
-    /// bytes.
+    /// How long a series has to be without new points for those in its open leaf to be sealed
+    /// although it is not full, if they are an eighth of a full leaf or more: this long and, where
+    /// its points are further apart, sixteen times as long as between two of them; up to half as
+    /// long again, since it is looked for now and then. `None` for never, and never where nothing
+    /// is committed unless `sync` asks for it; then a few points in open leaves keep the tail
+    /// behind them too, up to its bytes.
     pub seal_after: Option<Duration>,
     /// How many series there may be, and how much they may take.
     pub limits: SeriesLimits,
 }
 
-/// How many series ahead the memory of one is asked for, and that of its last points: where they are is known only when the first has come.
+/// How many series ahead the memory of one is asked for, and that of its last points: where they
+/// are is known only when the first has come.
 const PREFETCH_SERIES: usize = 12;
 const PREFETCH_POINTS: usize = 4;
 
-/// Cache lines that have what an append needs of a series, wherever in a line it begins: its lock, the open leaf, what is sealed, what is noted.
+/// Cache lines that have what an append needs of a series, wherever in a line it begins: its lock,
+/// the open leaf, what is sealed, what is noted.
 const HOT_LINES: usize = (std::mem::offset_of!(State, trunk) + 16 + 63).div_ceil(64);
 
 /// Points in the open leaf of one series: as many as a full leaf may have.
@@ -126,7 +136,8 @@ impl Default for Settings {
     }
 }
 
-/// The series of a database, owned for writing. Clones are the same. Dropping it saves nothing: [`SeriesStore::sync`] does.
+/// The series of a database, owned for writing. Clones are the same. Dropping it saves nothing:
+/// [`SeriesStore::sync`] does.
 ///
 /// ```
 /// # async fn example(db: plinth_client::Database) -> plinth_series::Result<()> {
@@ -181,7 +192,8 @@ struct Shared {
 
 /// What a store may do with the series.
 enum Role {
-    /// They are its own, as long as this is what the owner's key has; with a lease, whose secret is known to whoever reads the database.
+    /// They are its own, as long as this is what the owner's key has; with a lease, whose secret is
+    /// known to whoever reads the database.
     Owner { token: Token, lease: Option<[u8; 16]> },
     /// It reads them.
     Reader,
@@ -214,7 +226,8 @@ struct State {
     trunk: Trunk,
     /// Leaves that are being written.
     sealing: Vec<Arc<Points>>,
-    /// Points before `sealed`, in the order in which they came; and those of them that are being written.
+    /// Points before `sealed`, in the order in which they came; and those of them that are being
+    /// written.
     late: Vec<Point>,
     merging: Vec<Point>,
     seen: Seen,
@@ -248,7 +261,8 @@ enum Place {
 pub struct Series {
     shared: Arc<Shared>,
     cell: Arc<Cell>,
-    /// Whether the inbox was looked into for whatever reads it: a query, which does so once for all of its series.
+    /// Whether the inbox was looked into for whatever reads it: a query, which does so once for all
+    /// of its series.
     is_looked_up: bool,
 }
 
@@ -258,7 +272,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl SeriesStore {
-    /// Takes the series of a database over, with the default settings. Whoever had them before can write no more.
+    /// Takes the series of a database over, with the default settings. Whoever had them before can
+    /// write no more.
     ///
     /// # Errors
     /// [`Error::Damaged`] if the tail is; [`Error::Database`].
@@ -274,15 +289,18 @@ impl SeriesStore {
         Ok(Self { shared: open::open(database, settings).await? })
     }
 
-    /// Points go through this store to whoever owns the series, who may be somebody else at any time: they are committed to the inbox, as those of
-    /// transactions are ([`SeriesLayer`]), many in one commit, and names within [`Settings::limits`]. What [`SeriesStore::sync`] covered is
-    /// there, whatever becomes of the owner. Nothing can be read here. While more waits for the owner than [`Settings::inbox_bytes`] `sync` waits for him.
+    /// Points go through this store to whoever owns the series, who may be somebody else at any
+    /// time: they are committed to the inbox, as those of transactions are ([`SeriesLayer`]), many
+    /// in one commit, and names within [`Settings::limits`]. What [`SeriesStore::sync`] covered is
+    /// there, whatever becomes of the owner. Nothing can be read here. While more waits for the
+    /// owner than [`Settings::inbox_bytes`] `sync` waits for him.
     pub fn post(database: &Database, settings: Settings) -> Self {
         Self { shared: open::post(database, settings) }
     }
 
-    /// Gives a lease up after a last commit of what was appended: nobody owns the series then, and the next one has them at once. Without a lease, and
-    /// where somebody else has them already, it is a `sync`.
+    /// Gives a lease up after a last commit of what was appended: nobody owns the series then, and
+    /// the next one has them at once. Without a lease, and where somebody else has them already, it
+    /// is a `sync`.
     ///
     /// # Errors
     /// As [`SeriesStore::sync`]; the series are given up all the same, if the database takes that.
@@ -297,7 +315,8 @@ impl SeriesStore {
         synced
     }
 
-    /// The secret of the lease that this store has: whoever reads the database knows it, and nobody else.
+    /// The secret of the lease that this store has: whoever reads the database knows it, and nobody
+    /// else.
     pub fn lease_secret(&self) -> Option<[u8; 16]> {
         match &self.shared.role {
             Role::Owner { lease, .. } if self.shared.failure.get().is_none() => *lease,
@@ -308,13 +327,17 @@ impl SeriesStore {
     /// The series of this name, which is made if there is none.
     ///
     /// # Errors
-    /// [`Error::Name`], [`Error::NotOwner`], [`Error::Database`]; [`Error::TooMany`] if there may be no more ([`SeriesLimits`]).
+    /// [`Error::Name`], [`Error::NotOwner`], [`Error::Database`]; [`Error::TooMany`] if there may
+    /// be no more ([`SeriesLimits`]).
     pub async fn series(&self, name: &str) -> Result<Series> {
         let mut series = self.all_series(&[name]).await?;
-        series.pop().ok_or_else(|| Error::damaged("the index of series", "a series is missing in it"))
+        series
+            .pop()
+            .ok_or_else(|| Error::damaged("the index of series", "a series is missing in it"))
     }
 
-    /// The series of these names, in their order; those that there aren't are made. Many at a time cost less each.
+    /// The series of these names, in their order; those that there aren't are made. Many at a time
+    /// cost less each.
     ///
     /// # Errors
     /// As [`SeriesStore::series`]: of the first that can't be had.
@@ -338,12 +361,14 @@ impl SeriesStore {
         self.shared.database.endpoint().env()
     }
 
-    /// Opens the series of a database to be read, whoever owns them: as they are now, what waits in the inbox included. What is written later is seen in
-    /// part, so a view is for one use. Whatever writes gives [`Error::ReadOnly`]. A series that is in the inbox alone is found by its whole name, and not
-    /// by its tags.
+    /// Opens the series of a database to be read, whoever owns them: as they are now, what waits in
+    /// the inbox included. What is written later is seen in part, so a view is for one use.
+    /// Whatever writes gives [`Error::ReadOnly`]. A series that is in the inbox alone is found by
+    /// its whole name, and not by its tags.
     ///
     /// # Errors
-    /// [`Error::Damaged`], [`Error::Database`]; [`Error::TooMany`] if more waits in the inbox than there may be in memory.
+    /// [`Error::Damaged`], [`Error::Database`]; [`Error::TooMany`] if more waits in the inbox than
+    /// there may be in memory.
     pub async fn view(database: &Database, settings: Settings) -> Result<Self> {
         Ok(Self { shared: open::view(database, settings).await? })
     }
@@ -366,7 +391,8 @@ impl SeriesStore {
         names::existing(&self.shared, found.id).await
     }
 
-    /// Takes in what transactions have written before ([`SeriesLayer::append`]). Reads do so by themselves, and so does the store now and then.
+    /// Takes in what transactions have written before ([`SeriesLayer::append`]). Reads do so by
+    /// themselves, and so does the store now and then.
     ///
     /// # Errors
     /// [`Error::Damaged`], [`Error::Database`].
@@ -388,13 +414,14 @@ impl SeriesStore {
         Ok(names)
     }
 
-    /// Why nothing can be written here any more, if that is so: [`Error::NotOwner`]. What is to be written then has to go to a store that is opened anew.
+    /// Why nothing can be written here any more, if that is so: [`Error::NotOwner`]. What is to be
+    /// written then has to go to a store that is opened anew.
     pub fn failure(&self) -> Option<Error> {
         self.shared.failure.get().cloned()
     }
 
-    /// Whether the series of a database belong to a store, in this process or another one. Nobody has them before they are opened first, and after
-    /// their rows were cleared.
+    /// Whether the series of a database belong to a store, in this process or another one. Nobody
+    /// has them before they are opened first, and after their rows were cleared.
     ///
     /// # Errors
     /// [`Error::Locked`], [`Error::Database`].
@@ -413,7 +440,8 @@ impl SeriesStore {
     /// Commits all that was appended before. When it returns, that survives a crash.
     ///
     /// # Errors
-    /// [`Error::Locked`], [`Error::NotOwner`], [`Error::Database`]: what was appended stays in memory and the next call tries again.
+    /// [`Error::Locked`], [`Error::NotOwner`], [`Error::Database`]: what was appended stays in
+    /// memory and the next call tries again.
     pub async fn sync(&self) -> Result<()> {
         flush::flush(&self.shared).await
     }
@@ -429,7 +457,8 @@ impl Shared {
         matches!(self.role, Role::Poster)
     }
 
-    /// Fails unless the series are ours; puts the owner's key among the transaction's read conflicts. Who posts owns nothing, and needs nothing of that.
+    /// Fails unless the series are ours; puts the owner's key among the transaction's read
+    /// conflicts. Who posts owns nothing, and needs nothing of that.
     async fn check_owner(&self, tr: &Transaction) -> Result<()> {
         let token = match &self.role {
             Role::Poster => return Ok(()),
@@ -443,8 +472,9 @@ impl Shared {
         Err(self.failure.get_or_init(|| Error::NotOwner).clone())
     }
 
-    /// Whether transactions have written what waits to be taken in, as `tr` sees it. Where there is a lease, somebody else may have more than is known here: then that is the error,
-    /// before a reader is told what was true once.
+    /// Whether transactions have written what waits to be taken in, as `tr` sees it. Where there is
+    /// a lease, somebody else may have more than is known here: then that is the error, before a
+    /// reader is told what was true once.
     async fn sees_inbox(&self, tr: &Transaction) -> Result<bool> {
         match &self.role {
             Role::Poster => return Err(Error::NotOwner),
@@ -465,7 +495,8 @@ impl Shared {
         }
     }
 
-    /// Takes in what waits in the inbox, unless these series are not ours to write: then what was read of it has to do.
+    /// Takes in what waits in the inbox, unless these series are not ours to write: then what was
+    /// read of it has to do.
     async fn take_in(self: &Arc<Self>) -> Result<()> {
         let tr = self.database.create_transaction();
         let waits = loop {
@@ -478,7 +509,9 @@ impl Shared {
             return Ok(());
         }
         match flush::take_in(self).await {
-            Err(Error::NotOwner) if !matches!(self.role, Role::Owner { lease: Some(_), .. }) => Ok(()),
+            Err(Error::NotOwner) if !matches!(self.role, Role::Owner { lease: Some(_), .. }) => {
+                Ok(())
+            }
             result => result,
         }
     }
@@ -494,9 +527,11 @@ impl Shared {
         })
     }
 
-    /// Notes what the next flush has to save: points that went into the open leaf of a series, and how many to its late ones.
+    /// Notes what the next flush has to save: points that went into the open leaf of a series, and
+    /// how many to its late ones.
     fn note(&self, cell: &Arc<Cell>, state: &mut State, points: &[Point], late: usize) {
-        let has_work = late > 0 || state.since.is_none() || state.open.len() >= self.settings.leaf_points;
+        let has_work =
+            late > 0 || state.since.is_none() || state.open.len() >= self.settings.leaf_points;
         let noted = (has_work && !state.is_noted).then_some(cell);
         state.is_noted |= has_work;
         if self.pending.add((cell.id, points), late, noted, || self.now()) {
@@ -554,7 +589,8 @@ impl State {
     /// Takes points in that are later than all before, as most are. Whether they were.
     fn take_later(&mut self, points: &[Point]) -> bool {
         let last = self.open.times.last().copied().max(self.sealed);
-        let is_later = points.first().is_some_and(|first| last.is_none_or(|last| last < first.time));
+        let is_later =
+            points.first().is_some_and(|first| last.is_none_or(|last| last < first.time));
         let ascends = points.windows(2).all(|pair| pair[0].time < pair[1].time);
         if is_later && ascends {
             self.open.extend(points);
@@ -577,13 +613,15 @@ impl Cell {
     }
 }
 
-/// For a loop over series that is at `place`: asks for the memory of those that come soon. Where many series take turns, each is far from the processor.
+/// For a loop over series that is at `place`: asks for the memory of those that come soon. Where
+/// many series take turns, each is far from the processor.
 fn prefetch_cells<'a>(place: usize, cell: impl Fn(usize) -> Option<&'a Cell>) {
     cell(place + PREFETCH_SERIES).inspect(|cell| cell.prefetch());
     cell(place + PREFETCH_POINTS).inspect(|cell| cell.prefetch_points());
 }
 
-/// For a loop over series that is at `place`, and appends to each: asks for the memory of those that come soon.
+/// For a loop over series that is at `place`, and appends to each: asks for the memory of those
+/// that come soon.
 pub(crate) fn prefetch_series<'a>(place: usize, series: impl Fn(usize) -> Option<&'a Series>) {
     prefetch_cells(place, |place| series(place).map(|series| &*series.cell));
 }
@@ -594,17 +632,19 @@ impl Series {
         &self.cell.name
     }
 
-    /// Appends a point; the time is nanoseconds since 1970. Points may come late, and the last one of a time counts. It is seen by reads at once,
-    /// and survives a crash after the next [`SeriesStore::sync`], or the next commit that is due by [`Settings::commit_every`].
+    /// Appends a point; the time is nanoseconds since 1970. Points may come late, and the last one
+    /// of a time counts. It is seen by reads at once, and survives a crash after the next
+    /// [`SeriesStore::sync`], or the next commit that is due by [`Settings::commit_every`].
     ///
     /// # Errors
-    /// [`Error::Behind`], [`Error::Deleted`], [`Error::NotOwner`], [`Error::ReadOnly`] (a series that [`SeriesStore::browse`] gave): the point
-    /// was not taken.
+    /// [`Error::Behind`], [`Error::Deleted`], [`Error::NotOwner`], [`Error::ReadOnly`] (a series
+    /// that [`SeriesStore::browse`] gave): the point was not taken.
     pub fn append(&self, time: i64, value: impl Into<Value>) -> Result<()> {
         self.append_all(&[Point { time, value: value.into() }]).1
     }
 
-    /// Appends points in their order, as if each were appended alone: how many were taken, and why not the next one.
+    /// Appends points in their order, as if each were appended alone: how many were taken, and why
+    /// not the next one.
     pub fn append_all(&self, points: &[Point]) -> (usize, Result<()>) {
         let shared = &self.shared;
         if let Err(error) = shared.check() {
@@ -654,7 +694,9 @@ impl Series {
 
 impl std::fmt::Debug for SeriesStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SeriesStore").field("settings", &self.shared.settings).finish_non_exhaustive()
+        f.debug_struct("SeriesStore")
+            .field("settings", &self.shared.settings)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,7 +1,8 @@
 //! Names: which number a series has, and the cell that is its in memory.
 //!
-//! A name is written once, with its number and a key for its metric and for each of its tags. What is looked up comes into memory only if nothing was deleted
-//! meanwhile: it may be what was found, and points that are appended to a series without a name would be lost with the next start.
+//! A name is written once, with its number and a key for its metric and for each of its tags. What
+//! is looked up comes into memory only if nothing was deleted meanwhile: it may be what was found,
+//! and points that are appended to a series without a name would be lost with the next start.
 
 use super::keys::{Id, Keys};
 use super::limits::{self, Admitted, SeriesLimits};
@@ -17,9 +18,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-/// Names in one transaction, at most; and bytes of what they write, about. A transaction counts keys several times, and has to stay below its limit.
+/// Names in one transaction, at most; and bytes of what they write, about. A transaction counts
+/// keys several times, and has to stay below its limit.
 const NAMES_AT_ONCE: usize = 500;
-/// Trees that are read beside each other: one after the other takes minutes for many series where the database is elsewhere.
+/// Trees that are read beside each other: one after the other takes minutes for many series where
+/// the database is elsewhere.
 const TREES_AT_ONCE: usize = 64;
 const BYTES_AT_ONCE: usize = 1 << 20;
 
@@ -52,8 +55,8 @@ impl Looked {
         self.cells.push((name.clone(), Arc::new(Cell { id, name, state: Mutex::new(state) })));
     }
 
-    /// Puts the cells into memory, where there is none yet: one series has one cell, whoever came first. Gives what `take` takes from there; `None`
-    /// if a series was being deleted.
+    /// Puts the cells into memory, where there is none yet: one series has one cell, whoever came
+    /// first. Gives what `take` takes from there; `None` if a series was being deleted.
     fn settle<T>(self, shared: &Shared, take: impl FnOnce(&Known) -> T) -> Option<T> {
         let mut known = lock(&shared.names);
         if self.deletions % 2 == 1 || shared.deletions.load(Ordering::SeqCst) != self.deletions {
@@ -66,7 +69,8 @@ impl Looked {
     }
 }
 
-/// The series of these names, made where there is none, whatever the limits say: their points are committed already.
+/// The series of these names, made where there is none, whatever the limits say: their points are
+/// committed already.
 pub(super) async fn open(shared: &Arc<Shared>, names: &[Name]) -> Result<Vec<Series>> {
     look_up(shared, names, None).await?.series.into_iter().collect()
 }
@@ -76,19 +80,25 @@ pub(super) async fn admit(shared: &Arc<Shared>, names: &[Name]) -> Result<Admitt
     look_up(shared, names, Some(&shared.settings.limits)).await
 }
 
-async fn look_up(shared: &Arc<Shared>, names: &[Name], limits: Option<&SeriesLimits>) -> Result<Admitted> {
+async fn look_up(
+    shared: &Arc<Shared>,
+    names: &[Name],
+    limits: Option<&SeriesLimits>,
+) -> Result<Admitted> {
     shared.check()?;
     let mut made = 0;
     loop {
         let mut looked = look_up_unknown(shared, names, limits).await?;
         made += looked.made;
         let mut refused = std::mem::take(&mut looked.refused);
-        let series = |known: &Known| names.iter().map(|name| known.get(name).cloned()).collect::<Vec<_>>();
+        let series =
+            |known: &Known| names.iter().map(|name| known.get(name).cloned()).collect::<Vec<_>>();
         let Some(cells) = looked.settle(shared, series) else {
             flush::turn(shared).await;
             continue;
         };
-        let series = |(cell, name): (Option<Arc<Cell>>, &Name)| match (cell, refused.get_mut(name)) {
+        let series = |(cell, name): (Option<Arc<Cell>>, &Name)| match (cell, refused.get_mut(name))
+        {
             (Some(cell), _) => Ok(Series { shared: shared.clone(), cell, is_looked_up: false }),
             (None, Some(why)) => Err(why.clone()),
             (None, None) => Err(Error::damaged("the index of series", "a name has gone")),
@@ -107,7 +117,8 @@ async fn look_up_unknown(
     let unknown: Vec<Name> = {
         let known = lock(&shared.names);
         let mut seen = BTreeSet::new();
-        // New ones get numbers in the order in which they are asked for, which is that of their points: those of neighbours take no room in the tail.
+        // New ones get numbers in the order in which they are asked for, which is that of their
+        // points: those of neighbours take no room in the tail.
         let unknown = names.iter().filter(|name| !known.contains_key(name) && seen.insert(*name));
         unknown.cloned().collect()
     };
@@ -129,7 +140,9 @@ async fn look_up_unknown(
                     looked.add(id, name.clone(), Trunk::default());
                 }
                 // Points that only go through need no tree.
-                Ok((id, false)) if shared.is_poster() => looked.add(id, name.clone(), Trunk::default()),
+                Ok((id, false)) if shared.is_poster() => {
+                    looked.add(id, name.clone(), Trunk::default())
+                }
                 Ok((id, false)) => there.push((id, name)),
                 Err(why) => drop(looked.refused.insert(name.clone(), why)),
             }
@@ -165,9 +178,14 @@ pub(super) async fn existing(shared: &Arc<Shared>, id: Id) -> Result<Option<Seri
         let mut looked = Looked::begin(shared);
         let Some((name, trunk)) = stored(shared, id).await? else { return Ok(None) };
         looked.add(id, name.clone(), trunk);
-        match looked.settle(shared, |known| known.get(&name).filter(|cell| cell.id == id).cloned()) {
+        match looked.settle(shared, |known| known.get(&name).filter(|cell| cell.id == id).cloned())
+        {
             Some(cell) => {
-                return Ok(cell.map(|cell| Series { shared: shared.clone(), cell, is_looked_up: false }));
+                return Ok(cell.map(|cell| Series {
+                    shared: shared.clone(),
+                    cell,
+                    is_looked_up: false,
+                }));
             }
             None => flush::turn(shared).await,
         }
@@ -179,7 +197,8 @@ async fn stored(shared: &Shared, id: Id) -> Result<Option<(Name, Trunk)>> {
     Ok(all_stored(shared, &[id]).await?.pop().flatten())
 }
 
-/// The names of the series with these numbers, and their trees, read in one transaction; `None` where there is no such series.
+/// The names of the series with these numbers, and their trees, read in one transaction; `None`
+/// where there is no such series.
 async fn all_stored(shared: &Shared, ids: &[Id]) -> Result<Vec<Option<(Name, Trunk)>>> {
     let tr = shared.database.create_transaction();
     loop {
@@ -190,7 +209,11 @@ async fn all_stored(shared: &Shared, ids: &[Id]) -> Result<Vec<Option<(Name, Tru
     }
 }
 
-async fn try_stored(shared: &Shared, tr: &Transaction, ids: &[Id]) -> Result<Vec<Option<(Name, Trunk)>>> {
+async fn try_stored(
+    shared: &Shared,
+    tr: &Transaction,
+    ids: &[Id],
+) -> Result<Vec<Option<(Name, Trunk)>>> {
     let keys = &shared.keys;
     let rows: Vec<_> = ids.iter().map(|id| tr.snapshot().get(keys.series(*id))).collect();
     let mut names = Vec::with_capacity(ids.len());
@@ -241,19 +264,27 @@ pub(super) async fn load(shared: &Arc<Shared>, ids: &[Id]) -> Result<Vec<Option<
     let mut cells = Vec::with_capacity(ids.len());
     for ids in ids.chunks(NAMES_AT_ONCE) {
         let found = all_stored(shared, ids).await?.into_iter().zip(ids);
-        cells.extend(found.map(|(found, id)| found.map(|(name, trunk)| know(shared, *id, name, trunk))));
+        cells.extend(
+            found.map(|(found, id)| found.map(|(name, trunk)| know(shared, *id, name, trunk))),
+        );
     }
     Ok(cells)
 }
 
-/// The cell of a series for a store that only reads. One that is in the inbox alone gets a number from the end of all numbers, which nothing is kept under.
-pub(super) async fn known(shared: &Arc<Shared>, name: &Name, unknown: &mut Id) -> Result<Arc<Cell>> {
+/// The cell of a series for a store that only reads. One that is in the inbox alone gets a number
+/// from the end of all numbers, which nothing is kept under.
+pub(super) async fn known(
+    shared: &Arc<Shared>,
+    name: &Name,
+    unknown: &mut Id,
+) -> Result<Arc<Cell>> {
     if let Some(cell) = lock(&shared.names).get(name) {
         return Ok(cell.clone());
     }
-    let row =
-        retry::transact(&shared.database, |tr| async move { tr.get(shared.keys.name(name.as_str())).await })
-            .await?;
+    let row = retry::transact(&shared.database, |tr| async move {
+        tr.get(shared.keys.name(name.as_str())).await
+    })
+    .await?;
     if let Some(id) = number(row)?
         && let Some(cell) = load(shared, &[id]).await?.pop().flatten()
     {
@@ -276,7 +307,11 @@ pub(super) fn number(row: Option<Bytes>) -> Result<Option<Id>> {
 type Numbered = Result<(Id, bool)>;
 
 /// The numbers of names, given out where there is none yet.
-async fn numbers(shared: &Shared, names: &[Name], limits: Option<&SeriesLimits>) -> Result<Vec<Numbered>> {
+async fn numbers(
+    shared: &Shared,
+    names: &[Name],
+    limits: Option<&SeriesLimits>,
+) -> Result<Vec<Numbered>> {
     let tr = shared.database.create_transaction();
     loop {
         match try_numbers(shared, &tr, names, limits).await {

@@ -1,7 +1,9 @@
-//! A tree's nodes in the database: in a transaction that writes some, or for a reader that goes on from version to version.
+//! A tree's nodes in the database: in a transaction that writes some, or for a reader that goes on
+//! from version to version.
 //!
-//! Both read as snapshots. A writer is alone by its ownership, not by conflicts on nodes; a reader needs no single version, because nodes
-//! do not change: when its transaction gets too old it takes another.
+//! Both read as snapshots. A writer is alone by its ownership, not by conflicts on nodes; a reader
+//! needs no single version, because nodes do not change: when its transaction gets too old it takes
+//! another.
 
 use super::keys::{Id, Keys};
 use super::{Shared, mask, retry};
@@ -27,7 +29,9 @@ impl Through<'_> {
     pub(crate) fn write(&self, writes: &[Write]) {
         for write in writes {
             match write {
-                Write::Node(address, bytes) => self.tr.set(self.keys.node(self.id, *address), bytes),
+                Write::Node(address, bytes) => {
+                    self.tr.set(self.keys.node(self.id, *address), bytes)
+                }
                 Write::Twig(twig) => {
                     let bytes = encode_summaries(twig.address.level, &[twig.summary]);
                     self.tr.set(self.keys.twig(self.id, twig.address), bytes);

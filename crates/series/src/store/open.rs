@@ -1,7 +1,8 @@
 //! Opening: takes the series over, and brings back what the tail has.
 //!
-//! The takeover comes first. Once it is committed nobody else can write, so what is read after it is final. Points of the tail that are in
-//! a leaf already are told by their time, since leaves take over from the tail in order.
+//! The takeover comes first. Once it is committed nobody else can write, so what is read after it
+//! is final. Points of the tail that are in a leaf already are told by their time, since leaves
+//! take over from the tail in order.
 
 use super::budget::Budget;
 use super::flush::{self, Flusher};
@@ -24,7 +25,8 @@ use std::time::Duration;
 /// Batches of the tail that are read in one transaction.
 const BATCHES_AT_ONCE: i32 = 100;
 
-/// How long it is before a commit that failed is tried again by itself: a locked database stays so for a while.
+/// How long it is before a commit that failed is tried again by itself: a locked database stays so
+/// for a while.
 const TRY_AGAIN: Duration = Duration::from_millis(100);
 
 /// How often the inbox is looked into when nobody reads.
@@ -41,7 +43,8 @@ pub(super) async fn open(database: &Database, mut settings: Settings) -> Result<
     Ok(shared)
 }
 
-/// Opens them with a lease, which is renewed from the takeover on: reading the tail may take longer than it lasts. `None` if its rows are not as they were seen.
+/// Opens them with a lease, which is renewed from the takeover on: reading the tail may take longer
+/// than it lasts. `None` if its rows are not as they were seen.
 pub(super) async fn open_leased(
     database: &Database,
     mut settings: Settings,
@@ -65,7 +68,8 @@ pub(super) async fn open_leased(
 async fn own(shared: &Arc<Shared>) -> Result<()> {
     recover(shared).await?;
     shared.turn.notify();
-    // Before anything else is written: some of it may be in the tree already, from a life that ended in the middle.
+    // Before anything else is written: some of it may be in the tree already, from a life that
+    // ended in the middle.
     flush::take_in(shared).await?;
     start_committing(shared);
     Ok(())
@@ -79,7 +83,8 @@ pub(super) fn post(database: &Database, settings: Settings) -> Arc<Shared> {
     shared
 }
 
-/// Opens what there is to be read. The inbox is read first and the trees last, since points move from there to here.
+/// Opens what there is to be read. The inbox is read first and the trees last, since points move
+/// from there to here.
 pub(super) async fn view(database: &Database, settings: Settings) -> Result<Arc<Shared>> {
     let shared = new(database, settings, Role::Reader);
     let ours = &shared;
@@ -143,13 +148,15 @@ pub(super) async fn has_owner(database: &Database, settings: &Settings) -> Resul
 fn check_format(format: Option<&[u8]>) -> Result<()> {
     match format {
         None | Some(FORMAT) => Ok(()),
-        Some(other) => {
-            Err(Error::damaged("the series", format!("format {FORMAT:?} expected, {other:?} found")))
-        }
+        Some(other) => Err(Error::damaged(
+            "the series",
+            format!("format {FORMAT:?} expected, {other:?} found"),
+        )),
     }
 }
 
-/// The series that the tail has points of; `None` for one that was deleted, whose points stay until the tail moves on.
+/// The series that the tail has points of; `None` for one that was deleted, whose points stay until
+/// the tail moves on.
 type Recovered = BTreeMap<Id, Option<Arc<Cell>>>;
 
 /// Puts the tail's points back into open leaves, some batches at a time.
@@ -159,14 +166,17 @@ async fn recover(shared: &Arc<Shared>) -> Result<()> {
     let end = strinc(&tails).unwrap_or_else(|| Bytes::from_static(b"\xff"));
     let mut begin = Bytes::from(tails);
     loop {
-        // Batches may be read at several versions: for an owner nobody else writes any more, and for a view, what goes meanwhile is in the trees.
+        // Batches may be read at several versions: for an owner nobody else writes any more, and
+        // for a view, what goes meanwhile is in the trees.
         let range = RangeOptions::from(begin.clone()..end.clone()).limit(BATCHES_AT_ONCE);
         let range = &range.mode(StreamingMode::WantAll);
-        let rows = |tr: Transaction| async move { tr.snapshot().range(range.clone()).collect().await };
+        let rows =
+            |tr: Transaction| async move { tr.snapshot().range(range.clone()).collect().await };
         let rows = retry::transact(&shared.database, rows).await?;
         let Some(last) = rows.last() else { return Ok(()) };
         begin = key_after(&last.key);
-        let batches = rows.iter().map(|row| tail::decode(&row.value)).collect::<Result<Vec<_>>>()?;
+        let batches =
+            rows.iter().map(|row| tail::decode(&row.value)).collect::<Result<Vec<_>>>()?;
         let ids = batches.iter().flatten().map(|(id, _)| *id).filter(|id| !cells.contains_key(id));
         let unknown: Vec<Id> = ids.collect::<BTreeSet<_>>().into_iter().collect();
         let loaded = names::load(shared, &unknown).await?;
@@ -203,7 +213,8 @@ pub(super) async fn trunk(shared: &Shared, id: Id) -> Result<Trunk> {
     Trunk::open(&Reader::new(&shared.database, &shared.keys, id)).await
 }
 
-/// Starts the task that commits every few milliseconds, and now and then looks into the inbox and for series at rest, as long as somebody holds the store.
+/// Starts the task that commits every few milliseconds, and now and then looks into the inbox and
+/// for series at rest, as long as somebody holds the store.
 fn start_committing(shared: &Arc<Shared>) {
     let Some(every) = shared.settings.commit_every else { return };
     let env = shared.database.endpoint().env().clone();
@@ -220,13 +231,15 @@ fn start_committing(shared: &Arc<Shared>) {
             let Some(shared) = shared.upgrade() else { return };
             if timer.now() >= next {
                 looked = timer.now();
-                // What goes wrong here is told to whoever reads or syncs. Who posts has nothing to take in, and no leaves.
+                // What goes wrong here is told to whoever reads or syncs. Who posts has nothing to
+                // take in, and no leaves.
                 if !shared.is_poster() {
                     let _ = shared.take_in().await;
                     let _ = rest::go_on(&shared).await;
                 }
             }
-            // Whoever asks for a sync is told what went wrong; here it is tried again with what comes next.
+            // Whoever asks for a sync is told what went wrong; here it is tried again with what
+            // comes next.
             if flush::flush(&shared).await.is_err() && shared.check().is_ok() {
                 shared.work.notify();
                 drop(shared);

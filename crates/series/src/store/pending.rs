@@ -1,8 +1,10 @@
-//! What waits for the next flush: the points that came into open leaves, of all series in the order in which they came, and the series that it has to look at.
+//! What waits for the next flush: the points that came into open leaves, of all series in the order
+//! in which they came, and the series that it has to look at.
 //!
-//! Most points go to the tail and nowhere else, so a flush takes them from here, one behind the other, and leaves their series alone: where a million
-//! series take turns, to come by one costs more than to write its point. It looks at a series only if that needs more of it: the first point of an open
-//! leaf, from which on the tail is needed; a leaf that is full; late points.
+//! Most points go to the tail and nowhere else, so a flush takes them from here, one behind the
+//! other, and leaves their series alone: where a million series take turns, to come by one costs
+//! more than to write its point. It looks at a series only if that needs more of it: the first
+//! point of an open leaf, from which on the tail is needed; a leaf that is full; late points.
 
 use super::keys::Id;
 use super::{Cell, lock};
@@ -10,7 +12,8 @@ use crate::value::Point;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Points, and series, for which memory is kept from one flush to the next: a million series bring so many at a time. 80 MiB, and only where so many came.
+/// Points, and series, for which memory is kept from one flush to the next: a million series bring
+/// so many at a time. 80 MiB, and only where so many came.
 const ROOM: usize = 2 << 20;
 
 /// What waits.
@@ -33,8 +36,8 @@ pub(super) struct List {
 }
 
 impl Pending {
-    /// Adds points of a series, which whoever does so has locked, counts late ones, which the series keeps, and adds the series if it is given. Whether nothing
-    /// waited before.
+    /// Adds points of a series, which whoever does so has locked, counts late ones, which the
+    /// series keeps, and adds the series if it is given. Whether nothing waited before.
     pub(super) fn add(
         &self,
         (id, points): (Id, &[Point]),
@@ -72,7 +75,8 @@ impl Pending {
 }
 
 impl List {
-    /// Forgets what it has, and keeps some of its memory: such that is new each time costs more than what is written into it.
+    /// Forgets what it has, and keeps some of its memory: such that is new each time costs more
+    /// than what is written into it.
     pub(super) fn clear(&mut self) {
         self.since = None;
         self.points.clear();

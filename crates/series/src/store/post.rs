@@ -1,9 +1,12 @@
-//! Posting: points that somebody takes who doesn't own the series, on their way to the owner's inbox.
+//! Posting: points that somebody takes who doesn't own the series, on their way to the owner's
+//! inbox.
 //!
-//! Series wait with their points (`State::late`) until the next flush, which writes all that waits as rows of the inbox, some hundred thousand points in a commit. From there
-//! on they are what transactions write: durable, in the order of commits, and the owner takes them in. So whoever takes points needs no owner that answers,
-//! and the owner no other door. A commit whose fate is not known is made again, which may leave its rows twice: points are
-//! taken in again then, to the same end.
+//! Series wait with their points (`State::late`) until the next flush, which writes all that waits
+//! as rows of the inbox, some hundred thousand points in a commit. From there on they are what
+//! transactions write: durable, in the order of commits, and the owner takes them in. So whoever
+//! takes points needs no owner that answers, and the owner no other door. A commit whose fate is
+//! not known is made again, which may leave its rows twice: points are taken in again then, to the
+//! same end.
 
 use super::letter::{self, Appended, Letter};
 use super::{Cell, Shared, Standing, lock};

@@ -1,8 +1,10 @@
 //! Reading a series: the tree, late points and memory as one.
 //!
-//! What is in memory is taken first, then the tree is read: a leaf that was being written meanwhile is then in both, and memory gives way for
-//! times that the tree has. Late points lie over everything: one with the time of another point replaces it. A node of the tree is used as
-//! its summary only if it is known that no late point lies between its first and its last. Late points are read some leaves at a time, ahead of the tree.
+//! What is in memory is taken first, then the tree is read: a leaf that was being written meanwhile
+//! is then in both, and memory gives way for times that the tree has. Late points lie over
+//! everything: one with the time of another point replaces it. A node of the tree is used as its
+//! summary only if it is known that no late point lies between its first and its last. Late points
+//! are read some leaves at a time, ahead of the tree.
 
 use super::late::{Late, over_each_other};
 use super::nodes::Reader;
@@ -40,11 +42,16 @@ impl Series {
     ///
     /// # Errors
     /// [`crate::Error::Damaged`], [`crate::Error::Database`]; so for all that reads.
-    pub async fn scan(&self, range: impl RangeBounds<i64>, direction: Direction) -> Result<PointStream> {
+    pub async fn scan(
+        &self,
+        range: impl RangeBounds<i64>,
+        direction: Direction,
+    ) -> Result<PointStream> {
         Ok(PointStream { merged: Merged::new(self, Span::new(range), direction).await? })
     }
 
-    /// The summary of a range of times, however long, from a handful of nodes; `None` if there are no points.
+    /// The summary of a range of times, however long, from a handful of nodes; `None` if there are
+    /// no points.
     ///
     /// # Errors
     /// As [`Series::scan`].
@@ -64,12 +71,16 @@ impl Series {
         Ok(sum)
     }
 
-    /// The summaries of the range's buckets of `step` nanoseconds each, oldest first, without those that are empty. Buckets are counted from
-    /// the range's beginning, or from 1970 if it has none.
+    /// The summaries of the range's buckets of `step` nanoseconds each, oldest first, without those
+    /// that are empty. Buckets are counted from the range's beginning, or from 1970 if it has none.
     ///
     /// # Errors
     /// As [`Series::scan`].
-    pub async fn group_aggregate(&self, range: impl RangeBounds<i64>, step: u64) -> Result<GroupStream> {
+    pub async fn group_aggregate(
+        &self,
+        range: impl RangeBounds<i64>,
+        step: u64,
+    ) -> Result<GroupStream> {
         let is_open = matches!(range.start_bound(), Bound::Unbounded);
         let span = Span::new(range);
         let origin = if is_open { 0 } else { span.first };
@@ -77,8 +88,8 @@ impl Series {
         Ok(GroupStream { merged, groups: Groups::new(origin, step) })
     }
 
-    /// The same with the newest bucket first. Buckets are counted down from the range's last nanosecond, or from 1970 if it has none, and
-    /// each comes with its last nanosecond.
+    /// The same with the newest bucket first. Buckets are counted down from the range's last
+    /// nanosecond, or from 1970 if it has none, and each comes with its last nanosecond.
     ///
     /// # Errors
     /// As [`Series::scan`].
@@ -112,7 +123,8 @@ impl PointStream {
         self.merged.points_held()
     }
 
-    /// The next points, a few thousand at most, ascending by time whatever the direction. `None` at the end.
+    /// The next points, a few thousand at most, ascending by time whatever the direction. `None` at
+    /// the end.
     ///
     /// # Errors
     /// As [`Series::scan`].
@@ -123,11 +135,15 @@ impl PointStream {
         }
     }
 
-    /// The next points, leaving out what need not be looked at: parts of the series whose summary `is_needed` refuses.
+    /// The next points, leaving out what need not be looked at: parts of the series whose summary
+    /// `is_needed` refuses.
     ///
     /// # Errors
     /// As [`Series::scan`].
-    pub async fn next_needed(&mut self, is_needed: impl Fn(&Summary) -> bool) -> Result<Option<Points>> {
+    pub async fn next_needed(
+        &mut self,
+        is_needed: impl Fn(&Summary) -> bool,
+    ) -> Result<Option<Points>> {
         loop {
             match self.merged.next(|summary| !is_needed(summary)).await? {
                 Some(Piece::Points(points)) => return Ok(Some(points)),
@@ -159,7 +175,8 @@ impl GroupStream {
         self.merged.points_held()
     }
 
-    /// The next bucket that has points: its first nanosecond, or its last if the stream goes backward, and what is in it. `None` at the end.
+    /// The next bucket that has points: its first nanosecond, or its last if the stream goes
+    /// backward, and what is in it. `None` at the end.
     ///
     /// # Errors
     /// As [`Series::scan`].
@@ -255,16 +272,22 @@ impl Merged {
             return Ok(Some(Piece::Points(points)));
         }
         let late = &self.late;
-        let piece = self.walk.next(&self.reader, |summary| whole(summary) && late.spares(summary)).await?;
+        let piece =
+            self.walk.next(&self.reader, |summary| whole(summary) && late.spares(summary)).await?;
         Ok(piece.or_else(|| self.memory.take().map(Piece::Points)))
     }
 
-    /// The piece with the late points that belong before and into it; what else of it there is is held. `None` if it lies beyond all that is known of them.
+    /// The piece with the late points that belong before and into it; what else of it there is is
+    /// held. `None` if it lies beyond all that is known of them.
     fn over(&mut self, piece: Piece) -> Option<Piece> {
         let (first, last) = ends(&piece);
         let Piece::Points(mut points) = piece else {
             // None of them lies within it, so those that are due come before.
-            let due = self.late.take_up_to(if self.direction == Direction::Forward { last } else { first });
+            let due = self.late.take_up_to(if self.direction == Direction::Forward {
+                last
+            } else {
+                first
+            });
             if due.is_empty() {
                 return Some(piece);
             }
@@ -284,7 +307,8 @@ impl Merged {
         }
         let bounds = points.times.first().zip(points.times.last());
         let (first, last) = bounds.map(|(first, last)| (*first, *last))?;
-        let due = self.late.take_up_to(if self.direction == Direction::Forward { last } else { first });
+        let due =
+            self.late.take_up_to(if self.direction == Direction::Forward { last } else { first });
         Some(Piece::Points(if due.is_empty() { points } else { over_each_other(&points, &due) }))
     }
 }

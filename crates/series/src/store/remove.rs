@@ -1,13 +1,16 @@
 //! Deleting: a span of a series, or a series whole.
 //!
-//! What of a span is in an open leaf is sealed first, so that it lies in the tree and among the late points alone. In the tree it gets a mask, and nodes that
-//! lie wholly within it go, by a range clear for neighbours; late points go by leaves. Twigs stay: they say where the tree goes on. A series that goes
-//! whole is forgotten by memory in the same turn, and whoever looked its name up meanwhile looks again.
+//! What of a span is in an open leaf is sealed first, so that it lies in the tree and among the
+//! late points alone. In the tree it gets a mask, and nodes that lie wholly within it go, by a
+//! range clear for neighbours; late points go by leaves. Twigs stay: they say where the tree goes
+//! on. A series that goes whole is forgotten by memory in the same turn, and whoever looked its
+//! name up meanwhile looks again.
 
 use super::keys::{Id, Keys};
 use super::nodes::Through;
 use super::{
-    Series, SeriesStore, Shared, Standing, State, flush, limits, lock, mask, names, open, retry, side,
+    Series, SeriesStore, Shared, Standing, State, flush, limits, lock, mask, names, open, retry,
+    side,
 };
 use crate::error::{Error, Result};
 use crate::name::Name;
@@ -20,17 +23,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 impl Series {
-    /// Deletes the points of a range of times. Points that come later are seen, whatever their time.
+    /// Deletes the points of a range of times. Points that come later are seen, whatever their
+    /// time.
     ///
     /// # Errors
-    /// [`Error::TooMany`] if the series has more than 4096 deleted spans that do not touch; [`Error::NotOwner`],
-    /// [`Error::Damaged`], [`Error::Database`].
+    /// [`Error::TooMany`] if the series has more than 4096 deleted spans that do not touch;
+    /// [`Error::NotOwner`], [`Error::Damaged`], [`Error::Database`].
     pub async fn delete_range(&self, range: impl RangeBounds<i64>) -> Result<()> {
         let span = Span::new(range);
         let (shared, id, name) = (&self.shared, self.cell.id, &self.cell.name);
         flush::sealed(shared, (id, name), span, async || {
             let tr = shared.database.create_transaction();
-            // Nobody saves anything now, so the tree stays what it is; whoever has the series open knows it.
+            // Nobody saves anything now, so the tree stays what it is; whoever has the series open
+            // knows it.
             let sealed = match shared.in_memory(id, name) {
                 Some(cell) => lock(&cell.state).trunk.last(),
                 None => open::trunk(shared, id).await?.last(),
@@ -47,18 +52,20 @@ impl Series {
 }
 
 impl SeriesStore {
-    /// Deletes a series with all of its points. Handles of it can't append any more; a series of the same name is a new one. It is done also if the future is
-    /// dropped in the middle.
+    /// Deletes a series with all of its points. Handles of it can't append any more; a series of
+    /// the same name is a new one. It is done also if the future is dropped in the middle.
     ///
     /// # Errors
-    /// [`Error::Deleted`] if it was deleted before and there is another one of its name; [`Error::NotOwner`], [`Error::Database`].
+    /// [`Error::Deleted`] if it was deleted before and there is another one of its name;
+    /// [`Error::NotOwner`], [`Error::Database`].
     pub async fn delete(&self, series: &Series) -> Result<()> {
         let (shared, id, name) = (self.shared.clone(), series.cell.id, series.cell.name.clone());
         let (done, reply) = promise();
-        let task = self.shared.database.endpoint().env().spawn("plinth-series-delete", async move {
-            let result = delete(&shared, id, &name).await;
-            done.send(Ok(result));
-        });
+        let task =
+            self.shared.database.endpoint().env().spawn("plinth-series-delete", async move {
+                let result = delete(&shared, id, &name).await;
+                done.send(Ok(result));
+            });
         drop(task);
         reply.await?
     }
@@ -138,7 +145,9 @@ async fn try_delete_range(
         let span = span.intersection(Span { first: i64::MIN, last: sealed });
         let masks = mask::with(before.clone(), span);
         if masks.len() > mask::MAX_MASKS {
-            return Err(Error::TooMany { what: format!("{} deleted spans of a series", mask::MAX_MASKS) });
+            return Err(Error::TooMany {
+                what: format!("{} deleted spans of a series", mask::MAX_MASKS),
+            });
         }
         if masks != before {
             for (level, ranges) in within(&nodes, &before, &masks).await? {
@@ -154,7 +163,11 @@ async fn try_delete_range(
 type Neighbours = Vec<(u64, u64)>;
 
 /// The nodes that lie wholly within one of `masks` and not within one of `before`, by level.
-async fn within(nodes: &Through<'_>, before: &[Span], masks: &[Span]) -> Result<BTreeMap<u8, Neighbours>> {
+async fn within(
+    nodes: &Through<'_>,
+    before: &[Span],
+    masks: &[Span],
+) -> Result<BTreeMap<u8, Neighbours>> {
     let mut found: BTreeMap<u8, Neighbours> = BTreeMap::new();
     let mut stack = nodes.twigs(None).await?;
     stack.sort_by_key(|twig| std::cmp::Reverse(twig.summary.first.time));
@@ -172,7 +185,10 @@ async fn within(nodes: &Through<'_>, before: &[Span], masks: &[Span]) -> Result<
             }
         } else if level > 0 {
             let Some(bytes) = nodes.node(twig.address).await? else {
-                return Err(Error::damaged(format!("node {index} of level {level}"), "it is missing"));
+                return Err(Error::damaged(
+                    format!("node {index} of level {level}"),
+                    "it is missing",
+                ));
             };
             let children = decode_summaries(level, &bytes)?;
             let child = |place: u64| Address { level: level - 1, index: index * FANOUT + place };

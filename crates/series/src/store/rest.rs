@@ -1,19 +1,22 @@
 //! Series at rest: what of them is in no full leaf becomes a leaf that is not full.
 //!
-//! The tail costs twice as much for a point as a leaf, is read whole when the store is opened, and keeps its points in memory besides. A series that nobody
-//! writes to any more would stay there until the tail has to become shorter. So the store's own task goes its rounds, a few thousand series at a time:
+//! The tail costs twice as much for a point as a leaf, is read whole when the store is opened, and
+//! keeps its points in memory besides. A series that nobody writes to any more would stay there
+//! until the tail has to become shorter. So the store's own task goes its rounds, a few thousand
+//! series at a time:
 //!
 //! ```text
 //!   a look: the open leaf has n points  ...  still n, and it is due  ->  a leaf, if n is an eighth of a full one; fewer stay in the tail
 //!           they are noted, with the time                                (each leaf has a key, a header and a summary of its own)
 //! ```
 //!
-//! Those that stay keep the whole tail from the oldest of them on, whatever else is in it: a single series with a point a minute, beside which others filled
-//! one leaf after another, would have it grow to what it may have at most. Where the tail is much longer than the points in no leaf can need, a round
-//! writes its oldest points anew, at its end, and what lay between them goes.
+//! Those that stay keep the whole tail from the oldest of them on, whatever else is in it: a single
+//! series with a point a minute, beside which others filled one leaf after another, would have it
+//! grow to what it may have at most. Where the tail is much longer than the points in no leaf can
+//! need, a round writes its oldest points anew, at its end, and what lay between them goes.
 //!
-//! Appending knows nothing of it. When a series is due, its own pace says: what has a point an hour is not at rest after a minute, or each of its leaves
-//! would have an eighth of what it could.
+//! Appending knows nothing of it. When a series is due, its own pace says: what has a point an hour
+//! is not at rest after a minute, or each of its leaves would have an eighth of what it could.
 
 use super::flush::{self, Flusher};
 use super::keys::Id;
@@ -33,11 +36,13 @@ pub(super) const TOGETHER: usize = 64 << 10;
 /// A leaf of a series at rest has one in so many of a full leaf's points, at least.
 const LEAST_PART: usize = 8;
 
-/// So many times as long as between two of its points, on average, a series has to be without a new one.
+/// So many times as long as between two of its points, on average, a series has to be without a new
+/// one.
 const STEPS: u32 = 16;
 
-/// Such a part of what the tail may have at most it may have whatever is in it, 4 MiB by default; and for each point that is in no leaf so many bytes more,
-/// more than the worst points of full batches take, so that a tail that was written anew is short enough.
+/// Such a part of what the tail may have at most it may have whatever is in it, 4 MiB by default;
+/// and for each point that is in no leaf so many bytes more, more than the worst points of full
+/// batches take, so that a tail that was written anew is short enough.
 const SHORT_PART: usize = 64;
 const LONG_POINT: usize = 32;
 
@@ -63,11 +68,13 @@ impl Rounds {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Seen {
     points: u32,
-    /// The environment's clock, in milliseconds, of which this is what 32 bits hold: 49 days, and then it begins anew.
+    /// The environment's clock, in milliseconds, of which this is what 32 bits hold: 49 days, and
+    /// then it begins anew.
     at: u32,
 }
 
-/// Goes on with the round if one is due; until somebody has something to be saved, or until its end.
+/// Goes on with the round if one is due; until somebody has something to be saved, or until its
+/// end.
 pub(super) async fn go_on(shared: &Arc<Shared>) -> Result<()> {
     let Some(after) = shared.settings.seal_after else { return Ok(()) };
     let env = shared.database.endpoint().env();
@@ -83,7 +90,9 @@ pub(super) async fn go_on(shared: &Arc<Shared>) -> Result<()> {
 
 /// Whether a tail of so many bytes is much longer than so many points in no leaf can need.
 pub(super) fn is_tail_too_long(shared: &Shared, bytes: usize, open_points: usize) -> bool {
-    bytes > (shared.settings.tail_bytes / SHORT_PART).saturating_add(open_points.saturating_mul(LONG_POINT))
+    bytes
+        > (shared.settings.tail_bytes / SHORT_PART)
+            .saturating_add(open_points.saturating_mul(LONG_POINT))
 }
 
 /// The next series of the round that are at rest.
@@ -113,7 +122,8 @@ pub(super) fn find(shared: &Shared, flusher: &mut Flusher, after: Duration) -> V
     resting
 }
 
-/// Whether a series has been without new points for long enough, and has enough of them; notes what there is.
+/// Whether a series has been without new points for long enough, and has enough of them; notes what
+/// there is.
 fn is_resting(state: &mut State, now: Duration, after: Duration, leaf_points: usize) -> bool {
     let now = now.as_millis() as u32;
     let points = u32::try_from(state.open.len()).unwrap_or(u32::MAX);

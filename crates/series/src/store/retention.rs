@@ -1,8 +1,10 @@
 //! For how long points are kept, by metric: rules, and the deletion of what is older.
 //!
-//! Rules stand in a list, `cpu.*=30d,audit=forever,*=1y`, of which the first that fits a metric counts. A series loses what is older in strides of a twentieth of
-//! its time, so that it is touched now and then and not each time somebody looks; points live that much longer at most. Only points go: a series
-//! without any keeps its name, since whoever has it open may write to it at any moment.
+//! Rules stand in a list, `cpu.*=30d,audit=forever,*=1y`, of which the first that fits a metric
+//! counts. A series loses what is older in strides of a twentieth of its time, so that it is
+//! touched now and then and not each time somebody looks; points live that much longer at most.
+//! Only points go: a series without any keeps its name, since whoever has it open may write to it
+//! at any moment.
 
 use super::{Listing, Series, SeriesStore};
 use crate::error::Result;
@@ -52,8 +54,8 @@ impl Rule {
 impl FromStr for Retention {
     type Err = String;
 
-    /// The rules of a text: `METRIC=TIME`, divided by commas. A metric that ends in `*` stands for all that begin so; a time is such as `30d`, `12h`, `1d12h`, or
-    /// `forever`.
+    /// The rules of a text: `METRIC=TIME`, divided by commas. A metric that ends in `*` stands for
+    /// all that begin so; a time is such as `30d`, `12h`, `1d12h`, or `forever`.
     fn from_str(text: &str) -> Result<Self, String> {
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
         let rule = |part: &str| {
@@ -62,7 +64,9 @@ impl FromStr for Retention {
             let (metric, time) = (metric.trim(), time.trim());
             let kept = match time {
                 "forever" => None,
-                time => Some(Duration::from_nanos(duration(time).ok_or_else(wrong)?.unsigned_abs())),
+                time => {
+                    Some(Duration::from_nanos(duration(time).ok_or_else(wrong)?.unsigned_abs()))
+                }
             };
             let beginning = metric.strip_suffix('*');
             let name = beginning.unwrap_or(metric);
@@ -98,7 +102,8 @@ fn first_kept(now: i64, kept: Duration) -> i64 {
 }
 
 impl SeriesStore {
-    /// Deletes the points that are older at `now`, in nanoseconds since 1970, than `retention` keeps them. Gives how many series lost some.
+    /// Deletes the points that are older at `now`, in nanoseconds since 1970, than `retention`
+    /// keeps them. Gives how many series lost some.
     ///
     /// # Errors
     /// Those of [`Series::delete_range`] and of searching; what was deleted by then stays deleted.
@@ -147,7 +152,8 @@ mod tests {
 
     #[test]
     fn the_first_rule_that_fits_counts() {
-        let retention: Retention = " cpu.user = 1h30m,cpu.*=2d,cpu=3d,!*=forever,,a=b*=1w".parse().unwrap();
+        let retention: Retention =
+            " cpu.user = 1h30m,cpu.*=2d,cpu=3d,!*=forever,,a=b*=1w".parse().unwrap();
         for (metric, hours) in [
             ("cpu.user", Some(1.5)),
             ("cpu.users", Some(48.0)),
@@ -156,7 +162,11 @@ mod tests {
             ("!deploy", None),
             ("a=bc", Some(168.0)),
         ] {
-            assert_eq!(retention.kept(metric).map(|kept| kept.as_secs_f64() / 3600.0), hours, "{metric}");
+            assert_eq!(
+                retention.kept(metric).map(|kept| kept.as_secs_f64() / 3600.0),
+                hours,
+                "{metric}"
+            );
         }
         assert_eq!(retention.interval(), Some(Duration::from_secs(270)));
         let of = |text: &str| text.parse::<Retention>().unwrap();
@@ -166,9 +176,18 @@ mod tests {
 
     #[test]
     fn what_is_no_rule_is_named() {
-        for text in
-            ["cpu", "cpu=", "=1d", "cpu=1", "cpu=-1d", "cpu=0d", "c*u=1d", "**=1d", "cpu=1 d", "cpu=never"]
-        {
+        for text in [
+            "cpu",
+            "cpu=",
+            "=1d",
+            "cpu=1",
+            "cpu=-1d",
+            "cpu=0d",
+            "c*u=1d",
+            "**=1d",
+            "cpu=1 d",
+            "cpu=never",
+        ] {
             let told = format!("ok=1d,{text}").parse::<Retention>().unwrap_err();
             assert!(told.contains(&format!("`{text}`")), "{told}");
         }
@@ -177,7 +196,9 @@ mod tests {
     #[test]
     fn what_goes_is_older_by_a_stride_at_most() {
         const NOW: i64 = 1_767_225_600_123_456_789;
-        for kept in [Duration::from_nanos(1), Duration::from_secs(7), Duration::from_hours(24 * 365)] {
+        for kept in
+            [Duration::from_nanos(1), Duration::from_secs(7), Duration::from_hours(24 * 365)]
+        {
             let limit = NOW - kept.as_nanos() as i64;
             let stride = (kept / STRIDES).as_nanos() as i64 + MILLISECOND;
             let first = first_kept(NOW, kept);

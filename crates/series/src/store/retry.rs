@@ -1,7 +1,9 @@
-//! Transactions of the store: repeated like everybody's, but for a locked database, which is told and not waited for.
+//! Transactions of the store: repeated like everybody's, but for a locked database, which is told
+//! and not waited for.
 //!
-//! A lock may last for hours. Whoever sends points, or asks for some, would hear nothing all that time; so the caller learns of it at once and decides.
-//! What was appended stays in memory and is saved when the database is unlocked.
+//! A lock may last for hours. Whoever sends points, or asks for some, would hear nothing all that
+//! time; so the caller learns of it at once and decides. What was appended stays in memory and is
+//! saved when the database is unlocked.
 
 use crate::error::{Error, Result};
 use plinth_client::{Database, Transaction};

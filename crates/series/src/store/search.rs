@@ -1,8 +1,10 @@
-//! Finding series for readers: by metric and tags, a page at a time, and the metrics, tags and values that there are.
+//! Finding series for readers: by metric and tags, a page at a time, and the metrics, tags and
+//! values that there are.
 //!
-//! The keys of the index that belong to one tag's value ascend by the number of the series. So several conditions are met by walking their keys side by
-//! side, each skipping to where the other is; nothing is held but a page of each. What is found is a number and a name: a series
-//! that is only read is neither made nor kept in memory.
+//! The keys of the index that belong to one tag's value ascend by the number of the series. So
+//! several conditions are met by walking their keys side by side, each skipping to where the other
+//! is; nothing is held but a page of each. What is found is a number and a name: a series that is
+//! only read is neither made nor kept in memory.
 
 use super::keys::{Id, Keys, Listing};
 use super::{Cell, Series, SeriesStore, Shared, Standing, State, lock, retry};
@@ -30,7 +32,8 @@ pub struct StoreStats {
     pub unsaved_points: usize,
     /// How long the oldest point has waited that is not durable yet; 0 if there is none.
     pub unsaved_for: Duration,
-    /// The longest that a point waited since these series were opened: what a crash took from whoever never asked was no older.
+    /// The longest that a point waited since these series were opened: what a crash took from
+    /// whoever never asked was no older.
     pub longest_unsaved: Duration,
     /// Bytes that queries at work hold, about.
     pub query_bytes: usize,
@@ -60,7 +63,8 @@ impl<'a> Index<'a> {
             return Ok(Vec::new());
         }
         loop {
-            let range = RangeOptions::from(Bytes::copy_from_slice(begin)..Bytes::copy_from_slice(end));
+            let range =
+                RangeOptions::from(Bytes::copy_from_slice(begin)..Bytes::copy_from_slice(end));
             let range = range.limit(PAGE as i32).mode(StreamingMode::WantAll);
             match self.tr.snapshot().range(range).collect().await {
                 Ok(rows) => return Ok(rows),
@@ -69,7 +73,8 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// The numbers of a metric's series that have for each tag one of its values, from `least` on, ascending, at most `limit` of them.
+    /// The numbers of a metric's series that have for each tag one of its values, from `least` on,
+    /// ascending, at most `limit` of them.
     async fn numbers(
         &self,
         metric: &str,
@@ -97,7 +102,9 @@ impl<'a> Index<'a> {
         'series: while ids.len() < limit {
             let mut agreed = 0;
             while agreed < conditions.len() {
-                let Some(first) = conditions[agreed].seek(self, least).await? else { break 'series };
+                let Some(first) = conditions[agreed].seek(self, least).await? else {
+                    break 'series;
+                };
                 // Beyond what the others have agreed upon: they look again.
                 agreed = if first == least { agreed + 1 } else { 0 };
                 least = first;
@@ -174,7 +181,8 @@ impl Postings {
             for row in &rows {
                 self.ahead.push_back(index.keys.id_of_index(&row.key)?);
             }
-            self.next = if rows.len() < PAGE { None } else { self.ahead.back().map(|last| last + 1) };
+            self.next =
+                if rows.len() < PAGE { None } else { self.ahead.back().map(|last| last + 1) };
         }
     }
 }
@@ -201,15 +209,17 @@ impl Condition {
                 return Ok(Some(id));
             }
             self.next.pop();
-            self.next.extend(self.values[place].seek(index, least).await?.map(|id| Reverse((id, place))));
+            self.next.extend(
+                self.values[place].seek(index, least).await?.map(|id| Reverse((id, place))),
+            );
         }
         Ok(None)
     }
 }
 
 impl SeriesStore {
-    /// Series of a metric that have for each tag one of its values, with numbers from `least` on, ascending, at most `limit` of them; and where the next ones
-    /// begin, if there may be more.
+    /// Series of a metric that have for each tag one of its values, with numbers from `least` on,
+    /// ascending, at most `limit` of them; and where the next ones begin, if there may be more.
     pub(crate) async fn search(
         &self,
         metric: &str,
@@ -222,12 +232,14 @@ impl SeriesStore {
         }
         let index = Index::new(&self.shared);
         let ids = index.numbers(metric, tags, least, limit).await?;
-        // Some of them may have gone meanwhile, so it is not their names that tell whether there are more.
+        // Some of them may have gone meanwhile, so it is not their names that tell whether there
+        // are more.
         let next = ids.last().map(|last| last + 1).filter(|_| ids.len() >= limit);
         Ok((index.names(&ids).await?, next))
     }
 
-    /// All series with numbers from `least` on, ascending, a page of them; fewer than that only at the end.
+    /// All series with numbers from `least` on, ascending, a page of them; fewer than that only at
+    /// the end.
     pub(crate) async fn page_of_all(&self, least: Id) -> Result<(Vec<Found>, bool)> {
         if least == 0 {
             self.take_in().await?;
@@ -242,8 +254,10 @@ impl SeriesStore {
         Ok((found.collect::<Result<_>>()?, rows.len() < PAGE))
     }
 
-    /// Series in the order of their numbers, some of them: those of a metric that have for each of `tags` one of its values, or all. And where the next ones
-    /// begin, which is to be given as `from`; 0 for the first. They are to be read or deleted; what is to be written to is opened by its name.
+    /// Series in the order of their numbers, some of them: those of a metric that have for each of
+    /// `tags` one of its values, or all. And where the next ones begin, which is to be given as
+    /// `from`; 0 for the first. They are to be read or deleted; what is to be written to is opened
+    /// by its name.
     ///
     /// # Errors
     /// [`Error::Database`], [`Error::Damaged`].
@@ -285,12 +299,14 @@ impl SeriesStore {
         index.names(&ids).await
     }
 
-    /// A series to be read by the query that has found it, which has looked into the inbox when it began.
+    /// A series to be read by the query that has found it, which has looked into the inbox when it
+    /// began.
     pub(crate) fn reading(&self, found: &Found) -> Series {
         Series { is_looked_up: true, ..self.found(found) }
     }
 
-    /// A series that was found: the one in memory, or else one that has nothing there and is forgotten with the handle.
+    /// A series that was found: the one in memory, or else one that has nothing there and is
+    /// forgotten with the handle.
     pub(super) fn found(&self, found: &Found) -> Series {
         let cell = lock(&self.shared.names).get(&found.name).cloned();
         let cell = cell.filter(|cell| cell.id == found.id).unwrap_or_else(|| {
@@ -313,7 +329,8 @@ impl SeriesStore {
         }
     }
 
-    /// Metrics, tags or values that begin with `prefix`, ascending, those behind `after`, at most `limit`.
+    /// Metrics, tags or values that begin with `prefix`, ascending, those behind `after`, at most
+    /// `limit`.
     ///
     /// # Errors
     /// [`Error::Database`], [`Error::Damaged`].

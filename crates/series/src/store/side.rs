@@ -1,8 +1,10 @@
-//! Late points: those that came when later ones were sealed already. They lie in leaves of their own, by time, which are rewritten.
+//! Late points: those that came when later ones were sealed already. They lie in leaves of their
+//! own, by time, which are rewritten.
 //!
-//! Each leaf is keyed by its first time when it was made, and holds what lies between that and the next one's key. A point goes into
-//! the leaf before it; a leaf that gets too large becomes several. Readers merge them with the tree, and a late point with the
-//! time of another replaces it.
+//! Each leaf is keyed by its first time when it was made, and holds what lies between that and the
+//! next one's key. A point goes into the leaf before it; a leaf that gets too large becomes
+//! several. Readers merge them with the tree, and a late point with the time of another replaces
+//! it.
 
 use super::keys::{Id, Keys};
 use crate::codec;
@@ -15,7 +17,8 @@ use std::collections::BTreeMap;
 
 /// Points of a leaf, at most.
 const LEAF_POINTS: usize = 1024;
-/// What a leaf that is read counts as in points, however few it has: where the database is elsewhere that is what takes time.
+/// What a leaf that is read counts as in points, however few it has: where the database is
+/// elsewhere that is what takes time.
 pub(crate) const VISIT: usize = 512;
 
 /// Points that came in this order, by time: of those at one time the last one counts.
@@ -23,8 +26,9 @@ pub(crate) fn by_time(points: &[Point]) -> BTreeMap<i64, Value> {
     points.iter().map(|point| (point.time, point.value)).collect()
 }
 
-/// Puts points from a time on among the late points of a series: as many as there is room for, counted in points of the leaves that are written. Gives
-/// the time at which to go on, in another transaction, if there are more.
+/// Puts points from a time on among the late points of a series: as many as there is room for,
+/// counted in points of the leaves that are written. Gives the time at which to go on, in another
+/// transaction, if there are more.
 pub(crate) async fn merge(
     tr: &Transaction,
     keys: &Keys,
@@ -47,7 +51,8 @@ pub(crate) async fn merge(
         };
         let after = key_after(&key);
         let (before, next) = (one(&all, &after, true), one(&after, &end, false));
-        let before = before.await?.rows.iter().next().map(|(key, value)| (key.to_vec(), value.to_vec()));
+        let before =
+            before.await?.rows.iter().next().map(|(key, value)| (key.to_vec(), value.to_vec()));
         let bound = match next.await?.rows.iter().next() {
             Some((_, value)) => first_time(value)?,
             None => None,
@@ -78,7 +83,8 @@ pub(crate) async fn merge(
 /// Writes points as leaves, evenly full.
 fn write(tr: &Transaction, keys: &Keys, id: Id, points: BTreeMap<i64, Value>) {
     let size = points.len().div_ceil(points.len().div_ceil(LEAF_POINTS).max(1)).max(1);
-    let points: Vec<Point> = points.into_iter().map(|(time, value)| Point { time, value }).collect();
+    let points: Vec<Point> =
+        points.into_iter().map(|(time, value)| Point { time, value }).collect();
     for leaf in points.chunks(size) {
         let leaf: Points = leaf.iter().copied().collect();
         tr.set(keys.side(id, leaf.times[0]), codec::encode(&leaf));
@@ -91,7 +97,8 @@ fn first_time(value: &[u8]) -> Result<Option<i64>> {
     Ok(points.times.first().copied())
 }
 
-/// Removes the late points of a span: leaves wholly within it at once, and of the two that lie across its ends what is within.
+/// Removes the late points of a span: leaves wholly within it at once, and of the two that lie
+/// across its ends what is within.
 pub(crate) async fn remove(tr: &Transaction, keys: &Keys, id: Id, span: Span) -> Result<()> {
     if span.is_empty() {
         return Ok(());
@@ -106,7 +113,8 @@ pub(crate) async fn remove(tr: &Transaction, keys: &Keys, id: Id, span: Span) ->
     for rows in [first.await?.rows, last.await?.rows] {
         across.extend(rows.iter().map(|(key, value)| (key.to_vec(), value.to_vec())));
     }
-    // A leaf ends where the next one begins, so those that begin behind the first moment and before the last leaf lie within.
+    // A leaf ends where the next one begins, so those that begin behind the first moment and before
+    // the last leaf lie within.
     if let Some((last, _)) = across.last_key_value() {
         let behind = key_after(&keys.side(id, span.first));
         if behind[..] < last[..] {

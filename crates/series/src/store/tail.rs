@@ -1,6 +1,8 @@
-//! The tail: what was appended and is in no leaf yet, a value for each few thousand points, whatever series they belong to.
+//! The tail: what was appended and is in no leaf yet, a value for each few thousand points,
+//! whatever series they belong to.
 //!
-//! A batch keeps the order in which points of one series came, so that the last of a duplicate stays the last when it is read again.
+//! A batch keeps the order in which points of one series came, so that the last of a duplicate
+//! stays the last when it is read again.
 
 use super::keys::Id;
 use crate::codec::{
@@ -18,7 +20,8 @@ const HEADER: usize = 8;
 /// Points in one batch, at most: so that the worst ones fit a value.
 pub(crate) const BATCH_POINTS: usize = 4096;
 
-/// The points as a batch: between 1 and [`BATCH_POINTS`] of them, those of a series in the order in which they came.
+/// The points as a batch: between 1 and [`BATCH_POINTS`] of them, those of a series in the order in
+/// which they came.
 pub(crate) fn encode(points: &[(Id, Point)]) -> Vec<u8> {
     assert!((1..=BATCH_POINTS).contains(&points.len()), "a batch holds points");
     let values: Column = points.iter().map(|(_, point)| point.value).collect();
@@ -26,11 +29,15 @@ pub(crate) fn encode(points: &[(Id, Point)]) -> Vec<u8> {
     out.extend_from_slice(&((points.len() - 1) as u16).to_le_bytes());
     out.extend_from_slice(&[0; 4]);
     let runs = || points.chunk_by(|(a, _), (b, _)| a == b);
-    let (ids, lengths): (Vec<i64>, Vec<i64>) = runs().map(|run| (run[0].0 as i64, run.len() as i64)).unzip();
+    let (ids, lengths): (Vec<i64>, Vec<i64>) =
+        runs().map(|run| (run[0].0 as i64, run.len() as i64)).unzip();
     write_number(ids.len() as u64, &mut out);
     codec::encode_integers(&ids, &mut out);
     codec::encode_integers(&lengths, &mut out);
-    codec::encode_integers(&points.iter().map(|(_, point)| point.time).collect::<Vec<_>>(), &mut out);
+    codec::encode_integers(
+        &points.iter().map(|(_, point)| point.time).collect::<Vec<_>>(),
+        &mut out,
+    );
     codec::encode_column(&values, &mut out);
     codec::put_checksum(&mut out);
     out
@@ -71,10 +78,18 @@ fn decode_runs(reader: &mut Reader<'_>, count: usize) -> Result<Vec<i64>> {
             Ok(length) if (1..=count - all.len()).contains(&length) => {
                 all.extend(std::iter::repeat_n(id, length));
             }
-            _ => return Err(reader.wrong("a run of one point or more, and no more points than there are")),
+            _ => {
+                return Err(
+                    reader.wrong("a run of one point or more, and no more points than there are")
+                );
+            }
         }
     }
-    if all.len() == count { Ok(all) } else { Err(reader.wrong("runs of as many points as there are")) }
+    if all.len() == count {
+        Ok(all)
+    } else {
+        Err(reader.wrong("runs of as many points as there are"))
+    }
 }
 
 #[cfg(test)]
@@ -85,8 +100,9 @@ mod tests {
 
     #[test]
     fn a_batch_without_runs_is_read_too() {
-        let points: Vec<(Id, Point)> =
-            (0..300).map(|i| (i % 3, Point { time: i as i64, value: Value::Integer(i as i64) })).collect();
+        let points: Vec<(Id, Point)> = (0..300)
+            .map(|i| (i % 3, Point { time: i as i64, value: Value::Integer(i as i64) }))
+            .collect();
         let mut bytes = vec![FORMAT_WITHOUT_RUNS, codec::kind(&Column::Integers(Vec::new()))];
         bytes.extend_from_slice(&299_u16.to_le_bytes());
         bytes.extend_from_slice(&[0; 4]);
@@ -101,7 +117,8 @@ mod tests {
     #[test]
     fn runs_that_are_not_those_of_the_points_are_refused() {
         for lengths in [&[2, 1][..], &[2, 3], &[4, 0], &[5, -1], &[i64::MAX, 4]] {
-            let mut bytes = vec![FORMAT, codec::kind(&Column::Integers(Vec::new())), 3, 0, 0, 0, 0, 0];
+            let mut bytes =
+                vec![FORMAT, codec::kind(&Column::Integers(Vec::new())), 3, 0, 0, 0, 0, 0];
             write_number(lengths.len() as u64, &mut bytes);
             codec::encode_integers(&[7, 8], &mut bytes);
             codec::encode_integers(lengths, &mut bytes);

@@ -1,8 +1,9 @@
 //! One series as an append-only B+tree, whose nodes never change once they are written.
 //!
-//! A node is named by its level and its index there; leaves are level 0. The node at (level, index) has the children (level - 1, index × 64 ...),
-//! so no node holds an address. Each child's [`Summary`] stands in its parent, which makes an aggregate over years a handful of nodes. As long as
-//! a node has no parent yet, its summary stands on its own as a *twig*:
+//! A node is named by its level and its index there; leaves are level 0. The node at (level, index)
+//! has the children (level - 1, index × 64 ...), so no node holds an address. Each child's
+//! [`Summary`] stands in its parent, which makes an aggregate over years a handful of nodes. As
+//! long as a node has no parent yet, its summary stands on its own as a *twig*:
 //!
 //! ```text
 //!   level 2   twigs: 0                               what a query begins with: all twigs, highest level first,
@@ -10,8 +11,9 @@
 //!   level 0   leaves 0 ................. 4223        twigs: 4160 .. 4223
 //! ```
 //!
-//! Sealing a leaf writes the leaf and its twig; the 64th twig of a level turns all of them into a node and that node's twig. So a restart needs the
-//! twigs alone, of which there are at most 63 a level, and nothing is ever rewritten. Where nodes and twigs are kept is said by [`Nodes`].
+//! Sealing a leaf writes the leaf and its twig; the 64th twig of a level turns all of them into a
+//! node and that node's twig. So a restart needs the twigs alone, of which there are at most 63 a
+//! level, and nothing is ever rewritten. Where nodes and twigs are kept is said by [`Nodes`].
 
 mod read;
 mod summary;
@@ -73,13 +75,15 @@ pub trait Nodes {
     /// The twigs of one level, or of all levels, ascending by level and index.
     fn twigs(&self, level: Option<u8>) -> impl Future<Output = Result<Vec<Twig>>> + Send;
 
-    /// Spans whose points were deleted, ascending, not overlapping. Nodes that lie within one may be gone.
+    /// Spans whose points were deleted, ascending, not overlapping. Nodes that lie within one may
+    /// be gone.
     fn masks(&self) -> impl Future<Output = Result<Vec<Span>>> + Send {
         std::future::ready(Ok(Vec::new()))
     }
 }
 
-/// Something that has to be written for a tree to grow. All that one append gives back belongs together.
+/// Something that has to be written for a tree to grow. All that one append gives back belongs
+/// together.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Write {
     /// A node that is new.
@@ -107,8 +111,8 @@ impl Trunk {
         };
         let mut trunk = Self::default();
         for twig in &twigs {
-            let leaves =
-                covered(twig).ok_or_else(|| Error::damaged("a twig", "an index beyond all leaves"))?;
+            let leaves = covered(twig)
+                .ok_or_else(|| Error::damaged("a twig", "an index beyond all leaves"))?;
             trunk.leaves = trunk.leaves.max(leaves);
             trunk.last = trunk.last.max(Some(twig.summary.last.time));
         }
@@ -125,7 +129,8 @@ impl Trunk {
         self.last
     }
 
-    /// Counts `points` as the next leaf, which was sealed before: what [`append`](Self::append) makes of the trunk, and no writes.
+    /// Counts `points` as the next leaf, which was sealed before: what [`append`](Self::append)
+    /// makes of the trunk, and no writes.
     pub fn pass(&mut self, points: &Points) {
         if let Some(last) = points.times.last() {
             self.leaves += 1;
@@ -133,7 +138,8 @@ impl Trunk {
         }
     }
 
-    /// Seals `points` (some, all of them later than any before) as the next leaf. The writes must be visible to `nodes` before the next append.
+    /// Seals `points` (some, all of them later than any before) as the next leaf. The writes must
+    /// be visible to `nodes` before the next append.
     pub async fn append(&mut self, nodes: &impl Nodes, points: &Points) -> Result<Vec<Write>> {
         let Some(summary) = Summary::of(points) else { return Ok(Vec::new()) };
         assert!(
@@ -160,7 +166,9 @@ impl Trunk {
 
 /// The twig above all twigs of a level, which have to be the 64 neighbours that belong together.
 fn parent(children: &[Twig]) -> Result<Twig> {
-    let Some(first) = children.first() else { return Err(Error::damaged("a tree", "a level without twigs")) };
+    let Some(first) = children.first() else {
+        return Err(Error::damaged("a tree", "a level without twigs"));
+    };
     let Address { level, index } = first.address;
     let neighbours =
         children.iter().zip(index..).all(|(twig, index)| twig.address == Address { level, index });

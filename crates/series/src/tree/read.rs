@@ -1,8 +1,10 @@
-//! Reading a tree: a walk over the pieces of a span of time, forward or backward, from which all queries are made.
+//! Reading a tree: a walk over the pieces of a span of time, forward or backward, from which all
+//! queries are made.
 //!
-//! The walk keeps a stack of twigs whose next one in order lies on top. A twig that the query can use whole is given as its summary; any other is
-//! replaced by its children, or by its points if it is a leaf. Nodes do not change, so a walk may go on across any number of
-//! read versions; what is sealed after it began is not in it.
+//! The walk keeps a stack of twigs whose next one in order lies on top. A twig that the query can
+//! use whole is given as its summary; any other is replaced by its children, or by its points if it
+//! is a leaf. Nodes do not change, so a walk may go on across any number of read versions; what is
+//! sealed after it began is not in it.
 
 use super::summary::{Summary, decode_summaries};
 use super::{Nodes, Twig};
@@ -115,7 +117,8 @@ impl Walk {
         let mut twigs = nodes.twigs(None).await?;
         twigs.sort_by_key(|twig| std::cmp::Reverse(twig.address.level));
         let last = twigs.last().map(|twig| twig.summary.last.time);
-        let mut walk = Self { span, direction, masks: nodes.masks().await?, last, stack: Vec::new() };
+        let mut walk =
+            Self { span, direction, masks: nodes.masks().await?, last, stack: Vec::new() };
         walk.push(twigs);
         Ok(walk)
     }
@@ -125,7 +128,8 @@ impl Walk {
         self.last
     }
 
-    /// Before which time, in the direction of the walk, nothing of the tree comes any more; `None` if nothing comes.
+    /// Before which time, in the direction of the walk, nothing of the tree comes any more; `None`
+    /// if nothing comes.
     pub fn front(&self) -> Option<i64> {
         let next = &self.stack.last()?.summary;
         Some(match self.direction {
@@ -193,7 +197,9 @@ impl Walk {
             let children = decode_summaries(address.level, &bytes).map_err(in_node)?;
             let twigs = children.into_iter().zip(0..);
             self.push(
-                twigs.map(|(summary, place)| Twig { address: address.child(place), summary }).collect(),
+                twigs
+                    .map(|(summary, place)| Twig { address: address.child(place), summary })
+                    .collect(),
             );
         }
         Ok(None)
@@ -212,7 +218,8 @@ impl Scan {
         Ok(Self { walk: Walk::new(nodes, span, direction).await? })
     }
 
-    /// The next points, those of a leaf, ascending by time whatever the direction. `None` at the end.
+    /// The next points, those of a leaf, ascending by time whatever the direction. `None` at the
+    /// end.
     pub async fn next(&mut self, nodes: &impl Nodes) -> Result<Option<Points>> {
         match self.walk.next(nodes, |_| false).await? {
             Some(Piece::Points(points)) => Ok(Some(points)),
@@ -238,7 +245,8 @@ pub async fn aggregate(nodes: &impl Nodes, span: Span) -> Result<Option<Summary>
     Ok(sum)
 }
 
-/// Gathers pieces into buckets of a step each, counted from an origin. Pieces come in the order of their direction.
+/// Gathers pieces into buckets of a step each, counted from an origin. Pieces come in the order of
+/// their direction.
 #[derive(Clone, Debug)]
 pub struct Groups {
     origin: i64,
@@ -258,19 +266,28 @@ struct Bucket {
 }
 
 impl Groups {
-    /// No buckets yet; pieces ascend, and each bucket comes with its first nanosecond. A `step` of 0 is one of 1.
+    /// No buckets yet; pieces ascend, and each bucket comes with its first nanosecond. A `step` of
+    /// 0 is one of 1.
     pub fn new(origin: i64, step: u64) -> Self {
-        Self { origin, step: step.max(1), direction: Direction::Forward, open: None, done: VecDeque::new() }
+        Self {
+            origin,
+            step: step.max(1),
+            direction: Direction::Forward,
+            open: None,
+            done: VecDeque::new(),
+        }
     }
 
-    /// No buckets yet; pieces descend, the origin is the last nanosecond of a bucket, and each bucket comes with its last nanosecond.
+    /// No buckets yet; pieces descend, the origin is the last nanosecond of a bucket, and each
+    /// bucket comes with its last nanosecond.
     pub fn backward(origin: i64, step: u64) -> Self {
         Self { direction: Direction::Backward, ..Self::new(origin, step) }
     }
 
     /// The first and the last nanosecond of the bucket of a time.
     fn bucket(&self, time: i64) -> (i64, i64) {
-        let (time, mut origin, step) = (i128::from(time), i128::from(self.origin), i128::from(self.step));
+        let (time, mut origin, step) =
+            (i128::from(time), i128::from(self.origin), i128::from(self.step));
         if self.direction == Direction::Backward {
             origin += 1;
         }

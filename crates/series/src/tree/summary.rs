@@ -1,7 +1,9 @@
-//! What is known of some points without looking at them: counts, sum, and the first, last, least and greatest.
+//! What is known of some points without looking at them: counts, sum, and the first, last, least
+//! and greatest.
 //!
-//! Summaries of neighbours add up to the summary of both. Several of them are written column by column with the codecs of leaves, since the
-//! children of one node are alike: about forty bytes each.
+//! Summaries of neighbours add up to the summary of both. Several of them are written column by
+//! column with the codecs of leaves, since the children of one node are alike: about forty bytes
+//! each.
 //!
 //! Values that are not numbers are counted, but are neither summed nor the least or greatest.
 
@@ -101,7 +103,8 @@ fn better(a: Option<Point>, b: Option<Point>, worse: Ordering) -> Option<Point> 
     }
 }
 
-/// What is known of values of one type: how many are numbers, their sum, and the first place of the least and the greatest.
+/// What is known of values of one type: how many are numbers, their sum, and the first place of the
+/// least and the greatest.
 struct Known {
     numbers: u64,
     sum: f64,
@@ -135,11 +138,13 @@ impl Known {
         if numbers > 0 {
             let least = mins.into_iter().fold(f64::INFINITY, f64::min);
             let greatest = maxs.into_iter().fold(f64::NEG_INFINITY, f64::max);
-            let at =
-                |value: f64| first_place(values, value).map(|place| (place, Value::Float(values[place])));
+            let at = |value: f64| {
+                first_place(values, value).map(|place| (place, Value::Float(values[place])))
+            };
             (min, max) = (at(least), at(greatest));
         }
-        let sum = if numbers > 0 { sums.into_iter().fold(NOTHING, |sum, lane| sum + lane) } else { 0.0 };
+        let sum =
+            if numbers > 0 { sums.into_iter().fold(NOTHING, |sum, lane| sum + lane) } else { 0.0 };
         Self { numbers, sum, min, max }
     }
 
@@ -152,7 +157,9 @@ impl Known {
         chunks.iter().for_each(|chunk| add(chunk));
         add(rest);
         let at = |value: Option<&i64>| {
-            value.and_then(|value| first_place(values, *value).map(|place| (place, Value::Integer(*value))))
+            value.and_then(|value| {
+                first_place(values, *value).map(|place| (place, Value::Integer(*value)))
+            })
         };
         let (min, max) = (at(values.iter().min()), at(values.iter().max()));
         Self { numbers: values.len() as u64, sum: sums.into_iter().sum(), min, max }
@@ -162,7 +169,8 @@ impl Known {
 /// The first place of a value that is there. Most of the way it looks at many of them at once.
 fn first_place<T: PartialEq + Copy>(values: &[T], value: T) -> Option<usize> {
     const MANY: usize = 32;
-    let is_in = |many: &[T; MANY]| many.iter().fold(false, |found, other| found | (*other == value));
+    let is_in =
+        |many: &[T; MANY]| many.iter().fold(false, |found, other| found | (*other == value));
     let passed = values.as_chunks::<MANY>().0.iter().take_while(|many| !is_in(many)).count() * MANY;
     values[passed..].iter().position(|other| *other == value).map(|place| passed + place)
 }
@@ -178,8 +186,9 @@ pub fn encode_summaries(level: u8, summaries: &[Summary]) -> Vec<u8> {
     out.extend_from_slice(&((summaries.len() - 1) as u16).to_le_bytes());
     out.extend_from_slice(&[0; 4]);
     let after = |summary: &Summary, time: i64| time.wrapping_sub(summary.first.time);
-    let or_first =
-        |summary: &Summary, point: Option<Point>| after(summary, point.unwrap_or(summary.first).time);
+    let or_first = |summary: &Summary, point: Option<Point>| {
+        after(summary, point.unwrap_or(summary.first).time)
+    };
     let integers: [&dyn Fn(&Summary) -> i64; 6] = [
         &|summary| summary.first.time,
         &|summary| after(summary, summary.last.time),
@@ -233,12 +242,17 @@ pub fn decode_summaries(level: u8, bytes: &[u8]) -> Result<Vec<Summary>> {
     }
     let summary = |i: usize| {
         let integers = [first[i], last[i], counts[i], others[i], min[i], max[i]];
-        from_columns(i, integers, [sums.get(i), firsts.get(i), lasts.get(i), mins.get(i), maxs.get(i)])
+        from_columns(
+            i,
+            integers,
+            [sums.get(i), firsts.get(i), lasts.get(i), mins.get(i), maxs.get(i)],
+        )
     };
     (0..count).map(summary).collect()
 }
 
-/// The only summary in such bytes. A series has dozens of them on their own, and all are read whenever it is: so no memory is asked for.
+/// The only summary in such bytes. A series has dozens of them on their own, and all are read
+/// whenever it is: so no memory is asked for.
 ///
 /// # Errors
 /// [`Error::Damaged`] for other bytes, and for those of several summaries.

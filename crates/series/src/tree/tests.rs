@@ -1,6 +1,8 @@
-//! The tree against a map: random leaves, every kind of query, a restart from what is stored at any time.
+//! The tree against a map: random leaves, every kind of query, a restart from what is stored at any
+//! time.
 //!
-//! Sums are compared exactly: the values are small multiples of 1/4, whose sums do not depend on the order.
+//! Sums are compared exactly: the values are small multiples of 1/4, whose sums do not depend on
+//! the order.
 
 use super::*;
 use crate::value::{Point, Value};
@@ -24,8 +26,10 @@ impl Nodes for Memory {
     }
 
     async fn twigs(&self, level: Option<u8>) -> Result<Vec<Twig>> {
-        let of_level =
-            self.twigs.iter().filter(|(address, _)| level.is_none_or(|level| level == address.level));
+        let of_level = self
+            .twigs
+            .iter()
+            .filter(|(address, _)| level.is_none_or(|level| level == address.level));
         of_level
             .map(|(address, bytes)| {
                 Ok(Twig { address: *address, summary: decode_summaries(address.level, bytes)?[0] })
@@ -39,7 +43,11 @@ impl Memory {
         for write in writes {
             match write {
                 Write::Node(address, bytes) => {
-                    assert_eq!(self.nodes.insert(address, bytes.into()), None, "nodes never change");
+                    assert_eq!(
+                        self.nodes.insert(address, bytes.into()),
+                        None,
+                        "nodes never change"
+                    );
                 }
                 Write::Twig(twig) => {
                     let bytes = encode_summaries(twig.address.level, &[twig.summary]);
@@ -78,7 +86,13 @@ impl Model {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let time = [i64::MIN, -500, 0, crate::workload::START][random.below(4) as usize];
-        Self { random, memory: Memory::default(), trunk: Trunk::default(), points: BTreeMap::new(), time }
+        Self {
+            random,
+            memory: Memory::default(),
+            trunk: Trunk::default(),
+            points: BTreeMap::new(),
+            time,
+        }
     }
 
     fn append(&mut self) {
@@ -96,7 +110,8 @@ impl Model {
     fn span(&mut self) -> Span {
         let first = self.points.keys().next().copied().unwrap_or(0);
         let length = self.time.abs_diff(first) + 1;
-        let mut time = || first.saturating_add_unsigned(self.random.below(length)).saturating_sub(1);
+        let mut time =
+            || first.saturating_add_unsigned(self.random.below(length)).saturating_sub(1);
         let (a, b) = (time(), time());
         match self.random.below(6) {
             0 => Span::new(..),
@@ -154,7 +169,9 @@ impl Model {
         let mut walk = now(Walk::new(&self.memory, span, Direction::Forward)).unwrap();
         let mut groups = Groups::new(span.first, step);
         let mut found = Vec::new();
-        while let Some(piece) = now(walk.next(&self.memory, |summary| groups.is_whole(summary))).unwrap() {
+        while let Some(piece) =
+            now(walk.next(&self.memory, |summary| groups.is_whole(summary))).unwrap()
+        {
             groups.add(piece);
             found.extend(std::iter::from_fn(|| groups.next_done()));
         }
@@ -231,7 +248,9 @@ fn summaries_of_a_node_are_small() {
     let mut random = Random::new(8);
     let points = crate::workload::seed_input(&mut random, 64 * 2048, false);
     let summaries: Vec<Summary> = (0..64)
-        .map(|leaf| Summary::of_points((leaf * 2048..(leaf + 1) * 2048).map(|at| points.get(at))).unwrap())
+        .map(|leaf| {
+            Summary::of_points((leaf * 2048..(leaf + 1) * 2048).map(|at| points.get(at))).unwrap()
+        })
         .collect();
     let bytes = encode_summaries(1, &summaries);
     assert_eq!(decode_summaries(1, &bytes).unwrap(), summaries);

@@ -1,4 +1,5 @@
-//! What tests of queries share: a few metrics of some hosts, with the same points in a store and in maps; stores with points that a test says; asking.
+//! What tests of queries share: a few metrics of some hosts, with the same points in a store and in
+//! maps; stores with points that a test says; asking.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use plinth::Database;
@@ -33,7 +34,8 @@ pub const HOSTS: [&str; 6] = [
     "host=f region=asia",
 ];
 
-/// Points of three metrics on a few hosts, small multiples of 1/4 whose sums do not depend on their order, at most one second apart.
+/// Points of three metrics on a few hosts, small multiples of 1/4 whose sums do not depend on their
+/// order, at most one second apart.
 pub fn measured(random: &mut Random) -> (SeriesStore, BTreeMap<String, BTreeMap<i64, f64>>) {
     let (store, mut all) = (store(), BTreeMap::new());
     for metric in ["x", "y", "z"] {
@@ -79,6 +81,7 @@ pub fn filled(series: &[(&str, &[f64])]) -> SeriesStore {
 
 /// The answer to a query, or its error.
 pub fn ask(store: &SeriesStore, json: &str) -> Result<String, String> {
-    let text = block_on(async { store.query(&Query::parse(json.as_bytes())?).await?.collect().await });
+    let text =
+        block_on(async { store.query(&Query::parse(json.as_bytes())?).await?.collect().await });
     text.map(|text| String::from_utf8(text).unwrap()).map_err(|error| error.to_string())
 }

@@ -1,4 +1,5 @@
-//! What a connection holds from one turn to the next: given back where it can be, counted, and how it ends if that is too much.
+//! What a connection holds from one turn to the next: given back where it can be, counted, and how
+//! it ends if that is too much.
 
 use super::{Connection, Gone, LINGER, Phase, RECEIVE};
 use crate::counters::Figures;
@@ -11,12 +12,13 @@ use plinth_types::Error;
 /// Bytes of a hello or a welcome before its content, and where the content's length stands.
 const GREETING_HEAD: usize = 16;
 
-/// More output that the client doesn't take than replies that go on in another one leave there: it was asked for by a version of the
-/// protocol that has none.
+/// More output that the client doesn't take than replies that go on in another one leave there: it
+/// was asked for by a version of the protocol that has none.
 const MOST_UNTAKEN: usize = 2 * VALUES_BYTES;
 
 impl Connection {
-    /// Brings the accounts up to date at the end of a turn. Says whether the connection was cut off, and has last words to send.
+    /// Brings the accounts up to date at the end of a turn. Says whether the connection was cut
+    /// off, and has last words to send.
     ///
     /// # Errors
     /// If it was cut off without any.
@@ -65,15 +67,19 @@ impl Connection {
         self.input.capacity() + output + self.watched_bytes
     }
 
-    /// Ends the connection because memory is short: with a word, if what the client has begun to take leaves room for it. So many
-    /// bytes of answers have been thrown away already.
+    /// Ends the connection because memory is short: with a word, if what the client has begun to
+    /// take leaves room for it. So many bytes of answers have been thrown away already.
     ///
     /// # Errors
     /// If it doesn't.
     pub(super) fn cut_off(&mut self, answers: usize) -> Result<(), Gone> {
         let (requests, frees) = (self.in_flight.request, self.frees() + answers);
         let all = self.shared.memory.held();
-        self.shared.doors.bursts.cut_off(self.outbox.peer, self.outbox.name(), [requests, frees, all]);
+        self.shared.doors.bursts.cut_off(
+            self.outbox.peer,
+            self.outbox.name(),
+            [requests, frees, all],
+        );
         self.counted.cut_off += 1;
         self.outbox.close(std::mem::take(&mut self.in_flight));
         self.input = Vec::new();
@@ -112,7 +118,8 @@ fn message_len(bytes: &[u8]) -> usize {
     GREETING_HEAD + len as usize
 }
 
-/// Gives back room that is not needed. A buffer that grows has twice what it needs, and that is let be.
+/// Gives back room that is not needed. A buffer that grows has twice what it needs, and that is let
+/// be.
 fn trim(buffer: &mut Vec<u8>) {
     if buffer.capacity() > 2 * buffer.len() + RECEIVE {
         buffer.shrink_to_fit();

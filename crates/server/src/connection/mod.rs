@@ -1,8 +1,9 @@
 //! One connection: a task that receives, has requests carried out, and sends, all on one thread.
 //!
-//! A turn handles everything that has arrived, collects what others have answered meanwhile, and writes it all at once.
-//! The buffers of a turn belong to the thread, so that a connection at rest holds nothing but its socket; what could not
-//! be finished (half a frame, replies that the client doesn't take) stays with the connection and is accounted for.
+//! A turn handles everything that has arrived, collects what others have answered meanwhile, and
+//! writes it all at once. The buffers of a turn belong to the thread, so that a connection at rest
+//! holds nothing but its socket; what could not be finished (half a frame, replies that the client
+//! doesn't take) stays with the connection and is accounted for.
 
 mod holds;
 mod operator;
@@ -54,8 +55,8 @@ enum Phase {
     Open,
     /// Everything is answered, nothing is handled any more: what is in the output is sent.
     Closing,
-    /// All is sent. What still arrives is thrown away until the client closes too: were it left unread, the system would
-    /// take the last words back.
+    /// All is sent. What still arrives is thrown away until the client closes too: were it left
+    /// unread, the system would take the last words back.
     Lingering,
 }
 
@@ -88,7 +89,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// A connection that `number` stands for in the registry. `first` is what has been received of it.
+    /// A connection that `number` stands for in the registry. `first` is what has been received of
+    /// it.
     pub(crate) fn new(
         stream: Stream,
         first: Vec<u8>,
@@ -179,13 +181,17 @@ impl Connection {
         }
     }
 
-    /// Whether more requests may be handled: replies and requests under way are within their bounds.
+    /// Whether more requests may be handled: replies and requests under way are within their
+    /// bounds.
     fn may_handle(&self) -> bool {
         let limits = &self.shared.config.limits;
-        // Whoever has nothing under way and nothing to take may always ask, so that everybody gets on, and nobody needs to be
-        // woken when there is room again.
-        let (output, in_flight) =
-            if self.is_tight { (UNCOUNTED, 1) } else { (limits.output_bytes, limits.in_flight_bytes) };
+        // Whoever has nothing under way and nothing to take may always ask, so that everybody gets
+        // on, and nobody needs to be woken when there is room again.
+        let (output, in_flight) = if self.is_tight {
+            (UNCOUNTED, 1)
+        } else {
+            (limits.output_bytes, limits.in_flight_bytes)
+        };
         matches!(self.phase, Phase::Greeting | Phase::Open)
             && self.output.len() - self.sent < output
             && self.in_flight.sum() < in_flight

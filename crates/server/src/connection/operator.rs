@@ -1,4 +1,5 @@
-//! What an operator asks of a server: who its clients are, to close their connections, to begin anew.
+//! What an operator asks of a server: who its clients are, to close their connections, to begin
+//! anew.
 
 use super::Connection;
 use crate::memory::{self, Charge};
@@ -24,7 +25,8 @@ impl Which {
         }
         let address = text.parse().map(Self::One).or_else(|_| text.parse().map(Self::From));
         address.map_err(|_| {
-            let detail = format!("connections are named by IP:PORT, by IP, or by `all`, not by {text:?}");
+            let detail =
+                format!("connections are named by IP:PORT, by IP, or by `all`, not by {text:?}");
             Error::invalid_option_value().with_detail(detail)
         })
     }
@@ -36,12 +38,19 @@ impl Connection {
         let shared = self.shared.clone();
         let answer = self.shared.heavy.submit(self.number, move || {
             let mut clients = Vec::new();
-            shared.connections.visit(|outbox| clients.push(format!("{} {}", outbox.peer, outbox.name())));
+            shared
+                .connections
+                .visit(|outbox| clients.push(format!("{} {}", outbox.peer, outbox.name())));
             Reply::ready(Ok(clients))
         });
-        self.answer(id, answer, Charge::new(len, memory::LIST), |out, id, clients: &Vec<String>| {
-            reply::put_list(out, id, Kind::ClientsReply, clients);
-        });
+        self.answer(
+            id,
+            answer,
+            Charge::new(len, memory::LIST),
+            |out, id, clients: &Vec<String>| {
+                reply::put_list(out, id, Kind::ClientsReply, clients);
+            },
+        );
     }
 
     /// Has the server begin anew, if it is the one that is meant.

@@ -1,8 +1,9 @@
-//! What each request does: a call of the endpoint, and its answer into the output, now or by way of the outbox.
+//! What each request does: a call of the endpoint, and its answer into the output, now or by way of
+//! the outbox.
 //!
-//! Nothing here waits. An answer that is there is written at once; one that isn't leaves the connection charged with the
-//! request and the largest reply that it can have (`memory.rs`) until it comes. What a request may say is checked by `guard`
-//! before the endpoint sees it.
+//! Nothing here waits. An answer that is there is written at once; one that isn't leaves the
+//! connection charged with the request and the largest reply that it can have (`memory.rs`) until
+//! it comes. What a request may say is checked by `guard` before the endpoint sees it.
 
 use super::Connection;
 use crate::guard;
@@ -15,8 +16,8 @@ use plinth_proto::frame::{Frame, Kind, RANGE_LOCKS};
 use plinth_proto::request::{IN_PARTS, WHOLE_KEYS};
 use plinth_proto::{MOST_TOGETHER, ReadVersion, Request, reply};
 use plinth_types::{
-    Bytes, Changes, ChangesRequest, CommitReply, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead,
-    RangeResult, Result, Version,
+    Bytes, Changes, ChangesRequest, CommitReply, Error, KeyList, KeyRange, KeySelector, KeySpace,
+    RangeRead, RangeResult, Result, Version,
 };
 use std::pin::Pin;
 use std::sync::Arc;
@@ -46,7 +47,8 @@ fn put_read_version_unless_locked(out: &mut Vec<u8>, id: u32, answer: &ReadVersi
 
 /// What a client is told that knows no locked ranges while there are any.
 pub(super) fn locked_ranges() -> Error {
-    Error::database_locked().with_detail("ranges of it are, and this client is too old to leave those alone")
+    Error::database_locked()
+        .with_detail("ranges of it are, and this client is too old to leave those alone")
 }
 
 impl Connection {
@@ -63,7 +65,8 @@ impl Connection {
         }
     }
 
-    /// Whether the version of the protocol that was agreed on has requests of this kind, or nobody knows them.
+    /// Whether the version of the protocol that was agreed on has requests of this kind, or nobody
+    /// knows them.
     fn knows(&self, kind: u8) -> Result<()> {
         let since = Kind::from_code(kind).map_or(0, Kind::since);
         if since <= self.version {
@@ -110,22 +113,31 @@ impl Connection {
                 }
             }
             Request::RangeSize(range) => self.range_size(&*endpoint, id, range, len),
-            Request::SplitPoints { range, chunk } => self.split_points(endpoint, id, range, chunk, len),
+            Request::SplitPoints { range, chunk } => {
+                self.split_points(endpoint, id, range, chunk, len)
+            }
             Request::Addresses(_) => {
                 let addresses = &self.shared.place.addresses;
                 reply::put_list(&mut self.output, id, Kind::AddressesReply, addresses);
             }
             Request::Status => {
                 let answer = heavy::status(&self.shared, self.number);
-                self.answer(id, answer, Charge::new(len, memory::LIST), |out, id, document: &Arc<str>| {
-                    reply::put_status(out, id, document);
-                });
+                self.answer(
+                    id,
+                    answer,
+                    Charge::new(len, memory::LIST),
+                    |out, id, document: &Arc<str>| {
+                        reply::put_status(out, id, document);
+                    },
+                );
             }
             Request::Ping => reply::put_pong(&mut self.output, id),
             Request::Pin { lease_ms } => self.pin(id, lease_ms, len)?,
             Request::Renew { snapshot, lease_ms } => self.renew(id, &snapshot, lease_ms)?,
             Request::Release(snapshot) => self.release(id, &snapshot),
-            Request::InSnapshot { snapshot, read } => return self.read_in(id, &snapshot, *read, len),
+            Request::InSnapshot { snapshot, read } => {
+                return self.read_in(id, &snapshot, *read, len);
+            }
             Request::Locate => {
                 let located = endpoint.located().unwrap_or_else(|| self.shared.place.located());
                 reply::put_located(&mut self.output, id, &located);
@@ -165,7 +177,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads the first keys, as many as one reply has room for, a few at a time: what the reply has no room for isn't read.
+    /// Reads the first keys, as many as one reply has room for, a few at a time: what the reply has
+    /// no room for isn't read.
     fn get_first_of_many(
         &mut self,
         endpoint: &dyn Endpoint,
@@ -220,7 +233,13 @@ impl Connection {
         Ok(())
     }
 
-    pub(super) fn range_size(&mut self, endpoint: &dyn Endpoint, id: u32, range: KeyRange, len: usize) {
+    pub(super) fn range_size(
+        &mut self,
+        endpoint: &dyn Endpoint,
+        id: u32,
+        range: KeyRange,
+        len: usize,
+    ) {
         let answer = endpoint.range_size(range);
         self.answer(id, answer, Charge::new(len, memory::SMALL), |out, id, size| {
             reply::put_number(out, id, Kind::RangeSizeReply, *size);
@@ -270,8 +289,9 @@ impl Connection {
         Ok(())
     }
 
-    /// One that waits is charged with little: most wait for nothing, and the streams of a node are read one after the other. What
-    /// comes is held against the server's bound before its reply is built, since all who wait get theirs with the same commit.
+    /// One that waits is charged with little: most wait for nothing, and the streams of a node are
+    /// read one after the other. What comes is held against the server's bound before its reply is
+    /// built, since all who wait get theirs with the same commit.
     fn changes(&mut self, endpoint: &dyn Endpoint, id: u32, request: ChangesRequest, len: usize) {
         let bytes = request.bytes.min(memory::CHANGES);
         let charge = Charge::new(len, if request.wait { memory::CHANGES / 16 } else { bytes });
@@ -303,7 +323,11 @@ impl Connection {
             others: count - 1,
         };
         let answer = self.shared.endpoint.read_version(request);
-        let put = if self.version < RANGE_LOCKS { put_read_version_unless_locked } else { put_read_version };
+        let put = if self.version < RANGE_LOCKS {
+            put_read_version_unless_locked
+        } else {
+            put_read_version
+        };
         self.answer(id, answer, charge, put);
     }
 
@@ -318,7 +342,8 @@ impl Connection {
         self.answer_sized(id, answer, charge, |_| 0, put);
     }
 
-    /// The same for one whose reply may be larger than it was charged with, and how large that will be.
+    /// The same for one whose reply may be larger than it was charged with, and how large that will
+    /// be.
     fn answer_sized<T: Send + 'static>(
         &mut self,
         id: u32,
@@ -366,7 +391,8 @@ impl Connection {
     pub(super) fn look_at_watch(&mut self, id: u32) {
         let Some(watch) = self.watches.get_mut(&id) else { return };
         let bell = Waker::from(Arc::new(WatchBell { outbox: self.outbox.clone(), id }));
-        let Poll::Ready(result) = Pin::new(&mut watch.reply).poll(&mut Context::from_waker(&bell)) else {
+        let Poll::Ready(result) = Pin::new(&mut watch.reply).poll(&mut Context::from_waker(&bell))
+        else {
             return;
         };
         self.watched_bytes -= watch.bytes;

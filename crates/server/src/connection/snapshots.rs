@@ -9,7 +9,8 @@ use plinth_proto::frame::{Kind, RANGE_LOCKS};
 use plinth_proto::{Request, SnapshotId, reply};
 use plinth_types::{Error, Result};
 
-/// For a client that wouldn't leave locked ranges alone. What was pinned lapses with its lease, which nobody renews.
+/// For a client that wouldn't leave locked ranges alone. What was pinned lapses with its lease,
+/// which nobody renews.
 fn put_pin_unless_locked(out: &mut Vec<u8>, id: u32, pinned: &reply::Pinned) {
     match pinned.range_locks {
         None => reply::put_pin(out, id, pinned),
@@ -29,14 +30,20 @@ impl Connection {
                 Err(error) => return done.send(Err(error)),
             };
             let version = pinned.version;
-            // Whether ranges are locked concerns the client's transactions; only they know whether they are lock-aware.
+            // Whether ranges are locked concerns the client's transactions; only they know whether
+            // they are lock-aware.
             let metadata = pinned.endpoint.read_version(ReadVersionRequest::default());
             metadata.on_complete(move |metadata| {
                 done.send(metadata.and_then(|metadata| {
                     let lease_ms = shared.snapshots.granted_ms(lease_ms);
                     let times = [shared.env.now(), shared.snapshots.granted(lease_ms)];
-                    let snapshot =
-                        shared.snapshots.hold(place, pinned, client, shared.env.random_u64(), times)?;
+                    let snapshot = shared.snapshots.hold(
+                        place,
+                        pinned,
+                        client,
+                        shared.env.random_u64(),
+                        times,
+                    )?;
                     let ReadVersionReply { metadata_version, range_locks, .. } = metadata;
                     Ok(reply::Pinned { snapshot, version, metadata_version, lease_ms, range_locks })
                 }));
@@ -89,8 +96,9 @@ impl Connection {
                 Ok(())
             }
             other => {
-                let detail =
-                    format!("in a pinned snapshot there are only reads, and this is none: {other:?}");
+                let detail = format!(
+                    "in a pinned snapshot there are only reads, and this is none: {other:?}"
+                );
                 Err(Error::client_invalid_operation().with_detail(detail))
             }
         }

@@ -1,9 +1,11 @@
-//! Who may ask: the Host a browser names, the token, the sessions that a token opens, and where a write comes from.
+//! Who may ask: the Host a browser names, the token, the sessions that a token opens, and where a
+//! write comes from.
 //!
-//! On loopback whoever is on the machine may look. What must be kept out there is other people's pages in the user's
-//! browser: those that made their own name point here are known by the Host they name, and those that only send forms by
-//! what a form can't say. Elsewhere a token is needed: as a bearer, or typed once into the page, which gets a session that
-//! scripts can't read. Sessions are few, end after hours, and end with the server.
+//! On loopback whoever is on the machine may look. What must be kept out there is other people's
+//! pages in the user's browser: those that made their own name point here are known by the Host
+//! they name, and those that only send forms by what a form can't say. Elsewhere a token is needed:
+//! as a bearer, or typed once into the page, which gets a session that scripts can't read. Sessions
+//! are few, end after hours, and end with the server.
 
 use super::answer::Answer;
 use hyper::HeaderMap;
@@ -33,8 +35,9 @@ const OURS: HeaderName = HeaderName::from_static("x-plinth-console");
 /// How the console is to be run.
 #[derive(Clone, Default, Debug)]
 pub struct ConsoleConfig {
-    /// The file that has the token. Written, with a new token and readable for nobody else, if it doesn't exist. Needed
-    /// as soon as other machines can reach HTTP; on loopback `None` lets everybody on the machine look.
+    /// The file that has the token. Written, with a new token and readable for nobody else, if it
+    /// doesn't exist. Needed as soon as other machines can reach HTTP; on loopback `None` lets
+    /// everybody on the machine look.
     pub token_file: Option<PathBuf>,
     /// Whether keys may be set and cleared.
     pub write: bool,
@@ -61,7 +64,8 @@ impl Access {
         address: Option<SocketAddr>,
         secure: bool,
     ) -> Result<Self> {
-        let is_open = address.is_some_and(|address| !address.ip().is_loopback()) && !env.is_simulated();
+        let is_open =
+            address.is_some_and(|address| !address.ip().is_loopback()) && !env.is_simulated();
         let token = match &config.token_file {
             Some(file) if address.is_some() => Some((file.clone(), token(env, file).await?)),
             _ if is_open => {
@@ -88,7 +92,9 @@ impl Access {
         if self.token.is_some() || host.to_str().is_ok_and(is_local) {
             return Ok(());
         }
-        Err(Answer::forbidden("the Host of this request is not this machine; ask for localhost or 127.0.0.1"))
+        Err(Answer::forbidden(
+            "the Host of this request is not this machine; ask for localhost or 127.0.0.1",
+        ))
     }
 
     /// Refuses who has neither the token nor a session. A wrong token has to wait for that.
@@ -119,7 +125,9 @@ impl Access {
         let Some(given) = body.get("token").and_then(Value::as_str) else {
             return Err(Answer::bad_request("a login is {\"token\": \"...\"}"));
         };
-        let Some((_, token)) = &self.token else { return Ok(Answer::value(&json!({ "token": false }))) };
+        let Some((_, token)) = &self.token else {
+            return Ok(Answer::value(&json!({ "token": false })));
+        };
         if !is_same(given.trim(), token) {
             env.sleep(PENANCE).await;
             return Err(Answer::token_needed("the token is wrong"));
@@ -137,7 +145,9 @@ impl Access {
     /// Ends the session that a request has.
     pub(super) fn log_out(&self, headers: &HeaderMap) -> Answer {
         let mut sessions = self.sessions();
-        sessions.retain(|session| !cookies(headers, &self.cookie).any(|given| is_same(given, &session.id)));
+        sessions.retain(|session| {
+            !cookies(headers, &self.cookie).any(|given| is_same(given, &session.id))
+        });
         let cookie = self.set_cookie("", Duration::ZERO);
         Answer::value(&json!({ "token": self.token.is_some() })).with_cookie(cookie)
     }
@@ -153,7 +163,9 @@ impl Access {
 /// Refuses what another site's page could have sent.
 pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Answer> {
     if !headers.contains_key(OURS) {
-        return Err(Answer::forbidden("what changes something must carry the header X-Plinth-Console: 1"));
+        return Err(Answer::forbidden(
+            "what changes something must carry the header X-Plinth-Console: 1",
+        ));
     }
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     if text(HeaderName::from_static("sec-fetch-site"))
@@ -162,7 +174,8 @@ pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Answer> {
         return Err(Answer::forbidden("another site's page has sent this"));
     }
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
-    let from = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
+    let from =
+        origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
     if from.is_some() && from == text(header::HOST) {
         return Ok(());
     }
@@ -179,9 +192,11 @@ pub(crate) async fn token(env: &Env, file: &Path) -> Result<String> {
         return Ok(token);
     }
     let refused = |why: &str| {
-        Error::client_invalid_operation().with_detail(format!("the token in {}: {why}", file.display()))
+        Error::client_invalid_operation()
+            .with_detail(format!("the token in {}: {why}", file.display()))
     };
-    let text = String::from_utf8(env.files().read(file).await?).map_err(|_| refused("is no text"))?;
+    let text =
+        String::from_utf8(env.files().read(file).await?).map_err(|_| refused("is no text"))?;
     let token = text.trim();
     if token.len() < SHORTEST_TOKEN || token.len() > LOGIN_BYTES / 2 {
         return Err(refused(&format!(
@@ -206,7 +221,8 @@ pub(crate) fn is_same(given: &str, secret: &str) -> bool {
     if given.len() != secret.len() {
         return false;
     }
-    let differing = given.iter().zip(secret).fold(0, |all, (a, b)| std::hint::black_box(all | (a ^ b)));
+    let differing =
+        given.iter().zip(secret).fold(0, |all, (a, b)| std::hint::black_box(all | (a ^ b)));
     std::hint::black_box(differing) == 0
 }
 
@@ -225,13 +241,15 @@ fn cookies<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'
         .map(|(_, value)| value)
 }
 
-/// Whether a Host is one by which only this machine is called, whatever the port: it may be a tunnel's.
+/// Whether a Host is one by which only this machine is called, whatever the port: it may be a
+/// tunnel's.
 pub(crate) fn is_local(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host.split(':').next().unwrap_or_default(),
     };
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 #[cfg(test)]
@@ -240,14 +258,27 @@ mod tests {
 
     #[test]
     fn local_names_are_local_and_no_others() {
-        for host in
-            ["localhost", "LOCALHOST:9", "127.0.0.1", "127.0.0.1:8080", "[::1]", "[::1]:80", "127.8.8.8"]
-        {
+        for host in [
+            "localhost",
+            "LOCALHOST:9",
+            "127.0.0.1",
+            "127.0.0.1:8080",
+            "[::1]",
+            "[::1]:80",
+            "127.8.8.8",
+        ] {
             assert!(is_local(host), "{host}");
         }
-        for host in
-            ["", "localhost.evil.org", "evil.org:8080", "127.0.0.1.evil.org", "10.0.0.1", "[::2]", "[", "::1"]
-        {
+        for host in [
+            "",
+            "localhost.evil.org",
+            "evil.org:8080",
+            "127.0.0.1.evil.org",
+            "10.0.0.1",
+            "[::2]",
+            "[",
+            "::1",
+        ] {
             assert!(!is_local(host), "{host}");
         }
     }

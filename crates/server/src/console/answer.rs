@@ -1,7 +1,8 @@
 //! Answers: a status, a kind, bytes; errors as JSON that names the cause.
 //!
-//! Every answer forbids the browser to guess kinds, to show the page in a frame of another site, and to load anything from
-//! elsewhere; so a value that looks like a page or a script is text, wherever it comes from.
+//! Every answer forbids the browser to guess kinds, to show the page in a frame of another site,
+//! and to load anything from elsewhere; so a value that looks like a page or a script is text,
+//! wherever it comes from.
 
 use super::events::{Feed, Reply};
 use crate::http::Whole;
@@ -41,7 +42,8 @@ impl Answer {
         Self::file("text/plain; charset=utf-8", text)
     }
 
-    /// What a probe is told while commits that write rows are refused. Without details: it needs no token.
+    /// What a probe is told while commits that write rows are refused. Without details: it needs no
+    /// token.
     pub(crate) fn not_serving(error: &Error) -> Self {
         let text = format!("commits are refused: {} ({})\n", error.name(), error.code());
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "text/plain; charset=utf-8", text)
@@ -131,15 +133,18 @@ impl Answer {
         Self::error(StatusCode::SERVICE_UNAVAILABLE, "too_many", message)
     }
 
-    /// The database's own word. What can't be as it was asked is the asker's affair, all else the database's.
+    /// The database's own word. What can't be as it was asked is the asker's affair, all else the
+    /// database's.
     pub(crate) fn database(error: &Error) -> Self {
         let status = match error.code() {
-            // Keys and values that are too long, outside of the key space, ranges that end before they begin.
+            // Keys and values that are too long, outside of the key space, ranges that end before
+            // they begin.
             2000..2200 => StatusCode::BAD_REQUEST,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
-        let mut answer =
-            Self::value(&json!({ "error": "database", "code": error.code(), "message": error.to_string() }));
+        let mut answer = Self::value(
+            &json!({ "error": "database", "code": error.code(), "message": error.to_string() }),
+        );
         answer.status = status;
         answer
     }
@@ -196,6 +201,7 @@ pub(crate) async fn body(body: Incoming, most: usize) -> Result<Value, Answer> {
         }
         bytes.extend_from_slice(&data);
     }
-    let said = |error: serde_json::Error| Answer::bad_request(&format!("the body is no JSON: {error}"));
+    let said =
+        |error: serde_json::Error| Answer::bad_request(&format!("the body is no JSON: {error}"));
     serde_json::from_slice(&bytes).map_err(said)
 }

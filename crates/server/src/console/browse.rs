@@ -1,13 +1,17 @@
-//! The key browser: a page of a range, a whole value, and, where it was allowed, one key set or cleared.
+//! The key browser: a page of a range, a whole value, and, where it was allowed, one key set or
+//! cleared.
 //!
-//! Each is one ordinary transaction of the endpoint that is served, with a time limit, so a browser sees what a client sees
-//! and waits where a client waits. A page has at most so many rows and is read in one batch of at most so many bytes;
-//! values are cut short in it, whole ones are asked for one at a time.
+//! Each is one ordinary transaction of the endpoint that is served, with a time limit, so a browser
+//! sees what a client sees and waits where a client waits. A page has at most so many rows and is
+//! read in one batch of at most so many bytes; values are cut short in it, whole ones are asked for
+//! one at a time.
 
 use super::answer::Answer;
 use super::query::{self, Query};
 use crate::server::Shared;
-use plinth_client::{Database, DatabaseOption, RangeOptions, StreamingMode, Transaction, TransactionOption};
+use plinth_client::{
+    Database, DatabaseOption, RangeOptions, StreamingMode, Transaction, TransactionOption,
+};
 use plinth_types::{Bytes, KeySelector, key_after, printable, strinc, system};
 use serde_json::{Value, json};
 
@@ -24,7 +28,8 @@ const RETRIES: i64 = 5;
 /// Bytes of a change's body: a value of the greatest size with every byte escaped.
 pub(super) const CHANGE_BYTES: usize = 1 << 20;
 
-/// A page of a range. `prefix`, or `begin` and `end`; `after` for the next page; `limit`, `reverse`.
+/// A page of a range. `prefix`, or `begin` and `end`; `after` for the next page; `limit`,
+/// `reverse`.
 pub(super) async fn range(shared: &Shared, query: &Query) -> Result<Answer, Answer> {
     let Bounds { begin, end } = bounds(query)?;
     let reverse = query.flag("reverse")?;
@@ -121,8 +126,10 @@ pub(super) async fn change(shared: &Shared, what: &str, body: &Value) -> Result<
 /// The database as the console sees it: patient for a few seconds, then it says why.
 fn database(shared: &Shared) -> Result<Database, Answer> {
     let database = Database::new(shared.endpoint.clone());
-    let options =
-        [DatabaseOption::TransactionTimeout(TIMEOUT), DatabaseOption::TransactionRetryLimit(RETRIES)];
+    let options = [
+        DatabaseOption::TransactionTimeout(TIMEOUT),
+        DatabaseOption::TransactionRetryLimit(RETRIES),
+    ];
     for option in options {
         database.set_option(option).map_err(|error| Answer::database(&error))?;
     }
@@ -140,7 +147,8 @@ struct Bounds {
     end: Bytes,
 }
 
-/// The range that is asked for. Where no end is given, it is that of the user's keys, or of the system's behind them.
+/// The range that is asked for. Where no end is given, it is that of the user's keys, or of the
+/// system's behind them.
 fn bounds(query: &Query) -> Result<Bounds, Answer> {
     let end_of = |begin: &[u8]| -> Bytes {
         let end: &'static [u8] =

@@ -1,9 +1,11 @@
-//! Server-sent events: the body of an answer that goes on while a stream of changes does. `feed.rs` says what is in it.
+//! Server-sent events: the body of an answer that goes on while a stream of changes does. `feed.rs`
+//! says what is in it.
 //!
-//! hyper asks for the next piece when the last one has gone out, so a reader that is slow holds one answer of the stream and nothing
-//! piles up; one that takes nothing for a while is cut off.
+//! hyper asks for the next piece when the last one has gone out, so a reader that is slow holds one
+//! answer of the stream and nothing piles up; one that takes nothing for a while is cut off.
 //!
-//! Always: what a feed holds is counted among the memory of connections, and there are few feeds, so that probes find a connection.
+//! Always: what a feed holds is counted among the memory of connections, and there are few feeds,
+//! so that probes find a connection.
 
 use crate::http::{Patience, Site, Whole};
 use crate::server::Shared;
@@ -69,7 +71,9 @@ impl Body for Reply {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
             Self::Whole(whole) => Pin::new(whole).poll_frame(context),
-            Self::Feed(feed) => feed.poll(context).map(|text| text.map(|text| Ok(Frame::data(text)))),
+            Self::Feed(feed) => {
+                feed.poll(context).map(|text| text.map(|text| Ok(Frame::data(text))))
+            }
         }
     }
 
@@ -112,7 +116,8 @@ impl Feed {
         patience: Arc<Patience>,
     ) -> Self {
         let held = Held { shared: shared.clone(), bytes: 0 };
-        let mut follower = Box::new(Follower { consumer, batches: VecDeque::new(), held, _counted: counted });
+        let mut follower =
+            Box::new(Follower { consumer, batches: VecDeque::new(), held, _counted: counted });
         follower.take(batches);
         let state = State::Text(follower.text().into(), Some(follower));
         Self { state, patience, idle: <Shared as Site>::BOUNDS.idle }
@@ -123,7 +128,8 @@ impl Feed {
             match &mut self.state {
                 State::Text(text, follower) => {
                     let (text, follower) = (std::mem::take(text), follower.take());
-                    let making = |follower: Box<Follower>| State::Making(Box::pin(follower.go_on()));
+                    let making =
+                        |follower: Box<Follower>| State::Making(Box::pin(follower.go_on()));
                     self.state = follower.map_or(State::End, making);
                     self.patience.set(STALLED);
                     return Poll::Ready(Some(text));

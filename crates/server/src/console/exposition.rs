@@ -1,6 +1,8 @@
-//! Reads back what `/metrics` says, so that the console shows the very figures that Prometheus gets, of whatever endpoint.
+//! Reads back what `/metrics` says, so that the console shows the very figures that Prometheus
+//! gets, of whatever endpoint.
 //!
-//! Just what our own text needs: a name with its labels, a space, a number. Lines that are anything else say nothing.
+//! Just what our own text needs: a name with its labels, a space, a number. Lines that are anything
+//! else say nothing.
 
 /// The measurements of one moment.
 pub(super) struct Exposition<'a>(Vec<(&'a str, f64)>);
@@ -36,20 +38,23 @@ impl<'a> Exposition<'a> {
     /// The histogram of this name; empty if there is none.
     pub(super) fn buckets(&self, name: &str) -> Buckets {
         let bound = |found: &str| {
-            let bound = found.strip_prefix(name)?.strip_prefix("_bucket{le=\"")?.strip_suffix("\"}")?;
+            let bound =
+                found.strip_prefix(name)?.strip_prefix("_bucket{le=\"")?.strip_suffix("\"}")?;
             if bound == "+Inf" { Some(f64::INFINITY) } else { bound.parse().ok() }
         };
         self.0.iter().filter_map(|(found, count)| Some((bound(found)?, *count))).collect()
     }
 }
 
-/// The value, in the histogram's unit, that this share of what came between two moments lies at or below, by interpolation
-/// in its bucket; `None` if nothing came.
+/// The value, in the histogram's unit, that this share of what came between two moments lies at or
+/// below, by interpolation in its bucket; `None` if nothing came.
 pub(super) fn percentile(before: &Buckets, now: &Buckets, share: f64) -> Option<f64> {
     let counts: Vec<f64> = now
         .iter()
         .enumerate()
-        .map(|(at, (_, count))| (count - before.get(at).map_or(0.0, |(_, before)| *before)).max(0.0))
+        .map(|(at, (_, count))| {
+            (count - before.get(at).map_or(0.0, |(_, before)| *before)).max(0.0)
+        })
         .collect();
     let all = counts.last().copied().filter(|all| *all >= 1.0)?;
     let wanted = (share * all).max(1.0);
@@ -73,7 +78,10 @@ mod tests {
     fn numbers_are_found_by_name_and_prefix() {
         let read = Exposition::read(TEXT);
         assert_eq!(read.number("a{k=\"x y\"}"), Some(3.0));
-        assert_eq!((read.sum("a{"), read.sum("c{"), read.number("broken")), (Some(7.5), None, None));
+        assert_eq!(
+            (read.sum("a{"), read.sum("c{"), read.number("broken")),
+            (Some(7.5), None, None)
+        );
         assert_eq!(read.buckets("h"), [(0.001, 10.0), (0.002, 30.0), (f64::INFINITY, 40.0)]);
         assert_eq!(read.buckets("a"), []);
     }

@@ -1,4 +1,5 @@
-//! A stream of changes as server-sent events: what `plinth changes tail --format json` prints, an event for each version.
+//! A stream of changes as server-sent events: what `plinth changes tail --format json` prints, an
+//! event for each version.
 //!
 //! ```text
 //!   id: VERSION              a batch: its mutations, a line of JSON each
@@ -11,11 +12,12 @@
 //!   data: {"error":...,"code":...,"message":...}
 //! ```
 //!
-//! Whoever was cut off reads on from the last event that it has, as it says in `Last-Event-ID`. Whoever asks for a stream that is gone
-//! gets a status and no events, so that browsers don't ask again.
+//! Whoever was cut off reads on from the last event that it has, as it says in `Last-Event-ID`.
+//! Whoever asks for a stream that is gone gets a status and no events, so that browsers don't ask
+//! again.
 //!
-//! Always: a feed has begun to read before its first word, so what can't be read is refused with a status.
-//! Not here: how the events are sent, `events.rs`.
+//! Always: a feed has begun to read before its first word, so what can't be read is refused with a
+//! status. Not here: how the events are sent, `events.rs`.
 
 use super::answer::Answer;
 use super::events::{FEEDS, Feed, READ};
@@ -43,7 +45,8 @@ fn refused(error: &Error) -> Answer {
     }
 }
 
-/// Begins to send the changes of a stream: behind the last event that the reader has, or `from`, or what was acknowledged.
+/// Begins to send the changes of a stream: behind the last event that the reader has, or `from`, or
+/// what was acknowledged.
 pub(super) async fn open(
     shared: &Arc<Shared>,
     name: &str,
@@ -53,8 +56,11 @@ pub(super) async fn open(
 ) -> Result<Answer, Answer> {
     let (name, from) = (query::path_key("name", name)?, begins_behind(query, headers)?);
     let busy = |why: &str| Answer::too_many(&format!("{why}: come back later"));
-    let counted =
-        shared.console.feeds.enter().ok_or_else(|| busy(&format!("{FEEDS} streams are followed already")))?;
+    let counted = shared
+        .console
+        .feeds
+        .enter()
+        .ok_or_else(|| busy(&format!("{FEEDS} streams are followed already")))?;
     if shared.memory.is_short() {
         return Err(busy("the memory that there is for connections is taken"));
     }
@@ -80,7 +86,11 @@ fn begins_behind(query: &Query, headers: &HeaderMap) -> Result<Option<Version>, 
 }
 
 /// Notes that the consumer of a stream needs nothing any longer up to a version.
-pub(super) async fn acknowledge(shared: &Shared, name: &str, query: &Query) -> Result<Answer, Answer> {
+pub(super) async fn acknowledge(
+    shared: &Shared,
+    name: &str,
+    query: &Query,
+) -> Result<Answer, Answer> {
     let name = query::path_key("name", name)?;
     let version = query.number("version")?.and_then(|version| Version::try_from(version).ok());
     let version = version.ok_or_else(|| Answer::bad_request("up to which version?"))?;

@@ -1,8 +1,9 @@
 //! The last minutes: one sample a second, so that a page just opened shows more than a moment.
 //!
-//! A sample is a row of numbers, each column made from the text of `/metrics` by the table of [`COLUMNS`]: a rate from two
-//! totals, a gauge as it is, a percentile from what histograms gained in the last seconds. What can't be known is not a
-//! number, and `null` in JSON: there it was not measured. Memory is bounded: [`SAMPLES`] rows of single-precision numbers.
+//! A sample is a row of numbers, each column made from the text of `/metrics` by the table of
+//! [`COLUMNS`]: a rate from two totals, a gauge as it is, a percentile from what histograms gained
+//! in the last seconds. What can't be known is not a number, and `null` in JSON: there it was not
+//! measured. Memory is bounded: [`SAMPLES`] rows of single-precision numbers.
 
 use super::answer::Answer;
 use super::exposition::{Buckets, Exposition, percentile};
@@ -14,7 +15,8 @@ use std::time::Duration;
 
 /// How many samples are kept: ten minutes of them.
 const SAMPLES: usize = 600;
-/// Seconds over which percentiles are taken: single ones have too few of what is measured by a sample.
+/// Seconds over which percentiles are taken: single ones have too few of what is measured by a
+/// sample.
 const SMOOTH: usize = 5;
 
 /// How a column is made.
@@ -116,14 +118,18 @@ impl History {
                     Percentile(_, share) => {
                         let place = next_histogram;
                         next_histogram += 1;
-                        let found =
-                            oldest.and_then(|oldest| percentile(&oldest[place], &histograms[place], *share));
+                        let found = oldest.and_then(|oldest| {
+                            percentile(&oldest[place], &histograms[place], *share)
+                        });
                         found.unwrap_or(f64::NAN)
                     }
                 };
                 // Not clamped where it is not known: `max` would make a zero of it.
-                row[at] =
-                    if totals[at].is_nan() && matches!(column, Rate(_)) { f32::NAN } else { value as f32 };
+                row[at] = if totals[at].is_nan() && matches!(column, Rate(_)) {
+                    f32::NAN
+                } else {
+                    value as f32
+                };
             }
             samples.push(wall_clock, row);
         }
@@ -189,7 +195,8 @@ fn put(text: &mut String, value: f32) {
         return;
     }
     let value = f64::from(value);
-    let places = if value == 0.0 { 0 } else { (4 - value.abs().log10().floor() as i32).clamp(0, 12) };
+    let places =
+        if value == 0.0 { 0 } else { (4 - value.abs().log10().floor() as i32).clamp(0, 12) };
     let scale = 10_f64.powi(places);
     let _ = write!(text, "{}", (value * scale).round() / scale);
 }
@@ -228,7 +235,11 @@ mod tests {
     fn rates_gauges_and_percentiles_have_their_columns() {
         let history = History::default();
         (0..4).for_each(|second| {
-            history.take(Duration::from_secs(second), Duration::from_secs(1000 + second), &text(second));
+            history.take(
+                Duration::from_secs(second),
+                Duration::from_secs(1000 + second),
+                &text(second),
+            );
         });
         let all = document(&history, "");
         assert_eq!(all["samples"].as_array().unwrap().len(), 3, "the first moment is no sample");
@@ -252,12 +263,19 @@ mod tests {
         assert_eq!((all["from"].as_u64(), all["next"].as_u64()), (Some(50), Some(650)));
         assert_eq!(all["samples"].as_array().unwrap().len(), SAMPLES);
         let news = document(&history, "since=648");
-        assert_eq!((news["from"].as_u64(), news["samples"].as_array().unwrap().len()), (Some(648), 2));
+        assert_eq!(
+            (news["from"].as_u64(), news["samples"].as_array().unwrap().len()),
+            (Some(648), 2)
+        );
         assert_eq!(document(&history, "since=650")["samples"].as_array().unwrap().len(), 0);
         let stranger = document(&history, "since=99999999999");
         assert_eq!(stranger["samples"].as_array().unwrap().len(), SAMPLES, "of another start");
         assert!(history.lock().histograms.len() <= SMOOTH);
-        assert!(Query::parse("since=x").ok().is_some_and(|query| history.document(&query, "b").is_err()));
+        assert!(
+            Query::parse("since=x")
+                .ok()
+                .is_some_and(|query| history.document(&query, "b").is_err())
+        );
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! The console: what a person, or a program that watches, asks the server by HTTP.
 //!
 //! ## Role
-//! One page that shows how the server does and what the database holds, the small interface in JSON behind it
-//! (`docs/monitoring.md` has each of its addresses), and `/metrics`, `/status`, `/health`. It sees the database as any client
-//! does: through the endpoint that is served, in ordinary transactions.
+//! One page that shows how the server does and what the database holds, the small interface in JSON
+//! behind it (`docs/monitoring.md` has each of its addresses), and `/metrics`, `/status`,
+//! `/health`. It sees the database as any client does: through the endpoint that is served, in
+//! ordinary transactions.
 //!
 //! ## Data structure
 //! ```text
@@ -17,14 +18,17 @@
 //! ```
 //!
 //! ## Invariants
-//! 1. Whatever is asked, the answer is short: rows, bytes, samples and addresses have bounds, and so has what is read of a body. Only
-//!    a feed goes on, with a piece in memory at a time; there are few of them.
+//! 1. Whatever is asked, the answer is short: rows, bytes, samples and addresses have bounds, and
+//!    so has what is read of a body. Only a feed goes on, with a piece in memory at a time; there
+//!    are few of them.
 //! 2. Nothing here waits on a thread: transactions are awaited on the task of their connection.
 //! 3. Where a token is needed, nothing but the page itself and `/health` is answered without one.
-//! 4. A write needs the flag, a header that no form of another site can send, and an origin that is the server's own.
+//! 4. A write needs the flag, a header that no form of another site can send, and an origin that is
+//!    the server's own.
 //!
 //! ## Not here
-//! Sockets and HTTP itself: `http.rs`. What `/metrics` says: `metrics.rs`. Read next: `access.rs`, `history.rs`, `browse.rs`.
+//! Sockets and HTTP itself: `http.rs`. What `/metrics` says: `metrics.rs`. Read next: `access.rs`,
+//! `history.rs`, `browse.rs`.
 
 mod access;
 mod answer;
@@ -76,7 +80,8 @@ impl Console {
     /// For HTTP at `address`, which is HTTPS if it is `secure`; without an address it only exists.
     ///
     /// # Errors
-    /// `invalid_local_address` if others can reach it and there is to be no token; those of reading or writing the token.
+    /// `invalid_local_address` if others can reach it and there is to be no token; those of reading
+    /// or writing the token.
     pub(crate) async fn open(
         env: &Env,
         config: &ConsoleConfig,
@@ -100,7 +105,8 @@ pub(crate) async fn sample(shared: Arc<Shared>) {
     loop {
         let text = crate::metrics::text(&shared);
         shared.console.history.take(shared.env.now(), shared.env.wall_clock(), &text);
-        if let First::Left(()) = race(shared.stops.history.wait(), shared.env.sleep(INTERVAL)).await {
+        if let First::Left(()) = race(shared.stops.history.wait(), shared.env.sleep(INTERVAL)).await
+        {
             return;
         }
     }
@@ -159,7 +165,9 @@ async fn route(
         "/metrics" => Ok(Answer::metrics(crate::metrics::text(shared))),
         "/status" | "/status/json" => overview::status(shared).await,
         "/api/overview" => overview::overview(shared).await,
-        "/api/history" => Ok(Answer::json(shared.console.history.document(&query, &shared.console.boot)?)),
+        "/api/history" => {
+            Ok(Answer::json(shared.console.history.document(&query, &shared.console.boot)?))
+        }
         "/api/range" => browse::range(shared, &query).await,
         "/api/key" => browse::key(shared, &query).await,
         path if series::owns(path) => series::ask(shared, &head).await,
@@ -185,7 +193,9 @@ async fn post(
 ) -> std::result::Result<Answer, Answer> {
     let access = &shared.console.access;
     match what {
-        "login" => access.log_in(&shared.env, &answer::body(body, access::LOGIN_BYTES).await?).await,
+        "login" => {
+            access.log_in(&shared.env, &answer::body(body, access::LOGIN_BYTES).await?).await
+        }
         "logout" => Ok(access.log_out(headers)),
         change => {
             may_write(shared, headers).await?;

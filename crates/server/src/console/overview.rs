@@ -1,7 +1,7 @@
 //! How the server does at this moment, in one document: what the page shows besides its charts.
 //!
-//! Made from the status document, which is the endpoint's own word, and the registry of connections. Lists are short: the
-//! page is for a person.
+//! Made from the status document, which is the endpoint's own word, and the registry of
+//! connections. Lists are short: the page is for a person.
 
 use super::answer::Answer;
 use crate::heavy;
@@ -24,7 +24,8 @@ pub(super) async fn status(shared: &Arc<Shared>) -> Result<Answer, Answer> {
 
 /// The console's own document.
 pub(super) async fn overview(shared: &Arc<Shared>) -> Result<Answer, Answer> {
-    let document = heavy::status(shared, heavy::HTTP).await.map_err(|error| Answer::database(&error))?;
+    let document =
+        heavy::status(shared, heavy::HTTP).await.map_err(|error| Answer::database(&error))?;
     let document: Value = serde_json::from_str(&document).unwrap_or(Value::Null);
     let cluster = &document["cluster"];
     let (qos, plinth, data) = (&cluster["qos"], &cluster["plinth"], &cluster["data"]);
@@ -89,8 +90,13 @@ fn health(cluster: &Value) -> Value {
     } else if let Some(range) = cluster["plinth"]["locked_ranges"].get(0) {
         let (begin, end) = (range["begin"].as_str(), range["end"].as_str());
         let range = format!("{} to {}", begin.unwrap_or_default(), end.unwrap_or_default());
-        ("locked", format!("A range of keys is locked, {range}: only lock-aware transactions use it"))
-    } else if let Some(refused) = told.filter(|_| cluster["plinth"]["commits_refused"]["now"].is_string()) {
+        (
+            "locked",
+            format!("A range of keys is locked, {range}: only lock-aware transactions use it"),
+        )
+    } else if let Some(refused) =
+        told.filter(|_| cluster["plinth"]["commits_refused"]["now"].is_string())
+    {
         ("refusing", refused.to_owned())
     } else if limited["name"] != "workload" {
         let why = limited["description"].as_str().unwrap_or("for a cause that is not told");

@@ -1,6 +1,7 @@
 //! What stands behind the question mark of an address: names and values, percent-encoded.
 //!
-//! Keys are written as everywhere else in the product: printable characters as they are, `\xhh` for other bytes.
+//! Keys are written as everywhere else in the product: printable characters as they are, `\xhh` for
+//! other bytes.
 
 use super::answer::Answer;
 use plinth_types::printable;
@@ -55,7 +56,9 @@ impl Query {
         match self.text(name) {
             None | Some("false" | "0") => Ok(false),
             Some("true" | "1" | "") => Ok(true),
-            Some(other) => Err(Answer::bad_request(&format!("{name} is true or false, not {other:?}"))),
+            Some(other) => {
+                Err(Answer::bad_request(&format!("{name} is true or false, not {other:?}")))
+            }
         }
     }
 }
@@ -83,11 +86,15 @@ fn decode(text: &str) -> Result<String, Answer> {
     while at < bytes.len() {
         match bytes[at] {
             b'%' => {
-                let digits =
-                    text.get(at + 1..at + 3).filter(|hex| hex.bytes().all(|digit| digit.is_ascii_hexdigit()));
+                let digits = text
+                    .get(at + 1..at + 3)
+                    .filter(|hex| hex.bytes().all(|digit| digit.is_ascii_hexdigit()));
                 let hex = digits.and_then(|hex| u8::from_str_radix(hex, 16).ok());
-                let broken =
-                    || Answer::bad_request("a % in the address has no two hexadecimal digits behind it");
+                let broken = || {
+                    Answer::bad_request(
+                        "a % in the address has no two hexadecimal digits behind it",
+                    )
+                };
                 out.push(hex.ok_or_else(broken)?);
                 at += 3;
                 continue;

@@ -1,7 +1,10 @@
-//! Time series for the console: what there is of them by name, and one of them as a few hundred buckets.
+//! Time series for the console: what there is of them by name, and one of them as a few hundred
+//! buckets.
 //!
-//! A name is found as it is typed: first metrics that begin with the text, then, behind a blank, series of the metric whose tags fit. What is charted is the
-//! summaries of buckets, so a year costs what a minute does. Times are milliseconds since 1970, as browsers have them, with nanoseconds behind the point.
+//! A name is found as it is typed: first metrics that begin with the text, then, behind a blank,
+//! series of the metric whose tags fit. What is charted is the summaries of buckets, so a year
+//! costs what a minute does. Times are milliseconds since 1970, as browsers have them, with
+//! nanoseconds behind the point.
 
 use super::answer::Answer;
 use super::query::Query;
@@ -52,7 +55,9 @@ fn failed(error: Error) -> Answer {
     match error {
         Error::Name { .. } => Answer::bad_request(&error.to_string()),
         Error::Database(error) | Error::Locked(error) => Answer::database(&error),
-        other => Answer::database(&plinth_types::Error::internal_error().with_detail(other.to_string())),
+        other => {
+            Answer::database(&plinth_types::Error::internal_error().with_detail(other.to_string()))
+        }
     }
 }
 
@@ -96,7 +101,8 @@ fn listed(kind: &str, mut names: Vec<String>, are_more: bool) -> Answer {
     Answer::value(&json!({ "kind": kind, "names": names, "more": more }))
 }
 
-/// The series `name` over the last `span` seconds before `to` (now), or all of it, in so many `buckets`.
+/// The series `name` over the last `span` seconds before `to` (now), or all of it, in so many
+/// `buckets`.
 async fn points(hub: &Hub, store: &SeriesStore, query: &Query) -> Result<Answer, Answer> {
     let name = query.text("name").ok_or_else(|| Answer::bad_request("name says which series"))?;
     if name.starts_with('!') {
@@ -110,9 +116,11 @@ async fn points(hub: &Hub, store: &SeriesStore, query: &Query) -> Result<Answer,
     let now = i64::try_from(hub.env.wall_clock().as_nanos()).unwrap_or(i64::MAX);
     let (from, to) = match query.number("span")? {
         Some(seconds) => {
+            let to = query
+                .number("to")?
+                .map_or(Some(now), |to| i64::try_from(to).ok()?.checked_mul(MILLISECOND));
             let to =
-                query.number("to")?.map_or(Some(now), |to| i64::try_from(to).ok()?.checked_mul(MILLISECOND));
-            let to = to.ok_or_else(|| Answer::bad_request("to is a time in milliseconds before 2262"))?;
+                to.ok_or_else(|| Answer::bad_request("to is a time in milliseconds before 2262"))?;
             let nanos = i64::try_from(seconds.clamp(1, MOST_SECONDS).saturating_mul(1_000_000_000));
             (to.saturating_sub(nanos.unwrap_or(i64::MAX)), to)
         }

@@ -1,7 +1,8 @@
 //! A site that takes its time, in simulated time, and senders and readers that don't do their part.
 //!
-//! It answers each request after ten times what it lets others be idle, and has two slots, so that both are full soon.
-//! Whoever is being answered has his time; everybody else has to hurry, and makes room.
+//! It answers each request after ten times what it lets others be idle, and has two slots, so that
+//! both are full soon. Whoever is being answered has his time; everybody else has to hurry, and
+//! makes room.
 
 use super::*;
 use plinth_env::simulated::Simulation;
@@ -34,7 +35,11 @@ impl Site for Slow {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    async fn answer(self: Arc<Self>, _: Request<Incoming>, patience: Arc<Patience>) -> Response<Whole> {
+    async fn answer(
+        self: Arc<Self>,
+        _: Request<Incoming>,
+        patience: Arc<Patience>,
+    ) -> Response<Whole> {
         patience.stop();
         self.env.sleep(10 * IDLE).await;
         patience.set(IDLE);
@@ -44,8 +49,9 @@ impl Site for Slow {
 
 async fn send(stream: &mut Stream, mut bytes: &[u8]) {
     while !bytes.is_empty() {
-        let sent =
-            poll_fn(|context| stream.poll_send(context, bytes)).await.expect("the other side takes it");
+        let sent = poll_fn(|context| stream.poll_send(context, bytes))
+            .await
+            .expect("the other side takes it");
         bytes = &bytes[sent..];
     }
     poll_fn(|context| stream.poll_flush(context)).await.expect("the other side takes it");
@@ -57,7 +63,9 @@ async fn receive(stream: &mut Stream, end: &str) -> String {
     let mut buffer = [0; 1000];
     while !text.ends_with(end) {
         match poll_fn(|context| stream.poll_receive(context, &mut buffer)).await {
-            Ok(more @ 1..) => text += std::str::from_utf8(&buffer[..more]).expect("answers are text"),
+            Ok(more @ 1..) => {
+                text += std::str::from_utf8(&buffer[..more]).expect("answers are text")
+            }
             Ok(0) | Err(_) => break,
         }
     }
@@ -68,7 +76,8 @@ async fn receive(stream: &mut Stream, end: &str) -> String {
 fn serve_slowly(sim: &Simulation) -> (SocketAddr, Arc<Slow>) {
     let env = sim.process("server");
     let address = SocketAddr::new(sim.ip(&env), 80);
-    let site = Arc::new(Slow { env: env.clone(), stop: Signal::new(), stopping: AtomicBool::new(false) });
+    let site =
+        Arc::new(Slow { env: env.clone(), stop: Signal::new(), stopping: AtomicBool::new(false) });
     let listener = sim.run_until(env.sockets().listen(address)).expect("the address is free");
     let theirs = site.clone();
     drop(env.clone().spawn("accept", async move {
@@ -80,7 +89,8 @@ fn serve_slowly(sim: &Simulation) -> (SocketAddr, Arc<Slow>) {
     (address, site)
 }
 
-/// A query of time series that took longer than a connection may be idle used to be cut off without a word.
+/// A query of time series that took longer than a connection may be idle used to be cut off without
+/// a word.
 #[test]
 fn time_that_an_answer_takes_is_not_the_readers() {
     let sim = Simulation::new(1);

@@ -1,7 +1,9 @@
-//! Who may ask for series over HTTP, as it is with the console: whoever has the token, if there is one; without one, on loopback, whoever is on the machine.
+//! Who may ask for series over HTTP, as it is with the console: whoever has the token, if there is
+//! one; without one, on loopback, whoever is on the machine.
 //!
-//! What must be kept out on loopback is other people's pages in the user's browser, which can have their own name point here: they are known by the Host that
-//! they name. Senders and readers are programs that carry a header, so a token comes as a bearer, or as InfluxDB's clients have it.
+//! What must be kept out on loopback is other people's pages in the user's browser, which can have
+//! their own name point here: they are known by the Host that they name. Senders and readers are
+//! programs that carry a header, so a token comes as a bearer, or as InfluxDB's clients have it.
 
 use crate::console::{PENANCE, is_local, is_same, token};
 use hyper::{HeaderMap, StatusCode, header};

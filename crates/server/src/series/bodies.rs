@@ -1,4 +1,5 @@
-//! What the bodies of requests hold together, so that many of them at once cost no more memory than there is for them.
+//! What the bodies of requests hold together, so that many of them at once cost no more memory than
+//! there is for them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -42,7 +43,8 @@ impl Drop for Held<'_> {
 }
 
 /// What is said of a request for which there is no room.
-pub(super) const NO_ROOM: &str = "other requests take all the memory that there is for bodies: send it again";
+pub(super) const NO_ROOM: &str =
+    "other requests take all the memory that there is for bodies: send it again";
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,10 @@
-//! Who sends points: connections on lines and sockets for datagrams; how each is told to end, and which of them makes room.
+//! Who sends points: connections on lines and sockets for datagrams; how each is told to end, and
+//! which of them makes room.
 //!
-//! Senders may be silent for as long as they like, as collectors are between two rounds. But half a line has to be ended, and where
-//! there are as many connections as may be, the newcomer takes the place of one that has said nothing for long (`crowd.rs`): these
-//! protocols have no words for "too many" that a sender would read.
+//! Senders may be silent for as long as they like, as collectors are between two rounds. But half a
+//! line has to be ended, and where there are as many connections as may be, the newcomer takes the
+//! place of one that has said nothing for long (`crowd.rs`): these protocols have no words for "too
+//! many" that a sender would read.
 
 use crate::crowd::{Waited, who_makes_room};
 use plinth_env::{Env, Signal};
@@ -46,7 +48,8 @@ pub(super) struct Caller {
     pub(super) stop: Signal,
     /// It shall end without waiting for the other side.
     is_displaced: AtomicBool,
-    /// Milliseconds of the clock at which a whole line came last, and at which the half line began that is there: [`NEVER`] for none.
+    /// Milliseconds of the clock at which a whole line came last, and at which the half line began
+    /// that is there: [`NEVER`] for none.
     heard: AtomicU64,
     half_since: AtomicU64,
 }
@@ -75,7 +78,8 @@ impl Caller {
         self.stop.notify();
     }
 
-    /// Whether somebody else has its place, or it took too long for a line: then nobody waits for it.
+    /// Whether somebody else has its place, or it took too long for a line: then nobody waits for
+    /// it.
     pub(super) fn is_displaced(&self) -> bool {
         self.is_displaced.load(Ordering::Relaxed)
     }
@@ -137,7 +141,8 @@ impl Callers {
         let mut open = self.lock();
         let mut displaced = None;
         if open.callers.len() >= most {
-            let waited: Vec<_> = open.callers.values().filter_map(|caller| caller.waited()).collect();
+            let waited: Vec<_> =
+                open.callers.values().filter_map(|caller| caller.waited()).collect();
             displaced = who_makes_room(&waited).and_then(|number| open.callers.remove(&number));
         }
         let caller = open.add(address, millis(now));

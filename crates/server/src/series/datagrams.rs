@@ -1,8 +1,10 @@
 //! Points in datagrams, in Akumuli's protocol: each holds whole messages, and stands for itself.
 //!
-//! Nobody is answered: an address in a datagram proves nothing, and whoever is behind it asked for nothing. So a `+SYNC` is passed over, which would cost a
-//! commit whose acknowledgement nobody hears. What is wrong is counted for `/metrics`, and the first of it within some seconds is told as an event. A datagram that is wrong takes none of the others with it. While the store is behind
-//! none is received, and what finds no room in the system is lost, as datagrams are.
+//! Nobody is answered: an address in a datagram proves nothing, and whoever is behind it asked for
+//! nothing. So a `+SYNC` is passed over, which would cost a commit whose acknowledgement nobody
+//! hears. What is wrong is counted for `/metrics`, and the first of it within some seconds is told
+//! as an event. A datagram that is wrong takes none of the others with it. While the store is
+//! behind none is received, and what finds no room in the system is lost, as datagrams are.
 
 use super::opening::Opened;
 use super::{BREATH, Hub};
@@ -34,7 +36,8 @@ pub(super) async fn receive(hub: &Hub, mut socket: Datagrams, stop: &Signal) {
     let mut known: Option<Arc<Opened>> = None;
     let mut wrongs = Wrongs::default();
     let mut buffer = vec![0; MAX_DATAGRAM];
-    // The flag is looked at here too: a socket that always has something would never let the signal in.
+    // The flag is looked at here too: a socket that always has something would never let the signal
+    // in.
     while !hub.is_stopping() {
         match race(stop.wait(), socket.receive(&mut buffer)).await {
             First::Left(()) => return,
@@ -68,7 +71,11 @@ pub(super) async fn receive(hub: &Hub, mut socket: Datagrams, stop: &Signal) {
 }
 
 /// Takes one datagram in, and puts its points into the store, which commits them in its time.
-async fn take(store: &SeriesStore, session: &mut Session, datagram: &[u8]) -> plinth_series::Result<()> {
+async fn take(
+    store: &SeriesStore,
+    session: &mut Session,
+    datagram: &[u8],
+) -> plinth_series::Result<()> {
     session.restart(Protocol::Resp);
     let mut at = 0;
     loop {
@@ -102,7 +109,10 @@ impl Wrongs {
 
 /// The first of the replies that is an error: of a message, or of the store.
 fn first_wrong(replies: &[u8]) -> Option<&[u8]> {
-    replies.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).find(|reply| reply.starts_with(b"-"))
+    replies
+        .split(|byte| *byte == b'\n')
+        .map(<[u8]>::trim_ascii)
+        .find(|reply| reply.starts_with(b"-"))
 }
 
 #[cfg(test)]
@@ -113,6 +123,9 @@ mod tests {
     fn the_first_error_is_what_is_wrong() {
         assert_eq!(first_wrong(b""), None);
         assert_eq!(first_wrong(b"+OK 3\r\n"), None);
-        assert_eq!(first_wrong(b"+OK 3\r\n-PARSER no time\r\n-DB gone\r\n"), Some(&b"-PARSER no time"[..]));
+        assert_eq!(
+            first_wrong(b"+OK 3\r\n-PARSER no time\r\n-DB gone\r\n"),
+            Some(&b"-PARSER no time"[..])
+        );
     }
 }

@@ -1,7 +1,9 @@
-//! Bodies that are compressed by gzip: expanded a piece at a time, so that others have their turns on the thread between, and within bounds.
+//! Bodies that are compressed by gzip: expanded a piece at a time, so that others have their turns
+//! on the thread between, and within bounds.
 //!
-//! A few bytes can stand for very many, or for much work and nothing at all. So bounded are the bytes that come out, how many of them there are for each
-//! that went in, and the members of which a body is made.
+//! A few bytes can stand for very many, or for much work and nothing at all. So bounded are the
+//! bytes that come out, how many of them there are for each that went in, and the members of which
+//! a body is made.
 
 use super::bodies::{Held, NO_ROOM};
 use flate2::bufread::GzDecoder;
@@ -11,8 +13,8 @@ use std::io::Read;
 
 /// Largest body, when it is expanded.
 const MAX_BYTES: usize = 64 << 20;
-/// Bytes out of each that went in, at most, beyond the first million. Lines of senders come to about 10, one line again and again to 400, and
-/// the format's most is 1,032.
+/// Bytes out of each that went in, at most, beyond the first million. Lines of senders come to
+/// about 10, one line again and again to 400, and the format's most is 1,032.
 const MAX_RATIO: usize = 500;
 const FREE: usize = 1 << 20;
 /// Members of one body at most. Whoever compresses as it goes makes some.
@@ -24,7 +26,11 @@ const PIECE: usize = 128 << 10;
 pub(super) type Refusal = (StatusCode, String);
 
 /// The bytes of a body, which `held` holds from then on.
-pub(super) async fn expand(env: &Env, body: &[u8], held: &mut Held<'_>) -> Result<Vec<u8>, Refusal> {
+pub(super) async fn expand(
+    env: &Env,
+    body: &[u8],
+    held: &mut Held<'_>,
+) -> Result<Vec<u8>, Refusal> {
     let mut plain = Vec::new();
     let (mut rest, mut members) = (body, 0);
     while !rest.is_empty() {
@@ -37,8 +43,9 @@ pub(super) async fn expand(env: &Env, body: &[u8], held: &mut Held<'_>) -> Resul
         loop {
             let before = plain.len();
             let read = decoder.by_ref().take(PIECE as u64).read_to_end(&mut plain);
-            let read =
-                read.map_err(|error| (StatusCode::BAD_REQUEST, format!("the body is no gzip: {error}")))?;
+            let read = read.map_err(|error| {
+                (StatusCode::BAD_REQUEST, format!("the body is no gzip: {error}"))
+            })?;
             check(body.len(), plain.len())?;
             if !held.add(plain.len() - before) {
                 return Err((StatusCode::SERVICE_UNAVAILABLE, NO_ROOM.to_owned()));
@@ -56,7 +63,10 @@ pub(super) async fn expand(env: &Env, body: &[u8], held: &mut Held<'_>) -> Resul
 /// Whether a body of so many bytes may become so many.
 fn check(compressed: usize, plain: usize) -> Result<(), Refusal> {
     if plain > MAX_BYTES {
-        return Err((StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {MAX_BYTES} bytes")));
+        return Err((
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("the body has more than {MAX_BYTES} bytes"),
+        ));
     }
     if plain > FREE && plain / MAX_RATIO > compressed {
         let why = format!("the body has more than {MAX_RATIO} bytes for each that was sent");

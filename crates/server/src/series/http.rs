@@ -1,9 +1,12 @@
-//! Queries of time series over HTTP, as Akumuli answers them, `/api/query` and what is around it; and as Prometheus does, `/api/v1/query`.
+//! Queries of time series over HTTP, as Akumuli answers them, `/api/query` and what is around it;
+//! and as Prometheus does, `/api/v1/query`.
 //!
-//! An answer is sent while it is made: hyper asks for the next piece when the last one has gone out, so a reader that is slow slows its query down and
-//! nothing piles up. A reader that goes away takes the connection with it, the connection its answer, and the answer its work. A query that is
-//! wrong has status 200 and one line that begins with `-`, since that is what Akumuli's clients look at; one that fails halfway ends with such a line. A
-//! stream of Arrow's has no room for one: it breaks off, and its reader finds no end.
+//! An answer is sent while it is made: hyper asks for the next piece when the last one has gone
+//! out, so a reader that is slow slows its query down and nothing piles up. A reader that goes away
+//! takes the connection with it, the connection its answer, and the answer its work. A query that
+//! is wrong has status 200 and one line that begins with `-`, since that is what Akumuli's clients
+//! look at; one that fails halfway ends with such a line. A stream of Arrow's has no room for one:
+//! it breaks off, and its reader finds no end.
 
 use super::opening::Asked;
 use super::{Hub, bodies, pass, write};
@@ -18,8 +21,8 @@ use hyper::{Method, Request, Response, StatusCode};
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal};
 use plinth_series::{
-    ARROW_CONTENT_TYPE, Answer, FUNCTION_NAMES, MAX_QUERY_BYTES, Query, QueryError, QueryResult, SeriesStore,
-    delete_series, is_prometheus, prometheus,
+    ARROW_CONTENT_TYPE, Answer, FUNCTION_NAMES, MAX_QUERY_BYTES, Query, QueryError, QueryResult,
+    SeriesStore, delete_series, is_prometheus, prometheus,
 };
 use plinth_types::Bytes;
 use std::future::poll_fn;
@@ -32,7 +35,8 @@ use std::time::Duration;
 
 /// How long a connection may be without a whole request.
 const IDLE: Duration = Duration::from_secs(60);
-/// For how long somebody is looked for who owns the series, where several servers share them, and how long it is from one try to the next.
+/// For how long somebody is looked for who owns the series, where several servers share them, and
+/// how long it is from one try to the next.
 const OWNER: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of an answer to the console, at most: far more than a thousand buckets take.
@@ -42,7 +46,8 @@ const STALLED: Duration = Duration::from_secs(300);
 
 impl Site for Hub {
     type Answer = Reply;
-    const BOUNDS: Bounds = Bounds { connections: 256, buffer: 128 << 10, idle: IDLE, half_close: false };
+    const BOUNDS: Bounds =
+        Bounds { connections: 256, buffer: 128 << 10, idle: IDLE, half_close: false };
 
     fn env(&self) -> &Env {
         &self.env
@@ -56,7 +61,11 @@ impl Site for Hub {
         Self::is_stopping(self)
     }
 
-    async fn answer(self: Arc<Self>, request: Request<Incoming>, patience: Arc<Patience>) -> Response<Reply> {
+    async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        patience: Arc<Patience>,
+    ) -> Response<Reply> {
         let answer = answer(&self, request, &patience).await;
         // An answer without a body, or to HEAD, is sent without asking for a piece of it.
         patience.set(IDLE);
@@ -122,7 +131,8 @@ impl Body for Reply {
             match &mut self.state {
                 State::Text(text, rest) => {
                     let (text, rest) = (std::mem::take(text), rest.take());
-                    self.state = rest.map_or(State::End, |work| State::Making(Box::pin(piece(work))));
+                    self.state =
+                        rest.map_or(State::End, |work| State::Making(Box::pin(piece(work))));
                     if !text.is_empty() {
                         self.patience.set(STALLED);
                         return Poll::Ready(Some(Ok(Frame::data(text))));
@@ -152,7 +162,9 @@ impl Body for Reply {
                         }
                         Some(Ok(_)) => {}
                         // It breaks off here too, so that its reader finds no end.
-                        Some(Err(why)) => self.state = State::Broken(QueryError::Series(lost(&why))),
+                        Some(Err(why)) => {
+                            self.state = State::Broken(QueryError::Series(lost(&why)))
+                        }
                         None => self.state = State::End,
                     }
                 }
@@ -198,11 +210,16 @@ fn lost(why: &hyper::Error) -> plinth_series::Error {
     plinth_types::Error::connection_failed().with_detail(why.to_string()).into()
 }
 
-/// Whether a request may be answered: another server that passes it on proves that it knows the lease, and everybody else himself.
+/// Whether a request may be answered: another server that passes it on proves that it knows the
+/// lease, and everybody else himself.
 async fn check(hub: &Hub, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
     if let Some(told) = headers.get(pass::LEASE) {
         let is_known = told.to_str().is_ok_and(|told| hub.slot.is_secret(told));
-        return if is_known { Ok(()) } else { Err((pass::MOVED, "the lease of the series is another one")) };
+        return if is_known {
+            Ok(())
+        } else {
+            Err((pass::MOVED, "the lease of the series is another one"))
+        };
     }
     hub.access.check(&hub.env, headers).await?;
     if is_from_a_page(headers) {
@@ -216,12 +233,16 @@ async fn answer(hub: &Hub, request: Request<Incoming>, patience: &Patience) -> R
     let is_influx = write::is_influx(request.uri().path());
     let (status, kind, state) = match check(hub, request.headers()).await {
         Ok(()) => admitted(hub, request, patience).await,
-        Err((status, why)) => (status, HeaderValue::from_static(TEXT), State::text(format!("-{why}\r\n"))),
+        Err((status, why)) => {
+            (status, HeaderValue::from_static(TEXT), State::text(format!("-{why}\r\n")))
+        }
     };
     let mut response = Response::new(state);
     *response.status_mut() = status;
     if is_influx {
-        response.headers_mut().insert("x-influxdb-version", HeaderValue::from_static(write::INFLUX_VERSION));
+        response
+            .headers_mut()
+            .insert("x-influxdb-version", HeaderValue::from_static(write::INFLUX_VERSION));
     }
     response.headers_mut().insert(CONTENT_TYPE, kind);
     // What somebody wrote into a name is never taken for a page.
@@ -239,8 +260,8 @@ fn told(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Answe
     (status, HeaderValue::from_static(kind), State::text(text))
 }
 
-/// Whether a page in a browser asks, which says whose it is. Senders are programs, and no page has any business here: it would
-/// reach a server on its user's machine from any site.
+/// Whether a page in a browser asks, which says whose it is. Senders are programs, and no page has
+/// any business here: it would reach a server on its user's machine from any site.
 fn is_from_a_page(headers: &HeaderMap) -> bool {
     headers.contains_key(ORIGIN)
 }
@@ -255,7 +276,8 @@ async fn admitted(hub: &Hub, request: Request<Incoming>, patience: &Patience) ->
             match body(content, write::MAX_BODY, patience, &mut held).await {
                 Ok(content) => {
                     let (status, text) =
-                        write::answer(hub, &head, &content, (patience.other_side(), &mut held)).await;
+                        write::answer(hub, &head, &content, (patience.other_side(), &mut held))
+                            .await;
                     told(status, write::kind(&text), text)
                 }
                 Err(status) => told(status, TEXT, format!("{}\n", why_not(status, "32 MiB"))),
@@ -274,14 +296,16 @@ async fn admitted(hub: &Hub, request: Request<Incoming>, patience: &Patience) ->
         (asked, &Method::GET | &Method::POST) if is_prometheus(asked) => {
             prometheus_answer(hub, request, patience, &mut held).await
         }
-        (DELETE, &Method::POST | &Method::PUT) => prometheus_answer(hub, request, patience, &mut held).await,
+        (DELETE, &Method::POST | &Method::PUT) => {
+            prometheus_answer(hub, request, patience, &mut held).await
+        }
         (DELETE, _) => told(StatusCode::METHOD_NOT_ALLOWED, TEXT, "POST or PUT expected\n"),
         // The console of another server asks: nobody else has shown the lease.
         (asked, &Method::GET) if console::series::owns(asked) && is_passed(request.headers()) => {
             let (head, _) = request.into_parts();
-            of_owner(hub, &head, b"")
-                .await
-                .unwrap_or_else(|why| told(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("-{why}\r\n")))
+            of_owner(hub, &head, b"").await.unwrap_or_else(|why| {
+                told(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("-{why}\r\n"))
+            })
         }
         ("/api/stats", &Method::GET | &Method::HEAD) => told(StatusCode::OK, JSON, stats(hub)),
         ("/api/function-names", &Method::GET | &Method::HEAD) => {
@@ -313,17 +337,24 @@ impl Hub {
     ///
     /// # Errors
     /// Why nobody answers.
-    pub(crate) async fn ask_owner(&self, head: &Parts) -> plinth_series::Result<(StatusCode, Bytes)> {
+    pub(crate) async fn ask_owner(
+        &self,
+        head: &Parts,
+    ) -> plinth_series::Result<(StatusCode, Bytes)> {
         let (status, _, state) = of_owner(self, head, b"").await?;
         let mut text = Vec::new();
-        let mut reply =
-            Reply { state, patience: Arc::new(Patience::new(&self.env, Ipv4Addr::LOCALHOST.into())) };
+        let mut reply = Reply {
+            state,
+            patience: Arc::new(Patience::new(&self.env, Ipv4Addr::LOCALHOST.into())),
+        };
         while let Some(frame) = poll_fn(|context| Pin::new(&mut reply).poll_frame(context)).await {
-            let lost =
-                |why: QueryError| plinth_types::Error::connection_failed().with_detail(why.to_string());
+            let lost = |why: QueryError| {
+                plinth_types::Error::connection_failed().with_detail(why.to_string())
+            };
             text.extend_from_slice(&frame.map_err(lost)?.into_data().unwrap_or_default());
             if text.len() > MAX_CONSOLE {
-                let why = plinth_types::Error::internal_error().with_detail("the answer is too long");
+                let why =
+                    plinth_types::Error::internal_error().with_detail("the answer is too long");
                 return Err(why.into());
             }
         }
@@ -331,8 +362,9 @@ impl Hub {
     }
 }
 
-/// Has the owner of the series answer: this server if it is that, else the one to which it is passed on. Whoever loses the series while he answers has not
-/// answered: the next owner is asked, for some seconds.
+/// Has the owner of the series answer: this server if it is that, else the one to which it is
+/// passed on. Whoever loses the series while he answers has not answered: the next owner is asked,
+/// for some seconds.
 ///
 /// # Errors
 /// Why nobody answers.
@@ -341,7 +373,8 @@ async fn of_owner(hub: &Hub, head: &Parts, text: &[u8]) -> plinth_series::Result
     loop {
         let patience = hub.env.sleep(until.saturating_sub(hub.env.now()));
         let First::Left(asked) = race(hub.slot.asks(), patience).await else {
-            let why = plinth_types::Error::process_behind().with_detail("the series are being opened");
+            let why =
+                plinth_types::Error::process_behind().with_detail("the series are being opened");
             return Err(why.into());
         };
         let why = match asked? {
@@ -415,7 +448,8 @@ fn refused(headers: &HeaderMap, error: &QueryError) -> Answered {
     told(if wants_arrow { StatusCode::BAD_REQUEST } else { StatusCode::OK }, TEXT, refusal(error))
 }
 
-/// What a request in Prometheus' language is answered; its parameters stand in the URL, the body, or both.
+/// What a request in Prometheus' language is answered; its parameters stand in the URL, the body,
+/// or both.
 async fn prometheus_answer(
     hub: &Hub,
     request: Request<Incoming>,
@@ -452,8 +486,8 @@ fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     })
 }
 
-/// The beginning of an answer: its first piece, so that what is wrong is all there is. Whoever takes streams of Arrow's is no client of Akumuli's, and
-/// is told by the status too.
+/// The beginning of an answer: its first piece, so that what is wrong is all there is. Whoever
+/// takes streams of Arrow's is no client of Akumuli's, and is told by the status too.
 async fn asked(hub: &Hub, head: &Parts, text: &[u8]) -> Answered {
     match of_owner(hub, head, text).await {
         Ok(answered) => answered,
@@ -472,7 +506,8 @@ async fn begun(
         if accepts(&head.headers, ARROW_CONTENT_TYPE)
             && let Err(error) = query.prefer_arrow()
         {
-            let takes_text = ["*/*", "text/*", "text/plain"].iter().any(|kind| accepts(&head.headers, kind));
+            let takes_text =
+                ["*/*", "text/*", "text/plain"].iter().any(|kind| accepts(&head.headers, kind));
             return if takes_text { Ok(query) } else { Err(error) };
         }
         Ok(query)
@@ -510,7 +545,8 @@ fn stats(hub: &Hub) -> String {
     numbers.to_string() + "\n"
 }
 
-/// A request's body, if it has at most so many bytes. What comes then is ours to do: the sender's time stops.
+/// A request's body, if it has at most so many bytes. What comes then is ours to do: the sender's
+/// time stops.
 async fn body(
     body: Incoming,
     most: usize,
@@ -551,10 +587,12 @@ mod tests {
         let work = Box::new(Work { answer, count: Arc::default() });
         let failing = async { (work, Err(QueryError::TooMany("points".to_owned()))) };
         let state = State::Making(Box::pin(failing));
-        let mut reply = Reply { state, patience: Arc::new(Patience::new(&env, Ipv4Addr::LOCALHOST.into())) };
+        let mut reply =
+            Reply { state, patience: Arc::new(Patience::new(&env, Ipv4Addr::LOCALHOST.into())) };
         let frame = block_on(poll_fn(|context| Pin::new(&mut reply).poll_frame(context))).unwrap();
         assert!(block_on(poll_fn(|context| Pin::new(&mut reply).poll_frame(context))).is_none());
-        let text = |frame: Frame<Bytes>| String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();
+        let text =
+            |frame: Frame<Bytes>| String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();
         frame.map(text).map_err(|error| error.to_string())
     }
 

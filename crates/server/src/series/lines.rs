@@ -1,9 +1,11 @@
 //! A connection that sends points on lines: received, taken in, saved, answered, in turns.
 //!
-//! As long as there is more to receive, points wait for those behind them until they are some thousand, so that a series gets several of them at once.
+//! As long as there is more to receive, points wait for those behind them until they are some
+//! thousand, so that a series gets several of them at once.
 //!
-//! Half a line is all that a connection at rest holds besides its session; what it receives into belongs to the thread. When the sender has said all
-//! (it closes its direction) everything is committed before the connection is closed, so whoever reads to the end knows that it is durable.
+//! Half a line is all that a connection at rest holds besides its session; what it receives into
+//! belongs to the thread. When the sender has said all (it closes its direction) everything is
+//! committed before the connection is closed, so whoever reads to the end knows that it is durable.
 
 use super::Hub;
 use super::callers::Caller;
@@ -23,7 +25,8 @@ use std::time::Duration;
 const RECEIVE: usize = 128 << 10;
 /// Replies that wait for the sender to take them; beyond, it is not read.
 const REPLIES: usize = 128 << 10;
-/// How long a sender has to take the last replies and to close; and when it is the server that ends.
+/// How long a sender has to take the last replies and to close; and when it is the server that
+/// ends.
 const FAREWELL: Duration = Duration::from_secs(10);
 const HASTE: Duration = Duration::from_secs(1);
 
@@ -63,10 +66,20 @@ pub(super) async fn converse(hub: &Hub, stream: Stream, protocol: Protocol, call
 }
 
 /// What requests of HTTP begin with. None of the protocols on lines has a message that does.
-const VERBS: [&[u8]; 9] =
-    [b"GET ", b"POST ", b"PUT ", b"HEAD ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"CONNECT ", b"TRACE "];
+const VERBS: [&[u8]; 9] = [
+    b"GET ",
+    b"POST ",
+    b"PUT ",
+    b"HEAD ",
+    b"DELETE ",
+    b"OPTIONS ",
+    b"PATCH ",
+    b"CONNECT ",
+    b"TRACE ",
+];
 
-/// Whether a request of HTTP begins like this: any page in a browser can send one here, whose body would be taken for lines.
+/// Whether a request of HTTP begins like this: any page in a browser can send one here, whose body
+/// would be taken for lines.
 fn is_http(bytes: &[u8]) -> bool {
     VERBS.iter().any(|verb| bytes.starts_with(verb))
 }
@@ -101,7 +114,8 @@ struct Connection {
 }
 
 impl Connection {
-    /// Takes points in until the sender has said all or is gone, the store fails, or the server stops. What went wrong is among the last replies.
+    /// Takes points in until the sender has said all or is gone, the store fails, or the server
+    /// stops. What went wrong is among the last replies.
     async fn receive_all(&mut self, hub: &Hub, caller: &Caller) {
         loop {
             // The signal is looked at here too: what is always ready would never wait for it.
@@ -121,7 +135,9 @@ impl Connection {
                     }
                     return;
                 }
-                First::Right(Received::Bytes(buffer, len)) if self.is_new && may_be_http(&buffer[..len]) => {
+                First::Right(Received::Bytes(buffer, len))
+                    if self.is_new && may_be_http(&buffer[..len]) =>
+                {
                     if is_http(&buffer[..len]) {
                         events::http_on_lines(self.stream.peer_address());
                         BUFFER.set(buffer);
@@ -182,8 +198,14 @@ impl Connection {
         if self.session.has_points() { Poll::Ready(Received::NothingMore) } else { Poll::Pending }
     }
 
-    /// Takes in what was received, and holds what is no whole line; says whether there were any. Points wait for those behind them, until they are many or nothing more comes.
-    async fn take(&mut self, hub: &Hub, buffer: Vec<u8>, len: usize) -> plinth_series::Result<bool> {
+    /// Takes in what was received, and holds what is no whole line; says whether there were any.
+    /// Points wait for those behind them, until they are many or nothing more comes.
+    async fn take(
+        &mut self,
+        hub: &Hub,
+        buffer: Vec<u8>,
+        len: usize,
+    ) -> plinth_series::Result<bool> {
         let mut at = 0;
         loop {
             at += self.session.feed(&buffer[at..len]);
@@ -209,8 +231,9 @@ impl Connection {
         saved
     }
 
-    /// The store that takes points now. It may have become another one: what was posted so far is in its memory then before what comes, as it was sent. What a store had
-    /// in memory whose series were lost is lost too, so the sender is told, and sends it again.
+    /// The store that takes points now. It may have become another one: what was posted so far is
+    /// in its memory then before what comes, as it was sent. What a store had in memory whose
+    /// series were lost is lost too, so the sender is told, and sends it again.
     async fn store(&mut self, hub: &Hub) -> plinth_series::Result<SeriesStore> {
         let followed = self.follow(hub).await;
         if let Err(why) = &followed {
@@ -256,8 +279,9 @@ impl Connection {
         }
     }
 
-    /// Sends the last replies, says that there are no more, and waits for the other side to close: what it still sends is thrown away, since the
-    /// system would take the replies back if it were left unread.
+    /// Sends the last replies, says that there are no more, and waits for the other side to close:
+    /// what it still sends is thrown away, since the system would take the replies back if it were
+    /// left unread.
     async fn say_farewell(&mut self) {
         let mut rest = [0; 4096];
         poll_fn(|context| {

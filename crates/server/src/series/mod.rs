@@ -6,12 +6,15 @@
 //!   HTTP (8181)  <-- rows of text, while they are read --  query (crate series)  <------------------------/
 //! ```
 //!
-//! The store is opened in the background when a listener is asked for (`opening.rs`), and with it the server owns the database's series: another process
-//! that opens them takes them over. Keys are served meanwhile, and whatever becomes of series. A connection reads only when what it read before is in the store, so a store that is behind slows its senders down and nothing piles
-//! up. Stopping reads no more, saves what was read, and commits it.
+//! The store is opened in the background when a listener is asked for (`opening.rs`), and with it
+//! the server owns the database's series: another process that opens them takes them over. Keys are
+//! served meanwhile, and whatever becomes of series. A connection reads only when what it read
+//! before is in the store, so a store that is behind slows its senders down and nothing piles up.
+//! Stopping reads no more, saves what was read, and commits it.
 //!
-//! In a cluster, and wherever else several servers share a database ([`Among`]), one of them owns the series at a time, by a lease. The others post points to its inbox, so
-//! they take some whether it answers or not, and pass on to it what they are asked (`pass.rs`).
+//! In a cluster, and wherever else several servers share a database ([`Among`]), one of them owns
+//! the series at a time, by a lease. The others post points to its inbox, so they take some whether
+//! it answers or not, and pass on to it what they are asked (`pass.rs`).
 
 mod access;
 mod bodies;
@@ -51,30 +54,33 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How long accepting pauses when the system has no room for another connection.
 const BREATH: Duration = Duration::from_millis(50);
 
-/// Where a server takes in time series. Nowhere by default: then it doesn't open the database's series either.
+/// Where a server takes in time series. Nowhere by default: then it doesn't open the database's
+/// series either.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct SeriesConfig {
     /// Akumuli's protocol on lines, whose port is 8282.
     pub resp: Option<SocketAddr>,
-    /// The same in datagrams, whose port is 8383. They are neither encrypted nor does anybody say who he is.
+    /// The same in datagrams, whose port is 8383. They are neither encrypted nor does anybody say
+    /// who he is.
     pub udp: Option<SocketAddr>,
     /// OpenTSDB's `put`, whose port is 4242.
     pub opentsdb: Option<SocketAddr>,
     /// Queries over HTTP, whose port is 8181.
     pub http: Option<SocketAddr>,
-    /// The file with the token that this HTTP asks for; written, with a new token, if it doesn't exist. Without a file none is asked for.
+    /// The file with the token that this HTTP asks for; written, with a new token, if it doesn't
+    /// exist. Without a file none is asked for.
     pub token_file: Option<PathBuf>,
     /// For how long points are kept, by metric.
     pub retention: Retention,
-    /// On how many of the network's threads, of which each core has one, connections that send points on lines are served; on all of them if it says
-    /// nothing, or more.
+    /// On how many of the network's threads, of which each core has one, connections that send
+    /// points on lines are served; on all of them if it says nothing, or more.
     pub threads: Option<usize>,
     /// Whether the server records its own measurements as series, where it takes any in.
     pub metrics: bool,
     /// How many series there may be, and how much they may take.
     pub limits: SeriesLimits,
-    /// How many new series a second each sender may make: an address, or all datagrams together. Whoever makes more is slowed down.
-    /// 50,000 if it says nothing.
+    /// How many new series a second each sender may make: an address, or all datagrams together.
+    /// Whoever makes more is slowed down. 50,000 if it says nothing.
     pub new_series: Option<u32>,
 }
 
@@ -189,7 +195,8 @@ pub(crate) struct Listeners {
     pub(crate) addresses: SeriesConfig,
 }
 
-/// Starts what `config` asks for; `None` if that is nothing. `admit` says whether an address may be listened on, for what.
+/// Starts what `config` asks for; `None` if that is nothing. `admit` says whether an address may be
+/// listened on, for what.
 pub(crate) async fn start(
     endpoint: &Arc<dyn Endpoint>,
     config: &ServerConfig,
@@ -250,7 +257,8 @@ pub(crate) async fn start(
     Ok(Some(Listeners { hub, addresses }))
 }
 
-/// Opens the series in the background: its own ones, or those that it shares with others, which find it at its door of HTTP.
+/// Opens the series in the background: its own ones, or those that it shares with others, which
+/// find it at its door of HTTP.
 fn open(hub: &Arc<Hub>, endpoint: &Arc<dyn Endpoint>, among: Option<Among>, http: Option<&Door>) {
     let Some(among) = among else {
         let opening = opening::keep_open(hub.clone(), Database::new(endpoint.clone()));

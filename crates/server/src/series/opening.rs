@@ -1,4 +1,5 @@
-//! The store behind the listeners: opened in the background, and again after it was lost, so that keys are served whatever becomes of series.
+//! The store behind the listeners: opened in the background, and again after it was lost, so that
+//! keys are served whatever becomes of series.
 //!
 //! ```text
 //!   opening --> open --> lost: somebody else owns the series, or their rows were cleared
@@ -6,8 +7,8 @@
 //!      +--> unavailable <--+   the database is locked, or rows of series are damaged: tried again every second
 //! ```
 //!
-//! Whoever sends points or asks for some gets the store, or why there is none. While it is opened for the first time they wait: that takes as long as
-//! reading the tail does.
+//! Whoever sends points or asks for some gets the store, or why there is none. While it is opened
+//! for the first time they wait: that takes as long as reading the tail does.
 //!
 //! Where several servers share the series ([`Among`]) one of them at a time owns them, by a lease:
 //!
@@ -17,7 +18,8 @@
 //!      +---------- it was given up, or has run out --------------+
 //! ```
 //!
-//! Points are taken all the time there: without a store of its own a server posts them to the owner's inbox, whoever that is. Who asks for points is passed on to the owner.
+//! Points are taken all the time there: without a store of its own a server posts them to the
+//! owner's inbox, whoever that is. Who asks for points is passed on to the owner.
 
 use super::Hub;
 use super::waiting::Waiting;
@@ -181,9 +183,9 @@ impl Slot {
             State::Open(opened) => Ok(opened.clone()),
             State::Elsewhere(_) => Err(Error::NotOwner),
             State::Unavailable(why) => Err(why.clone()),
-            State::Opening => {
-                Err(DatabaseError::process_behind().with_detail("the series are being opened").into())
-            }
+            State::Opening => Err(DatabaseError::process_behind()
+                .with_detail("the series are being opened")
+                .into()),
         }
     }
 
@@ -194,8 +196,7 @@ impl Slot {
 
     /// Notes why there is no store; tells it if that is news.
     fn note(&self, why: &Error) {
-        let known =
-            matches!(&*self.lock(), State::Unavailable(known) if known.to_string() == why.to_string());
+        let known = matches!(&*self.lock(), State::Unavailable(known) if known.to_string() == why.to_string());
         if !known {
             events::series_unavailable(why);
             self.set(State::Unavailable(why.clone()));
@@ -224,7 +225,8 @@ pub(super) fn begin_posting(hub: &Hub, among: &Among) {
     let _ = hub.slot.posting.set(Posting { opened, among: among.clone() });
 }
 
-/// Owns the series whenever nobody else does, until the server stops; `address` is where it answers questions.
+/// Owns the series whenever nobody else does, until the server stops; `address` is where it answers
+/// questions.
 pub(super) async fn share(hub: Arc<Hub>, among: Among, address: String) {
     let slot = &hub.slot;
     let claim = Claim::new(among.name, address);
@@ -276,7 +278,8 @@ pub(super) async fn keep_open(hub: Arc<Hub>, database: Database) {
                     }
                 }
                 slot.note(&store.failure().unwrap_or(Error::NotOwner));
-                // Somebody who has taken them over keeps them. If nobody has, their rows were cleared.
+                // Somebody who has taken them over keeps them. If nobody has, their rows were
+                // cleared.
                 while SeriesStore::has_owner(&database, &settings).await.unwrap_or(true) {
                     if !go_on().await {
                         return;

@@ -1,7 +1,9 @@
-//! The server's own measurements as series: what `/metrics` shows, every ten seconds, kept for a week.
+//! The server's own measurements as series: what `/metrics` shows, every ten seconds, kept for a
+//! week.
 //!
-//! A series has the metric's name, its labels as tags, and `server`, the address that clients know. Buckets of histograms are left out: their counts and sums
-//! say how it went, at a tenth of the series. While the series are somebody else's, or can't be opened, nothing is recorded.
+//! A series has the metric's name, its labels as tags, and `server`, the address that clients know.
+//! Buckets of histograms are left out: their counts and sums say how it went, at a tenth of the
+//! series. While the series are somebody else's, or can't be opened, nothing is recorded.
 
 use super::Hub;
 use crate::server::Shared;
@@ -22,17 +24,20 @@ pub(super) async fn record(hub: Arc<Hub>, shared: Arc<Shared>, server: String) {
     let mut own: Option<Own> = None;
     let mut cleaned = hub.env.now();
     loop {
-        if race(hub.own_stop.wait(), hub.env.sleep(EVERY)).await == First::Left(()) || hub.is_stopping() {
+        if race(hub.own_stop.wait(), hub.env.sleep(EVERY)).await == First::Left(())
+            || hub.is_stopping()
+        {
             return;
         }
         let now = hub.env.wall_clock();
         let Ok(opened) = hub.slot.takes_now() else { continue };
         // Series of a store that was lost can't be written any more.
-        let mut ours = own.take().filter(|own| own.store.failure().is_none()).unwrap_or_else(|| Own {
-            store: opened.store.clone(),
-            server: server.clone(),
-            series: BTreeMap::new(),
-        });
+        let mut ours =
+            own.take().filter(|own| own.store.failure().is_none()).unwrap_or_else(|| Own {
+                store: opened.store.clone(),
+                server: server.clone(),
+                series: BTreeMap::new(),
+            });
         // What fails is tried again with the next values.
         let result = ours.take(&crate::metrics::text(&shared), nanos(now)).await;
         if result.is_ok() && hub.env.now().saturating_sub(cleaned) >= CLEAN_EVERY {
@@ -60,7 +65,8 @@ struct Own {
 impl Own {
     /// Appends what a text in Prometheus' format says.
     async fn take(&mut self, text: &str, now: i64) -> Result<()> {
-        let lines = text.lines().filter(|line| !line.starts_with('#') && !line.contains("_bucket{"));
+        let lines =
+            text.lines().filter(|line| !line.starts_with('#') && !line.contains("_bucket{"));
         let measured: Vec<(&str, Value)> = lines
             .filter_map(|line| {
                 let (what, value) = line.rsplit_once(' ')?;
@@ -68,8 +74,11 @@ impl Own {
                 Some((what, integer.or_else(|_| value.parse().map(Value::Float)).ok()?))
             })
             .collect();
-        let new: Vec<&str> =
-            measured.iter().map(|(what, _)| *what).filter(|what| !self.series.contains_key(*what)).collect();
+        let new: Vec<&str> = measured
+            .iter()
+            .map(|(what, _)| *what)
+            .filter(|what| !self.series.contains_key(*what))
+            .collect();
         let names: Vec<String> = new.iter().map(|what| self.name(what)).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         if !names.is_empty() {
@@ -91,7 +100,8 @@ impl Own {
     /// The name of the series of `metric{label="value"}`.
     fn name(&self, what: &str) -> String {
         let (metric, labels) = what.split_once('{').unwrap_or((what, ""));
-        let labels = labels.trim_end_matches('}').split("\",").filter_map(|label| label.split_once("=\""));
+        let labels =
+            labels.trim_end_matches('}').split("\",").filter_map(|label| label.split_once("=\""));
         let tags = labels.map(|(label, value)| {
             let value = value.trim_end_matches('"').replace(' ', "\\ ");
             format!(" {label}={}", if value.is_empty() { "none" } else { &value })
@@ -141,7 +151,8 @@ mod tests {
         another.append(1, 1.0).unwrap();
         block_on(forget(&own.store, own.metrics(), 5)).unwrap();
         assert!(block_on(another.aggregate(..)).unwrap().is_none(), "of every server");
-        let names: Vec<String> = own.series.values().map(|series| series.name().to_string()).collect();
+        let names: Vec<String> =
+            own.series.values().map(|series| series.name().to_string()).collect();
         let server = "server=127.0.0.1:4500";
         assert_eq!(
             names,

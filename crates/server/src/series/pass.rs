@@ -1,8 +1,11 @@
-//! Passing on what is asked of series that another server owns: the request goes to the owner as it came, and his answer back while it is made.
+//! Passing on what is asked of series that another server owns: the request goes to the owner as it
+//! came, and his answer back while it is made.
 //!
-//! The owner is found by his lease, and so is what proves to him that another server of the same database asks: a secret that stands in the lease's row. It is as good as access to the database,
-//! by which all the series could be read as well. Whoever asked has shown here that he may. A server that is no owner (any more) says so, and passes nothing on a
-//! second time: whoever passed it on looks again who it is, for some seconds, in which a lease that has run out is taken over.
+//! The owner is found by his lease, and so is what proves to him that another server of the same
+//! database asks: a secret that stands in the lease's row. It is as good as access to the database,
+//! by which all the series could be read as well. Whoever asked has shown here that he may. A
+//! server that is no owner (any more) says so, and passes nothing on a second time: whoever passed
+//! it on looks again who it is, for some seconds, in which a lease that has run out is taken over.
 
 use super::Hub;
 use super::opening::hex;
@@ -40,13 +43,19 @@ pub(super) fn address(among: &Among, door: SocketAddr, is_secure: bool) -> Strin
 ///
 /// # Errors
 /// If he can't be reached, or is not the owner any more: whoever is should be asked.
-pub(super) async fn ask(hub: &Hub, holder: &Holder, head: &Parts, body: &[u8]) -> Result<Response<Incoming>> {
+pub(super) async fn ask(
+    hub: &Hub,
+    holder: &Holder,
+    head: &Parts,
+    body: &[u8],
+) -> Result<Response<Incoming>> {
     let failed = |why: hyper::Error| Error::connection_failed().with_detail(why.to_string());
     let stream = match race(connect(hub, &holder.address), hub.env.sleep(CONNECT)).await {
         First::Left(stream) => stream?,
         First::Right(()) => return Err(Error::connection_failed().with_detail("no answer")),
     };
-    let (mut sender, connection) = http1::handshake::<_, Whole>(Io(stream)).await.map_err(failed)?;
+    let (mut sender, connection) =
+        http1::handshake::<_, Whole>(Io(stream)).await.map_err(failed)?;
     // It ends when nobody holds the answer any more.
     drop(hub.env.spawn_network("pass on", async move {
         let _ = connection.await;
@@ -80,10 +89,12 @@ pub(super) async fn ask(hub: &Hub, holder: &Holder, head: &Parts, body: &[u8]) -
 
 /// A connection to a door of series.
 async fn connect(hub: &Hub, address: &str) -> Result<Stream> {
-    let (bare, is_secure) = address.strip_suffix(":tls").map_or((address, false), |bare| (bare, true));
+    let (bare, is_secure) =
+        address.strip_suffix(":tls").map_or((address, false), |bare| (bare, true));
     let bare: SocketAddr = bare.parse().map_err(|_| {
-        Error::connection_failed()
-            .with_detail("the owner of the series answers no questions: it has no listener series-http")
+        Error::connection_failed().with_detail(
+            "the owner of the series answers no questions: it has no listener series-http",
+        )
     })?;
     let stream = hub.env.sockets().connect(bare).await?;
     if !is_secure {

@@ -1,4 +1,5 @@
-//! Sessions between two requests that write: they remember series, so the next request finds them quickly.
+//! Sessions between two requests that write: they remember series, so the next request finds them
+//! quickly.
 
 use super::Hub;
 use plinth_series::ingest::{Protocol, Session};

@@ -1,8 +1,9 @@
 //! Points that come as requests: InfluxDB's line protocol and Prometheus' remote write.
 //!
-//! A request is answered when its points are committed. Lines or series that are wrong are named in an answer 400, and the others are taken, as both protocols
-//! have it; an answer of 500 or more says that nothing is known to be committed, and senders repeat. What sessions remember of names is kept from
-//! one request to the next.
+//! A request is answered when its points are committed. Lines or series that are wrong are named in
+//! an answer 400, and the others are taken, as both protocols have it; an answer of 500 or more
+//! says that nothing is known to be committed, and senders repeat. What sessions remember of names
+//! is kept from one request to the next.
 
 use super::Hub;
 use super::bodies::{Held, NO_ROOM};
@@ -16,7 +17,8 @@ use std::net::IpAddr;
 
 /// Largest body as it is sent.
 pub(super) const MAX_BODY: usize = 32 << 20;
-/// Bytes of lines, and lines, that are read before others have their turn on the thread: some tenths of a millisecond's.
+/// Bytes of lines, and lines, that are read before others have their turn on the thread: some
+/// tenths of a millisecond's.
 const PIECE_LINES: usize = 1000;
 const PIECE: usize = 128 << 10;
 const _: () = assert!(PIECE > 2 * MAX_LINE_BYTES, "a piece has a whole line");
@@ -39,7 +41,8 @@ pub(super) fn owns(path: &str, method: &Method) -> bool {
     }
 }
 
-/// Answers a request that is [`owns`]: with a status, and a text that is empty, or JSON, or says what is wrong.
+/// Answers a request that is [`owns`]: with a status, and a text that is empty, or JSON, or says
+/// what is wrong.
 pub(super) async fn answer(
     hub: &Hub,
     head: &Parts,
@@ -64,12 +67,17 @@ pub(super) async fn answer(
             let text = serde_json::json!({ "name": "plinth", "status": "fail", "message": why });
             (StatusCode::SERVICE_UNAVAILABLE, format!("{text}\n"))
         }
-        ("/health", _) => (StatusCode::OK, "{\"name\":\"plinth\",\"status\":\"pass\"}\n".to_owned()),
+        ("/health", _) => {
+            (StatusCode::OK, "{\"name\":\"plinth\",\"status\":\"pass\"}\n".to_owned())
+        }
         ("/ready", _) => (StatusCode::OK, "{\"status\":\"ready\"}\n".to_owned()),
         ("/query", _) => influx_query(head.uri.query().unwrap_or_default().as_bytes(), body),
-        ("/api/v1/write", Some(opened)) => remote_write(hub, opened, headers, body, (sender, held)).await,
+        ("/api/v1/write", Some(opened)) => {
+            remote_write(hub, opened, headers, body, (sender, held)).await
+        }
         (_, Some(opened)) => {
-            influx(hub, opened, head.uri.query().unwrap_or_default(), headers, body, (sender, held)).await
+            influx(hub, opened, head.uri.query().unwrap_or_default(), headers, body, (sender, held))
+                .await
         }
         (_, None) => (StatusCode::NOT_FOUND, String::new()),
     }
@@ -87,7 +95,8 @@ async fn remote_write(
     body: &[u8],
     (sender, held): (IpAddr, &mut Held<'_>),
 ) -> (StatusCode, String) {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind =
+        headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if kind.contains("proto=io.prometheus.write.v2") {
         let why = "version 1 of remote write is understood: prometheus.WriteRequest\n";
         return (StatusCode::UNSUPPORTED_MEDIA_TYPE, why.to_owned());
@@ -152,7 +161,12 @@ fn piece(body: &[u8]) -> usize {
 }
 
 /// Commits what a session took, and says how that went.
-async fn end(hub: &Hub, opened: &Opened, mut session: Session, rest: &[u8]) -> (StatusCode, String) {
+async fn end(
+    hub: &Hub,
+    opened: &Opened,
+    mut session: Session,
+    rest: &[u8],
+) -> (StatusCode, String) {
     let result = session.end(rest, &opened.store).await;
     let status = match (result, session.refused()) {
         (Err(_), _) => StatusCode::SERVICE_UNAVAILABLE,
@@ -179,12 +193,17 @@ fn json(why: &str) -> String {
     serde_json::json!({ "code": "invalid", "error": why, "message": why }).to_string() + "\n"
 }
 
-/// What senders ask of a database before they send to it; which one is of no matter here, so each is there when it is made. Queries in
-/// InfluxDB's own languages are not answered.
+/// What senders ask of a database before they send to it; which one is of no matter here, so each
+/// is there when it is made. Queries in InfluxDB's own languages are not answered.
 fn influx_query(url: &[u8], form: &[u8]) -> (StatusCode, String) {
     let parameters = [url, form].into_iter().flat_map(plinth_series::form_pairs);
-    let asked = parameters.filter(|(name, _)| name == "q").map(|(_, value)| value).next().unwrap_or_default();
-    let words: Vec<String> = asked.split_whitespace().take(2).map(str::to_ascii_uppercase).collect();
+    let asked = parameters
+        .filter(|(name, _)| name == "q")
+        .map(|(_, value)| value)
+        .next()
+        .unwrap_or_default();
+    let words: Vec<String> =
+        asked.split_whitespace().take(2).map(str::to_ascii_uppercase).collect();
     let result = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["CREATE", "DATABASE"] => serde_json::json!({ "statement_id": 0 }),
         ["SHOW", "DATABASES"] => {

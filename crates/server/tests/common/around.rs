@@ -5,8 +5,8 @@ use plinth_env::Env;
 use plinth_env::reply::Reply;
 use plinth_pipeline::InProcess;
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace, RangeRead, RangeResult,
-    Version,
+    Bytes, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace, RangeRead,
+    RangeResult, Version,
 };
 
 /// What a test answers itself; everything else the node does.
@@ -36,7 +36,12 @@ impl<T: Around> Endpoint for Altered<T> {
     fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
         self.0.inner().read_version(request)
     }
-    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+    fn get_many(
+        &self,
+        version: Version,
+        space: KeySpace,
+        keys: &KeyList,
+    ) -> Reply<Vec<Option<Bytes>>> {
         self.0.inner().get_many(version, space, keys)
     }
     fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {

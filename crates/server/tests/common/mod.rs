@@ -1,7 +1,8 @@
-//! What the tests of the server share: a server on loopback over a database in memory, and a client made of bare bytes.
+//! What the tests of the server share: a server on loopback over a database in memory, and a client
+//! made of bare bytes.
 //!
-//! Ports are chosen by the system, so tests run side by side. The bare client blocks its thread, as tests may; it reads
-//! frames with the protocol's own functions and says whatever it is told to.
+//! Ports are chosen by the system, so tests run side by side. The bare client blocks its thread, as
+//! tests may; it reads frames with the protocol's own functions and says whatever it is told to.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod around;

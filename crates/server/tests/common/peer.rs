@@ -6,14 +6,21 @@ use std::net::SocketAddr;
 use std::task::{Poll, ready};
 
 /// The status of an answer to a request of HTTP, and what stands behind its head.
-pub fn ask_at(address: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> (u32, String) {
+pub fn ask_at(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &str,
+) -> (u32, String) {
     let mut peer = Peer::to(address);
     let len = body.len();
     peer.send(&format!(
         "{method} {path} HTTP/1.1\r\nConnection: close\r\n{headers}Content-Length: {len}\r\n\r\n{body}"
     ));
     let answer = peer.all();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head in {answer:?}"));
+    let (head, body) =
+        answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head in {answer:?}"));
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_string())
 }
 

@@ -1,7 +1,8 @@
-//! Streams of changes as server-sent events: what comes, from where it goes on, how it ends, what it may cost.
+//! Streams of changes as server-sent events: what comes, from where it goes on, how it ends, what
+//! it may cost.
 //!
-//! Streams are asked for by HTTP/1.0, which has no chunks, so that what comes is the events and nothing else; their end in chunks is
-//! looked at once.
+//! Streams are asked for by HTTP/1.0, which has no chunks, so that what comes is the events and
+//! nothing else; their end in chunks is looked at once.
 
 use super::common::*;
 use super::{OURS, get, get_with, json, open_console, post, start, status};
@@ -32,9 +33,13 @@ fn follow(server: &Server, path: &str, head: &str) -> Raw {
 /// The events that have data in what came: id, kind, lines.
 fn events(text: &str) -> Vec<(Option<Version>, String, Vec<String>)> {
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
-    assert!(head.contains("content-type: text/event-stream") && head.contains("no-store"), "{head}");
+    assert!(
+        head.contains("content-type: text/event-stream") && head.contains("no-store"),
+        "{head}"
+    );
     let event = |text: &str| {
-        let field = |name: &'static str| text.lines().filter_map(move |line| line.strip_prefix(name));
+        let field =
+            |name: &'static str| text.lines().filter_map(move |line| line.strip_prefix(name));
         let id = field("id: ").next().map(|id| id.parse().unwrap());
         let lines: Vec<_> = field("data: ").map(str::to_owned).collect();
         (!lines.is_empty()).then(|| (id, field("event: ").collect(), lines))
@@ -66,7 +71,8 @@ fn a_stream_comes_as_events_goes_on_behind_the_last_one_and_says_when_it_is_over
     ];
     assert_eq!(found[0], (Some(first), String::new(), expected.to_vec()));
     assert_eq!((found[1].0, found.len()), (Some(second), 2));
-    // What comes later, too; and from behind an event, as a browser asks, or a version, as others do.
+    // What comes later, too; and from behind an event, as a browser asks, or a version, as others
+    // do.
     let third = set(&db, "a4", b"v");
     assert_eq!(events(&raw.until(&format!("\"version\":{third}")))[2].0, Some(third));
     let from = format!("{path}?from={first}");
@@ -161,7 +167,8 @@ fn a_reader_that_does_not_read_takes_little_memory_and_misses_nothing() {
     for _ in 0..10 {
         block_on(Env::real().sleep(Duration::from_millis(20)));
         let metrics = get(&server, "/metrics");
-        let held = metrics.lines().find_map(|line| line.strip_prefix("plinth_server_buffered_bytes "));
+        let held =
+            metrics.lines().find_map(|line| line.strip_prefix("plinth_server_buffered_bytes "));
         let held: usize = held.unwrap().parse().unwrap();
         assert!((1..1 << 20).contains(&held), "a feed that nobody reads holds {held} bytes");
     }

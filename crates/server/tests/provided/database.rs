@@ -6,7 +6,8 @@ mod served {
     include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/provided/endpoint.rs"));
 }
 
-/// A database in memory as the tests reach it: by sockets, through a server that lives as long as what is given.
+/// A database in memory as the tests reach it: by sockets, through a server that lives as long as
+/// what is given.
 pub fn in_memory() -> plinth::Database {
     provided(plinth::Builder::in_memory())
 }

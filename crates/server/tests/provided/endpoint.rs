@@ -1,5 +1,5 @@
-/// The endpoint as the tests reach it: by sockets, through a server that lives as long as what is given. Over TLS if
-/// the variable says so with which the program runs itself a second time.
+/// The endpoint as the tests reach it: by sockets, through a server that lives as long as what is
+/// given. Over TLS if the variable says so with which the program runs itself a second time.
 pub fn provided(endpoint: Arc<dyn Endpoint>) -> Arc<dyn Endpoint> {
     let env = endpoint.env().clone();
     let listen = vec![std::net::SocketAddr::from(([127, 0, 0, 1], 0))];

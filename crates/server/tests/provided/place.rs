@@ -4,7 +4,8 @@ use plinth_env::simulated::Simulation;
 use plinth_server::{Server, ServerConfig};
 use std::net::SocketAddr;
 
-/// Where a simulated application is, and its database: here that is on another machine, which has a server.
+/// Where a simulated application is, and its database: here that is on another machine, which has a
+/// server.
 #[derive(Clone)]
 pub struct Place {
     application: Env,

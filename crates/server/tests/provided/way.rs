@@ -10,8 +10,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How clients reach the database of a simulated machine, which ends and begins anew: here they are on a machine of their own, have one
-/// endpoint for all lives of the database, and a server on its machine serves each of them.
+/// How clients reach the database of a simulated machine, which ends and begins anew: here they are
+/// on a machine of their own, have one endpoint for all lives of the database, and a server on its
+/// machine serves each of them.
 pub struct Way {
     address: SocketAddr,
     clients: Env,
@@ -32,8 +33,8 @@ impl Way {
     pub fn begin(&mut self, sim: &Simulation, node: &Arc<Node>) -> Arc<dyn Endpoint> {
         let place = sim.run_until(serve(node, self.address)).unwrap();
         if let Some(endpoint) = &self.endpoint {
-            // A commit that leaves by a connection whose other end died unnoticed has an unknown fate. A read is asked again, of the
-            // server that is there now.
+            // A commit that leaves by a connection whose other end died unnoticed has an unknown
+            // fate. A read is asked again, of the server that is there now.
             let found = ReadVersionRequest { lock_aware: true, ..ReadVersionRequest::default() };
             sim.run_until(endpoint.read_version(found)).unwrap();
             return endpoint.clone();

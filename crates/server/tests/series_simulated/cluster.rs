@@ -1,6 +1,8 @@
-//! Three servers of a cluster, each of which takes in points: one of them owns the series, by a lease, and dies, is cut off, or ends.
+//! Three servers of a cluster, each of which takes in points: one of them owns the series, by a
+//! lease, and dies, is cut off, or ends.
 //!
-//! Senders send to any of them and are told what is durable; a reader asks any of them, and has to be told of every point that a sender had been told of before he asked. Who leads the cluster and
+//! Senders send to any of them and are told what is durable; a reader asks any of them, and has to
+//! be told of every point that a sender had been told of before he asked. Who leads the cluster and
 //! who owns the series are disturbed alike. At the end each point is there once.
 
 #[path = "../../../pipeline/tests/machines/mod.rs"]
@@ -10,7 +12,7 @@ use super::{SENDERS, Told, check, found, send_all, session};
 use machines::Machines;
 use plinth_client::Database;
 use plinth_client::remote::{ClusterFile, RemoteEndpoint};
-use plinth_env::simulated::Simulation;
+use plinth_env::simulated::{Random, Simulation};
 use plinth_env::{Env, Signal};
 use plinth_pipeline::NodeConfig;
 use plinth_series::{SeriesStore, Settings};
@@ -42,9 +44,12 @@ impl World {
             machines.form(at).expect("a member");
             machines.open(at).expect("a member opens");
         }
-        let list: Vec<_> = (0..SERVERS).map(|at| address(&machines, at, 4500).to_string()).collect();
-        let file = ClusterFile::parse(&format!("test:three@{}", list.join(","))).expect("it is one");
-        let mut world = Self { machines, file, stops: (0..SERVERS).map(|_| Arc::default()).collect() };
+        let list: Vec<_> =
+            (0..SERVERS).map(|at| address(&machines, at, 4500).to_string()).collect();
+        let file =
+            ClusterFile::parse(&format!("test:three@{}", list.join(","))).expect("it is one");
+        let mut world =
+            Self { machines, file, stops: (0..SERVERS).map(|_| Arc::default()).collect() };
         (0..SERVERS).for_each(|at| world.serve(at));
         world
     }
@@ -58,7 +63,8 @@ impl World {
         let env = self.machines.envs[at].clone();
         let endpoint = Arc::new(self.machines.host(at).endpoint());
         let place = |port| Some(address(&self.machines, at, port));
-        let series = SeriesConfig { resp: place(RESP), http: place(HTTP), ..SeriesConfig::default() };
+        let series =
+            SeriesConfig { resp: place(RESP), http: place(HTTP), ..SeriesConfig::default() };
         let among = Among {
             database: Database::new(Arc::new(RemoteEndpoint::connect(&env, self.file.clone()))),
             name: format!("server-{at}"),
@@ -108,8 +114,10 @@ impl World {
     /// Nobody hears a machine, and it hears nobody; or all is well again.
     fn isolate(&self, at: usize, all: &[Env], isolated: bool) {
         let one = &self.machines.envs[at];
-        for other in
-            all.iter().chain(&self.machines.envs).filter(|other| other.process_id() != one.process_id())
+        for other in all
+            .iter()
+            .chain(&self.machines.envs)
+            .filter(|other| other.process_id() != one.process_id())
         {
             match isolated {
                 true => self.sim().partition(one, other),
@@ -145,7 +153,8 @@ async fn send(env: Env, servers: Vec<SocketAddr>, sender: u64, told: Arc<Mutex<T
         let at = servers[env.random_u64() as usize % servers.len()];
         // Some sessions last for long, so that they see the owner change.
         let span = Duration::from_millis(200 + env.random_u64() % 8000);
-        let _ = plinth_env::sync::race(session(&env, at, sender, &told, PAUSE), env.sleep(span)).await;
+        let _ =
+            plinth_env::sync::race(session(&env, at, sender, &told, PAUSE), env.sleep(span)).await;
         env.sleep(Duration::from_millis(20)).await;
     }
 }
@@ -159,7 +168,8 @@ async fn ask(env: &Env, at: SocketAddr, name: &str) -> Option<u64> {
         r#"{{"aggregate":{{"{metric}":"count"}},"where":{{"{key}":"{value}"}},"range":{{"from":0,"to":100000000}},"output":{{"format":"csv"}}}}"#
     );
     let len = query.len();
-    let head = format!("POST /api/query HTTP/1.0\r\nHost: localhost\r\nContent-Length: {len}\r\n\r\n");
+    let head =
+        format!("POST /api/query HTTP/1.0\r\nHost: localhost\r\nContent-Length: {len}\r\n\r\n");
     send_all(&mut stream, (head + &query).as_bytes()).await.ok()?;
     let (mut answer, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
@@ -175,7 +185,12 @@ async fn ask(env: &Env, at: SocketAddr, name: &str) -> Option<u64> {
 }
 
 /// Asks any server for points that are known durable.
-async fn read(env: Env, servers: Vec<SocketAddr>, all: Vec<Arc<Mutex<Told>>>, answered: Arc<AtomicU64>) {
+async fn read(
+    env: Env,
+    servers: Vec<SocketAddr>,
+    all: Vec<Arc<Mutex<Told>>>,
+    answered: Arc<AtomicU64>,
+) {
     loop {
         let sender = env.random_u64() as usize % all.len();
         let before = all[sender].lock().unwrap().durable;
@@ -192,6 +207,34 @@ async fn read(env: Env, servers: Vec<SocketAddr>, all: Vec<Arc<Mutex<Told>>>, an
             answered.fetch_add(1, Ordering::Relaxed);
         }
         env.sleep(Duration::from_millis(env.random_u64() % 200)).await;
+    }
+}
+
+/// The owner, the leader, or any is cut off, ended, or crashes, and is well again after a while.
+fn disturb(world: &mut World, random: &mut Random, looker: &Env, clients: &[Env]) {
+    let any = random.index(SERVERS);
+    let victim = match random.below(3) {
+        0 => world.owner(looker).unwrap_or(any),
+        1 => world.machines.await_leader(|_| true),
+        _ => any,
+    };
+    let span = Duration::from_millis(random.below(6000));
+    match random.below(3) {
+        0 => {
+            world.isolate(victim, clients, true);
+            world.sim().run_for(span);
+            world.isolate(victim, clients, false);
+        }
+        1 => {
+            world.end(victim);
+            world.sim().run_for(span / 2);
+            world.restart(victim);
+        }
+        _ => {
+            world.crash(victim);
+            world.sim().run_for(span);
+            world.restart(victim);
+        }
     }
 }
 
@@ -217,31 +260,7 @@ fn run(seed: u64) -> (u64, u64) {
     let looker = world.sim().process("looker");
     world.sim().run_for(Duration::from_secs(2));
     for _ in 0..6 {
-        // The owner, the leader, or any.
-        let any = random.index(SERVERS);
-        let victim = match random.below(3) {
-            0 => world.owner(&looker).unwrap_or(any),
-            1 => world.machines.await_leader(|_| true),
-            _ => any,
-        };
-        let span = Duration::from_millis(random.below(6000));
-        match random.below(3) {
-            0 => {
-                world.isolate(victim, &clients, true);
-                world.sim().run_for(span);
-                world.isolate(victim, &clients, false);
-            }
-            1 => {
-                world.end(victim);
-                world.sim().run_for(span / 2);
-                world.restart(victim);
-            }
-            _ => {
-                world.crash(victim);
-                world.sim().run_for(span);
-                world.restart(victim);
-            }
-        }
+        disturb(&mut world, &mut random, &looker, &clients);
         world.sim().run_for(Duration::from_millis(random.below(5000)));
     }
     world.sim().run_for(Duration::from_secs(8));
@@ -255,8 +274,12 @@ fn run(seed: u64) -> (u64, u64) {
             let told = std::mem::take(&mut *told.lock().unwrap());
             durable += told.durable;
             let own = |name: &str| format!("{name} s={sender}");
-            check(seed, "own.a", &found(&store, &own("own.a")).await, &told, |number| number as f64);
-            check(seed, "own.b", &found(&store, &own("own.b")).await, &told, |number| number as f64 + 0.5);
+            check(seed, "own.a", &found(&store, &own("own.a")).await, &told, |number| {
+                number as f64
+            });
+            check(seed, "own.b", &found(&store, &own("own.b")).await, &told, |number| {
+                number as f64 + 0.5
+            });
             let theirs = shared.iter().filter(|(time, _)| time % SENDERS == sender);
             let theirs: Vec<_> = theirs.map(|(time, value)| (time / SENDERS, *value)).collect();
             check(seed, "shared", &theirs, &told, |number| number as f64);
@@ -279,7 +302,8 @@ fn points_sent_to_any_server_are_durable_once_told_whoever_owns_leads_dies_or_is
     );
 }
 
-/// The lease is short enough that whoever asks waits for five seconds at most when the owner has died, and not at all when it has ended.
+/// The lease is short enough that whoever asks waits for five seconds at most when the owner has
+/// died, and not at all when it has ended.
 #[test]
 fn another_server_owns_the_series_soon_after_a_death_and_at_once_after_an_end() {
     for (seed, dies) in [(1, true), (2, false)] {
@@ -291,17 +315,25 @@ fn another_server_owns_the_series_soon_after_a_death_and_at_once_after_an_end() 
             true => world.crash(owner),
             false => world.end(owner),
         }
-        world.sim().run_for(if dies { Duration::from_secs(5) } else { Duration::from_millis(1500) });
+        world.sim().run_for(if dies {
+            Duration::from_secs(5)
+        } else {
+            Duration::from_millis(1500)
+        });
         let next = world.owner(&looker).expect("somebody owns them again");
         assert_ne!(next, owner);
         world.restart(owner);
         world.sim().run_for(Duration::from_secs(5));
-        assert_eq!(world.owner(&looker), Some(next), "whoever comes back takes nothing from anybody");
+        assert_eq!(
+            world.owner(&looker),
+            Some(next),
+            "whoever comes back takes nothing from anybody"
+        );
     }
 }
 
-/// An owner that was deposed and doesn't know it yet answered a question that was passed on with an error of its own, which whoever had
-/// passed it on took for the answer.
+/// An owner that was deposed and doesn't know it yet answered a question that was passed on with an
+/// error of its own, which whoever had passed it on took for the answer.
 #[test]
 fn an_owner_that_was_deposed_says_so_to_whoever_passes_questions_on() {
     let world = World::new(4);

@@ -6,9 +6,10 @@
 //!                    └──▶ node 3 ┘     each on a machine and a disk of its own
 //! ```
 //!
-//! The database lives through the whole run, as long as a majority of its nodes comes back. Each node is opened again as
-//! soon as the nemesis has had its way with it. In the end everything works again: then all nodes must come to have the
-//! same rows, and every checksum in their directories must hold.
+//! The database lives through the whole run, as long as a majority of its nodes comes back. Each
+//! node is opened again as soon as the nemesis has had its way with it. In the end everything works
+//! again: then all nodes must come to have the same rows, and every checksum in their directories
+//! must hold.
 
 mod places;
 mod router;
@@ -75,12 +76,30 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    pub fn new(sim: Simulation, stage: Arc<Stage>, random: Random, size: usize, orders: Orders) -> Self {
+    pub fn new(
+        sim: Simulation,
+        stage: Arc<Stage>,
+        random: Random,
+        size: usize,
+        orders: Orders,
+    ) -> Self {
         let program = upgrades::first_program(&orders);
-        let machines = (0..size).map(|at| Machine::new(&sim, at, at as NodeId + 1, program)).collect();
+        let machines =
+            (0..size).map(|at| Machine::new(&sim, at, at as NodeId + 1, program)).collect();
         let beside = sim.process("beside");
         let (wires, excluded, disk_lost) = (Arc::default(), Vec::new(), None);
-        Self { sim, stage, random, machines, beside, founders: size, orders, wires, excluded, disk_lost }
+        Self {
+            sim,
+            stage,
+            random,
+            machines,
+            beside,
+            founders: size,
+            orders,
+            wires,
+            excluded,
+            disk_lost,
+        }
     }
 
     /// Forms the cluster, and gives it to the clients.
@@ -134,7 +153,8 @@ impl Fleet {
             let (machine, spoken) = (self.machines[at].env.clone(), self.machines[at].spoken);
             let config = NodeConfig { spoken, ..self.config() };
             let network = self.stage.env().clone();
-            let wire = Arc::new(Wire { env: machine.clone(), network, wires: self.wires.clone(), spoken });
+            let wire =
+                Arc::new(Wire { env: machine.clone(), network, wires: self.wires.clone(), spoken });
             let opened = Arc::new(Mutex::new(None));
             let place = opened.clone();
             let opening = self.machines[at].env.spawn("open", async move {
@@ -142,14 +162,16 @@ impl Fleet {
                 *lock(&place) = Some(opened);
             });
             let hasty = attempt < 3 && self.stage.is_faulty() && self.random.chance(0.2);
-            let limit = if hasty { Duration::from_micros(self.random.below(20_000)) } else { OPEN_LIMIT };
+            let limit =
+                if hasty { Duration::from_micros(self.random.below(20_000)) } else { OPEN_LIMIT };
             let _ = self.sim.run_until_within(limit, opening);
             let done = lock(&opened).take();
             match done {
                 Some(Ok(node)) => {
                     let (endpoint, clients) = (Arc::new(node.endpoint()), self.stage.env());
                     let is_faulty = self.stage.is_faulty();
-                    let line = self.orders.link.connect(endpoint, clients, &mut self.random, is_faulty);
+                    let line =
+                        self.orders.link.connect(endpoint, clients, &mut self.random, is_faulty);
                     self.wires.attach(id, Up { host: node, line: Arc::new(line), spoken });
                     return Ok(());
                 }
@@ -204,17 +226,21 @@ impl Fleet {
         match self.sim.run_until_within(OPEN_LIMIT, closing) {
             Some(_) => self.stage.probe("closed gracefully"),
             None => {
-                self.stage.fail(format!("node {} did not close within {OPEN_LIMIT:?}", self.machines[at].id));
+                self.stage.fail(format!(
+                    "node {} did not close within {OPEN_LIMIT:?}",
+                    self.machines[at].id
+                ));
             }
         }
         self.kill(at);
     }
 
-    /// A node that takes rows loses its power at the moment at which the new state takes the place of the old one, or soon after: no other
-    /// one is as short, or as much of a risk.
+    /// A node that takes rows loses its power at the moment at which the new state takes the place
+    /// of the old one, or soon after: no other one is as short, or as much of a risk.
     fn crash_at_the_change(&mut self) {
-        let takes_rows =
-            |machine: &Machine| self.wires.node(machine.id).is_some_and(|node| node.is_catching_up());
+        let takes_rows = |machine: &Machine| {
+            self.wires.node(machine.id).is_some_and(|node| node.is_catching_up())
+        };
         let Some(at) = self.machines.iter().position(takes_rows) else { return };
         for _ in 0..CHANGE_LOOKS {
             self.sim.run_for(CHANGE_LOOK);
@@ -270,8 +296,8 @@ impl Fleet {
             Fault::Upgrade => self.upgrade(at)?,
             Fault::Target => {
                 self.stage.probe("target of backups disturbed");
-                let fault =
-                    [Fault::Errors, Fault::Stalls, Fault::DiskFull, Fault::Clock][self.random.index(4)];
+                let fault = [Fault::Errors, Fault::Stalls, Fault::DiskFull, Fault::Clock]
+                    [self.random.index(4)];
                 let beside = self.beside.clone();
                 self.disturb_disk(&beside, fault);
             }
@@ -294,7 +320,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// What goes wrong with a machine's disk or wall clock. What can't be borne by a cluster's data, a bit that turns over, is no fault of it.
+    /// What goes wrong with a machine's disk or wall clock. What can't be borne by a cluster's
+    /// data, a bit that turns over, is no fault of it.
     fn disturb_disk(&mut self, machine: &Env, fault: Fault) {
         let (sim, random) = (&self.sim, &mut self.random);
         match fault {
@@ -302,7 +329,9 @@ impl Fleet {
                 self.stage.probe("slow disk");
                 let longest = Duration::from_millis(random.in_range(1..2_000));
                 let stall = [0.05, 0.5, 1.0][random.index(3)];
-                sim.update_faults(machine, |plan| (plan.sync.stall, plan.sync.stall_max) = (stall, longest));
+                sim.update_faults(machine, |plan| {
+                    (plan.sync.stall, plan.sync.stall_max) = (stall, longest)
+                });
             }
             Fault::Stalls => {
                 self.stage.probe("stalls");
@@ -366,7 +395,8 @@ impl Fleet {
         self.go_on(at);
     }
 
-    /// What clients have sent meanwhile lies in its queue as what other nodes have: which of both it takes first is open.
+    /// What clients have sent meanwhile lies in its queue as what other nodes have: which of both
+    /// it takes first is open.
     fn go_on(&mut self, at: usize) {
         self.wires.set_stopped(self.machines[at].id, false);
         let arrives = Duration::from_micros(self.random.below(2_000));
@@ -398,7 +428,9 @@ impl Fleet {
     pub fn explain(&self, stop: Stop) -> Stop {
         let Stop::Failure(what) = stop else { return stop };
         let told = self.wires.members().into_iter().map(|id| match self.wires.node(id) {
-            Some(node) => format!("node {id}: {:?}, failure {:?}", node.leadership(), node.failure()),
+            Some(node) => {
+                format!("node {id}: {:?}, failure {:?}", node.leadership(), node.failure())
+            }
             None => format!("node {id} is down"),
         });
         Stop::Failure(format!("{what}; {}", told.collect::<Vec<_>>().join("; ")))
@@ -465,7 +497,8 @@ impl Fleet {
             loop {
                 let version = router.read_version(ReadVersionRequest::default()).await?.version;
                 match rows_of_all(&wires, &ids, version).await {
-                    // A node that was far behind has come to it only now; or another leader has gone ahead with the versions.
+                    // A node that was far behind has come to it only now; or another leader has
+                    // gone ahead with the versions.
                     Err(error) if error == Error::transaction_too_old() => {}
                     all => return all,
                 }
@@ -473,11 +506,13 @@ impl Fleet {
         })
     }
 
-    /// All nodes have the same rows; then they close, and every checksum in their directories holds.
+    /// All nodes have the same rows; then they close, and every checksum in their directories
+    /// holds.
     pub fn inspect(&mut self) -> Played {
         let mut compared = self.compare();
         if compared.is_none() {
-            // A call to a disk that was stalled when everything was made well has failed since, and its node with it.
+            // A call to a disk that was stalled when everything was made well has failed since, and
+            // its node with it.
             self.revive()?;
             compared = self.compare();
         }
@@ -486,11 +521,15 @@ impl Fleet {
         let (first_id, first) = &all[0];
         for (id, rows) in &all {
             if let Some((one, other)) = first.iter().zip(rows).find(|(one, other)| one != other) {
-                return Err(format!("node {id} has {other:?} where node {first_id} has {one:?}").into());
+                return Err(
+                    format!("node {id} has {other:?} where node {first_id} has {one:?}").into()
+                );
             }
             if rows.len() != first.len() {
                 let (ours, theirs) = (rows.len(), first.len());
-                return Err(format!("node {id} has {ours} rows, node {first_id} has {theirs}").into());
+                return Err(
+                    format!("node {id} has {ours} rows, node {first_id} has {theirs}").into()
+                );
             }
         }
         self.look();
@@ -519,7 +558,11 @@ impl Machine {
 type RowsOfAll = Vec<(NodeId, Vec<(Bytes, Bytes)>)>;
 
 /// All rows of these nodes at a version.
-async fn rows_of_all(wires: &Wires, ids: &[NodeId], version: Version) -> plinth_types::Result<RowsOfAll> {
+async fn rows_of_all(
+    wires: &Wires,
+    ids: &[NodeId],
+    version: Version,
+) -> plinth_types::Result<RowsOfAll> {
     let mut all = Vec::new();
     for id in ids {
         let node = wires.node(*id).ok_or_else(Error::process_behind)?;
@@ -548,8 +591,9 @@ async fn rows(node: &Arc<Host>, version: Version) -> plinth_types::Result<Vec<(B
             }
             Err(error) => return Err(error),
         };
-        let copied =
-            |(key, value): (&[u8], &[u8])| (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
+        let copied = |(key, value): (&[u8], &[u8])| {
+            (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value))
+        };
         rows.extend(part.rows.iter().map(copied));
         match rows.last().filter(|_| part.more) {
             Some((last, _)) => read.begin = KeySelector::first_greater_than(last.clone()),

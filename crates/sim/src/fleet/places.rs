@@ -1,9 +1,11 @@
-//! Members that come and go: a disk is lost and its machine comes back as another node, machines are added, votes are taken and given.
+//! Members that come and go: a disk is lost and its machine comes back as another node, machines
+//! are added, votes are taken and given.
 //!
-//! A disk that is lost counts as one of the machines that a cluster may lose, until all know of the one that has taken its
-//! place: no other disk is lost before. A voter that is excluded counts as one from the command on, until it has no vote: no disk is lost
-//! meanwhile, and nobody is excluded before the loss of a disk can have been noticed. What can't be done now, because nobody leads, is tried
-//! again later.
+//! A disk that is lost counts as one of the machines that a cluster may lose, until all know of the
+//! one that has taken its place: no other disk is lost before. A voter that is excluded counts as
+//! one from the command on, until it has no vote: no disk is lost meanwhile, and nobody is excluded
+//! before the loss of a disk can have been noticed. What can't be done now, because nobody leads,
+//! is tried again later.
 
 use super::{Fleet, Machine, Played};
 use crate::nemesis::DIR;
@@ -22,7 +24,8 @@ const MORE: usize = 2;
 const ATTEMPT: Duration = Duration::from_secs(2);
 /// How often it is attempted when everything works.
 const ATTEMPTS: usize = 60;
-/// After so long whoever leads knows that nothing is heard of a node any more, whichever clock is slow.
+/// After so long whoever leads knows that nothing is heard of a node any more, whichever clock is
+/// slow.
 const NOTICED: Duration = Duration::from_millis(1_500);
 
 impl Fleet {
@@ -30,15 +33,19 @@ impl Fleet {
         self.nodes().into_iter().find(|node| node.leadership().is_ready)
     }
 
-    /// Whether a disk may be lost: all nodes are there, and all say the same of who votes, all of whom are there and none of whom is to
-    /// have no vote: three at least, or two if it is that of another one, which may be given a vote at this moment.
+    /// Whether a disk may be lost: all nodes are there, and all say the same of who votes, all of
+    /// whom are there and none of whom is to have no vote: three at least, or two if it is that of
+    /// another one, which may be given a vote at this moment.
     fn may_lose(&self, id: NodeId) -> bool {
         let known: Vec<_> = self.nodes().iter().filter_map(|node| node.membership()).collect();
-        let Some(first) = known.first().filter(|_| known.len() == self.machines.len()) else { return false };
+        let Some(first) = known.first().filter(|_| known.len() == self.machines.len()) else {
+            return false;
+        };
         let is_here = |id: &NodeId| self.machines.iter().any(|machine| machine.id == *id);
         let (members, voters) = (&first.members, first.members.voters());
-        let stays =
-            |id: &NodeId| members.node(*id).is_some_and(|node| !self.excluded.contains(&node.address));
+        let stays = |id: &NodeId| {
+            members.node(*id).is_some_and(|node| !self.excluded.contains(&node.address))
+        };
         known.iter().all(|other| other.members == *members)
             && !members.is_joint()
             && voters.iter().all(|voter| is_here(voter) && stays(voter))
@@ -127,13 +134,17 @@ impl Fleet {
     /// With everything at work again all machines come back.
     pub(super) fn all_come_back(&mut self) -> Played {
         for _ in 0..ATTEMPTS {
-            let Some(at) = self.machines.iter().position(|machine| machine.id == 0) else { return Ok(()) };
+            let Some(at) = self.machines.iter().position(|machine| machine.id == 0) else {
+                return Ok(());
+            };
             self.come_back(at)?;
             self.sim.run_for(Duration::from_millis(200));
         }
         let lost = self.machines.iter().find(|machine| machine.id == 0);
         match lost {
-            Some(machine) => Err(format!("the machine at {} was not taken in", machine.address).into()),
+            Some(machine) => {
+                Err(format!("the machine at {} was not taken in", machine.address).into())
+            }
             None => Ok(()),
         }
     }

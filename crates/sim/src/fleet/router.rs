@@ -1,8 +1,9 @@
 //! The way of clients to a cluster: commits and read versions to whoever leads, reads to anybody.
 //!
-//! A stand-in for the product's own client. Messages take time; a node that is asked and doesn't lead says so, and the
-//! next one is asked; one that says nothing for long is given up, and what became of a commit isn't known then. A
-//! client may well ask a node that only believes that it leads: what that answers is what the oracles look at.
+//! A stand-in for the product's own client. Messages take time; a node that is asked and doesn't
+//! lead says so, and the next one is asked; one that says nothing for long is given up, and what
+//! became of a commit isn't known then. A client may well ask a node that only believes that it
+//! leads: what that answers is what the oracles look at.
 
 use super::lock;
 use super::wires::Wires;
@@ -13,8 +14,8 @@ use plinth_env::reply::{Promise, Reply, promise};
 use plinth_env::sync::{First, race};
 use plinth_replication::NodeId;
 use plinth_types::{
-    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector,
-    KeySpace, RangeRead, RangeResult, Result, Version,
+    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
+    KeySelector, KeySpace, RangeRead, RangeResult, Result, Version,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -65,7 +66,12 @@ impl Router {
     }
 
     /// What a node answers; `None` if it is down. Its silence is a broken connection.
-    async fn ask_one<T: Send + 'static>(&self, id: NodeId, ask: &Ask<T>, what: What) -> Option<Result<T>> {
+    async fn ask_one<T: Send + 'static>(
+        &self,
+        id: NodeId,
+        ask: &Ask<T>,
+        what: What,
+    ) -> Option<Result<T>> {
         self.travel().await;
         let patience = self.patience(what, id);
         // Nothing of a node is held while it is waited for: it may die meanwhile.
@@ -92,7 +98,8 @@ impl Router {
         IMPATIENCE + Duration::from_micros((random >> 8) % span.as_micros() as u64)
     }
 
-    /// What is sent to a stopped node waits for it to go on, until soon after its sender has given up.
+    /// What is sent to a stopped node waits for it to go on, until soon after its sender has given
+    /// up.
     fn ask_when_it_goes_on<T: Send + 'static>(
         &self,
         id: NodeId,
@@ -180,7 +187,12 @@ impl Endpoint for Router {
         self.begin(What::Version, move |node| node.read_version(request.clone()))
     }
 
-    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+    fn get_many(
+        &self,
+        version: Version,
+        space: KeySpace,
+        keys: &KeyList,
+    ) -> Reply<Vec<Option<Bytes>>> {
         let keys = keys.clone();
         self.read(move |node| node.get_many(version, space, &keys))
     }

@@ -1,8 +1,9 @@
-//! Rolling upgrades: all nodes begin with the program of before, which speaks an older protocol, and one after the other begins anew with
-//! this one, under load and whatever else goes wrong.
+//! Rolling upgrades: all nodes begin with the program of before, which speaks an older protocol,
+//! and one after the other begins anew with this one, under load and whatever else goes wrong.
 //!
-//! As long as one has the old program an operator may go back with others. The last step is the one that can't be undone: then the
-//! cluster's protocol rises, and an old program refuses to be a member. No old program may ever come to that by what others wrote.
+//! As long as one has the old program an operator may go back with others. The last step is the one
+//! that can't be undone: then the cluster's protocol rises, and an old program refuses to be a
+//! member. No old program may ever come to that by what others wrote.
 
 use super::{Fleet, HEALED, Played};
 use crate::faults::Fault;
@@ -21,7 +22,8 @@ pub(super) fn first_program(orders: &Orders) -> Spoken {
 }
 
 impl Fleet {
-    /// A node ends cleanly and begins anew with the other program; back only as long as there is an old one besides.
+    /// A node ends cleanly and begins anew with the other program; back only as long as there is an
+    /// old one besides.
     pub(super) fn upgrade(&mut self, at: usize) -> Played {
         let is_old = |machine: &super::Machine| machine.spoken == BEFORE;
         let old = self.machines.iter().filter(|machine| is_old(machine)).count();
@@ -38,7 +40,8 @@ impl Fleet {
         self.open(at)
     }
 
-    /// With everything at work the last ones are upgraded, and then the cluster's protocol rises, and not before.
+    /// With everything at work the last ones are upgraded, and then the cluster's protocol rises,
+    /// and not before.
     pub(super) fn all_are_upgraded(&mut self) -> Played {
         if !self.orders.faults.has(Fault::Upgrade) {
             return Ok(());
@@ -47,9 +50,10 @@ impl Fleet {
             if self.machines[at].spoken == BEFORE {
                 let known = self.protocols();
                 if known.iter().any(|protocol| *protocol != BEFORE.newest) {
-                    return Err(
-                        format!("the protocol of nodes is {known:?}, and one has an old program").into()
-                    );
+                    return Err(format!(
+                        "the protocol of nodes is {known:?}, and one has an old program"
+                    )
+                    .into());
                 }
                 self.upgrade(at)?;
             }
@@ -67,6 +71,10 @@ impl Fleet {
     /// The cluster's protocol, as each node that is up knows it.
     fn protocols(&self) -> Vec<u16> {
         let nodes = self.nodes();
-        nodes.iter().filter_map(|node| node.membership()).map(|known| known.members.protocol).collect()
+        nodes
+            .iter()
+            .filter_map(|node| node.membership())
+            .map(|known| known.members.protocol)
+            .collect()
     }
 }

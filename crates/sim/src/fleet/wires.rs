@@ -1,8 +1,9 @@
-//! The links between the nodes of a cluster: frames are encoded, late, lost, doubled and overtaken, and may be cut in one
-//! direction.
+//! The links between the nodes of a cluster: frames are encoded, late, lost, doubled and overtaken,
+//! and may be cut in one direction.
 //!
-//! They stand for the sockets between nodes. What arrives at a machine that is down is gone; at one that is stopped it waits in its queue. Everything random comes from
-//! the machine that sends, and so from the seed.
+//! They stand for the sockets between nodes. What arrives at a machine that is down is gone; at one
+//! that is stopped it waits in its queue. Everything random comes from the machine that sends, and
+//! so from the seed.
 
 use super::lock;
 use crate::link::Line;
@@ -128,7 +129,12 @@ pub(super) struct Wire {
 
 impl Wire {
     /// Carries what was encoded, if it comes through.
-    fn carry(&self, (from, to): (NodeId, NodeId), encoded: Result<Vec<u8>>, deliver: fn(&Host, &Bytes)) {
+    fn carry(
+        &self,
+        (from, to): (NodeId, NodeId),
+        encoded: Result<Vec<u8>>,
+        deliver: fn(&Host, &Bytes),
+    ) {
         let Weather { lost, doubled, late } = *lock(&self.wires.weather);
         let (random, delays) = (self.env.random_u64(), self.env.random_u64());
         if lock(&self.wires.cut).contains(&(from, to)) || random % 1000 < lost {
@@ -137,12 +143,14 @@ impl Wire {
         let Ok(bytes) = encoded.map(Bytes::from) else { return };
         let late = late.as_micros() as u64 + 1;
         for copy in 0..1 + u64::from((random >> 32) % 1000 < doubled) {
-            let delay =
-                Duration::from_micros(100 + (delays >> (16 * copy)) % late + copy * (delays >> 32) % 20_000);
+            let delay = Duration::from_micros(
+                100 + (delays >> (16 * copy)) % late + copy * (delays >> 32) % 20_000,
+            );
             let (wires, bytes) = (self.wires.clone(), bytes.clone());
             let ours = self.spoken;
             let arrives = move || {
-                let is_understood = wires.spoken(to).is_some_and(|theirs| ours.common(theirs).is_some());
+                let is_understood =
+                    wires.spoken(to).is_some_and(|theirs| ours.common(theirs).is_some());
                 if let Some(node) = wires.node(to).filter(|_| is_understood) {
                     deliver(&node, &bytes);
                 }

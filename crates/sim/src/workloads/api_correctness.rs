@@ -1,8 +1,9 @@
-//! ApiCorrectness: every call of the API, one after the other, does what it would do to a sorted list.
+//! ApiCorrectness: every call of the API, one after the other, does what it would do to a sorted
+//! list.
 //!
-//! Each client has a part of the key space of its own, and a model of it. A transaction writes by a few calls and commits;
-//! others read what has been committed, by every kind of read. Keys share prefixes and hold the least and the greatest
-//! bytes; values go up to the longest that may be.
+//! Each client has a part of the key space of its own, and a model of it. A transaction writes by a
+//! few calls and commits; others read what has been committed, by every kind of read. Keys share
+//! prefixes and hold the least and the greatest bytes; values go up to the longest that may be.
 
 use super::{Work, Workload};
 use crate::client::Client;
@@ -38,7 +39,8 @@ pub struct ApiCorrectness {
 impl ApiCorrectness {
     pub fn new(draw: &mut Draw<'_>) -> Self {
         let longest_key = draw.pick("longest_key", &[2, 3, 6, 2_000]) as usize;
-        let longest_value = draw.pick("longest_value", &[20, 500, limits::VALUE_SIZE as u64]) as usize;
+        let longest_value =
+            draw.pick("longest_value", &[20, 500, limits::VALUE_SIZE as u64]) as usize;
         Self { longest_key, longest_value, shadow: Shadow::new("api") }
     }
 
@@ -52,7 +54,8 @@ impl ApiCorrectness {
     }
 
     fn value(&self, client: &Client) -> Bytes {
-        let longest = if client.chance(0.1) { self.longest_value } else { self.longest_value.min(100) };
+        let longest =
+            if client.chance(0.1) { self.longest_value } else { self.longest_value.min(100) };
         vec![client.below(3) as u8; client.index(longest + 1)].into()
     }
 
@@ -123,7 +126,10 @@ impl ApiCorrectness {
                 for (key, read) in keys.iter().zip(reads) {
                     let found = read.await?;
                     if found.as_ref() != rows.get(key) {
-                        return Err(wrong(client, format!("{key:?} is {found:?}, not {:?}", rows.get(key))));
+                        return Err(wrong(
+                            client,
+                            format!("{key:?} is {found:?}, not {:?}", rows.get(key)),
+                        ));
                     }
                 }
                 Ok(())
@@ -140,11 +146,16 @@ impl ApiCorrectness {
         let end = strinc(&prefix).unwrap_or_default();
         let first = tr.get_key(KeySelector::first_greater_or_equal(prefix.clone()));
         let last = tr.get_key(KeySelector::last_less_than(end));
-        for (found, expected) in [(first.await?, rows.keys().next()), (last.await?, rows.keys().next_back())]
+        for (found, expected) in
+            [(first.await?, rows.keys().next()), (last.await?, rows.keys().next_back())]
         {
-            let is_right = expected.map_or(!found.starts_with(&prefix), |expected| found == *expected);
+            let is_right =
+                expected.map_or(!found.starts_with(&prefix), |expected| found == *expected);
             if !is_right {
-                return Err(wrong(client, format!("a selector led to {found:?}, not {expected:?}")));
+                return Err(wrong(
+                    client,
+                    format!("a selector led to {found:?}, not {expected:?}"),
+                ));
             }
         }
         Ok(())
@@ -157,13 +168,17 @@ impl ApiCorrectness {
         let ascend = points.windows(2).all(|pair| pair[0] < pair[1]);
         let ends = points.first() == Some(&begin) && (points.last() == Some(&end) || begin == end);
         if size < 0 || !ascend || !ends {
-            return Err(wrong(client, format!("{begin:?} to {end:?}: {size} bytes, split at {points:?}")));
+            return Err(wrong(
+                client,
+                format!("{begin:?} to {end:?}: {size} bytes, split at {points:?}"),
+            ));
         }
         Ok(())
     }
 
     async fn range(&self, client: &Client, tr: &Transaction, rows: &Rows) -> Result<()> {
-        let ((begin, end), limit, reverse) = (self.two(client), 1 + client.index(50), client.chance(0.5));
+        let ((begin, end), limit, reverse) =
+            (self.two(client), 1 + client.index(50), client.chance(0.5));
         let options = RangeOptions::from(begin.clone()..end.clone())
             .limit(limit as i32)
             .reverse(reverse)
@@ -181,7 +196,10 @@ impl ApiCorrectness {
             let keys: Vec<&Bytes> = found.iter().map(|row| &row.key).collect();
             let expected: Vec<_> = expected.iter().map(|(key, _)| key).collect();
             let what = format!("{begin:?} to {end:?}, {limit} rows, reverse {reverse}");
-            return Err(wrong(client, format!("{what}: {keys:?}, not {expected:?}, or other values")));
+            return Err(wrong(
+                client,
+                format!("{what}: {keys:?}, not {expected:?}, or other values"),
+            ));
         }
         Ok(())
     }

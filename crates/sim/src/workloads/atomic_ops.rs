@@ -1,8 +1,10 @@
-//! AtomicOps: the operands that are logged, folded together, are the value that the operations accumulated.
+//! AtomicOps: the operands that are logged, folded together, are the value that the operations
+//! accumulated.
 //!
-//! Each transaction logs an operand under a key of its own and applies it to a shared value, without reading: no
-//! transaction conflicts with another. All operations used are commutative, so the order doesn't matter, and log
-//! and value must agree at every version, whatever became of whom.
+//! Each transaction logs an operand under a key of its own and applies it to a shared value,
+//! without reading: no transaction conflicts with another. All operations used are commutative, so
+//! the order doesn't matter, and log and value must agree at every version, whatever became of
+//! whom.
 
 use super::{Work, Workload};
 use crate::client::Client;
@@ -57,7 +59,11 @@ impl AtomicOps {
     async fn compare(&self, client: &Client, group: usize) {
         let read = client.insist(async |tr: Transaction| -> Result<_> {
             let value = tr.snapshot().get(value_key(group)).await?;
-            let log = tr.snapshot().range(RangeOptions::prefix(format!("log/{group}/"))).collect().await?;
+            let log = tr
+                .snapshot()
+                .range(RangeOptions::prefix(format!("log/{group}/")))
+                .collect()
+                .await?;
             Ok((value, log))
         });
         let Some(((value, log), _)) = read.await else { return };
@@ -68,7 +74,9 @@ impl AtomicOps {
         });
         if folded != value {
             let count = log.len();
-            client.fail(format!("{kind:?} of {count} logged operands is {folded:?}, the value is {value:?}"));
+            client.fail(format!(
+                "{kind:?} of {count} logged operands is {folded:?}, the value is {value:?}"
+            ));
         }
     }
 }

@@ -1,8 +1,9 @@
-//! AutomaticIdempotency: a transaction with an idempotency id takes effect once, however often its answers get lost.
+//! AutomaticIdempotency: a transaction with an idempotency id takes effect once, however often its
+//! answers get lost.
 //!
-//! Each transaction appends one row under a number of its own, by a versionstamped key, through the client library's
-//! retry loop: a second effect of it would be a second row. Whoever was told that it committed finds one row, whoever
-//! was not finds one or none.
+//! Each transaction appends one row under a number of its own, by a versionstamped key, through the
+//! client library's retry loop: a second effect of it would be a second row. Whoever was told that
+//! it committed finds one row, whoever was not finds one or none.
 
 use super::{Work, Workload};
 use crate::client::Client;
@@ -16,7 +17,8 @@ use std::sync::{Arc, Mutex};
 const PREFIX: &str = "once/";
 
 pub struct AutomaticIdempotency {
-    /// Of so many transactions one also reads what others write, so that it may have to be retried for that.
+    /// Of so many transactions one also reads what others write, so that it may have to be retried
+    /// for that.
     contended: u64,
     next: AtomicU64,
     /// Numbers of transactions that are known to have committed.
@@ -65,7 +67,9 @@ impl Workload for AutomaticIdempotency {
             let Some(rows) = super::read_all(&client, PREFIX).await else { return };
             let mut effects: BTreeMap<u64, u64> = BTreeMap::new();
             for (key, _) in &rows {
-                let number = key[PREFIX.len()..].first_chunk::<8>().map(|number| u64::from_be_bytes(*number));
+                let number = key[PREFIX.len()..]
+                    .first_chunk::<8>()
+                    .map(|number| u64::from_be_bytes(*number));
                 *effects.entry(number.unwrap_or(u64::MAX)).or_default() += 1;
             }
             if let Some((number, count)) = effects.iter().find(|(_, count)| **count > 1) {

@@ -1,4 +1,5 @@
-//! Backup: a continuous backup of a database that is written all the while, restored to drawn points, has the rows of each point.
+//! Backup: a continuous backup of a database that is written all the while, restored to drawn
+//! points, has the rows of each point.
 //!
 //! ```text
 //!   clients write ─▶ database ─▶ agent ─▶ /backup       on the machine that may die; of a cluster, on one beside the nodes, which may, too
@@ -6,13 +7,14 @@
 //!            has the backup stand still, so that it falls behind; restores into the cluster itself, under other names
 //!   in the end: the backup is ended, restored to witnesses' versions, compared row for row; what is old goes; again
 //! ```
-//! The agent dies with its machine and begins again with the next life. A witness is what one transaction read at its version: that
-//! reads are right is what the other workloads are about. A restore goes into a database in memory, through what restores of
-//! directories go through. One into the cluster is begun while nodes die, is cut short, and goes on: it locks the database, and whoever may read
-//! it then finds nothing under the other names, or all of it.
+//! The agent dies with its machine and begins again with the next life. A witness is what one
+//! transaction read at its version: that reads are right is what the other workloads are about. A
+//! restore goes into a database in memory, through what restores of directories go through. One
+//! into the cluster is begun while nodes die, is cut short, and goes on: it locks the database, and
+//! whoever may read it then finds nothing under the other names, or all of it.
 //!
-//! Always: what was committed before a backup was told to end is in it; it reaches from its first snapshot to its end without a gap;
-//! what expiring promised to keep can be restored.
+//! Always: what was committed before a backup was told to end is in it; it reaches from its first
+//! snapshot to its end without a gap; what expiring promised to keep can be restored.
 
 use super::{Work, Workload};
 use crate::client::{Client, Outcome};
@@ -43,8 +45,9 @@ const TAG: &str = "default";
 const WITNESSES: usize = 200;
 /// Points that are restored and compared at a time.
 const POINTS: usize = 4;
-/// How long the backup may take to get where it is waited for, with nothing going wrong any more: an agent that died is
-/// missed for ten seconds, its lease for fifteen, and a pause behind errors is half a minute at most.
+/// How long the backup may take to get where it is waited for, with nothing going wrong any more:
+/// an agent that died is missed for ten seconds, its lease for fifteen, and a pause behind errors
+/// is half a minute at most.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 #[derive(Default)]
@@ -122,7 +125,8 @@ impl Backup {
         }
     }
 
-    /// Has an agent at work as long as a life lasts, and now and then another one in its place, or beside it.
+    /// Has an agent at work as long as a life lasts, and now and then another one in its place, or
+    /// beside it.
     async fn mind(&self, client: &Client) {
         let minding = client.in_life(|life| async move {
             self.begin_agent(&life);
@@ -161,16 +165,21 @@ impl Backup {
         let _ = agent::change(&life.database, TAG, State::Running).await;
     }
 
-    /// Restores what there is by now to a witness's version, or has what is old go. That may fail under faults; what is restored is right.
+    /// Restores what there is by now to a witness's version, or has what is old go. That may fail
+    /// under faults; what is restored is right.
     async fn look(&self, client: &Client, life: &Life, expires: bool) {
         let target = Arc::new(Directory::new(&life.machine, DIR));
         // It may not have been begun yet, or in part.
-        let Ok(backup) = plinth_backup::Backup::open(&life.machine, target, None).await else { return };
+        let Ok(backup) = plinth_backup::Backup::open(&life.machine, target, None).await else {
+            return;
+        };
         let looked = async {
             let Some((from, to)) = backup.contents().await?.restorable().first().copied() else {
                 return Ok(());
             };
-            let Some((version, expected)) = self.some_witness(client, (from, to)) else { return Ok(()) };
+            let Some((version, expected)) = self.some_witness(client, (from, to)) else {
+                return Ok(());
+            };
             if expires && super::lock(&self.ledger).beside.is_none() {
                 // If it gets to its end or not.
                 super::lock(&self.ledger).kept = version;
@@ -190,14 +199,19 @@ impl Backup {
     }
 
     /// One of the witnesses between two versions.
-    fn some_witness(&self, client: &Client, (from, to): (Version, Version)) -> Option<(Version, Rows)> {
+    fn some_witness(
+        &self,
+        client: &Client,
+        (from, to): (Version, Version),
+    ) -> Option<(Version, Rows)> {
         let ledger = super::lock(&self.ledger);
         let known: Vec<_> = ledger.witnesses.range(from..=to).collect();
         let drawn = known.get(client.index(known.len().max(1)))?;
         Some((*drawn.0, drawn.1.clone()))
     }
 
-    /// Restores into the cluster itself, under other names: goes on with what was cut short, or gives it up, or begins.
+    /// Restores into the cluster itself, under other names: goes on with what was cut short, or
+    /// gives it up, or begins.
     async fn restore_beside(&self, client: &Client, life: &Life) {
         let done = async {
             let target = Arc::new(Directory::new(&life.machine, DIR));
@@ -217,8 +231,11 @@ impl Backup {
             let control = RestoreControl::default();
             let restoring = restore_served(&backup, &plan, &control, &life.database);
             match race(restoring, client.stage().env().sleep(time)).await {
-                First::Left(Ok(_)) => self.compare_beside(client, is_unfinished, version, &expected).await,
-                // What was cut short has come to its end since it was looked for: its last commit was still on its way.
+                First::Left(Ok(_)) => {
+                    self.compare_beside(client, is_unfinished, version, &expected).await
+                }
+                // What was cut short has come to its end since it was looked for: its last commit
+                // was still on its way.
                 First::Left(Err(error))
                     if is_unfinished
                         && error == Error::restore_destination_not_empty()
@@ -226,7 +243,8 @@ impl Backup {
                 {
                     self.compare_beside(client, is_unfinished, version, &expected).await;
                 }
-                // What the restore began with has been removed: another snapshot would be taken now.
+                // What the restore began with has been removed: another snapshot would be taken
+                // now.
                 First::Left(Err(error)) if error == Error::client_invalid_operation() => {
                     return self.give_up_beside(client, life).await;
                 }
@@ -235,17 +253,21 @@ impl Backup {
             }
             Ok(())
         };
-        let wrong =
-            |error: &Error| is_of_the_backup(error) || *error == Error::restore_destination_not_empty();
+        let wrong = |error: &Error| {
+            is_of_the_backup(error) || *error == Error::restore_destination_not_empty()
+        };
         let error: Option<Error> = done.await.err();
         if let Some(error) = error.filter(wrong) {
             client.fail(format!("nothing can be restored into the cluster: {error}"));
         }
     }
 
-    /// Draws what is to be restored beside the rows, and makes room for it; whether there is something.
+    /// Draws what is to be restored beside the rows, and makes room for it; whether there is
+    /// something.
     async fn begin_beside(&self, client: &Client, backup: &plinth_backup::Backup) -> Result<bool> {
-        let Some(reach) = backup.contents().await?.restorable().first().copied() else { return Ok(false) };
+        let Some(reach) = backup.contents().await?.restorable().first().copied() else {
+            return Ok(false);
+        };
         let Some(witness) = self.some_witness(client, reach) else { return Ok(false) };
         // It has read what it clears: one that is late conflicts with a restore.
         let cleared = client.attempt(async |tr: Transaction| {
@@ -267,7 +289,13 @@ impl Backup {
         Ok(())
     }
 
-    async fn compare_beside(&self, client: &Client, went_on: bool, version: Version, expected: &Rows) {
+    async fn compare_beside(
+        &self,
+        client: &Client,
+        went_on: bool,
+        version: Version,
+        expected: &Rows,
+    ) {
         client.stage().probe(match went_on {
             true => "restored into a cluster, which went on",
             false => "restored into a cluster",
@@ -285,7 +313,9 @@ impl Backup {
         let begun = env.now();
         while !client.stage().is_over() && restore::status(&life.database).await != Ok(None) {
             if env.now() - begun > PATIENCE {
-                client.fail(format!("a restore into the cluster is not finished within {PATIENCE:?}"));
+                client.fail(format!(
+                    "a restore into the cluster is not finished within {PATIENCE:?}"
+                ));
             }
             self.restore_beside(client, life).await;
             client.pause(100_000).await;
@@ -356,7 +386,8 @@ impl Backup {
             }
             client.pause(100_000).await;
         }
-        // It is written on until the agent sees that: so there is something that it has read and not put.
+        // It is written on until the agent sees that: so there is something that it has read and
+        // not put.
         for _ in 0..25 {
             self.write(client).await;
             client.pause(60_000).await;
@@ -403,7 +434,9 @@ impl Backup {
             let left = backup.contents().await?.restorable();
             if !matches!(left[..], [(first, end)] if first <= middle && end == to) {
                 let expected = format!("{middle} or before to {to}");
-                client.fail(format!("what is left after expiring reaches {left:?}, expected {expected}"));
+                client.fail(format!(
+                    "what is left after expiring reaches {left:?}, expected {expected}"
+                ));
             }
             self.compare(client, &backup, (middle, to)).await?;
         }
@@ -419,7 +452,11 @@ impl Backup {
     ) -> Result<()> {
         let witnesses: Vec<_> = {
             let ledger = super::lock(&self.ledger);
-            ledger.witnesses.range(from..=to).map(|(version, rows)| (*version, rows.clone())).collect()
+            ledger
+                .witnesses
+                .range(from..=to)
+                .map(|(version, rows)| (*version, rows.clone()))
+                .collect()
         };
         let Some(end) = witnesses.len().checked_sub(1) else { return Ok(()) };
         let drawn = (0..POINTS).map(|_| client.index(witnesses.len()));
@@ -440,7 +477,11 @@ impl Backup {
 fn beside() -> Mapping {
     let end = plinth_types::strinc(PREFIX.as_bytes()).unwrap_or_default();
     let ranges = vec![KeyRange::new(PREFIX, end)];
-    Mapping { ranges, remove_prefix: Bytes::new(), add_prefix: Bytes::from_static(BESIDE.as_bytes()) }
+    Mapping {
+        ranges,
+        remove_prefix: Bytes::new(),
+        add_prefix: Bytes::from_static(BESIDE.as_bytes()),
+    }
 }
 
 /// Takes out of what was read what is restored, by its own names.
@@ -451,19 +492,22 @@ fn taken_out(rows: &mut Rows) -> Rows {
 
 /// Whether an error is of what a backup has, and not of who was asked for it.
 fn is_of_the_backup(error: &Error) -> bool {
-    [Error::file_corrupt(), Error::restore_missing_data(), Error::restore_invalid_version()].contains(error)
+    [Error::file_corrupt(), Error::restore_missing_data(), Error::restore_invalid_version()]
+        .contains(error)
 }
 
 fn differ(version: Version, found: &Rows, expected: &Rows) -> String {
     format!("restored to version {version}, the rows are {found:?}, they were {expected:?}")
 }
 
-/// The rows as a new transaction sees them, with those that are restored beside them, and its version.
+/// The rows as a new transaction sees them, with those that are restored beside them, and its
+/// version.
 async fn rows_now(tr: Transaction) -> Result<(Version, Rows)> {
     let version = tr.get_read_version().await?;
     let mut all = Rows::new();
     for prefix in [PREFIX, BESIDE] {
-        let rows = tr.range(RangeOptions::prefix(prefix).mode(StreamingMode::WantAll)).collect().await?;
+        let rows =
+            tr.range(RangeOptions::prefix(prefix).mode(StreamingMode::WantAll)).collect().await?;
         all.extend(rows.into_iter().map(|row| (row.key, row.value)));
     }
     Ok((version, all))
@@ -510,7 +554,8 @@ impl Loader for InMemory {
 impl Workload for Backup {
     fn set_up(self: Arc<Self>, client: Client) -> Work {
         Box::pin(async move {
-            let wish = Wish { snapshot_interval: Duration::from_secs(self.interval), ..Wish::new(DIR) };
+            let wish =
+                Wish { snapshot_interval: Duration::from_secs(self.interval), ..Wish::new(DIR) };
             client
                 .in_some_life(|life| {
                     let wish = wish.clone();

@@ -1,16 +1,20 @@
-//! Changes: a fold of a stream over the rows as they were at its registration is the database at every version.
+//! Changes: a fold of a stream over the rows as they were at its registration is the database at
+//! every version.
 //!
-//! Most clients write rows in and around the ranges of a stream: values, clears across the ranges' ends, atomic operations,
-//! versionstamps. One client consumes the stream, folds what it is given, and compares the fold with the rows at the version it has come to. Now and
-//! then it acknowledges, and begins again as another process would: from what was acknowledged, which must be a position that it did
-//! acknowledge, and none before the last one that was certainly noted.
+//! Most clients write rows in and around the ranges of a stream: values, clears across the ranges'
+//! ends, atomic operations, versionstamps. One client consumes the stream, folds what it is given,
+//! and compares the fold with the rows at the version it has come to. Now and then it acknowledges,
+//! and begins again as another process would: from what was acknowledged, which must be a position
+//! that it did acknowledge, and none before the last one that was certainly noted.
 
 use super::{Work, Workload};
 use crate::client::Client;
 use crate::history::Rows;
 use crate::spec::Draw;
 use plinth_client::{ChangeConsumer, Database, RangeOptions, StreamingMode, Transaction};
-use plinth_types::{Bytes, Changes as Delivered, Error, KeyRange, MutationType, Result, Version, atomic};
+use plinth_types::{
+    Bytes, Changes as Delivered, Error, KeyRange, MutationType, Result, Version, atomic,
+};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -25,7 +29,8 @@ struct Ledger {
     /// The rows as of the position.
     rows: Rows,
     position: Version,
-    /// The rows at positions that may be the acknowledged one, from the last one that certainly was.
+    /// The rows at positions that may be the acknowledged one, from the last one that certainly
+    /// was.
     acknowledged: BTreeMap<Version, Rows>,
 }
 
@@ -40,8 +45,9 @@ fn letter(at: u64) -> char {
 }
 
 fn ranges() -> Vec<KeyRange> {
-    let range =
-        |begin: &str, end: &str| KeyRange::new(format!("{STREAM}/{begin}"), format!("{STREAM}/{end}"));
+    let range = |begin: &str, end: &str| {
+        KeyRange::new(format!("{STREAM}/{begin}"), format!("{STREAM}/{end}"))
+    };
     vec![range("b", "d"), range("f", "g")]
 }
 
@@ -103,7 +109,10 @@ impl Changes {
         let mut ledger = super::lock(&self.ledger);
         for batch in &delivered.batches {
             if batch.version <= ledger.position || batch.version > delivered.upto {
-                client.fail(format!("version {} was delivered behind {}", batch.version, ledger.position));
+                client.fail(format!(
+                    "version {} was delivered behind {}",
+                    batch.version, ledger.position
+                ));
             }
             ledger.position = batch.version;
             for mutation in &batch.mutations {
@@ -111,17 +120,24 @@ impl Changes {
                 let is_clear = mutation.kind == MutationType::ClearRange;
                 let last = if is_clear { operand } else { &key };
                 let is_inside = |range: &KeyRange| {
-                    range.contains(&key) && (range.contains(last) || (is_clear && *last == range.end[..]))
+                    range.contains(&key)
+                        && (range.contains(last) || (is_clear && *last == range.end[..]))
                 };
                 if !ranges().iter().any(is_inside) || mutation.kind.is_versionstamped() {
-                    client
-                        .fail(format!("version {}: no change of the stream's: {mutation:?}", batch.version));
+                    client.fail(format!(
+                        "version {}: no change of the stream's: {mutation:?}",
+                        batch.version
+                    ));
                 }
                 if is_clear {
                     ledger.rows.retain(|row, _| !(key <= *row && row[..] < *operand));
                     continue;
                 }
-                match atomic::apply(mutation.kind, ledger.rows.get(&key).map(|value| &value[..]), operand) {
+                match atomic::apply(
+                    mutation.kind,
+                    ledger.rows.get(&key).map(|value| &value[..]),
+                    operand,
+                ) {
                     Some(value) => {
                         let value = Bytes::copy_from_slice(&value);
                         ledger.rows.insert(key, value);
@@ -140,8 +156,8 @@ impl Changes {
             ledger.acknowledged.insert(position, rows);
             (ledger.id, position)
         };
-        let done =
-            client.in_life(|life| async move { life.database.acknowledge_changes(id, position).await });
+        let done = client
+            .in_life(|life| async move { life.database.acknowledge_changes(id, position).await });
         match done.await {
             Some(Ok(())) => {
                 client.stage().probe("changes acknowledged");
@@ -154,7 +170,8 @@ impl Changes {
 
     /// Goes on as another process would that knows the name alone.
     async fn begin_anew(&self, client: &Client) {
-        let found = client.in_life(|life| async move { life.database.consume_changes(STREAM).await });
+        let found =
+            client.in_life(|life| async move { life.database.consume_changes(STREAM).await });
         match found.await {
             Some(Ok(consumer)) => {
                 let mut ledger = super::lock(&self.ledger);
@@ -162,8 +179,9 @@ impl Changes {
                 let Some(rows) = ledger.acknowledged.get(&position).cloned() else {
                     let known: Vec<_> = ledger.acknowledged.keys().copied().collect();
                     drop(ledger);
-                    let what =
-                        format!("the consumer goes on from {position}, acknowledged was one of {known:?}");
+                    let what = format!(
+                        "the consumer goes on from {position}, acknowledged was one of {known:?}"
+                    );
                     return client.fail(what);
                 };
                 assert_eq!(id, ledger.id, "the name is registered once");
@@ -180,8 +198,8 @@ impl Changes {
     fn explain(&self, client: &Client, error: Error) {
         let is_late = error == Error::version_invalid()
             && error.detail().is_some_and(|detail| detail.contains("have been acknowledged"));
-        // An acknowledgement whose fate was unknown may have been committed, and then the position lies behind it. And a
-        // cluster of which nobody can be reached for long says so.
+        // An acknowledgement whose fate was unknown may have been committed, and then the position
+        // lies behind it. And a cluster of which nobody can be reached for long says so.
         if !is_late && error != Error::connection_failed() {
             client.explain(error);
         }
@@ -268,7 +286,8 @@ impl Workload for Changes {
         Box::pin(async move {
             self.write(&client).await;
             self.begin_anew(&client).await;
-            let Some((version, _)) = client.insist(async |tr| tr.get_read_version().await).await else {
+            let Some((version, _)) = client.insist(async |tr| tr.get_read_version().await).await
+            else {
                 return;
             };
             while super::lock(&self.ledger).position < version && !client.stage().is_over() {

@@ -1,9 +1,11 @@
-//! ConflictRange: a transaction is rejected if, and only if, what it read could have changed before its commit.
+//! ConflictRange: a transaction is rejected if, and only if, what it read could have changed before
+//! its commit.
 //!
-//! What its reads depend on is worked out here from their results, by FoundationDB's rules, and held against what
-//! others wrote between its read version and its place in the order. A rejection needs a cause: another transaction that
-//! writes there, and that was sent before the rejection came. That other one may itself have come to nothing since
-//! (its sync failed, or the node died), for nobody can know that when conflicts are decided.
+//! What its reads depend on is worked out here from their results, by FoundationDB's rules, and
+//! held against what others wrote between its read version and its place in the order. A rejection
+//! needs a cause: another transaction that writes there, and that was sent before the rejection
+//! came. That other one may itself have come to nothing since (its sync failed, or the node died),
+//! for nobody can know that when conflicts are decided.
 
 use super::{Work, Workload};
 use crate::client::Client;
@@ -26,7 +28,9 @@ impl ConflictRange {
 fn judge(resolved: &Resolved) -> Result<(), String> {
     for (at, record) in resolved.records.iter().enumerate() {
         match &record.fate {
-            Fate::Refused(error) if *error == Error::not_committed() => must_have_a_cause(resolved, record)?,
+            Fate::Refused(error) if *error == Error::not_committed() => {
+                must_have_a_cause(resolved, record)?
+            }
             _ => {}
         }
         if resolved.stamps[at].is_some() {
@@ -39,7 +43,9 @@ fn judge(resolved: &Resolved) -> Result<(), String> {
 /// Nothing that it read was written between its read version and its place in the order.
 fn must_have_been_undisturbed(resolved: &Resolved, at: usize) -> Result<(), String> {
     let record = &resolved.records[at];
-    let (Some(read_version), Some(stamp)) = (record.read_version, resolved.stamps[at]) else { return Ok(()) };
+    let (Some(read_version), Some(stamp)) = (record.read_version, resolved.stamps[at]) else {
+        return Ok(());
+    };
     for (other, index) in resolved.order.range(..*stamp.as_bytes()).rev() {
         let other = plinth_types::Versionstamp::from_bytes(*other);
         if other.version() <= read_version {
@@ -59,8 +65,8 @@ fn must_have_a_cause(resolved: &Resolved, record: &Record) -> Result<(), String>
     let is_cause = |(at, other): (usize, &Record)| {
         let sent_before = other.submitted.is_some_and(|submitted| submitted < record.ended);
         let counts = match (&other.fate, resolved.stamps[at]) {
-            // The client library may have committed something with the same keys later, to make sure that the lost
-            // one was over.
+            // The client library may have committed something with the same keys later, to make
+            // sure that the lost one was over.
             (Fate::Unknown, _) => true,
             (_, Some(stamp)) => record.read_version.is_some_and(|read| stamp.version() > read),
             // Rejected itself, it leaves nothing behind.

@@ -1,8 +1,9 @@
 //! Cycle: a ring of keys, each holding the number of the next, stays one ring under any fault.
 //!
-//! A transaction follows three links and swaps the two nodes in the middle. Half of a swap, or two swaps over
-//! the same links that don't see one another, cut the ring. Swaps may be applied twice, so unknown results need no care;
-//! that is why this workload uses the client library's own retry loop.
+//! A transaction follows three links and swaps the two nodes in the middle. Half of a swap, or two
+//! swaps over the same links that don't see one another, cut the ring. Swaps may be applied twice,
+//! so unknown results need no care; that is why this workload uses the client library's own retry
+//! loop.
 
 use super::{Work, Workload};
 use crate::client::Client;
@@ -23,7 +24,8 @@ impl Cycle {
     async fn next(&self, tr: &Transaction, node: u32) -> Result<u32> {
         let value = tr.get(key(node)).await?;
         let next = value.as_deref().and_then(|value| value.try_into().ok()).map(u32::from_be_bytes);
-        next.filter(|next| *next < self.nodes).ok_or_else(|| broken(format!("node {node} holds {value:?}")))
+        next.filter(|next| *next < self.nodes)
+            .ok_or_else(|| broken(format!("node {node} holds {value:?}")))
     }
 
     async fn swap(&self, tr: &Transaction, first: u32) -> Result<()> {
@@ -40,8 +42,10 @@ impl Cycle {
     async fn walk(&self, tr: &Transaction) -> Result<()> {
         let all = RangeOptions::prefix("cycle/").mode(StreamingMode::WantAll);
         let rows = tr.get_range(all).await?.rows;
-        let links: Vec<u32> =
-            rows.iter().filter_map(|(_, value)| value.try_into().ok().map(u32::from_be_bytes)).collect();
+        let links: Vec<u32> = rows
+            .iter()
+            .filter_map(|(_, value)| value.try_into().ok().map(u32::from_be_bytes))
+            .collect();
         if links.len() != self.nodes as usize || rows.len() != links.len() {
             return Err(broken(format!("{} of {} nodes are left", links.len(), self.nodes)));
         }

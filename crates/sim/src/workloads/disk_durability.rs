@@ -1,8 +1,10 @@
-//! DiskDurability: every block that was acknowledged is there, byte for byte, whatever became of the disk.
+//! DiskDurability: every block that was acknowledged is there, byte for byte, whatever became of
+//! the disk.
 //!
-//! Each client owns a set of blocks, of a few bytes up to the largest value, whose contents say which block they are and
-//! which writing of it. It overwrites some, removes some, clears stretches of them, so that log segments and checkpoints
-//! come and go; after each new life, and now and then, it reads all of its blocks and holds them against what it knows.
+//! Each client owns a set of blocks, of a few bytes up to the largest value, whose contents say
+//! which block they are and which writing of it. It overwrites some, removes some, clears stretches
+//! of them, so that log segments and checkpoints come and go; after each new life, and now and
+//! then, it reads all of its blocks and holds them against what it knows.
 
 use super::{Work, Workload};
 use crate::client::Client;

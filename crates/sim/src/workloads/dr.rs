@@ -1,5 +1,6 @@
-//! A second site: a database follows the first one, which is written all the while; whenever it is looked at it is what the first was, and
-//! when the two change places nothing that was acknowledged is lost.
+//! A second site: a database follows the first one, which is written all the while; whenever it is
+//! looked at it is what the first was, and when the two change places nothing that was acknowledged
+//! is lost.
 //!
 //! ```text
 //!   clients ─▶ whichever of the two isn't locked           count what was acknowledged to them, and change shared rows
@@ -8,10 +9,12 @@
 //!   client 0 ─▶ agents, exchanged and killed; pauses, changes of sides; compares the two, row by row
 //!   in the end: caught up, sides changed once more or not, counted, then made free in one of two ways, compared
 //! ```
-//! The second says at which version of the first it is whole. The first is read at just that version, which is possible for some seconds, so
-//! nothing but the first itself says what is right: that its reads are is what the other workloads are about.
+//! The second says at which version of the first it is whole. The first is read at just that
+//! version, which is possible for some seconds, so nothing but the first itself says what is right:
+//! that its reads are is what the other workloads are about.
 //!
-//! Always: at most one of the two takes writes; in the end both are free, so that the run's own last commits find the first unlocked.
+//! Always: at most one of the two takes writes; in the end both are free, so that the run's own
+//! last commits find the first unlocked.
 
 use super::{Work, Workload, lock};
 use crate::client::{Client, Outcome};
@@ -21,8 +24,8 @@ use crate::spec::Draw;
 use crate::stage::Life;
 use plinth_client::{Database, RangeOptions, StreamingMode, Transaction, TransactionOption};
 use plinth_dr::{
-    Agent, Control, Ending, Leftover, Phase, Sites, StartSettings, Status, abort, abort_second, set_paused,
-    start, status, switch,
+    Agent, Control, Ending, Leftover, Phase, Sites, StartSettings, Status, abort, abort_second,
+    set_paused, start, status, switch,
 };
 use plinth_env::Env;
 use plinth_env::sync::{First, race};
@@ -38,8 +41,8 @@ const DIR: &str = "/second";
 const ROWS: &str = "dr/row/";
 const COUNTS: &str = "dr/count/";
 const MARK: &[u8] = b"dr/mark";
-/// How long the second may take to get where it is waited for, with nothing going wrong any more: an agent that died is missed for ten
-/// seconds.
+/// How long the second may take to get where it is waited for, with nothing going wrong any more:
+/// an agent that died is missed for ten seconds.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Which of the two databases: the run's own, or the other one.
@@ -106,7 +109,8 @@ impl Dr {
         match side {
             Side::Own => Some(life.database.clone()),
             Side::Other => {
-                let other = lock(&self.ledger).other.clone().filter(|other| other.life == life.number)?;
+                let other =
+                    lock(&self.ledger).other.clone().filter(|other| other.life == life.number)?;
                 Some(Database::new(Arc::new(other.node.endpoint())))
             }
         }
@@ -137,7 +141,8 @@ impl Dr {
         }
     }
 
-    /// Both databases, the second opened if it isn't. One that has failed stays so until its process ends, with the life.
+    /// Both databases, the second opened if it isn't. One that has failed stays so until its
+    /// process ends, with the life.
     async fn sites(&self, client: &Client, life: &Life) -> Option<Sites> {
         let known = lock(&self.ledger).other.clone().filter(|other| other.life == life.number);
         let node = match known {
@@ -170,7 +175,9 @@ impl Dr {
         while !client.stage().is_over() {
             let begun = match status(Some(&sites.from), &sites.to).await {
                 Ok(Some(_)) => return,
-                Ok(None) => start(sites, &StartSettings { clear: true, ..StartSettings::default() }).await,
+                Ok(None) => {
+                    start(sites, &StartSettings { clear: true, ..StartSettings::default() }).await
+                }
                 Err(error) => Err(error),
             };
             if begun.is_err() {
@@ -183,7 +190,8 @@ impl Dr {
         let (control, is_killed, ended) = (Control::default(), Arc::default(), Arc::default());
         let running = Running { control, is_killed, ended };
         let agent = Agent::new(sites.clone(), running.control.clone());
-        let (killed, ended, env) = (running.is_killed.clone(), running.ended.clone(), life.machine.clone());
+        let (killed, ended, env) =
+            (running.is_killed.clone(), running.ended.clone(), life.machine.clone());
         drop(life.machine.spawn("dr-agent", async move {
             if let First::Left(result) = race(agent.run(), until(&env, &killed)).await {
                 *lock(&ended) = Some(result);
@@ -192,7 +200,8 @@ impl Dr {
         lock(&self.ledger).agents.push(running);
     }
 
-    /// No agent may have come to an end by itself: what an agent doesn't bear is a stream that is lost, or databases that make no pair.
+    /// No agent may have come to an end by itself: what an agent doesn't bear is a stream that is
+    /// lost, or databases that make no pair.
     fn look_at_agents(&self, client: &Client) {
         for agent in &lock(&self.ledger).agents {
             if let Some(ended) = &*lock(&agent.ended)
@@ -203,7 +212,8 @@ impl Dr {
         }
     }
 
-    /// Ends the agents that were begun, as they should end or at once, as far as their machines live.
+    /// Ends the agents that were begun, as they should end or at once, as far as their machines
+    /// live.
     async fn end_agents(&self, client: &Client) {
         let agents = std::mem::take(&mut lock(&self.ledger).agents);
         for agent in agents {
@@ -277,7 +287,9 @@ impl Dr {
     async fn compare(&self, client: &Client, sites: &Sites) -> bool {
         let look = || async { status(Some(&sites.from), &sites.to).await.ok().flatten() };
         let Some(before) = look().await else { return false };
-        let Some(version) = before.whole_at.filter(|_| before.is_first_reached) else { return false };
+        let Some(version) = before.whole_at.filter(|_| before.is_first_reached) else {
+            return false;
+        };
         let (first, second) = ordered(sites, before.is_reversed);
         let Ok((_, found)) = rows_of(second, None).await else { return false };
         // The version may have been left behind by now, or the first be out of reach.
@@ -313,7 +325,8 @@ impl Dr {
         None
     }
 
-    /// Waits until the second has everything, and compares. Gives whether the two have changed places, if it came to that.
+    /// Waits until the second has everything, and compares. Gives whether the two have changed
+    /// places, if it came to that.
     async fn catch_up(&self, client: &Client, sites: &Sites) -> Option<bool> {
         let version = self.mark(client).await?;
         let (env, mut last) = (client.stage().env().clone(), None);
@@ -324,7 +337,9 @@ impl Dr {
                 Ok(Some(found)) if found.phase == Phase::Paused => {
                     let _ = set_paused(&turned(sites).await, false).await;
                 }
-                Ok(Some(found)) if found.phase == Phase::Following && found.whole_at >= Some(version) => {
+                Ok(Some(found))
+                    if found.phase == Phase::Following && found.whole_at >= Some(version) =>
+                {
                     if self.compare(client, sites).await {
                         return Some(found.is_reversed);
                     }
@@ -375,7 +390,8 @@ impl Dr {
         Some(())
     }
 
-    /// Everything that was acknowledged is there once, and what may have been besides at most so often. Gives all rows.
+    /// Everything that was acknowledged is there once, and what may have been besides at most so
+    /// often. Gives all rows.
     async fn count(&self, client: &Client, first: &Database) -> Option<Rows> {
         let rows = loop {
             match rows_of(first, None).await {
@@ -397,7 +413,8 @@ impl Dr {
         Some(rows)
     }
 
-    /// Nobody has written since: both have the same, neither is locked, and nothing is kept for the other.
+    /// Nobody has written since: both have the same, neither is locked, and nothing is kept for the
+    /// other.
     async fn judge_freed(&self, client: &Client, sites: &Sites, rows: &Rows) {
         // Where the second was made free alone the first doesn't know that yet.
         let _ = abort(sites, plinth_dr::DEFAULT_TAG).await;
@@ -439,7 +456,10 @@ fn ordered(sites: &Sites, is_reversed: bool) -> (&Database, &Database) {
 
 fn differ(version: Version, found: &Rows, expected: &Rows) -> String {
     let other = |one: &Rows, two: &Rows| -> Vec<_> {
-        one.iter().filter(|(key, value)| two.get(*key) != Some(value)).map(|row| format!("{row:?}")).collect()
+        one.iter()
+            .filter(|(key, value)| two.get(*key) != Some(value))
+            .map(|row| format!("{row:?}"))
+            .collect()
     };
     format!(
         "at version {version} of the first the second has {:?}, the first had {:?}; {} rows are the same",
@@ -492,7 +512,8 @@ impl Workload for Dr {
                     };
                     let Some(sites) = this.sites(client, &life).await else { return };
                     for (database, rows) in [&sites.from, &sites.to].into_iter().zip(&freed) {
-                        if let Some(found) = this.count(client, database).await.filter(|found| found != rows)
+                        if let Some(found) =
+                            this.count(client, database).await.filter(|found| found != rows)
                         {
                             client.fail(format!("opened again it has {found:?}, not {rows:?}"));
                         }

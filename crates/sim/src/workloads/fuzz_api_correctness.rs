@@ -1,8 +1,10 @@
-//! FuzzApiCorrectness: whatever a call is given, it fails with exactly the error that its contract names, or succeeds.
+//! FuzzApiCorrectness: whatever a call is given, it fails with exactly the error that its contract
+//! names, or succeeds.
 //!
-//! Each transaction makes one call with arguments at, around and beyond every limit, and then asks for its outcome: reads
-//! answer themselves, writes keep their error for the commit. What the arguments must lead to is worked out here, by
-//! FoundationDB's rules and in the order in which it checks them.
+//! Each transaction makes one call with arguments at, around and beyond every limit, and then asks
+//! for its outcome: reads answer themselves, writes keep their error for the commit. What the
+//! arguments must lead to is worked out here, by FoundationDB's rules and in the order in which it
+//! checks them.
 
 use super::{Work, Workload};
 use crate::client::{Client, Outcome};
@@ -12,8 +14,8 @@ use plinth_client::{KeySelector, RangeOptions, StreamingMode, Transaction, Trans
 use plinth_types::{Error, Result, limits, system};
 use std::sync::Arc;
 
-/// Errors that come from what goes on around, whatever the arguments: too old, future, conflict, unknown, behind, closing,
-/// overloaded, gone, disk.
+/// Errors that come from what goes on around, whatever the arguments: too old, future, conflict,
+/// unknown, behind, closing, overloaded, gone, disk.
 const CIRCUMSTANCES: [i32; 13] =
     [1007, 1009, 1020, 1021, 1022, 1026, 1037, 1042, 1043, 1078, 1100, 1510, 1513];
 
@@ -100,7 +102,10 @@ async fn clear(client: &Client, tr: &Transaction) -> (Expected, Result<()>) {
     }
     if is_beyond(&begin) || is_beyond(&end) {
         tr.clear_range(&begin, &end);
-        return ((format!("clear {what}"), Some(Error::key_outside_legal_range())), tr.commit().await);
+        return (
+            (format!("clear {what}"), Some(Error::key_outside_legal_range())),
+            tr.commit().await,
+        );
     }
     let key = key(client);
     let expected = is_system(&key).then(Error::key_outside_legal_range);
@@ -186,7 +191,10 @@ async fn order(client: &Client, tr: &Transaction) -> (Expected, Result<()>) {
     match client.below(6) {
         0 => {
             tr.set_read_version(0);
-            (("read version 0".into(), Some(Error::version_invalid())), tr.get("fuzz/1").await.map(drop))
+            (
+                ("read version 0".into(), Some(Error::version_invalid())),
+                tr.get("fuzz/1").await.map(drop),
+            )
         }
         1 => {
             tr.set_read_version(1);
@@ -226,8 +234,10 @@ async fn watch(client: &Client, tr: &Transaction) -> (Expected, Result<()>) {
         let watch = disabled.and(tr.watch(own_key(client)).await);
         return (("watch without read-your-writes".into(), Some(Error::watches_disabled())), watch);
     }
-    let key = if client.chance(0.5) { b"\xff/system".to_vec() } else { vec![b'k'; limits::KEY_SIZE + 1] };
-    let error = if is_system(&key) { Error::key_outside_legal_range() } else { Error::key_too_large() };
+    let key =
+        if client.chance(0.5) { b"\xff/system".to_vec() } else { vec![b'k'; limits::KEY_SIZE + 1] };
+    let error =
+        if is_system(&key) { Error::key_outside_legal_range() } else { Error::key_too_large() };
     ((format!("watch {}", brief(&key)), Some(error)), tr.watch(&key).await)
 }
 
@@ -251,7 +261,9 @@ async fn one(client: &Client, tr: &Transaction) -> Result<()> {
     match (&result, &expected) {
         (Err(error), Some(expected)) if error == expected => Ok(()),
         (Ok(()), None) => Ok(()),
-        (Err(error), _) if CIRCUMSTANCES.contains(&error.code()) || *error == Error::file_not_writable() => {
+        (Err(error), _)
+            if CIRCUMSTANCES.contains(&error.code()) || *error == Error::file_not_writable() =>
+        {
             Ok(())
         }
         _ => Err(wrong(client, format!("{what}: expected {expected:?}, and it was {result:?}"))),

@@ -1,8 +1,8 @@
 //! Increment: what was acknowledged is there after each crash, everything else whole or not at all.
 //!
-//! Each client counts in keys of its own: one transaction writes the next number, with ballast of many sizes, at both ends
-//! of the key space. Whenever it looks, both ends must agree, and the number lies between the last one acknowledged
-//! and the last one attempted.
+//! Each client counts in keys of its own: one transaction writes the next number, with ballast of
+//! many sizes, at both ends of the key space. Whenever it looks, both ends must agree, and the
+//! number lies between the last one acknowledged and the last one attempted.
 
 use super::{Work, Workload, number};
 use crate::client::{Client, Outcome};
@@ -54,7 +54,8 @@ impl Increment {
             return client.fail(format!("client {id}: its counter is {low:?} and {high:?}"));
         };
         if below != above {
-            return client.fail(format!("client {id}: half of a transaction is there: {below} and {above}"));
+            return client
+                .fail(format!("client {id}: half of a transaction is there: {below} and {above}"));
         }
         if below < known.acknowledged {
             let what = format!("{} was acknowledged, and it is {below}", known.acknowledged);

@@ -1,8 +1,10 @@
-//! The workloads: what clients do, and for each one oracle that says whether what they saw could be.
+//! The workloads: what clients do, and for each one oracle that says whether what they saw could
+//! be.
 //!
-//! A workload keeps to keys of its own, so that specs may put several side by side; those that look at the whole
-//! database say so. Its clients keep what they must remember in the workload itself, behind locks that are never held
-//! across an await. What is wrong is told at once by `Client::fail`.
+//! A workload keeps to keys of its own, so that specs may put several side by side; those that look
+//! at the whole database say so. Its clients keep what they must remember in the workload itself,
+//! behind locks that are never held across an await. What is wrong is told at once by
+//! `Client::fail`.
 
 mod api_correctness;
 mod atomic_ops;
@@ -108,7 +110,11 @@ workloads! {
 ///
 /// # Errors
 /// There is none of this name, or it has no such parameter.
-pub(crate) fn make(own: &Workloads, entry: &Entry, random: &mut Random) -> Result<Arc<dyn Workload>, String> {
+pub(crate) fn make(
+    own: &Workloads,
+    entry: &Entry,
+    random: &mut Random,
+) -> Result<Arc<dyn Workload>, String> {
     let name = &entry.name[..];
     let mut draw = Draw::new(random, entry);
     let made = own.make(name, &mut draw);

@@ -1,9 +1,12 @@
-//! PinnedSnapshots: a pinned version is one that was, and stays as it was for as long as somebody holds it.
+//! PinnedSnapshots: a pinned version is one that was, and stays as it was for as long as somebody
+//! holds it.
 //!
-//! Half of the clients write rows of their own, each transaction with a number among them, and keep what the rows were at each number;
-//! now and then they note a read version and the number seen at it. The others pin a version, read everyone's rows, wait while tables are
-//! flushed, merged and buried, and read again. What they find must be what the rows were at the number found, of every writer; a number not
-//! older than what was seen at an earlier version and not newer than what was seen at a later one; and the second time the same.
+//! Half of the clients write rows of their own, each transaction with a number among them, and keep
+//! what the rows were at each number; now and then they note a read version and the number seen at
+//! it. The others pin a version, read everyone's rows, wait while tables are flushed, merged and
+//! buried, and read again. What they find must be what the rows were at the number found, of every
+//! writer; a number not older than what was seen at an earlier version and not newer than what was
+//! seen at a later one; and the second time the same.
 
 use super::{Work, Workload};
 use crate::client::Client;
@@ -49,7 +52,9 @@ impl PinnedSnapshots {
     }
 
     fn key(&self, client: &Client) -> Bytes {
-        format!("{}{:03}", self.shadow.prefix(client.id), client.below(self.keys)).into_bytes().into()
+        format!("{}{:03}", self.shadow.prefix(client.id), client.below(self.keys))
+            .into_bytes()
+            .into()
     }
 
     fn number_key(&self, writer: usize) -> Bytes {
@@ -69,7 +74,8 @@ impl PinnedSnapshots {
                 rows.retain(|key, _| *key < begin || *key >= end);
             }
             for _ in 0..1 + client.below(6) {
-                let (key, value) = (self.key(client), Bytes::from(vec![number as u8; client.index(300)]));
+                let (key, value) =
+                    (self.key(client), Bytes::from(vec![number as u8; client.index(300)]));
                 tr.set(&key, &value);
                 rows.insert(key, value);
             }
@@ -106,7 +112,8 @@ impl PinnedSnapshots {
             client.pause(1_000 * self.held).await;
             let second = read(&snapshot).await?;
             if first != second {
-                let what = format!("version {} was {first:?} and is {second:?}", snapshot.version());
+                let what =
+                    format!("version {} was {first:?} and is {second:?}", snapshot.version());
                 client.fail(format!("client {}: a pinned version has changed: {what}", client.id));
             }
             if self.written() > before {
@@ -132,8 +139,10 @@ impl PinnedSnapshots {
                 .filter(|(key, _)| key.starts_with(&prefix))
                 .map(|(key, value)| (key.clone(), value.clone()))
                 .collect();
-            let number =
-                rows.get(&self.number_key(*writer)).and_then(|value| super::number(value)).unwrap_or(0);
+            let number = rows
+                .get(&self.number_key(*writer))
+                .and_then(|value| super::number(value))
+                .unwrap_or(0);
             let none = Rows::new();
             let expected = if number == 0 { Some(&none) } else { ledger.rows.get(&number) };
             if expected != Some(&rows) {
@@ -143,7 +152,8 @@ impl PinnedSnapshots {
             for (at, seen) in &ledger.seen {
                 if (*at <= version && *seen > number) || (*at >= version && *seen < number) {
                     let what = format!("number {number}, where {seen} was seen at version {at}");
-                    client.fail(format!("writer {writer} has at version {version}, pinned, {what}"));
+                    client
+                        .fail(format!("writer {writer} has at version {version}, pinned, {what}"));
                 }
             }
         }

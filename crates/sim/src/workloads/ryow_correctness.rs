@@ -1,8 +1,10 @@
-//! RyowCorrectness: a transaction reads the database as it would be with its own writes so far, by every kind of read.
+//! RyowCorrectness: a transaction reads the database as it would be with its own writes so far, by
+//! every kind of read.
 //!
-//! The database holds fixed rows. A transaction writes at random (sets, clears of keys and ranges, atomic operations of all
-//! kinds) and after each few writes reads, by key, by selector, by range in every streaming mode from batch to batch and
-//! as a stream; each answer is compared with a sorted list at once. It is never committed.
+//! The database holds fixed rows. A transaction writes at random (sets, clears of keys and ranges,
+//! atomic operations of all kinds) and after each few writes reads, by key, by selector, by range
+//! in every streaming mode from batch to batch and as a stream; each answer is compared with a
+//! sorted list at once. It is never committed.
 
 use super::{Work, Workload};
 use crate::client::Client;
@@ -105,16 +107,23 @@ impl RyowCorrectness {
                 let key = self.fixed.key(client);
                 let found = if snapshot { tr.snapshot().get(&key) } else { tr.get(&key) }.await?;
                 if found.as_ref() != rows.get(&key) {
-                    return Err(wrong(client, format!("{key:?} is {found:?}, not {:?}", rows.get(&key))));
+                    return Err(wrong(
+                        client,
+                        format!("{key:?} is {found:?}, not {:?}", rows.get(&key)),
+                    ));
                 }
             }
             1 => {
                 let wanted = self.selector(client);
                 let key = wanted.clone();
-                let found = if snapshot { tr.snapshot().get_key(key) } else { tr.get_key(key) }.await?;
+                let found =
+                    if snapshot { tr.snapshot().get_key(key) } else { tr.get_key(key) }.await?;
                 let expected = resolve_key(rows, &wanted);
                 if found != expected {
-                    return Err(wrong(client, format!("{wanted:?} led to {found:?}, not {expected:?}")));
+                    return Err(wrong(
+                        client,
+                        format!("{wanted:?} led to {found:?}, not {expected:?}"),
+                    ));
                 }
             }
             _ => {
@@ -132,9 +141,16 @@ impl RyowCorrectness {
         Ok(())
     }
 
-    async fn range(&self, client: &Client, tr: &Transaction, rows: &Rows, wanted: &Wanted) -> Result<()> {
+    async fn range(
+        &self,
+        client: &Client,
+        tr: &Transaction,
+        rows: &Rows,
+        wanted: &Wanted,
+    ) -> Result<()> {
         // The mode `Exact` wants a limit.
-        let limit = if wanted.mode == StreamingMode::Exact { wanted.limit.max(1) } else { wanted.limit };
+        let limit =
+            if wanted.mode == StreamingMode::Exact { wanted.limit.max(1) } else { wanted.limit };
         let options = RangeOptions::new(wanted.begin.clone(), wanted.end.clone())
             .limit(limit as i32)
             .reverse(wanted.reverse)
@@ -166,15 +182,24 @@ async fn in_batches(
     let mut found = Vec::new();
     loop {
         let snapshot = tr.snapshot();
-        let batch =
-            if wanted.snapshot { snapshot.get_range(options.clone()) } else { tr.get_range(options.clone()) };
+        let batch = if wanted.snapshot {
+            snapshot.get_range(options.clone())
+        } else {
+            tr.get_range(options.clone())
+        };
         let batch = batch.await?;
-        let rows: Vec<(Bytes, Bytes)> = batch.rows.key_values().map(|row| (row.key, row.value)).collect();
+        let rows: Vec<(Bytes, Bytes)> =
+            batch.rows.key_values().map(|row| (row.key, row.value)).collect();
         found.extend(rows.iter().cloned());
         match rows.last() {
-            Some((last, _)) if batch.more && found.len() < most => options = options.after(last, rows.len()),
+            Some((last, _)) if batch.more && found.len() < most => {
+                options = options.after(last, rows.len())
+            }
             None if batch.more && found.is_empty() => {
-                return Err(wrong(client, format!("{wanted:?} gave no row, and says that there are more")));
+                return Err(wrong(
+                    client,
+                    format!("{wanted:?} gave no row, and says that there are more"),
+                ));
             }
             _ => return Ok(found),
         }

@@ -1,8 +1,9 @@
-//! SelectorCorrectness: key selectors lead where a sorted list says, with every offset, both ways, and as bounds.
+//! SelectorCorrectness: key selectors lead where a sorted list says, with every offset, both ways,
+//! and as bounds.
 //!
-//! The database holds a fixed set of keys and nothing else. Clients resolve random selectors, far beyond both ends too,
-//! and read ranges between two of them, as snapshots or not, with read-your-writes or without; some have own writes, which
-//! count as if they were there.
+//! The database holds a fixed set of keys and nothing else. Clients resolve random selectors, far
+//! beyond both ends too, and read ranges between two of them, as snapshots or not, with
+//! read-your-writes or without; some have own writes, which count as if they were there.
 
 use super::{Work, Workload};
 use crate::client::Client;
@@ -50,11 +51,17 @@ impl SelectorCorrectness {
         }
         for _ in 0..1 + client.below(8) {
             let (selector, snapshot) = (self.selector(client), client.chance(0.3));
-            let reply =
-                if snapshot { tr.snapshot().get_key(selector.clone()) } else { tr.get_key(selector.clone()) };
+            let reply = if snapshot {
+                tr.snapshot().get_key(selector.clone())
+            } else {
+                tr.get_key(selector.clone())
+            };
             let (found, expected) = (reply.await?, crate::history::resolve_key(&rows, &selector));
             if found != expected {
-                return Err(wrong(client, format!("{selector:?} led to {found:?}, not {expected:?}")));
+                return Err(wrong(
+                    client,
+                    format!("{selector:?} led to {found:?}, not {expected:?}"),
+                ));
             }
             self.between(client, tr, &rows).await?;
         }
@@ -62,7 +69,12 @@ impl SelectorCorrectness {
     }
 
     /// Reads the rows between two selectors.
-    async fn between(&self, client: &Client, tr: &Transaction, rows: &crate::history::Rows) -> Result<()> {
+    async fn between(
+        &self,
+        client: &Client,
+        tr: &Transaction,
+        rows: &crate::history::Rows,
+    ) -> Result<()> {
         let (begin, end) = (self.selector(client), self.selector(client));
         let reverse = client.chance(0.5);
         let limit = 1 + client.index(70);
@@ -71,7 +83,8 @@ impl SelectorCorrectness {
             .reverse(reverse)
             .mode(StreamingMode::Exact);
         let found = tr.get_range(options).await?;
-        let found: Vec<(Bytes, Bytes)> = found.rows.key_values().map(|row| (row.key, row.value)).collect();
+        let found: Vec<(Bytes, Bytes)> =
+            found.rows.key_values().map(|row| (row.key, row.value)).collect();
         let expected = crate::fixed::between(rows, &begin, &end, limit, reverse);
         if found != expected {
             let what = format!("{begin:?} to {end:?}, {limit} rows, reverse {reverse}");

@@ -1,8 +1,9 @@
-//! Serializability: what random concurrent transactions read is what re-execution in commit order gives.
+//! Serializability: what random concurrent transactions read is what re-execution in commit order
+//! gives.
 //!
-//! Three questions. Did each transaction, committed or not, read the database as it was at its read version? Had
-//! nothing that it read changed by the moment at which it took effect? And is the order that of real time: whoever was
-//! acknowledged before another began is seen by it?
+//! Three questions. Did each transaction, committed or not, read the database as it was at its read
+//! version? Had nothing that it read changed by the moment at which it took effect? And is the
+//! order that of real time: whoever was acknowledged before another began is seen by it?
 
 use super::{Work, Workload};
 use crate::client::Client;
@@ -60,7 +61,8 @@ fn re_execute(resolved: &Resolved) -> Result<(), String> {
     }
     if rows != resolved.rows {
         let differs = |key: &&plinth_types::Bytes| rows.get(*key) != resolved.rows.get(*key);
-        let key = rows.keys().chain(resolved.rows.keys()).find(differs).cloned().unwrap_or_default();
+        let key =
+            rows.keys().chain(resolved.rows.keys()).find(differs).cloned().unwrap_or_default();
         let (model, real) = (rows.get(&key), resolved.rows.get(&key));
         return Err(format!(
             "the database is not what its transactions made it: {key:?} is {real:?}, not {model:?}"
@@ -91,8 +93,8 @@ enum Event {
     Acknowledged,
 }
 
-/// Whoever began after another's commit was acknowledged, or after another had its read version, reads at that version
-/// or a later one.
+/// Whoever began after another's commit was acknowledged, or after another had its read version,
+/// reads at that version or a later one.
 fn in_real_time(records: &[Record], stamps: &[Option<Versionstamp>]) -> Result<(), String> {
     let mut events: Vec<(u64, Event, &Record)> = Vec::new();
     for (record, stamp) in records.iter().zip(stamps) {
@@ -112,7 +114,9 @@ fn in_real_time(records: &[Record], stamps: &[Option<Versionstamp>]) -> Result<(
         match (event, &record.fate) {
             (Event::Began, _) => drop(known_at_begin.insert(record.id, newest)),
             (Event::Read, _) => newest = newest.max((read, record.id)),
-            (Event::Acknowledged, Fate::Committed(version)) => newest = newest.max((*version, record.id)),
+            (Event::Acknowledged, Fate::Committed(version)) => {
+                newest = newest.max((*version, record.id))
+            }
             (Event::Acknowledged, _) => {}
         }
     }
@@ -121,7 +125,10 @@ fn in_real_time(records: &[Record], stamps: &[Option<Versionstamp>]) -> Result<(
         let read = record.read_version.unwrap_or_default();
         if read < *known {
             let what = format!("transaction {id} had reached version {known}");
-            return Err(format!("{what} before transaction {} began, which reads at {read}", record.id));
+            return Err(format!(
+                "{what} before transaction {} began, which reads at {read}",
+                record.id
+            ));
         }
     }
     Ok(())
@@ -144,8 +151,8 @@ impl Workload for Serializability {
     fn check(self: Arc<Self>, client: Client) -> Work {
         Box::pin(async move {
             let Some(resolved) = self.history.resolve(&client).await else { return };
-            let judged =
-                re_execute(&resolved).and_then(|()| in_real_time(&resolved.records, &resolved.stamps));
+            let judged = re_execute(&resolved)
+                .and_then(|()| in_real_time(&resolved.records, &resolved.stamps));
             if let Err(what) = judged {
                 client.fail(what);
             }

@@ -1,8 +1,10 @@
-//! Sideband: a commit of which somebody is told by other means is visible to whatever he begins afterwards.
+//! Sideband: a commit of which somebody is told by other means is visible to whatever he begins
+//! afterwards.
 //!
-//! Half of the clients write keys and pass on key and version once the commit is acknowledged; the others take such a
-//! message, begin a transaction, and must find the key, at a read version that is not older. Now and then they name the read
-//! version themselves, one that is yet to come: the read waits for it, and must find the key all the same.
+//! Half of the clients write keys and pass on key and version once the commit is acknowledged; the
+//! others take such a message, begin a transaction, and must find the key, at a read version that
+//! is not older. Now and then they name the read version themselves, one that is yet to come: the
+//! read waits for it, and must find the key all the same.
 
 use super::{Work, Workload};
 use crate::client::{Client, Outcome};
@@ -42,7 +44,8 @@ impl Sideband {
         if client.chance(0.1) {
             self.read_ahead(client, number, version).await;
         }
-        let read = client.insist(async |tr| Ok((tr.get(key(number)).await?, tr.get_read_version().await?)));
+        let read = client
+            .insist(async |tr| Ok((tr.get(key(number)).await?, tr.get_read_version().await?)));
         let Some(((value, read_version), _)) = read.await else { return };
         if value.as_deref() != Some(b"told") {
             client.fail(format!(
@@ -67,7 +70,9 @@ impl Sideband {
         // What waits in vain, or so long that the version is too old again, is refused.
         let Some(value) = read.await else { return };
         if value.as_deref() != Some(b"told") {
-            client.fail(format!("commit {number} at version {version} is not seen at {ahead}: {value:?}"));
+            client.fail(format!(
+                "commit {number} at version {version} is not seen at {ahead}: {value:?}"
+            ));
         }
     }
 }

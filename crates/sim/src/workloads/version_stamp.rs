@@ -1,7 +1,8 @@
 //! VersionStamp: stamps are what the commits say they are, unique, and in the order of real time.
 //!
-//! Each transaction writes a versionstamped key and a versionstamped value that name one another, and asks for its stamp.
-//! What was acknowledged must lie under exactly that stamp; what is there at all must be whole.
+//! Each transaction writes a versionstamped key and a versionstamped value that name one another,
+//! and asks for its stamp. What was acknowledged must lie under exactly that stamp; what is there
+//! at all must be whole.
 
 use super::{Work, Workload};
 use crate::client::{Client, Outcome};
@@ -65,8 +66,13 @@ fn split(row: &(Bytes, Bytes)) -> (&[u8], &[u8]) {
     (&row.0[4..], &row.1)
 }
 
-fn compare(known: &Known, keys: &[(Bytes, Bytes)], values: &[(Bytes, Bytes)]) -> Result<(), String> {
-    let by_key: BTreeMap<&[u8], &[u8]> = keys.iter().map(split).map(|(stamp, name)| (name, stamp)).collect();
+fn compare(
+    known: &Known,
+    keys: &[(Bytes, Bytes)],
+    values: &[(Bytes, Bytes)],
+) -> Result<(), String> {
+    let by_key: BTreeMap<&[u8], &[u8]> =
+        keys.iter().map(split).map(|(stamp, name)| (name, stamp)).collect();
     let by_value: BTreeMap<&[u8], &[u8]> = values.iter().map(split).collect();
     if by_key != by_value || by_key.len() != keys.len() {
         return Err(format!("versionstamped keys and values differ: {by_key:?} and {by_value:?}"));
@@ -74,7 +80,9 @@ fn compare(known: &Known, keys: &[(Bytes, Bytes)], values: &[(Bytes, Bytes)]) ->
     for (number, stamp) in &known.acknowledged {
         let found = by_key.get(&number.to_be_bytes()[..]);
         if found.copied() != Some(&stamp.as_bytes()[..]) {
-            return Err(format!("{number} was acknowledged with {stamp:?}, and is under {found:?}"));
+            return Err(format!(
+                "{number} was acknowledged with {stamp:?}, and is under {found:?}"
+            ));
         }
     }
     Ok(())

@@ -1,8 +1,9 @@
 //! Watches: a watch fires soon after the value differs from what it was, and not before.
 //!
-//! Clients in pairs: one changes the value of a key again and again, always to a new one; the other reads, watches, and
-//! waits. A watch that does not fire although a later value was acknowledged long ago, in the same life of the
-//! node, is lost; one that fires while the value is still the old one lied. A watch ends with its node.
+//! Clients in pairs: one changes the value of a key again and again, always to a new one; the other
+//! reads, watches, and waits. A watch that does not fire although a later value was acknowledged
+//! long ago, in the same life of the node, is lost; one that fires while the value is still the old
+//! one lied. A watch ends with its node.
 
 use super::{Work, Workload, number};
 use crate::client::{Client, Outcome};
@@ -14,10 +15,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How long after an acknowledged change a watch may take to fire: nothing on its way touches the disk, and no message
-/// takes as long.
+/// How long after an acknowledged change a watch may take to fire: nothing on its way touches the
+/// disk, and no message takes as long.
 const SOON: Duration = Duration::from_millis(500);
-/// The same where nodes may be cut off from each other: the one that has the watch hears of the change when it is back.
+/// The same where nodes may be cut off from each other: the one that has the watch hears of the
+/// change when it is back.
 const SOON_IN_A_CLUSTER: Duration = Duration::from_secs(10);
 
 fn soon(client: &Client) -> Duration {
@@ -26,7 +28,8 @@ fn soon(client: &Client) -> Duration {
 
 pub struct Watches {
     keys: usize,
-    /// For each key the newest value attempted, and the newest acknowledged with the life in which it was.
+    /// For each key the newest value attempted, and the newest acknowledged with the life in which
+    /// it was.
     written: Mutex<BTreeMap<usize, (u64, u64, u64)>>,
 }
 
@@ -94,8 +97,9 @@ impl Watches {
             if in_life == life && acknowledged > seen {
                 if suspicious.is_some() {
                     let soon = soon(client);
-                    let what =
-                        format!("{seen} was read, and {acknowledged} is there since more than {soon:?}");
+                    let what = format!(
+                        "{seen} was read, and {acknowledged} is there since more than {soon:?}"
+                    );
                     return client.fail(format!("the watch on key {key} does not fire: {what}"));
                 }
                 suspicious = Some(acknowledged);
@@ -104,7 +108,9 @@ impl Watches {
     }
 
     async fn must_differ(&self, client: &Client, key: usize, seen: u64) {
-        let Some((now, _)) = client.insist(async |tr| tr.get(name(key)).await).await else { return };
+        let Some((now, _)) = client.insist(async |tr| tr.get(name(key)).await).await else {
+            return;
+        };
         let now = now.as_deref().and_then(number).unwrap_or(0);
         if now == seen {
             client.fail(format!("the watch on key {key} fired, and its value is still {seen}"));

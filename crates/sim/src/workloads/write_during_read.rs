@@ -1,16 +1,19 @@
 //! WriteDuringRead: reads and writes interleaved in one transaction match a model at each moment.
 //!
-//! Each client has a part of the key space of its own, and a model of it. A transaction issues random writes and reads; what
-//! a read must give is settled when it is issued, but most are awaited only later, after further writes. Reads that are
-//! against the rules must fail in their own way, and disturb nothing. When it is unknown what became of a transaction,
-//! the next life of the node decides: all of it is there, or nothing.
+//! Each client has a part of the key space of its own, and a model of it. A transaction issues
+//! random writes and reads; what a read must give is settled when it is issued, but most are
+//! awaited only later, after further writes. Reads that are against the rules must fail in their
+//! own way, and disturb nothing. When it is unknown what became of a transaction, the next life of
+//! the node decides: all of it is there, or nothing.
 
 use super::{Work, Workload};
 use crate::client::Client;
 use crate::history::{self, Asked, Rows, Told, Write};
 use crate::shadow::Shadow;
 use crate::spec::Draw;
-use plinth_client::{Get, KeySelector, RangeOptions, RangeResult, Reply, StreamingMode, Transaction};
+use plinth_client::{
+    Get, KeySelector, RangeOptions, RangeResult, Reply, StreamingMode, Transaction,
+};
 use plinth_types::{Bytes, Error, MutationType, Result, key_after};
 use std::sync::Arc;
 
@@ -97,7 +100,8 @@ impl WriteDuringRead {
         }
     }
 
-    /// One transaction on `rows`, which is what the database holds and becomes what it is meant to hold.
+    /// One transaction on `rows`, which is what the database holds and becomes what it is meant to
+    /// hold.
     async fn body(&self, client: &Client, tr: &Transaction, rows: &mut Rows) -> Result<()> {
         let mut pending: Vec<(Asked, Told, Pending)> = Vec::new();
         for _ in 0..client.below(self.operations) {
@@ -139,7 +143,10 @@ impl WriteDuringRead {
             return Ok(());
         }
         let last = self.shadow.last_refusal(client.id);
-        Err(wrong(client, format!("{asked:?} gave {told:?}, not {expected:?}; last not committed: {last}")))
+        Err(wrong(
+            client,
+            format!("{asked:?} gave {told:?}, not {expected:?}; last not committed: {last}"),
+        ))
     }
 
     async fn one(&self, client: &Client) {

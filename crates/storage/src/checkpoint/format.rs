@@ -1,8 +1,9 @@
 //! The bytes of a checkpoint file; `docs/format/checkpoint.md` describes them.
 //!
-//! A header, blocks of rows, a footer. Every checksum behind the header is continued from the seed, which
-//! the header's identity, version and nonce make, so that a block of another file never passes for one of
-//! this. The footer repeats the header: either of them is enough to salvage the rows.
+//! A header, blocks of rows, a footer. Every checksum behind the header is continued from the seed,
+//! which the header's identity, version and nonce make, so that a block of another file never
+//! passes for one of this. The footer repeats the header: either of them is enough to salvage the
+//! rows.
 
 use super::problem::Flaw;
 use plinth_types::{LogPosition, Version};
@@ -141,9 +142,14 @@ impl Header {
         };
         if bytes[..HEADER_FORMAT] != MAGIC {
             let found = bytes[..HEADER_FORMAT].escape_ascii();
-            return flaw("the file does not begin like a checkpoint", &MAGIC.escape_ascii(), &found);
+            return flaw(
+                "the file does not begin like a checkpoint",
+                &MAGIC.escape_ascii(),
+                &found,
+            );
         }
-        let (stored, computed) = (u32_at(bytes, HEADER_CHECKSUM), crc32c::crc32c(&bytes[..HEADER_CHECKSUM]));
+        let (stored, computed) =
+            (u32_at(bytes, HEADER_CHECKSUM), crc32c::crc32c(&bytes[..HEADER_CHECKSUM]));
         if stored != computed {
             return Err(HeaderFlaw::Damaged(Flaw::hex("checksum of the header", stored, computed)));
         }
@@ -154,8 +160,10 @@ impl Header {
         if format != FORMAT || u32_at(bytes, HEADER_LENGTH) != HEADER_LEN as u32 {
             return flaw("format of the checkpoint", &FORMAT, &format);
         }
-        let identity =
-            Identity { cluster_id: id_at(bytes, HEADER_CLUSTER), node_id: id_at(bytes, HEADER_NODE) };
+        let identity = Identity {
+            cluster_id: id_at(bytes, HEADER_CLUSTER),
+            node_id: id_at(bytes, HEADER_NODE),
+        };
         let at = LogPosition {
             index: u64_at(bytes, HEADER_INDEX),
             term: u64_at(bytes, HEADER_TERM),
@@ -208,7 +216,11 @@ impl BlockHeader {
         };
         let body_len = u32_at(bytes, BLOCK_BODY_LEN) as usize;
         if body_len > MAX_BODY_LEN {
-            return Err(Flaw::new("length of a block", format_args!("at most {MAX_BODY_LEN}"), body_len));
+            return Err(Flaw::new(
+                "length of a block",
+                format_args!("at most {MAX_BODY_LEN}"),
+                body_len,
+            ));
         }
         Ok(Self {
             body_checksum: u32_at(bytes, BLOCK_BODY_CHECKSUM),

@@ -18,14 +18,21 @@ struct CheckpointImport {
     dir: std::path::PathBuf,
 }
 
-/// Begins a checkpoint of what chunks of this place in the log will bring, in a directory that exists and has none.
+/// Begins a checkpoint of what chunks of this place in the log will bring, in a directory that
+/// exists and has none.
 ///
 /// # Errors
 /// Those of writing files.
-pub async fn import(env: &Env, dir: &Path, identity: Identity, at: LogPosition) -> Result<Box<dyn Import>> {
+pub async fn import(
+    env: &Env,
+    dir: &Path,
+    identity: Identity,
+    at: LogPosition,
+) -> Result<Box<dyn Import>> {
     let file = env.files().open(unfinished_path(dir, at), Open::Truncate).await?;
     let header = Header { identity, at, nonce: env.random_u64() };
-    let writing = Writing::begin(env, file, header, Pace { bytes_per_second: None, sync_every: SYNC_EVERY });
+    let writing =
+        Writing::begin(env, file, header, Pace { bytes_per_second: None, sync_every: SYNC_EVERY });
     Ok(Box::new(CheckpointImport { writing, sequence: Sequence::new(at), dir: dir.to_path_buf() }))
 }
 

@@ -5,10 +5,11 @@
 //!   | header | block: rows, ascending | block | ... | footer: totals, header again |
 //! ```
 //!
-//! [`write()`] reads the store through a snapshot while commits go on, and yields after every few hundred
-//! kilobytes. The file gets its name only when all of it is durable, so whatever has the name is whole, or
-//! damaged: [`load`] tells the two apart by checksums, counts and the footer, and never serves a row it is
-//! not sure of. [`verify`] tells all that is wrong, [`Salvage`] gives what is readable in spite of it.
+//! [`write()`] reads the store through a snapshot while commits go on, and yields after every few
+//! hundred kilobytes. The file gets its name only when all of it is durable, so whatever has the
+//! name is whole, or damaged: [`load`] tells the two apart by checksums, counts and the footer, and
+//! never serves a row it is not sure of. [`verify`] tells all that is wrong, [`Salvage`] gives what
+//! is readable in spite of it.
 
 mod format;
 mod import;
@@ -57,8 +58,8 @@ pub fn path(dir: &Path, version: Version) -> PathBuf {
     dir.join(file_name(version))
 }
 
-/// The checkpoints in a directory, the newest last. None if there is no directory: programs that copy files
-/// may leave out an empty one.
+/// The checkpoints in a directory, the newest last. None if there is no directory: programs that
+/// copy files may leave out an empty one.
 ///
 /// # Errors
 /// Those of listing a directory.
@@ -71,7 +72,8 @@ pub async fn list(env: &Env, dir: &Path) -> Result<Vec<(Version, PathBuf)>> {
         return Ok(Vec::new());
     }
     let names = env.files().list(dir).await?;
-    let mut found: Vec<_> = names.iter().filter_map(|name| Some((version(name)?, dir.join(name)))).collect();
+    let mut found: Vec<_> =
+        names.iter().filter_map(|name| Some((version(name)?, dir.join(name)))).collect();
     found.sort();
     Ok(found)
 }
@@ -94,7 +96,8 @@ pub async fn load(env: &Env, dir: &Path, identity: Identity) -> Result<Option<Lo
         match walk.step(&mut |key, value| loader.push(key, value)).await? {
             Step::Rows => {}
             Step::Damage(problem) => {
-                // A read that fails may succeed the next time: nobody should restore a backup for it.
+                // A read that fails may succeed the next time: nobody should restore a backup for
+                // it.
                 return Err(walk.read_error().cloned().unwrap_or_else(|| problem.into()));
             }
             Step::End => break,
@@ -103,13 +106,14 @@ pub async fn load(env: &Env, dir: &Path, identity: Identity) -> Result<Option<Lo
     Ok(Some(Loaded { store: loader.finish(), at, totals: walk.totals() }))
 }
 
-/// Removes all checkpoints of a directory but that of version `keep`, and what unfinished ones and unfinished removals left
-/// behind. Takes its time, so that nobody's syncs wait for it.
+/// Removes all checkpoints of a directory but that of version `keep`, and what unfinished ones and
+/// unfinished removals left behind. Takes its time, so that nobody's syncs wait for it.
 ///
 /// # Errors
 /// Those of listing, renaming and removing files.
 pub async fn remove_others(env: &Env, dir: &Path, keep: Version) -> Result<Removed> {
-    let old: Vec<_> = list(env, dir).await?.into_iter().filter(|(version, _)| *version != keep).collect();
+    let old: Vec<_> =
+        list(env, dir).await?.into_iter().filter(|(version, _)| *version != keep).collect();
     for (version, path) in &old {
         let name = file_name(*version);
         env.files().rename(path, &dir.join(format!("{REMOVED}{name}"))).await?;
@@ -119,7 +123,8 @@ pub async fn remove_others(env: &Env, dir: &Path, keep: Version) -> Result<Remov
         env.files().sync_dir(dir).await?;
     }
     let names = env.files().list(dir).await?;
-    let gone = names.iter().filter(|name| name.starts_with(UNFINISHED) || name.starts_with(REMOVED));
+    let gone =
+        names.iter().filter(|name| name.starts_with(UNFINISHED) || name.starts_with(REMOVED));
     let mut removed = Removed::default();
     for name in gone {
         removed = removed.and(remove_large_file(env, &dir.join(name)).await?);

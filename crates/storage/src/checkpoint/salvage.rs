@@ -23,11 +23,12 @@ pub struct Report {
     pub problems: Vec<Problem>,
 }
 
-/// Reads all checkpoints of a directory and compares every checksum, and whose they are if that is given.
+/// Reads all checkpoints of a directory and compares every checksum, and whose they are if that is
+/// given.
 ///
 /// # Errors
-/// Those of listing the directory and opening its files, and `unsupported_operation` for a newer format.
-/// Damage is no error here but part of the report.
+/// Those of listing the directory and opening its files, and `unsupported_operation` for a newer
+/// format. Damage is no error here but part of the report.
 pub async fn verify(env: &Env, dir: &Path, identity: Option<Identity>) -> Result<Report> {
     let mut report = Report::default();
     for (version, path) in list(env, dir).await? {
@@ -65,8 +66,8 @@ pub enum Salvaged {
 }
 
 impl Salvage {
-    /// Opens a checkpoint. When neither its header nor the copy at its end is whole, nothing in it can be
-    /// told from anything else: then one problem is all it gives.
+    /// Opens a checkpoint. When neither its header nor the copy at its end is whole, nothing in it
+    /// can be told from anything else: then one problem is all it gives.
     ///
     /// # Errors
     /// Those of opening and reading the file; `unsupported_operation` for a newer format.

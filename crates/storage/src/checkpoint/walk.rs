@@ -1,13 +1,13 @@
 //! Reading a checkpoint from the begin to the end, and on past damage.
 //!
-//! Each [`Walk::step`] gives one block's rows, or tells one problem, or that the end is reached. After a
-//! problem the walk goes on with the next block that has right checksums: behind the damaged one if its
-//! length is known, else wherever the next one begins. Numbers of blocks and the order of keys say what is
-//! missing between.
+//! Each [`Walk::step`] gives one block's rows, or tells one problem, or that the end is reached.
+//! After a problem the walk goes on with the next block that has right checksums: behind the
+//! damaged one if its length is known, else wherever the next one begins. Numbers of blocks and the
+//! order of keys say what is missing between.
 
 use super::format::{
-    BLOCK_HEADER_LEN, BLOCK_MAGIC, BlockHeader, BodyRows, FOOTER_LEN, HEADER_LEN, Header, HeaderFlaw,
-    Identity, Kind, MAX_BODY_LEN, Totals, decode_footer, header_in_footer,
+    BLOCK_HEADER_LEN, BLOCK_MAGIC, BlockHeader, BodyRows, FOOTER_LEN, HEADER_LEN, Header,
+    HeaderFlaw, Identity, Kind, MAX_BODY_LEN, Totals, decode_footer, header_in_footer,
 };
 use super::newer_format;
 use super::problem::{Flaw, Problem};
@@ -60,12 +60,15 @@ pub(super) enum Step {
 }
 
 impl Walk {
-    /// Opens a checkpoint. If its header is damaged and the copy in the footer is not, that serves, and the
-    /// damage is given beside. If neither is whole, the damage is all.
+    /// Opens a checkpoint. If its header is damaged and the copy in the footer is not, that serves,
+    /// and the damage is given beside. If neither is whole, the damage is all.
     ///
     /// # Errors
     /// `unsupported_operation` for a newer format; those of reading files.
-    pub(super) async fn open(env: &Env, path: &Path) -> Result<Result<(Self, Option<Problem>), Problem>> {
+    pub(super) async fn open(
+        env: &Env,
+        path: &Path,
+    ) -> Result<Result<(Self, Option<Problem>), Problem>> {
         let name = path.display().to_string();
         let file = env.files().open(path, Open::Read).await?;
         let len = file.len().await?;
@@ -107,7 +110,8 @@ impl Walk {
     }
 
     /// # Errors
-    /// `file_corrupt` if the checkpoint is of another version than its name says, or another node's.
+    /// `file_corrupt` if the checkpoint is of another version than its name says, or another
+    /// node's.
     pub(super) fn expect(&self, version: Version, identity: Identity) -> Result<()> {
         self.header.check(version, identity).map_err(|flaw| flaw.at(&self.name, 0).into())
     }
@@ -126,7 +130,10 @@ impl Walk {
     }
 
     /// Goes on by one block, whose rows are visited in key order.
-    pub(super) async fn step(&mut self, visit: &mut (dyn FnMut(&[u8], &[u8]) + Send)) -> Result<Step> {
+    pub(super) async fn step(
+        &mut self,
+        visit: &mut (dyn FnMut(&[u8], &[u8]) + Send),
+    ) -> Result<Step> {
         if self.place.ended {
             return Ok(Step::End);
         }
@@ -219,7 +226,8 @@ impl Walk {
         read
     }
 
-    /// Moves to the first block at or behind `from` whose head is whole; to the end if there is none.
+    /// Moves to the first block at or behind `from` whose head is whole; to the end if there is
+    /// none.
     async fn find_next(&mut self, from: u64) -> Result<()> {
         let mut at = from;
         while at + BLOCK_HEADER_LEN as u64 <= self.len && !self.place.ended {
@@ -229,10 +237,13 @@ impl Walk {
             }
             let first = (at - self.window_at) as usize;
             let heads = self.window[first..].windows(BLOCK_HEADER_LEN);
-            let whole =
-                |head: &[u8]| head.starts_with(&BLOCK_MAGIC) && BlockHeader::decode(head, self.seed).is_ok();
+            let whole = |head: &[u8]| {
+                head.starts_with(&BLOCK_MAGIC) && BlockHeader::decode(head, self.seed).is_ok()
+            };
             let searched = heads.len() as u64;
-            if let Some(found) = heads.enumerate().find(|(_, head)| whole(head)).map(|(place, _)| place) {
+            if let Some(found) =
+                heads.enumerate().find(|(_, head)| whole(head)).map(|(place, _)| place)
+            {
                 self.at = at + found as u64;
                 return Ok(());
             }
@@ -264,7 +275,8 @@ impl Place {
         let mut count = 0;
         let mut last: Option<&[u8]> = None;
         for (key, value) in rows.by_ref() {
-            if let Some(before) = last.or(self.last_key.as_deref()).filter(|before| *before >= key) {
+            if let Some(before) = last.or(self.last_key.as_deref()).filter(|before| *before >= key)
+            {
                 let expected = format_args!("a key above {}", printable(before)).to_string();
                 return Err(Flaw::new("order of the keys", expected, printable(key)));
             }

@@ -1,13 +1,16 @@
 //! Writing a checkpoint while commits go on.
 //!
-//! The rows come from a snapshot in small helpings, each under its own short pin, so that neither the
-//! writer nor the freeing of memory waits for the disk.
+//! The rows come from a snapshot in small helpings, each under its own short pin, so that neither
+//! the writer nor the freeing of memory waits for the disk.
 //!
-//! A disk takes one request after the other, so a commit's sync waits for whatever is on its way to the disk
-//! at that moment. That is why a checkpoint is written in small steps, each on the disk before the next is
-//! begun, with pauses between them: a sync finds at most one step before it, and most find none.
+//! A disk takes one request after the other, so a commit's sync waits for whatever is on its way to
+//! the disk at that moment. That is why a checkpoint is written in small steps, each on the disk
+//! before the next is begun, with pauses between them: a sync finds at most one step before it, and
+//! most find none.
 
-use super::format::{BLOCK_TARGET, Header, Identity, Kind, Totals, push_block, push_footer, push_row};
+use super::format::{
+    BLOCK_TARGET, Header, Identity, Kind, Totals, push_block, push_footer, push_row,
+};
 use super::{UNFINISHED, file_name};
 use crate::{PinnedVersion, Snapshot};
 use plinth_env::{Env, File, Open};
@@ -23,14 +26,16 @@ const PORTION: usize = 256 << 10;
 /// How fast a checkpoint may be written.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Bytes a second at most, also after a pause of the disk's own; `None` for as fast as the disk takes them.
+    /// Bytes a second at most, also after a pause of the disk's own; `None` for as fast as the disk
+    /// takes them.
     pub bytes_per_second: Option<u64>,
     /// Sync whenever this many bytes have been written.
     pub sync_every: u64,
 }
 
 impl Default for Pace {
-    /// As fast as the disk takes them, each quarter of a megabyte synced before the next is written.
+    /// As fast as the disk takes them, each quarter of a megabyte synced before the next is
+    /// written.
     fn default() -> Self {
         Self { bytes_per_second: None, sync_every: PORTION as u64 }
     }
@@ -47,13 +52,14 @@ pub struct Written {
     pub totals: Totals,
     /// Bytes of the file.
     pub bytes: u64,
-    /// The longest that the disk was kept busy in one go: nobody's sync waited longer for this checkpoint.
+    /// The longest that the disk was kept busy in one go: nobody's sync waited longer for this
+    /// checkpoint.
     pub longest_step: Duration,
 }
 
-/// Writes the rows of a snapshot to a file in `dir`, which exists. Once this returns, the file is durable
-/// under its name; before, and after an error, the directory has the checkpoints it had. May be dropped at
-/// any await.
+/// Writes the rows of a snapshot to a file in `dir`, which exists. Once this returns, the file is
+/// durable under its name; before, and after an error, the directory has the checkpoints it had.
+/// May be dropped at any await.
 ///
 /// # Errors
 /// Those of writing files, of which a full disk is the likely one.
@@ -217,7 +223,8 @@ impl Writing {
         self.longest_step = self.longest_step.max(self.env.now().saturating_sub(self.step_begun));
     }
 
-    /// Waits until the next step may begin. What a slow step lost is not caught up with: that would be a burst.
+    /// Waits until the next step may begin. What a slow step lost is not caught up with: that would
+    /// be a burst.
     async fn keep_pace(&self) {
         if let Some(rate) = self.pace.bytes_per_second {
             let apart = Duration::from_secs_f64(self.out.len() as f64 / rate.max(1) as f64);

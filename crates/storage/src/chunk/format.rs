@@ -1,8 +1,9 @@
 //! The bytes of a chunk of rows; `docs/format/chunk.md` describes them.
 //!
-//! A header that says what the chunk holds and how long it is, then one body, compressed if that helps. The
-//! header's checksum covers that of the body, so a header belongs to one body alone. Nothing that is read is
-//! believed before both checksums were compared, but for the length, which is bounded.
+//! A header that says what the chunk holds and how long it is, then one body, compressed if that
+//! helps. The header's checksum covers that of the body, so a header belongs to one body alone.
+//! Nothing that is read is believed before both checksums were compared, but for the length, which
+//! is bounded.
 
 use super::Chunk;
 use crate::checkpoint::Flaw;
@@ -74,17 +75,25 @@ fn check_header(bytes: &[u8]) -> Result<Lengths> {
     }
     let format = u32_at(header, AT_FORMAT);
     if format > FORMAT {
-        let detail = format!("a chunk of rows has format {format}, this program reads up to {FORMAT}");
+        let detail =
+            format!("a chunk of rows has format {format}, this program reads up to {FORMAT}");
         return Err(Error::unsupported_operation().with_detail(detail));
     }
     if format != FORMAT || u32_at(header, AT_LENGTH) != HEADER_LEN as u32 {
         return refuse(Flaw::new("format of the chunk", FORMAT, format));
     }
-    let lengths =
-        Lengths { stored: u32_at(header, AT_STORED) as usize, raw: u32_at(header, AT_RAW) as usize };
+    let lengths = Lengths {
+        stored: u32_at(header, AT_STORED) as usize,
+        raw: u32_at(header, AT_RAW) as usize,
+    };
     if lengths.stored > MAX_BODY_LEN || lengths.raw > MAX_BODY_LEN {
-        let found = format_args!("{}, {} before compression", lengths.stored, lengths.raw).to_string();
-        return refuse(Flaw::new("length of the body", format_args!("at most {MAX_BODY_LEN}"), found));
+        let found =
+            format_args!("{}, {} before compression", lengths.stored, lengths.raw).to_string();
+        return refuse(Flaw::new(
+            "length of the body",
+            format_args!("at most {MAX_BODY_LEN}"),
+            found,
+        ));
     }
     Ok(lengths)
 }
@@ -180,14 +189,19 @@ fn decode_body(body: &[u8], count: usize, at: LogPosition) -> Result<Chunk> {
         return refuse(Flaw::new("bounds of the chunk", "two keys", "less"));
     };
     if at.version < 0 || begin > end {
-        let found = format_args!("{} to {} at {}", printable(begin), printable(end), at.version).to_string();
+        let found = format_args!("{} to {} at {}", printable(begin), printable(end), at.version)
+            .to_string();
         return refuse(Flaw::new("bounds of the chunk", "a range, at a version", found));
     }
     let mut rows = RowsBuilder::default();
     let mut last: Option<&[u8]> = None;
     while !rest.is_empty() {
         let Some((key, value)) = take_row(&mut rest) else {
-            return refuse(Flaw::new("rows of the chunk", "a row", format_args!("{} bytes", rest.len())));
+            return refuse(Flaw::new(
+                "rows of the chunk",
+                "a row",
+                format_args!("{} bytes", rest.len()),
+            ));
         };
         if key < begin || key >= end || last.is_some_and(|last| last >= key) {
             let expected = "keys that ascend, within the chunk's bounds";

@@ -6,9 +6,10 @@
 //!                                ▲ an export goes on from here, whoever asks
 //! ```
 //!
-//! A chunk says which keys it speaks of: what it has no row for, within its bounds, doesn't exist. So whoever
-//! takes chunks can tell whether one is missing between two, and a cut in the middle is no shorter range. It has
-//! an encoding of its own with checksums ([`Chunk::encode`]), which nodes send and backups keep.
+//! A chunk says which keys it speaks of: what it has no row for, within its bounds, doesn't exist.
+//! So whoever takes chunks can tell whether one is missing between two, and a cut in the middle is
+//! no shorter range. It has an encoding of its own with checksums ([`Chunk::encode`]), which nodes
+//! send and backups keep.
 //!
 //! Always: keys ascend and lie within the bounds; the encoding is at most [`MAX_CHUNK_LEN`] long.
 
@@ -17,13 +18,15 @@ mod format;
 pub use format::{FORMAT, HEADER_LEN};
 
 use plinth_types::{
-    Bytes, Error, KeySelector, LogPosition, RangeRead, RangeResult, Result, Rows, key_after, printable,
+    Bytes, Error, KeySelector, LogPosition, RangeRead, RangeResult, Result, Rows, key_after,
+    printable,
 };
 
 /// The longest encoding of a chunk.
 pub const MAX_CHUNK_LEN: usize = HEADER_LEN + format::MAX_BODY_LEN;
 
-/// The most bytes of rows that an export takes into a chunk, whatever is asked for, but for the row that goes beyond.
+/// The most bytes of rows that an export takes into a chunk, whatever is asked for, but for the row
+/// that goes beyond.
 pub const MOST_CHUNK_BYTES: usize = 16 << 20;
 
 /// All rows between two keys, as they were at one place in the log.

@@ -1,8 +1,8 @@
 //! What every storage engine must do: the suite that each of them runs.
 //!
-//! [`test_all`] runs the named scenarios and then random programs against [`model::Model`], a map with
-//! versions that is too simple to be wrong. A failure panics and names the seed; [`random::run`] with that
-//! seed repeats it.
+//! [`test_all`] runs the named scenarios and then random programs against [`model::Model`], a map
+//! with versions that is too simple to be wrong. A failure panics and names the seed;
+//! [`random::run`] with that seed repeats it.
 
 pub mod model;
 pub mod random;
@@ -29,7 +29,8 @@ impl Store {
     }
 
     fn apply(&mut self, version: Version, list: &MutationList, changed: Changed<'_>) {
-        let prepared = self.writer.prepare(&mut list.iter()).wait().expect("what is needed can be read");
+        let prepared =
+            self.writer.prepare(&mut list.iter()).wait().expect("what is needed can be read");
         self.writer.apply(prepared, position(version), &mut list.iter(), changed);
     }
 
@@ -46,7 +47,8 @@ impl Deref for Store {
     }
 }
 
-/// Where in an imagined log the batch of a version lies: neither index nor term can be taken for anything else.
+/// Where in an imagined log the batch of a version lies: neither index nor term can be taken for
+/// anything else.
 fn position(version: Version) -> LogPosition {
     let number = u64::try_from(version).expect("versions are not negative");
     LogPosition { index: 1000 + 3 * number, term: 1 + number / 10, version }

@@ -47,7 +47,12 @@ impl Model {
     }
 
     /// Applies one mutation, and notes what changed.
-    pub fn apply(&mut self, version: Version, mutation: &MutationRef<'_>, changes: &mut Vec<Change>) {
+    pub fn apply(
+        &mut self,
+        version: Version,
+        mutation: &MutationRef<'_>,
+        changes: &mut Vec<Change>,
+    ) {
         let (key, operand) = (mutation.param1, mutation.param2);
         if mutation.kind == MutationType::ClearRange {
             if key >= operand {
@@ -67,7 +72,9 @@ impl Model {
         let existed = existing.is_some();
         let value = match mutation.kind {
             MutationType::Set => Some(operand.to_vec()),
-            operation => atomic::apply(operation, existing, operand).map(|value| value.into_owned()),
+            operation => {
+                atomic::apply(operation, existing, operand).map(|value| value.into_owned())
+            }
         };
         self.write(version, key, value.clone());
         if mutation.kind != MutationType::CompareAndClear || (existed && value.is_none()) {
@@ -104,17 +111,20 @@ impl Model {
 
     /// What a range read must give among `rows`.
     pub fn range(rows: &[Row], space: KeySpace, read: &RangeRead) -> Expected {
-        let normal = |selector: &KeySelector| selector.clone().normalized().key.min(space.end().into());
+        let normal =
+            |selector: &KeySelector| selector.clone().normalized().key.min(space.end().into());
         let (begin, read_to_begin) = Self::resolve(rows, space, &read.begin);
         let (end, read_through_end) = Self::resolve(rows, space, &read.end);
-        let inverted = read.begin.offset >= read.end.offset && normal(&read.begin) >= normal(&read.end);
+        let inverted =
+            read.begin.offset >= read.end.offset && normal(&read.begin) >= normal(&read.end);
         let mut expected =
             Expected { rows: vec![], more: false, read_to_begin: false, read_through_end: false };
         if read.limit == 0 || inverted {
             return expected;
         }
         (expected.read_to_begin, expected.read_through_end) = (read_to_begin, read_through_end);
-        let mut inside: Vec<&Row> = rows.iter().filter(|(key, _)| *key >= begin && *key < end).collect();
+        let mut inside: Vec<&Row> =
+            rows.iter().filter(|(key, _)| *key >= begin && *key < end).collect();
         if read.reverse {
             inside.reverse();
         }

@@ -1,7 +1,8 @@
 //! Random programs: batches, reads at random versions of the window, a window that moves.
 //!
-//! After each step the engine must have answered as the model does. Keys are drawn from a few hundred or
-//! thousand, so that overwrites, removals and ranges hit, in shapes that trees find hard (`Keys`).
+//! After each step the engine must have answered as the model does. Keys are drawn from a few
+//! hundred or thousand, so that overwrites, removals and ranges hit, in shapes that trees find hard
+//! (`Keys`).
 
 use super::model::{Change, Model, Row};
 use super::{Make, Store, position};
@@ -9,12 +10,18 @@ use crate::PinnedVersion;
 use crate::chunk::{Chunk, MOST_CHUNK_BYTES};
 use plinth_env::simulated::Random;
 use plinth_types::{
-    Error, KeyList, KeySelector, KeySpace, LogPosition, MutationList, MutationType, RangeRead, RangeResult,
-    Version, system,
+    Error, KeyList, KeySelector, KeySpace, LogPosition, MutationList, MutationType, RangeRead,
+    RangeResult, Version, system,
 };
 
-/// The rows of a range, exported in chunks that follow each other without a gap, each sent and taken as bytes.
-pub(super) fn exported(pinned: &dyn PinnedVersion, begin: &[u8], end: &[u8], target: usize) -> Vec<Row> {
+/// The rows of a range, exported in chunks that follow each other without a gap, each sent and
+/// taken as bytes.
+pub(super) fn exported(
+    pinned: &dyn PinnedVersion,
+    begin: &[u8],
+    end: &[u8],
+    target: usize,
+) -> Vec<Row> {
     let (mut reached, mut rows) = (begin.to_vec(), Vec::new());
     while reached[..] < *end {
         let chunk = pinned.export(&reached, end, target).wait().expect("it is pinned");
@@ -110,7 +117,11 @@ impl Told<'_> {
         match change {
             crate::Change::Key(key, None) => {
                 // Removing what was not there may be told or not.
-                if self.expected.get(self.at).is_some_and(|(next, value)| next == key && value.is_none()) {
+                if self
+                    .expected
+                    .get(self.at)
+                    .is_some_and(|(next, value)| next == key && value.is_none())
+                {
                     self.at += 1;
                 }
             }
@@ -119,7 +130,8 @@ impl Told<'_> {
                 self.at += 1;
             }
             crate::Change::Range(begin, end) => {
-                let inside = |(key, value): &&Change| (begin..end).contains(&&key[..]) && value.is_none();
+                let inside =
+                    |(key, value): &&Change| (begin..end).contains(&&key[..]) && value.is_none();
                 self.at += self.expected[self.at..].iter().take_while(inside).count();
             }
         }
@@ -159,12 +171,26 @@ impl Program {
     fn pins(&mut self) {
         if self.pinned.len() < PINS && self.random.index(2) == 0 {
             let pinned = self.store.writer.pin().wait().expect("nothing is in its way");
-            assert!(pinned.version() <= self.newest, "seed {}: nothing newer was published", self.seed);
+            assert!(
+                pinned.version() <= self.newest,
+                "seed {}: nothing newer was published",
+                self.seed
+            );
             let last = self.batches.iter().take_while(|at| at.version <= pinned.version()).last();
-            assert_eq!(Some(&pinned.position()), last, "seed {}: at {}", self.seed, pinned.version());
+            assert_eq!(
+                Some(&pinned.position()),
+                last,
+                "seed {}: at {}",
+                self.seed,
+                pinned.version()
+            );
             let durable = self.store.durable();
             let is_batch = durable == LogPosition::default() || self.batches.contains(&durable);
-            assert!(is_batch && durable <= pinned.position(), "seed {}: {durable} is durable", self.seed);
+            assert!(
+                is_batch && durable <= pinned.position(),
+                "seed {}: {durable} is durable",
+                self.seed
+            );
             let rows = self.model.rows(pinned.version(), KeySpace::System);
             return self.pinned.push((pinned, rows));
         }
@@ -191,8 +217,13 @@ impl Program {
             reverse: false,
         };
         let found = pinned.get_range(KeySpace::System, &read).wait().expect("it is pinned");
-        let found: Vec<Row> = found.rows.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
-        assert!(found == *rows, "seed {seed}: the rows at {} stay what they were", pinned.version());
+        let found: Vec<Row> =
+            found.rows.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+        assert!(
+            found == *rows,
+            "seed {seed}: the rows at {} stay what they were",
+            pinned.version()
+        );
         if self.random.index(4) == 0 {
             let target = [100, 1000, 20_000, usize::MAX][self.random.index(4)];
             let chunks = exported(&**pinned, b"", b"\xff\xff", target);
@@ -200,12 +231,16 @@ impl Program {
         }
         let mut keys = KeyList::new();
         keys.push(&key);
-        let value = pinned.get_many(KeySpace::System, &keys).wait().expect("it is pinned").remove(0);
+        let value =
+            pinned.get_many(KeySpace::System, &keys).wait().expect("it is pinned").remove(0);
         let expected = rows.iter().find(|(row, _)| *row == key).map(|(_, value)| &value[..]);
         assert_eq!(value.as_deref(), expected, "seed {seed}");
         let selector = KeySelector::last_less_than(key);
         let (expected, _) = Model::resolve(rows, KeySpace::System, &selector);
-        assert_eq!(pinned.get_key(KeySpace::System, &selector).wait().expect("it is pinned"), expected);
+        assert_eq!(
+            pinned.get_key(KeySpace::System, &selector).wait().expect("it is pinned"),
+            expected
+        );
     }
 
     fn key_bytes(&mut self) -> Vec<u8> {
@@ -222,7 +257,8 @@ impl Program {
             Keys::Numbered => format!("key{:013}", random.index(3000)).into_bytes(),
             Keys::Deep => {
                 let number = random.index(400);
-                [&[b'd'; 45][..], format!("{:04}{}", number / 7, "x".repeat(number % 7)).as_bytes()].concat()
+                [&[b'd'; 45][..], format!("{:04}{}", number / 7, "x".repeat(number % 7)).as_bytes()]
+                    .concat()
             }
             Keys::Scattered => {
                 let mut number = Random::new(random.index(2000) as u64);
@@ -250,7 +286,11 @@ impl Program {
             let key = self.key_bytes();
             match self.random.index(12) {
                 0 => {
-                    let end = if self.random.index(3) == 0 { b"\xff\xff".to_vec() } else { self.key_bytes() };
+                    let end = if self.random.index(3) == 0 {
+                        b"\xff\xff".to_vec()
+                    } else {
+                        self.key_bytes()
+                    };
                     list.push(MutationType::ClearRange, &key, &end);
                 }
                 1 | 2 => list.push(MutationType::ClearRange, &key, &plinth_types::key_after(&key)),
@@ -274,7 +314,12 @@ impl Program {
         if self.random.index(2) == 0 {
             let mut told = Told { expected: &expected, at: 0 };
             self.store.apply(self.applied, &list, Some(&mut |change| told.hear(change)));
-            assert!(told.at == expected.len(), "seed {}: {expected:?} happened, {} told", self.seed, told.at);
+            assert!(
+                told.at == expected.len(),
+                "seed {}: {expected:?} happened, {} told",
+                self.seed,
+                told.at
+            );
         } else {
             self.store.apply(self.applied, &list, None);
         }
@@ -335,7 +380,11 @@ impl Program {
             keys.push(&key);
         }
         keys.push(system::METADATA_VERSION);
-        let values = self.store.get_many(version, space, &keys).wait().expect("the version is in the window");
+        let values = self
+            .store
+            .get_many(version, space, &keys)
+            .wait()
+            .expect("the version is in the window");
         assert_eq!(values.len(), keys.len());
         for (key, value) in keys.iter().zip(&values) {
             let expected = self.model.get(version, key).filter(|_| Model::shows(space, key));
@@ -356,7 +405,11 @@ impl Program {
     fn key(&mut self) {
         let (version, space, selector) = (self.version(), self.space(), self.selector());
         let rows = self.model.rows(version, space);
-        let key = self.store.get_key(version, space, &selector).wait().expect("the version is in the window");
+        let key = self
+            .store
+            .get_key(version, space, &selector)
+            .wait()
+            .expect("the version is in the window");
         let (expected, _) = Model::resolve(&rows, space, &selector);
         assert_eq!(key, expected, "seed {}: {selector:?} at {version}", self.seed);
     }
@@ -373,19 +426,24 @@ impl Program {
         };
         let limit = [usize::MAX, 0, 1, 2, 50][self.random.index(5)];
         let target_bytes = [usize::MAX, 0, 1, 300, 5000][self.random.index(5)];
-        let read = RangeRead { begin, end, limit, target_bytes, reverse: self.random.index(2) == 0 };
+        let read =
+            RangeRead { begin, end, limit, target_bytes, reverse: self.random.index(2) == 0 };
         let rows = self.model.rows(version, space);
-        let result =
-            self.store.get_range(version, space, &read).wait().expect("the version is in the window");
+        let result = self
+            .store
+            .get_range(version, space, &read)
+            .wait()
+            .expect("the version is in the window");
         self.compare(&rows, space, &read, &result);
     }
 
     fn compare(&self, rows: &[Row], space: KeySpace, read: &RangeRead, result: &RangeResult) {
         let expected = Model::range(rows, space, read);
-        let got: Vec<Row> = result.rows.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+        let got: Vec<Row> =
+            result.rows.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
         let seed = self.seed;
-        if let Some(at) =
-            (0..got.len().max(expected.rows.len())).find(|at| got.get(*at) != expected.rows.get(*at))
+        if let Some(at) = (0..got.len().max(expected.rows.len()))
+            .find(|at| got.get(*at) != expected.rows.get(*at))
         {
             let (got, expected) = (got.get(at), expected.rows.get(at));
             panic!("seed {seed}: {read:?} gives {got:?} as row {at}, not {expected:?}");
@@ -408,7 +466,12 @@ impl Program {
                 };
                 let rows = self.model.rows(version, KeySpace::System);
                 let result = self.store.get_range(version, KeySpace::System, &read).wait();
-                self.compare(&rows, KeySpace::System, &read, &result.expect("the version is in the window"));
+                self.compare(
+                    &rows,
+                    KeySpace::System,
+                    &read,
+                    &result.expect("the version is in the window"),
+                );
             }
         }
     }

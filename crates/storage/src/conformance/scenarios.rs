@@ -1,12 +1,14 @@
 //! Named cases: each says one thing that an engine must do.
 //!
-//! The random programs find what nobody thought of; these say what was thought of, and fail with a name.
+//! The random programs find what nobody thought of; these say what was thought of, and fail with a
+//! name.
 
 use super::random::exported;
 use super::{Make, Store, position};
 use crate::Reader;
 use plinth_types::{
-    Bytes, Error, KeyList, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Version, system,
+    Bytes, Error, KeyList, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Version,
+    system,
 };
 
 pub(super) fn run_all(make: Make<'_>) {
@@ -38,7 +40,12 @@ fn get(store: &dyn Reader, version: Version, key: &[u8]) -> Option<Bytes> {
     store.get_many(version, KeySpace::Normal, &keys).wait().expect("in the window").remove(0)
 }
 
-fn all(store: &dyn Reader, version: Version, limit: usize, target_bytes: usize) -> (Vec<Vec<u8>>, bool) {
+fn all(
+    store: &dyn Reader,
+    version: Version,
+    limit: usize,
+    target_bytes: usize,
+) -> (Vec<Vec<u8>>, bool) {
     let read = RangeRead {
         begin: KeySelector::first_greater_or_equal(&b""[..]),
         end: KeySelector::first_greater_or_equal(&b"\xff"[..]),
@@ -152,7 +159,10 @@ fn selectors_stop_at_the_ends(make: Make<'_>) {
     assert_eq!(key(b"\xff", true, 0), "d");
     assert_eq!(key(b"\xff", true, -1), "b");
     let system = KeySelector::first_greater_than(&b"d"[..]);
-    assert_eq!(store.get_key(1, KeySpace::System, &system).wait().as_deref(), Ok(&b"\xff/system"[..]));
+    assert_eq!(
+        store.get_key(1, KeySpace::System, &system).wait().as_deref(),
+        Ok(&b"\xff/system"[..])
+    );
 }
 
 fn system_keys_are_hidden_from_the_normal_space(make: Make<'_>) {
@@ -184,7 +194,11 @@ fn long_keys_and_values_are_kept(make: Make<'_>) {
     let mut store = Store::new(make, 0);
     let (key, value) = (vec![b'k'; 10_000], vec![b'v'; 100_000]);
     let system_key = vec![0xff; 30_000];
-    set(&mut store, 1, &[(&key, &value), (&[&key[..], b"x"].concat(), b"after"), (&system_key, &value)]);
+    set(
+        &mut store,
+        1,
+        &[(&key, &value), (&[&key[..], b"x"].concat(), b"after"), (&system_key, &value)],
+    );
     store.publish(1);
     assert_eq!(get(&*store, 1, &key).as_deref(), Some(&value[..]));
     assert_eq!(all(&*store, 1, usize::MAX, usize::MAX).0.len(), 2);
@@ -219,7 +233,8 @@ fn everything_can_be_forgotten(make: Make<'_>) {
     let value = [b'v'; 500];
     let mut version = 0;
     for round in 0..6 {
-        let keys: Vec<_> = (0..3000).map(|n| format!("key{:06}", n * 7 % 3000).into_bytes()).collect();
+        let keys: Vec<_> =
+            (0..3000).map(|n| format!("key{:06}", n * 7 % 3000).into_bytes()).collect();
         for part in keys.chunks(500) {
             version += 10;
             let rows: Vec<(&[u8], &[u8])> = part.iter().map(|key| (&key[..], &value[..])).collect();
@@ -256,7 +271,10 @@ fn an_export_goes_on_from_any_key(make: Make<'_>) {
     for target in [1, 20, 1000] {
         for (at, from) in keys.iter().enumerate() {
             let rows = exported(&*pinned, from, end, target);
-            assert!(rows.iter().map(|(key, _)| &key[..]).eq(keys[at..].iter().copied()), "from {from:?}");
+            assert!(
+                rows.iter().map(|(key, _)| &key[..]).eq(keys[at..].iter().copied()),
+                "from {from:?}"
+            );
         }
         let rows = exported(&*pinned, b"a\0", b"b", target);
         assert_eq!(rows.len(), 2, "without the end");

@@ -18,7 +18,8 @@ impl Writer {
         self.check_counts();
     }
 
-    /// Checks the tree alone: an overlay leaves older versions to their keys, so that memory is counted otherwise.
+    /// Checks the tree alone: an overlay leaves older versions to their keys, so that memory is
+    /// counted otherwise.
     ///
     /// # Panics
     /// If an invariant does not hold.
@@ -34,7 +35,8 @@ impl Writer {
 }
 
 impl<'a> Seen<'a> {
-    /// Checks a node whose keys are at or above `low` and below `high`. Gives what the rows below it weigh.
+    /// Checks a node whose keys are at or above `low` and below `high`. Gives what the rows below
+    /// it weigh.
     fn node(&mut self, node: NodeRef<'a>, low: &[u8], high: Option<&[u8]>, is_root: bool) -> i64 {
         let inner = match node.kind() {
             Node::Leaf(leaf) => return self.leaf(leaf, low, high, is_root),
@@ -51,7 +53,11 @@ impl<'a> Seen<'a> {
             assert!(to.is_none_or(|to| from < to), "separators ascend");
             if at > 0 {
                 let separator = inner.separator(at - 1).bytes();
-                assert_eq!(inner.route(separator, &mut 0), at, "a separator leads to the child behind it");
+                assert_eq!(
+                    inner.route(separator, &mut 0),
+                    at,
+                    "a separator leads to the child behind it"
+                );
             }
             weight += self.node(child, from, to, false);
         }
@@ -65,14 +71,20 @@ impl<'a> Seen<'a> {
         for at in 0..leaf.count() {
             let record = leaf.record(at);
             let key = record.key();
-            assert!(low <= key && high.is_none_or(|high| key < high), "a key outside its leaf's bounds");
+            assert!(
+                low <= key && high.is_none_or(|high| key < high),
+                "a key outside its leaf's bounds"
+            );
             assert!(self.last_key.is_none_or(|last| last < key), "keys ascend");
             let found = leaf.candidate(key).and_then(|candidate| leaf.confirm(candidate, key));
             assert_eq!(found.map(|(found, _)| found), Some(at), "a key is found where it is");
             assert_eq!(leaf.seek(key, 0), at);
             let mut older = record;
             while let Some(prev) = older.prev() {
-                assert!(prev.version() <= older.version() && prev.key() == key, "a chain of versions");
+                assert!(
+                    prev.version() <= older.version() && prev.key() == key,
+                    "a chain of versions"
+                );
                 older = prev;
             }
             self.last_key = Some(key);

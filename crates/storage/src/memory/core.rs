@@ -1,9 +1,9 @@
 //! What readers and the writer share: the root, the versions, the epochs.
 //!
-//! The order of two stores makes reads right without locks: the writer publishes a version after all of it
-//! is in the tree, and moves the window before it cuts what left it. So a reader that looks at `newest`
-//! before it walks and at `oldest` after it has either seen all of its version or is told that it came too
-//! late.
+//! The order of two stores makes reads right without locks: the writer publishes a version after
+//! all of it is in the tree, and moves the window before it cuts what left it. So a reader that
+//! looks at `newest` before it walks and at `oldest` after it has either seen all of its version or
+//! is told that it came too late.
 
 use super::epoch::{Epochs, Pin};
 use super::node::{Header, NodeRef};
@@ -35,8 +35,8 @@ pub(crate) struct Figures {
 
 impl Core {
     /// # Safety
-    /// `root` is a finished node, and whatever is reachable from the root stays allocated while a reader
-    /// who could reach it is pinned.
+    /// `root` is a finished node, and whatever is reachable from the root stays allocated while a
+    /// reader who could reach it is pinned.
     pub(crate) unsafe fn new(root: NonNull<Header>, version: Version) -> Self {
         Self {
             root: AtomicPtr::new(root.as_ptr()),
@@ -125,7 +125,8 @@ impl Core {
         Ok(Held { core: self.clone(), version })
     }
 
-    /// Keeps the newest version readable. It can't have left the window: that moves under the same lock, and not beyond it.
+    /// Keeps the newest version readable. It can't have left the window: that moves under the same
+    /// lock, and not beyond it.
     pub(crate) fn hold_newest(self: &Arc<Self>) -> Held {
         let mut held = self.lock_held();
         let version = self.newest();

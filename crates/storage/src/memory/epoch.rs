@@ -1,17 +1,18 @@
 //! When memory that readers may still look at can be given back: epochs.
 //!
-//! A reader announces the epoch in which it began in a slot of its own and clears the slot when it is done.
-//! The writer tags what it has unlinked with the current epoch and begins the next one. Whoever
-//! announces a later epoch has seen the unlinking, so a batch of garbage is free once no slot holds
-//! its tag or an earlier one.
+//! A reader announces the epoch in which it began in a slot of its own and clears the slot when it
+//! is done. The writer tags what it has unlinked with the current epoch and begins the next one.
+//! Whoever announces a later epoch has seen the unlinking, so a batch of garbage is free once no
+//! slot holds its tag or an earlier one.
 //!
-//! Claiming a slot is one compare-and-swap on a cache line that no other thread uses at that moment:
-//! every thread begins its search at a place of its own, and nothing has to be registered or
-//! released when threads come and go.
+//! Claiming a slot is one compare-and-swap on a cache line that no other thread uses at that
+//! moment: every thread begins its search at a place of its own, and nothing has to be registered
+//! or released when threads come and go.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
-/// Readers inside at one moment. A reader beyond that spins until one of them leaves, microseconds later.
+/// Readers inside at one moment. A reader beyond that spins until one of them leaves, microseconds
+/// later.
 const SLOTS: usize = if cfg!(miri) { 8 } else { 256 };
 const FREE: u64 = 0;
 
@@ -57,8 +58,8 @@ impl Epochs {
                 if self.used.load(Ordering::Relaxed) <= at {
                     self.used.fetch_max(at + 1, Ordering::SeqCst);
                 }
-                // Pairs with the fence in `oldest_pinned`: either the writer sees this slot, or what
-                // we load from here on is what the writer had stored before it looked.
+                // Pairs with the fence in `oldest_pinned`: either the writer sees this slot, or
+                // what we load from here on is what the writer had stored before it looked.
                 fence(Ordering::SeqCst);
                 return Pin { slot };
             }
@@ -122,9 +123,9 @@ mod tests {
         drop(second);
     }
 
-    /// Readers follow a pointer again and again, while the writer replaces what it points to and frees the
-    /// old. Miri tells if one of them comes too late, with as many schedules and as weak a memory as it
-    /// is asked for (`MIRIFLAGS=-Zmiri-many-seeds`).
+    /// Readers follow a pointer again and again, while the writer replaces what it points to and
+    /// frees the old. Miri tells if one of them comes too late, with as many schedules and as weak
+    /// a memory as it is asked for (`MIRIFLAGS=-Zmiri-many-seeds`).
     #[test]
     fn nothing_is_freed_under_a_reader() {
         let env = Env::real();
@@ -138,7 +139,8 @@ mod tests {
                     let mut last = 0;
                     while last < rounds {
                         let _pin = epochs.pin();
-                        // SAFETY: it was reachable after we entered, so it is not freed before we leave.
+                        // SAFETY: it was reachable after we entered, so it is not freed before we
+                        // leave.
                         let seen = unsafe { *pointer.load(Ordering::Acquire) };
                         assert!(seen >= last && seen <= rounds, "{seen} after {last}");
                         last = seen;
@@ -164,7 +166,8 @@ mod tests {
         for reader in readers {
             reader.wait().expect("a reader saw what was freed");
         }
-        for old in garbage.into_iter().map(|(_, old)| old).chain([pointer.load(Ordering::Acquire)]) {
+        for old in garbage.into_iter().map(|(_, old)| old).chain([pointer.load(Ordering::Acquire)])
+        {
             // SAFETY: all readers have left.
             drop(unsafe { Box::from_raw(old) });
         }

@@ -1,8 +1,9 @@
 //! Sizes of ranges and points to split them at.
 //!
-//! FoundationDB keeps a sample of the rows for this. Here each node knows what the rows below it weigh (key
-//! and value bytes of their newest versions), so the weight of all keys below a given one is a sum along
-//! one path, exact but for what the writer does meanwhile, and small ranges are as exact as large ones.
+//! FoundationDB keeps a sample of the rows for this. Here each node knows what the rows below it
+//! weigh (key and value bytes of their newest versions), so the weight of all keys below a given
+//! one is a sum along one path, exact but for what the writer does meanwhile, and small ranges are
+//! as exact as large ones.
 
 use super::core::Core;
 use super::node::{Node, NodeRef};
@@ -22,7 +23,8 @@ impl Core {
         (weight_below(root, end) - weight_below(root, begin)).max(0) as u64
     }
 
-    /// Keys that split a range into pieces of about `chunk` bytes; the first is `begin` and the last `end`.
+    /// Keys that split a range into pieces of about `chunk` bytes; the first is `begin` and the
+    /// last `end`.
     pub(crate) fn split_points(&self, begin: &[u8], end: &[u8], chunk: u64) -> Vec<Bytes> {
         let mut points = vec![Bytes::copy_from_slice(begin)];
         if begin >= end {
@@ -33,7 +35,8 @@ impl Core {
         let chunk = i64::try_from(chunk).unwrap_or(i64::MAX).max(1);
         let pieces = (total / chunk + i64::from(total % chunk > chunk / 2)).min(MOST_PIECES);
         for piece in 1..pieces {
-            let weight = first + (i128::from(total) * i128::from(piece) / i128::from(pieces)) as i64;
+            let weight =
+                first + (i128::from(total) * i128::from(piece) / i128::from(pieces)) as i64;
             let pin = self.epochs.pin();
             let Some(key) = key_at_weight(self.root(&pin), weight) else { break };
             if key >= end {

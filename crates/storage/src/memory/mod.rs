@@ -1,5 +1,5 @@
-//! The engine `memory`: the whole data set, and the window's versions of it, in one ordered index in
-//! memory.
+//! The engine `memory`: the whole data set, and the window's versions of it, in one ordered index
+//! in memory.
 //!
 //! ```text
 //!                    ┌────────┐
@@ -50,8 +50,8 @@ use crate::{Changed, Flushed, Memory, PinnedVersion, Prepared, Reader, Waiting};
 use core::{Core, Held};
 use plinth_env::{Env, Reply};
 use plinth_types::{
-    Bytes, Error, KeyList, KeySelector, KeySpace, LogPosition, MutationRef, RangeRead, RangeResult, Result,
-    Version, key_after,
+    Bytes, Error, KeyList, KeySelector, KeySpace, LogPosition, MutationRef, RangeRead, RangeResult,
+    Result, Version, key_after,
 };
 use read::View;
 use std::future::ready;
@@ -77,7 +77,8 @@ pub struct MemoryReader {
 
 struct Shared {
     core: Arc<Core>,
-    /// The memory that can be reached from the core's root, once nobody writes to it any more. Readers may go on.
+    /// The memory that can be reached from the core's root, once nobody writes to it any more.
+    /// Readers may go on.
     left: Mutex<Option<Writer>>,
     /// What the newest checkpoint has.
     durable: Mutex<LogPosition>,
@@ -103,18 +104,20 @@ impl MemoryStorage {
     fn of(writer: Writer) -> Self {
         let core = writer.core().clone();
         let durable = Mutex::new(LogPosition::default());
-        let reader = MemoryReader { shared: Arc::new(Shared { core, left: Mutex::default(), durable }) };
+        let reader =
+            MemoryReader { shared: Arc::new(Shared { core, left: Mutex::default(), durable }) };
         Self { reader, writer: Some(writer), files: None }
     }
 
-    /// From now on checkpoints can be written, into these files; the newest one there has everything up to `durable`.
+    /// From now on checkpoints can be written, into these files; the newest one there has
+    /// everything up to `durable`.
     pub fn keep_checkpoints(&mut self, files: CheckpointFiles, durable: LogPosition) {
         self.files = Some(files);
         self.shared.set_durable(durable);
     }
 
-    /// Keeps the newest version readable through the snapshot, whatever becomes of the window. A snapshot costs at
-    /// most one old row for each key that is written while it lives.
+    /// Keeps the newest version readable through the snapshot, whatever becomes of the window. A
+    /// snapshot costs at most one old row for each key that is written while it lives.
     pub fn snapshot(&self) -> Snapshot {
         let held = self.shared.core.hold_newest();
         let at = self.writer.as_ref().expect(WRITES).position_at(held.version());
@@ -167,7 +170,10 @@ impl crate::Writer for MemoryStorage {
         Arc::new(self.reader.clone())
     }
 
-    fn prepare(&mut self, _mutations: &mut dyn Iterator<Item = MutationRef<'_>>) -> Reply<Prepared> {
+    fn prepare(
+        &mut self,
+        _mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
+    ) -> Reply<Prepared> {
         // All rows are at hand.
         Reply::ready(Ok(Prepared::default()))
     }
@@ -214,7 +220,12 @@ impl crate::Writer for MemoryStorage {
 
 impl Reader for MemoryReader {
     #[inline]
-    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+    fn get_many(
+        &self,
+        version: Version,
+        space: KeySpace,
+        keys: &KeyList,
+    ) -> Reply<Vec<Option<Bytes>>> {
         Reply::ready(View::new(self.core(), version).and_then(|view| view.get_many(space, keys)))
     }
 
@@ -283,7 +294,8 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Begins to fill a store with everything up to this place in the log; its window will be that version alone.
+    /// Begins to fill a store with everything up to this place in the log; its window will be that
+    /// version alone.
     pub fn new(at: LogPosition) -> Self {
         Self { filling: Filling::new(at) }
     }
@@ -299,7 +311,8 @@ impl Loader {
     }
 }
 
-/// Applies what a log has to a store, before anybody reads it: of each key only the last state is kept.
+/// Applies what a log has to a store, before anybody reads it: of each key only the last state is
+/// kept.
 pub struct MemoryReplay {
     replaying: Replaying,
 }
@@ -309,12 +322,13 @@ impl MemoryReplay {
     pub fn new(store: MemoryStorage) -> Option<Self> {
         let MemoryReader { shared } = store.reader.clone();
         drop(store);
-        let writer = Arc::into_inner(shared)?.left.into_inner().unwrap_or_else(PoisonError::into_inner)?;
+        let writer =
+            Arc::into_inner(shared)?.left.into_inner().unwrap_or_else(PoisonError::into_inner)?;
         Some(Self { replaying: Replaying::new(writer) })
     }
 
-    /// Applies mutations in their order, as [`crate::Writer::apply`] and [`Reader::publish`] would. Quickest when their keys
-    /// ascend; each key should have few.
+    /// Applies mutations in their order, as [`crate::Writer::apply`] and [`Reader::publish`] would.
+    /// Quickest when their keys ascend; each key should have few.
     ///
     /// # Panics
     /// If the version is not above that of the batch before.

@@ -1,6 +1,8 @@
-//! The index as an overlay: the versions above what an engine holds, for the keys that changed since.
+//! The index as an overlay: the versions above what an engine holds, for the keys that changed
+//! since.
 //!
-//! A key that it does not have is not absent: the engine is to be asked. [`Seen`] tells the two apart.
+//! A key that it does not have is not absent: the engine is to be asked. [`Seen`] tells the two
+//! apart.
 
 use super::core::Core;
 use super::record::RecordRef;
@@ -98,13 +100,19 @@ impl Overlay {
     }
 
     pub(crate) fn write(&self) -> OverlayWriter<'_> {
-        let writer = self.writer.lock().expect("a writer that panicked leaves the index half changed");
+        let writer =
+            self.writer.lock().expect("a writer that panicked leaves the index half changed");
         OverlayWriter { writer, live: &self.live }
     }
 
     /// Tells `each` what is known of each key at `version`, by its place in the list.
     #[inline]
-    pub(crate) fn find(&self, version: Version, keys: &KeyList, mut each: impl FnMut(usize, Seen<'_>)) {
+    pub(crate) fn find(
+        &self,
+        version: Version,
+        keys: &KeyList,
+        mut each: impl FnMut(usize, Seen<'_>),
+    ) {
         let pin = self.core.epochs.pin();
         let root = self.core.root(&pin);
         let mut group = [&[][..]; GROUP];
@@ -123,8 +131,9 @@ impl Overlay {
         }
     }
 
-    /// Visits keys that changed at or before `version`, with the version of what is seen and its value
-    /// (`None`: removed), from the first one not below `from` on, or from the last one below it back.
+    /// Visits keys that changed at or before `version`, with the version of what is seen and its
+    /// value (`None`: removed), from the first one not below `from` on, or from the last one below
+    /// it back.
     pub(crate) fn walk(
         &self,
         version: Version,
@@ -221,9 +230,14 @@ impl OverlayWriter<'_> {
         self.live.store(self.writer.overlay_live(), Ordering::Relaxed);
     }
 
-    /// Lets go of all versions up to `horizon` in about `leaves` leaves, from the key `from` on. Gives where
-    /// to go on; `None` if that was all.
-    pub(crate) fn release(&mut self, horizon: Version, from: Vec<u8>, leaves: usize) -> Option<Vec<u8>> {
+    /// Lets go of all versions up to `horizon` in about `leaves` leaves, from the key `from` on.
+    /// Gives where to go on; `None` if that was all.
+    pub(crate) fn release(
+        &mut self,
+        horizon: Version,
+        from: Vec<u8>,
+        leaves: usize,
+    ) -> Option<Vec<u8>> {
         let mut next = Some(from);
         for _ in 0..leaves {
             let Some(from) = &next else { break };
@@ -236,6 +250,8 @@ impl OverlayWriter<'_> {
 
 #[inline(always)]
 fn seen(record: Option<RecordRef<'_>>, version: Version) -> Seen<'_> {
-    let Some(record) = record.and_then(|record| record.at_version(version)) else { return Seen::Nothing };
+    let Some(record) = record.and_then(|record| record.at_version(version)) else {
+        return Seen::Nothing;
+    };
     record.value().map_or(Seen::Removed, Seen::Value)
 }

@@ -1,15 +1,15 @@
 //! Reads: point reads side by side, selectors, ranges.
 //!
-//! A read pins the epoch, walks, copies what it found into one buffer, and then asks whether its version
-//! was in the window all the while. Long walks let go of their pin now and then, so that they do not hold
-//! up the freeing of memory, and go on from the last key.
+//! A read pins the epoch, walks, copies what it found into one buffer, and then asks whether its
+//! version was in the window all the while. Long walks let go of their pin now and then, so that
+//! they do not hold up the freeing of memory, and go on from the last key.
 
 use super::core::{Core, Held};
 use super::record::RecordRef;
 use super::tree::{Cursor, GROUP, find_group};
 use plinth_types::{
-    Bytes, KeyList, KeySelector, KeySpace, RangeRead, RangeResult, Result, Rows, RowsBuilder, Version,
-    key_after, system,
+    Bytes, KeyList, KeySelector, KeySpace, RangeRead, RangeResult, Result, Rows, RowsBuilder,
+    Version, key_after, system,
 };
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -72,14 +72,16 @@ impl<'c> View<'c> {
             find_group(root, &group[..values.len()], &mut found);
             for ((value, record), key) in values.iter_mut().zip(found).zip(group) {
                 let visible = key < space.end() || key == system::METADATA_VERSION;
-                *value = record.filter(|_| visible).and_then(|record| record.value_at(self.version));
+                *value =
+                    record.filter(|_| visible).and_then(|record| record.value_at(self.version));
             }
         }
         self.check_again()?;
         Ok(share(values))
     }
 
-    /// The key that a selector describes, and whether the selector ran over an end of the key space.
+    /// The key that a selector describes, and whether the selector ran over an end of the key
+    /// space.
     pub(crate) fn resolve(&self, space: KeySpace, selector: &KeySelector) -> Result<(Bytes, bool)> {
         let from = place(space, selector);
         let offset = i64::from(selector.offset);
@@ -117,9 +119,14 @@ impl<'c> View<'c> {
         Ok(RangeResult { rows, more, read_to_begin, read_through_end })
     }
 
-    /// Resolves a bound of a range. The first key not below a given one need not be looked for: the given
-    /// one bounds the same rows.
-    fn bound(&self, space: KeySpace, selector: &KeySelector, place: Bytes) -> Result<(Bytes, bool)> {
+    /// Resolves a bound of a range. The first key not below a given one need not be looked for: the
+    /// given one bounds the same rows.
+    fn bound(
+        &self,
+        space: KeySpace,
+        selector: &KeySelector,
+        place: Bytes,
+    ) -> Result<(Bytes, bool)> {
         if selector.offset == 1 { Ok((place, false)) } else { self.resolve(space, selector) }
     }
 
@@ -143,8 +150,8 @@ impl<'c> View<'c> {
         Ok((rows.finish(), more))
     }
 
-    /// Visits the rows that exist at this version, from the first key not below `from` on, or from the last
-    /// one below it back, until told to stop.
+    /// Visits the rows that exist at this version, from the first key not below `from` on, or from
+    /// the last one below it back, until told to stop.
     pub(crate) fn walk(
         &self,
         from: &[u8],
@@ -197,8 +204,8 @@ impl Core {
     }
 }
 
-/// The key of a selector without `or_equal`, clamped to what the space shows: the base is the last key
-/// below it.
+/// The key of a selector without `or_equal`, clamped to what the space shows: the base is the last
+/// key below it.
 pub(crate) fn place(space: KeySpace, selector: &KeySelector) -> Bytes {
     let key = if selector.or_equal { key_after(&selector.key) } else { selector.key.clone() };
     if key[..] > *space.end() { Bytes::from_static(space.end()) } else { key }

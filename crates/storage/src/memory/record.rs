@@ -4,10 +4,10 @@
 //!   | version 8 | prev 8 | key length 4 | value length 4 | key .. | value .. |
 //! ```
 //!
-//! `prev` is the record of the next older version of the same key, until no transaction can read it any
-//! more: then the writer cuts the chain. A removed key has a record too (a tombstone) until its version
-//! leaves the window. A record that has not been published yet may be given another value of the same
-//! length: no reader looks at the value of a version above the published one.
+//! `prev` is the record of the next older version of the same key, until no transaction can read it
+//! any more: then the writer cuts the chain. A removed key has a record too (a tombstone) until its
+//! version leaves the window. A record that has not been published yet may be given another value
+//! of the same length: no reader looks at the value of a version above the published one.
 
 use super::arena::{Arena, Kind};
 use plinth_types::Version;
@@ -29,7 +29,8 @@ const TOMBSTONE: u32 = u32::MAX;
 /// What a record costs beyond its key and value, before rounding.
 pub(crate) const OVERHEAD: usize = size_of::<Record>();
 
-/// A record that stays allocated for `'a`: as long as the reader is pinned, or the writer's lock is held.
+/// A record that stays allocated for `'a`: as long as the reader is pinned, or the writer's lock is
+/// held.
 #[derive(Clone, Copy)]
 pub(crate) struct RecordRef<'a> {
     at: NonNull<Record>,
@@ -54,7 +55,8 @@ pub(crate) fn create(
         key_len: key.len() as u32,
         value_len: value.map_or(TOMBSTONE, |value| value.len() as u32),
     };
-    // SAFETY: the arena gave us OVERHEAD + key + value bytes, aligned to 8, that nobody else knows of.
+    // SAFETY: the arena gave us OVERHEAD + key + value bytes, aligned to 8, that nobody else knows
+    // of.
     unsafe {
         at.write(head);
         let key_at = at.add(1).cast::<u8>().as_ptr();
@@ -125,8 +127,8 @@ impl<'a> RecordRef<'a> {
         if head.value_len == TOMBSTONE {
             return None;
         }
-        // SAFETY: `create` wrote that many value bytes behind the key, and they do not change any more
-        // once the record's version is published.
+        // SAFETY: `create` wrote that many value bytes behind the key, and they do not change any
+        // more once the record's version is published.
         unsafe {
             let bytes = self.at.add(1).cast::<u8>().as_ptr().add(head.key_len as usize);
             Some(std::slice::from_raw_parts(bytes, head.value_len as usize))
@@ -152,7 +154,11 @@ impl<'a> RecordRef<'a> {
     /// What the row counts in sizes: the bytes of key and value; nothing for a tombstone.
     pub(crate) fn weight(self) -> i64 {
         let head = self.head();
-        if head.value_len == TOMBSTONE { 0 } else { i64::from(head.key_len) + i64::from(head.value_len) }
+        if head.value_len == TOMBSTONE {
+            0
+        } else {
+            i64::from(head.key_len) + i64::from(head.value_len)
+        }
     }
 
     /// Puts another value of the same length into a record that is not published. Writer only; no

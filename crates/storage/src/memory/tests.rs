@@ -1,7 +1,7 @@
 //! The engine against the model, and what is particular to it: memory, snapshots, many threads.
 //!
-//! Under Miri the same tests run with small counts; they are the ones that tell whether what is freed is
-//! still in use.
+//! Under Miri the same tests run with small counts; they are the ones that tell whether what is
+//! freed is still in use.
 
 use super::*;
 use crate::Writer;
@@ -72,7 +72,12 @@ fn key(number: usize) -> Vec<u8> {
     format!("key{number:08}").into_bytes()
 }
 
-fn set_all(store: &mut MemoryStorage, version: Version, numbers: impl Iterator<Item = usize>, value: &[u8]) {
+fn set_all(
+    store: &mut MemoryStorage,
+    version: Version,
+    numbers: impl Iterator<Item = usize>,
+    value: &[u8],
+) {
     let mut list = MutationList::new();
     for number in numbers {
         list.push(MutationType::Set, &key(number), value);
@@ -108,7 +113,10 @@ fn overwriting_for_ever_needs_no_more_memory_than_data_and_window() {
         }
         store.check_invariants();
         let memory = store.memory();
-        assert!(round < 10 || memory.total() <= peak * 5 / 4, "round {round}: {memory:?}, peak {peak}");
+        assert!(
+            round < 10 || memory.total() <= peak * 5 / 4,
+            "round {round}: {memory:?}, peak {peak}"
+        );
         peak = peak.max(memory.total());
         assert!(memory.window < memory.data * 2 + 100_000, "{memory:?}");
     }
@@ -150,8 +158,8 @@ fn memory_at_rest_is_as_large_as_the_data() {
     assert!(less.window == 0 && less.total() <= wanted, "{less:?}, at most {wanted}");
 }
 
-/// A call frees one helping of what readers have left behind. It used to say that this was all, and what a reader that slept
-/// for long had kept stayed in memory until somebody wrote again.
+/// A call frees one helping of what readers have left behind. It used to say that this was all, and
+/// what a reader that slept for long had kept stayed in memory until somebody wrote again.
 #[test]
 fn what_a_long_reader_kept_is_given_back_when_it_leaves() {
     let mut store = MemoryStorage::new(LogPosition::without_log(0));
@@ -193,25 +201,41 @@ fn snapshots_keep_what_they_read_and_nothing_else() {
                 match random.index(4) {
                     0 => {
                         let begin = random.index(60);
-                        list.push(MutationType::ClearRange, &key(begin), &key(begin + random.index(10)));
+                        list.push(
+                            MutationType::ClearRange,
+                            &key(begin),
+                            &key(begin + random.index(10)),
+                        );
                     }
-                    _ => list.push(MutationType::Set, &key(random.index(60)), &vec![7; random.index(50)]),
+                    _ => list.push(
+                        MutationType::Set,
+                        &key(random.index(60)),
+                        &vec![7; random.index(50)],
+                    ),
                 }
             }
             for mutation in &list {
                 model.apply(version, &mutation, &mut Vec::new());
             }
-            store.apply(Prepared::default(), LogPosition::without_log(version), &mut list.iter(), None);
+            store.apply(
+                Prepared::default(),
+                LogPosition::without_log(version),
+                &mut list.iter(),
+                None,
+            );
             store.publish(version);
             match random.index(6) {
                 0 => snapshots.push(
                     store
                         .snapshot_at(
-                            version - random.index((version - store.oldest()) as usize + 1) as Version,
+                            version
+                                - random.index((version - store.oldest()) as usize + 1) as Version,
                         )
                         .unwrap(),
                 ),
-                1 if !snapshots.is_empty() => drop(snapshots.swap_remove(random.index(snapshots.len()))),
+                1 if !snapshots.is_empty() => {
+                    drop(snapshots.swap_remove(random.index(snapshots.len())))
+                }
                 2 | 3 => {
                     store.forget_before(version - random.index(10) as Version, random.index(50));
                 }
@@ -220,7 +244,11 @@ fn snapshots_keep_what_they_read_and_nothing_else() {
             store.check_invariants();
             for snapshot in &snapshots {
                 let expected = model.rows(snapshot.version(), KeySpace::System);
-                assert!(rows_of(snapshot) == expected, "seed {seed} at {version}: {}", snapshot.version());
+                assert!(
+                    rows_of(snapshot) == expected,
+                    "seed {seed} at {version}: {}",
+                    snapshot.version()
+                );
             }
         }
         snapshots.clear();
@@ -299,8 +327,8 @@ fn estimates_are_exact_while_nobody_writes() {
     }
 }
 
-/// Readers take snapshots of the rows again and again and compare them with each other, while the writer
-/// keeps the sum of all values at zero in every version. Nodes split and merge all the time.
+/// Readers take snapshots of the rows again and again and compare them with each other, while the
+/// writer keeps the sum of all values at zero in every version. Nodes split and merge all the time.
 #[test]
 fn readers_on_other_threads_see_whole_versions() {
     const KEYS: usize = if cfg!(miri) { 100 } else { 3000 };
@@ -376,7 +404,8 @@ fn read_until(store: &MemoryReader, done: &AtomicBool, reader: usize) {
     let mut read = 0;
     while !done.load(Ordering::Relaxed) || read == 0 {
         let version = store.newest();
-        let Ok(result) = store.get_range(version, KeySpace::Normal, &all(reader == 1)).wait() else {
+        let Ok(result) = store.get_range(version, KeySpace::Normal, &all(reader == 1)).wait()
+        else {
             continue;
         };
         let sum: i64 = result.rows.iter().map(|(key, value)| narrow(key, value)).sum();
@@ -390,14 +419,19 @@ fn read_until(store: &MemoryReader, done: &AtomicBool, reader: usize) {
         }
         if let Ok(values) = store.get_many(version, KeySpace::Normal, &keys).wait() {
             for (place, value) in places.iter().zip(values) {
-                assert_eq!(value.as_deref(), Some(result.rows.row(*place).unwrap().1), "version {version}");
+                assert_eq!(
+                    value.as_deref(),
+                    Some(result.rows.row(*place).unwrap().1),
+                    "version {version}"
+                );
             }
         }
         read += 1;
     }
 }
 
-/// Batches of all kinds of mutations, in key order or not, leave what applying them at versions of their own leaves.
+/// Batches of all kinds of mutations, in key order or not, leave what applying them at versions of
+/// their own leaves.
 #[test]
 fn replay_leaves_what_applying_leaves() {
     for seed in 0..if cfg!(miri) { 2 } else { 30 } {
@@ -405,7 +439,9 @@ fn replay_leaves_what_applying_leaves() {
         let rows = 1 + random.index(3_000 / LESS);
         let mut store = MemoryStorage::new(LogPosition::without_log(0));
         let mut loader = Loader::new(LogPosition::without_log(1));
-        (0..rows).filter(|_| random.index(3) > 0).for_each(|number| loader.push(&key(number), b"loaded"));
+        (0..rows)
+            .filter(|_| random.index(3) > 0)
+            .for_each(|number| loader.push(&key(number), b"loaded"));
         let mut replay = MemoryReplay::new(loader.finish()).unwrap();
         let mut random_again = Random::new(seed);
         assert_eq!(1 + random_again.index(3_000 / LESS), rows);
@@ -431,12 +467,19 @@ fn replay_leaves_what_applying_leaves() {
             for _ in 0..clears {
                 let begin = random.index(rows);
                 let range = (key(begin), key(begin + random.index(rows - begin + 1)));
-                mutations
-                    .insert(random.index(mutations.len() + 1), (MutationType::ClearRange, range.0, range.1));
+                mutations.insert(
+                    random.index(mutations.len() + 1),
+                    (MutationType::ClearRange, range.0, range.1),
+                );
             }
             let mut list = MutationList::new();
             mutations.iter().for_each(|(kind, param1, param2)| list.push(*kind, param1, param2));
-            store.apply(Prepared::default(), LogPosition::without_log(version), &mut list.iter(), None);
+            store.apply(
+                Prepared::default(),
+                LogPosition::without_log(version),
+                &mut list.iter(),
+                None,
+            );
             store.publish(version);
             replay.apply(LogPosition::without_log(version), &mut list.iter());
         }

@@ -1,8 +1,8 @@
 //! Ways down the tree: one key, several keys at once, and along the leaves.
 //!
-//! Nothing here takes a lock or waits. A reader that is pinned may find itself in a node that the writer
-//! has replaced meanwhile: it was the current one after the reader began, so it still leads to every record
-//! that was published then, and that is all the reader may see.
+//! Nothing here takes a lock or waits. A reader that is pinned may find itself in a node that the
+//! writer has replaced meanwhile: it was the current one after the reader began, so it still leads
+//! to every record that was published then, and that is all the reader may see.
 
 use super::node::{InnerRef, LeafRef, Node, NodeRef};
 use super::record::RecordRef;
@@ -11,8 +11,8 @@ use plinth_env::prefetch_lines;
 /// Keys looked up together: enough to keep all of a core's outstanding misses busy.
 pub(crate) const GROUP: usize = 16;
 
-/// Levels of inner nodes at most. A node splits only after eight entries were added to it, so that eight
-/// times the rows make one more level at the worst.
+/// Levels of inner nodes at most. A node splits only after eight entries were added to it, so that
+/// eight times the rows make one more level at the worst.
 const MAX_DEPTH: usize = 16;
 
 /// How many records ahead of a scan are asked for.
@@ -119,16 +119,25 @@ pub(crate) type Entry<'a> = (LeafRef<'a>, usize);
 /// Finds the newest records of up to [`GROUP`] keys. The descents go on side by side, so that the
 /// time that one waits for memory the others use.
 #[inline]
-pub(crate) fn find_group<'a>(root: NodeRef<'a>, keys: &[&[u8]], found: &mut [Option<RecordRef<'a>>; GROUP]) {
+pub(crate) fn find_group<'a>(
+    root: NodeRef<'a>,
+    keys: &[&[u8]],
+    found: &mut [Option<RecordRef<'a>>; GROUP],
+) {
     let candidates = candidates(root, keys);
     for ((found, candidate), key) in found.iter_mut().zip(candidates).zip(keys) {
         *found = candidate.and_then(|(leaf, at)| leaf.confirm(at, key)).map(|(_, record)| record);
     }
 }
 
-/// Finds the entries of up to [`GROUP`] keys, in the same way. Keys that ascend share the steps that lead to one child.
+/// Finds the entries of up to [`GROUP`] keys, in the same way. Keys that ascend share the steps
+/// that lead to one child.
 #[inline]
-pub(crate) fn find_entries<'a>(root: NodeRef<'a>, keys: &[&[u8]], found: &mut [Option<Entry<'a>>; GROUP]) {
+pub(crate) fn find_entries<'a>(
+    root: NodeRef<'a>,
+    keys: &[&[u8]],
+    found: &mut [Option<Entry<'a>>; GROUP],
+) {
     assert!(keys.len() <= GROUP);
     let candidates = if keys.is_sorted() {
         let mut nodes = [root; GROUP];
@@ -136,8 +145,9 @@ pub(crate) fn find_entries<'a>(root: NodeRef<'a>, keys: &[&[u8]], found: &mut [O
         for _ in 0..root.level() {
             let mut at = 0;
             while at < keys.len() {
-                let of_node =
-                    nodes[at..keys.len()].iter().take_while(|node| node.as_ptr() == nodes[at].as_ptr());
+                let of_node = nodes[at..keys.len()]
+                    .iter()
+                    .take_while(|node| node.as_ptr() == nodes[at].as_ptr());
                 let together = at..at + of_node.count();
                 if let Node::Inner(inner) = nodes[at].kind() {
                     step_down(
@@ -159,9 +169,14 @@ pub(crate) fn find_entries<'a>(root: NodeRef<'a>, keys: &[&[u8]], found: &mut [O
     }
 }
 
-/// Takes the step from a node to the children of ascending keys: if the first and the last go to the same one, so do all
-/// between them.
-fn step_down<'a>(inner: InnerRef<'a>, keys: &[&[u8]], nodes: &mut [NodeRef<'a>], verified: &mut [usize]) {
+/// Takes the step from a node to the children of ascending keys: if the first and the last go to
+/// the same one, so do all between them.
+fn step_down<'a>(
+    inner: InnerRef<'a>,
+    keys: &[&[u8]],
+    nodes: &mut [NodeRef<'a>],
+    verified: &mut [usize],
+) {
     let [first, .., last] = keys else {
         let at = inner.route(keys[0], &mut verified[0]);
         nodes[0] = ask_for_child(inner, at);

@@ -5,9 +5,11 @@
 //!     fixed     as large as they are       up to its share, then writers wait                        the rest
 //! ```
 //!
-//! Two fifths are kept for writes whether they need them or not: blocks that the cache lets go when the window wants its memory
-//! back go to the allocator, not to the system, so that the process would keep both. When the tables' part grows, that of writes
-//! shrinks, and [`Engine::window_fullness`] makes whoever writes slow down; it never comes to a standstill for that.
+//! Two fifths are kept for writes whether they need them or not: blocks that the cache lets go when
+//! the window wants its memory back go to the allocator, not to the system, so that the process
+//! would keep both. When the tables' part grows, that of writes shrinks, and
+//! [`Engine::window_fullness`] makes whoever writes slow down; it never comes to a standstill for
+//! that.
 
 use super::Engine;
 use super::state::State;
@@ -38,7 +40,8 @@ impl Engine {
     /// Gives the cache what the others leave of the budget.
     pub(super) fn divide_memory(&self) {
         let budget = self.settings.memory;
-        // A flush and a merge at once: a portion of the file, hashes and filter of each table, and what the merge has read ahead.
+        // A flush and a merge at once: a portion of the file, hashes and filter of each table, and
+        // what the merge has read ahead.
         let writing = (32 << 20).min(budget / 8);
         let least_cache = budget / 16;
         let tables = self.tables_memory();
@@ -50,15 +53,16 @@ impl Engine {
         self.making.cache.set_capacity(usize::try_from(cache).unwrap_or(usize::MAX));
     }
 
-    /// How full the part of writes is. What others keep fills half of it at most: the window can be emptied, what they need least of all
-    /// can't.
+    /// How full the part of writes is. What others keep fills half of it at most: the window can be
+    /// emptied, what they need least of all can't.
     pub(super) fn window_fullness(&self) -> f32 {
         let share = self.parts.share.load(Ordering::Relaxed);
         let used = self.window.live() as u64 + self.parts.elsewhere().min(share / 2);
         used as f32 / share as f32
     }
 
-    /// Bytes of memory of the tables without their blocks, those among them that only pinned snapshots need.
+    /// Bytes of memory of the tables without their blocks, those among them that only pinned
+    /// snapshots need.
     pub(super) fn tables_memory(&self) -> u64 {
         let (state, pins) = (self.state(), self.lock_pins().clone());
         if pins.is_empty() {

@@ -1,12 +1,14 @@
 //! Memory for the bodies of cached blocks: what one block leaves behind, the next one takes.
 //!
-//! A general allocator gives memory back to the part of it that it came from, and the C library has such a part for each of many
-//! threads. Blocks are read by one thread and let go by another; so each part came to hold as much as the cache had ever
-//! had from it, and a process with a budget of 256 MiB took 481. With what is let go kept here, for whoever reads next, the cache
-//! takes from the allocator what it is allowed once, and no more (345 MiB; what is left beyond the budget is not the cache).
+//! A general allocator gives memory back to the part of it that it came from, and the C library has
+//! such a part for each of many threads. Blocks are read by one thread and let go by another; so
+//! each part came to hold as much as the cache had ever had from it, and a process with a budget of
+//! 256 MiB took 481. With what is let go kept here, for whoever reads next, the cache takes from
+//! the allocator what it is allowed once, and no more (345 MiB; what is left beyond the budget is
+//! not the cache).
 //!
-//! Buffers come in classes, multiples of [`STEP`] bytes, so that one fits the next block though no two are equally long.
-//! Those of unusually large blocks are not kept.
+//! Buffers come in classes, multiples of [`STEP`] bytes, so that one fits the next block though no
+//! two are equally long. Those of unusually large blocks are not kept.
 
 use std::array;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,9 +1,9 @@
 //! Blocks of rows in memory: those read lately.
 //!
-//! What they lie in is used again by the next ones (see `buffers.rs`): together with what waits for that they keep within the capacity.
-//! In shards, so that threads seldom meet; each shard a map and a ring of slots. A block that is asked for is
-//! marked; when room is wanted the hand goes round the ring, takes the marks off and lets go of the first block
-//! without one.
+//! What they lie in is used again by the next ones (see `buffers.rs`): together with what waits for
+//! that they keep within the capacity. In shards, so that threads seldom meet; each shard a map and
+//! a ring of slots. A block that is asked for is marked; when room is wanted the hand goes round
+//! the ring, takes the marks off and lets go of the first block without one.
 
 use super::buffers::Buffers;
 use super::rows::RowsBlock;

@@ -6,8 +6,9 @@
 //!                 │  7 9 │   -    │ 9 │   -      that cover it, ascending
 //! ```
 //!
-//! A table's clears hide what older tables have, never its own rows. The window's hide what the engine has,
-//! from their version on; the keys that the window itself holds have tombstones of their own.
+//! A table's clears hide what older tables have, never its own rows. The window's hide what the
+//! engine has, from their version on; the keys that the window itself holds have tombstones of
+//! their own.
 
 use plinth_types::{Bytes, Version};
 use std::collections::BTreeMap;
@@ -38,7 +39,10 @@ impl Clears {
 
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        self.ranges.iter().map(|(begin, end)| begin.len() + end.len() + 2 * size_of::<Bytes>()).sum()
+        self.ranges
+            .iter()
+            .map(|(begin, end)| begin.len() + end.len() + 2 * size_of::<Bytes>())
+            .sum()
     }
 
     /// The range that covers a key.
@@ -146,7 +150,8 @@ impl WindowClears {
 
     /// Makes a boundary.
     fn cut(&mut self, at: &[u8]) {
-        let before = self.segments.range::<[u8], _>((Bound::Unbounded, Bound::Included(at))).next_back();
+        let before =
+            self.segments.range::<[u8], _>((Bound::Unbounded, Bound::Included(at))).next_back();
         match before {
             Some((boundary, _)) if boundary[..] == *at => {}
             Some((_, versions)) => {
@@ -162,7 +167,8 @@ impl WindowClears {
 
     /// Whether a key was cleared at or before `version`.
     pub fn covers(&self, key: &[u8], version: Version) -> bool {
-        let segment = self.segments.range::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back();
+        let segment =
+            self.segments.range::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back();
         segment.is_some_and(|(_, versions)| is_at(versions, version))
     }
 
@@ -172,10 +178,12 @@ impl WindowClears {
         if self.segments.is_empty() {
             return clears;
         }
-        let before = self.segments.range::<[u8], _>((Bound::Unbounded, Bound::Included(begin))).next_back();
+        let before =
+            self.segments.range::<[u8], _>((Bound::Unbounded, Bound::Included(begin))).next_back();
         let from = before.map_or(begin, |(boundary, _)| boundary);
         let mut open: Option<Bytes> = None;
-        for (boundary, versions) in self.segments.range::<[u8], _>((Bound::Included(from), Bound::Unbounded))
+        for (boundary, versions) in
+            self.segments.range::<[u8], _>((Bound::Included(from), Bound::Unbounded))
         {
             match (is_at(versions, version), &open) {
                 (true, None) => open = Some(boundary.clone()),
@@ -276,7 +284,11 @@ mod tests {
                     };
                     let covered = added.iter().any(hit);
                     assert_eq!(clears.covers(&key, at), covered, "seed {seed}: {key:?} at {at}");
-                    assert_eq!(snapshot.covering(&key).is_some(), covered, "seed {seed}: {key:?} at {at}");
+                    assert_eq!(
+                        snapshot.covering(&key).is_some(),
+                        covered,
+                        "seed {seed}: {key:?} at {at}"
+                    );
                 }
             }
             clears.forget(version);

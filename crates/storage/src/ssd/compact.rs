@@ -1,4 +1,5 @@
-//! Compaction: tables are merged downwards, so that reads meet few runs and what was overwritten goes.
+//! Compaction: tables are merged downwards, so that reads meet few runs and what was overwritten
+//! goes.
 //!
 //! ```text
 //!   level 0   run run run run   ──▶ all of them with what they overlap of level 1, once there are four
@@ -6,11 +7,11 @@
 //!   level 2   t t t [t t] t t t t
 //! ```
 //!
-//! Tables that overlap nothing below are moved instead of written anew: keys that come in order are written once.
-//! Flushes that are small beside level 1 are merged among themselves first. A table that mostly says
-//! what is gone goes down when nothing is more urgent, so that the space comes back, and flushes of which range clears
-//! among them hide two fifths are merged before there are four; what a newer range clear covers whole is dropped without
-//! being read.
+//! Tables that overlap nothing below are moved instead of written anew: keys that come in order are
+//! written once. Flushes that are small beside level 1 are merged among themselves first. A table
+//! that mostly says what is gone goes down when nothing is more urgent, so that the space comes
+//! back, and flushes of which range clears among them hide two fifths are merged before there are
+//! four; what a newer range clear covers whole is dropped without being read.
 
 use super::Engine;
 use super::clears::Clears;
@@ -62,7 +63,10 @@ pub(super) async fn step(engine: &Engine) -> Result<bool> {
     match work {
         None => Ok(false),
         Some(Work::Move(tables, level)) => {
-            let added = tables.iter().map(|table| Placed { level, flush: 0, table: table.clone() }).collect();
+            let added = tables
+                .iter()
+                .map(|table| Placed { level, flush: 0, table: table.clone() })
+                .collect();
             let step = Step { at: None, removed: Vec::new(), added };
             probe!("ssd: tables moved down unread");
             move_tables(engine, step).await.map(|()| true)
@@ -127,12 +131,13 @@ fn below_flushed(state: &State) -> Option<&[Arc<Table>]> {
 /// All runs of level 0 go down.
 fn merge_flushed(state: &State) -> Option<Work> {
     let below = below_flushed(state)?;
-    let inputs: Vec<&[Arc<Table>]> = state.flushed().map(|run| &run.tables[..]).chain([below]).collect();
+    let inputs: Vec<&[Arc<Table>]> =
+        state.flushed().map(|run| &run.tables[..]).chain([below]).collect();
     Some(Work::Merge(merging(state, &inputs, 1)?))
 }
 
-/// Whether clears in runs of level 0 hide so much of what these and the tables below them have that to merge them pays: what is written for a byte that
-/// comes back is a byte and a half at most.
+/// Whether clears in runs of level 0 hide so much of what these and the tables below them have that
+/// to merge them pays: what is written for a byte that comes back is a byte and a half at most.
 fn are_flushed_mostly_hidden(state: &State) -> bool {
     let below = below_flushed(state).unwrap_or_default();
     let tables = state.flushed().flat_map(|run| &run.tables).chain(below);
@@ -141,7 +146,9 @@ fn are_flushed_mostly_hidden(state: &State) -> bool {
     let mut hidden = 0;
     for run in state.flushed() {
         hidden += bytes_hidden_by(&newer, run);
-        for (begin, end) in run.tables.iter().flat_map(|table| table.clears().iter().take(CLEARS_LOOKED_AT)) {
+        for (begin, end) in
+            run.tables.iter().flat_map(|table| table.clears().iter().take(CLEARS_LOOKED_AT))
+        {
             newer.add(begin, end);
         }
     }
@@ -165,7 +172,8 @@ fn among_themselves(runs: &[&Arc<Run>]) -> Work {
     }
     let inputs = runs.iter().map(|run| Input { tables: run.tables.clone() }).collect();
     let flush = runs.first().map_or(0, |run| run.flush);
-    let upper = span(runs.iter().flat_map(|run| &run.tables)).map(|(_, upper)| upper).unwrap_or_default();
+    let upper =
+        span(runs.iter().flat_map(|run| &run.tables)).map(|(_, upper)| upper).unwrap_or_default();
     probe!("ssd: small flushes merged among themselves");
     Work::Merge(Merging { inputs, level: 0, flush, is_last: false, upper })
 }
@@ -232,7 +240,8 @@ fn merging(state: &State, inputs: &[&[Arc<Table>]], level: u32) -> Option<Mergin
 
 /// Merges tables into new ones and lets these take their place.
 async fn merge(engine: &Engine, merging: Merging) -> Result<()> {
-    let all: Vec<Arc<Table>> = merging.inputs.iter().flat_map(|input| &input.tables).cloned().collect();
+    let all: Vec<Arc<Table>> =
+        merging.inputs.iter().flat_map(|input| &input.tables).cloned().collect();
     let clears = if merging.is_last { Clears::new() } else { clears_of(all.iter()) };
     let version = all.iter().map(|table| table.header().version).max().unwrap_or(Version::MIN);
     let mut writer = RunWriter::new(&engine.making, version, merging.level, clears);
@@ -274,7 +283,11 @@ fn sources(merging: &Merging) -> Vec<RunCursor> {
     sources
 }
 
-async fn write_merged(engine: &Engine, merging: &Merging, writer: &mut RunWriter) -> Result<Vec<Arc<Table>>> {
+async fn write_merged(
+    engine: &Engine,
+    merging: &Merging,
+    writer: &mut RunWriter,
+) -> Result<Vec<Arc<Table>>> {
     let loader = Loader::passing(&engine.making.cache, &engine.reads);
     let mut merged = Merge::new(sources(merging), true);
     merged.seek(&[], &loader).await?;

@@ -1,7 +1,7 @@
 //! Walking along keys: in one run, and in several at once as if they were one.
 //!
-//! A cursor stands at an entry, or between blocks, or behind the last entry. Steps inside a block are plain
-//! function calls; only the way into another block waits.
+//! A cursor stands at an entry, or between blocks, or behind the last entry. Steps inside a block
+//! are plain function calls; only the way into another block waits.
 
 use super::clears::Clears;
 use super::load::Loader;
@@ -46,7 +46,8 @@ pub(crate) struct RunCursor {
 }
 
 impl RunCursor {
-    /// A cursor that stands nowhere yet; it will not go beyond `bound`. Reads `ahead` blocks at once at first.
+    /// A cursor that stands nowhere yet; it will not go beyond `bound`. Reads `ahead` blocks at
+    /// once at first.
     pub fn new(run: Arc<Run>, forward: bool, bound: Bytes, ahead: usize) -> Self {
         Self {
             run,
@@ -200,7 +201,8 @@ impl RunCursor {
         }
     }
 
-    /// How many entries of this block, from this one on, come before `end` and before the keys of `others`.
+    /// How many entries of this block, from this one on, come before `end` and before the keys of
+    /// `others`.
     fn count_before<'k>(&self, end: &[u8], others: impl Iterator<Item = &'k [u8]>) -> usize {
         let Some(block) = &self.block else { return 0 };
         let from = |key: &[u8]| block.seek(key);
@@ -214,7 +216,8 @@ impl RunCursor {
         }
     }
 
-    /// Visits the next entries of this block, as many as there are for certain, and goes on behind them.
+    /// Visits the next entries of this block, as many as there are for certain, and goes on behind
+    /// them.
     #[inline]
     fn visit(
         &mut self,
@@ -321,7 +324,8 @@ impl Merge {
         self.part = part;
     }
 
-    /// Moves all sources to the first entries not below `from`, or, walking back, the last ones below it.
+    /// Moves all sources to the first entries not below `from`, or, walking back, the last ones
+    /// below it.
     pub async fn seek(&mut self, from: &[u8], loader: &Loader) -> Result<()> {
         for source in &mut self.sources {
             source.seek(from, loader).await?;
@@ -367,16 +371,20 @@ impl Merge {
         best.map(|(source, _)| Winner { source, ties })
     }
 
-    /// If a newer source has cleared the winner's key: which (0 is the window), and where the clear ends.
+    /// If a newer source has cleared the winner's key: which (0 is the window), and where the clear
+    /// ends.
     fn cleared(&self, winner: Winner) -> Option<(usize, Bytes)> {
         let at = winner.source?;
         let key = self.sources[at].key();
-        let end = |range: &(Bytes, Bytes)| if self.forward { range.1.clone() } else { range.0.clone() };
+        let end =
+            |range: &(Bytes, Bytes)| if self.forward { range.1.clone() } else { range.0.clone() };
         if let Some(range) = self.part.clears.covering(key) {
             return Some((0, end(range)));
         }
         let newer = self.sources[..at].iter().enumerate();
-        newer.map(|(owner, source)| Some((owner + 1, end(source.covering(key)?)))).find(Option::is_some)?
+        newer
+            .map(|(owner, source)| Some((owner + 1, end(source.covering(key)?))))
+            .find(Option::is_some)?
     }
 
     /// Takes all sources older than the clear's owner behind the clear.
@@ -392,8 +400,9 @@ impl Merge {
         Ok(())
     }
 
-    /// Visits the winner if it has a value, and behind it what follows in its block before any other source has an entry and before `end`;
-    /// then goes on behind them. Of long runs most rows are visited so, and compared with nothing.
+    /// Visits the winner if it has a value, and behind it what follows in its block before any
+    /// other source has an entry and before `end`; then goes on behind them. Of long runs most rows
+    /// are visited so, and compared with nothing.
     pub fn visit(
         &mut self,
         winner: Winner,
@@ -450,7 +459,8 @@ impl Merge {
     }
 }
 
-/// The ranges cleared by the newer of several runs, for each of them: what the runs before it clear.
+/// The ranges cleared by the newer of several runs, for each of them: what the runs before it
+/// clear.
 pub(crate) fn clears_of<'r>(tables: impl Iterator<Item = &'r Arc<Table>>) -> Clears {
     let mut all = Clears::new();
     tables.for_each(|table| all.add_all(table.clears()));

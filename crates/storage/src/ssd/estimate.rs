@@ -1,7 +1,8 @@
-//! Sizes of ranges and points to split them at, from indexes and window alone: no block is read for them.
+//! Sizes of ranges and points to split them at, from indexes and window alone: no block is read for
+//! them.
 //!
-//! Rows that were overwritten or removed and not yet merged away count until then. What a block holds is taken to
-//! lie evenly over the keys between its separator and the next.
+//! Rows that were overwritten or removed and not yet merged away count until then. What a block
+//! holds is taken to lie evenly over the keys between its separator and the next.
 
 use super::state::State;
 use crate::memory::Overlay;
@@ -11,14 +12,20 @@ use plinth_types::Bytes;
 const MOST_PIECES: u64 = 65_536;
 
 /// Key and value bytes of a range.
-pub(super) fn range_size(state: &State, overlay: Option<&Overlay>, begin: &[u8], end: &[u8]) -> u64 {
+pub(super) fn range_size(
+    state: &State,
+    overlay: Option<&Overlay>,
+    begin: &[u8],
+    end: &[u8],
+) -> u64 {
     if begin >= end {
         return 0;
     }
     overlay.map_or(0, |overlay| overlay.range_size(begin, end)) + state.range_size(begin, end)
 }
 
-/// Keys that split a range into pieces of about `chunk` bytes; the first is `begin` and the last `end`.
+/// Keys that split a range into pieces of about `chunk` bytes; the first is `begin` and the last
+/// `end`.
 pub(super) fn split(
     state: &State,
     overlay: Option<&Overlay>,
@@ -36,7 +43,10 @@ pub(super) fn split(
     let (mut passed, mut made) = (0u64, 1);
     for (key, weight) in samples(state, overlay, begin, end, pieces) {
         let due = u128::from(total) * u128::from(made) / u128::from(pieces);
-        if u128::from(passed) >= due && made < pieces && points.last().is_some_and(|last| *last < key) {
+        if u128::from(passed) >= due
+            && made < pieces
+            && points.last().is_some_and(|last| *last < key)
+        {
             points.push(key);
             made = (u128::from(passed) * u128::from(pieces) / u128::from(total.max(1))) as u64 + 1;
         }
@@ -46,8 +56,8 @@ pub(super) fn split(
     points
 }
 
-/// Keys of a range in ascending order, each with the bytes from it to the next one of the same source: about
-/// eight for each piece.
+/// Keys of a range in ascending order, each with the bytes from it to the next one of the same
+/// source: about eight for each piece.
 fn samples(
     state: &State,
     overlay: Option<&Overlay>,
@@ -64,7 +74,8 @@ fn samples(
     }
     for table in state.tables().filter(|table| table.overlaps(begin, end)) {
         let index = table.index();
-        let stride = index.count().div_ceil(usize::try_from(8 * pieces).unwrap_or(usize::MAX)).max(1);
+        let stride =
+            index.count().div_ceil(usize::try_from(8 * pieces).unwrap_or(usize::MAX)).max(1);
         let blocks = index.count().max(1) as u64;
         let weight = table.footer().row_bytes * stride as u64 / blocks;
         let keys = (0..index.count()).step_by(stride).map(|at| index.separator(at));

@@ -1,7 +1,7 @@
 //! Which keys a table certainly does not have: a Bloom filter of blocks of 64 bytes.
 //!
-//! All bits of a key lie in one block, so that a question costs one access to memory. Ten bits a key let
-//! about one in a hundred absent keys pass.
+//! All bits of a key lie in one block, so that a question costs one access to memory. Ten bits a
+//! key let about one in a hundred absent keys pass.
 
 /// Bits for each key.
 const BITS_PER_KEY: usize = 10;
@@ -13,8 +13,8 @@ const WORDS: usize = 8;
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 const FACTOR: u64 = 0xd6e8_feb8_6659_fd93;
 
-/// The hash of a key, part of the format of filters: 16 bytes at a time are multiplied with what was
-/// before, and both halves of the product count.
+/// The hash of a key, part of the format of filters: 16 bytes at a time are multiplied with what
+/// was before, and both halves of the product count.
 #[inline]
 pub(crate) fn hash(key: &[u8]) -> u64 {
     let mut state = SEED ^ (key.len() as u64).wrapping_mul(FACTOR);
@@ -88,7 +88,8 @@ impl Filter {
         let (words, tail) = bytes.as_chunks::<8>();
         let (blocks, odd) = words.as_chunks::<WORDS>();
         let block = |words: &[[u8; 8]; WORDS]| words.map(u64::from_le_bytes);
-        (tail.is_empty() && odd.is_empty()).then(|| Self { blocks: blocks.iter().map(block).collect() })
+        (tail.is_empty() && odd.is_empty())
+            .then(|| Self { blocks: blocks.iter().map(block).collect() })
     }
 }
 
@@ -110,7 +111,8 @@ mod tests {
             let hashes: Vec<u64> = (0..count).map(|n| hash(&key(n))).collect();
             let filter = Filter::of(&hashes);
             assert!(hashes.iter().all(|hash| filter.may_contain(*hash)));
-            let passed = (count..count + 20_000).filter(|n| filter.may_contain(hash(&key(*n)))).count();
+            let passed =
+                (count..count + 20_000).filter(|n| filter.may_contain(hash(&key(*n)))).count();
             assert!(passed < 500, "{passed} of 20,000 pass, with {count} keys");
             assert_eq!(Filter::decode(&filter.encode()), Some(filter));
         }
@@ -120,7 +122,10 @@ mod tests {
     #[test]
     fn the_hash_is_as_documented() {
         let hashes = [&b""[..], b"a", b"0123456789abcdef", b"0123456789abcdefg"].map(hash);
-        assert!(hashes.iter().enumerate().all(|(at, hash)| !hashes[..at].contains(hash)), "{hashes:x?}");
+        assert!(
+            hashes.iter().enumerate().all(|(at, hash)| !hashes[..at].contains(hash)),
+            "{hashes:x?}"
+        );
         assert_eq!(hash(b"plinth"), hash(&b"plinth"[..]));
     }
 }

@@ -1,16 +1,16 @@
 //! The bytes of tables: `docs/format/table.md` as code.
 //!
-//! A table is written once, from its begin to its end, and never changed. Every byte that is read is
-//! covered by a checksum that begins with the file's seed, so a block of another file, or of another place
-//! in this one, is not taken for the one that belongs there.
+//! A table is written once, from its begin to its end, and never changed. Every byte that is read
+//! is covered by a checksum that begins with the file's seed, so a block of another file, or of
+//! another place in this one, is not taken for the one that belongs there.
 
 use super::zstd;
 use crate::checkpoint::{Flaw, Identity};
 use plinth_types::Version;
 use std::ops::Range;
 
-/// The newest table format that this program can read, and the one that it writes. It reads all before it: format 1 has blocks
-/// without padding.
+/// The newest table format that this program can read, and the one that it writes. It reads all
+/// before it: format 1 has blocks without padding.
 pub const TABLE_FORMAT: u32 = 2;
 
 /// What disks, and the system's cache of files, hand out at once.
@@ -51,7 +51,8 @@ pub(crate) const FOOTER_BODY_LEN: usize = 8 * FOOTER_NUMBERS + HEADER_LEN;
 /// Bytes of the footer, the last block of a file.
 pub(crate) const FOOTER_LEN: usize = BLOCK_HEAD_LEN + FOOTER_BODY_LEN;
 
-const _: () = assert!(HEADER_RESERVED < HEADER_CHECKSUM && BLOCK_HEAD_LEN == 24 && FOOTER_LEN == 216);
+const _: () =
+    assert!(HEADER_RESERVED < HEADER_CHECKSUM && BLOCK_HEAD_LEN == 24 && FOOTER_LEN == 216);
 
 /// Why a header can't be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -96,8 +97,10 @@ impl Header {
 
     pub fn decode(bytes: &[u8]) -> Result<Self, HeaderFlaw> {
         check_header(bytes, TABLE_MAGIC, TABLE_FORMAT)?;
-        let identity =
-            Identity { cluster_id: id_at(bytes, HEADER_CLUSTER), node_id: id_at(bytes, HEADER_NODE) };
+        let identity = Identity {
+            cluster_id: id_at(bytes, HEADER_CLUSTER),
+            node_id: id_at(bytes, HEADER_NODE),
+        };
         Ok(Self {
             format: u32_at(bytes, HEADER_FORMAT),
             identity,
@@ -114,7 +117,8 @@ impl Header {
     }
 }
 
-/// Checks what the headers of all the engine's files have in common, in each format up to the newest.
+/// Checks what the headers of all the engine's files have in common, in each format up to the
+/// newest.
 pub(crate) fn check_header(bytes: &[u8], magic: [u8; 8], newest: u32) -> Result<(), HeaderFlaw> {
     let damaged = |flaw| Err(HeaderFlaw::Damaged(flaw));
     let Some(bytes) = bytes.get(..HEADER_LEN) else {
@@ -124,7 +128,8 @@ pub(crate) fn check_header(bytes: &[u8], magic: [u8; 8], newest: u32) -> Result<
         let found = bytes[..HEADER_FORMAT].escape_ascii();
         return damaged(Flaw::new("the file's first bytes", magic.escape_ascii(), found));
     }
-    let (stored, computed) = (u32_at(bytes, HEADER_CHECKSUM), crc32c::crc32c(&bytes[..HEADER_CHECKSUM]));
+    let (stored, computed) =
+        (u32_at(bytes, HEADER_CHECKSUM), crc32c::crc32c(&bytes[..HEADER_CHECKSUM]));
     if stored != computed {
         return damaged(Flaw::hex("checksum of the header", stored, computed));
     }
@@ -168,8 +173,8 @@ pub enum Compression {
     /// LZ4, block by block; a block that gets hardly smaller stays as it is.
     #[default]
     Lz4,
-    /// zstd, block by block, in the same way: smaller, and slower to write and to read. In programs that are built with
-    /// the feature `zstd`; others write and read none.
+    /// zstd, block by block, in the same way: smaller, and slower to write and to read. In programs
+    /// that are built with the feature `zstd`; others write and read none.
     Zstd,
 }
 
@@ -217,9 +222,14 @@ impl BlockHead {
             2 => Compression::Zstd,
             other => return Err(Flaw::new("compression of a block", "0 to 2", other)),
         };
-        let padding = usize::from(u16::from_le_bytes([bytes[BLOCK_PADDING], bytes[BLOCK_PADDING + 1]]));
+        let padding =
+            usize::from(u16::from_le_bytes([bytes[BLOCK_PADDING], bytes[BLOCK_PADDING + 1]]));
         if padding >= PAGE_LEN {
-            return Err(Flaw::new("padding of a block", format_args!("less than {PAGE_LEN}"), padding));
+            return Err(Flaw::new(
+                "padding of a block",
+                format_args!("less than {PAGE_LEN}"),
+                padding,
+            ));
         }
         let (checksum, number) = (u32_at(bytes, BLOCK_CHECKSUM), u32_at(bytes, BLOCK_NUMBER));
         Ok(Self { checksum, stored_len, raw_len, padding, number, kind, compression })
@@ -248,7 +258,11 @@ impl BlockHead {
     }
 
     /// The same in a buffer that `take` has of so many bytes.
-    pub fn body_in(&self, block: &[u8], take: impl FnOnce(usize) -> Vec<u8>) -> Result<Vec<u8>, Flaw> {
+    pub fn body_in(
+        &self,
+        block: &[u8],
+        take: impl FnOnce(usize) -> Vec<u8>,
+    ) -> Result<Vec<u8>, Flaw> {
         let stored = &block[self.stored()];
         if self.compression == Compression::None {
             self.check_body_len(stored.len())?;
@@ -281,7 +295,8 @@ impl BlockHead {
     }
 }
 
-/// Adds a block to `out`. Gives its length there. `pad` says how many zeros a block of so many bytes takes along, less than [`PAGE_LEN`].
+/// Adds a block to `out`. Gives its length there. `pad` says how many zeros a block of so many
+/// bytes takes along, less than [`PAGE_LEN`].
 pub(crate) fn push_block(
     out: &mut Vec<u8>,
     seed: u32,
@@ -389,8 +404,13 @@ impl Footer {
             index_at: number(6),
             footer_at: number(7),
         };
-        let places =
-            [HEADER_LEN as u64, footer.clears_at, footer.filter_at, footer.index_at, footer.footer_at];
+        let places = [
+            HEADER_LEN as u64,
+            footer.clears_at,
+            footer.filter_at,
+            footer.index_at,
+            footer.footer_at,
+        ];
         if places.windows(2).any(|pair| pair[0] > pair[1]) || footer.blocks > u64::from(u32::MAX) {
             return Err(Flaw::new("places in the footer", "ascending", format_args!("{places:?}")));
         }
@@ -446,12 +466,18 @@ pub(crate) fn take_bytes<'b>(bytes: &mut &'b [u8]) -> Option<&'b [u8]> {
 /// The number in the four bytes at `at`.
 #[inline(always)]
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |bytes| u32::from_le_bytes(*bytes))
+    bytes
+        .get(at..)
+        .and_then(|bytes| bytes.first_chunk())
+        .map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
 /// The number in the eight bytes at `at`.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    bytes
+        .get(at..)
+        .and_then(|bytes| bytes.first_chunk())
+        .map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 /// The id in the 16 bytes at `at`.

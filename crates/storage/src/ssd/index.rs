@@ -1,7 +1,7 @@
 //! Where in a table a key is: for each block of rows the least key that belongs to it, in memory.
 //!
-//! A block's separator lies above the last key of the block before and not above its own first key; the first
-//! block's is the table's first key. How they are searched: `separators.rs`.
+//! A block's separator lies above the last key of the block before and not above its own first key;
+//! the first block's is the table's first key. How they are searched: `separators.rs`.
 
 use super::format::{push_bytes, push_number, take_bytes, take_number};
 use super::separators::Separators;
@@ -51,7 +51,8 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Reads an index whose checksum was right; `rows_at` and `rows_end` bound the blocks. `None` if it is none.
+    /// Reads an index whose checksum was right; `rows_at` and `rows_end` bound the blocks. `None`
+    /// if it is none.
     pub fn decode(body: &[u8], rows_at: u64, rows_end: u64, blocks: u64) -> Option<Self> {
         let mut rest = body;
         let count = take_number(&mut rest)?;
@@ -78,13 +79,21 @@ impl Index {
             }
             begin = next;
             ends.push(u32::try_from(separators.len()).ok()?);
-            place = take_number(&mut rest)?.checked_add(place).filter(|place| *place <= rows_end)?;
+            place =
+                take_number(&mut rest)?.checked_add(place).filter(|place| *place <= rows_end)?;
             places.push(place);
         }
-        if !rest.is_empty() || place != rows_end || (count > 0 && separators[begin..] > last_key[..]) {
+        if !rest.is_empty()
+            || place != rows_end
+            || (count > 0 && separators[begin..] > last_key[..])
+        {
             return None;
         }
-        Some(Self { separators: Separators::new(separators, ends), places: places.into(), last_key })
+        Some(Self {
+            separators: Separators::new(separators, ends),
+            places: places.into(),
+            last_key,
+        })
     }
 
     pub fn count(&self) -> usize {

@@ -1,8 +1,8 @@
 //! How a read gets at blocks: from the cache at once, from files only on a thread that may wait.
 //!
-//! A read is a future. The caller's thread polls it once; if all its blocks are in the cache it comes to its
-//! end there. The first block that is missing stops it, and it is handed to the [`Pool`], whose threads may
-//! wait for the disk.
+//! A read is a future. The caller's thread polls it once; if all its blocks are in the cache it
+//! comes to its end there. The first block that is missing stops it, and it is handed to the
+//! [`Pool`], whose threads may wait for the disk.
 
 use super::cache::Cache;
 use super::rows::RowsBlock;
@@ -104,8 +104,10 @@ impl Loader {
     /// Goes on where it may wait for the disk, and counts what is read there.
     async fn wait(&self) {
         // Nobody wakes this: whoever lets it wait polls it again.
-        poll_fn(|_| if self.may_wait.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending })
-            .await;
+        poll_fn(|_| {
+            if self.may_wait.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
         probe!("ssd: blocks read from a file");
         // What merges read nobody waits for.
         if !self.passing {
@@ -177,8 +179,8 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a read on one of the threads; their number grows with need up to [`READERS`]. Refused with
-    /// `shutdown_in_progress` once closed.
+    /// Runs a read on one of the threads; their number grows with need up to [`READERS`]. Refused
+    /// with `shutdown_in_progress` once closed.
     pub fn run<T: Send + 'static>(
         self: &Arc<Self>,
         env: &Env,
@@ -236,7 +238,8 @@ impl Pool {
         }
     }
 
-    /// Lets the threads end once the reads that were asked for are done. Gives them, to be waited for.
+    /// Lets the threads end once the reads that were asked for are done. Gives them, to be waited
+    /// for.
     pub fn close(&self) -> Vec<Task> {
         let tasks = {
             let mut state = self.lock();

@@ -1,4 +1,5 @@
-//! What happens behind the reads and writes: flushes, the switch to a new state, and the end of old files.
+//! What happens behind the reads and writes: flushes, the switch to a new state, and the end of old
+//! files.
 //!
 //! ```text
 //!   flush   1 write what the window has up to its oldest readable version into tables, synced
@@ -7,8 +8,9 @@
 //!           4 forget the window's clears up to D', then its records
 //! ```
 //!
-//! A flush or a compaction that fails before the manifest has changed leaves the engine as it was. If the replacing
-//! itself fails, either manifest may be the one on disk; then the files that both name stay where they are.
+//! A flush or a compaction that fails before the manifest has changed leaves the engine as it was.
+//! If the replacing itself fails, either manifest may be the one on disk; then the files that both
+//! name stay where they are.
 
 use super::Engine;
 use super::clears::Clears;
@@ -138,17 +140,20 @@ impl NotSwitched {
 /// Whether enough has left the window.
 pub(super) fn wants_flush(engine: &Engine) -> bool {
     let ready = engine.window.bytes_until(engine.window.overlay().oldest());
-    // Small flushes make more work for merges, and each of them walks all of the window: only when room gets scarce.
+    // Small flushes make more work for merges, and each of them walks all of the window: only when
+    // room gets scarce.
     let hurry = engine.window_fullness() > 0.75;
     ready >= if hurry { engine.settings.flush_bytes / 4 } else { engine.settings.flush_bytes }
 }
 
-/// Moves what the window's oldest readable version shows into the tables: whole batches, up to one whose place in the
-/// log is known.
+/// Moves what the window's oldest readable version shows into the tables: whole batches, up to one
+/// whose place in the log is known.
 pub(super) async fn flush(engine: &Engine) -> Result<bool> {
     let _one_at_a_time = engine.gates.flush.enter().await;
     let from = engine.state().at.version;
-    let Some(at) = engine.window.position_until(engine.window.overlay().oldest()) else { return Ok(false) };
+    let Some(at) = engine.window.position_until(engine.window.overlay().oldest()) else {
+        return Ok(false);
+    };
     let horizon = at.version;
     if horizon <= from || engine.window.bytes_until(horizon) == 0 {
         return Ok(false);
@@ -215,7 +220,13 @@ struct Helping {
 
 impl Helping {
     /// Takes rows from the first key not below `from` on; gives where to go on.
-    fn fill(&mut self, engine: &Engine, above: Version, horizon: Version, from: &[u8]) -> Option<Bytes> {
+    fn fill(
+        &mut self,
+        engine: &Engine,
+        above: Version,
+        horizon: Version,
+        from: &[u8],
+    ) -> Option<Bytes> {
         self.data.clear();
         self.spans.clear();
         let mut next = None;
@@ -280,7 +291,8 @@ enum Worker {
     Compactor,
 }
 
-/// Why flushes fail at the moment, and why merges do. A merge that goes well says nothing of flushes.
+/// Why flushes fail at the moment, and why merges do. A merge that goes well says nothing of
+/// flushes.
 pub(super) type Trouble = Mutex<[Option<Error>; 2]>;
 
 fn note(engine: &Engine, worker: Worker, result: Result<bool>) -> bool {
@@ -304,7 +316,8 @@ pub(super) async fn run_flusher(engine: Arc<Engine>) {
         bury(&engine).await;
         engine.window.overlay().tidy();
         engine.divide_memory();
-        let due = env.now().saturating_sub(last) >= engine.settings.flush_after && engine.window.has_marks();
+        let due = env.now().saturating_sub(last) >= engine.settings.flush_after
+            && engine.window.has_marks();
         if !(due || wants_flush(&engine)) || engine.state().flushed().count() >= MOST_FLUSHED_RUNS {
             continue;
         }

@@ -5,12 +5,13 @@
 //!   | header: ids, serial, version, numbers | table: id, nonce, length, level, flush | ... |
 //! ```
 //!
-//! Replacing it is the one atomic step in which the engine moves on: before it, the new tables are durable;
-//! after it, the old ones may go. A table file that the manifest does not name is a leftover.
+//! Replacing it is the one atomic step in which the engine moves on: before it, the new tables are
+//! durable; after it, the old ones may go. A table file that the manifest does not name is a
+//! leftover.
 
 use super::format::{
-    HEADER_CHECKSUM, HEADER_CLUSTER, HEADER_FORMAT, HEADER_LEN, HEADER_LENGTH, HEADER_NODE, HeaderFlaw,
-    check_header, id_at, u32_at, u64_at,
+    HEADER_CHECKSUM, HEADER_CLUSTER, HEADER_FORMAT, HEADER_LEN, HEADER_LENGTH, HEADER_NODE,
+    HeaderFlaw, check_header, id_at, u32_at, u64_at,
 };
 use super::state::State;
 use crate::checkpoint::{Flaw, Identity};
@@ -84,7 +85,9 @@ impl Manifest {
     pub fn encode(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(self.tables.len() * ENTRY_LEN);
         for table in &self.tables {
-            for number in [table.id, table.nonce, table.file_len, u64::from(table.level), table.flush] {
+            for number in
+                [table.id, table.nonce, table.file_len, u64::from(table.level), table.flush]
+            {
                 body.extend_from_slice(&number.to_le_bytes());
             }
         }
@@ -114,7 +117,11 @@ impl Manifest {
         let damaged = |flaw| Err((HeaderFlaw::Damaged(flaw), HEADER_LEN as u64));
         let count = u32_at(bytes, COUNT) as usize;
         if body.len() != count * ENTRY_LEN {
-            return damaged(Flaw::new("length of the list of tables", count * ENTRY_LEN, body.len()));
+            return damaged(Flaw::new(
+                "length of the list of tables",
+                count * ENTRY_LEN,
+                body.len(),
+            ));
         }
         let (stored, computed) = (u32_at(bytes, BODY_CHECKSUM), crc32c::crc32c(body));
         if stored != computed {
@@ -147,7 +154,8 @@ impl Manifest {
     /// Reads the manifest of a directory.
     ///
     /// # Errors
-    /// `file_corrupt`, naming file and offset; `unsupported_operation` for a newer format; those of files.
+    /// `file_corrupt`, naming file and offset; `unsupported_operation` for a newer format; those of
+    /// files.
     pub async fn read(env: &Env, dir: &Path) -> Result<Self> {
         let path = path(dir);
         let bytes = env.files().read(&path).await.map_err(|error| match error {
@@ -202,8 +210,8 @@ impl Manifest {
         Ok(())
     }
 
-    /// Puts the one that was written beside in the place of the present one. After an error either may be
-    /// the one on disk.
+    /// Puts the one that was written beside in the place of the present one. After an error either
+    /// may be the one on disk.
     pub async fn replace(env: &Env, dir: &Path) -> Result<()> {
         env.files().rename(beside(dir), path(dir)).await?;
         env.files().sync_dir(dir).await

@@ -1,4 +1,5 @@
-//! The engine `ssd`: data larger than memory, in sorted tables on `env` files, under a window in memory.
+//! The engine `ssd`: data larger than memory, in sorted tables on `env` files, under a window in
+//! memory.
 //!
 //! ```text
 //!   apply ──▶ window      versions above D, in memory: keys written since, ranges cleared since
@@ -9,13 +10,15 @@
 //!               level 2   table | table | table | ...        ▼
 //! ```
 //!
-//! The engine holds exactly one version D. Nothing above D is in the tables and nothing up to D is missing
-//! from them, so the log is needed from D on. A switch replaces the manifest, in one step; the tables themselves
-//! never change, which is why a read, or a pinned snapshot, goes on with those it began with.
+//! The engine holds exactly one version D. Nothing above D is in the tables and nothing up to D is
+//! missing from them, so the log is needed from D on. A switch replaces the manifest, in one step;
+//! the tables themselves never change, which is why a read, or a pinned snapshot, goes on with
+//! those it began with.
 //!
-//! Invariants: D is never above the oldest readable version. All memory (window, cache, indexes, filters)
-//! stays within one budget, of which two fifths are for writes: the cache shrinks as the others grow, and a window that grows beyond
-//! its part shows as [`Reader::fullness`], for others to slow down by (`budget.rs`).
+//! Invariants: D is never above the oldest readable version. All memory (window, cache, indexes,
+//! filters) stays within one budget, of which two fifths are for writes: the cache shrinks as the
+//! others grow, and a window that grows beyond its part shows as [`Reader::fullness`], for others
+//! to slow down by (`budget.rs`).
 //!
 //! Read next: `window.rs`, `state.rs`, `read.rs`, then `maintain.rs` and `compact.rs`.
 
@@ -34,6 +37,7 @@ mod load;
 mod maintain;
 mod manifest;
 mod pages;
+mod pinned;
 mod read;
 mod rows;
 mod salvage;
@@ -49,10 +53,10 @@ mod tests;
 
 pub use format::{Compression, TABLE_FORMAT};
 pub use manifest::{MANIFEST_FORMAT, path as manifest_path};
+pub use pinned::Pinned;
 pub use salvage::{SsdReport, SsdSalvage, is_as_created, verify_ssd};
 
 use crate::checkpoint::{Identity, Pace};
-use crate::chunk::{self, Chunk};
 use crate::{Changed, Flushed, Import, Memory, PinnedVersion, Prepared, Reader, Waiting, Writer};
 use cache::Cache;
 use load::{Loader, Pool, ReadCounts, attempt};
@@ -61,8 +65,8 @@ use manifest::Manifest;
 use plinth_env::reply::promise;
 use plinth_env::{Env, Reply, Signal, Task};
 use plinth_types::{
-    Bytes, Error, KeyList, KeySelector, KeySpace, LogPosition, MutationRef, RangeRead, RangeResult, Result,
-    Version,
+    Bytes, Error, KeyList, KeySelector, KeySpace, LogPosition, MutationRef, RangeRead, RangeResult,
+    Result, Version,
 };
 use read::View;
 use state::{Placed, State};
@@ -77,14 +81,16 @@ use table::{Graveyard, Table, table_path};
 use window::Window;
 use writer::{Making, Spare};
 
-/// How an engine behaves. Of these, only the compression is written into files; all may differ at each start.
+/// How an engine behaves. Of these, only the compression is written into files; all may differ at
+/// each start.
 #[derive(Clone, Debug)]
 pub struct SsdSettings {
     /// Bytes of memory for window, cache, indexes, filters and what is being written, together.
     pub memory: u64,
     /// How blocks are written.
     pub compression: Compression,
-    /// Bytes of a block of rows before compression, about: blocks become as long as the file's pages of 4096 bytes suggest.
+    /// Bytes of a block of rows before compression, about: blocks become as long as the file's
+    /// pages of 4096 bytes suggest.
     pub block_bytes: usize,
     /// Bytes of a table, about.
     pub table_bytes: u64,
@@ -92,9 +98,11 @@ pub struct SsdSettings {
     pub level_bytes: u64,
     /// Bytes of writes that have left the window after which it is flushed.
     pub flush_bytes: u64,
-    /// The time after which it is flushed anyway, if there is anything, so that the log does not grow old.
+    /// The time after which it is flushed anyway, if there is anything, so that the log does not
+    /// grow old.
     pub flush_after: Duration,
-    /// Whether flushes and compactions happen by themselves; for tests that take each step on their own.
+    /// Whether flushes and compactions happen by themselves; for tests that take each step on their
+    /// own.
     pub background: bool,
 }
 
@@ -191,8 +199,8 @@ struct Life {
     kept: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
-/// Data in tables on disk, with the window in memory: the one who writes to it. Dropping it ends its tasks. Derefs to what
-/// everybody else has.
+/// Data in tables on disk, with the window in memory: the one who writes to it. Dropping it ends
+/// its tasks. Derefs to what everybody else has.
 pub struct SsdStorage {
     reader: SsdReader,
 }
@@ -236,8 +244,8 @@ impl SsdFound {
 }
 
 impl SsdStorage {
-    /// Makes an engine without rows, before the first entry of any log, in a directory that exists; tables that lie
-    /// there become leftovers.
+    /// Makes an engine without rows, before the first entry of any log, in a directory that exists;
+    /// tables that lie there become leftovers.
     ///
     /// # Errors
     /// Those of writing files.
@@ -249,26 +257,42 @@ impl SsdStorage {
     ///
     /// # Errors
     /// Those of writing files.
-    pub async fn create_at(env: &Env, dir: &Path, identity: Identity, at: LogPosition) -> Result<()> {
+    pub async fn create_at(
+        env: &Env,
+        dir: &Path,
+        identity: Identity,
+        at: LogPosition,
+    ) -> Result<()> {
         let manifest = Manifest::of(&State::empty(at), identity, 1);
         manifest.write(env, dir).await
     }
 
-    /// Opens the engine in a directory and removes what a crash left over. Its window is its version alone.
+    /// Opens the engine in a directory and removes what a crash left over. Its window is its
+    /// version alone.
     ///
     /// # Errors
     /// Those of [`SsdStorage::read`], and those of removing files.
-    pub async fn open(env: &Env, dir: &Path, identity: Identity, settings: SsdSettings) -> Result<Self> {
+    pub async fn open(
+        env: &Env,
+        dir: &Path,
+        identity: Identity,
+        settings: SsdSettings,
+    ) -> Result<Self> {
         Self::read(env, dir, identity, settings).await?.start().await
     }
 
     /// Reads what opening the engine in a directory needs, and changes nothing there.
     ///
     /// # Errors
-    /// `file_corrupt`, naming file, offset, expected and found, for damage, for missing files and for those
-    /// of another node; `unsupported_operation` for a newer format, and for a compression that is not built
-    /// in; those of files.
-    pub async fn read(env: &Env, dir: &Path, identity: Identity, settings: SsdSettings) -> Result<SsdFound> {
+    /// `file_corrupt`, naming file, offset, expected and found, for damage, for missing files and
+    /// for those of another node; `unsupported_operation` for a newer format, and for a compression
+    /// that is not built in; those of files.
+    pub async fn read(
+        env: &Env,
+        dir: &Path,
+        identity: Identity,
+        settings: SsdSettings,
+    ) -> Result<SsdFound> {
         check_compression(&settings)?;
         let manifest = Manifest::read(env, dir).await?;
         manifest.expect(dir, identity)?;
@@ -279,7 +303,8 @@ impl SsdStorage {
             let table = table.map_err(|error| manifest::named_but_missing(dir, error))?;
             if (table.header().nonce, table.file_len()) != (named.nonce, named.file_len) {
                 let path = table_path(dir, named.id).display().to_string();
-                let detail = format!("{path} at offset 0: table: expected the manifest's, found another");
+                let detail =
+                    format!("{path} at offset 0: table: expected the manifest's, found another");
                 return Err(Error::file_corrupt().with_detail(detail));
             }
             placed.push(Placed { level: named.level, flush: named.flush, table: Arc::new(table) });
@@ -289,8 +314,8 @@ impl SsdStorage {
         Ok(SsdFound { state, making, settings })
     }
 
-    /// Begins an engine in a directory that exists and is empty, which chunks of this place in the log fill. It can be
-    /// opened once the import has been finished.
+    /// Begins an engine in a directory that exists and is empty, which chunks of this place in the
+    /// log fill. It can be opened once the import has been finished.
     ///
     /// # Errors
     /// `unsupported_operation` for a compression that is not built in.
@@ -341,8 +366,7 @@ fn check_compression(settings: &SsdSettings) -> Result<()> {
     if settings.compression.is_built_in() {
         return Ok(());
     }
-    let detail =
-        "this program is built without zstd: choose another compression, or build it with the feature zstd";
+    let detail = "this program is built without zstd: choose another compression, or build it with the feature zstd";
     Err(Error::unsupported_operation().with_detail(detail))
 }
 
@@ -395,10 +419,11 @@ impl SsdReader {
         self.engine.figures()
     }
 
-    /// Keeps the engine's present version readable for as long as the snapshot lives, without a flush before ([`crate::Writer::pin`]). That
-    /// holds table files, and no memory beyond their indexes and filters.
+    /// Keeps the engine's present version readable for as long as the snapshot lives, without a
+    /// flush before ([`crate::Writer::pin`]). That holds table files, and no memory beyond their
+    /// indexes and filters.
     pub fn pin_tables(&self) -> Arc<Pinned> {
-        Engine::pin(&self.engine)
+        Pinned::of(&self.engine)
     }
 }
 
@@ -484,19 +509,18 @@ impl Engine {
         }
     }
 
-    fn pin(this: &Arc<Self>) -> Arc<Pinned> {
-        let state = this.state();
-        this.lock_pins().push(state.clone());
-        Arc::new(Pinned { version: state.at.version, state: RwLock::new(state), engine: this.clone() })
-    }
-
     fn loader(&self) -> Arc<Loader> {
         Arc::new(Loader::new(&self.making.cache, &self.reads))
     }
 }
 
 impl Reader for SsdReader {
-    fn get_many(&self, version: Version, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+    fn get_many(
+        &self,
+        version: Version,
+        space: KeySpace,
+        keys: &KeyList,
+    ) -> Reply<Vec<Option<Bytes>>> {
         let engine = &self.engine;
         if let Err(error) = engine.window.overlay().check(version) {
             return Reply::ready(Err(error));
@@ -516,7 +540,8 @@ impl Reader for SsdReader {
         if let Err(error) = self.engine.window.overlay().check(version) {
             return Reply::ready(Err(error));
         }
-        let (engine, selector, loader) = (self.engine.clone(), selector.clone(), self.engine.loader());
+        let (engine, selector, loader) =
+            (self.engine.clone(), selector.clone(), self.engine.loader());
         self.engine.finish(&loader.clone(), async move {
             engine.view(version).resolve(space, &selector, &loader).await.map(|(key, _)| key)
         })
@@ -564,7 +589,8 @@ impl Reader for SsdReader {
         }
     }
 
-    /// Rows in the tables, of which overwritten ones that were not merged yet count again, and in the window.
+    /// Rows in the tables, of which overwritten ones that were not merged yet count again, and in
+    /// the window.
     fn count(&self) -> u64 {
         let state = self.engine.state();
         let tables: u64 = state.tables().map(|table| table.footer().rows).sum();
@@ -589,7 +615,8 @@ impl Reader for SsdReader {
         self.engine.state().at
     }
 
-    /// How many flushed runs wait to be merged, as a share of the number at which flushes wait for it.
+    /// How many flushed runs wait to be merged, as a share of the number at which flushes wait for
+    /// it.
     fn backlog(&self) -> f32 {
         self.engine.state().flushed().count() as f32 / maintain::MOST_FLUSHED_RUNS as f32
     }
@@ -608,8 +635,8 @@ impl Reader for SsdReader {
         Some(self.figures())
     }
 
-    /// A flush of all that is in the window and the largest of the usual merges. A merge takes at most what it merges, which
-    /// are all tables or a dozen.
+    /// A flush of all that is in the window and the largest of the usual merges. A merge takes at
+    /// most what it merges, which are all tables or a dozen.
     fn room_to_work(&self) -> u64 {
         let (state, settings) = (self.engine.state(), &self.engine.settings);
         let flushed: u64 = state.flushed().map(|run| run.bytes()).sum();
@@ -624,7 +651,8 @@ impl Reader for SsdReader {
             let mut tasks = std::mem::take(&mut *engine.lock_tasks());
             tasks.extend(engine.pool.close());
             for task in tasks {
-                // Nobody is left to tell of a task that panicked; what it did not finish is as after a crash.
+                // Nobody is left to tell of a task that panicked; what it did not finish is as
+                // after a crash.
                 drop(task.await);
             }
         })
@@ -668,7 +696,8 @@ impl Writer for SsdStorage {
         self.engine.window.apply(&prepared.bases, at, mutations, changed);
     }
 
-    /// What has left the window goes into the tables in the background, so nothing is left to do here.
+    /// What has left the window goes into the tables in the background, so nothing is left to do
+    /// here.
     fn forget_before(&mut self, version: Version, _budget: usize) -> bool {
         self.engine.window.overlay().raise_oldest(version);
         if maintain::wants_flush(&self.engine) {
@@ -682,7 +711,7 @@ impl Writer for SsdStorage {
         let (engine, (promise, reply)) = (self.engine.clone(), promise());
         let pin = async move {
             let flushed = maintain::flush(&engine).await;
-            promise.send(flushed.map(|_| Box::new(Engine::pin(&engine)) as Box<dyn PinnedVersion>));
+            promise.send(flushed.map(|_| Box::new(Pinned::of(&engine)) as Box<dyn PinnedVersion>));
         };
         drop(self.engine.making.env.spawn("pin", pin));
         reply
@@ -698,81 +727,5 @@ impl Writer for SsdStorage {
 
     fn check_invariants(&self) {
         self.engine.window.overlay().check_invariants();
-    }
-}
-
-/// A version of the engine that stays readable, for hours if need be: it holds table files, not memory.
-pub struct Pinned {
-    version: Version,
-    state: RwLock<Arc<State>>,
-    engine: Arc<Engine>,
-}
-
-impl Pinned {
-    fn state(&self) -> Arc<State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn view(&self) -> View<'_> {
-        View { window: None, state: &self.state, version: self.version }
-    }
-}
-
-impl PinnedVersion for Arc<Pinned> {
-    fn version(&self) -> Version {
-        self.version
-    }
-
-    fn position(&self) -> LogPosition {
-        // Merges move rows; what they are everything of stays.
-        self.state().at
-    }
-
-    fn get_many(&self, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
-        let (this, keys, loader) = (self.clone(), keys.clone(), self.engine.loader());
-        self.engine.finish(&loader.clone(), async move { this.view().get_many(space, &keys, &loader).await })
-    }
-
-    fn get_key(&self, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
-        let (this, selector, loader) = (self.clone(), selector.clone(), self.engine.loader());
-        self.engine.finish(&loader.clone(), async move {
-            this.view().resolve(space, &selector, &loader).await.map(|(key, _)| key)
-        })
-    }
-
-    fn get_range(&self, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
-        let (this, read, loader) = (self.clone(), read.clone(), self.engine.loader());
-        self.engine.finish(&loader.clone(), async move { this.view().get_range(space, &read, &loader).await })
-    }
-
-    fn export(&self, begin: &[u8], end: &[u8], target_bytes: usize) -> Reply<Chunk> {
-        let (this, read) = (self.clone(), chunk::read_for(begin, end, target_bytes));
-        let range = [begin, end].map(Bytes::copy_from_slice);
-        let loader = Loader::passing(&self.engine.making.cache, &self.engine.reads);
-        self.engine.pool.run(&self.engine.making.env, async move {
-            let result = this.view().get_range(KeySpace::System, &read, &loader).await?;
-            Ok(Chunk::of(this.position(), (&range[0], &range[1]), result))
-        })
-    }
-
-    fn range_size(&self, begin: &[u8], end: &[u8]) -> u64 {
-        estimate::range_size(&self.state(), None, begin, end)
-    }
-
-    fn split_points(&self, begin: &[u8], end: &[u8], chunk: u64) -> Vec<Bytes> {
-        estimate::split(&self.state(), None, begin, end, chunk)
-    }
-}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        let state = self.state();
-        let mut pins = self.engine.lock_pins();
-        if let Some(at) = pins.iter().position(|pin| Arc::ptr_eq(pin, &state)) {
-            pins.swap_remove(at);
-        }
-        drop(pins);
-        // Files that only this snapshot needed go now.
-        self.engine.bells.flusher.notify();
     }
 }

@@ -1,17 +1,20 @@
-//! Where blocks of rows end in a table, so that reading one of them takes as few pages of the file as can be.
+//! Where blocks of rows end in a table, so that reading one of them takes as few pages of the file
+//! as can be.
 //!
 //! ```text
 //!   page 0            page 1            page 2            page 3
 //!   | header, block 0 | block 1      00 | block 2 | bloc··k 3 | block 4  00 | ...
 //! ```
 //!
-//! Disks and the system's cache of files hand out pages. A block of a page's length that begins anywhere lies in two of them, and
-//! whoever reads it has both fetched. So a block gets the rows that fit into what is left of the page it begins in; where a page's
-//! rest is too small for the next row, the block takes it along as zeros if that costs an eighth of it at most, and else the next block,
-//! which crosses into the next page, is that one row.
+//! Disks and the system's cache of files hand out pages. A block of a page's length that begins
+//! anywhere lies in two of them, and whoever reads it has both fetched. So a block gets the rows
+//! that fit into what is left of the page it begins in; where a page's rest is too small for the
+//! next row, the block takes it along as zeros if that costs an eighth of it at most, and else the
+//! next block, which crosses into the next page, is that one row.
 //!
-//! How long a block becomes once it is compressed is known afterwards only. It is guessed from the blocks before it, and a page
-//! that would have room for one and a half is divided into two, evenly.
+//! How long a block becomes once it is compressed is known afterwards only. It is guessed from the
+//! blocks before it, and a page that would have room for one and a half is divided into two,
+//! evenly.
 
 use super::format::{BLOCK_HEAD_LEN, PAGE_LEN};
 
@@ -19,7 +22,8 @@ use super::format::{BLOCK_HEAD_LEN, PAGE_LEN};
 const WHOLE: usize = 1024;
 /// Padding is at most this part of a block.
 const MOST_PADDING: usize = 8;
-/// Compressed blocks that are to end where a page does aim this part before it, for the guess may be wrong.
+/// Compressed blocks that are to end where a page does aim this part before it, for the guess may
+/// be wrong.
 const MARGIN: usize = 16;
 
 /// How long the blocks of a table shall become.
@@ -35,7 +39,8 @@ impl Pages {
         Self { block_len: block_len.max(1), left: WHOLE }
     }
 
-    /// The most bytes before compression for the body of a block that begins at `at`, unless it is a single row.
+    /// The most bytes before compression for the body of a block that begins at `at`, unless it is
+    /// a single row.
     pub fn limit(&self, at: u64) -> usize {
         let span = PAGE_LEN * (self.block_len / PAGE_LEN).max(1);
         let room = (span - into_page(at)).saturating_sub(BLOCK_HEAD_LEN);
@@ -47,8 +52,8 @@ impl Pages {
         }
     }
 
-    /// Takes note of a block at `at` with `len` bytes in the file, whose body had `raw_len` before compression. Gives the zeros that
-    /// it takes along.
+    /// Takes note of a block at `at` with `len` bytes in the file, whose body had `raw_len` before
+    /// compression. Gives the zeros that it takes along.
     pub fn close(&mut self, at: u64, raw_len: usize, len: usize) -> usize {
         let stored = len.saturating_sub(BLOCK_HEAD_LEN);
         let left = (stored * WHOLE / raw_len.max(1)).clamp(1, WHOLE);
@@ -128,13 +133,23 @@ mod tests {
 
     #[test]
     fn rows_that_fill_a_page_badly_cross_into_the_next_alone() {
-        for (len, most) in [(600, 1.2), (1045, 1.3), (1400, 1.4), (2070, 1.55), (3000, 1.8), (4000, 1.001)] {
+        for (len, most) in
+            [(600, 1.2), (1045, 1.3), (1400, 1.4), (2070, 1.55), (3000, 1.8), (4000, 1.001)]
+        {
             let sums = lay(4096, 10_000, || len, || 1.0);
             assert!(sums.pages_a_row() <= most, "{len}: {}", sums.pages_a_row());
-            assert!(sums.padding as u64 * MOST_PADDING as u64 <= sums.file, "{len}: {}", sums.padding);
+            assert!(
+                sums.padding as u64 * MOST_PADDING as u64 <= sums.file,
+                "{len}: {}",
+                sums.padding
+            );
         }
         let sums = lay(4096, 1000, || 20_000, || 1.0);
-        assert!(sums.pages_a_row() < 6.0 && sums.padding as u64 * 30 < sums.file, "{}", sums.pages_a_row());
+        assert!(
+            sums.pages_a_row() < 6.0 && sums.padding as u64 * 30 < sums.file,
+            "{}",
+            sums.pages_a_row()
+        );
     }
 
     #[test]
@@ -146,7 +161,12 @@ mod tests {
             let vary = || left * (0.97 + noise.index(60) as f64 / 1000.0);
             let sums = lay(4096, 200_000, || 30 + random.index(93), vary);
             assert!(sums.pages_a_row() < 1.1, "{tenths}: {}", sums.pages_a_row());
-            assert!(sums.padding as u64 * 12 < sums.file, "{tenths}: {} of {}", sums.padding, sums.file);
+            assert!(
+                sums.padding as u64 * 12 < sums.file,
+                "{tenths}: {} of {}",
+                sums.padding,
+                sums.file
+            );
             let raw = sums.rows * 76 / sums.blocks;
             assert!((2600..6200).contains(&raw), "{tenths}: {raw} bytes a block");
         }

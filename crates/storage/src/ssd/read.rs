@@ -1,8 +1,9 @@
 //! Reads: the window first, then the engine's state, in that order.
 //!
-//! A read takes the state after it has looked into the window, so that what left the window meanwhile is in the
-//! state; and if the state has moved beyond the read's version, the read came too late. See [`super::window`].
-//! Each read is a future that ends at once when memory can answer it; see [`super::load`].
+//! A read takes the state after it has looked into the window, so that what left the window
+//! meanwhile is in the state; and if the state has moved beyond the read's version, the read came
+//! too late. See [`super::window`]. Each read is a future that ends at once when memory can answer
+//! it; see [`super::load`].
 
 use super::cursor::{Merge, RunCursor};
 use super::load::Loader;
@@ -10,8 +11,8 @@ use super::state::State;
 use super::window::{Part, Window};
 use crate::memory::{Seen, place};
 use plinth_types::{
-    Bytes, Error, KeyList, KeySelector, KeySpace, RangeRead, RangeResult, Result, Rows, RowsBuilder, Version,
-    system,
+    Bytes, Error, KeyList, KeySelector, KeySpace, RangeRead, RangeResult, Result, Rows,
+    RowsBuilder, Version, system,
 };
 use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -36,8 +37,10 @@ impl View<'_> {
     fn state(&self) -> Result<Arc<State>> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner).clone();
         if state.at.version > self.version {
-            let detail =
-                format!("version {} was asked for, the engine is at {}", self.version, state.at.version);
+            let detail = format!(
+                "version {} was asked for, the engine is at {}",
+                self.version, state.at.version
+            );
             return Err(Error::transaction_too_old().with_detail(detail));
         }
         Ok(state)
@@ -62,7 +65,8 @@ impl View<'_> {
         }
         open.retain(|at| {
             let key = keys.get(*at as usize);
-            shows(space, key) && !self.window.is_some_and(|window| window.is_cleared(key, self.version))
+            shows(space, key)
+                && !self.window.is_some_and(|window| window.is_cleared(key, self.version))
         });
         if !open.is_empty() {
             let state = self.state()?;
@@ -76,7 +80,8 @@ impl View<'_> {
         Ok(values.share())
     }
 
-    /// The key that a selector describes, and whether the selector ran over an end of the key space.
+    /// The key that a selector describes, and whether the selector ran over an end of the key
+    /// space.
     pub async fn resolve(
         &self,
         space: KeySpace,
@@ -107,7 +112,12 @@ impl View<'_> {
     }
 
     /// The rows of a range.
-    pub async fn get_range(&self, space: KeySpace, read: &RangeRead, loader: &Loader) -> Result<RangeResult> {
+    pub async fn get_range(
+        &self,
+        space: KeySpace,
+        read: &RangeRead,
+        loader: &Loader,
+    ) -> Result<RangeResult> {
         let from = [&read.begin, &read.end].map(|selector| place(space, selector));
         if read.limit == 0 || (read.begin.offset >= read.end.offset && from[0] >= from[1]) {
             return Ok(RangeResult::default());
@@ -119,8 +129,8 @@ impl View<'_> {
         Ok(RangeResult { rows, more, read_to_begin, read_through_end })
     }
 
-    /// Resolves a bound of a range. The first key not below a given one need not be looked for: the given
-    /// one bounds the same rows.
+    /// Resolves a bound of a range. The first key not below a given one need not be looked for: the
+    /// given one bounds the same rows.
     async fn bound(
         &self,
         space: KeySpace,
@@ -128,7 +138,11 @@ impl View<'_> {
         place: Bytes,
         loader: &Loader,
     ) -> Result<(Bytes, bool)> {
-        if selector.offset == 1 { Ok((place, false)) } else { self.resolve(space, selector, loader).await }
+        if selector.offset == 1 {
+            Ok((place, false))
+        } else {
+            self.resolve(space, selector, loader).await
+        }
     }
 
     async fn rows(
@@ -156,9 +170,9 @@ impl View<'_> {
         Ok((rows.finish(), more))
     }
 
-    /// Visits the rows that exist at this version: with `from` below `until` those from `from` on and below
-    /// `until`, in order; else those below `from` down to `until`, backwards. Stops when told to. `hint` says
-    /// how many rows will be wanted, about.
+    /// Visits the rows that exist at this version: with `from` below `until` those from `from` on
+    /// and below `until`, in order; else those below `from` down to `until`, backwards. Stops when
+    /// told to. `hint` says how many rows will be wanted, about.
     pub async fn walk(
         &self,
         from: &[u8],
@@ -234,6 +248,9 @@ impl Values {
 
     fn share(self) -> Vec<Option<Bytes>> {
         let shared = Bytes::from(self.buffer);
-        self.spans.into_iter().map(|span| span.map(|(begin, end)| shared.slice(begin..end))).collect()
+        self.spans
+            .into_iter()
+            .map(|span| span.map(|(begin, end)| shared.slice(begin..end)))
+            .collect()
     }
 }

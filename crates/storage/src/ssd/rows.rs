@@ -5,8 +5,8 @@
 //!   entry: | length of the rest of the key | 0: removed, else value length + 1 | rest of key | value |
 //! ```
 //!
-//! What all keys of the block begin with stands once. A block is looked through whole when it is read from
-//! a file, so that whatever it says later lies inside it.
+//! What all keys of the block begin with stands once. A block is looked through whole when it is
+//! read from a file, so that whatever it says later lies inside it.
 
 use super::format::{number_len, push_number, take_number, u32_at};
 use crate::checkpoint::Flaw;
@@ -83,7 +83,8 @@ impl RowsBuilder {
     /// Writes the body into `body`, which is empty, and is empty itself then.
     pub fn finish(&mut self, body: &mut Vec<u8>) {
         let prefix_len = self.prefix_len();
-        let mut entries = Vec::with_capacity(self.keys.len() + self.values.len() + 4 * self.ends.len());
+        let mut entries =
+            Vec::with_capacity(self.keys.len() + self.values.len() + 4 * self.ends.len());
         let mut offsets = Vec::with_capacity(self.ends.len());
         for at in 0..self.ends.len() {
             offsets.push(entries.len() as u32);
@@ -227,8 +228,8 @@ impl RowsBlock {
         self.entry(at).0
     }
 
-    /// The first entry whose key is not below `key`, and whether it has that key. The number of entries if
-    /// there is none.
+    /// The first entry whose key is not below `key`, and whether it has that key. The number of
+    /// entries if there is none.
     pub fn seek(&self, key: &[u8]) -> (usize, bool) {
         let prefix = self.prefix();
         let Some(rest) = key.strip_prefix(prefix) else {
@@ -294,7 +295,8 @@ mod tests {
     fn how_long_the_body_will_be_is_known_before() {
         for seed in 0..300 {
             let mut random = Random::new(seed);
-            // Long keys are estimated from above: the numbers before what the prefix leaves of them may be shorter.
+            // Long keys are estimated from above: the numbers before what the prefix leaves of them
+            // may be shorter.
             let (key_len, most_off) = if seed % 3 == 0 { (300, 1) } else { (120, 0) };
             let mut builder = RowsBuilder::default();
             let prefix = vec![b'p'; random.index(key_len)];
@@ -344,7 +346,11 @@ mod tests {
                 let key: Vec<u8> = (0..random.index(6)).map(|_| random.index(4) as u8).collect();
                 let key = if random.index(2) == 0 { key } else { [&prefix[..], &key].concat() };
                 let expected = rows.range(..key.clone()).count();
-                assert_eq!(block.seek(&key), (expected, rows.contains_key(&key)), "seed {seed}: {key:?}");
+                assert_eq!(
+                    block.seek(&key),
+                    (expected, rows.contains_key(&key)),
+                    "seed {seed}: {key:?}"
+                );
             }
         }
     }

@@ -1,9 +1,9 @@
 //! Looking through the engine's files, and getting out of damaged ones what is readable.
 //!
-//! `verify_ssd` compares every checksum of every table that the manifest names, and what the tables say about
-//! themselves with what is in them. [`SsdSalvage`] gives the rows that can be read in spite of damage: in key
-//! order, each key's newest readable entry. Without a readable manifest it takes the tables that lie there, which
-//! say themselves for which level they were written.
+//! `verify_ssd` compares every checksum of every table that the manifest names, and what the tables
+//! say about themselves with what is in them. [`SsdSalvage`] gives the rows that can be read in
+//! spite of damage: in key order, each key's newest readable entry. Without a readable manifest it
+//! takes the tables that lie there, which say themselves for which level they were written.
 
 use super::filter;
 use super::format::{BLOCK_HEAD_LEN, BlockHead, FOOTER_LEN, HEADER_LEN, Header, HeaderFlaw, Kind};
@@ -34,7 +34,8 @@ pub struct SsdReport {
 /// Reads all files of an engine and compares every checksum.
 ///
 /// # Errors
-/// Those of listing the directory and opening its files. Damage is no error here but part of the report.
+/// Those of listing the directory and opening its files. Damage is no error here but part of the
+/// report.
 pub async fn verify_ssd(env: &Env, dir: &Path, identity: Option<Identity>) -> Result<SsdReport> {
     let mut report = SsdReport::default();
     let manifest = match Manifest::read(env, dir).await {
@@ -99,7 +100,9 @@ pub async fn is_as_created(env: &Env, dir: &Path) -> Result<bool> {
     }
     match Manifest::read(env, dir).await {
         Ok(manifest) => Ok(manifest.tables.is_empty() && manifest.at.version == 0),
-        Err(error) if error == Error::file_corrupt() || error == Error::unsupported_operation() => Ok(false),
+        Err(error) if error == Error::file_corrupt() || error == Error::unsupported_operation() => {
+            Ok(false)
+        }
         Err(error) => Err(error),
     }
 }
@@ -193,19 +196,31 @@ impl Scan {
         self.at = at;
         let mut bytes = vec![0; len];
         self.file.read_exact_at(at, &mut bytes).await?;
-        let block = rows_block(&bytes, number, header.seed(), |len| vec![0; len]).and_then(|block| {
-            let first = [block.prefix(), block.entry(0).0].concat();
-            let high = (number + 1 < parts.index.count()).then(|| parts.index.separator(number + 1));
-            let last = [block.prefix(), block.entry(block.count() - 1).0].concat();
-            if first[..] < *parts.index.separator(number) || high.is_some_and(|high| last[..] >= *high) {
-                return Err(Flaw::new("keys of a block", "those that the index says", "others"));
-            }
-            let missing = (0..block.count()).any(|at| {
-                let key = [block.prefix(), block.entry(at).0].concat();
-                !parts.filter.may_contain(filter::hash(&key))
+        let block =
+            rows_block(&bytes, number, header.seed(), |len| vec![0; len]).and_then(|block| {
+                let first = [block.prefix(), block.entry(0).0].concat();
+                let high =
+                    (number + 1 < parts.index.count()).then(|| parts.index.separator(number + 1));
+                let last = [block.prefix(), block.entry(block.count() - 1).0].concat();
+                if first[..] < *parts.index.separator(number)
+                    || high.is_some_and(|high| last[..] >= *high)
+                {
+                    return Err(Flaw::new(
+                        "keys of a block",
+                        "those that the index says",
+                        "others",
+                    ));
+                }
+                let missing = (0..block.count()).any(|at| {
+                    let key = [block.prefix(), block.entry(at).0].concat();
+                    !parts.filter.may_contain(filter::hash(&key))
+                });
+                if missing {
+                    Err(Flaw::new("filter", "all keys of the table", "one less"))
+                } else {
+                    Ok(block)
+                }
             });
-            if missing { Err(Flaw::new("filter", "all keys of the table", "one less")) } else { Ok(block) }
-        });
         match block {
             Ok(block) => Ok(Some(block)),
             Err(flaw) => {
@@ -219,7 +234,8 @@ impl Scan {
     async fn next_found(&mut self) -> Result<Option<RowsBlock>> {
         let Some(header) = &self.header else { return Ok(None) };
         let seed = header.seed();
-        let mut bytes = vec![0; usize::try_from(self.len - self.at).unwrap_or(usize::MAX).min(1 << 20)];
+        let mut bytes =
+            vec![0; usize::try_from(self.len - self.at).unwrap_or(usize::MAX).min(1 << 20)];
         self.file.read_exact_at(self.at, &mut bytes).await?;
         let mut from = 0;
         while from + BLOCK_HEAD_LEN <= bytes.len() {
@@ -239,7 +255,8 @@ impl Scan {
                 continue;
             }
             self.at = place + head.block_len() as u64;
-            let rows = (head.kind == Kind::Rows).then(|| head.body(&block).and_then(RowsBlock::new));
+            let rows =
+                (head.kind == Kind::Rows).then(|| head.body(&block).and_then(RowsBlock::new));
             return Ok(rows.and_then(Result::ok));
         }
         // A head may begin in the last bytes.
@@ -265,8 +282,11 @@ impl Scan {
         let said = (parts.footer.rows, parts.footer.removals);
         let found = (self.rows, self.removals);
         if self.problems.is_empty() && said != found {
-            let flaw =
-                Flaw::new("rows and removed keys", format_args!("{said:?}"), format_args!("{found:?}"));
+            let flaw = Flaw::new(
+                "rows and removed keys",
+                format_args!("{said:?}"),
+                format_args!("{found:?}"),
+            );
             self.problems.push(flaw.at(&self.name, parts.footer.footer_at));
         }
     }
@@ -323,18 +343,25 @@ impl SsdSalvage {
         for id in ids {
             match Scan::open(env, &table_path(dir, id)).await {
                 Ok(scan) => {
-                    let named =
-                        manifest.iter().flat_map(|manifest| &manifest.tables).find(|table| table.id == id);
-                    let header = scan.header.map_or((u32::MAX, 0), |header| (header.level, header.id));
+                    let named = manifest
+                        .iter()
+                        .flat_map(|manifest| &manifest.tables)
+                        .find(|table| table.id == id);
+                    let header =
+                        scan.header.map_or((u32::MAX, 0), |header| (header.level, header.id));
                     // The deepest level is the oldest; within level 0 the first flush is.
-                    let (level, age) = named.map_or(header, |table| (table.level, table.flush.max(1)));
+                    let (level, age) =
+                        named.map_or(header, |table| (table.level, table.flush.max(1)));
                     tables.push(((u32::MAX - level, age, id), scan));
                 }
-                Err(error) => problems.push(of_error(&table_path(dir, id).display().to_string(), &error)),
+                Err(error) => {
+                    problems.push(of_error(&table_path(dir, id).display().to_string(), &error))
+                }
             }
         }
         tables.sort_by_key(|(age, _)| *age);
-        let newest = tables.iter().filter_map(|(_, scan)| scan.header).map(|header| header.version).max();
+        let newest =
+            tables.iter().filter_map(|(_, scan)| scan.header).map(|header| header.version).max();
         let version = manifest.map_or(newest.unwrap_or(0), |manifest| manifest.at.version);
         let tables = tables.into_iter().map(|(_, scan)| scan).collect();
         Ok(Self { version, tables, at: 0, is_at_clears: true, problems })
@@ -345,8 +372,9 @@ impl SsdSalvage {
         self.version
     }
 
-    /// What the next readable block of a table says, the oldest table first: keys that are set, keys and ranges that
-    /// are removed. Applied in order they make the engine's rows. `None` at the end.
+    /// What the next readable block of a table says, the oldest table first: keys that are set,
+    /// keys and ranges that are removed. Applied in order they make the engine's rows. `None` at
+    /// the end.
     ///
     /// # Errors
     /// Those of reading.

@@ -5,9 +5,10 @@
 //!   heads | 8 bytes | 8 bytes | ...     searched; what they leave equal, the whole keys decide
 //! ```
 //!
-//! The heads are the eight bytes behind the common prefix, as numbers. A search guesses where a key would lie if they were spread
-//! evenly and feels its way from there: with random keys it touches two or three cache lines, not one for each halving; with keys
-//! that are spread in any other way twice the halvings at most.
+//! The heads are the eight bytes behind the common prefix, as numbers. A search guesses where a key
+//! would lie if they were spread evenly and feels its way from there: with random keys it touches
+//! two or three cache lines, not one for each halving; with keys that are spread in any other way
+//! twice the halvings at most.
 
 /// Keys in ascending order that don't change.
 pub(crate) struct Separators {
@@ -90,7 +91,8 @@ fn head(key: &[u8], prefix_len: usize) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// The place of the first number, of those that ascend, that is not below `wanted`; their count if all are.
+/// The place of the first number, of those that ascend, that is not below `wanted`; their count if
+/// all are.
 #[inline]
 fn first_from(numbers: &[u64], wanted: u64) -> usize {
     let [first, .., last] = numbers else {
@@ -146,16 +148,25 @@ mod tests {
                 1 => random.below(30),
                 _ => {
                     let at = random.index(numbers.len().max(1));
-                    numbers.get(at).map_or(0, |number| number.wrapping_add(random.below(3)).wrapping_sub(1))
+                    numbers
+                        .get(at)
+                        .map_or(0, |number| number.wrapping_add(random.below(3)).wrapping_sub(1))
                 }
             };
             for _ in 0..200 {
                 let wanted = near(&mut random);
                 let expected = numbers.partition_point(|number| *number < wanted);
-                assert_eq!(first_from(&numbers, wanted), expected, "seed {seed}: {wanted} in {numbers:?}");
+                assert_eq!(
+                    first_from(&numbers, wanted),
+                    expected,
+                    "seed {seed}: {wanted} in {numbers:?}"
+                );
             }
             for wanted in [0, u64::MAX] {
-                assert_eq!(first_from(&numbers, wanted), numbers.partition_point(|number| *number < wanted));
+                assert_eq!(
+                    first_from(&numbers, wanted),
+                    numbers.partition_point(|number| *number < wanted)
+                );
             }
         }
     }

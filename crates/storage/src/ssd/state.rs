@@ -1,4 +1,5 @@
-//! What the engine holds at one moment: runs of tables, the newest first, and the version that they make.
+//! What the engine holds at one moment: runs of tables, the newest first, and the version that they
+//! make.
 //!
 //! ```text
 //!   level 0    [table]            each run is what one flush of the window made; they overlap
@@ -7,8 +8,8 @@
 //!   level 2    [table][table][table][table] ...
 //! ```
 //!
-//! A state never changes. The next one is made beside it and takes its place in one step; who began to read
-//! the old one goes on with it.
+//! A state never changes. The next one is made beside it and takes its place in one step; who began
+//! to read the old one goes on with it.
 
 use super::filter;
 use super::load::Loader;
@@ -27,7 +28,8 @@ pub(crate) struct Run {
     pub flush: u64,
     pub tables: Vec<Arc<Table>>,
     pub has_clears: bool,
-    /// Of each table the first key that it says something about: searched without a look at the tables.
+    /// Of each table the first key that it says something about: searched without a look at the
+    /// tables.
     lowers: Separators,
 }
 
@@ -112,8 +114,11 @@ impl State {
     /// The tables, each with its place.
     pub fn placed(&self) -> impl Iterator<Item = Placed> + '_ {
         self.runs.iter().flat_map(|run| {
-            let place =
-                |table: &Arc<Table>| Placed { level: run.level, flush: run.flush, table: table.clone() };
+            let place = |table: &Arc<Table>| Placed {
+                level: run.level,
+                flush: run.flush,
+                table: table.clone(),
+            };
             run.tables.iter().map(place)
         })
     }
@@ -182,8 +187,8 @@ impl State {
         Ok(false)
     }
 
-    /// Key and value bytes in a range, estimated: rows that were overwritten or removed and not yet dropped
-    /// count until then.
+    /// Key and value bytes in a range, estimated: rows that were overwritten or removed and not yet
+    /// dropped count until then.
     pub fn range_size(&self, begin: &[u8], end: &[u8]) -> u64 {
         self.runs.iter().map(|run| run.row_bytes_in(begin, end)).sum()
     }
@@ -196,7 +201,8 @@ fn bytes_in(table: &Table, begin: &[u8], end: &[u8]) -> u64 {
     if total == 0 {
         return 0;
     }
-    // A bound inside a block counts as in its middle; together with a block for the width of a short range.
+    // A bound inside a block counts as in its middle; together with a block for the width of a
+    // short range.
     let place = |key: &[u8]| match index.block_of(key) {
         None => 0,
         Some(_) if key > &index.last_key()[..] => 2 * total,

@@ -1,20 +1,21 @@
-//! A table: a sorted piece of the data in a file that never changes, with its index and filter in memory.
+//! A table: a sorted piece of the data in a file that never changes, with its index and filter in
+//! memory.
 //!
 //! ```text
 //!   table-<id>.data
 //!   | header | block of rows | ... | cleared ranges | filter | index | footer: places, header again |
 //! ```
 //!
-//! A table lives as long as somebody holds it: the engine's present state, a read that began before the state
-//! changed, a pinned snapshot. Once the state has let go of it for good it is obsolete, and when its last
-//! holder goes its file does.
+//! A table lives as long as somebody holds it: the engine's present state, a read that began before
+//! the state changed, a pinned snapshot. Once the state has let go of it for good it is obsolete,
+//! and when its last holder goes its file does.
 
 use super::cache::Cache;
 use super::clears::Clears;
 use super::filter::Filter;
 use super::format::{
-    BLOCK_HEAD_LEN, BlockHead, Compression, FOOTER_LEN, Footer, HEADER_LEN, Header, HeaderFlaw, Kind,
-    TABLE_FORMAT, take_bytes, take_number,
+    BLOCK_HEAD_LEN, BlockHead, Compression, FOOTER_LEN, Footer, HEADER_LEN, Header, HeaderFlaw,
+    Kind, TABLE_FORMAT, take_bytes, take_number,
 };
 use super::index::Index;
 use super::rows::RowsBlock;
@@ -81,10 +82,12 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Opens the table of a file. Damage in rows shows when they are read; all else is looked at now.
+    /// Opens the table of a file. Damage in rows shows when they are read; all else is looked at
+    /// now.
     ///
     /// # Errors
-    /// `file_corrupt`, naming file and offset; `unsupported_operation` for a newer format; those of files.
+    /// `file_corrupt`, naming file and offset; `unsupported_operation` for a newer format; those of
+    /// files.
     pub async fn open(
         env: &Env,
         path: &Path,
@@ -206,7 +209,8 @@ impl Table {
         RowsBlock::new(body)
     }
 
-    /// Reads blocks of rows that lie one behind the other, each into a buffer that `take` has of so many bytes.
+    /// Reads blocks of rows that lie one behind the other, each into a buffer that `take` has of so
+    /// many bytes.
     ///
     /// # Errors
     /// `file_corrupt`, naming file and offset; those of reading.
@@ -312,7 +316,8 @@ pub(crate) async fn read_parts(file: &File) -> Result<Parts> {
     let footer_at = file.len().await? - FOOTER_LEN as u64;
     let mut bytes = vec![0; FOOTER_LEN];
     file.read_exact_at(footer_at, &mut bytes).await?;
-    let footer = decode_footer(&bytes, &header, footer_at).map_err(|flaw| damage(file, flaw, footer_at))?;
+    let footer =
+        decode_footer(&bytes, &header, footer_at).map_err(|flaw| damage(file, flaw, footer_at))?;
     let mut bytes = vec![0; usize::try_from(footer_at - footer.clears_at).unwrap_or(usize::MAX)];
     file.read_exact_at(footer.clears_at, &mut bytes).await?;
     let part = |from: u64, to: u64, kind, number: u64| {

@@ -1,5 +1,6 @@
-//! The engine against the model and the suite, with each flush and compaction taken on purpose, with tiny blocks
-//! and tables so that every way through them is gone; and what is particular to it.
+//! The engine against the model and the suite, with each flush and compaction taken on purpose,
+//! with tiny blocks and tables so that every way through them is gone; and what is particular to
+//! it.
 //!
 //! Seeded: a failure of a random program names its seed, which repeats it.
 
@@ -76,8 +77,8 @@ impl Writer for Stepped {
         block_on(maintain::bury(&self.store.engine));
         // Those who forget until nothing is left want all of it in the tables.
         let oldest = self.store.oldest();
-        let has_more =
-            self.store.engine.window.bytes_until(oldest) > 0 || self.store.figures().flushed_runs > 3;
+        let has_more = self.store.engine.window.bytes_until(oldest) > 0
+            || self.store.figures().flushed_runs > 3;
         // What garbage there is then goes at the leisure of compaction: now.
         while !has_more && budget > 500 && block_on(self.store.compact()).unwrap() {}
         has_more
@@ -150,7 +151,9 @@ fn a_range_clear_is_one_record_and_gives_the_space_back() {
     let store = &mut stepped.store;
     for part in 0..20 {
         apply(store, part as Version + 1, |list| {
-            (0..1000).for_each(|n| list.push(MutationType::Set, &key(part * 1000 + n), &[part as u8; 80]));
+            (0..1000).for_each(|n| {
+                list.push(MutationType::Set, &key(part * 1000 + n), &[part as u8; 80])
+            });
         });
         settle(store);
     }
@@ -158,19 +161,26 @@ fn a_range_clear_is_one_record_and_gives_the_space_back() {
     assert!(full.disk_bytes > 500_000, "{full:?}");
     let window = store.engine.window.live();
     apply(store, 100, |list| list.push(MutationType::ClearRange, b"key", b"kez"));
-    assert!(store.engine.window.live() < window + 1000, "a clear takes one record, whatever it covers");
+    assert!(
+        store.engine.window.live() < window + 1000,
+        "a clear takes one record, whatever it covers"
+    );
     assert_eq!(rows_of(store, 100), []);
     assert_eq!(rows_of(store, 99).len(), 20_000);
     let written = store.figures().written_bytes;
     settle(store);
     let empty = store.figures();
     assert_eq!((empty.tables, empty.disk_bytes, store.count()), (0, 0, 0));
-    assert!(empty.written_bytes < written + 10_000, "what is cleared whole is not rewritten: {empty:?}");
+    assert!(
+        empty.written_bytes < written + 10_000,
+        "what is cleared whole is not rewritten: {empty:?}"
+    );
     let files = block_on(store.engine.making.env.files().list(&store.engine.making.dir)).unwrap();
     assert_eq!(files, ["MANIFEST"]);
 }
 
-/// Two flushes, the second of which clears rows of the first and brings others: what is in tables when nothing is left to be done.
+/// Two flushes, the second of which clears rows of the first and brings others: what is in tables
+/// when nothing is left to be done.
 fn flushes_with_clears(cleared: usize) -> SsdFigures {
     let settings = SsdSettings { table_bytes: 1 << 20, level_bytes: 64 << 20, ..tiny() };
     let settings = SsdSettings { memory: 64 << 20, compression: Compression::None, ..settings };
@@ -198,8 +208,8 @@ fn flushes_are_merged_early_where_clears_in_them_hide_two_fifths() {
     assert!(many.flushed_runs == 0 && many.disk_bytes < 2000 * ROW, "{many:?}");
 }
 
-/// What clearing a range costs whose rows are in tables, and no others beside them: bytes of the window, reads of the device, bytes
-/// written.
+/// What clearing a range costs whose rows are in tables, and no others beside them: bytes of the
+/// window, reads of the device, bytes written.
 fn cost_of_clearing(rows: usize) -> (usize, u64, u64) {
     // Many tables on one level: on each level below the record is written once more.
     let settings = SsdSettings { table_bytes: 256 << 10, level_bytes: 64 << 20, ..tiny() };
@@ -230,7 +240,9 @@ fn keys_in_order_are_written_once() {
     let store = &mut stepped.store;
     for part in 0..40 {
         apply(store, part as Version + 1, |list| {
-            (0..500).for_each(|n| list.push(MutationType::Set, &key(part * 500 + n), b"a value like any"));
+            (0..500).for_each(|n| {
+                list.push(MutationType::Set, &key(part * 500 + n), b"a value like any")
+            });
         });
         settle(store);
     }
@@ -267,7 +279,10 @@ fn a_pinned_snapshot_outlives_everything_and_costs_what_it_says() {
     assert!(rows.len() == 2000 && rows.iter().all(|(_, value)| value == [1; 40]));
     let mut keys = KeyList::new();
     keys.push(&key(77));
-    assert_eq!(pinned.get_many(KeySpace::Normal, &keys).wait().unwrap(), [Some(Bytes::from(vec![1; 40]))]);
+    assert_eq!(
+        pinned.get_many(KeySpace::Normal, &keys).wait().unwrap(),
+        [Some(Bytes::from(vec![1; 40]))]
+    );
     let selector = KeySelector::last_less_than(key(77));
     assert_eq!(pinned.get_key(KeySpace::Normal, &selector).wait().unwrap(), key(76));
     drop(pinned);
@@ -278,13 +293,55 @@ fn a_pinned_snapshot_outlives_everything_and_costs_what_it_says() {
     assert_eq!(files.len() as u64, figures.tables + 1, "{files:?}");
 }
 
+/// Looks at the newest version: it is whole, or too old by now, which is said by `false`.
+async fn read_a_version(store: &dyn Reader, random: &mut Random) -> bool {
+    let version = store.newest();
+    let mut keys = KeyList::new();
+    for _ in 0..8 {
+        keys.push(&key(random.index(400)));
+    }
+    let read = RangeRead {
+        begin: KeySelector::first_greater_or_equal(key(random.index(200))),
+        end: KeySelector::first_greater_or_equal(key(200 + random.index(200))),
+        limit: usize::MAX,
+        target_bytes: usize::MAX,
+        reverse: random.index(2) == 0,
+    };
+    let values = store.get_many(version, KeySpace::Normal, &keys).await;
+    let rows = store.get_range(version, KeySpace::Normal, &read).await;
+    let expected = [version as u8];
+    match (values, rows) {
+        (Ok(values), Ok(range)) => {
+            // Each version sets all keys to itself, or clears them all first and sets half.
+            let half = version % 3 == 0;
+            let shown = |key: &[u8]| !half || key[key.len() - 1].is_multiple_of(2);
+            for (key, value) in keys.iter().zip(values) {
+                assert_eq!(value.as_deref(), shown(key).then_some(&expected[..]), "{version}");
+            }
+            assert!(range.rows.iter().all(|(key, value)| value == expected && shown(key)));
+            true
+        }
+        (values, rows) => {
+            let error = values.err().or(rows.err());
+            assert_eq!(error, Some(Error::transaction_too_old()));
+            false
+        }
+    }
+}
+
 #[test]
 fn readers_see_whole_versions_while_everything_moves() {
-    let settings =
-        SsdSettings { background: true, flush_bytes: 20_000, flush_after: Duration::ZERO, ..tiny() };
+    let settings = SsdSettings {
+        background: true,
+        flush_bytes: 20_000,
+        flush_after: Duration::ZERO,
+        ..tiny()
+    };
     let mut stepped = Stepped::new(0, 1, settings);
     let (env, stop) = (Env::real(), Arc::new(AtomicBool::new(false)));
-    apply(&mut stepped.store, 1, |list| (0..400).for_each(|n| list.push(MutationType::Set, &key(n), &[1])));
+    apply(&mut stepped.store, 1, |list| {
+        (0..400).for_each(|n| list.push(MutationType::Set, &key(n), &[1]))
+    });
     let readers: Vec<_> = (0..3)
         .map(|reader| {
             let (stepped, stop) = (Writer::reader(&stepped), stop.clone());
@@ -293,41 +350,7 @@ fn readers_see_whole_versions_while_everything_moves() {
                 let (mut reads, mut late) = (0u64, 0u64);
                 while !stop.load(Ordering::Relaxed) || reads < 200 {
                     reads += 1;
-                    let version = stepped.newest();
-                    let mut keys = KeyList::new();
-                    for _ in 0..8 {
-                        keys.push(&key(random.index(400)));
-                    }
-                    let read = RangeRead {
-                        begin: KeySelector::first_greater_or_equal(key(random.index(200))),
-                        end: KeySelector::first_greater_or_equal(key(200 + random.index(200))),
-                        limit: usize::MAX,
-                        target_bytes: usize::MAX,
-                        reverse: random.index(2) == 0,
-                    };
-                    let values = stepped.get_many(version, KeySpace::Normal, &keys).await;
-                    let rows = stepped.get_range(version, KeySpace::Normal, &read).await;
-                    let expected = [version as u8];
-                    match (values, rows) {
-                        (Ok(values), Ok(range)) => {
-                            // Each version sets all keys to itself, or clears them all first and sets half.
-                            let half = version % 3 == 0;
-                            let shown = |key: &[u8]| !half || key[key.len() - 1].is_multiple_of(2);
-                            for (key, value) in keys.iter().zip(values) {
-                                assert_eq!(
-                                    value.as_deref(),
-                                    shown(key).then_some(&expected[..]),
-                                    "{version}"
-                                );
-                            }
-                            assert!(range.rows.iter().all(|(key, value)| value == expected && shown(key)));
-                        }
-                        (values, rows) => {
-                            late += 1;
-                            let error = values.err().or(rows.err());
-                            assert_eq!(error, Some(Error::transaction_too_old()));
-                        }
-                    }
+                    late += u64::from(!read_a_version(&*stepped, &mut random).await);
                 }
                 assert!(late * 2 < reads, "{late} of {reads} reads came too late");
             })
@@ -350,7 +373,8 @@ fn readers_see_whole_versions_while_everything_moves() {
     block_on(stepped.store.close());
 }
 
-/// Keys by which conflicts are found were in no budget: a process took 126 % of its memory while rows were loaded.
+/// Keys by which conflicts are found were in no budget: a process took 126 % of its memory while
+/// rows were loaded.
 #[test]
 fn what_others_keep_of_writes_counts_as_memory() {
     const MEMORY: u64 = 16 << 20;
@@ -369,12 +393,13 @@ fn what_others_keep_of_writes_counts_as_memory() {
     assert!((0.5..0.75).contains(&fullness), "{fullness}");
 }
 
-/// The cache took what the window left, and gave it back when the window grew: but to the allocator, so that the process had both at once,
-/// 141 % of its budget.
+/// The cache took what the window left, and gave it back when the window grew: but to the
+/// allocator, so that the process had both at once, 141 % of its budget.
 #[test]
 fn the_cache_never_takes_what_the_window_may_want() {
     const MEMORY: u64 = 16 << 20;
-    let mut stepped = Stepped::new(0, 2, SsdSettings { memory: MEMORY, block_bytes: 4096, ..tiny() });
+    let mut stepped =
+        Stepped::new(0, 2, SsdSettings { memory: MEMORY, block_bytes: 4096, ..tiny() });
     let store = &mut stepped.store;
     for part in 0..24 {
         apply(store, part as Version + 1, |list| {
@@ -455,7 +480,9 @@ fn an_uncached_read_is_counted_and_costs_one_device_read() {
         for n in 0..10 {
             keys.push(&key((number * 10 + n) * 37 % 4000));
         }
-        assert!(store.get_many(1, KeySpace::Normal, &keys).wait().unwrap().iter().all(Option::is_some));
+        assert!(
+            store.get_many(1, KeySpace::Normal, &keys).wait().unwrap().iter().all(Option::is_some)
+        );
     };
     let capacity = 8 << 20;
     store.engine.making.cache.set_capacity(capacity);
@@ -477,7 +504,11 @@ struct Layout {
 }
 
 /// Loads 20,000 rows of these lengths, in part text, as in one bulk load; reads them back.
-fn laid_out(compression: Compression, text: f64, mut len: impl FnMut(&mut Random) -> usize) -> Layout {
+fn laid_out(
+    compression: Compression,
+    text: f64,
+    mut len: impl FnMut(&mut Random) -> usize,
+) -> Layout {
     const WORDS: [&str; 8] =
         ["plinth ", "column ", "capital ", "frieze ", "cornice ", "arch ", "vault ", "apse "];
     let settings = SsdSettings { compression, block_bytes: 4096, table_bytes: 1 << 20, ..tiny() };
@@ -497,7 +528,9 @@ fn laid_out(compression: Compression, text: f64, mut len: impl FnMut(&mut Random
         value.truncate(len);
         rows.push((key(n), value));
     }
-    apply(store, 1, |list| rows.iter().for_each(|(key, value)| list.push(MutationType::Set, key, value)));
+    apply(store, 1, |list| {
+        rows.iter().for_each(|(key, value)| list.push(MutationType::Set, key, value))
+    });
     settle(store);
     assert!(rows_of(store, 1) == rows);
     let mut layout = Layout { blocks: 0, crossing: 0, file_bytes: store.figures().disk_bytes };
@@ -525,8 +558,12 @@ fn blocks_of_rows_lie_in_as_few_pages_as_their_length_needs() {
     let compressions = [Compression::Lz4, Compression::Zstd];
     for compression in compressions.into_iter().filter(|compression| compression.is_built_in()) {
         for text in [0.3, 0.8, 1.0] {
-            let Layout { blocks, crossing, .. } = laid_out(compression, text, |random| 8 + random.index(93));
-            assert!(crossing * 10 < blocks, "{crossing} of {blocks}, {compression:?} of {text} text");
+            let Layout { blocks, crossing, .. } =
+                laid_out(compression, text, |random| 8 + random.index(93));
+            assert!(
+                crossing * 10 < blocks,
+                "{crossing} of {blocks}, {compression:?} of {text} text"
+            );
         }
     }
     // Rows of which no whole number fills a page.

@@ -6,17 +6,19 @@
 //!   clears    b──────f @ 80               ranges that were removed as a whole
 //! ```
 //!
-//! A read at a version asks, in this order: the overlay's record of the key, the window's clears, the
-//! engine's state. The engine moves on in the other order: first the state takes in what was written up to its
-//! next version, then the clears up to there are forgotten, then the records. So a reader who does not find
-//! something any more in one place finds it in the next, or finds that the state has moved beyond
-//! its version and that it came too late.
+//! A read at a version asks, in this order: the overlay's record of the key, the window's clears,
+//! the engine's state. The engine moves on in the other order: first the state takes in what was
+//! written up to its next version, then the clears up to there are forgotten, then the records. So
+//! a reader who does not find something any more in one place finds it in the next, or finds that
+//! the state has moved beyond its version and that it came too late.
 
 use super::clears::{Clears, WindowClears};
 use crate::memory::{GROUP, Overlay, OverlayWriter, Seen};
 use crate::{Change, Changed};
 use plinth_types::version::VERSIONS_PER_SECOND;
-use plinth_types::{Bytes, KeyList, LogPosition, MutationRef, MutationType, Version, atomic, key_after};
+use plinth_types::{
+    Bytes, KeyList, LogPosition, MutationRef, MutationType, Version, atomic, key_after,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -37,8 +39,8 @@ pub(crate) struct Part {
     spans: Vec<(u32, u32, bool)>,
     at: usize,
     pub clears: Clears,
-    /// Where the part ends: forward the first key that is not in it, back the last one that is. `None`: it goes
-    /// as far as was asked.
+    /// Where the part ends: forward the first key that is not in it, back the last one that is.
+    /// `None`: it goes as far as was asked.
     pub reach: Option<Bytes>,
 }
 
@@ -118,7 +120,8 @@ impl Window {
 
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        self.overlay.reserved().max(self.overlay.live()) + self.cleared_bytes.load(Ordering::Relaxed) as usize
+        self.overlay.reserved().max(self.overlay.live())
+            + self.cleared_bytes.load(Ordering::Relaxed) as usize
     }
 
     fn marks(&self) -> MutexGuard<'_, VecDeque<Mark>> {
@@ -267,14 +270,19 @@ impl Window {
         }
     }
 
-    /// The last place in the log, not above `version`, up to which what was written can be told from what came later.
+    /// The last place in the log, not above `version`, up to which what was written can be told
+    /// from what came later.
     pub fn position_until(&self, version: Version) -> Option<LogPosition> {
         self.marks().iter().map(|mark| mark.at).take_while(|at| at.version <= version).last()
     }
 
     /// Bytes written up to `version` that the engine does not have.
     pub fn bytes_until(&self, version: Version) -> u64 {
-        self.marks().iter().take_while(|mark| mark.at.version <= version).map(|mark| mark.bytes).sum()
+        self.marks()
+            .iter()
+            .take_while(|mark| mark.at.version <= version)
+            .map(|mark| mark.bytes)
+            .sum()
     }
 
     /// Whether anything was written that the engine does not have.
@@ -283,7 +291,14 @@ impl Window {
     }
 
     /// Part of what a walk at `version` meets: at most `most` entries.
-    pub fn part(&self, version: Version, from: &[u8], until: &[u8], forward: bool, most: usize) -> Part {
+    pub fn part(
+        &self,
+        version: Version,
+        from: &[u8],
+        until: &[u8],
+        forward: bool,
+        most: usize,
+    ) -> Part {
         let mut part = Part::default();
         self.overlay.walk(version, from, forward, |key, _, value| {
             if if forward { key >= until } else { key < until } {
@@ -302,8 +317,8 @@ impl Window {
         part
     }
 
-    /// Forgets what the engine has now, up to `version`: the clears, and then the records, a few at a time.
-    /// Gives where to go on with the records; `None` when that was all.
+    /// Forgets what the engine has now, up to `version`: the clears, and then the records, a few at
+    /// a time. Gives where to go on with the records; `None` when that was all.
     pub fn release(&self, version: Version, from: Option<Vec<u8>>) -> Option<Vec<u8>> {
         let from = from.unwrap_or_else(|| {
             let mut clears = self.clears.write().unwrap_or_else(PoisonError::into_inner);

@@ -1,13 +1,15 @@
 //! Writing tables: rows come in key order, whole files come out.
 //!
-//! [`TableWriter`] makes one file. [`RunWriter`] cuts a long row of keys into several, and hands each the part
-//! of the cleared ranges that lies between its first key and the first of the next. Nothing is durable
-//! before [`RunWriter::finish`] has returned.
+//! [`TableWriter`] makes one file. [`RunWriter`] cuts a long row of keys into several, and hands
+//! each the part of the cleared ranges that lies between its first key and the first of the next.
+//! Nothing is durable before [`RunWriter::finish`] has returned.
 
 use super::cache::Cache;
 use super::clears::Clears;
 use super::filter::{self, Filter};
-use super::format::{Compression, Footer, Header, Kind, TABLE_FORMAT, push_block, push_bytes, push_number};
+use super::format::{
+    Compression, Footer, Header, Kind, TABLE_FORMAT, push_block, push_bytes, push_number,
+};
 use super::index::{IndexBuilder, separator_between};
 use super::pages::Pages;
 use super::rows::{RowsBlock, RowsBuilder};
@@ -21,8 +23,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes that are written in one go.
 const PORTION: usize = 1 << 20;
-/// Bytes after which the file is synced, so that the disk never has to take very much at once while the log's
-/// small syncs wait.
+/// Bytes after which the file is synced, so that the disk never has to take very much at once while
+/// the log's small syncs wait.
 const SYNC_EVERY: u64 = 8 << 20;
 
 /// What all tables of an engine have in common when they are written.
@@ -44,7 +46,8 @@ pub(crate) struct Making {
     pub spare: Spare,
 }
 
-/// What tables are made in, kept for the next ones: megabytes that come and go each time leave holes between what stays.
+/// What tables are made in, kept for the next ones: megabytes that come and go each time leave
+/// holes between what stays.
 #[derive(Default)]
 pub(crate) struct Spare(Mutex<Vec<(Vec<u8>, Vec<u64>)>>);
 
@@ -94,7 +97,8 @@ impl TableWriter {
     async fn begin(making: &Arc<Making>, version: Version, level: u32) -> Result<Self> {
         let id = making.next_id.fetch_add(1, Ordering::Relaxed);
         let nonce = making.env.random_u64();
-        let header = Header { format: TABLE_FORMAT, identity: making.identity, id, nonce, version, level };
+        let header =
+            Header { format: TABLE_FORMAT, identity: making.identity, id, nonce, version, level };
         let file = making.env.files().open(table_path(&making.dir, id), Open::Truncate).await?;
         let (mut out, hashes) = making.spare.take();
         out.extend_from_slice(&header.encode());

@@ -1,5 +1,5 @@
-//! zstd, where the program is built with it (feature `zstd`, whose library is C); elsewhere nothing is compressed so, and a
-//! block that is says what is missing.
+//! zstd, where the program is built with it (feature `zstd`, whose library is C); elsewhere nothing
+//! is compressed so, and a block that is says what is missing.
 
 use crate::checkpoint::Flaw;
 
@@ -44,7 +44,8 @@ pub(super) fn compress(_body: &[u8], _out: &mut [u8]) -> Option<usize> {
 /// Puts the body that was compressed into `raw`; gives its length there.
 #[cfg(feature = "zstd")]
 pub(super) fn decompress(stored: &[u8], raw: &mut [u8]) -> Result<usize, Flaw> {
-    zstd::bulk::decompress_to_buffer(stored, raw).map_err(|error| Flaw::new("compressed body", "zstd", error))
+    zstd::bulk::decompress_to_buffer(stored, raw)
+        .map_err(|error| Flaw::new("compressed body", "zstd", error))
 }
 
 #[cfg(not(feature = "zstd"))]

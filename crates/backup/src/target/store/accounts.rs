@@ -1,4 +1,5 @@
-//! Credentials in files, as FoundationDB has them: `--blob-credentials FILE`, or the files that `FDB_BLOB_CREDENTIALS` names.
+//! Credentials in files, as FoundationDB has them: `--blob-credentials FILE`, or the files that
+//! `FDB_BLOB_CREDENTIALS` names.
 //!
 //! ```text
 //!   { "accounts": { "key@host": { "secret": "..", "token": ".." },  "@host": { "api_key": "..", "secret": ".." } } }
@@ -19,7 +20,8 @@ pub(super) struct Account {
     pub token: String,
 }
 
-/// The account of this key, or of any if it is empty, at a host, out of the files given and those of the environment.
+/// The account of this key, or of any if it is empty, at a host, out of the files given and those
+/// of the environment.
 ///
 /// # Errors
 /// `backup_invalid_url` if there is none, or a file can't be read; never with what is in them.
@@ -30,7 +32,8 @@ pub(super) async fn find(env: &Env, files: &[PathBuf], key: &str, host: &str) ->
     let bare = host.split(':').next().unwrap_or(host);
     for file in files.iter().cloned().chain(named) {
         let shown = file.display();
-        let contents = env.files().read(&file).await.map_err(|error| wrong(format!("{shown}: {error}")))?;
+        let contents =
+            env.files().read(&file).await.map_err(|error| wrong(format!("{shown}: {error}")))?;
         let parsed: serde_json::Value =
             serde_json::from_slice(&contents).map_err(|_| wrong(format!("{shown} is no JSON")))?;
         for host in [host, bare] {

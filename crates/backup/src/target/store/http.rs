@@ -1,9 +1,11 @@
-//! How requests get to an object store: HTTP/1.1 over the sockets of `env`, TLS where the URL says so, connections that are used
-//! again, and tries.
+//! How requests get to an object store: HTTP/1.1 over the sockets of `env`, TLS where the URL says
+//! so, connections that are used again, and tries.
 //!
-//! A request is tried again when the store is at a loss for a moment (500, 502, 503, 504, 429, 408), or nothing came back in time:
-//! later each time, and not before the store said (`Retry-After`). Its answer is read whole before it is believed, so one that breaks
-//! off is tried again too. Whatever has to be known about a request that may have been carried out twice is the caller's matter.
+//! A request is tried again when the store is at a loss for a moment (500, 502, 503, 504, 429,
+//! 408), or nothing came back in time: later each time, and not before the store said
+//! (`Retry-After`). Its answer is read whole before it is believed, so one that breaks off is tried
+//! again too. Whatever has to be known about a request that may have been carried out twice is the
+//! caller's matter.
 
 use bytes::Bytes;
 use hyper::body::Body;
@@ -13,8 +15,8 @@ use hyper::rt::ReadBufCursor;
 use hyper::{Response, StatusCode, Uri};
 use object_store::ClientOptions;
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse,
-    HttpResponseBody, HttpService,
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody,
+    HttpResponse, HttpResponseBody, HttpService,
 };
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Stream, Task};
@@ -29,7 +31,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The first pause before another try, and the longest; `Retry-After` may ask for a longer one, up to [`MOST_ASKED`].
+/// The first pause before another try, and the longest; `Retry-After` may ask for a longer one, up
+/// to [`MOST_ASKED`].
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
 const MOST_ASKED: Duration = Duration::from_secs(60);
 /// The most bytes of an answer that are taken.
@@ -71,7 +74,8 @@ impl fmt::Debug for Connector {
 impl HttpConnector for Connector {
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
         let (env, patience) = (self.env.clone(), self.patience);
-        let shared = Shared { env, patience, idle: Mutex::default(), authorities: Mutex::default() };
+        let shared =
+            Shared { env, patience, idle: Mutex::default(), authorities: Mutex::default() };
         Ok(HttpClient::new(Service(Arc::new(shared))))
     }
 }
@@ -191,7 +195,9 @@ impl Shared {
                 Err(_) if tries > 0 => None,
                 _ => return answered.map(|answer| answer.map(HttpResponseBody::from)),
             };
-            let jitter = Duration::from_millis(self.env.random_u64() % (pause.as_millis() as u64 / 2).max(1));
+            let jitter = Duration::from_millis(
+                self.env.random_u64() % (pause.as_millis() as u64 / 2).max(1),
+            );
             self.env.sleep(asked.unwrap_or_default().min(MOST_ASKED).max(pause + jitter)).await;
             pause = (pause * 2).min(PAUSES[1]);
         }
@@ -209,7 +215,8 @@ impl Shared {
             let host = HeaderValue::from_str(authority.as_str()).map_err(failed)?;
             request.headers_mut().insert(HOST, host);
         }
-        if !request.headers().contains_key(CONTENT_LENGTH) && request.method() != hyper::Method::GET {
+        if !request.headers().contains_key(CONTENT_LENGTH) && request.method() != hyper::Method::GET
+        {
             let len = request.body().content_length();
             request.headers_mut().insert(CONTENT_LENGTH, len.into());
         }
@@ -228,18 +235,23 @@ impl Shared {
                 Err(error) => Err(sender.told(&self.env, error).await),
             }
         };
-        let answer = self.within(self.patience.request + upload, &place, "a request", asking).await?;
+        let answer =
+            self.within(self.patience.request + upload, &place, "a request", asking).await?;
         let (parts, mut body) = answer.into_parts();
         let mut contents = Vec::new();
         loop {
             let frame = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context));
             let frame = async { frame.await.transpose().map_err(failed) };
-            let Some(frame) = self.within(self.patience.request, &place, "an answer", frame).await? else {
+            let Some(frame) =
+                self.within(self.patience.request, &place, "an answer", frame).await?
+            else {
                 break;
             };
             if let Ok(data) = frame.into_data() {
                 if contents.len() + data.len() > MOST_BYTES {
-                    return Err(failed(format!("{place}: an answer of more than {MOST_BYTES} bytes")));
+                    return Err(failed(format!(
+                        "{place}: an answer of more than {MOST_BYTES} bytes"
+                    )));
                 }
                 contents.extend_from_slice(&data);
             }
@@ -327,7 +339,8 @@ impl Shared {
     }
 }
 
-/// A stream as hyper wants it, without what it would take to read into memory that isn't initialised.
+/// A stream as hyper wants it, without what it would take to read into memory that isn't
+/// initialised.
 struct Io(Stream);
 
 impl hyper::rt::Read for Io {

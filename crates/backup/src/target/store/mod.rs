@@ -1,11 +1,13 @@
-//! An object store as a target: S3 and what speaks its language, Google's and Azure's, and one in memory for tests.
+//! An object store as a target: S3 and what speaks its language, Google's and Azure's, and one in
+//! memory for tests.
 //!
 //! ```text
 //!   Target ──▶ Store ──▶ object_store: requests, signatures ──▶ http.rs: sockets of `env`, TLS, tries ──▶ the store
 //!                └ large objects go up in parts, which are an object once the last request says so
 //! ```
-//! Always: an object is there whole or not at all, whatever is cut off; what a request may have done before its answer was lost is
-//! found out, not guessed; credentials stand in no name, no error and no log.
+//! Always: an object is there whole or not at all, whatever is cut off; what a request may have
+//! done before its answer was lost is found out, not guessed; credentials stand in no name, no
+//! error and no log.
 
 mod accounts;
 mod http;
@@ -15,7 +17,8 @@ use super::{Doing, Object, Target};
 use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{
-    GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload,
+    GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions,
+    PutPayload,
 };
 use plinth_types::{Error, Result};
 use std::sync::Arc;
@@ -39,12 +42,21 @@ impl Store {
     /// An empty store in memory, for tests.
     #[cfg(any(test, feature = "conformance"))]
     pub fn in_memory(prefix: &str) -> Self {
-        Self::new(Arc::new(object_store::memory::InMemory::new()), prefix, format!("memory://{prefix}"))
+        Self::new(
+            Arc::new(object_store::memory::InMemory::new()),
+            prefix,
+            format!("memory://{prefix}"),
+        )
     }
 
     /// The place below `prefix` of a store, which is called `url` where people see it.
     fn new(inner: Arc<dyn ObjectStore>, prefix: &str, url: impl Into<String>) -> Self {
-        Self { inner, prefix: prefix.trim_matches('/').to_owned(), url: url.into(), secrets: Vec::new() }
+        Self {
+            inner,
+            prefix: prefix.trim_matches('/').to_owned(),
+            url: url.into(),
+            secrets: Vec::new(),
+        }
     }
 
     fn hiding(mut self, secrets: impl IntoIterator<Item = String>) -> Self {
@@ -66,17 +78,20 @@ impl Store {
             object_store::Error::NotFound { .. } => {
                 Error::file_not_found().with_detail(format!("there is no {name} in {}", self.url))
             }
-            object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
+            object_store::Error::PermissionDenied { .. }
+            | object_store::Error::Unauthenticated { .. } => {
                 Error::permission_denied().with_detail(detail)
             }
             _ => Error::connection_failed().with_detail(detail),
         }
     }
 
-    /// What the store said, in a line, without secrets. Answers in XML are cut to their code and message: the rest repeats the request.
+    /// What the store said, in a line, without secrets. Answers in XML are cut to their code and
+    /// message: the rest repeats the request.
     fn said(&self, error: &object_store::Error) -> String {
         let text = error.to_string();
-        let head = text.split(['<', '\n']).next().unwrap_or_default().trim_end_matches([' ', ':', '-']);
+        let head =
+            text.split(['<', '\n']).next().unwrap_or_default().trim_end_matches([' ', ':', '-']);
         let mut said = head.to_owned();
         for tag in ["Code", "Message"] {
             let begin = text.split_once(&format!("<{tag}>")).map(|(_, rest)| rest);
@@ -92,7 +107,10 @@ impl Store {
         if contents.len() > PART {
             return self.put_in_parts(name, &path, contents).await;
         }
-        let put = self.inner.put_opts(&path, PutPayload::from_bytes(contents), PutOptions::default()).await;
+        let put = self
+            .inner
+            .put_opts(&path, PutPayload::from_bytes(contents), PutOptions::default())
+            .await;
         put.map(drop).map_err(|error| self.failed(name, error))
     }
 
@@ -105,7 +123,8 @@ impl Store {
             let part = contents.slice(at..contents.len().min(at + PART));
             at += part.len();
             if let Err(error) = upload.put_part(PutPayload::from_bytes(part)).await {
-                // What went up is no object. If this can't be said either, the store's rules remove it one day.
+                // What went up is no object. If this can't be said either, the store's rules remove
+                // it one day.
                 let _ = upload.abort().await;
                 return Err(failed(error));
             }
@@ -113,7 +132,8 @@ impl Store {
         match upload.complete().await {
             Ok(_) => Ok(()),
             Err(error) => {
-                // The answer to a try that did it may have been lost, and then there is no such upload any more.
+                // The answer to a try that did it may have been lost, and then there is no such
+                // upload any more.
                 let found = self.inner.head(path).await;
                 if found.is_ok_and(|found| found.size == contents.len() as u64)
                     && self.read(name, None).await.is_ok_and(|found| found == contents)
@@ -132,21 +152,24 @@ impl Store {
         match put {
             Ok(_) => Ok(true),
             // Whose it is tells: the answer to a try that put it may have been lost.
-            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
-                match self.read(name, None).await {
-                    Ok(found) => Ok(found == contents),
-                    Err(error) if error == Error::file_not_found() => Ok(false),
-                    Err(error) => Err(error),
-                }
-            }
-            Err(object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. }) => {
-                self.put_if_absent(name, contents).await
-            }
+            Err(
+                object_store::Error::AlreadyExists { .. }
+                | object_store::Error::Precondition { .. },
+            ) => match self.read(name, None).await {
+                Ok(found) => Ok(found == contents),
+                Err(error) if error == Error::file_not_found() => Ok(false),
+                Err(error) => Err(error),
+            },
+            Err(
+                object_store::Error::NotImplemented { .. }
+                | object_store::Error::NotSupported { .. },
+            ) => self.put_if_absent(name, contents).await,
             Err(error) => Err(self.failed(name, error)),
         }
     }
 
-    /// For stores that know no condition: of two who do this at the same time the later one finds out when it reads.
+    /// For stores that know no condition: of two who do this at the same time the later one finds
+    /// out when it reads.
     async fn put_if_absent(&self, name: &str, contents: Bytes) -> Result<bool> {
         match self.read(name, Some(1)).await {
             Ok(_) => return Ok(false),
@@ -163,10 +186,11 @@ impl Store {
             return self.inner.head(&path).await.map(|_| Bytes::new()).map_err(failed);
         }
         let range = most.map(|most| GetRange::Bounded(0..most));
-        let got = match self.inner.get_opts(&path, GetOptions { range, ..GetOptions::default() }).await {
-            Ok(found) => found.bytes().await,
-            Err(error) => Err(error),
-        };
+        let got =
+            match self.inner.get_opts(&path, GetOptions { range, ..GetOptions::default() }).await {
+                Ok(found) => found.bytes().await,
+                Err(error) => Err(error),
+            };
         match got {
             Ok(found) => Ok(found),
             // An empty object has no first bytes, which is an error to some stores.
@@ -187,7 +211,9 @@ impl Store {
         // As the store writes it, which is in another way where it is odd.
         let own = Path::from(&*self.prefix);
         let mut found = Vec::new();
-        while let Some(meta) = std::future::poll_fn(|context| stream.as_mut().poll_next(context)).await {
+        while let Some(meta) =
+            std::future::poll_fn(|context| stream.as_mut().poll_next(context)).await
+        {
             let meta = meta.map_err(|error| self.failed(prefix, error))?;
             let name = meta.location.as_ref();
             let name = match self.prefix.is_empty() {
@@ -195,7 +221,8 @@ impl Store {
                 false => name.strip_prefix(own.as_ref()).and_then(|rest| rest.strip_prefix('/')),
             };
             let name = name.ok_or_else(|| {
-                let detail = format!("the listing of {prefix} in {} has {}", self.url, meta.location);
+                let detail =
+                    format!("the listing of {prefix} in {} has {}", self.url, meta.location);
                 Error::connection_failed().with_detail(detail)
             })?;
             found.push(Object { name: name.to_owned(), len: meta.size });

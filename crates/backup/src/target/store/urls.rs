@@ -1,6 +1,8 @@
-//! Object stores by the URLs that people write: `s3://`, `gs://`, `az://`, and FoundationDB's `blobstore://`.
+//! Object stores by the URLs that people write: `s3://`, `gs://`, `az://`, and FoundationDB's
+//! `blobstore://`.
 //!
-//! Where a URL has no credentials they come from the environment, as each cloud's own tools have it, or from files of credentials.
+//! Where a URL has no credentials they come from the environment, as each cloud's own tools have
+//! it, or from files of credentials.
 
 use super::super::Target;
 use super::http::{Connector, Patience};
@@ -93,7 +95,9 @@ impl<'u> Parts<'u> {
             Some((user, rest)) => (Some(user), rest),
             None => (None, rest),
         };
-        let quoted = |text: &str| if user.is_some() { "what it has".to_owned() } else { format!("{text:?}") };
+        let quoted = |text: &str| {
+            if user.is_some() { "what it has".to_owned() } else { format!("{text:?}") }
+        };
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (host, path) = place.split_once('/').unwrap_or((place, ""));
         check_host(scheme, host)?;
@@ -117,12 +121,15 @@ impl<'u> Parts<'u> {
     fn number(&self, names: &[&str]) -> Result<Option<u64>> {
         let Some(text) = self.param(names) else { return Ok(None) };
         let shown = if self.user.is_some() { ".." } else { text };
-        text.parse().map(Some).map_err(|_| wrong(format!("{}={shown}: a number is wanted", names[0])))
+        text.parse()
+            .map(Some)
+            .map_err(|_| wrong(format!("{}={shown}: a number is wanted", names[0])))
     }
 
     /// Refuses parameters that are none of these.
     fn only(&self, names: &[&str]) -> Result<()> {
-        match self.params.iter().find(|(name, _)| !names.contains(name) && !PATIENCE.contains(name)) {
+        match self.params.iter().find(|(name, _)| !names.contains(name) && !PATIENCE.contains(name))
+        {
             None => Ok(()),
             Some(_) if self.user.is_some() => {
                 Err(wrong(format!("the URL has a parameter that {}:// hasn't", self.scheme)))
@@ -150,16 +157,23 @@ impl<'u> Parts<'u> {
 fn check_host(scheme: &str, host: &str) -> Result<()> {
     match host.rsplit_once(':') {
         None => Ok(()),
-        Some(_) if scheme != "blobstore" => {
-            Err(wrong(format!("{scheme}://: a bucket has no ':' in its name, and credentials don't go here")))
-        }
+        Some(_) if scheme != "blobstore" => Err(wrong(format!(
+            "{scheme}://: a bucket has no ':' in its name, and credentials don't go here"
+        ))),
         Some((_, port)) if port.ends_with(']') || port.parse::<u16>().is_ok() => Ok(()),
         Some(_) => Err(wrong("blobstore:// has no host and port: key:secret@host:port is wanted")),
     }
 }
 
-const PATIENCE: [&str; 7] =
-    ["connect_timeout", "cto", "request_timeout_min", "rtom", "request_timeout", "request_tries", "rt"];
+const PATIENCE: [&str; 7] = [
+    "connect_timeout",
+    "cto",
+    "request_timeout_min",
+    "rtom",
+    "request_timeout",
+    "request_tries",
+    "rt",
+];
 
 /// Tries are the connector's: it has the store's own word when to come again.
 fn no_tries() -> RetryConfig {
@@ -191,7 +205,9 @@ pub(in crate::target) async fn named(
                 builder = builder.with_region(region);
             }
             if let Some(endpoint) = parts.param(&["endpoint"]) {
-                builder = builder.with_endpoint(endpoint).with_allow_http(endpoint.starts_with("http://"));
+                builder = builder
+                    .with_endpoint(endpoint)
+                    .with_allow_http(endpoint.starts_with("http://"));
             }
             (Arc::new(s3(builder, connector).map_err(refused)?), parts.path, Vec::new())
         }
@@ -215,8 +231,15 @@ pub(in crate::target) async fn named(
     Ok(Arc::new(Store::new(inner, prefix, shown).hiding(secrets)))
 }
 
-fn s3(builder: AmazonS3Builder, connector: Connector) -> object_store::Result<object_store::aws::AmazonS3> {
-    builder.with_retry(no_tries()).with_disable_bulk_delete(true).with_http_connector(connector).build()
+fn s3(
+    builder: AmazonS3Builder,
+    connector: Connector,
+) -> object_store::Result<object_store::aws::AmazonS3> {
+    builder
+        .with_retry(no_tries())
+        .with_disable_bulk_delete(true)
+        .with_http_connector(connector)
+        .build()
 }
 
 /// FoundationDB's `blobstore://[key[:secret[:token]]@]host[:port]/name?bucket=B&region=R`.
@@ -228,8 +251,9 @@ async fn blobstore(
     let known: Vec<&str> =
         [&IGNORED[..], &["bucket", "region", "secure_connection", "sc", "sdk_auth", "sa"]].concat();
     parts.only(&known)?;
-    let bucket =
-        parts.param(&["bucket"]).ok_or_else(|| wrong("blobstore:// wants a parameter bucket=NAME"))?;
+    let bucket = parts
+        .param(&["bucket"])
+        .ok_or_else(|| wrong("blobstore:// wants a parameter bucket=NAME"))?;
     if parts.path.is_empty() {
         return Err(wrong(
             "blobstore:// wants the name of a backup behind the host: blobstore://host/NAME?bucket=..",
@@ -258,6 +282,7 @@ async fn blobstore(
     if let Some(region) = parts.param(&["region"]) {
         builder = builder.with_region(region);
     }
-    let builder = builder.with_bucket_name(bucket).with_endpoint(endpoint).with_allow_http(!is_secure);
+    let builder =
+        builder.with_bucket_name(bucket).with_endpoint(endpoint).with_allow_http(!is_secure);
     Ok((builder, vec![account.secret, account.token]))
 }

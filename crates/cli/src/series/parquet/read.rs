@@ -1,8 +1,9 @@
 //! Rows out of a file of Parquet, whoever wrote it.
 //!
-//! A file says at its end where everything lies, so one that is cut off is refused before anything is taken. The library believes much of what a file says;
-//! so what it asks for is checked against the length of the file, what a dictionary claims to hold against the bytes that it has, and where the
-//! library gives up nevertheless that is an error like any other.
+//! A file says at its end where everything lies, so one that is cut off is refused before anything
+//! is taken. The library believes much of what a file says; so what it asks for is checked against
+//! the length of the file, what a dictionary claims to hold against the bytes that it has, and
+//! where the library gives up nevertheless that is an error like any other.
 
 use parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type as Physical};
 use parquet::column::page::{Page, PageMetadata, PageReader};
@@ -209,7 +210,8 @@ impl Reader {
 
 /// Finds the columns, and refuses those that can't be understood.
 fn columns(all: &[ColumnDescPtr]) -> Result<Columns, String> {
-    let find = |name: &str| all.iter().position(|column| column.path().parts() == [name.to_owned()]);
+    let find =
+        |name: &str| all.iter().position(|column| column.path().parts() == [name.to_owned()]);
     let need = |name: &str| {
         find(name).ok_or_else(|| {
             let found: Vec<String> = all.iter().map(|column| column.path().string()).collect();
@@ -221,11 +223,13 @@ fn columns(all: &[ColumnDescPtr]) -> Result<Columns, String> {
     };
     let typed = |at: usize, kinds: &[Physical], expected: &str| {
         let column = &all[at];
-        if kinds.contains(&column.physical_type()) && column.max_rep_level() == 0 && !is_odd(column) {
+        if kinds.contains(&column.physical_type()) && column.max_rep_level() == 0 && !is_odd(column)
+        {
             return Ok(at);
         }
         let (name, found) = (column.name(), column.physical_type());
-        let logical = column.logical_type_ref().map_or(String::new(), |logical| format!(" ({logical:?})"));
+        let logical =
+            column.logical_type_ref().map_or(String::new(), |logical| format!(" ({logical:?})"));
         Err(format!("column `{name}` is {found}{logical}, {expected} is expected"))
     };
     let text = &[Physical::BYTE_ARRAY][..];
@@ -251,8 +255,12 @@ fn columns(all: &[ColumnDescPtr]) -> Result<Columns, String> {
 
 /// Whether numbers in it are not what their bits say.
 fn is_odd(column: &ColumnDescriptor) -> bool {
-    let unsigned =
-        [ConvertedType::UINT_8, ConvertedType::UINT_16, ConvertedType::UINT_32, ConvertedType::UINT_64];
+    let unsigned = [
+        ConvertedType::UINT_8,
+        ConvertedType::UINT_16,
+        ConvertedType::UINT_32,
+        ConvertedType::UINT_64,
+    ];
     unsigned.contains(&column.converted_type())
         || column.converted_type() == ConvertedType::DECIMAL
         || match column.logical_type_ref() {
@@ -286,7 +294,9 @@ struct Column {
 impl Column {
     fn texts(&mut self) -> ParquetResult<Vec<Option<ByteArray>>> {
         match &mut self.reader {
-            ColumnReader::ByteArrayColumnReader(reader) => read(reader, self.most_level, |text| text),
+            ColumnReader::ByteArrayColumnReader(reader) => {
+                read(reader, self.most_level, |text| text)
+            }
             _ => Err(ParquetError::General("text expected".to_owned())),
         }
     }
@@ -337,9 +347,9 @@ impl Group {
         let rows = series.len();
         let whole = |found: usize, name: &str| match found == rows {
             true => Ok(()),
-            false => {
-                Err(format!("its columns end in different rows: {rows} of `series`, {found} of `{name}`"))
-            }
+            false => Err(format!(
+                "its columns end in different rows: {rows} of `series`, {found} of `{name}`"
+            )),
         };
         let times = guarded(|| self.time.values())?;
         whole(times.len(), "time")?;
@@ -373,7 +383,12 @@ impl Group {
     }
 }
 
-fn row(name: Option<ByteArray>, time: Option<Value>, cell: Result<Cell, &'static str>, unit: i64) -> Row {
+fn row(
+    name: Option<ByteArray>,
+    time: Option<Value>,
+    cell: Result<Cell, &'static str>,
+    unit: i64,
+) -> Row {
     let name = name.ok_or("it has no series")?;
     let Some(Value::Integer(time)) = time else { return Err("it has no time".to_owned()) };
     let time = time.checked_mul(unit);

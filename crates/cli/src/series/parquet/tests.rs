@@ -1,6 +1,8 @@
-//! Files of Parquet: what was written comes back, files of others are understood, and files that lie are refused with words.
+//! Files of Parquet: what was written comes back, files of others are understood, and files that
+//! lie are refused with words.
 //!
-//! Files of others are made by the library's own writer, with the types and compressions that other programs choose.
+//! Files of others are made by the library's own writer, with the types and compressions that other
+//! programs choose.
 
 use super::{Reader, Writer};
 use parquet::basic::{Compression, ZstdLevel};
@@ -42,7 +44,11 @@ impl Place {
                     }
                     rows.extend(some.into_iter().map(|row| match row {
                         Ok((name, time, cell)) => {
-                            format!("{} {time} {}", String::from_utf8_lossy(name.data()), shown(&cell))
+                            format!(
+                                "{} {time} {}",
+                                String::from_utf8_lossy(name.data()),
+                                shown(&cell)
+                            )
                         }
                         Err(why) => why,
                     }));
@@ -105,7 +111,8 @@ fn rows_come_back_bit_by_bit() {
 #[test]
 fn long_texts_end_a_group() {
     let (place, text) = (Place::new(), vec![b'x'; 4095]);
-    let rows: Vec<_> = (0..10_000).map(|at| ("!e a=b".to_owned(), at, Cell::Text(text.clone()))).collect();
+    let rows: Vec<_> =
+        (0..10_000).map(|at| ("!e a=b".to_owned(), at, Cell::Text(text.clone()))).collect();
     let bytes = written(&rows);
     assert_eq!(place.open(&bytes).unwrap().groups(), 2);
     assert!(place.read(&bytes).0 == expected(&rows));
@@ -130,7 +137,8 @@ fn of_others(schema: &str, compression: Compression, columns: &[Others]) -> Vec<
         let mut writer = group.next_column().unwrap().unwrap();
         let written = match column {
             Others::Texts(texts) => {
-                let texts: Vec<ByteArray> = texts.iter().map(|text| ByteArray::from(*text)).collect();
+                let texts: Vec<ByteArray> =
+                    texts.iter().map(|text| ByteArray::from(*text)).collect();
                 writer.typed::<ByteArrayType>().write_batch(&texts, None, None)
             }
             Others::Longs(values) => writer.typed::<Int64Type>().write_batch(values, None, None),
@@ -153,7 +161,8 @@ fn files_of_others_are_understood() {
     use Others::*;
     let place = Place::new();
     let names = &["m a=1", "m a=2"];
-    let (float, one) = (format!("float {:x}", 0.5_f64.to_bits()), format!("float {:x}", 1.5_f64.to_bits()));
+    let (float, one) =
+        (format!("float {:x}", 0.5_f64.to_bits()), format!("float {:x}", 1.5_f64.to_bits()));
     for (schema, columns, rows) in [
         (
             "required binary series (STRING); required int64 time (TIMESTAMP(MILLIS, true)); required float value;",
@@ -223,7 +232,8 @@ fn files_with_other_columns_are_refused() {
             "a signed number is expected",
         ),
     ] {
-        let refused = place.read(&of_others(schema, Compression::UNCOMPRESSED, &columns)).1.unwrap_err();
+        let refused =
+            place.read(&of_others(schema, Compression::UNCOMPRESSED, &columns)).1.unwrap_err();
         assert!(refused.contains(why), "{refused}");
     }
 }
@@ -238,7 +248,8 @@ fn a_file_that_is_cut_off_is_refused_as_a_whole() {
     }
 }
 
-/// With any bit flipped it gives rows, as many as it says at most, or says why it doesn't; it neither hangs nor takes what it hasn't.
+/// With any bit flipped it gives rows, as many as it says at most, or says why it doesn't; it
+/// neither hangs nor takes what it hasn't.
 #[test]
 fn a_file_with_wrong_bytes_does_no_harm() {
     let (place, bytes) = (Place::new(), written(&cells(60)));
@@ -253,7 +264,11 @@ fn a_file_with_wrong_bytes_does_no_harm() {
                     refused += 1;
                 }
                 (rows, Ok(())) => {
-                    assert!(rows.len() <= 60, "{} rows with bit {bit} of byte {at} flipped", rows.len());
+                    assert!(
+                        rows.len() <= 60,
+                        "{} rows with bit {bit} of byte {at} flipped",
+                        rows.len()
+                    );
                     read += 1;
                 }
             }

@@ -1,7 +1,8 @@
 //! Rows into a file of Parquet.
 //!
-//! Parquet writes columns, and all of one before the next, so rows are gathered until there are enough for a group. What was written is taken out of a buffer
-//! behind each; the end of the file says where everything lies, and without it there is nothing.
+//! Parquet writes columns, and all of one before the next, so rows are gathered until there are
+//! enough for a group. What was written is taken out of a buffer behind each; the end of the file
+//! says where everything lies, and without it there is nothing.
 
 use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
@@ -115,7 +116,9 @@ impl Writer {
         let (value, text) = match cell {
             Cell::Value(value) => (Some(value), None),
             // Others may refuse a text that is none.
-            Cell::Text(text) => (None, Some(String::from_utf8_lossy(&text).into_owned().into_bytes())),
+            Cell::Text(text) => {
+                (None, Some(String::from_utf8_lossy(&text).into_owned().into_bytes()))
+            }
         };
         rows.values.push(value.map(Value::as_f64));
         rows.integers.push(match value {
@@ -124,7 +127,11 @@ impl Writer {
         });
         rows.text_bytes += text.as_ref().map_or(0, Vec::len);
         rows.texts.push(text.map(ByteArray::from));
-        if rows.times.len() >= ROWS || rows.text_bytes >= TEXT_BYTES { self.write_group(out) } else { Ok(()) }
+        if rows.times.len() >= ROWS || rows.text_bytes >= TEXT_BYTES {
+            self.write_group(out)
+        } else {
+            Ok(())
+        }
     }
 
     /// Writes the rows that wait, and the end.
@@ -139,7 +146,9 @@ impl Writer {
 
     fn write_group(&mut self, out: &mut Vec<u8>) -> Result<()> {
         let rows = std::mem::take(&mut self.rows);
-        let Some(file) = self.file.as_mut().filter(|_| !rows.times.is_empty()) else { return Ok(()) };
+        let Some(file) = self.file.as_mut().filter(|_| !rows.times.is_empty()) else {
+            return Ok(());
+        };
         let mut group = file.next_row_group()?;
         column::<ByteArrayType>(&mut group, &rows.series, None)?;
         column::<Int64Type>(&mut group, &rows.times, None)?;
@@ -159,7 +168,9 @@ fn column<T: DataType>(
     levels: Option<&[i16]>,
 ) -> Result<()> {
     let Some(mut column) = group.next_column()? else {
-        return Err(ParquetError::General("the schema has fewer columns than rows have cells".to_owned()));
+        return Err(ParquetError::General(
+            "the schema has fewer columns than rows have cells".to_owned(),
+        ));
     };
     column.typed::<T>().write_batch(values, levels, None)?;
     column.close()

@@ -1,9 +1,10 @@
 //! Which of several servers is asked what any of them can answer.
 //!
-//! What is asked in one turn travels in one write and is answered in one, as long as it goes to one server: so each thread keeps to
-//! the server at hand. It moves to another one that answers in less than half of the time, and now and then asks one out of
-//! turn, so that what is known of each stays fresh. Threads move one at a time: if all of a busy client went at once, they would
-//! only take their crowd along.
+//! What is asked in one turn travels in one write and is answered in one, as long as it goes to one
+//! server: so each thread keeps to the server at hand. It moves to another one that answers in less
+//! than half of the time, and now and then asks one out of turn, so that what is known of each
+//! stays fresh. Threads move one at a time: if all of a busy client went at once, they would only
+//! take their crowd along.
 //!
 //! Always: who may not be asked is not chosen; if anybody may be asked, somebody is chosen.
 
@@ -25,16 +26,16 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// For so many threads, and servers: of those known the first one at hand is drawn, so that clients spread over them; so many
-    /// there may be.
+    /// For so many threads, and servers: of those known the first one at hand is drawn, so that
+    /// clients spread over them; so many there may be.
     pub(super) fn new(env: &Env, threads: usize, (known, servers): (usize, usize)) -> Self {
         let first = env.random_u64() as usize % known.max(1);
         let at_hand = (0..threads.max(1)).map(|_| AtomicUsize::new(first)).collect();
         Self { at_hand, servers, turn: AtomicUsize::new(0) }
     }
 
-    /// The server that this thread asks. `latency` says how soon one answers: `None` if it may not be asked, `Some(None)`
-    /// if that isn't known yet.
+    /// The server that this thread asks. `latency` says how soon one answers: `None` if it may not
+    /// be asked, `Some(None)` if that isn't known yet.
     pub(super) fn choose(
         &self,
         thread: usize,
@@ -89,7 +90,8 @@ mod tests {
     #[test]
     fn a_thread_keeps_to_the_server_at_hand_among_equals() {
         let choice = choice(1);
-        let [first, others @ ..] = counts(&choice, 0, [Some(Some(900)), Some(Some(500)), Some(Some(600))]);
+        let [first, others @ ..] =
+            counts(&choice, 0, [Some(Some(900)), Some(Some(500)), Some(Some(600))]);
         assert!(first >= OUT_OF_TURN - 1 && others.iter().sum::<usize>() <= 1, "{first}");
     }
 

@@ -1,4 +1,5 @@
-//! A database of several servers: which of them is asked what, and again when that comes to nothing.
+//! A database of several servers: which of them is asked what, and again when that comes to
+//! nothing.
 //!
 //! ```text
 //!   read version, commit, pin ──▶ the leader, as far as it is known        | each server: connections of its own,
@@ -8,12 +9,14 @@
 //!   what waits is looked at every 50 ms (`steward`): nobody to ask yet? the leader is another one? silent for 250 ms?
 //! ```
 //!
-//! 1. A commit is sent once more only if no server has taken it: it never left, or whoever got it said that it doesn't lead
-//!    (1037). When its connection is lost, or another server leads before it was answered, its fate is unknown (1021).
+//! 1. A commit is sent once more only if no server has taken it: it never left, or whoever got it
+//!    said that it doesn't lead (1037). When its connection is lost, or another server leads before
+//!    it was answered, its fate is unknown (1021).
 //! 2. Everything else may be asked of several servers, and the first answer counts.
 //! 3. Of two servers that say who leads the one with the later term is right.
-//! 4. Nothing fails because servers can't be reached: it waits, and the transaction's timeout ends it. Only when every server has
-//!    refused this client for good (another cluster, no certificate) are those who wait told so.
+//! 4. Nothing fails because servers can't be reached: it waits, and the transaction's timeout ends
+//!    it. Only when every server has refused this client for good (another cluster, no certificate)
+//!    are those who wait told so.
 
 mod choice;
 mod op;
@@ -42,7 +45,8 @@ const REWRITE: Duration = Duration::from_secs(5);
 /// The servers of a database.
 pub(super) struct Cluster {
     env: Env,
-    /// Those of the file, and behind them members that were heard of later, in places that are never given again.
+    /// Those of the file, and behind them members that were heard of later, in places that are
+    /// never given again.
     servers: Vec<OnceLock<Server>>,
     options: RemoteOptions,
     database: Arc<OnceLock<String>>,
@@ -160,7 +164,8 @@ impl Cluster {
             })
         });
         let mut known = self.leader.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_newer = located.term > known.term || (known.at.is_none() && located.term == known.term);
+        let is_newer =
+            located.term > known.term || (known.at.is_none() && located.term == known.term);
         if is_newer {
             *known = Leader { term: located.term, at: place };
             drop(known);
@@ -201,20 +206,26 @@ impl Cluster {
             let at = self.servers().count();
             let Some(file) = file.naming(std::slice::from_ref(&member.address)) else { continue };
             let Some(place) = self.servers.get(at) else { return };
-            let endpoint =
-                RemoteEndpoint::of_one(&self.env, file.only(0), self.options.clone(), self.database.clone());
+            let endpoint = RemoteEndpoint::of_one(
+                &self.env,
+                file.only(0),
+                self.options.clone(),
+                self.database.clone(),
+            );
             let _ = place.set(Server::new(endpoint, &file.addresses()[0]));
         }
     }
 
-    /// Has the cluster file name those who vote now, as FoundationDB does, if this client may write it.
+    /// Has the cluster file name those who vote now, as FoundationDB does, if this client may write
+    /// it.
     fn follow_coordinators(self: &Arc<Self>, located: &Located) {
         let votes = located.members.iter().filter(|member| member.votes);
         let voters: Vec<_> = votes.map(|member| member.address.clone()).collect();
         let next = {
             let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
             // Who doesn't know who leads may not know who votes either.
-            let next = file.naming(&voters).filter(|_| located.leader.is_some() && located.term > 0);
+            let next =
+                file.naming(&voters).filter(|_| located.leader.is_some() && located.term > 0);
             next.iter().for_each(|next| file.clone_from(next));
             next
         };
@@ -231,7 +242,8 @@ impl Cluster {
         }
     }
 
-    /// The server to ask, other than those in `tried` (a bit each); `None` if there is none to be asked now.
+    /// The server to ask, other than those in `tried` (a bit each); `None` if there is none to be
+    /// asked now.
     fn choose(&self, whom: Whom, tried: u64) -> Option<usize> {
         if whom != Whom::Any {
             return self.leader().at.filter(|at| self.server(*at).is_up());
@@ -244,7 +256,8 @@ impl Cluster {
         self.choice.choose(thread_number(), latency)
     }
 
-    /// Whether there are servers that are none of those in `tried`, and can be asked now if they have to be.
+    /// Whether there are servers that are none of those in `tried`, and can be asked now if they
+    /// have to be.
     fn has_others(&self, tried: u64, at_once: bool) -> bool {
         let mut servers = self.servers().enumerate();
         servers.any(|(at, server)| tried & (1 << at) == 0 && (server.is_up() || !at_once))
@@ -265,12 +278,15 @@ impl Cluster {
     }
 }
 
-/// Writes the cluster file, again and again until it says what it should: the status tells of it meanwhile, see `status.rs`.
+/// Writes the cluster file, again and again until it says what it should: the status tells of it
+/// meanwhile, see `status.rs`.
 async fn rewrite(cluster: Weak<Cluster>) {
     let Some(env) = cluster.upgrade().map(|cluster| cluster.env.clone()) else { return };
     // Others on this machine may be at it.
     env.sleep(Duration::from_millis(env.random_u64() % 1000)).await;
-    while let Some(cluster) = cluster.upgrade().filter(|cluster| !cluster.closed.load(Ordering::Acquire)) {
+    while let Some(cluster) =
+        cluster.upgrade().filter(|cluster| !cluster.closed.load(Ordering::Acquire))
+    {
         let file = cluster.file();
         let written = file.rewrite(&env).await.is_ok();
         // One that came meanwhile is written now, or has another task begun.

@@ -1,7 +1,7 @@
 //! Something that is asked, of one server after the other if need be.
 //!
-//! What may be asked again is kept as a function; the promise is kept by the first answer that counts. An operation that is
-//! not done stays with the steward, so that none is forgotten.
+//! What may be asked again is kept as a function; the promise is kept by the first answer that
+//! counts. An operation that is not done stays with the steward, so that none is forgotten.
 
 use super::super::RemoteEndpoint;
 use super::Cluster;
@@ -23,7 +23,8 @@ pub(in super::super) enum Whom {
     Any,
     /// Any server, and for as long as it takes: a watch.
     AnyForLong,
-    /// Any server, and for longer than others, until one has what is asked for: changes, of which some nodes may lack a part.
+    /// Any server, and for longer than others, until one has what is asked for: changes, of which
+    /// some nodes may lack a part.
     WhoeverHasIt,
     /// The leader; it may be asked again.
     Leader,
@@ -41,7 +42,8 @@ pub(super) trait Pending: Send + Sync {
     /// Looks whether another server is to be asked, and asks it.
     fn look(self: Arc<Self>, cluster: &Arc<Cluster>);
 
-    /// Whether it is to be found out who leads and who is there: nobody is to be asked, or the leader is silent.
+    /// Whether it is to be found out who leads and who is there: nobody is to be asked, or the
+    /// leader is silent.
     fn wants_leader(&self, now: Duration) -> bool;
 
     /// Ends it with an error.
@@ -133,9 +135,16 @@ impl<T: Send + 'static> Op<T> {
     }
 
     /// A server has answered, or can't.
-    fn settle(self: Arc<Self>, cluster: &Arc<Cluster>, at: usize, asked: Duration, result: Result<T>) {
+    fn settle(
+        self: Arc<Self>,
+        cluster: &Arc<Cluster>,
+        at: usize,
+        asked: Duration,
+        result: Result<T>,
+    ) {
         let server = cluster.server(at);
-        let again = result.as_ref().err().is_some_and(|error| self.is_to_be_asked_again(cluster, error));
+        let again =
+            result.as_ref().err().is_some_and(|error| self.is_to_be_asked_again(cluster, error));
         match &result {
             Err(error) if *error == Error::all_alternatives_failed() => server.lost(None),
             Err(error) if matches!(error.code(), 2100 | 2104 | 2107) => server.lost(Some(error)),
@@ -203,7 +212,8 @@ impl<T: Send + 'static> Pending for Op<T> {
                 return self.fail(&refusal);
             }
             // Those who failed may be asked again when nobody else is there.
-            let next = cluster.choose(self.whom(), tried).or_else(|| cluster.choose(self.whom(), 0));
+            let next =
+                cluster.choose(self.whom(), tried).or_else(|| cluster.choose(self.whom(), 0));
             if let Some(at) = next {
                 self.dispatch(cluster, at);
             }
@@ -221,7 +231,9 @@ impl<T: Send + 'static> Pending for Op<T> {
             Whom::Any | Whom::AnyForLong | Whom::WhoeverHasIt => {}
             Whom::Leader | Whom::LeaderOnce => {
                 let leader = cluster.leader();
-                let Some(next) = leader.at.filter(|next| leader.term > term && *next != at) else { return };
+                let Some(next) = leader.at.filter(|next| leader.term > term && *next != at) else {
+                    return;
+                };
                 if self.whom == Whom::Leader {
                     return self.dispatch(cluster, next);
                 }

@@ -1,7 +1,9 @@
-//! The task that looks after what waits: every 50 ms, and whenever something has changed, as long as anything waits.
+//! The task that looks after what waits: every 50 ms, and whenever something has changed, as long
+//! as anything waits.
 //!
-//! Servers are asked who leads when somebody waits for that: nobody is known to lead, or whoever does has been silent. All of them are
-//! asked, so that one that was lost is noticed when it is back.
+//! Servers are asked who leads when somebody waits for that: nobody is known to lead, or whoever
+//! does has been silent. All of them are asked, so that one that was lost is noticed when it is
+//! back.
 
 use super::Cluster;
 use plinth_env::reply::Reply;
@@ -62,7 +64,8 @@ fn locate(cluster: &Arc<Cluster>, at: usize) {
             // A server from before there were clusters leads itself.
             Err(error) if error == Error::unsupported_operation() => {
                 server.is_there();
-                let located = Located { node: u64::MAX, leader: Some(u64::MAX), ..Located::default() };
+                let located =
+                    Located { node: u64::MAX, leader: Some(u64::MAX), ..Located::default() };
                 cluster.note(at, &located);
             }
             Err(error) => {

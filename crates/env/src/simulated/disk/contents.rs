@@ -1,8 +1,8 @@
 //! The bytes of a file, by page.
 //!
 //! Pages are shared between the copies of a file that a disk keeps (what programs see, what is
-//! durable) until one of them changes, and a page of zeros takes no memory, so that a simulated disk
-//! can hold many large preallocated files.
+//! durable) until one of them changes, and a page of zeros takes no memory, so that a simulated
+//! disk can hold many large preallocated files.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +34,8 @@ fn parts(offset: u64, len: usize) -> impl Iterator<Item = Part> {
     std::iter::from_fn(move || {
         let position = offset + from as u64;
         let at = (position % PAGE as u64) as usize;
-        let part = Part { page: position / PAGE as u64, at, from, len: (PAGE - at).min(len - from) };
+        let part =
+            Part { page: position / PAGE as u64, at, from, len: (PAGE - at).min(len - from) };
         from += part.len;
         (part.len > 0).then_some(part)
     })

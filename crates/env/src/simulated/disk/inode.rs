@@ -63,7 +63,8 @@ impl Change {
             if prefix.map_or_else(|| random.chance(0.5), |prefix| next <= prefix) {
                 match self {
                     Self::Write { bytes, .. } => {
-                        contents.write(at, &bytes[(at - offset) as usize..(next - offset) as usize]);
+                        contents
+                            .write(at, &bytes[(at - offset) as usize..(next - offset) as usize]);
                     }
                     _ => contents.write_zeros(at, next - at),
                 }
@@ -92,9 +93,9 @@ impl Unsynced {
     /// Decides for a crash whether all is lost or kept, or each by itself (`Seeded`).
     pub(crate) fn decide(self, random: &mut Random) -> Self {
         match self {
-            Self::Seeded => {
-                *[Self::Lost, Self::Kept, Self::Seeded, Self::Seeded].get(random.index(4)).unwrap_or(&self)
-            }
+            Self::Seeded => *[Self::Lost, Self::Kept, Self::Seeded, Self::Seeded]
+                .get(random.index(4))
+                .unwrap_or(&self),
             decided => decided,
         }
     }

@@ -39,7 +39,13 @@ impl Disk {
     pub(crate) fn new() -> Self {
         let mut names = Names::new();
         names.create_dirs(Path::new("/tmp")).expect("an empty disk takes a directory");
-        Self { names, inodes: BTreeMap::new(), next_inode: 0, locks: BTreeSet::new(), capacity: None }
+        Self {
+            names,
+            inodes: BTreeMap::new(),
+            next_inode: 0,
+            locks: BTreeSet::new(),
+            capacity: None,
+        }
     }
 
     pub(crate) fn create_dir_all(&mut self, path: &Path) -> io::Result<()> {
@@ -255,7 +261,8 @@ impl Disk {
 
     /// Whether a crash could change anything.
     pub(crate) fn is_synced(&self) -> bool {
-        self.names.is_synced() && self.inodes.values().filter(|inode| inode.links > 0).all(Inode::is_synced)
+        self.names.is_synced()
+            && self.inodes.values().filter(|inode| inode.links > 0).all(Inode::is_synced)
     }
 
     /// The power fails: of what was not synced, each part is lost, kept or torn.

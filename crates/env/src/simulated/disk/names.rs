@@ -3,8 +3,8 @@
 //! A directory is a map from names to nodes, kept twice. Changes of entries (a file made, renamed,
 //! removed) take effect at once for programs and wait in one list, in order, until a directory that
 //! they touch is synced. A crash decides for each that still waits whether it happened; a rename
-//! has happened as a whole or not at all, and with each change those before it that concern the same
-//! file or name. New directories are durable at once
+//! has happened as a whole or not at all, and with each change those before it that concern the
+//! same file or name. New directories are durable at once
 //! ([`Files::create_dir_all`](crate::Files::create_dir_all) syncs them in the real world).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,7 +51,8 @@ impl Change {
         }
     }
 
-    /// Whether it is about the same file or the same name as a later one, which then makes no sense without it.
+    /// Whether it is about the same file or the same name as a later one, which then makes no sense
+    /// without it.
     fn precedes(&self, later: &Self) -> bool {
         let same_name = |entry: &&Entry| later.entries().contains(entry);
         self.node() == later.node() || self.entries().iter().any(same_name)
@@ -127,7 +128,8 @@ impl Names {
     pub(crate) fn entry(&self, path: &Path) -> io::Result<Entry> {
         let mut names = components(path)?;
         let name = names.pop().ok_or(io::ErrorKind::IsADirectory)?;
-        let dir = self.dir(&names.iter().fold(Path::new("/").to_path_buf(), |dir, name| dir.join(name)))?;
+        let dir =
+            self.dir(&names.iter().fold(Path::new("/").to_path_buf(), |dir, name| dir.join(name)))?;
         Ok(Entry { dir, name })
     }
 
@@ -187,11 +189,13 @@ impl Names {
     }
 
     pub(crate) fn synced(&mut self, dir: u64, upto: u64) {
-        let covered = self.pending.iter().map(|(at, change)| *at <= upto && change.touches(dir)).collect();
+        let covered =
+            self.pending.iter().map(|(at, change)| *at <= upto && change.touches(dir)).collect();
         self.happen(covered);
     }
 
-    /// Makes some of the pending changes durable, and with each those that it makes no sense without.
+    /// Makes some of the pending changes durable, and with each those that it makes no sense
+    /// without.
     fn happen(&mut self, mut wanted: Vec<bool>) {
         // Backwards, so that what is brought along brings along in its turn.
         for at in (0..wanted.len()).rev() {
@@ -224,7 +228,8 @@ impl Names {
         self.current = self.durable.clone();
     }
 
-    /// The files that some name leads to, or may after a crash; and how many names programs see of each.
+    /// The files that some name leads to, or may after a crash; and how many names programs see of
+    /// each.
     pub(crate) fn files(&self) -> BTreeMap<u64, u32> {
         let mut files = BTreeMap::new();
         let reachable = reachable(&self.current);
@@ -249,12 +254,18 @@ impl Names {
     pub(crate) fn check_invariants(&self) {
         for dirs in [&self.current, &self.durable] {
             for node in dirs.values().flat_map(BTreeMap::values) {
-                assert!(!matches!(node, Node::Dir(dir) if !dirs.contains_key(dir)), "a directory is missing");
+                assert!(
+                    !matches!(node, Node::Dir(dir) if !dirs.contains_key(dir)),
+                    "a directory is missing"
+                );
             }
         }
         assert!(self.pending.is_sorted_by_key(|(at, _)| *at));
         if self.pending.is_empty() {
-            assert!(self.current == self.durable, "nothing waits, and yet a crash would change a name");
+            assert!(
+                self.current == self.durable,
+                "nothing waits, and yet a crash would change a name"
+            );
         }
     }
 

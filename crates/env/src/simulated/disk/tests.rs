@@ -1,7 +1,7 @@
 //! The disk against models.
 //!
-//! After any program and any crash, each byte and each name is something that a real disk could have
-//! left, and everything that was synced is there.
+//! After any program and any crash, each byte and each name is something that a real disk could
+//! have left, and everything that was synced is there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -100,7 +100,8 @@ fn a_crash_leaves_each_name_with_a_file_it_had_since_the_last_sync() {
         let mut random = Random::new(seed);
         let mut disk = Disk::new();
         disk.create_dir_all(Path::new("/d")).unwrap();
-        let mut allowed: Names = names.iter().map(|name| (name.clone(), BTreeSet::from([None]))).collect();
+        let mut allowed: Names =
+            names.iter().map(|name| (name.clone(), BTreeSet::from([None]))).collect();
         for step in 0..40 {
             let (name, other) = (&names[random.index(4)], &names[random.index(4)]);
             match random.index(12) {
@@ -111,7 +112,9 @@ fn a_crash_leaves_each_name_with_a_file_it_had_since_the_last_sync() {
                     let dir = name.parent().unwrap();
                     let point = disk.dir_sync_point(dir).unwrap();
                     disk.dir_synced(point);
-                    for (name, files) in allowed.iter_mut().filter(|(name, _)| name.parent() == Some(dir)) {
+                    for (name, files) in
+                        allowed.iter_mut().filter(|(name, _)| name.parent() == Some(dir))
+                    {
                         *files = BTreeSet::from([disk.file(name)]);
                     }
                 }
@@ -119,7 +122,10 @@ fn a_crash_leaves_each_name_with_a_file_it_had_since_the_last_sync() {
                     disk.crash(Unsynced::Seeded, &mut random);
                     for (name, files) in &mut allowed {
                         let left = disk.file(name);
-                        assert!(files.contains(&left), "seed {seed}, step {step}: {name:?} is {left:?}");
+                        assert!(
+                            files.contains(&left),
+                            "seed {seed}, step {step}: {name:?} is {left:?}"
+                        );
                         *files = BTreeSet::from([left]);
                     }
                     assert!(disk.is_synced());
@@ -143,7 +149,11 @@ fn a_renamed_directory_takes_its_files_along() {
     let point = disk.dir_sync_point(Path::new("/new/deep")).unwrap();
     disk.dir_synced(point);
     disk.crash(Unsynced::Lost, &mut Random::new(1));
-    assert_eq!(disk.file(Path::new("/old/deep/f")), Some(file), "the renaming was not synced, the file was");
+    assert_eq!(
+        disk.file(Path::new("/old/deep/f")),
+        Some(file),
+        "the renaming was not synced, the file was"
+    );
     disk.check_invariants();
 }
 

@@ -1,7 +1,9 @@
-//! Simulated datagrams: each is under way for a time of its own, so they overtake one another; some are lost, some come twice.
+//! Simulated datagrams: each is under way for a time of its own, so they overtake one another; some
+//! are lost, some come twice.
 //!
-//! What is sent over a way that is blocked is lost, and so is what finds the receiver's mailbox full. A mailbox is its
-//! datagrams in the order of their arrival; one reader at a time waits at it.
+//! What is sent over a way that is blocked is lost, and so is what finds the receiver's mailbox
+//! full. A mailbox is its datagrams in the order of their arrival; one reader at a time waits at
+//! it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -44,13 +46,15 @@ impl Network {
     fn bind(&mut self, process: usize, mut address: SocketAddr) -> Option<SocketAddr> {
         address.set_ip(ip_of(process));
         if address.port() == 0 {
-            let is_free = |port: &u16| !self.mailboxes.contains_key(&SocketAddr::new(address.ip(), *port));
+            let is_free =
+                |port: &u16| !self.mailboxes.contains_key(&SocketAddr::new(address.ip(), *port));
             address.set_port((32_768..=u16::MAX).find(is_free)?);
         }
         if self.mailboxes.contains_key(&address) {
             return None;
         }
-        let mailbox = Mailbox { process, waiting: BTreeMap::new(), bytes: 0, next: 0, reader: None };
+        let mailbox =
+            Mailbox { process, waiting: BTreeMap::new(), bytes: 0, next: 0, reader: None };
         self.mailboxes.insert(address, mailbox);
         Some(address)
     }
@@ -101,7 +105,8 @@ impl Host {
         }
         core.note("bind", self.process as u64, u64::from(address.port()));
         let bound = core.network.bind(self.process, address);
-        let address = bound.ok_or_else(|| Error::address_in_use().with_detail(address.to_string()))?;
+        let address =
+            bound.ok_or_else(|| Error::address_in_use().with_detail(address.to_string()))?;
         Ok(SimulatedDatagrams { host: self.clone(), address, reading: None })
     }
 }
@@ -167,7 +172,8 @@ impl SimulatedDatagrams {
             first => {
                 let at = first.map(|entry| entry.key().0);
                 let replaced = mailbox.reader.replace(context.waker().clone());
-                self.reading = at.map(|at| core.timers.add(at, Action::Wake(context.waker().clone())));
+                self.reading =
+                    at.map(|at| core.timers.add(at, Action::Wake(context.waker().clone())));
                 drop(guard);
                 drop((old, replaced));
                 Poll::Pending

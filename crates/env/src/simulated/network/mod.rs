@@ -1,9 +1,10 @@
 //! The simulated network: listeners, connections, and what stands between two machines.
 //!
-//! A connection is two ends; what one end writes lies in the other's inbox with the time at which it
-//! arrives, in order. While the way from one machine to the other is blocked (a partition, or a clog
-//! that ends by itself) nothing arrives, and nothing is lost either: that is what TCP makes of it.
-//! A connection breaks when a process dies, when the plan or a test says so, or when an end is dropped.
+//! A connection is two ends; what one end writes lies in the other's inbox with the time at which
+//! it arrives, in order. While the way from one machine to the other is blocked (a partition, or a
+//! clog that ends by itself) nothing arrives, and nothing is lost either: that is what TCP makes of
+//! it. A connection breaks when a process dies, when the plan or a test says so, or when an end is
+//! dropped.
 //!
 //! Pure state: what a reader or writer would have to wait for is a time or a waker here; the timers
 //! and handles are in `streams.rs`. Datagrams have `datagrams.rs` to themselves.
@@ -35,7 +36,8 @@ pub struct NetworkPlan {
     /// How long connecting is tried when nothing answers, and how long it takes, at most, until the
     /// other end of a connection notices that a machine has lost its power.
     pub silence_max: Duration,
-    /// How many bytes one end may have written that the other has not read. Datagrams beyond it are lost.
+    /// How many bytes one end may have written that the other has not read. Datagrams beyond it are
+    /// lost.
     pub window: usize,
     /// The probability, for each datagram, that it is lost.
     pub lose: f64,
@@ -205,7 +207,9 @@ impl Network {
 
     /// The next connection that waits at a listener; with nobody there the waker is kept.
     pub(crate) fn accept(&mut self, address: SocketAddr, waker: &Waker) -> Outcome<EndId> {
-        let Some(listening) = self.listeners.get_mut(&address) else { return Outcome::Broken(Vec::new()) };
+        let Some(listening) = self.listeners.get_mut(&address) else {
+            return Outcome::Broken(Vec::new());
+        };
         if let Some(end) = listening.backlog.pop_front() {
             return Outcome::Done(end);
         }
@@ -262,7 +266,8 @@ impl Network {
         Some(if end.side == 0 { (one, two) } else { (two, one) })
     }
 
-    /// When something that is due at `at` gets from one machine to the other; `None` while they are parted.
+    /// When something that is due at `at` gets from one machine to the other; `None` while they are
+    /// parted.
     fn passes(&self, from: usize, to: usize, at: Duration) -> Option<Duration> {
         if self.partitions.contains(&pair(from, to)) {
             return None;
@@ -276,7 +281,12 @@ impl Network {
     }
 
     /// Reads into `buffer` what has arrived: 0 bytes at the end.
-    pub(crate) fn read(&mut self, id: EndId, now: Duration, buffer: &mut [u8]) -> Outcome<(usize, Wakers)> {
+    pub(crate) fn read(
+        &mut self,
+        id: EndId,
+        now: Duration,
+        buffer: &mut [u8],
+    ) -> Outcome<(usize, Wakers)> {
         let Some((end, other)) =
             self.connections.get(&id.connection).map(|ends| (&ends[id.side], &ends[1 - id.side]))
         else {
@@ -294,7 +304,9 @@ impl Network {
         }
         let Some((end, other)) = self.ends(id) else { return Outcome::Broken(Vec::new()) };
         let mut read = 0;
-        while let Some(chunk) = end.inbox.front_mut().filter(|chunk| chunk.at <= now && read < buffer.len()) {
+        while let Some(chunk) =
+            end.inbox.front_mut().filter(|chunk| chunk.at <= now && read < buffer.len())
+        {
             let part = (chunk.bytes.len() - chunk.read).min(buffer.len() - read);
             buffer[read..read + part].copy_from_slice(&chunk.bytes[chunk.read..chunk.read + part]);
             read += part;
@@ -363,7 +375,8 @@ impl Network {
         other.reader.take().into_iter().collect()
     }
 
-    /// Drops an end. The other reads what was sent; what it writes from some time on breaks the connection.
+    /// Drops an end. The other reads what was sent; what it writes from some time on breaks the
+    /// connection.
     pub(crate) fn close(&mut self, id: EndId, now: Duration, random: &mut Random) -> Wakers {
         let mut wakers = self.shut_down(id, now, random);
         let latency = self.plan.latency(random);
@@ -449,8 +462,8 @@ impl Network {
         }
     }
 
-    /// A process ends. The other ends of its connections get to know it soon if its machine goes on,
-    /// and sometime if it has lost its power.
+    /// A process ends. The other ends of its connections get to know it soon if its machine goes
+    /// on, and sometime if it has lost its power.
     pub(crate) fn process_ended(
         &mut self,
         process: usize,
@@ -460,7 +473,8 @@ impl Network {
     ) -> Wakers {
         let ended: Vec<_> =
             self.listeners.extract_if(.., |_, listening| listening.process == process).collect();
-        let mut wakers: Wakers = ended.into_iter().flat_map(|(_, listening)| listening.acceptors).collect();
+        let mut wakers: Wakers =
+            ended.into_iter().flat_map(|(_, listening)| listening.acceptors).collect();
         wakers.extend(self.close_mailboxes(process));
         let plan = self.plan.clone();
         let mut over = Vec::new();

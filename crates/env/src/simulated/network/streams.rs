@@ -1,8 +1,8 @@
 //! Handles of the simulated network: connecting, listening, and streams that can be polled.
 //!
-//! A poll asks the network's state what can be done now. If that is nothing, the waker is left there
-//! for whoever changes it, and a timer is set for what is under way already; at most one for each
-//! direction of a stream.
+//! A poll asks the network's state what can be done now. If that is nothing, the waker is left
+//! there for whoever changes it, and a timer is set for what is under way already; at most one for
+//! each direction of a stream.
 
 use std::io;
 use std::net::SocketAddr;
@@ -58,13 +58,13 @@ impl Host {
     pub(crate) async fn listen(self: &Arc<Self>, address: SocketAddr) -> Result<SimulatedListener> {
         let mut core = self.living()?;
         if !address.ip().is_unspecified() && address.ip() != super::ip_of(self.process) {
-            return Err(
-                Error::bind_failed().with_detail(format!("{address}: not an address of this machine"))
-            );
+            return Err(Error::bind_failed()
+                .with_detail(format!("{address}: not an address of this machine")));
         }
         core.note("listen", self.process as u64, u64::from(address.port()));
         let bound = core.network.listen(self.process, address);
-        let address = bound.ok_or_else(|| Error::address_in_use().with_detail(address.to_string()))?;
+        let address =
+            bound.ok_or_else(|| Error::address_in_use().with_detail(address.to_string()))?;
         drop(core);
         Ok(SimulatedListener { host: self.clone(), address })
     }
@@ -184,7 +184,11 @@ impl SimulatedStream {
         polled.map_ok(|read| buffer.advance(read))
     }
 
-    pub(crate) fn poll_write(&mut self, context: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_write(
+        &mut self,
+        context: &Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         if bytes.is_empty() {
             return Poll::Ready(Ok(0));
         }
@@ -215,7 +219,9 @@ impl SimulatedStream {
         let old = timer.take().and_then(|id| core.timers.remove(id));
         let (polled, wakers) = match outcome {
             Outcome::Done((len, wakers)) => (Poll::Ready(Ok(len)), wakers),
-            Outcome::Broken(wakers) => (Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())), wakers),
+            Outcome::Broken(wakers) => {
+                (Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())), wakers)
+            }
             Outcome::Wait(until) => {
                 *timer = until.map(|at| core.timers.add(at, Action::Wake(context.waker().clone())));
                 let replaced = core.network.keep(self.end, reads, context.waker());
@@ -247,7 +253,8 @@ impl Drop for SimulatedStream {
     fn drop(&mut self) {
         let mut guard = self.host.universe.lock();
         let core = &mut *guard;
-        let timers: Vec<_> = [self.reading.take(), self.writing.take()].into_iter().flatten().collect();
+        let timers: Vec<_> =
+            [self.reading.take(), self.writing.take()].into_iter().flatten().collect();
         let actions: Vec<_> = timers.into_iter().filter_map(|id| core.timers.remove(id)).collect();
         let mut wakers = Vec::new();
         if self.host.is_alive(core) {

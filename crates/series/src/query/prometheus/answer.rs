@@ -1,4 +1,5 @@
-//! Answers as Prometheus' clients read them: JSON, written as it goes, since a tree of it would take ten times the room.
+//! Answers as Prometheus' clients read them: JSON, written as it goes, since a tree of it would
+//! take ten times the room.
 
 use plinth_promql::{Answered, Labels, Sample, format_value};
 use serde_json::{Value as Json, json};

@@ -1,7 +1,9 @@
-//! Prometheus' query interface over the same series, so that Grafana shows them with the data source that it has.
+//! Prometheus' query interface over the same series, so that Grafana shows them with the data
+//! source that it has.
 //!
-//! A request is a path and parameters; its answer a status and JSON, as Prometheus gives them. What expressions mean is `plinth-promql`'s;
-//! here are the requests, the series that they are about, and the form of answers.
+//! A request is a path and parameters; its answer a status and JSON, as Prometheus gives them. What
+//! expressions mean is `plinth-promql`'s; here are the requests, the series that they are about,
+//! and the form of answers.
 
 mod answer;
 mod source;
@@ -38,15 +40,16 @@ pub fn is_prometheus(path: &str) -> bool {
     fixed.contains(&path) || fixed_answer(path).is_some() || label_of(path).is_some()
 }
 
-/// What is always the same: there are no rules, no alerts, no exemplars, and nothing is known of metrics but their points. Clients ask nevertheless, and
-/// take an error for a fault of the server.
+/// What is always the same: there are no rules, no alerts, no exemplars, and nothing is known of
+/// metrics but their points. Clients ask nevertheless, and take an error for a fault of the server.
 fn fixed_answer(path: &str) -> Option<Json> {
     match path {
         "metadata" => Some(json!({})),
         "query_exemplars" => Some(json!([])),
         "rules" => Some(json!({ "groups": [] })),
         "alerts" => Some(json!({ "alerts": [] })),
-        // The version by which clients decide what to ask: from this one on label values are asked for with `match[]`.
+        // The version by which clients decide what to ask: from this one on label values are asked
+        // for with `match[]`.
         "status/buildinfo" => Some(json!({ "version": "2.24.0", "application": "plinth" })),
         _ => None,
     }
@@ -56,20 +59,30 @@ fn label_of(path: &str) -> Option<&str> {
     path.strip_prefix("label/")?.strip_suffix("/values")
 }
 
-/// Answers a request whose path is Prometheus': the status and JSON. `encoded` are the URL's parameters and the body's, `now` is
-/// nanoseconds since 1970.
-pub async fn prometheus(store: &SeriesStore, path: &str, encoded: &[&[u8]], now: i64) -> (u16, String) {
+/// Answers a request whose path is Prometheus': the status and JSON. `encoded` are the URL's
+/// parameters and the body's, `now` is nanoseconds since 1970.
+pub async fn prometheus(
+    store: &SeriesStore,
+    path: &str,
+    encoded: &[&[u8]],
+    now: i64,
+) -> (u16, String) {
     let parameters = Parameters(encoded.iter().flat_map(|part| form_pairs(part)).collect());
     let path = path.strip_prefix("/api/v1/").unwrap_or_default();
     let reply = match path {
         "query" | "query_range" => query(store, path == "query_range", &parameters, now).await,
         "format_query" => formatted(&parameters),
-        "labels" => labels(store, &parameters).await.and_then(|labels| limited(labels, &parameters)),
-        "series" => series(store, &parameters).await.and_then(|series| limited(series, &parameters)),
+        "labels" => {
+            labels(store, &parameters).await.and_then(|labels| limited(labels, &parameters))
+        }
+        "series" => {
+            series(store, &parameters).await.and_then(|series| limited(series, &parameters))
+        }
         path => match fixed_answer(path) {
             Some(data) => Ok(Reply::of(&data)),
             None => {
-                let values = label_values(store, label_of(path).unwrap_or_default(), &parameters).await;
+                let values =
+                    label_values(store, label_of(path).unwrap_or_default(), &parameters).await;
                 values.and_then(|values| limited(values, &parameters))
             }
         },
@@ -134,7 +147,9 @@ impl Parameters {
 
     fn time(&self, name: &str) -> Result<Option<i64>, Failure> {
         let Some(text) = self.get(name) else { return Ok(None) };
-        let wrong = || Failure::Asked(format!("parameter `{name}`: seconds since 1970 or RFC 3339 expected"));
+        let wrong = || {
+            Failure::Asked(format!("parameter `{name}`: seconds since 1970 or RFC 3339 expected"))
+        };
         time(text).map(Some).ok_or_else(wrong)
     }
 
@@ -185,7 +200,8 @@ fn time(text: &str) -> Option<i64> {
     if let Ok(seconds) = text.parse::<f64>() {
         return nanoseconds(seconds);
     }
-    let basic: Vec<u8> = text.strip_suffix('Z')?.bytes().filter(|byte| !b"-:".contains(byte)).collect();
+    let basic: Vec<u8> =
+        text.strip_suffix('Z')?.bytes().filter(|byte| !b"-:".contains(byte)).collect();
     parse_iso(&basic)
 }
 
@@ -249,13 +265,18 @@ fn range(parameters: &Parameters) -> Result<(i64, i64, i64), Failure> {
 }
 
 /// The series that `match[]` names; `None` if it names none.
-async fn matched(store: &SeriesStore, parameters: &Parameters) -> Result<Option<Vec<Labels>>, Failure> {
+async fn matched(
+    store: &SeriesStore,
+    parameters: &Parameters,
+) -> Result<Option<Vec<Labels>>, Failure> {
     let mut found = BTreeSet::new();
     let mut is_any = false;
     for text in parameters.all("match[]") {
         is_any = true;
         let matchers = parse_selector(text).map_err(|error| wrong_match(&error))?;
-        found.extend(find(store, &matchers, MAX_LISTED).await?.iter().map(|found| labels_of(&found.name)));
+        found.extend(
+            find(store, &matchers, MAX_LISTED).await?.iter().map(|found| labels_of(&found.name)),
+        );
     }
     Ok(is_any.then(|| found.into_iter().collect()))
 }
@@ -329,8 +350,8 @@ fn bounded(count: usize) -> Result<(), Failure> {
     Err(Failure::Asked(format!("there are more than {MAX_LISTED}; name series by match[]")))
 }
 
-/// Deletes series as Prometheus' administrators do: those that `match[]` names, from `start` to `end`, both included, or whole without either. Gives a status, and
-/// JSON if something is wrong.
+/// Deletes series as Prometheus' administrators do: those that `match[]` names, from `start` to
+/// `end`, both included, or whole without either. Gives a status, and JSON if something is wrong.
 pub async fn delete_series(store: &SeriesStore, encoded: &[&[u8]]) -> (u16, String) {
     let parameters = Parameters(encoded.iter().flat_map(|part| form_pairs(part)).collect());
     match try_delete(store, &parameters).await {

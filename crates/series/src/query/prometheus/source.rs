@@ -1,7 +1,8 @@
 //! The store's series, as the evaluator of PromQL reads them.
 //!
-//! Which series meet conditions is looked up by what has to be equal, and told by comparing labels otherwise. What an expression holds is counted
-//! with what all other queries hold; between series the time is looked at, and others get their turn.
+//! Which series meet conditions is looked up by what has to be equal, and told by comparing labels
+//! otherwise. What an expression holds is counted with what all other queries hold; between series
+//! the time is looked at, and others get their turn.
 
 use crate::name::{Name, plain, written};
 use crate::store::{Found, Listing, PointStream, SeriesStore, Share};
@@ -40,7 +41,10 @@ impl Source for StoreSource<'_> {
     type Samples = Points;
     type Error = crate::Error;
 
-    async fn find(&self, matchers: &[Matcher]) -> Result<Vec<(Labels, Found)>, Error<crate::Error>> {
+    async fn find(
+        &self,
+        matchers: &[Matcher],
+    ) -> Result<Vec<(Labels, Found)>, Error<crate::Error>> {
         let found = find(self.store, matchers, MAX_SERIES).await?;
         Ok(found.into_iter().map(|found| (labels_of(&found.name), found)).collect())
     }
@@ -92,7 +96,8 @@ pub(super) async fn find(
     let (names, others): (Vec<&Matcher>, Vec<&Matcher>) =
         matchers.iter().partition(|matcher| matcher.label == NAME);
     let metrics = metrics(store, &names).await?;
-    // What a label has to be exactly is looked up in each form that it may have in a name, and compared with what it means like all others.
+    // What a label has to be exactly is looked up in each form that it may have in a name, and
+    // compared with what it means like all others.
     let exactly = |matcher: &&Matcher| {
         let values = matcher.only_values().filter(|values| values.len() <= MAX_LOOKED_UP)?;
         let values = values.into_iter().map(|value| (!value.is_empty()).then(|| written(value)));
@@ -112,10 +117,13 @@ pub(super) async fn find(
         let mut begin = Some(0);
         while let Some(least) = begin {
             let found;
-            (found, begin) = store.search(&metric, &tags, least, AT_ONCE).await.map_err(Error::Source)?;
+            (found, begin) =
+                store.search(&metric, &tags, least, AT_ONCE).await.map_err(Error::Source)?;
             all.extend(found.into_iter().filter(&fits));
             if all.len() > limit {
-                return Err(Error::Asked(format!("more than {limit} series match; name more labels")));
+                return Err(Error::Asked(format!(
+                    "more than {limit} series match; name more labels"
+                )));
             }
             crate::query::pause().await;
         }
@@ -124,7 +132,10 @@ pub(super) async fn find(
 }
 
 /// The metrics that conditions on names may mean.
-async fn metrics(store: &SeriesStore, names: &[&Matcher]) -> Result<Vec<String>, Error<crate::Error>> {
+async fn metrics(
+    store: &SeriesStore,
+    names: &[&Matcher],
+) -> Result<Vec<String>, Error<crate::Error>> {
     let exactly = |matcher: &&Matcher| {
         let values = matcher.only_values()?;
         let mut metrics: Vec<String> =

@@ -45,15 +45,33 @@ fn golden_bytes() {
     assert_eq!(hex(&golden[..HEADER_RESERVED]), expected);
     assert_eq!(golden[HEADER_RESERVED..HEADER_CHECKSUM], [0; 44]);
     let block = &golden[HEADER_LEN..golden.len() - FOOTER_LEN];
-    let head =
-        ["50424c4b", "CHECKSUM", "CHECKSUM", "95000000", "0000000000000000", "03000000", "01000000"].concat();
-    let fixed = |bytes: &[u8]| format!("{}CHECKSUMCHECKSUM{}", hex(&bytes[..4]), hex(&bytes[12..32]));
+    let head = [
+        "50424c4b",
+        "CHECKSUM",
+        "CHECKSUM",
+        "95000000",
+        "0000000000000000",
+        "03000000",
+        "01000000",
+    ]
+    .concat();
+    let fixed =
+        |bytes: &[u8]| format!("{}CHECKSUMCHECKSUM{}", hex(&bytes[..4]), hex(&bytes[12..32]));
     assert_eq!(fixed(block), head);
-    let rows = ["0005", "656d707479", "0300", "6b6579", "048201", "6b657932", &"07".repeat(130)].concat();
+    let rows =
+        ["0005", "656d707479", "0300", "6b6579", "048201", "6b657932", &"07".repeat(130)].concat();
     assert_eq!(hex(&block[BLOCK_HEADER_LEN..]), rows);
     let footer = &golden[golden.len() - FOOTER_LEN..];
-    let head =
-        ["50424c4b", "CHECKSUM", "CHECKSUM", "98000000", "0100000000000000", "00000000", "02000000"].concat();
+    let head = [
+        "50424c4b",
+        "CHECKSUM",
+        "CHECKSUM",
+        "98000000",
+        "0100000000000000",
+        "00000000",
+        "02000000",
+    ]
+    .concat();
     assert_eq!(fixed(footer), head);
     let totals = ["0300000000000000", "0700000000000000", "8700000000000000"].concat();
     assert_eq!(hex(&footer[BLOCK_HEADER_LEN..][..24]), totals);

@@ -7,7 +7,12 @@ fn chunk(rows: &[(&[u8], &[u8])]) -> Chunk {
     let mut builder = RowsBuilder::default();
     rows.iter().for_each(|(key, value)| builder.push(key, value));
     let at = LogPosition { index: 0x0a0b, term: 0x0c, version: 0x0102_0304 };
-    Chunk { at, begin: Bytes::from_static(b"a"), end: Bytes::from_static(b"d"), rows: builder.finish() }
+    Chunk {
+        at,
+        begin: Bytes::from_static(b"a"),
+        end: Bytes::from_static(b"d"),
+        rows: builder.finish(),
+    }
 }
 
 /// The chunk of `docs/format/chunk.md`.
@@ -97,7 +102,8 @@ fn what_no_export_makes_is_refused_though_its_checksums_are_right() {
     refused(&body, |header| header[AT_VERSION + 7] = 0x80);
     refused(&body, |header| header[AT_STORED + 3] = 0xff);
     refused(&body, |header| header[AT_LENGTH] = 0);
-    // The bounds turned round, keys out of order, beyond the bounds, a row cut short, a length without an end.
+    // The bounds turned round, keys out of order, beyond the bounds, a row cut short, a length
+    // without an end.
     for body in [
         "0164016101016131",
         "01610164010062010061",
@@ -107,8 +113,10 @@ fn what_no_export_makes_is_refused_though_its_checksums_are_right() {
         "01",
         "",
     ] {
-        let bytes: Vec<u8> =
-            (0..body.len()).step_by(2).map(|at| u8::from_str_radix(&body[at..at + 2], 16).unwrap()).collect();
+        let bytes: Vec<u8> = (0..body.len())
+            .step_by(2)
+            .map(|at| u8::from_str_radix(&body[at..at + 2], 16).unwrap())
+            .collect();
         refused(&bytes, |_| ());
     }
 }

@@ -1,8 +1,8 @@
 //! Chunks of memory from the system, cut into spans.
 //!
-//! The lowest chunks are filled first, so that the others empty, and empty ones go back. A table leads from
-//! an address to its chunk: what describes the spans lies outside of them, where it does not crowd the same
-//! few sets of the processor's caches.
+//! The lowest chunks are filled first, so that the others empty, and empty ones go back. A table
+//! leads from an address to its chunk: what describes the spans lies outside of them, where it does
+//! not crowd the same few sets of the processor's caches.
 
 use std::ptr::{self, NonNull};
 
@@ -15,8 +15,8 @@ pub(super) const CHUNK: usize = SPAN * SPANS_PER_CHUNK;
 
 const ALL_FREE: u32 = if SPANS_PER_CHUNK == 32 { u32::MAX } else { (1 << SPANS_PER_CHUNK) - 1 };
 
-/// Whether the objects of a chunk can be moved elsewhere. The two never share a chunk: what can't be moved
-/// would keep it from being emptied.
+/// Whether the objects of a chunk can be moved elsewhere. The two never share a chunk: what can't
+/// be moved would keep it from being emptied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mobility {
     Movable = 0,
@@ -85,13 +85,13 @@ impl Chunks {
         *live = live.wrapping_add_signed(bytes);
     }
 
-    /// A span that nobody uses: from the lowest chunk in use that has one, else from an empty one. So what
-    /// is evacuated never opens an empty chunk while others have room, and each evacuation of a chunk leaves
-    /// one fewer in use.
+    /// A span that nobody uses: from the lowest chunk in use that has one, else from an empty one.
+    /// So what is evacuated never opens an empty chunk while others have room, and each evacuation
+    /// of a chunk leaves one fewer in use.
     pub(super) fn take_span(&mut self, mobility: Mobility) -> u32 {
         let usable = |chunk: &Chunk| chunk.free != 0 && !chunk.closed && chunk.mobility == mobility;
-        let mut open =
-            (self.lowest[mobility as usize]..self.chunks.len()).filter(|at| usable(&self.chunks[*at]));
+        let mut open = (self.lowest[mobility as usize]..self.chunks.len())
+            .filter(|at| usable(&self.chunks[*at]));
         let first = open.clone().next();
         let in_use = open.find(|at| self.chunks[*at].free != ALL_FREE);
         let at = in_use.or(first).unwrap_or_else(|| self.map_chunk(mobility));
@@ -114,7 +114,8 @@ impl Chunks {
         if chunk.free == ALL_FREE {
             chunk.closed = false;
             self.empty[mobility] += 1;
-            // A few empty chunks stay, so that a store that breathes does not map and unmap all the time.
+            // A few empty chunks stay, so that a store that breathes does not map and unmap all the
+            // time.
             if self.empty[mobility] > 1 + self.mapped[mobility] / 32 {
                 return self.unmap_chunk(at);
             }
@@ -124,8 +125,8 @@ impl Chunks {
         }
     }
 
-    /// Closes the movable chunk that has least in use, if other chunks that are in use have room for its
-    /// spans. Gives its spans.
+    /// Closes the movable chunk that has least in use, if other chunks that are in use have room
+    /// for its spans. Gives its spans.
     pub(super) fn close_emptiest(&mut self) -> Option<std::ops::Range<u32>> {
         let in_use = |chunk: &Chunk| {
             let used = !chunk.base.is_null() && chunk.free != ALL_FREE && !chunk.closed;
@@ -134,7 +135,8 @@ impl Chunks {
         let used = self.chunks.iter().enumerate().filter(|(_, chunk)| in_use(chunk));
         let free: usize = used.clone().map(|(_, chunk)| chunk.free.count_ones() as usize).sum();
         let (at, _) = used.min_by_key(|(_, chunk)| chunk.live)?;
-        // All free spans, less those of this chunk, are to take those of this chunk that are in use.
+        // All free spans, less those of this chunk, are to take those of this chunk that are in
+        // use.
         if free < SPANS_PER_CHUNK {
             return None;
         }
@@ -156,7 +158,8 @@ impl Chunks {
         let chunk = Chunk { base: map(), free: ALL_FREE, mobility, closed: false, live: 0 };
         self.mapped[mobility as usize] += 1;
         self.empty[mobility as usize] += 1;
-        let at = self.chunks.iter().position(|chunk| chunk.base.is_null()).unwrap_or(self.chunks.len());
+        let at =
+            self.chunks.iter().position(|chunk| chunk.base.is_null()).unwrap_or(self.chunks.len());
         match self.chunks.get_mut(at) {
             Some(vacant) => *vacant = chunk,
             None => self.chunks.push(chunk),
@@ -173,7 +176,8 @@ impl Chunks {
         self.mapped[chunk.mobility as usize] -= 1;
         self.empty[chunk.mobility as usize] -= 1;
         self.table = Table::of(&self.chunks);
-        // SAFETY: `base` came from `map`, no span of the chunk is in use, and its place is vacant now.
+        // SAFETY: `base` came from `map`, no span of the chunk is in use, and its place is vacant
+        // now.
         unsafe { unmap(base) };
     }
 }
@@ -181,14 +185,15 @@ impl Chunks {
 impl Drop for Chunks {
     fn drop(&mut self) {
         for chunk in self.chunks.iter().filter(|chunk| !chunk.base.is_null()) {
-            // SAFETY: `base` came from `map` and was not unmapped; the arena's owner goes with the arena.
+            // SAFETY: `base` came from `map` and was not unmapped; the arena's owner goes with the
+            // arena.
             unsafe { unmap(chunk.base) };
         }
     }
 }
 
-/// From the number of a chunk-sized piece of the address space to the place of the chunk there: open
-/// addressing, at most half full, made anew when a chunk comes or goes.
+/// From the number of a chunk-sized piece of the address space to the place of the chunk there:
+/// open addressing, at most half full, made anew when a chunk comes or goes.
 #[derive(Default)]
 struct Table {
     /// (number, place); number 0, where nothing can lie, marks a free entry.
@@ -199,7 +204,8 @@ struct Table {
 impl Table {
     fn of(chunks: &[Chunk]) -> Self {
         let size = (chunks.len() * 2).next_power_of_two().max(4);
-        let mut table = Self { entries: vec![(0, 0); size].into(), shift: usize::BITS - size.ilog2() };
+        let mut table =
+            Self { entries: vec![(0, 0); size].into(), shift: usize::BITS - size.ilog2() };
         for (place, chunk) in chunks.iter().enumerate().filter(|(_, chunk)| !chunk.base.is_null()) {
             let number = chunk.base.addr() / CHUNK;
             let mut at = table.hash(number);
@@ -238,14 +244,18 @@ fn map() -> *mut u8 {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
     let fail = || -> ! { std::alloc::handle_alloc_error(layout()) };
     let flags = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a fresh private mapping at an address of the kernel's choice touches nothing that exists.
-    let Ok(base) = (unsafe { mmap_anonymous(ptr::null_mut(), 2 * CHUNK, flags, MapFlags::PRIVATE) }) else {
+    // SAFETY: a fresh private mapping at an address of the kernel's choice touches nothing that
+    // exists.
+    let Ok(base) =
+        (unsafe { mmap_anonymous(ptr::null_mut(), 2 * CHUNK, flags, MapFlags::PRIVATE) })
+    else {
         fail()
     };
     let base = base.cast::<u8>();
     let before = base.addr().wrapping_neg() % CHUNK;
-    // SAFETY: before + CHUNK <= 2 * CHUNK, so all three pieces lie in the mapping just made, of which the
-    // outer two are given back. The advice only changes how the kernel backs the piece that stays.
+    // SAFETY: before + CHUNK <= 2 * CHUNK, so all three pieces lie in the mapping just made, of
+    // which the outer two are given back. The advice only changes how the kernel backs the piece
+    // that stays.
     unsafe {
         let chunk = base.add(before);
         if before > 0 && munmap(base.cast(), before).is_err() {

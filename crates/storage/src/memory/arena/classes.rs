@@ -1,5 +1,5 @@
-//! Size classes: steps of 8 up to 256 bytes, then eight steps for each doubling (at most an eighth is
-//! lost).
+//! Size classes: steps of 8 up to 256 bytes, then eight steps for each doubling (at most an eighth
+//! is lost).
 
 const SMALLEST: usize = 16;
 const FINE_UP_TO: usize = 256;

@@ -1,5 +1,5 @@
-//! The memory of one store: objects of one size side by side, handed out and taken back by the writer
-//! alone.
+//! The memory of one store: objects of one size side by side, handed out and taken back by the
+//! writer alone.
 //!
 //! ```text
 //!   chunk (2 MiB, one huge page where the system has them)
@@ -9,11 +9,12 @@
 //!    96 96 96 ..  1024 1024 ..                  every object of a span has the span's size class
 //! ```
 //!
-//! A general allocator would cost a lock-free readers' index three things: 8 to 16 bytes an object, atomic
-//! operations, and memory that stays scattered when the window has passed: after a burst of overwrites each
-//! page still holds a few live rows. Here what is free stands in bitmaps beside the spans (taking an object
-//! back touches no line of it), spans that are fuller are filled first, the sparsest ones can be named to
-//! be emptied ([`Arena::begin_evacuation`]), and empty chunks go back to the system.
+//! A general allocator would cost a lock-free readers' index three things: 8 to 16 bytes an object,
+//! atomic operations, and memory that stays scattered when the window has passed: after a burst of
+//! overwrites each page still holds a few live rows. Here what is free stands in bitmaps beside the
+//! spans (taking an object back touches no line of it), spans that are fuller are filled first, the
+//! sparsest ones can be named to be emptied ([`Arena::begin_evacuation`]), and empty chunks go back
+//! to the system.
 //!
 //! Objects above [`MAX_CLASS`] come from the global allocator.
 
@@ -44,7 +45,8 @@ impl Kind {
     }
 }
 
-/// Alignment of every object whose size is a multiple of it; objects of other sizes are aligned to 8.
+/// Alignment of every object whose size is a multiple of it; objects of other sizes are aligned to
+/// 8.
 pub(crate) const NODE_ALIGN: usize = 64;
 
 type SpanId = u32;
@@ -135,7 +137,8 @@ impl Arena {
                 buckets: [NONE; BUCKETS],
             }
         };
-        let classes = KINDS.into_iter().flat_map(|kind| (0..CLASSES).map(move |index| class(kind, index)));
+        let classes =
+            KINDS.into_iter().flat_map(|kind| (0..CLASSES).map(move |index| class(kind, index)));
         Self {
             chunks: Chunks::new(),
             spans: Vec::new(),
@@ -147,8 +150,8 @@ impl Arena {
         }
     }
 
-    /// Room for `size` bytes, uninitialised, aligned to 8, or to [`NODE_ALIGN`] if `size` is a multiple of
-    /// it.
+    /// Room for `size` bytes, uninitialised, aligned to 8, or to [`NODE_ALIGN`] if `size` is a
+    /// multiple of it.
     #[inline]
     pub(crate) fn alloc(&mut self, kind: Kind, size: usize) -> NonNull<u8> {
         if size > MAX_CLASS {
@@ -169,7 +172,8 @@ impl Arena {
     /// Takes an object back.
     ///
     /// # Safety
-    /// `object` came from [`Arena::alloc`] of this arena, was not freed since, and nobody uses it any more.
+    /// `object` came from [`Arena::alloc`] of this arena, was not freed since, and nobody uses it
+    /// any more.
     pub(crate) unsafe fn free(&mut self, object: NonNull<u8>) {
         let Some((id, offset)) = self.chunks.locate(object) else {
             return self.free_large(object);
@@ -238,9 +242,10 @@ impl Arena {
     /// The least that one evacuation is about, in bytes.
     pub(crate) const LEAST_EVACUATED: usize = SPAN;
 
-    /// Chooses what the caller is to empty, and pushes its objects to `objects`: the emptiest span of a
-    /// class whose other spans have room for what is in it, or a chunk whose spans find room in others.
-    /// Nothing new is put there until [`Arena::end_evacuations`]. False when nothing would be gained.
+    /// Chooses what the caller is to empty, and pushes its objects to `objects`: the emptiest span
+    /// of a class whose other spans have room for what is in it, or a chunk whose spans find room
+    /// in others. Nothing new is put there until [`Arena::end_evacuations`]. False when nothing
+    /// would be gained.
     pub(crate) fn begin_evacuation(&mut self, objects: &mut Vec<(Kind, NonNull<u8>)>) -> bool {
         if let Some(id) = self.sparse_span() {
             self.evacuate(id, objects);
@@ -263,7 +268,8 @@ impl Arena {
     fn sparse_span(&self) -> Option<SpanId> {
         let loose = |class: &&Class| {
             let all = u64::from(class.spans) * u64::from(class.slots);
-            class.kind.mobility() == Mobility::Movable && all - class.live > u64::from(class.slots) + all / 16
+            class.kind.mobility() == Mobility::Movable
+                && all - class.live > u64::from(class.slots) + all / 16
         };
         self.classes
             .iter()
@@ -314,7 +320,8 @@ impl Arena {
         for slot in 0..class.slots {
             if span.free[slot as usize / 64] & (1 << (slot % 64)) == 0 {
                 // SAFETY: slot < slots, so the object lies inside the span.
-                let object = unsafe { NonNull::new_unchecked(base.add((slot * class.size) as usize)) };
+                let object =
+                    unsafe { NonNull::new_unchecked(base.add((slot * class.size) as usize)) };
                 objects.push((class.kind, object));
             }
         }
@@ -334,7 +341,8 @@ impl Arena {
             if let Some(word) = (from..span.free.len()).find(|word| span.free[*word] != 0) {
                 class.word_at = word as u32;
                 class.word = std::mem::take(&mut span.free[word]);
-                // The whole word counts as in use: nothing else looks at a word while it is used up.
+                // The whole word counts as in use: nothing else looks at a word while it is used
+                // up.
                 let taken = class.word.count_ones();
                 span.live += taken;
                 class.live += u64::from(taken);
@@ -373,7 +381,8 @@ impl Arena {
             rest => (1 << rest) - 1,
         };
         let free = (0..slots.div_ceil(64)).map(word).collect();
-        let span = Span { free, live: 0, class: at as u16, state: State::Active, next: NONE, prev: NONE };
+        let span =
+            Span { free, live: 0, class: at as u16, state: State::Active, next: NONE, prev: NONE };
         self.kinds[class.kind as usize].spans += SPAN;
         if self.spans.len() <= id as usize {
             let spare = || Span {
@@ -427,7 +436,8 @@ impl Arena {
     }
 
     fn unlist(&mut self, id: SpanId) {
-        let Span { state: State::Listed(bucket), next, prev, class, .. } = self.spans[id as usize] else {
+        let Span { state: State::Listed(bucket), next, prev, class, .. } = self.spans[id as usize]
+        else {
             return;
         };
         match prev {
@@ -452,8 +462,8 @@ impl Arena {
     #[cold]
     fn alloc_large(&mut self, kind: Kind, size: usize) -> NonNull<u8> {
         debug_assert_eq!(kind, Kind::Record, "nodes are small");
-        let layout =
-            Layout::from_size_align(size, 16).expect("a record is far smaller than the address space");
+        let layout = Layout::from_size_align(size, 16)
+            .expect("a record is far smaller than the address space");
         // SAFETY: the size is not zero.
         let object = unsafe { alloc(layout) };
         let Some(object) = NonNull::new(object) else { handle_alloc_error(layout) };
@@ -468,7 +478,8 @@ impl Arena {
     fn free_large(&mut self, object: NonNull<u8>) {
         let (object, layout) =
             self.large.remove(&object.addr().get()).expect("what is in no chunk is a large object");
-        // SAFETY: it was allocated with this layout, and removing it from the map makes this its only free.
+        // SAFETY: it was allocated with this layout, and removing it from the map makes this its
+        // only free.
         unsafe { dealloc(object.as_ptr(), layout) };
         let usage = &mut self.kinds[Kind::Record as usize];
         usage.live -= layout.size();

@@ -23,7 +23,8 @@ fn objects_never_overlap_and_counts_add_up() {
                 1..5 => 64 * (1 + random.index(30)),
                 _ => 1 + random.index(300),
             };
-            let kind = if random.index(4) == 0 && size <= MAX_CLASS { Kind::Inner } else { Kind::Record };
+            let kind =
+                if random.index(4) == 0 && size <= MAX_CLASS { Kind::Inner } else { Kind::Record };
             let object = arena.alloc(kind, size);
             let align = if size % NODE_ALIGN == 0 && size <= MAX_CLASS { NODE_ALIGN } else { 8 };
             assert_eq!(object.addr().get() % align, 0);
@@ -61,7 +62,8 @@ fn freed_memory_is_used_again_and_empty_chunks_go_back() {
         // SAFETY: each is freed once.
         unsafe { arena.free(*object) };
     }
-    let again: Vec<_> = (0..many / 2 - many / 20).map(|_| arena.alloc(Kind::Record, size)).collect();
+    let again: Vec<_> =
+        (0..many / 2 - many / 20).map(|_| arena.alloc(Kind::Record, size)).collect();
     assert!(arena.reserved() <= peak + CHUNK);
     for object in again.iter().chain(&objects[many / 2..]) {
         // SAFETY: each is freed once.
@@ -81,7 +83,8 @@ fn evacuate_all(size: usize) {
     let mut arena = Arena::new();
     let per_chunk = CHUNK / size;
     let objects: Vec<_> = (0..per_chunk * 4).map(|_| arena.alloc(Kind::Record, size)).collect();
-    let (sparse, rest): (Vec<_>, Vec<_>) = objects.iter().enumerate().partition(|(at, _)| at % 8 == 0);
+    let (sparse, rest): (Vec<_>, Vec<_>) =
+        objects.iter().enumerate().partition(|(at, _)| at % 8 == 0);
     for (_, object) in &rest {
         // SAFETY: each is freed once.
         unsafe { arena.free(**object) };
@@ -96,7 +99,10 @@ fn evacuate_all(size: usize) {
         for (kind, object) in named.drain(..) {
             assert!(kind == Kind::Record && arena.is_evacuating(object));
             let copy = arena.alloc(Kind::Record, size);
-            assert!(!arena.is_evacuating(copy) && copy.addr().get() / SPAN != object.addr().get() / SPAN);
+            assert!(
+                !arena.is_evacuating(copy)
+                    && copy.addr().get() / SPAN != object.addr().get() / SPAN
+            );
             // SAFETY: each is freed once.
             unsafe { arena.free(object) };
         }

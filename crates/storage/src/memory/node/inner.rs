@@ -1,9 +1,9 @@
 //! Inner nodes: up to 63 children and the separators between them.
 //!
-//! A child holds the keys from the separator before it up to the one behind it. Separators are as short as
-//! they can be, in allocations of their own, which outlive the node: a node that is made anew takes them
-//! over. The last bytes of the common prefix stand in the node itself, so that checking it costs no cache
-//! miss.
+//! A child holds the keys from the separator before it up to the one behind it. Separators are as
+//! short as they can be, in allocations of their own, which outlive the node: a node that is made
+//! anew takes them over. The last bytes of the common prefix stand in the node itself, so that
+//! checking it costs no cache miss.
 
 use super::super::arena::{Arena, Kind, NODE_ALIGN};
 use super::{Header, NodeRef, Separator, common_prefix, head, lower_bound, upper_bound};
@@ -57,8 +57,11 @@ impl<'a> InnerRef<'a> {
 
     #[inline(always)]
     fn heads(self) -> &'a [u64] {
-        // SAFETY: the node is an inner node, live for 'a; it has count - 1 separators, which never change.
-        unsafe { std::slice::from_raw_parts((&raw const (*self.at()).heads).cast(), self.count() - 1) }
+        // SAFETY: the node is an inner node, live for 'a; it has count - 1 separators, which never
+        // change.
+        unsafe {
+            std::slice::from_raw_parts((&raw const (*self.at()).heads).cast(), self.count() - 1)
+        }
     }
 
     #[inline(always)]
@@ -72,7 +75,8 @@ impl<'a> InnerRef<'a> {
     #[inline(always)]
     pub(crate) fn child(self, at: usize) -> NodeRef<'a> {
         let child = self.slot(at).load(Ordering::Acquire);
-        // SAFETY: children below the count are never null, and what a reader can reach outlives its pin.
+        // SAFETY: children below the count are never null, and what a reader can reach outlives its
+        // pin.
         unsafe { NodeRef::new(NonNull::new_unchecked(child)) }
     }
 
@@ -92,8 +96,8 @@ impl<'a> InnerRef<'a> {
         }
     }
 
-    /// The child that `key` belongs to. `verified` leading bytes of `key` are those of every key here; it
-    /// is raised to what holds for every key of that child.
+    /// The child that `key` belongs to. `verified` leading bytes of `key` are those of every key
+    /// here; it is raised to what holds for every key of that child.
     #[inline(always)]
     pub(crate) fn route(self, key: &[u8], verified: &mut usize) -> usize {
         let prefix_len = self.0.prefix_len();
@@ -164,11 +168,12 @@ impl InnerBuilder {
         }
     }
 
-    /// A node of the children in `range`, and the separators between them. `weight` is what the children
-    /// weigh, where that is known.
+    /// A node of the children in `range`, and the separators between them. `weight` is what the
+    /// children weigh, where that is known.
     ///
     /// # Safety
-    /// Children and separators are live, and the separators lie in order between the children's keys.
+    /// Children and separators are live, and the separators lie in order between the children's
+    /// keys.
     pub(crate) unsafe fn build(
         &self,
         arena: &mut Arena,
@@ -190,8 +195,8 @@ impl InnerBuilder {
         let weight = weight.unwrap_or_else(|| weights.sum());
         let header = Header::new(level, children.len(), prefix_len, weight);
         let at = arena.alloc(Kind::Inner, size_of::<Inner>()).cast::<Inner>();
-        // SAFETY: the node is ours alone, and there is room for what is written: children and separators
-        // are at most as many as the arrays hold.
+        // SAFETY: the node is ours alone, and there is room for what is written: children and
+        // separators are at most as many as the arrays hold.
         unsafe {
             let inner = at.as_ptr();
             (&raw mut (*inner).header).write(header);

@@ -1,8 +1,8 @@
 //! Leaves: the newest record of each of up to 63 keys, in key order.
 //!
-//! Key bytes stand in the records; here are heads to tell the keys apart. Entries below the count never
-//! change but for the record a slot points at; what lies beyond the count is the writer's alone, until it
-//! raises the count.
+//! Key bytes stand in the records; here are heads to tell the keys apart. Entries below the count
+//! never change but for the record a slot points at; what lies beyond the count is the writer's
+//! alone, until it raises the count.
 
 use super::super::arena::{Arena, Kind, NODE_ALIGN};
 use super::super::record::{Record, RecordRef};
@@ -56,8 +56,8 @@ impl<'a> LeafRef<'a> {
     /// The heads of the first `count` entries, where `count` was given by [`LeafRef::count`].
     #[inline(always)]
     fn heads(self, count: usize) -> &'a [u64] {
-        // SAFETY: the node is a leaf, live for 'a; entries below a count that was read are set and never
-        // change, and `count` is at most LEAF_SLOTS.
+        // SAFETY: the node is a leaf, live for 'a; entries below a count that was read are set and
+        // never change, and `count` is at most LEAF_SLOTS.
         unsafe { std::slice::from_raw_parts((&raw const (*self.at()).heads).cast(), count) }
     }
 
@@ -72,7 +72,8 @@ impl<'a> LeafRef<'a> {
     #[inline(always)]
     pub(crate) fn record(self, at: usize) -> RecordRef<'a> {
         let record = self.slot(at).load(Ordering::Acquire);
-        // SAFETY: slots below the count are never null, and what a reader can reach outlives its pin.
+        // SAFETY: slots below the count are never null, and what a reader can reach outlives its
+        // pin.
         unsafe { RecordRef::new(NonNull::new_unchecked(record)) }
     }
 
@@ -95,8 +96,8 @@ impl<'a> LeafRef<'a> {
         }
     }
 
-    /// The first entry with the head of `key`, if any: the key is there, at this or a following entry with
-    /// the same head, or nowhere.
+    /// The first entry with the head of `key`, if any: the key is there, at this or a following
+    /// entry with the same head, or nowhere.
     #[inline(always)]
     pub(crate) fn candidate(self, key: &[u8]) -> Option<usize> {
         let count = self.count();
@@ -139,8 +140,8 @@ impl<'a> LeafRef<'a> {
         low
     }
 
-    /// The first entry whose key is not below `key`. `verified` leading bytes of `key` are those of every
-    /// key here.
+    /// The first entry whose key is not below `key`. `verified` leading bytes of `key` are those of
+    /// every key here.
     pub(crate) fn seek(self, key: &[u8], verified: usize) -> usize {
         let count = self.count();
         let prefix_len = self.0.prefix_len();
@@ -168,8 +169,8 @@ impl<'a> LeafRef<'a> {
         self.0.header().appended.store(0, Ordering::Relaxed);
     }
 
-    /// Adds an entry behind the last one, in place. Its key is above all others, shares the prefix, and
-    /// there is room. Writer only.
+    /// Adds an entry behind the last one, in place. Its key is above all others, shares the prefix,
+    /// and there is room. Writer only.
     pub(crate) fn append(self, record: NonNull<Record>, key: &[u8]) {
         let count = self.count();
         assert!(count < LEAF_SLOTS);
@@ -207,7 +208,10 @@ impl LeafBuilder {
         // SAFETY: the leaf is ours alone and has room.
         unsafe {
             let leaf = self.at.as_ptr();
-            (&raw mut (*leaf).heads).cast::<u64>().add(self.count).write(head(key, self.prefix_len));
+            (&raw mut (*leaf).heads)
+                .cast::<u64>()
+                .add(self.count)
+                .write(head(key, self.prefix_len));
             let slot = (&raw mut (*leaf).slots).cast::<AtomicPtr<Record>>().add(self.count);
             slot.write(AtomicPtr::new(record.as_ptr()));
         }
@@ -221,8 +225,8 @@ impl LeafBuilder {
         }
         assert!(self.count + range.len() <= LEAF_SLOTS && range.end <= from.count());
         if from.node().prefix_len() == self.prefix_len {
-            // SAFETY: our leaf is ours alone and has room; entries of the other below its count are set,
-            // and slots are stored to by this thread only, so they may be read plainly.
+            // SAFETY: our leaf is ours alone and has room; entries of the other below its count are
+            // set, and slots are stored to by this thread only, so they may be read plainly.
             unsafe {
                 let (to, from) = (self.at.as_ptr(), from.at());
                 ptr::copy_nonoverlapping(

@@ -7,19 +7,19 @@
 //!                               ▼ newest record of the key                              ▼ node     ▼ key bytes
 //! ```
 //!
-//! A *head* is what follows the node's common prefix in a key: its next eight bytes, big-endian, padded
-//! with zeros. Comparing heads settles nearly every comparison within one or two cache lines; keys with
-//! equal heads are compared whole.
+//! A *head* is what follows the node's common prefix in a key: its next eight bytes, big-endian,
+//! padded with zeros. Comparing heads settles nearly every comparison within one or two cache
+//! lines; keys with equal heads are compared whole.
 //!
-//! The prefix is that of the keys (or separators) that the node was made of, which may be longer than what
-//! the node's place in the tree guarantees. Who descends therefore carries `verified`: how many
-//! leading bytes of the key are known to be those of all keys below. A point read doesn't need it in a
-//! leaf: a key that does not share the prefix is not there, and the comparison with the record it is led to
-//! finds out.
+//! The prefix is that of the keys (or separators) that the node was made of, which may be longer
+//! than what the node's place in the tree guarantees. Who descends therefore carries `verified`:
+//! how many leading bytes of the key are known to be those of all keys below. A point read doesn't
+//! need it in a leaf: a key that does not share the prefix is not there, and the comparison with
+//! the record it is led to finds out.
 //!
-//! The writer changes a node in two ways that readers can bear: it stores another pointer into a slot, and
-//! it adds an entry behind the last one before it raises the count. Everything else makes a new node (see
-//! `writer`).
+//! The writer changes a node in two ways that readers can bear: it stores another pointer into a
+//! slot, and it adds an entry behind the last one before it raises the count. Everything else makes
+//! a new node (see `writer`).
 
 mod inner;
 mod leaf;
@@ -121,7 +121,11 @@ impl<'a> NodeRef<'a> {
 
     #[inline(always)]
     pub(crate) fn kind(self) -> Node<'a> {
-        if self.level() == 0 { Node::Leaf(LeafRef::of(self)) } else { Node::Inner(InnerRef::of(self)) }
+        if self.level() == 0 {
+            Node::Leaf(LeafRef::of(self))
+        } else {
+            Node::Inner(InnerRef::of(self))
+        }
     }
 }
 

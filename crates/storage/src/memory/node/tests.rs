@@ -19,7 +19,8 @@ fn leaf_of<'a>(arena: &mut Arena, keys: &[Vec<u8>], prefix_len: usize) -> LeafRe
 fn sorted_keys(random: &mut Random, count: usize, prefix: &[u8]) -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = (0..count)
         .map(|_| {
-            // Few different bytes and lengths around eight: equal heads, prefixes of each other, zeros.
+            // Few different bytes and lengths around eight: equal heads, prefixes of each other,
+            // zeros.
             let len = random.index(12);
             let tail = (0..len).map(|_| [0, 0, 1, b'a', 0xff][random.index(5)]);
             prefix.iter().copied().chain(tail).collect()
@@ -59,7 +60,8 @@ fn a_leaf_finds_each_key_and_the_place_of_each_other() {
             assert_eq!(leaf.seek(probe, 0), expected, "seed {seed}, {probe:?} in {keys:?}");
             let verified = common_prefix(probe, prefix);
             assert_eq!(leaf.seek(probe, verified), expected, "seed {seed}, verified");
-            let found = leaf.candidate(probe).and_then(|at| leaf.confirm(at, probe)).map(|(at, _)| at);
+            let found =
+                leaf.candidate(probe).and_then(|at| leaf.confirm(at, probe)).map(|(at, _)| at);
             assert_eq!(found, keys.binary_search(probe).ok(), "seed {seed}, {probe:?}");
         }
     }
@@ -70,7 +72,8 @@ fn an_inner_node_routes_as_its_separators_say() {
     for seed in 0..if cfg!(miri) { 3 } else { 300 } {
         let mut random = Random::new(seed);
         let mut arena = Arena::new();
-        let prefix: &[u8] = [&b""[..], b"p", b"some prefix that is longer than the tail"][random.index(3)];
+        let prefix: &[u8] =
+            [&b""[..], b"p", b"some prefix that is longer than the tail"][random.index(3)];
         let count = random.index(INNER_CHILDREN - 1) + 1;
         let separators = sorted_keys(&mut random, count, prefix);
         let child = leaf_of(&mut arena, &[], 0).node();
@@ -80,7 +83,8 @@ fn an_inner_node_routes_as_its_separators_say() {
             builder.separators.push(Separator::create(&mut arena, separator).as_ptr());
         }
         // SAFETY: children and separators were just made, in order.
-        let node = unsafe { NodeRef::new(builder.build(&mut arena, 1, 0..builder.children.len(), None)) };
+        let node =
+            unsafe { NodeRef::new(builder.build(&mut arena, 1, 0..builder.children.len(), None)) };
         let Node::Inner(inner) = node.kind() else { unreachable!() };
         let mut probes = separators.clone();
         probes.extend(sorted_keys(&mut random, 40, prefix));

@@ -1,9 +1,10 @@
-//! Moving what is left in sparse chunks of memory together, so that memory at rest is as large as the data.
+//! Moving what is left in sparse chunks of memory together, so that memory at rest is as large as
+//! the data.
 //!
-//! When a burst of overwrites has left the window, the rows that stay lie scattered over all the memory the
-//! burst took. The arena names what is best emptied, each row there is copied to where there is room and
-//! its slot pointed at the copy, leaves are moved in the same way, and empty chunks go back to the system.
-//! Only rows at rest move: newest, alone in their chain, cleaned up.
+//! When a burst of overwrites has left the window, the rows that stay lie scattered over all the
+//! memory the burst took. The arena names what is best emptied, each row there is copied to where
+//! there is room and its slot pointed at the copy, leaves are moved in the same way, and empty
+//! chunks go back to the system. Only rows at rest move: newest, alone in their chain, cleaned up.
 
 use super::super::arena::{Arena, Kind};
 use super::super::node::{Header, Node, NodeRef};
@@ -38,8 +39,8 @@ pub(super) struct Compaction {
 }
 
 impl Writer {
-    /// Moves about `budget` objects, if it is worth the while. `cleaned`: everything up to this version has
-    /// been cleaned up. Whether there is more to do at once.
+    /// Moves about `budget` objects, if it is worth the while. `cleaned`: everything up to this
+    /// version has been cleaned up. Whether there is more to do at once.
     pub(super) fn compact(&mut self, cleaned: Version, budget: usize) -> bool {
         if !self.compaction.running {
             self.begin_round(cleaned);
@@ -73,7 +74,9 @@ impl Writer {
         let (reserved, free) = self.slack();
         let round = &mut self.compaction;
         round.objects.shrink_to(1024);
-        if round.left > 0 && free > worth_a_round(reserved) && self.arena.begin_evacuation(&mut round.objects)
+        if round.left > 0
+            && free > worth_a_round(reserved)
+            && self.arena.begin_evacuation(&mut round.objects)
         {
             round.left -= 1;
             return;
@@ -92,7 +95,8 @@ impl Writer {
     }
 
     fn move_record(&mut self, record: NonNull<Record>, cleaned: Version) {
-        // SAFETY: it is in use: at worst it is garbage that has not been freed yet, and then still a record.
+        // SAFETY: it is in use: at worst it is garbage that has not been freed yet, and then still
+        // a record.
         let record = unsafe { RecordRef::new(record) };
         if record.version() > cleaned || record.is_tombstone() {
             return;
@@ -102,14 +106,15 @@ impl Writer {
         if newest.as_ptr() != record.as_ptr() || record.prev().is_some() {
             return;
         }
-        let copy = record::create(&mut self.arena, record.version(), record.key(), record.value(), None);
+        let copy =
+            record::create(&mut self.arena, record.version(), record.key(), record.value(), None);
         path.leaf.set_record(at, copy);
         self.garbage.retire(record.as_ptr());
     }
 
     fn move_leaf_at(&mut self, leaf: NonNull<Header>) {
-        // SAFETY: it is in use: at worst it is garbage that has not been freed yet, and then still a leaf.
-        // What a leaf points at is retired, and so freed, after the leaf.
+        // SAFETY: it is in use: at worst it is garbage that has not been freed yet, and then still
+        // a leaf. What a leaf points at is retired, and so freed, after the leaf.
         let node = unsafe { NodeRef::new(leaf) };
         let Node::Leaf(leaf) = node.kind() else { return };
         if leaf.count() == 0 {

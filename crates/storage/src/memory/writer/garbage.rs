@@ -34,8 +34,8 @@ impl Garbage {
     /// Frees what no reader can look at any more, if it is worth the while.
     ///
     /// # Safety
-    /// Everything retired came from `arena`, was retired once, cannot be reached from the tree, and the
-    /// writer holds no reference to it.
+    /// Everything retired came from `arena`, was retired once, cannot be reached from the tree, and
+    /// the writer holds no reference to it.
     #[inline]
     pub(super) unsafe fn collect_some(&mut self, epochs: &Epochs, arena: &mut Arena) {
         if self.open.len() >= BATCH {
@@ -44,8 +44,8 @@ impl Garbage {
         }
     }
 
-    /// Frees what no reader can look at any more, up to a helping. Whether it left some of that for another call: after
-    /// a reader that stayed long there is more than one helping.
+    /// Frees what no reader can look at any more, up to a helping. Whether it left some of that for
+    /// another call: after a reader that stayed long there is more than one helping.
     ///
     /// # Safety
     /// As for [`Garbage::collect_some`].
@@ -62,7 +62,8 @@ impl Garbage {
         {
             for object in objects.drain(..) {
                 freed += 1;
-                // SAFETY: every reader that could reach it began at its tag or before, and has left.
+                // SAFETY: every reader that could reach it began at its tag or before, and has
+                // left.
                 unsafe { arena.free(object) };
             }
             let emptied = self.sealed.pop_front().map(|(_, objects)| objects).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Filling an empty store with rows that come in key order, as from a checkpoint.
 //!
-//! As long as keys ascend, each row goes behind the last one: into the last leaf, to which the way is kept
-//! instead of looked up. The leaves come out full.
+//! As long as keys ascend, each row goes behind the last one: into the last leaf, to which the way
+//! is kept instead of looked up. The leaves come out full.
 
 use super::super::node::LEAF_SLOTS;
 use super::super::tree::Path;

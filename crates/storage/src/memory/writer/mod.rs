@@ -1,9 +1,9 @@
 //! The one thread that changes the index.
 //!
-//! A batch is applied key by key: the new value becomes a record whose `prev` is the old one, and the
-//! leaf's slot is pointed at it. Readers of older versions follow `prev`. What nobody can read any more is
-//! cleaned up as the window moves ([`window`]); a key that comes or goes changes the tree's shape
-//! ([`shape`]).
+//! A batch is applied key by key: the new value becomes a record whose `prev` is the old one, and
+//! the leaf's slot is pointed at it. Readers of older versions follow `prev`. What nobody can read
+//! any more is cleaned up as the window moves ([`window`]); a key that comes or goes changes the
+//! tree's shape ([`shape`]).
 
 mod compact;
 mod garbage;
@@ -52,12 +52,14 @@ pub(crate) struct Writer {
 unsafe impl Send for Writer {}
 
 impl Writer {
-    /// An empty store that has everything up to this place in the log; its window is that version alone.
+    /// An empty store that has everything up to this place in the log; its window is that version
+    /// alone.
     pub(crate) fn new(at: LogPosition) -> Self {
         let version = at.version;
         let mut arena = Arena::new();
         let root = LeafBuilder::new(&mut arena, 0).finish();
-        // SAFETY: the root is a finished leaf; this writer frees only what it retired, in `collect`.
+        // SAFETY: the root is a finished leaf; this writer frees only what it retired, in
+        // `collect`.
         let core = Arc::new(unsafe { Core::new(root, version) });
         Self {
             core,
@@ -148,7 +150,9 @@ impl Writer {
         figures.rows.store(self.rows, Ordering::Relaxed);
         figures.window.store(window as u64, Ordering::Relaxed);
         figures.pinned.store(self.window.kept_bytes() as u64, Ordering::Relaxed);
-        figures.reserved.store((self.arena.reserved() + self.window.bytes()) as u64, Ordering::Relaxed);
+        figures
+            .reserved
+            .store((self.arena.reserved() + self.window.bytes()) as u64, Ordering::Relaxed);
     }
 
     /// The root. What is reached from it is not used across a `collect`.
@@ -183,7 +187,8 @@ impl Writer {
             None if let Some(value) = value => self.insert(&path, version, key, value),
             _ => {}
         }
-        // A comparison that did not match changes nothing; everything else writes, if only the same bytes.
+        // A comparison that did not match changes nothing; everything else writes, if only the same
+        // bytes.
         let wrote = mutation.kind != MutationType::CompareAndClear || (existed && value.is_none());
         if wrote && let Some(changed) = changed {
             changed(Change::Key(key, value));
@@ -257,8 +262,8 @@ impl Writer {
     }
 
     fn collect_some(&mut self) {
-        // SAFETY: all that is retired came from the arena and was unlinked before; no caller of this
-        // holds nodes or records.
+        // SAFETY: all that is retired came from the arena and was unlinked before; no caller of
+        // this holds nodes or records.
         unsafe { self.garbage.collect_some(&self.core.epochs, &mut self.arena) };
     }
 

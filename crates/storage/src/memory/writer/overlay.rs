@@ -1,4 +1,5 @@
-//! The index as an overlay: it holds only what changed after some version, over rows that lie elsewhere.
+//! The index as an overlay: it holds only what changed after some version, over rows that lie
+//! elsewhere.
 //!
 //! Two things differ from an index of everything. A key that is removed gets a tombstone even where
 //! nothing was, because the rows below may have it. And rows leave once those below have caught up:
@@ -55,8 +56,8 @@ impl Writer {
         self.window.clear();
     }
 
-    /// Lets go of all versions up to `horizon` in the leaf of the first key not below `from`: the rows below
-    /// have them. Gives where to go on; `None` after the last leaf.
+    /// Lets go of all versions up to `horizon` in the leaf of the first key not below `from`: the
+    /// rows below have them. Gives where to go on; `None` after the last leaf.
     pub(crate) fn overlay_release(&mut self, horizon: Version, from: &[u8]) -> Option<Vec<u8>> {
         let mut cursor = Cursor::seek(self.root(), from);
         cursor.next()?;
@@ -104,7 +105,8 @@ impl Writer {
         }
     }
 
-    /// Makes the leaf anew with the entries that stay; the others' records are alone in their chains.
+    /// Makes the leaf anew with the entries that stay; the others' records are alone in their
+    /// chains.
     pub(super) fn shrink_leaf(
         &mut self,
         path: &Path<'_>,
@@ -138,7 +140,11 @@ impl Writer {
     }
 }
 
-fn extend_staying(builder: &mut LeafBuilder, leaf: LeafRef<'_>, stays: impl Fn(RecordRef<'_>) -> bool) {
+fn extend_staying(
+    builder: &mut LeafBuilder,
+    leaf: LeafRef<'_>,
+    stays: impl Fn(RecordRef<'_>) -> bool,
+) {
     let mut at = 0;
     while at < leaf.count() {
         let begin = at;

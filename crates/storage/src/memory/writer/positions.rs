@@ -1,4 +1,5 @@
-//! Which batches there are, as far as that matters: the last one that was published, and those behind it.
+//! Which batches there are, as far as that matters: the last one that was published, and those
+//! behind it.
 
 use plinth_types::{LogPosition, Version};
 use std::collections::VecDeque;

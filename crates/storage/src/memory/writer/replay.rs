@@ -8,9 +8,9 @@
 //!               for the leaves may be others now
 //! ```
 //!
-//! Nobody else knows of the store yet. So there are no versions to keep, no readers to wait for, and the weights of the
-//! inner nodes can be left until the end. Any order of mutations is right; neighbours in the index are quickest one
-//! after the other.
+//! Nobody else knows of the store yet. So there are no versions to keep, no readers to wait for,
+//! and the weights of the inner nodes can be left until the end. Any order of mutations is right;
+//! neighbours in the index are quickest one after the other.
 
 use super::super::arena::Arena;
 use super::super::node::{LeafRef, Node, NodeRef};
@@ -40,7 +40,11 @@ impl Replaying {
     }
 
     /// Applies mutations in their order.
-    pub(crate) fn apply(&mut self, at: LogPosition, mutations: &mut dyn Iterator<Item = MutationRef<'_>>) {
+    pub(crate) fn apply(
+        &mut self,
+        at: LogPosition,
+        mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
+    ) {
         assert!(at.version > self.writer.applied, "batches are applied in version order");
         self.writer.applied = at.version;
         // Nobody reads before the last of them.
@@ -148,8 +152,8 @@ impl Replaying {
         leaf.set_record(at, new);
         leaf.node().add_weight((key.len() + value.len()) as i64 - old_weight);
         writer.newest_bytes = writer.newest_bytes + bytes - old_bytes;
-        // SAFETY: it came from this arena, its only entry leads to the new one, and nobody reads this store. `old` and
-        // its key are not used below.
+        // SAFETY: it came from this arena, its only entry leads to the new one, and nobody reads
+        // this store. `old` and its key are not used below.
         unsafe { writer.arena.free(old.as_ptr().cast()) };
     }
 
@@ -171,19 +175,24 @@ impl Replaying {
         let is_within = |key: &[u8]| begin <= key && key < end;
         loop {
             let mut cursor = Cursor::seek(self.writer.root(), begin);
-            let Some(first) = cursor.next().filter(|record| is_within(record.key())) else { return };
+            let Some(first) = cursor.next().filter(|record| is_within(record.key())) else {
+                return;
+            };
             let (path, at) = cursor.last_given();
             let (path, leaf) = (path.clone(), path.leaf);
-            let gone = (at..leaf.count()).take_while(|at| is_within(leaf.record(*at).key())).count();
+            let gone =
+                (at..leaf.count()).take_while(|at| is_within(leaf.record(*at).key())).count();
             let survivors = leaf.count() - gone;
             if gone == 1 {
                 self.remove(&path, at);
             } else if survivors == 0 || survivors > FEW {
                 self.writer.shrink_leaf(&path, survivors, |record| !is_within(record.key()));
             } else {
-                // The first of them goes alone, in the next turn, so that the leaf merges with a neighbour.
-                let stays =
-                    |record: RecordRef<'_>| record.as_ptr() == first.as_ptr() || !is_within(record.key());
+                // The first of them goes alone, in the next turn, so that the leaf merges with a
+                // neighbour.
+                let stays = |record: RecordRef<'_>| {
+                    record.as_ptr() == first.as_ptr() || !is_within(record.key())
+                };
                 self.writer.shrink_leaf(&path, survivors + 1, stays);
             }
             self.writer.collect_some();

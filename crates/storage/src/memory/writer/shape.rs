@@ -1,8 +1,8 @@
 //! Changes of the tree's shape: entries come and go, nodes split and merge.
 //!
-//! New nodes are made aside and become visible with one store: into the slot of the lowest ancestor that
-//! stays, or into the root. Until then readers see the old nodes, which nobody changes any more; they are
-//! retired, and freed when the readers that may be inside them have left.
+//! New nodes are made aside and become visible with one store: into the slot of the lowest ancestor
+//! that stays, or into the root. Until then readers see the old nodes, which nobody changes any
+//! more; they are retired, and freed when the readers that may be inside them have left.
 //!
 //! ```text
 //!   insert into a full leaf            one store, into A's parent, shows all of it
@@ -13,8 +13,8 @@
 
 use super::super::node::{Header, InnerBuilder};
 use super::super::node::{
-    INNER_CHILDREN, InnerRef, LEAF_SLOTS, LeafBuilder, LeafRef, Node, NodeRef, Separator, common_prefix,
-    shortest_between,
+    INNER_CHILDREN, InnerRef, LEAF_SLOTS, LeafBuilder, LeafRef, Node, NodeRef, Separator,
+    common_prefix, shortest_between,
 };
 use super::super::record::{Record, RecordRef};
 use super::super::tree::Path;
@@ -40,7 +40,13 @@ struct Replacement<'n> {
 
 impl Writer {
     /// Adds an entry for `key`, which has none.
-    pub(super) fn insert_entry(&mut self, path: &Path<'_>, key: &[u8], record: NonNull<Record>, weight: i64) {
+    pub(super) fn insert_entry(
+        &mut self,
+        path: &Path<'_>,
+        key: &[u8],
+        record: NonNull<Record>,
+        weight: i64,
+    ) {
         let leaf = path.leaf;
         let (count, at) = (leaf.count(), leaf.seek(key, path.verified));
         let shares = shares_prefix(leaf, key, path.verified);
@@ -76,8 +82,10 @@ impl Writer {
         if count - 1 <= SMALL && self.merge_leaf(path, at) {
             return;
         }
-        let mut builder =
-            LeafBuilder::new(&mut self.arena, if count == 1 { 0 } else { leaf.node().prefix_len() });
+        let mut builder = LeafBuilder::new(
+            &mut self.arena,
+            if count == 1 { 0 } else { leaf.node().prefix_len() },
+        );
         builder.extend(leaf, 0..at);
         builder.extend(leaf, at + 1..count);
         builder.set_weight(weight);
@@ -90,18 +98,29 @@ impl Writer {
         self.replace_leaf(path, &[copy]);
     }
 
-    fn split_leaf(&mut self, path: &Path<'_>, at: usize, key: &[u8], record: NonNull<Record>, weight: i64) {
+    fn split_leaf(
+        &mut self,
+        path: &Path<'_>,
+        at: usize,
+        key: &[u8],
+        record: NonNull<Record>,
+        weight: i64,
+    ) {
         let leaf = path.leaf;
         if at == LEAF_SLOTS && leaf.appended() >= RUN {
             return self.continue_run(path, key, record, weight);
         }
         let half = LEAF_SLOTS.div_ceil(2);
-        // Entries before `middle` go left; the new one is among the first `half` if it comes before them.
+        // Entries before `middle` go left; the new one is among the first `half` if it comes before
+        // them.
         let new_is_left = at < half;
         let middle = half - usize::from(new_is_left);
         let parts = [(0..middle, new_is_left), (middle..LEAF_SLOTS, !new_is_left)];
-        let entries =
-            parts.map(|(range, with_new)| Half { leaf, range, new: with_new.then_some((at, key, record)) });
+        let entries = parts.map(|(range, with_new)| Half {
+            leaf,
+            range,
+            new: with_new.then_some((at, key, record)),
+        });
         let separator = self.separator(entries[0].last_key(), entries[1].first_key());
         let left_weight = entries[0].weight();
         let weights = [left_weight, leaf.node().weight() + weight - left_weight];
@@ -109,7 +128,10 @@ impl Writer {
         for ((child, half), weight) in children.iter_mut().zip(&entries).zip(weights) {
             *child = half.build(self, weight);
         }
-        self.splice_leaf(path, Replacement { children: &children, separator: Some(separator), run: false });
+        self.splice_leaf(
+            path,
+            Replacement { children: &children, separator: Some(separator), run: false },
+        );
         self.garbage.retire(leaf.node().as_ptr());
     }
 
@@ -118,8 +140,8 @@ impl Writer {
         let leaf = path.leaf;
         let (first, last) = (leaf.record(0).key(), leaf.record(LEAF_SLOTS - 1).key());
         leaf.reset_appended();
-        // The keys to come will differ where these do: a good guess at their prefix, and heads that tell them
-        // apart.
+        // The keys to come will differ where these do: a good guess at their prefix, and heads that
+        // tell them apart.
         let prefix_len = common_prefix(first, last);
         let mut builder = LeafBuilder::new(&mut self.arena, prefix_len.min(key.len()));
         builder.push(record, key);
@@ -150,7 +172,8 @@ impl Writer {
         let (parent, place) = path.step(depth);
         let leaf = path.leaf;
         let kept = leaf.count() - 1;
-        let Some((left_place, other)) = neighbour(parent, place, MERGED.saturating_sub(kept)) else {
+        let Some((left_place, other)) = neighbour(parent, place, MERGED.saturating_sub(kept))
+        else {
             return false;
         };
         let Node::Leaf(other) = other.kind() else { unreachable!("leaves are beside leaves") };
@@ -205,7 +228,8 @@ impl Writer {
                 builder.children.extend(children);
                 builder.separators.extend(new.separator);
                 // SAFETY: the children were just made, and the separator lies between their keys.
-                let root = unsafe { builder.build(&mut self.arena, level, 0..children.len(), None) };
+                let root =
+                    unsafe { builder.build(&mut self.arena, level, 0..children.len(), None) };
                 self.spare = builder;
                 root
             }
@@ -213,8 +237,9 @@ impl Writer {
         self.core.set_root(root);
     }
 
-    /// Puts new children in the place of those in `range` of the inner node at `depth` of the path. At most
-    /// two for one, or one for two, or none for one. The replaced children are the caller's to retire.
+    /// Puts new children in the place of those in `range` of the inner node at `depth` of the path.
+    /// At most two for one, or one for two, or none for one. The replaced children are the caller's
+    /// to retire.
     fn splice(&mut self, path: &Path<'_>, depth: usize, range: Range<usize>, new: Replacement<'_>) {
         let (inner, _) = path.step(depth);
         if let ([child], 1) = (new.children, range.len()) {
@@ -239,8 +264,8 @@ impl Writer {
         self.spare = builder;
     }
 
-    /// Puts what `builder` holds in the place of the inner node at `depth`: as one node, two, or merged
-    /// with a neighbour, as its size demands.
+    /// Puts what `builder` holds in the place of the inner node at `depth`: as one node, two, or
+    /// merged with a neighbour, as its size demands.
     fn replace_inner(&mut self, path: &Path<'_>, depth: usize, builder: &InnerBuilder, run: bool) {
         let (inner, _) = path.step(depth);
         let level = inner.node().level();
@@ -286,14 +311,17 @@ impl Writer {
         }
     }
 
-    /// Makes one node of what `builder` holds and a neighbour of the inner node below `above`, if it fits.
+    /// Makes one node of what `builder` holds and a neighbour of the inner node below `above`, if
+    /// it fits.
     fn merge_inner(&mut self, path: &Path<'_>, above: usize, builder: &InnerBuilder) -> bool {
         let (parent, place) = path.step(above);
         let room = MERGED.saturating_sub(builder.children.len());
         let Some((left_place, other)) = neighbour(parent, place, room) else { return false };
-        let Node::Inner(other) = other.kind() else { unreachable!("inner nodes are beside inner nodes") };
-        // The separator between the two comes down between their children, as a copy: the one in the
-        // parent is retired with the splice.
+        let Node::Inner(other) = other.kind() else {
+            unreachable!("inner nodes are beside inner nodes")
+        };
+        // The separator between the two comes down between their children, as a copy: the one in
+        // the parent is retired with the splice.
         let between = parent.separator(left_place).bytes();
         let between = Separator::create(&mut self.arena, between).as_ptr();
         let mut merged = InnerBuilder::default();
@@ -363,8 +391,8 @@ impl<'a> Half<'a> {
     }
 }
 
-/// A neighbour of the child at `place` with at most `room` entries: the left one's place of the two, and
-/// the neighbour.
+/// A neighbour of the child at `place` with at most `room` entries: the left one's place of the
+/// two, and the neighbour.
 fn neighbour<'a>(parent: InnerRef<'a>, place: usize, room: usize) -> Option<(usize, NodeRef<'a>)> {
     let left = place.checked_sub(1).map(|left| (left, left));
     let right = (place + 1 < parent.count()).then_some((place, place + 1));
@@ -378,7 +406,8 @@ pub(super) fn shares_prefix(leaf: LeafRef<'_>, key: &[u8], verified: usize) -> b
     if prefix_len <= verified {
         return true;
     }
-    leaf.count() > 0 && key.get(verified..prefix_len) == Some(&leaf.record(0).key()[verified..prefix_len])
+    leaf.count() > 0
+        && key.get(verified..prefix_len) == Some(&leaf.record(0).key()[verified..prefix_len])
 }
 
 /// Adds to what the inner nodes of the path know to be below them.

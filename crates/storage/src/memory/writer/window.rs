@@ -1,13 +1,14 @@
-//! The window: versions that a running transaction may still read, and what is cleaned up when they leave
-//! it.
+//! The window: versions that a running transaction may still read, and what is cleaned up when they
+//! leave it.
 //!
-//! Each record that replaced another, and each tombstone, stands in a queue in the order of versions. When
-//! its version is at or below the oldest readable one, everything older of its key is unreadable: the chain
-//! is cut behind it, and a tombstone that is still the newest record takes its key's entry with it.
+//! Each record that replaced another, and each tombstone, stands in a queue in the order of
+//! versions. When its version is at or below the oldest readable one, everything older of its key
+//! is unreadable: the chain is cut behind it, and a tombstone that is still the newest record takes
+//! its key's entry with it.
 //!
-//! A version that is *held* (by a checkpoint, or a pinned snapshot) keeps the record it reads, and no other: such records are put
-//! aside and looked at again when a hold ends. So a long hold costs at most one record more for each key
-//! that is written meanwhile.
+//! A version that is *held* (by a checkpoint, or a pinned snapshot) keeps the record it reads, and
+//! no other: such records are put aside and looked at again when a hold ends. So a long hold costs
+//! at most one record more for each key that is written meanwhile.
 
 use super::super::arena::Arena;
 use super::super::record::{self, Record, RecordRef};
@@ -21,8 +22,9 @@ use std::ptr::NonNull;
 const BLOCK: usize = 1024;
 const AHEAD: usize = 8;
 
-/// Of what cleaning up leaves of a budget, compaction gets one part in so many: it can wait, and each row that it moves is
-/// a way down the tree. With all of it, half a million writes a second became 130,000 for as long as a round took.
+/// Of what cleaning up leaves of a budget, compaction gets one part in so many: it can wait, and
+/// each row that it moves is a way down the tree. With all of it, half a million writes a second
+/// became 130,000 for as long as a round took.
 pub(super) const COMPACTION_SHARE: usize = 32;
 
 /// Records to clean up behind, and where that stands.
@@ -77,7 +79,11 @@ impl Window {
     pub(super) fn check_counts(&self) {
         // SAFETY: a kept record is freed only when its entry goes.
         let kept = self.kept.iter().map(|record| bytes(unsafe { RecordRef::new(*record) }));
-        assert_eq!(kept.sum::<usize>(), self.kept_bytes, "bytes of records that held versions keep");
+        assert_eq!(
+            kept.sum::<usize>(),
+            self.kept_bytes,
+            "bytes of records that held versions keep"
+        );
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -115,8 +121,8 @@ fn bytes(record: RecordRef<'_>) -> usize {
 }
 
 impl Writer {
-    /// Moves the window to `version` and cleans up, but no more than about `budget` records. Whether there
-    /// is more to do.
+    /// Moves the window to `version` and cleans up, but no more than about `budget` records.
+    /// Whether there is more to do.
     pub(crate) fn forget_before(&mut self, version: Version, budget: usize) -> bool {
         self.window.held = self.core.raise_oldest(version.min(self.core.newest()));
         let horizon = self.core.oldest();
@@ -135,7 +141,8 @@ impl Writer {
         if self.window.kept.is_empty() {
             self.window.kept = Vec::new();
         }
-        let cleaned = self.window.front().map_or(horizon, |record| record.version() - 1).min(horizon);
+        let cleaned =
+            self.window.front().map_or(horizon, |record| record.version() - 1).min(horizon);
         let more = left == 0 || self.compact(cleaned, left.div_ceil(COMPACTION_SHARE));
         let uncollected = self.collect();
         self.publish_figures();
@@ -179,7 +186,8 @@ impl Writer {
             return;
         }
         let path = Path::descend(self.root(), tombstone.key());
-        let found = path.find(tombstone.key()).filter(|(_, newest)| newest.as_ptr() == tombstone.as_ptr());
+        let found =
+            path.find(tombstone.key()).filter(|(_, newest)| newest.as_ptr() == tombstone.as_ptr());
         if let Some((at, _)) = found {
             self.remove_entry(&path, at);
             self.garbage.retire(tombstone.as_ptr());
@@ -208,7 +216,8 @@ impl Writer {
         self.window.kept_bytes -= bytes(kept);
         self.cut(above, kept);
         self.window.kept.swap_remove(at);
-        if above.as_ptr() == newest.as_ptr() && newest.is_tombstone() && newest.version() <= horizon {
+        if above.as_ptr() == newest.as_ptr() && newest.is_tombstone() && newest.version() <= horizon
+        {
             self.remove_if_dead(newest);
         }
         true

@@ -1,4 +1,5 @@
-//! The engine on a simulated disk that is slow or full: how many reads wait for it at once, and what is said of it.
+//! The engine on a simulated disk that is slow or full: how many reads wait for it at once, and
+//! what is said of it.
 
 use super::*;
 use plinth_env::simulated::{CallKind, FaultPlan, Simulation};
@@ -57,7 +58,8 @@ fn as_many_reads_wait_for_the_disk_as_there_are_threads_for_it() {
     disk.simulation.run_for(SECOND / 2);
     let mut begun = 0;
     while begun < READS {
-        // In the middle of each second: those that have begun, but for those that have ended, are at the disk.
+        // In the middle of each second: those that have begun, but for those that have ended, are
+        // at the disk.
         let ended = replies.iter().filter(|reply| reply.is_ready()).count();
         assert_eq!(ended, begun, "a read takes one call, of a second");
         begun = calls() - before;
@@ -70,7 +72,8 @@ fn as_many_reads_wait_for_the_disk_as_there_are_threads_for_it() {
     }
 }
 
-/// A merge that had nothing to do cleared what was known of flushes, so that a full disk was told for a second of two.
+/// A merge that had nothing to do cleared what was known of flushes, so that a full disk was told
+/// for a second of two.
 #[test]
 fn a_full_disk_is_told_as_long_as_nothing_can_be_flushed() {
     let settings = SsdSettings { background: true, flush_after: Duration::ZERO, ..tiny() };
@@ -82,7 +85,11 @@ fn a_full_disk_is_told_as_long_as_nothing_can_be_flushed() {
     disk.simulation.run_for(SECOND);
     for _ in 0..100 {
         let trouble = disk.store.trouble();
-        assert!(trouble.is_some_and(|error| plinth_env::is_disk_full(&error)), "{:?}", disk.store.trouble());
+        assert!(
+            trouble.is_some_and(|error| plinth_env::is_disk_full(&error)),
+            "{:?}",
+            disk.store.trouble()
+        );
         disk.simulation.run_for(SECOND / 10);
     }
     disk.simulation.update_faults(&disk.env, |plan| plan.capacity = None);

@@ -1,6 +1,8 @@
-//! What is read and written: ranges, selectors, atomic operations, versionstamps, special keys, estimates.
+//! What is read and written: ranges, selectors, atomic operations, versionstamps, special keys,
+//! estimates.
 //!
-//! Atomic operations stand here once more as functions of the old value and the operand; the model uses them too.
+//! Atomic operations stand here once more as functions of the old value and the operand; the model
+//! uses them too.
 
 use crate::Test;
 use crate::support::{Chance, begin, code, get, kept, rows, seen, set, together, write};

@@ -1,7 +1,8 @@
 //! The Rust suite: every test on the database that PLINTH_TARGET names, which each finds empty.
 //!
-//! Tests wait for futures on their own threads: the package's futures are woken by the library's callbacks, so that is
-//! what is tested here. What is printed has the form of cargo's tests, so that the same program adds both up.
+//! Tests wait for futures on their own threads: the package's futures are woken by the library's
+//! callbacks, so that is what is tested here. What is printed has the form of cargo's tests, so
+//! that the same program adds both up.
 
 mod data;
 mod layers;
@@ -13,7 +14,8 @@ use foundationdb::Database;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use support::{Chance, write};
 
-/// A test: a name, and what it does with a database and a source of chance that is the same for the same seed.
+/// A test: a name, and what it does with a database and a source of chance that is the same for the
+/// same seed.
 type Test = (&'static str, fn(&Database, &mut Chance));
 
 fn main() {

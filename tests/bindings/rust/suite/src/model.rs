@@ -1,4 +1,5 @@
-//! Random transactions on the database and on a model of it, a map: each read, and all rows at the end, must be the same.
+//! Random transactions on the database and on a model of it, a map: each read, and all rows at the
+//! end, must be the same.
 
 use crate::Test;
 use crate::data::{OPERATIONS, apply, select};

@@ -1,7 +1,8 @@
 //! Transactions: their life, conflicts, retries, timeouts, watches, options, errors.
 //!
-//! A transaction of this package is consumed by its commit and its cancelling, and comes back out of the result; so what may
-//! be done after either is partly the compiler's to say, and only the rest is tested.
+//! A transaction of this package is consumed by its commit and its cancelling, and comes back out
+//! of the result; so what may be done after either is partly the compiler's to say, and only the
+//! rest is tested.
 
 use crate::Test;
 use crate::support::{Chance, begin, code, get, kept, rows, seen, set, together, try_write, write};

@@ -21,8 +21,9 @@ fn places(writer: &Writer) -> Vec<NonNull<Record>> {
     std::iter::from_fn(|| cursor.next()).map(RecordRef::as_ptr).collect()
 }
 
-/// Compaction once took all of a call's budget that cleaning up had left: half a million writes a second became 130,000 for as
-/// long as a round took, because each commit moved some thousands of rows beside its own.
+/// Compaction once took all of a call's budget that cleaning up had left: half a million writes a
+/// second became 130,000 for as long as a round took, because each commit moved some thousands of
+/// rows beside its own.
 #[test]
 fn a_call_moves_no_more_rows_than_compactions_share() {
     let mut writer = Writer::new(LogPosition::without_log(0));

@@ -1,0 +1,201 @@
+//! What comes as the body of a request: lines of InfluxDB, messages of Prometheus' remote write,
+//! rows of CSV. Each form is taken in all its spellings, and each way to get it wrong is told.
+//!
+//! Always: what is malformed costs itself alone, and what follows it is taken.
+
+use super::*;
+
+#[test]
+fn each_line_of_influx() {
+    let text = "cpu,host=a,region=eu user=0.5,sys=7i 1\n\
+        # a comment\n\n\
+        cpu,region=eu,host=a user=1,up=true 2\r\n\
+        my\\ cpu,host=a\\ b,x=y\\,z f\\ 1=-2.5e3\n\
+        log,host=a text=\"a \\\"b\\\", c=d e\",n=3u 5000\n\
+        last,host=a v=1";
+    let outcome = whole(Protocol::Influx(CLOCK), text.as_bytes());
+    assert_eq!(outcome.replies, "");
+    let found: Vec<_> = outcome
+        .points
+        .iter()
+        .map(|(name, time, value)| format!("{name} {time} {value:?}"))
+        .collect();
+    assert_eq!(
+        found[..5],
+        [
+            "cpu.user host=a region=eu 1 Float(0.5)",
+            "cpu.sys host=a region=eu 1 Integer(7)",
+            "cpu.user host=a region=eu 2 Float(1.0)",
+            "cpu.up host=a region=eu 2 Integer(1)",
+            "my\\ cpu.f\\ 1 host=a\\ b x=y,z 99 Float(-2500.0)",
+        ]
+    );
+    assert!(
+        found[5].starts_with("!log.text host=a 5000 ")
+            && found[8] == "log.n host=a 5000 Integer(3)",
+        "{found:?}"
+    );
+    let event = outcome.points[5..8].iter().fold(
+        crate::event::Events::default(),
+        |mut events, (_, time, value)| {
+            if let Some(event) = events.push(crate::Point { time: *time, value: *value }) {
+                assert_eq!(event, (5000, b"a \"b\", c=d e".to_vec()));
+            }
+            events
+        },
+    );
+    drop(event);
+    assert_eq!(found.last().map(String::as_str), Some("last.v host=a 99 Float(1.0)"));
+}
+
+#[test]
+fn each_malformed_line_of_influx_is_told_and_the_next_is_taken() {
+    for (wrong, words) in [
+        ("cpu", "a field is expected"),
+        ("cpu,host=a", "a field is expected"),
+        ("cpu,host=a user", "not of the form key=value"),
+        ("cpu,host=a =1", "not of the form key=value"),
+        ("cpu,host=a user=", "can't parse double value"),
+        ("cpu,host=a user=x", "can't parse double value"),
+        ("cpu,host=a user=1.5i", "can't parse integer"),
+        ("cpu,host=a user=99999999999999999999i", "integer overflow"),
+        ("cpu,host=a user=1,", "a field is expected behind the comma"),
+        ("cpu,host=a user=1,,sys=2", "not of the form key=value"),
+        ("cpu,host=a user=\"x 1", "can't parse double value"),
+        ("cpu,host=a user=1 x", "the time is no integer"),
+        ("cpu,host=a user=1 1 1", "the time is no integer"),
+        ("cpu,host user=1 1", "not of the form key=value"),
+        ("cpu user=1 1", "it has no tag"),
+        (",host=a user=1 1", "a measurement is expected"),
+        ("a|b,host=a user=1", "have no |"),
+        ("cpu,host=a good=1,bad=x 1", "can't parse double value"),
+        (&"y".repeat(MAX_LINE_BYTES + 9), "longer than 16384 bytes"),
+    ] {
+        let outcome =
+            whole(Protocol::Influx(CLOCK), format!("{wrong}\ngood,a=1 v=1i 1\n").as_bytes());
+        assert!(outcome.replies.contains(words), "{wrong}: {outcome:?}");
+        let lines = outcome.replies.matches('\n').count();
+        assert_eq!((outcome.points.len(), lines), (1, 1), "{wrong} {outcome:?}");
+    }
+    let seconds = Clock { unit: 1_000_000_000, now: 0 };
+    let outcome = whole(Protocol::Influx(seconds), b"m,a=1 v=1 7\nm,a=1 v=1 9999999999999\n");
+    assert!(
+        outcome.points[0].1 == 7_000_000_000 && outcome.replies.contains("2262"),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn remote_write_of_prometheus() {
+    let up = [("__name__", "up"), ("job", "node x"), ("instance", "a:1"), ("empty", "")];
+    let message = [
+        series_message(&up, &[(1000, 1.0), (-5, f64::NAN)]),
+        series_message(&[("job", "nameless")], &[(1, 1.0)]),
+        series_message(&[("__name__", "late"), ("a", "1")], &[(i64::MAX, 1.0)]),
+        series_message(&[("__name__", "untagged")], &[(1, 1.0)]),
+        series_message(&up, &[(2000, 2.0)]),
+    ]
+    .concat();
+    let mut session = Session::new(Protocol::Influx(CLOCK), 1, &Memory::default());
+    take_message(&mut session, &compressed(&message)).unwrap();
+    let points: Vec<_> = session
+        .points()
+        .map(|(name, point)| format!("{name} {} {:?}", point.time, point.value))
+        .collect();
+    let name = "up instance=a:1 job=node\\ x";
+    assert_eq!(
+        points,
+        [
+            format!("{name} 1000000000 Float(1.0)"),
+            format!("{name} -5000000 Float(NaN)"),
+            format!("{name} 2000000000 Float(2.0)"),
+        ]
+    );
+    let told = String::from_utf8_lossy(session.replies()).into_owned();
+    let words = [
+        "it has no label __name__:  job=nameless (series 2)",
+        "not between 1677 and 2262 (series 3)",
+        "it has no tag",
+    ];
+    assert!(told.lines().count() == 3 && words.iter().all(|word| told.contains(word)), "{told}");
+    session.restart(Protocol::Influx(CLOCK));
+    assert_eq!((session.points().count(), session.replies().len(), session.refused()), (0, 0, 0));
+    // A series that breaks off behind its first sample leaves none behind.
+    let mut broken = series_message(&[("__name__", "broken"), ("a", "1")], &[(1, 1.0)]);
+    broken.push(0x0a);
+    broken[1] += 1;
+    take_message(&mut session, &compressed(&broken)).unwrap();
+    assert_eq!((session.points().count(), session.refused()), (0, 1));
+    session.restart(Protocol::Influx(CLOCK));
+    // Cut off anywhere, and damaged anywhere: an error or less points, never a panic.
+    for cut in 0..message.len() {
+        let result = take_message(&mut session, &compressed(&message[..cut]));
+        assert!(result.is_err() || session.points().count() <= 3);
+        session.restart(Protocol::Influx(CLOCK));
+        let mut damaged = message.clone();
+        damaged[cut] ^= 0x15;
+        let _ = take_message(&mut session, &compressed(&damaged));
+        session.restart(Protocol::Influx(CLOCK));
+    }
+    assert!(
+        take_message(&mut session, b"").is_err()
+            && take_message(&mut session, b"no snappy here").is_err()
+    );
+    // A header that promises four gigabytes.
+    assert!(
+        take_message(&mut session, &[0xff, 0xff, 0xff, 0xff, 0x0f, 0])
+            .unwrap_err()
+            .contains("may be")
+    );
+}
+
+#[test]
+fn each_row_of_values_separated_by_commas() {
+    let text = "series,time,value\n\
+        cpu.user host=a,20200101T000000.000000001,0.5\r\n\
+        \"m\"\"x host=a,b\",7,-3\n\
+        m host=a,-1,5.0\n\n\
+        !note who=me,2000,\"a, b\"";
+    let outcome = whole(Protocol::Csv, text.as_bytes());
+    assert_eq!(outcome.replies, "");
+    let found: Vec<_> = outcome
+        .points
+        .iter()
+        .map(|(name, time, value)| format!("{name} {time} {value:?}"))
+        .collect();
+    assert_eq!(
+        found[..4],
+        [
+            "cpu.user host=a 1577836800000000001 Float(0.5)",
+            "m\"x host=a,b 7 Integer(-3)",
+            "m host=a -1 Float(5.0)",
+            "!note who=me 2000 Integer(4)",
+        ]
+    );
+    for (wrong, words) in [
+        ("m a=1", "three fields are expected"),
+        ("m a=1,1", "three fields are expected"),
+        ("m a=1,1,1,1", "there are more"),
+        ("m,1,1", "it has no tag"),
+        (",1,1", "no name of a series"),
+        ("m|n a=1,1,1", "has no |"),
+        ("m a=1,yesterday,1", "timestamp"),
+        ("m a=1,1,", "can't parse double value"),
+        ("m a=1,1,x", "can't parse double value"),
+        ("m a=1,1,99999999999999999999", "integer overflow"),
+        ("\"m a=1,1,1", "a quotation mark is expected"),
+        ("\"m a=1\"x,1,1", "a comma is expected"),
+        (&"y".repeat(MAX_LINE_BYTES + 9), "longer than 16384 bytes"),
+    ] {
+        let outcome = whole(Protocol::Csv, format!("{wrong}\ngood a=1,1,1\n").as_bytes());
+        assert!(
+            outcome.replies.contains(words) && outcome.replies.contains("(line 1)"),
+            "{wrong}: {outcome:?}"
+        );
+        assert_eq!(
+            (outcome.points.len(), outcome.replies.matches('\n').count()),
+            (1, 1),
+            "{wrong} {outcome:?}"
+        );
+    }
+}
