@@ -253,6 +253,41 @@ fn who_only_looks_writes_nothing_and_takes_nothing_away() {
 }
 
 #[test]
+fn who_only_looks_finds_series_that_nobody_has_taken_in() {
+    let db = Database::in_memory().unwrap();
+    let layer = SeriesLayer::with_settings(&db, quiet());
+    let owner = block_on(layer.open()).unwrap();
+    block_on(owner.series("m a=0 b=1")).unwrap();
+    let put = |names: &[&str]| {
+        db.try_transact_blocking(|tr| {
+            let points = names.iter().map(|name| (*name, Point { time: 1, value: 1.0.into() }));
+            layer.append_all(tr, points).wait()
+        })
+        .unwrap();
+    };
+    put(&["m a=0 b=1", "m a=1 b=1", "m a=2 b=2", "n a=1"]);
+    let view = block_on(layer.view()).unwrap();
+    let found = |view: &SeriesStore, metric: Option<&str>, tags: &[(String, Vec<String>)]| {
+        let (series, next) = block_on(view.browse(metric, tags, 0)).unwrap();
+        assert_eq!(next, None);
+        let mut names: Vec<_> = series.iter().map(|series| series.name().to_string()).collect();
+        names.sort_unstable();
+        assert!(series.iter().all(|series| block_on(series.aggregate(..)).unwrap().is_some()));
+        names
+    };
+    let all = ["m a=0 b=1", "m a=1 b=1", "m a=2 b=2", "n a=1"];
+    let of_one = [("b".to_owned(), vec!["1".to_owned(), "3".to_owned()])];
+    for _ in 0..2 {
+        assert_eq!(found(&view, None, &[]), all);
+        assert_eq!(found(&view, Some("m"), &[]), all[..3]);
+        assert_eq!(found(&view, Some("m"), &of_one), all[..2]);
+        assert_eq!(block_on(view.find("n", &[])).unwrap().len(), 1);
+        // Once they have numbers, they are found by those, and once.
+        block_on(owner.take_in()).unwrap();
+    }
+}
+
+#[test]
 fn more_points_than_a_row_holds_keep_their_order() {
     let db = Database::in_memory().unwrap();
     let layer = SeriesLayer::with_settings(&db, quiet());

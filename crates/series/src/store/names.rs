@@ -271,8 +271,12 @@ pub(super) async fn load(shared: &Arc<Shared>, ids: &[Id]) -> Result<Vec<Option<
     Ok(cells)
 }
 
+/// The least number of a series that is in the inbox alone, for a store that only reads: counted
+/// down from the end of all numbers, where nothing is kept.
+pub(super) const FIRST_POSTED: Id = Id::MAX - (1 << 40);
+
 /// The cell of a series for a store that only reads. One that is in the inbox alone gets a number
-/// from the end of all numbers, which nothing is kept under.
+/// from [`FIRST_POSTED`] on.
 pub(super) async fn known(
     shared: &Arc<Shared>,
     name: &Name,

@@ -7,7 +7,8 @@
 //! only read is neither made nor kept in memory.
 
 use super::keys::{Id, Keys, Listing};
-use super::{Cell, Series, SeriesStore, Shared, Standing, State, lock, retry};
+use super::names::FIRST_POSTED;
+use super::{Cell, Role, Series, SeriesStore, Shared, Standing, State, lock, retry};
 use crate::error::{Error, Result};
 use crate::name::Name;
 use plinth_client::{KeyValue, RangeOptions, StreamingMode, Transaction};
@@ -113,6 +114,16 @@ impl<'a> Index<'a> {
             least += 1;
         }
         Ok(ids)
+    }
+
+    /// The number of the series of a name, as it is kept.
+    async fn name_row(&self, name: &Name) -> Result<Option<Bytes>> {
+        loop {
+            match self.tr.snapshot().get(self.keys.name(name.as_str())).await {
+                Ok(row) => return Ok(row),
+                Err(error) => retry::again(&self.tr, error.into()).await?,
+            }
+        }
     }
 
     /// The names of these series; those that have gone meanwhile are left out.
@@ -235,11 +246,55 @@ impl SeriesStore {
         // Some of them may have gone meanwhile, so it is not their names that tell whether there
         // are more.
         let next = ids.last().map(|last| last + 1).filter(|_| ids.len() >= limit);
-        Ok((index.names(&ids).await?, next))
+        let mut found = index.names(&ids).await?;
+        if next.is_some() {
+            return Ok((found, next));
+        }
+        let is_wanted = |name: &Name| {
+            let has = |(tag, values): &(String, Vec<String>)| {
+                name.tags().any(|(key, value)| key == tag && values.iter().any(|of| of == value))
+            };
+            name.metric() == metric && tags.iter().all(has)
+        };
+        let (posted, is_end) =
+            self.posted(&index, is_wanted, least, limit - ids.len().min(limit)).await?;
+        let next = posted.last().map(|last| last.id + 1).filter(|_| !is_end);
+        found.extend(posted);
+        Ok((found, next))
     }
 
-    /// All series with numbers from `least` on, ascending, a page of them; fewer than that only at
-    /// the end.
+    /// Series that a store that only reads has found in the inbox alone, as `index` sees it: some
+    /// from `least` on, and whether they are all.
+    async fn posted(
+        &self,
+        index: &Index<'_>,
+        is_wanted: impl Fn(&Name) -> bool,
+        least: Id,
+        limit: usize,
+    ) -> Result<(Vec<Found>, bool)> {
+        if !matches!(self.shared.role, Role::Reader) {
+            return Ok((Vec::new(), true));
+        }
+        let mut all: Vec<Found> = lock(&self.shared.names)
+            .iter()
+            .filter(|(name, cell)| cell.id >= least.max(FIRST_POSTED) && is_wanted(name))
+            .map(|(name, cell)| Found { id: cell.id, name: name.clone() })
+            .collect();
+        all.sort_unstable_by_key(|found| found.id);
+        let is_end = all.len() <= limit;
+        all.truncate(limit);
+        let mut posted = Vec::with_capacity(all.len());
+        for found in all {
+            // The owner may have given it a number since, under which it was found just now.
+            if index.name_row(&found.name).await?.is_none() {
+                posted.push(found);
+            }
+        }
+        Ok((posted, is_end))
+    }
+
+    /// All series with numbers from `least` on, ascending, some of them; and whether there are no
+    /// more.
     pub(crate) async fn page_of_all(&self, least: Id) -> Result<(Vec<Found>, bool)> {
         if least == 0 {
             self.take_in().await?;
@@ -251,7 +306,13 @@ impl SeriesStore {
             let id = index.keys.id_of_series(&row.key)?;
             Ok(Found { id, name: name_of(id, &row.value)? })
         });
-        Ok((found.collect::<Result<_>>()?, rows.len() < PAGE))
+        let mut found: Vec<Found> = found.collect::<Result<_>>()?;
+        if rows.len() >= PAGE {
+            return Ok((found, false));
+        }
+        let (posted, is_end) = self.posted(&index, |_| true, least, PAGE).await?;
+        found.extend(posted);
+        Ok((found, is_end))
     }
 
     /// Series in the order of their numbers, some of them: those of a metric that have for each of
@@ -284,13 +345,7 @@ impl SeriesStore {
         let index = Index::new(&self.shared);
         let mut ids = Vec::new();
         for name in names {
-            let row = loop {
-                match index.tr.snapshot().get(index.keys.name(name.as_str())).await {
-                    Ok(row) => break row,
-                    Err(error) => retry::again(&index.tr, error.into()).await?,
-                }
-            };
-            let Some(row) = row else { continue };
+            let Some(row) = index.name_row(name).await? else { continue };
             let id = row[..].try_into().map(u64::from_le_bytes);
             ids.push(id.map_err(|_| Error::damaged("the number of a series", "8 bytes expected"))?);
         }
@@ -309,7 +364,9 @@ impl SeriesStore {
     /// forgotten with the handle.
     pub(super) fn found(&self, found: &Found) -> Series {
         let cell = lock(&self.shared.names).get(&found.name).cloned();
-        let cell = cell.filter(|cell| cell.id == found.id).unwrap_or_else(|| {
+        // What was posted and has a number since is seen as it was when this store began to look.
+        let is_it = |cell: &Arc<Cell>| cell.id == found.id || cell.id >= FIRST_POSTED;
+        let cell = cell.filter(is_it).unwrap_or_else(|| {
             let state = Mutex::new(State { standing: Standing::Found, ..State::default() });
             Arc::new(Cell { id: found.id, name: found.name.clone(), state })
         });
