@@ -1,12 +1,12 @@
 //! Moments as people write them: UTC, or with an offset; FoundationDB's form and RFC 3339's.
 
-use plinth_types::calendar::{Date, days_of_month};
+use plinth_types::calendar::{self, Date};
 use plinth_types::{Error, Result};
 use std::fmt::Write;
 
 /// The milliseconds since 1970 that a text says: `2026-11-25T03:05:34Z`,
-/// `2026-11-25 03:05:34+0100`, FoundationDB's `2026/11/25.03:05:34+0100`, or seconds since 1970.
-/// Without an offset it is UTC.
+/// `2026-11-25 03:05:34+0100`, FoundationDB's `2026/11/25.03:05:34+0100`, a date, or seconds since
+/// 1970. Without an offset it is UTC.
 ///
 /// # Errors
 /// `client_invalid_operation` for anything else.
@@ -22,50 +22,7 @@ fn parse(text: &str) -> Option<u64> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return text.parse::<u64>().ok()?.checked_mul(1000);
     }
-    let bytes = text.as_bytes();
-    let separators = [(4, &b"-/"[..]), (7, b"-/"), (10, b"T .t"), (13, b":"), (16, b":")];
-    if !text.is_ascii()
-        || bytes.len() < 19
-        || separators.iter().any(|(at, of)| !of.contains(&bytes[*at]))
-    {
-        return None;
-    }
-    let digits = |range: std::ops::Range<usize>| {
-        let part = &text[range];
-        part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse::<i64>().ok()).flatten()
-    };
-    let (year, month, day) = (digits(0..4)?, digits(5..7)?, digits(8..10)?);
-    let (hour, minute, second) = (digits(11..13)?, digits(14..16)?, digits(17..19)?);
-    let in_range = (1970..=9999).contains(&year)
-        && (1..=12).contains(&month)
-        && (1..=days_of_month(year, month)).contains(&day);
-    if !in_range || hour > 23 || minute > 59 || second > 60 {
-        return None;
-    }
-    let mut rest = &text[19..];
-    let mut millis = 0;
-    if let Some(fraction) = rest.strip_prefix('.') {
-        let len = fraction.bytes().take_while(u8::is_ascii_digit).count();
-        millis =
-            format!("{:0<3}", &fraction[..len])[..3].parse::<i64>().ok().filter(|_| len > 0)?;
-        rest = &fraction[len..];
-    }
-    let offset = match rest {
-        "" | "Z" | "z" => 0,
-        _ => {
-            let sign = match rest.as_bytes()[0] {
-                b'+' => 1,
-                b'-' => -1,
-                _ => return None,
-            };
-            let digits = rest[1..].replace(':', "");
-            let number = digits.parse::<i64>().ok().filter(|_| digits.len() == 4)?;
-            sign * (number / 100 * 60 + number % 100) * 60
-        }
-    };
-    let seconds =
-        Date { year, month, day }.days() * 86_400 + hour * 3600 + minute * 60 + second - offset;
-    u64::try_from(seconds * 1000 + millis).ok()
+    u64::try_from(calendar::instant(text)? / 1_000_000).ok()
 }
 
 /// A time as RFC 3339 writes it, in UTC, to the millisecond.
@@ -95,6 +52,7 @@ mod tests {
             ("2025-11-24T22:05:34.25-05:00", 1_764_039_934_250),
             ("1970-01-01T00:00:00Z", 0),
             ("2000-02-29T00:00:00Z", 951_782_400_000),
+            ("2000-02-29", 951_782_400_000),
         ] {
             assert_eq!(parse_time(text).unwrap(), expected, "{text}");
         }
@@ -103,7 +61,7 @@ mod tests {
             "now",
             "2025-13-01T00:00:00Z",
             "2025-02-29T00:00:00Z",
-            "2025-11-25",
+            "1969-12-31T23:59:59Z",
             "2025-11-25T03:05:34X",
             "é025-11-25T03:05:34Z",
         ] {

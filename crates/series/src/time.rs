@@ -1,12 +1,12 @@
 //! Times as text: ISO 8601 in its basic form, `20170101T000000.000000000`, in UTC, to the
-//! nanosecond; and spans of time such as `1h30m`.
+//! nanosecond; spans of time such as `1h30m`; and the other ways in which people write a time.
 //!
 //! A time is nanoseconds since 1970 in 64 bits, so the first one that can be written is in 1677 and
 //! the last in 2262. What is no date, such as the 30th of February, is refused. Years are reckoned
 //! by the Gregorian calendar throughout.
 
 use crate::digits::{put_eight, put_pair};
-use plinth_types::calendar::{Date, days_of_month};
+use plinth_types::calendar::{Date, days_of_month, instant};
 
 const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 86_400;
@@ -36,6 +36,56 @@ pub fn parse_iso(text: &[u8]) -> Option<i64> {
     };
     let seconds = Date { year, month, day }.days() * DAY + hour * 3600 + minute * 60 + second;
     i64::try_from(i128::from(seconds) * i128::from(SECOND) + i128::from(fraction)).ok()
+}
+
+/// How a time may be written, for messages.
+pub const FORMS: &str = "20260101T120000, 2026-01-01T12:00:00Z, 2026-01-01, now-1h, \
+    1767268800s, 1767268800000ms, 1767268800.5, or nanoseconds since 1970";
+
+/// The nanoseconds since 1970 of a time as people and programs write it; `now` is what `now` means,
+/// where it means anything. It may be: what [`parse_iso`] reads; RFC 3339, or a part of that
+/// ([`instant`]); `now`, with a span such as `-1h30m` behind it; seconds since 1970 with a point in
+/// them; a whole number with `s`, `ms`, `us` or `ns` behind it; or digits alone, which are
+/// nanoseconds.
+pub fn parse_moment(text: &str, now: Option<i64>) -> Option<i64> {
+    if let Some(span) = text.strip_prefix("now") {
+        return match span.split_at_checked(1) {
+            None => now,
+            Some(("-", span)) => now?.checked_sub(duration(span)?),
+            Some(("+", span)) => now?.checked_add(duration(span)?),
+            Some(_) => None,
+        };
+    }
+    unix(text).or_else(|| parse_iso(text.as_bytes())).or_else(|| i64::try_from(instant(text)?).ok())
+}
+
+/// A time in numbers since 1970: seconds with a point, or with a unit, or nanoseconds.
+fn unix(text: &str) -> Option<i64> {
+    let (is_negative, rest) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    let split = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let (whole, rest) = rest.split_at(split);
+    let whole: i128 = whole.parse::<u64>().ok()?.into();
+    let nanoseconds = match rest.strip_prefix('.') {
+        Some(fraction) if (1..=9).contains(&fraction.len()) => {
+            let part = digits(fraction.as_bytes())? * 10_i64.pow(9 - fraction.len() as u32);
+            whole * i128::from(SECOND) + i128::from(part)
+        }
+        Some(_) => return None,
+        None => {
+            let unit = match rest {
+                "" | "ns" => 1,
+                "us" => 1_000,
+                "ms" => 1_000_000,
+                "s" => SECOND,
+                _ => return None,
+            };
+            whole * i128::from(unit)
+        }
+    };
+    i64::try_from(if is_negative { -nanoseconds } else { nanoseconds }).ok()
 }
 
 /// Appends a time as `YYYYMMDDTHHMMSS.nnnnnnnnn`.
@@ -144,6 +194,59 @@ fn put(text: &mut [u8], mut number: i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moments_are_read_in_all_their_forms() {
+        const NOW: i64 = 1_767_225_600 * SECOND;
+        for (text, expected) in [
+            ("0", 0),
+            ("-7", -7),
+            ("1767225600000000001", NOW + 1),
+            ("1767225600s", NOW),
+            ("1767225600001ms", NOW + 1_000_000),
+            ("1767225600000001us", NOW + 1_000),
+            ("1767225600000000001ns", NOW + 1),
+            ("1767225600.0", NOW),
+            ("1767225600.000000001", NOW + 1),
+            ("-1.5", -1_500_000_000),
+            ("20260101T000000", NOW),
+            ("20260101T000000.5", NOW + SECOND / 2),
+            ("2026-01-01", NOW),
+            ("2026-01-01T01:00:00+01:00", NOW),
+            ("now", NOW),
+            ("now-1h30m", NOW - 5400 * SECOND),
+            ("now+1d", NOW + 86_400 * SECOND),
+        ] {
+            assert_eq!(parse_moment(text, Some(NOW)), Some(expected), "{text}");
+        }
+        for text in [
+            "",
+            "-",
+            "s",
+            "1x",
+            "1.",
+            "1.0s",
+            ".5",
+            "now-",
+            "now1h",
+            "now-1x",
+            "nowhere",
+            "1e9",
+            "9223372036854775808",
+            "9223372037s",
+            "99999999999999999999",
+            "2263-01-01",
+            "+1",
+        ] {
+            assert_eq!(parse_moment(text, Some(NOW)), None, "{text}");
+        }
+        assert_eq!(parse_moment("now", None), None);
+        assert_eq!(parse_moment("now-1h", Some(i64::MIN)), None);
+        for word in FORMS.split(", ").map(|form| form.split(' ').next().unwrap()) {
+            let is_read = word == "or" || parse_moment(word, Some(NOW)).is_some();
+            assert!(is_read, "{word} is offered");
+        }
+    }
 
     fn iso(time: i64) -> String {
         let mut out = Vec::new();

@@ -653,7 +653,7 @@ const WRONG: [(&str, &str); 52] = [
     (r#"{"select": "x", "range": 5}"#, "`range`"),
     (r#"{"select": "x", "range": {"from": 5}}"#, "`range.to`"),
     (r#"{"select": "x", "range": {"from": 5, "to": 6, "by": 7}}"#, "`by`"),
-    (r#"{"select": "x", "range": {"from": "2017-01-07 12:03:00", "to": 0}}"#, "`range.from`"),
+    (r#"{"select": "x", "range": {"from": "2017-01-07 25:03:00", "to": 0}}"#, "`range.from`"),
     (r#"{"select": "x", "range": {"from": "20172107T120300", "to": 0}}"#, "`range.from`"),
     (r#"{"select": "x", "range": {"from": 0, "to": 1.5}}"#, "`range.to`"),
     (r#"{"select": "x", "range": {"from": 0, "to": 99999999999999999999}}"#, "`range.to`"),
@@ -700,6 +700,21 @@ const WRONG: [(&str, &str); 52] = [
         "`group-aggregate-join.func`",
     ),
 ];
+
+#[test]
+fn times_are_read_in_the_ways_in_which_they_are_written() {
+    let hour = 3600 * 1_000_000_000_i64;
+    let query = |time: &str, now| {
+        let json = format!(r#"{{"select": "x", "range": {{"from": "{time}", "to": 0}}}}"#);
+        Query::parse_at(json.as_bytes(), now).map(|query| format!("{query:?}"))
+    };
+    let from = |time: &str| query(time, Some(7 * hour)).unwrap();
+    let expected = from("19700101T060000");
+    for time in ["1970-01-01T07:00:00+01:00", "now-1h", "21600s", "21600.0", "21600000000000"] {
+        assert_eq!(from(time), expected, "{time}");
+    }
+    assert!(query("now", None).is_err(), "nobody said what now is");
+}
 
 #[test]
 fn what_is_wrong_with_a_query_is_named() {

@@ -1,4 +1,5 @@
-//! Days as dates of the Gregorian calendar, which is taken to go on as it is in both directions.
+//! Days as dates of the Gregorian calendar, which is taken to go on as it is in both directions, and
+//! moments as people write them.
 //!
 //! Years are reckoned from March, so that a leap day is the last of its year, and in eras of 400
 //! years, which all have as many days.
@@ -52,9 +53,129 @@ pub fn days_of_month(year: i64, month: i64) -> i64 {
     }
 }
 
+/// The nanoseconds since 1970 of a moment in RFC 3339's form, `2026-11-25T03:05:34.25+01:00`, as
+/// freely as people write it: a blank or a point for the `T`, slashes in the date, an offset without
+/// a colon, or with hours alone, no offset for UTC, no seconds, or a date alone, which is its begin.
+/// `None` for anything else. Digits of a second behind the ninth are dropped.
+pub fn instant(text: &str) -> Option<i128> {
+    let (date, rest) = text.split_at_checked(10)?;
+    let mut days = date_in(date)?.days();
+    let Some(separator) = rest.bytes().next() else { return Some(i128::from(days) * DAY) };
+    if !b"Tt .".contains(&separator) {
+        return None;
+    }
+    let rest = &rest[1..];
+    let (hour, rest) = (number(rest.get(..2)?)?, rest.get(2..)?.strip_prefix(':')?);
+    let (minute, mut rest) = (number(rest.get(..2)?)?, &rest[2..]);
+    let (mut second, mut fraction) = (0, 0);
+    if let Some(found) = rest.strip_prefix(':') {
+        second = number(found.get(..2)?)?;
+        rest = &found[2..];
+        if let Some(found) = rest.strip_prefix('.') {
+            let len = found.bytes().take_while(u8::is_ascii_digit).count();
+            let digits = &found[..len.min(9)];
+            fraction = number(digits)? * 10_i64.pow(9 - digits.len() as u32);
+            rest = &found[len..];
+        }
+    }
+    // A leap second is the first of the next minute.
+    if hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let offset = offset(rest)?;
+    let mut seconds = hour * 3600 + minute * 60 + second - offset;
+    days += seconds.div_euclid(86_400);
+    seconds = seconds.rem_euclid(86_400);
+    Some(i128::from(days) * DAY + i128::from(seconds * 1_000_000_000 + fraction))
+}
+
+/// Nanoseconds of a day.
+const DAY: i128 = 86_400_000_000_000;
+
+/// A date as `2026-11-25` or `2026/11/25`.
+fn date_in(text: &str) -> Option<Date> {
+    let mut parts = text.split(['-', '/']);
+    let mut part = |len: usize| parts.next().filter(|part| part.len() == len).and_then(number);
+    let (year, month, day) = (part(4)?, part(2)?, part(2)?);
+    let is_one = (1..=12).contains(&month) && (1..=days_of_month(year, month)).contains(&day);
+    (is_one && parts.next().is_none()).then_some(Date { year, month, day })
+}
+
+/// The seconds by which a time of day is ahead of UTC: nothing, `Z`, `+01:00`, `+0100` or `+01`.
+fn offset(text: &str) -> Option<i64> {
+    let (sign, rest) = match text.bytes().next() {
+        None => return Some(0),
+        Some(b'Z' | b'z') => return (text.len() == 1).then_some(0),
+        Some(b'+') => (1, &text[1..]),
+        Some(b'-') => (-1, &text[1..]),
+        Some(_) => return None,
+    };
+    let (hours, rest) = (number(rest.get(..2)?)?, &rest[2..]);
+    let minutes = match rest.strip_prefix(':').unwrap_or(rest) {
+        "" if rest.is_empty() => 0,
+        minutes if minutes.len() == 2 => number(minutes)?,
+        _ => return None,
+    };
+    (hours < 24 && minutes < 60).then_some(sign * (hours * 60 + minutes) * 60)
+}
+
+/// Decimal digits alone, one at least.
+fn number(text: &str) -> Option<i64> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_number)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moments_are_read_as_people_write_them() {
+        const SECOND: i128 = 1_000_000_000;
+        for (text, expected) in [
+            ("2025-11-25T03:05:34Z", 1_764_039_934 * SECOND),
+            ("2025-11-25 03:05:34", 1_764_039_934 * SECOND),
+            ("2025-11-25t03:05:34z", 1_764_039_934 * SECOND),
+            ("2025/11/25.04:05:34+0100", 1_764_039_934 * SECOND),
+            ("2025-11-25T04:05:34+01", 1_764_039_934 * SECOND),
+            ("2025-11-24T22:05:34.25-05:00", 1_764_039_934_250_000_000),
+            ("2025-11-25T03:05", 1_764_039_900 * SECOND),
+            ("2025-11-25", 1_764_028_800 * SECOND),
+            ("1970-01-01T00:00:00.0000000019Z", 1),
+            ("1970-01-01T00:30:00+01:00", -1800 * SECOND),
+            ("1969-12-31T23:59:59.5Z", -500_000_000),
+            ("2016-12-31T23:59:60Z", 1_483_228_800 * SECOND),
+            ("2000-02-29T00:00:00Z", 951_782_400 * SECOND),
+            ("9999-12-31", 253_402_214_400 * SECOND),
+        ] {
+            assert_eq!(instant(text), Some(expected), "{text}");
+        }
+        for text in [
+            "",
+            "now",
+            "2025",
+            "2025-11",
+            "2025-1-25",
+            "2025-13-01",
+            "2025-02-29",
+            "2025-11-25T",
+            "2025-11-25T03",
+            "2025-11-25T24:00",
+            "2025-11-25T03:60",
+            "2025-11-25T03:05:34.",
+            "2025-11-25T03:05:34X",
+            "2025-11-25T03:05:34+1",
+            "2025-11-25T03:05:34+01:",
+            "2025-11-25T03:05:34+01:000",
+            "2025-11-25T+3:05:34",
+            "+025-11-25",
+            "é025-11-25T03:05:34Z",
+            "2025-11-25é",
+            "2025-11-25Té3:05:34Z",
+        ] {
+            assert_eq!(instant(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn each_day_is_the_one_behind_the_day_before() {

@@ -22,6 +22,7 @@ use plinth::series::dump::Form;
 use plinth::series::{Error, Name, Series, SeriesStore, Summary, Value, time};
 use plinth::{Database, block_on};
 use plinth_bench::words::{duration, grouped};
+use plinth_env::Env;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -35,7 +36,8 @@ pub fn command() -> Command {
         .arg_required_else_help(true)
         .after_help(
             "SERIES is a metric and tags, as in: cpu.user host=a. With fewer tags than a series has, or with the metric alone,\n\
-             it stands for all series that have them. TIME is 20260101T120000, or nanoseconds since 1970.\n\n\
+             it stands for all series that have them. TIME is 20260101T120000, 2026-01-01T12:00:00Z, now-1h,\n\
+             1767268800s, or nanoseconds since 1970.\n\n\
              Examples:\n  plinth series import --dir ./shop points.csv\n  plinth series list --dir ./shop cpu.user\n  \
              plinth series export --cluster-file ./shop/fdb.cluster --format influx > points.lp\n  \
              plinth series plot --dir ./shop cpu.user host=a\n  \
@@ -80,9 +82,7 @@ fn place(command: Command) -> Command {
 
 fn range(command: Command) -> Command {
     let end = |name: &'static str| {
-        let parser = |text: &str| {
-            moment(text).ok_or("20260101T120000 or nanoseconds since 1970 are allowed")
-        };
+        let parser = |text: &str| moment(text).ok_or(format!("write {}", time::FORMS));
         Arg::new(name)
             .long(name)
             .value_name("TIME")
@@ -159,7 +159,8 @@ fn size(name: &'static str, default: &'static str, range: std::ops::RangeInclusi
 }
 
 fn moment(text: &str) -> Option<i64> {
-    time::parse_iso(text.as_bytes()).or_else(|| text.parse().ok())
+    let now = i64::try_from(Env::real().wall_clock().as_nanos()).ok();
+    time::parse_moment(text, now)
 }
 
 /// A moment as people read it.

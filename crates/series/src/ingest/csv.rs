@@ -12,6 +12,7 @@ use super::names::Row;
 use super::number::{self, Recent};
 use crate::cell::Cell;
 use crate::event;
+use crate::time::parse_moment;
 use crate::value::Value;
 use std::borrow::Cow;
 
@@ -64,7 +65,7 @@ impl Parser {
         if rest.is_some() {
             return Err("three fields are expected, there are more: series, time and value".into());
         }
-        let time = self.recent.parse(&time, number::time).map_err(number::Wrong::text)?;
+        let time = self.recent.parse(&time, self::time).map_err(number::Wrong::text)?;
         let row = named(intake, &name)?;
         if row.has_events {
             take_event(intake, row, time, &value)?;
@@ -74,6 +75,14 @@ impl Parser {
         }
         Ok(())
     }
+}
+
+/// A time, in any of the ways in which people write one.
+fn time(text: &[u8]) -> Result<i64, number::Wrong> {
+    number::time(text).or_else(|wrong| {
+        let text = std::str::from_utf8(text).unwrap_or_default();
+        parse_moment(text, None).ok_or(wrong)
+    })
 }
 
 /// The series that a name means.

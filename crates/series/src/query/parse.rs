@@ -11,7 +11,7 @@ use super::filter::ValueFilter;
 use super::json::Json;
 use super::range::Range;
 use crate::name::with_own_blanks;
-use crate::time::parse_iso;
+use crate::time::{FORMS, parse_moment};
 
 /// Columns of a row at most.
 const MAX_COLUMNS: usize = 256;
@@ -227,11 +227,19 @@ impl Query {
         Columns::Values(names)
     }
 
-    /// The query of a JSON document.
+    /// The query of a JSON document, in which no time is told from now.
     ///
     /// # Errors
     /// [`QueryError::Query`] says which field is wrong, and what was expected there.
     pub fn parse(text: &[u8]) -> QueryResult<Self> {
+        Self::parse_at(text, None)
+    }
+
+    /// The same; `now`, in nanoseconds since 1970, is what times such as `now-1h` are told from.
+    ///
+    /// # Errors
+    /// As [`Query::parse`].
+    pub fn parse_at(text: &[u8], now: Option<i64>) -> QueryResult<Self> {
         let json = Json::parse(text)?;
         let mut fields = Fields::new(&json)?;
         let mut kinds =
@@ -256,7 +264,7 @@ impl Query {
         let (mut range, mut keep, mut order, mut apply) =
             (None, Keep::All, Order::Time, Vec::new());
         if !matches!(kind, Kind::Names { .. }) {
-            range = self::range(&mut fields)?;
+            range = self::range(&mut fields, now)?;
             if range.is_none() && !matches!(kind, Kind::Aggregate { .. }) {
                 return Err(QueryError::field(
                     "range",
@@ -550,13 +558,13 @@ fn output(fields: &mut Fields<'_>) -> QueryResult<Output> {
     Ok(output)
 }
 
-fn range(fields: &mut Fields<'_>) -> QueryResult<Option<Range>> {
+fn range(fields: &mut Fields<'_>, now: Option<i64>) -> QueryResult<Option<Range>> {
     let Some(json) = fields.take("range") else { return Ok(None) };
     let (mut from, mut to) = (None, None);
     for (name, value) in json.object("range", "an object with from and to")? {
         match name.as_str() {
-            "from" => from = Some(time("range.from", value)?),
-            "to" => to = Some(time("range.to", value)?),
+            "from" => from = Some(time("range.from", value, now)?),
+            "to" => to = Some(time("range.to", value, now)?),
             other => {
                 return Err(QueryError::field(
                     "range",
@@ -572,11 +580,11 @@ fn range(fields: &mut Fields<'_>) -> QueryResult<Option<Range>> {
     }
 }
 
-/// A time: ISO text, or nanoseconds as a number or a text.
-fn time(field: &str, json: &Json) -> QueryResult<i64> {
+/// A time: a text, or nanoseconds as a number.
+fn time(field: &str, json: &Json, now: Option<i64>) -> QueryResult<i64> {
     let found = match json {
         Json::Integer(number) => i64::try_from(*number).ok(),
-        Json::Text(text) => text.parse().ok().or_else(|| parse_iso(text.as_bytes())),
+        Json::Text(text) => parse_moment(text, now),
         _ => None,
     };
     found.ok_or_else(|| {
@@ -585,9 +593,8 @@ fn time(field: &str, json: &Json) -> QueryResult<i64> {
             Json::Integer(number) => number.to_string(),
             other => other.kind().to_string(),
         };
-        let expected =
-            "a time from 1677 to 2262 as YYYYMMDDTHHMMSS.nnnnnnnnn or nanoseconds since 1970";
-        QueryError::field(field, format_args!("{expected} expected, {found} found"))
+        let expected = format_args!("a time from 1677 to 2262, such as {FORMS}, expected");
+        QueryError::field(field, format_args!("{expected}, {found} found"))
     })
 }
 

@@ -434,10 +434,9 @@ async fn here(hub: &Hub, store: &SeriesStore, head: &Parts, text: &[u8]) -> Answ
         };
     }
     let parameters = [head.uri.query().unwrap_or_default().as_bytes(), text];
-    let now = i64::try_from(hub.env.wall_clock().as_nanos()).unwrap_or(i64::MAX);
     let (status, text) = match path {
         DELETE => delete_series(store, &parameters).await,
-        _ => prometheus(store, path, &parameters, now).await,
+        _ => prometheus(store, path, &parameters, now(hub)).await,
     };
     told(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), JSON, text)
 }
@@ -495,6 +494,11 @@ async fn asked(hub: &Hub, head: &Parts, text: &[u8]) -> Answered {
     }
 }
 
+/// Nanoseconds since 1970 now.
+fn now(hub: &Hub) -> i64 {
+    i64::try_from(hub.env.wall_clock().as_nanos()).unwrap_or(i64::MAX)
+}
+
 async fn begun(
     hub: &Hub,
     store: &SeriesStore,
@@ -515,7 +519,7 @@ async fn begun(
     let answer = match head.uri.path() {
         "/api/suggest" => store.suggest(text)?,
         "/api/search" => store.query(&prepared(Query::parse_search(text))?).await?,
-        _ => store.query(&prepared(Query::parse(text))?).await?,
+        _ => store.query(&prepared(Query::parse_at(text, Some(now(hub))))?).await?,
     };
     let kind = if answer.is_text() { TEXT } else { ARROW_CONTENT_TYPE };
     let mut work = Work::new(hub, answer);

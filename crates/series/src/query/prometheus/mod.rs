@@ -10,7 +10,7 @@ mod source;
 
 use crate::name::plain;
 use crate::store::{Listing, SeriesStore};
-use crate::time::{duration, parse_iso};
+use crate::time::{duration, parse_moment};
 use answer::{Reply, metric};
 use plinth_promql::{
     Answered, Error, Labels, MAX_STEPS, NAME, Options, ParseError, nanoseconds, parse_selector,
@@ -195,14 +195,12 @@ pub fn form_pairs(text: &[u8]) -> Vec<(String, String)> {
     pairs.map(pair).collect()
 }
 
-/// Nanoseconds of seconds since 1970 or of RFC 3339 in UTC, to the millisecond.
+/// Nanoseconds of seconds since 1970, or of RFC 3339.
 fn time(text: &str) -> Option<i64> {
     if let Ok(seconds) = text.parse::<f64>() {
         return nanoseconds(seconds);
     }
-    let basic: Vec<u8> =
-        text.strip_suffix('Z')?.bytes().filter(|byte| !b"-:".contains(byte)).collect();
-    parse_iso(&basic)
+    parse_moment(text, None)
 }
 
 /// An expression as it is written best.
