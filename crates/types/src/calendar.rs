@@ -1,5 +1,5 @@
-//! Days as dates of the Gregorian calendar, which is taken to go on as it is in both directions, and
-//! moments as people write them.
+//! Days as dates of the Gregorian calendar, which is taken to go on as it is in both directions,
+//! and moments as people write them.
 //!
 //! Years are reckoned from March, so that a leap day is the last of its year, and in eras of 400
 //! years, which all have as many days.
@@ -54,9 +54,9 @@ pub fn days_of_month(year: i64, month: i64) -> i64 {
 }
 
 /// The nanoseconds since 1970 of a moment in RFC 3339's form, `2026-11-25T03:05:34.25+01:00`, as
-/// freely as people write it: a blank or a point for the `T`, slashes in the date, an offset without
-/// a colon, or with hours alone, no offset for UTC, no seconds, or a date alone, which is its begin.
-/// `None` for anything else. Digits of a second behind the ninth are dropped.
+/// freely as people write it: a blank or a point for the `T`, slashes in the date, an offset
+/// without a colon, or with hours alone, no offset for UTC, no seconds, or a date alone, which is
+/// its begin. `None` for anything else. Digits of a second behind the ninth are dropped.
 pub fn instant(text: &str) -> Option<i128> {
     let (date, rest) = text.split_at_checked(10)?;
     let mut days = date_in(date)?.days();
