@@ -6,24 +6,24 @@
 //! answers for two seconds, the connection is as good as gone.
 
 use crate::hello::{Welcome, Word};
-use crate::mesh::{self, Link, Shared};
+use crate::link::{Link, lock};
 use crate::outbox::Item;
 use crate::packet::{self, Kind};
-use crate::talk::{Talk, lost};
+use crate::shared::Shared;
+use crate::talk::{PATIENCE, Talk, lost};
+use crate::trust;
 use plinth_env::sync::{First, race};
 use plinth_env::{Sleep, Stream};
 use plinth_replication::{Frame, Message};
 use plinth_types::{Bytes, Error, Result};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// The first pause between two calls, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
-/// How long connecting and coming to know each other may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// How often the other node is pinged.
 const PING: Duration = Duration::from_millis(500);
 /// How long nothing is heard of it before it is given up.
@@ -47,7 +47,7 @@ pub(crate) async fn run(shared: Arc<Shared>, link: Arc<Link>) {
                 pause = PAUSES[0];
                 attempt = 0;
                 link.outbox.set_connected(true);
-                *link.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                *lock(&link.failure) = None;
                 let why = Conversation::new(shared.clone(), link.clone(), talk).await;
                 link.outbox.set_connected(false);
                 why
@@ -75,7 +75,7 @@ pub(crate) async fn run(shared: Arc<Shared>, link: Arc<Link>) {
 /// Keeps why a node can't be reached, and tells it if it is news.
 fn note(link: &Link, why: &Error) {
     let text = why.detail().map_or_else(|| why.to_string(), ToOwned::to_owned);
-    let mut failure = link.failure.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut failure = lock(&link.failure);
     if failure.as_ref() != Some(&text) {
         tracing::warn!(
             node = link.node,
@@ -89,7 +89,7 @@ fn note(link: &Link, why: &Error) {
 
 /// Connects, and comes to know the other node.
 async fn open(shared: &Shared, link: &Link, place: &str) -> Result<Talk> {
-    let stream = mesh::connect(&shared.env, &shared.trust, place).await?;
+    let stream = trust::connect(&shared.env, &shared.trust, place).await?;
     let mut talk = Talk::new(stream, Vec::new());
     let hello = shared.hello(link);
     let mut hello_bytes = Vec::new();

@@ -28,21 +28,27 @@
 //!
 //! ## Not here
 //! What frames say (`replication`), listening, clients (`server`).
-//! Read next: `hello.rs`, `mesh.rs`, `call.rs`, `session.rs`, `outbox.rs`; then `forming/mod.rs`.
+//! Read next: `hello.rs`, `mesh.rs`, `shared.rs`, `call.rs`, `session.rs`, `outbox.rs`; then
+//! `forming/mod.rs`.
 #![forbid(unsafe_code)]
 
 mod call;
 pub mod charter;
 pub mod forming;
 pub mod hello;
+mod link;
 mod mesh;
 mod outbox;
 pub mod packet;
 pub mod secret;
 mod session;
+mod shared;
 mod talk;
+mod trust;
 
 pub use charter::{Charter, Peer, Standing};
-pub use mesh::{Mesh, PeerStatus, TakeIn, TakenIn, Trust};
+pub use mesh::{Mesh, PeerStatus};
 pub use outbox::Figures;
 pub use secret::Secret;
+pub use shared::{TakeIn, TakenIn};
+pub use trust::Trust;

@@ -18,13 +18,14 @@
 //! this machine, or operators have said that nodes may speak in the clear. A node that crashes on
 //! the way asks again, and gets another number: the first one is never used.
 
-use crate::call::PATIENCE;
 use crate::hello::{Hello, Purpose, Stage, Welcome, Word};
-use crate::mesh::{self, Link, Shared};
+use crate::link::Link;
 use crate::outbox::Item;
 use crate::packet::{self, Kind, Pieces};
 use crate::secret::LEN;
-use crate::talk::{Talk, lost};
+use crate::shared::Shared;
+use crate::talk::{PATIENCE, Talk, lost};
+use crate::trust;
 use plinth_env::sync::{First, race};
 use plinth_env::{Sleep, Stream};
 use plinth_replication::{Frame, NodeId, Parcel, Spoken};
@@ -178,7 +179,7 @@ async fn join(shared: &Arc<Shared>, mut talk: Talk, (address, spoken): (&str, Sp
 
 /// Calls a node that wants to join, takes it in, and gives it what it needs. Gives its number.
 async fn take_in(shared: &Arc<Shared>, address: &str, spoken: Spoken) -> Result<NodeId> {
-    let Some(take_in) = shared.take_in.get() else {
+    let Some(take_in) = shared.hooks.take_in.get() else {
         return Err(Error::process_behind().with_detail("this node is yet to begin"));
     };
     let mut talk = match race(call_back(shared, address), shared.env.sleep(PATIENCE)).await {
@@ -204,7 +205,7 @@ async fn take_in(shared: &Arc<Shared>, address: &str, spoken: Spoken) -> Result<
 
 /// Whether there is an empty node at this address, of the same cluster file.
 async fn call_back(shared: &Shared, address: &str) -> Result<Talk> {
-    let stream = mesh::connect(&shared.env, &shared.trust, address).await?;
+    let stream = trust::connect(&shared.env, &shared.trust, address).await?;
     if !shared.trust.may_speak_to(&stream) {
         let detail = format!(
             "{address} can be reached by other machines, and nodes speak in the clear there: give certificates, or allow it (--without-tls)"

@@ -4,7 +4,10 @@ use plinth_env::Stream;
 use plinth_types::{Error, Result};
 use std::future::poll_fn;
 use std::task::{Poll, ready};
+use std::time::Duration;
 
+/// How long connecting and coming to know each other may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes received at a time.
 const RECEIVE: usize = 4096;
 

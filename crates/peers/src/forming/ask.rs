@@ -6,11 +6,10 @@
 
 use super::{Seen, Shared};
 use crate::Charter;
-use crate::call::PATIENCE;
 use crate::hello::{Hello, Purpose, Stage, Welcome, Word};
-use crate::mesh;
 use crate::secret::LEN;
-use crate::talk::Talk;
+use crate::talk::{PATIENCE, Talk};
+use crate::trust;
 use plinth_env::sync::{First, race};
 use plinth_types::{Error, Result};
 use std::sync::Arc;
@@ -65,7 +64,7 @@ async fn ask_to_join(shared: &Shared, address: &str) {
 
 async fn joining(shared: &Shared, address: &str) -> Result<()> {
     let (env, wish) = (&shared.env, &shared.wish);
-    let mut talk = Talk::new(mesh::connect(env, &wish.trust, address).await?, Vec::new());
+    let mut talk = Talk::new(trust::connect(env, &wish.trust, address).await?, Vec::new());
     let mut nonce = [0; LEN];
     env.fill_random(&mut nonce);
     let hello = Hello {
@@ -100,7 +99,7 @@ fn words(why: &Error) -> String {
 async fn ask(shared: &Shared, address: &str) -> Result<Seen> {
     let (env, wish) = (&shared.env, &shared.wish);
     let silent = || Error::connection_failed().with_detail("it does not answer");
-    let connecting = mesh::connect(env, &wish.trust, address);
+    let connecting = trust::connect(env, &wish.trust, address);
     let stream = match race(connecting, env.sleep(PATIENCE)).await {
         First::Left(stream) => stream?,
         First::Right(()) => return Err(silent()),

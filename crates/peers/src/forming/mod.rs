@@ -34,8 +34,8 @@ mod state;
 mod visit;
 
 use crate::charter::{Charter, FILE_NAME, MAX_MEMBERS, Peer, Standing};
-use crate::mesh::Trust;
 use crate::secret::Secret;
+use crate::trust::Trust;
 use plinth_env::reply::Promise;
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Listener, Signal, Task};

@@ -4,12 +4,11 @@
 //! A charter is handed to the one task that decides; the caller waits for what becomes of it.
 
 use super::{Sent, Shared};
-use crate::call::PATIENCE;
 use crate::charter::Charter;
 use crate::hello::{Hello, Purpose, Stage, Welcome, Word};
 use crate::mesh::Mesh;
 use crate::secret::LEN;
-use crate::talk::Talk;
+use crate::talk::{PATIENCE, Talk};
 use plinth_env::reply::promise;
 use plinth_env::sync::{First, race};
 use plinth_env::{Listener, Stream};
