@@ -225,7 +225,7 @@ async fn load_newest(
     directory: &Directory,
 ) -> Result<Option<(MemoryStorage, LogPosition)>> {
     let loaded =
-        checkpoint::load(env, &directory.checkpoint_path(), directory.checkpoint_identity())
+        MemoryStorage::load(env, &directory.checkpoint_path(), directory.checkpoint_identity())
             .await?;
     Ok(loaded.map(|loaded| (loaded.store, loaded.at)))
 }

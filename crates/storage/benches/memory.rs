@@ -239,7 +239,7 @@ impl Bench {
                 bytes as u64,
             );
             let (begun, begun_thread) = (self.env.now(), thread_time(&self.env));
-            let loaded = checkpoint::load(&self.env, dir.path(), identity).await.expect("whole");
+            let loaded = MemoryStorage::load(&self.env, dir.path(), identity).await.expect("whole");
             let used = thread_time(&self.env) - begun_thread;
             let rows = loaded.expect("it was written").store.count();
             self.report("checkpoint loaded, bytes", bytes, self.env.now() - begun, used, rows);

@@ -39,13 +39,16 @@ pub mod chunk;
 pub mod conformance;
 mod import;
 mod memory;
+mod problem;
 mod removal;
 pub mod ssd;
 
 pub use checkpoint::Pace;
 pub use chunk::Chunk;
 pub use import::{Import, Taking};
-pub use memory::{CheckpointFiles, Loader, MemoryReader, MemoryReplay, MemoryStorage, Snapshot};
+pub use memory::{
+    CheckpointFiles, Loaded, Loader, MemoryReader, MemoryReplay, MemoryStorage, Snapshot,
+};
 pub use ssd::{SsdFigures, SsdReader, SsdSettings, SsdStorage};
 
 use plinth_env::Reply;

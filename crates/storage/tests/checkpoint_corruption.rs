@@ -42,7 +42,7 @@ impl Specimen {
 
     /// What loading says, how many problems verifying finds, and what salvage gives.
     async fn examine(&self) -> (Result<Option<Rows>>, usize, Rows) {
-        let loaded = checkpoint::load(&self.env, Path::new(DIR), IDENTITY).await;
+        let loaded = MemoryStorage::load(&self.env, Path::new(DIR), IDENTITY).await;
         let report = checkpoint::verify(&self.env, Path::new(DIR), None).await.unwrap();
         let mut salvage = Salvage::open(&self.env, &self.path).await.unwrap();
         let (mut rows, mut problems) = (Rows::new(), 0);
@@ -198,7 +198,7 @@ fn a_checkpoint_of_somebody_else_is_refused() {
             Identity { cluster_id: [9; 16], ..IDENTITY },
             Identity { node_id: [9; 16], ..IDENTITY },
         ] {
-            let error = checkpoint::load(&env, Path::new(DIR), other).await.err().unwrap();
+            let error = MemoryStorage::load(&env, Path::new(DIR), other).await.err().unwrap();
             assert_eq!(error, Error::file_corrupt());
             assert!(error.detail().unwrap().contains(" id: expected 0909"), "{error}");
         }
@@ -207,7 +207,7 @@ fn a_checkpoint_of_somebody_else_is_refused() {
             .rename(&specimen.path, Path::new(DIR).join("checkpoint-0000000000000002.data"))
             .await
             .unwrap();
-        let error = checkpoint::load(&env, Path::new(DIR), IDENTITY).await.err().unwrap();
+        let error = MemoryStorage::load(&env, Path::new(DIR), IDENTITY).await.err().unwrap();
         assert!(
             error
                 .detail()

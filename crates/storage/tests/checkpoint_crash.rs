@@ -59,7 +59,7 @@ fn a_crash_leaves_the_last_durable_checkpoint() {
                 let env = env.clone();
                 async move {
                     env.files().create_dir_all(DIR).await.unwrap();
-                    checkpoint::load(&env, Path::new(DIR), IDENTITY)
+                    MemoryStorage::load(&env, Path::new(DIR), IDENTITY)
                         .await
                         .unwrap()
                         .map(|loaded| loaded.at.version)
@@ -73,7 +73,7 @@ fn a_crash_leaves_the_last_durable_checkpoint() {
             let (durable, begun) = (*durable.lock().unwrap(), *begun.lock().unwrap());
             let loaded = sim.run_until({
                 let env = env.clone();
-                async move { checkpoint::load(&env, Path::new(DIR), IDENTITY).await.unwrap() }
+                async move { MemoryStorage::load(&env, Path::new(DIR), IDENTITY).await.unwrap() }
             });
             let found = loaded.as_ref().map(|loaded| loaded.at.version);
             assert!(
@@ -126,7 +126,7 @@ fn a_full_disk_and_failing_calls_leave_the_old_checkpoint() {
         });
         sim.set_faults(&env, FaultPlan::default());
         let loaded = sim.run_until(async {
-            checkpoint::load(&env, dir, IDENTITY).await.unwrap().expect("the old one")
+            MemoryStorage::load(&env, dir, IDENTITY).await.unwrap().expect("the old one")
         });
         match result {
             Ok(_) => {

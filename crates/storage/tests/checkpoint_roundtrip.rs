@@ -41,7 +41,7 @@ fn a_checkpoint_holds_its_version_though_commits_go_on() {
             let written = join(&env, writing, churning).await.unwrap();
             assert_eq!((written.at.version, written.totals.rows), (200, expected.len() as u64));
             let mut loaded =
-                checkpoint::load(&env, Path::new(DIR), IDENTITY).await.unwrap().unwrap();
+                MemoryStorage::load(&env, Path::new(DIR), IDENTITY).await.unwrap().unwrap();
             assert_eq!(
                 (loaded.at.version, loaded.store.newest(), loaded.store.oldest()),
                 (200, 200, 200)
@@ -87,7 +87,7 @@ fn the_newest_one_is_loaded_and_the_others_go() {
     let env = Env::real();
     block_on(async {
         let dir = env.files().temporary_dir("checkpoint").await.unwrap();
-        assert!(checkpoint::load(&env, dir.path(), IDENTITY).await.unwrap().is_none());
+        assert!(MemoryStorage::load(&env, dir.path(), IDENTITY).await.unwrap().is_none());
         let mut store = MemoryStorage::new(LogPosition::without_log(0));
         let (mut random, mut rows) = (Random::new(1), Rows::new());
         for version in [9, 16, 300] {
@@ -99,7 +99,7 @@ fn the_newest_one_is_loaded_and_the_others_go() {
         env.files().replace(&unfinished, b"half").await.unwrap();
         let half_removed = dir.path().join("old-checkpoint-0000000000000005.data");
         env.files().replace(&half_removed, &vec![1; 9 << 20]).await.unwrap();
-        let loaded = checkpoint::load(&env, dir.path(), IDENTITY).await.unwrap().unwrap();
+        let loaded = MemoryStorage::load(&env, dir.path(), IDENTITY).await.unwrap().unwrap();
         assert_eq!(loaded.at.version, 300);
         assert!(rows_of(&loaded.store) == rows);
         assert!(checkpoint::remove_others(&env, dir.path(), 300).await.unwrap().bytes > 9 << 20);
@@ -124,7 +124,7 @@ fn an_empty_store_and_the_longest_rows_have_checkpoints_too() {
                 .await
                 .unwrap();
         assert_eq!(written.totals, Totals::default());
-        let loaded = checkpoint::load(&env, dir.path(), IDENTITY).await.unwrap().unwrap();
+        let loaded = MemoryStorage::load(&env, dir.path(), IDENTITY).await.unwrap().unwrap();
         assert_eq!((loaded.at.version, loaded.store.count()), (5, 0));
         let mut list = MutationList::new();
         for letter in b'a'..b'm' {
@@ -138,7 +138,7 @@ fn an_empty_store_and_the_longest_rows_have_checkpoints_too() {
         checkpoint::write(&env, dir.path(), IDENTITY, &store.snapshot(), Pace::default())
             .await
             .unwrap();
-        let loaded = checkpoint::load(&env, dir.path(), IDENTITY).await.unwrap().unwrap();
+        let loaded = MemoryStorage::load(&env, dir.path(), IDENTITY).await.unwrap().unwrap();
         assert!(rows_of(&loaded.store) == rows_of(&store));
     });
 }

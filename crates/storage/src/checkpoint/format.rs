@@ -5,7 +5,7 @@
 //! passes for one of this. The footer repeats the header: either of them is enough to salvage the
 //! rows.
 
-use super::problem::Flaw;
+use crate::problem::Flaw;
 use plinth_types::{LogPosition, Version};
 
 /// The first bytes of every checkpoint.

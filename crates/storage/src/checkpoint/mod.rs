@@ -5,49 +5,38 @@
 //!   | header | block: rows, ascending | block | ... | footer: totals, header again |
 //! ```
 //!
-//! [`write()`] reads the store through a snapshot while commits go on, and yields after every few
-//! hundred kilobytes. The file gets its name only when all of it is durable, so whatever has the
-//! name is whole, or damaged: [`load`] tells the two apart by checksums, counts and the footer, and
-//! never serves a row it is not sure of. [`verify`] tells all that is wrong, [`Salvage`] gives what
-//! is readable in spite of it.
+//! [`write()`] reads a [`Source`] while commits go on, and yields after every few hundred
+//! kilobytes. The file gets its name only when all of it is durable, so whatever has the name is
+//! whole, or damaged: whoever opens a database reads the newest one, which tells the two apart by
+//! checksums, counts and the footer, and never serves a row it is not sure of. [`verify`] tells all
+//! that is wrong, [`Salvage`] gives what is readable in spite of it. What rows are kept in
+//! meanwhile is the engine's business (`memory`).
 
 mod format;
 mod import;
-mod problem;
+mod newest;
 mod salvage;
 mod walk;
 mod write;
 
+pub use crate::problem::Problem;
 pub use crate::removal::Removed;
 pub use format::{FORMAT, Header, Identity, Totals};
 pub use import::import;
-pub(crate) use problem::Flaw;
-pub use problem::Problem;
+pub(crate) use newest::Newest;
 pub use salvage::{Report, Salvage, Salvaged, verify};
-pub use write::{Pace, Written, write};
+pub use write::{Pace, Source, Written, write};
 
 use crate::removal::remove_large_file;
-use crate::{Loader, MemoryStorage};
 use plinth_env::Env;
-use plinth_types::{Error, LogPosition, Result, Version};
+use plinth_types::{Error, Result, Version};
 use std::path::{Path, PathBuf};
-use walk::{Step, Walk};
 
 const PREFIX: &str = "checkpoint-";
 const UNFINISHED: &str = "new-checkpoint-";
 /// Stands before the name of one that is being removed.
 const REMOVED: &str = "old-";
 const SUFFIX: &str = ".data";
-
-/// A store made from a checkpoint.
-pub struct Loaded {
-    /// The store; its window is the checkpoint's version alone.
-    pub store: MemoryStorage,
-    /// What the rows are everything of.
-    pub at: LogPosition,
-    /// What was in it.
-    pub totals: Totals,
-}
 
 fn file_name(version: Version) -> String {
     format!("{PREFIX}{version:016x}{SUFFIX}")
@@ -76,34 +65,6 @@ pub async fn list(env: &Env, dir: &Path) -> Result<Vec<(Version, PathBuf)>> {
         names.iter().filter_map(|name| Some((version(name)?, dir.join(name)))).collect();
     found.sort();
     Ok(found)
-}
-
-/// The store of the newest checkpoint in a directory; `None` if there is none.
-///
-/// # Errors
-/// `file_corrupt`, naming file, offset, expected and found, if it is damaged or another node's;
-/// `unsupported_operation` if it is of a newer format; those of reading files.
-pub async fn load(env: &Env, dir: &Path, identity: Identity) -> Result<Option<Loaded>> {
-    let Some((version, path)) = list(env, dir).await?.pop() else { return Ok(None) };
-    let (mut walk, problem) = Walk::open(env, &path).await??;
-    if let Some(problem) = problem {
-        return Err(problem.into());
-    }
-    walk.expect(version, identity)?;
-    let at = walk.header().at;
-    let mut loader = Loader::new(at);
-    loop {
-        match walk.step(&mut |key, value| loader.push(key, value)).await? {
-            Step::Rows => {}
-            Step::Damage(problem) => {
-                // A read that fails may succeed the next time: nobody should restore a backup for
-                // it.
-                return Err(walk.read_error().cloned().unwrap_or_else(|| problem.into()));
-            }
-            Step::End => break,
-        }
-    }
-    Ok(Some(Loaded { store: loader.finish(), at, totals: walk.totals() }))
 }
 
 /// Removes all checkpoints of a directory but that of version `keep`, and what unfinished ones and

@@ -2,8 +2,8 @@
 
 use super::format::{Header, Identity, Totals};
 use super::list;
-use super::problem::Problem;
 use super::walk::{Step, Walk};
+use crate::problem::Problem;
 use plinth_env::Env;
 use plinth_types::{LogPosition, Result, Rows, RowsBuilder};
 use std::path::Path;

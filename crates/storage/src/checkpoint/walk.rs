@@ -10,7 +10,7 @@ use super::format::{
     HeaderFlaw, Identity, Kind, MAX_BODY_LEN, Totals, decode_footer, header_in_footer,
 };
 use super::newer_format;
-use super::problem::{Flaw, Problem};
+use crate::problem::{Flaw, Problem};
 use plinth_env::{Env, File, Open};
 use plinth_types::{Error, Result, Version, printable};
 use std::path::Path;

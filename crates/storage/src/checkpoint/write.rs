@@ -12,7 +12,6 @@ use super::format::{
     BLOCK_TARGET, Header, Identity, Kind, Totals, push_block, push_footer, push_row,
 };
 use super::{UNFINISHED, file_name};
-use crate::{PinnedVersion, Snapshot};
 use plinth_env::{Env, File, Open};
 use plinth_types::{Bytes, LogPosition, Result, probe};
 use std::path::{Path, PathBuf};
@@ -57,7 +56,26 @@ pub struct Written {
     pub longest_step: Duration,
 }
 
-/// Writes the rows of a snapshot to a file in `dir`, which exists. Once this returns, the file is
+/// What a checkpoint is written from: all rows of one place in the log, which don't change
+/// meanwhile.
+pub trait Source: Sync {
+    /// What the rows are everything of.
+    fn at(&self) -> LogPosition;
+
+    /// Visits rows from the first key not below `from` on, system keys too, until their bytes reach
+    /// `target`. Gives where to go on; `None` when that were all.
+    ///
+    /// # Errors
+    /// Those of reading the store.
+    fn visit(
+        &self,
+        from: &[u8],
+        target: usize,
+        visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<Option<Bytes>>;
+}
+
+/// Writes the rows of a source to a file in `dir`, which exists. Once this returns, the file is
 /// durable under its name; before, and after an error, the directory has the checkpoints it had.
 /// May be dropped at any await.
 ///
@@ -67,15 +85,15 @@ pub async fn write(
     env: &Env,
     dir: &Path,
     identity: Identity,
-    snapshot: &Snapshot,
+    source: &impl Source,
     pace: Pace,
 ) -> Result<Written> {
-    let at = snapshot.position();
+    let at = source.at();
     let unfinished = unfinished_path(dir, at);
     let file = env.files().open(&unfinished, Open::Truncate).await?;
     let header = Header { identity, at, nonce: env.random_u64() };
     let mut writing = Writing::begin(env, file, header, pace);
-    let result = writing.all(snapshot).await;
+    let result = writing.all(source).await;
     if let Err(error) = result {
         probe!("storage: checkpoint given up half-way");
         // The room it took is wanted; that it can't be removed adds nothing to the error.
@@ -134,10 +152,10 @@ impl Writing {
         }
     }
 
-    async fn all(&mut self, snapshot: &Snapshot) -> Result<()> {
+    async fn all(&mut self, source: &impl Source) -> Result<()> {
         let mut from = Some(Bytes::new());
         while let Some(begin) = from {
-            from = snapshot.visit(&begin, HELPING, |key, value| self.push(key, value))?;
+            from = source.visit(&begin, HELPING, |key, value| self.push(key, value))?;
             if self.out.len() >= PORTION {
                 self.keep_pace().await;
                 self.flush().await?;

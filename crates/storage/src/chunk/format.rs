@@ -6,7 +6,7 @@
 //! is bounded.
 
 use super::Chunk;
-use crate::checkpoint::Flaw;
+use crate::problem::Flaw;
 use plinth_types::{Bytes, Error, LogPosition, Result, Rows, RowsBuilder, Version, printable};
 
 /// The first bytes of every chunk.

@@ -27,6 +27,7 @@ mod check;
 mod core;
 mod epoch;
 mod estimate;
+mod load;
 #[expect(unsafe_code, reason = "nodes are read while their slots change; measured hot path")]
 mod node;
 mod overlay;
@@ -40,11 +41,12 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use load::Loaded;
 pub(crate) use overlay::{Overlay, OverlayWriter, Seen};
 pub(crate) use read::place;
 pub(crate) use tree::GROUP;
 
-use crate::checkpoint::{self, Identity, Pace};
+use crate::checkpoint::{self, Identity, Pace, Source};
 use crate::chunk::{self, Chunk};
 use crate::{Changed, Flushed, Memory, PinnedVersion, Prepared, Reader, Waiting};
 use core::{Core, Held};
@@ -350,10 +352,12 @@ pub struct Snapshot {
     _store: Arc<Shared>,
 }
 
-impl Snapshot {
-    /// Visits rows from the first key not below `from` on, system keys too, until their bytes reach
-    /// `target`. Gives where to go on; `None` when that were all.
-    pub(crate) fn visit(
+impl Source for Snapshot {
+    fn at(&self) -> LogPosition {
+        self.at
+    }
+
+    fn visit(
         &self,
         from: &[u8],
         target: usize,

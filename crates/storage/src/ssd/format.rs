@@ -5,7 +5,8 @@
 //! another place in this one, is not taken for the one that belongs there.
 
 use super::zstd;
-use crate::checkpoint::{Flaw, Identity};
+use crate::checkpoint::Identity;
+use crate::problem::Flaw;
 use plinth_types::Version;
 use std::ops::Range;
 

@@ -14,7 +14,8 @@ use super::format::{
     HeaderFlaw, check_header, id_at, u32_at, u64_at,
 };
 use super::state::State;
-use crate::checkpoint::{Flaw, Identity};
+use crate::checkpoint::Identity;
+use crate::problem::Flaw;
 use plinth_env::{Env, Open};
 use plinth_types::{Error, LogPosition, Result, Version};
 use std::path::{Path, PathBuf};

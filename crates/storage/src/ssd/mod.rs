@@ -20,7 +20,8 @@
 //! others grow, and a window that grows beyond its part shows as [`Reader::fullness`], for others
 //! to slow down by (`budget.rs`).
 //!
-//! Read next: `window.rs`, `state.rs`, `read.rs`, then `maintain.rs` and `compact.rs`.
+//! Read next: `window.rs`, `state.rs`, `read.rs`, then `maintain.rs`, `compact.rs` and
+//! `switch.rs`.
 
 mod budget;
 mod buffers;
@@ -31,6 +32,7 @@ mod cursor;
 mod estimate;
 mod filter;
 mod format;
+mod gate;
 mod import;
 mod index;
 mod load;
@@ -43,6 +45,7 @@ mod rows;
 mod salvage;
 mod separators;
 mod state;
+mod switch;
 mod table;
 mod window;
 mod writer;
@@ -59,8 +62,8 @@ pub use salvage::{SsdReport, SsdSalvage, is_as_created, verify_ssd};
 use crate::checkpoint::{Identity, Pace};
 use crate::{Changed, Flushed, Import, Memory, PinnedVersion, Prepared, Reader, Waiting, Writer};
 use cache::Cache;
+use gate::Gate;
 use load::{Loader, Pool, ReadCounts, attempt};
-use maintain::Gate;
 use manifest::Manifest;
 use plinth_env::reply::promise;
 use plinth_env::{Env, Reply, Signal, Task};

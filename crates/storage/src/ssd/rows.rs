@@ -9,7 +9,7 @@
 //! read from a file, so that whatever it says later lies inside it.
 
 use super::format::{number_len, push_number, take_number, u32_at};
-use crate::checkpoint::Flaw;
+use crate::problem::Flaw;
 use std::cmp::Ordering;
 use std::ops::Range;
 

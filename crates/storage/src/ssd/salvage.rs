@@ -10,7 +10,8 @@ use super::format::{BLOCK_HEAD_LEN, BlockHead, FOOTER_LEN, HEADER_LEN, Header, H
 use super::manifest::{self, Manifest};
 use super::rows::RowsBlock;
 use super::table::{Parts, read_parts, rows_block, table_id, table_path};
-use crate::checkpoint::{Flaw, Identity, Problem};
+use crate::checkpoint::Identity;
+use crate::problem::{Flaw, Problem};
 use plinth_env::{Env, File, Open};
 use plinth_types::{Error, LogPosition, MutationList, MutationType, Result, Version, key_after};
 use std::collections::BTreeMap;

@@ -19,7 +19,8 @@ use super::format::{
 };
 use super::index::Index;
 use super::rows::RowsBlock;
-use crate::checkpoint::{Flaw, Identity};
+use crate::checkpoint::Identity;
+use crate::problem::Flaw;
 use plinth_env::{Env, File, Open};
 use plinth_types::{Bytes, Error, Result, key_after};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! zstd, where the program is built with it (feature `zstd`, whose library is C); elsewhere nothing
 //! is compressed so, and a block that is says what is missing.
 
-use crate::checkpoint::Flaw;
+use crate::problem::Flaw;
 
 /// zstd's own usual level.
 #[cfg(feature = "zstd")]

@@ -3,7 +3,7 @@
 use plinth_types::Error;
 use std::fmt;
 
-/// One place where a checkpoint is not what it should be.
+/// One place where a file is not what it should be.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
     /// Path of the file.
