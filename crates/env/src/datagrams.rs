@@ -15,7 +15,7 @@ use tokio::io::ReadBuf;
 
 use crate::real::sockets::RealDatagrams;
 use crate::real::sockets::RealSockets;
-use crate::simulated::network::datagrams::SimulatedDatagrams;
+use crate::simulated::sockets::datagrams::SimulatedDatagrams;
 use crate::{Sockets, World};
 
 /// The bytes of a datagram, at most (over IPv4).
@@ -88,6 +88,9 @@ impl Datagrams {
     pub async fn send(&mut self, to: SocketAddr, bytes: &[u8]) -> io::Result<()> {
         poll_fn(|context| match &mut self.kind {
             Kind::Real(socket) => socket.poll_send(context, to, bytes).map_ok(drop),
+            Kind::Simulated(_) if bytes.len() > MAX_DATAGRAM => {
+                Poll::Ready(Err(io::Error::other("the datagram is too long")))
+            }
             Kind::Simulated(socket) => Poll::Ready(socket.send(to, bytes)),
         })
         .await

@@ -12,6 +12,7 @@ use plinth_types::Result;
 
 use crate::World;
 use crate::failure::{is_disk_full, short_read};
+use crate::open::Open;
 use crate::real::files::{RealFile, RealFiles};
 use crate::real::locks::RealLock;
 use crate::simulated::files::{SimulatedFile, SimulatedLock};
@@ -21,30 +22,6 @@ pub struct Files {
     world: World,
     /// Whether what is made is its owner's alone.
     is_private: bool,
-}
-
-/// How to open a file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Open {
-    /// For reading; it must exist.
-    Read,
-    /// For reading and writing; it must exist.
-    Write,
-    /// For reading and writing; made if it doesn't exist.
-    Create,
-    /// For reading and writing; it must not exist.
-    CreateNew,
-    /// The same, and nobody but its owner may read it: for secrets.
-    CreatePrivate,
-    /// For reading and writing; emptied if it exists, made if it doesn't.
-    Truncate,
-}
-
-impl Open {
-    /// Whether the file can be written to.
-    pub const fn writes(self) -> bool {
-        !matches!(self, Self::Read)
-    }
 }
 
 impl Files {

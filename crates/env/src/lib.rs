@@ -39,6 +39,7 @@ mod cell;
 mod datagrams;
 mod failure;
 mod files;
+mod open;
 mod park;
 #[expect(unsafe_code, reason = "prefetch instructions")]
 mod prefetch;
@@ -67,7 +68,8 @@ use std::time::Duration;
 pub use burst::{Burst, Over};
 pub use datagrams::{Datagrams, MAX_DATAGRAM};
 pub use failure::is_disk_full;
-pub use files::{DirLock, File, Files, Open, TemporaryDir};
+pub use files::{DirLock, File, Files, TemporaryDir};
+pub use open::Open;
 pub use park::block_on;
 pub use prefetch::{prefetch, prefetch_lines};
 pub use reply::{Promise, Reply};
@@ -78,8 +80,8 @@ pub use time::{Sleep, Timer};
 
 use real::timers::{RealSleep, RealTimer};
 use real::world::RealWorld;
-use simulated::timers::SimulatedSleep;
 use simulated::universe::Host;
+use simulated::waits::SimulatedSleep;
 
 /// A handle to the world outside. Cheap to clone.
 #[derive(Clone)]

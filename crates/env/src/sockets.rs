@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::World;
 use crate::real::sockets::{RealListener, RealSockets, RealStream};
-use crate::simulated::network::streams::{SimulatedListener, SimulatedStream};
+use crate::simulated::sockets::streams::{SimulatedListener, SimulatedStream};
 
 /// The first port at which to look for unused ones: those below are known services', or need
 /// rights.

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::real::timers::{RealSleep, RealTimer};
-use crate::simulated::timers::{SimulatedSleep, SimulatedTimer};
+use crate::simulated::waits::{SimulatedSleep, SimulatedTimer};
 
 /// A future that is ready when its time has come. See [`Env::sleep`](crate::Env::sleep).
 #[must_use = "a future does nothing unless it is awaited"]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use plinth_types::{Error, Result};
 
 use crate::failure::{disk_full, file_error};
-use crate::files::Open;
+use crate::open::Open;
 
 /// The file system.
 pub(crate) struct RealFiles;

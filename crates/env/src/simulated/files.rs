@@ -14,10 +14,10 @@ use plinth_types::{Error, Result};
 use super::disk::Disk;
 use super::faults::CallKind;
 use super::random::Random;
-use super::timers::SimulatedSleep;
 use super::universe::{Core, Host};
+use super::waits::SimulatedSleep;
 use crate::failure::{file_error, lock_taken};
-use crate::files::Open;
+use crate::open::Open;
 
 /// How one call goes.
 struct Course {

@@ -25,12 +25,14 @@ mod disk;
 mod faults;
 pub(crate) mod files;
 mod links;
-pub(crate) mod network;
+mod network;
 mod processes;
 mod random;
-pub(crate) mod timers;
+pub(crate) mod sockets;
+mod timers;
 mod trace;
 pub(crate) mod universe;
+pub(crate) mod waits;
 
 use std::fmt;
 use std::future::Future;

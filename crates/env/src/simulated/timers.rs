@@ -1,13 +1,8 @@
 //! Simulated time: an ordered map of what happens when.
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::time::Duration;
-
-use super::universe::Host;
 
 /// When, and which of those at the same time: in the order of asking.
 pub(crate) type TimerId = (Duration, u64);
@@ -64,83 +59,5 @@ impl Timers {
 
     pub(crate) fn take_all(&mut self) -> BTreeMap<TimerId, Action> {
         std::mem::take(&mut self.queue)
-    }
-}
-
-/// A call at a time, cancelled by dropping it.
-pub(crate) struct SimulatedTimer {
-    host: Arc<Host>,
-    id: Option<TimerId>,
-}
-
-impl SimulatedTimer {
-    pub(crate) fn new(host: Arc<Host>, id: Option<TimerId>) -> Self {
-        Self { host, id }
-    }
-
-    pub(crate) fn detach(mut self) {
-        self.id = None;
-    }
-}
-
-impl Drop for SimulatedTimer {
-    fn drop(&mut self) {
-        if let Some(id) = self.id {
-            let action = self.host.universe.lock().timers.remove(id);
-            drop(action);
-        }
-    }
-}
-
-/// Ready at a time.
-pub(crate) struct SimulatedSleep {
-    host: Arc<Host>,
-    at: Duration,
-    waiting: Option<(TimerId, Waker)>,
-}
-
-impl SimulatedSleep {
-    pub(crate) fn new(host: Arc<Host>, at: Duration) -> Self {
-        Self { host, at, waiting: None }
-    }
-
-    fn stop(&mut self) {
-        if let Some((id, _)) = self.waiting.take() {
-            let action = self.host.universe.lock().timers.remove(id);
-            drop(action);
-        }
-    }
-}
-
-impl Future for SimulatedSleep {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        assert!(
-            crate::park::is_simulating(),
-            "a simulated wait outside of its simulation would never end: use Simulation::run_until"
-        );
-        if self.waiting.as_ref().is_some_and(|(_, waker)| !waker.will_wake(context.waker())) {
-            self.stop();
-        }
-        let this = &mut *self;
-        let mut core = this.host.universe.lock();
-        if core.now >= this.at {
-            drop(core);
-            this.stop();
-            return Poll::Ready(());
-        }
-        if this.waiting.is_none() {
-            let waker = context.waker().clone();
-            let id = core.timers.add(this.at, Action::Wake(waker.clone()));
-            this.waiting = Some((id, waker));
-        }
-        Poll::Pending
-    }
-}
-
-impl Drop for SimulatedSleep {
-    fn drop(&mut self) {
-        self.stop();
     }
 }

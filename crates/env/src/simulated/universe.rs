@@ -21,7 +21,7 @@ use super::disk::Disk;
 use super::faults::FaultPlan;
 use super::network::Network;
 use super::random::Random;
-use super::timers::{Action, SimulatedTimer, TimerId, Timers};
+use super::timers::{Action, TimerId, Timers};
 use super::trace::Trace;
 use crate::park::Simulating;
 use crate::task::{Completion, panic_message};
@@ -487,24 +487,5 @@ impl Host {
         core.tasks.insert(id, slot);
         drop(guard);
         waker.wake_by_ref();
-    }
-
-    /// A call at `at`; nothing for a process that has crashed.
-    pub(crate) fn call_at(
-        self: &Arc<Self>,
-        at: Duration,
-        call: Box<dyn FnOnce() + Send>,
-    ) -> SimulatedTimer {
-        let mut core = self.universe.lock();
-        if !self.is_alive(&core) {
-            drop(core);
-            drop(call);
-            return SimulatedTimer::new(self.clone(), None);
-        }
-        let action = Action::Call { process: self.process, incarnation: self.incarnation, call };
-        let at = core.processes[self.process].clock.when(at);
-        let id = core.timers.add(at, action);
-        drop(core);
-        SimulatedTimer::new(self.clone(), Some(id))
     }
 }

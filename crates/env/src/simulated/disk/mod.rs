@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::random::Random;
-use crate::files::Open;
+use crate::open::Open;
 use contents::PAGE;
 use inode::{Inode, Unsynced};
 use names::{Names, Node};

@@ -7,10 +7,9 @@
 //! dropped.
 //!
 //! Pure state: what a reader or writer would have to wait for is a time or a waker here; the timers
-//! and handles are in `streams.rs`. Datagrams have `datagrams.rs` to themselves.
+//! and handles are in `simulated/sockets`. Datagrams have `mailboxes.rs` to themselves.
 
-pub(crate) mod datagrams;
-pub(crate) mod streams;
+mod mailboxes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -62,7 +61,8 @@ impl Default for NetworkPlan {
 }
 
 impl NetworkPlan {
-    fn latency(&self, random: &mut Random) -> Duration {
+    /// How long something is under way.
+    pub(crate) fn latency(&self, random: &mut Random) -> Duration {
         up_to(random, self.latency_min, self.latency_max)
     }
 }
@@ -129,7 +129,7 @@ pub(crate) type Wakers = Vec<Waker>;
 pub(crate) struct Network {
     pub(crate) plan: NetworkPlan,
     listeners: BTreeMap<SocketAddr, Listening>,
-    mailboxes: BTreeMap<SocketAddr, datagrams::Mailbox>,
+    mailboxes: BTreeMap<SocketAddr, mailboxes::Mailbox>,
     connections: BTreeMap<u64, Connection>,
     next_connection: u64,
     next_port: u16,

@@ -1,4 +1,5 @@
-//! Handles of the simulated network: connecting, listening, and streams that can be polled.
+//! Handles of the simulated network for streams: connecting, listening, and streams that can be
+//! polled.
 //!
 //! A poll asks the network's state what can be done now. If that is nothing, the waker is left
 //! there for whoever changes it, and a timer is set for what is under way already; at most one for
@@ -13,9 +14,10 @@ use std::time::Duration;
 use plinth_types::{Error, Result};
 use tokio::io::ReadBuf;
 
-use super::{EndId, Network, Outcome};
-use crate::simulated::timers::{Action, SimulatedSleep, TimerId};
+use crate::simulated::network::{EndId, Network, Outcome, ip_of};
+use crate::simulated::timers::{Action, TimerId};
 use crate::simulated::universe::{Core, Host};
+use crate::simulated::waits::SimulatedSleep;
 
 impl Host {
     pub(crate) async fn connect(self: &Arc<Self>, to: SocketAddr) -> Result<SimulatedStream> {
@@ -57,7 +59,7 @@ impl Host {
 
     pub(crate) async fn listen(self: &Arc<Self>, address: SocketAddr) -> Result<SimulatedListener> {
         let mut core = self.living()?;
-        if !address.ip().is_unspecified() && address.ip() != super::ip_of(self.process) {
+        if !address.ip().is_unspecified() && address.ip() != ip_of(self.process) {
             return Err(Error::bind_failed()
                 .with_detail(format!("{address}: not an address of this machine")));
         }
@@ -88,7 +90,7 @@ impl Host {
     }
 
     fn stream(self: &Arc<Self>, core: &Core, end: EndId) -> SimulatedStream {
-        let nowhere = || SocketAddr::new(super::ip_of(self.process), 0);
+        let nowhere = || SocketAddr::new(ip_of(self.process), 0);
         SimulatedStream {
             host: self.clone(),
             end,
