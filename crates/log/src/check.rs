@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use plinth_env::{Env, Open};
 use plinth_types::{Error, Result, Version};
 
-use crate::config::{CutTail, Findings, Identity};
+use crate::config::Identity;
 use crate::entry::Entry;
+use crate::findings::{CutTail, Findings};
 use crate::format::{Kind, RECORDS_START, RecordHeader};
 use crate::landmarks::Landmarks;
 use crate::problem::{Flaw, Problem};

@@ -30,22 +30,11 @@ use std::sync::Arc;
 
 use plinth_types::{Error, Result, Version};
 
-use crate::config::Position;
 use crate::entry::Entry;
+use crate::position::{Position, Progress};
 
 /// What the methods give that wait: a boxed future.
 pub type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-/// How far a log has come: after which entry, and what holds from there on.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-pub struct Progress {
-    /// The last entry.
-    pub position: Position,
-    /// The version of the last entry that has mutations; 0 if there never was one.
-    pub version: Version,
-    /// Versions up to this one may be handed out, if this is the progress of what is committed.
-    pub lease: Version,
-}
 
 /// The one writer of a commit log, for one term. Dropping it ends the writing, as a crash would,
 /// except that nothing written is lost.

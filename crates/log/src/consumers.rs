@@ -7,16 +7,14 @@
 //! from their next pop or read.
 //!
 //! The segment that has just become full doesn't count: nobody can have popped its last entry yet,
-//! so that a bound below the size of a segment would be exceeded by whoever is in step.
+//! so that a bound below the size of a segment would be exceeded by whoever is in step. Whoever
+//! knows the segments counts what is held back: `retention.rs`.
 
 use std::collections::BTreeMap;
 
-use plinth_types::{Error, Result, Version, probe};
+use plinth_types::{Error, Result, Version};
 
-use crate::format::{MAX_CONSUMER_NAME_LEN, MAX_CONSUMERS, RECORDS_START};
-use crate::log::LocalView;
-use crate::shared::{Inner, Kept};
-use crate::upkeep;
+use crate::format::{MAX_CONSUMER_NAME_LEN, MAX_CONSUMERS};
 
 /// A consumer that the log knows.
 #[derive(Clone, Copy, Debug)]
@@ -30,10 +28,10 @@ struct Known {
 /// A consumer that held back too much.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Dropped {
-    name: String,
-    popped: Version,
-    held_bytes: u64,
-    bound_bytes: u64,
+    pub(crate) name: String,
+    pub(crate) popped: Version,
+    pub(crate) held_bytes: u64,
+    pub(crate) bound_bytes: u64,
 }
 
 impl Dropped {
@@ -99,157 +97,84 @@ impl Consumers {
             .map(|known| known.popped.saturating_add(1))
             .ok_or_else(|| unknown(name))
     }
+
+    /// Those with a bound: name, popped, bound in bytes.
+    pub(crate) fn bounded(&self) -> impl Iterator<Item = (&str, Version, u64)> {
+        self.known.iter().filter_map(|(name, known)| Some((&name[..], known.popped, known.bound?)))
+    }
+
+    /// All of them, and from which version on each needs entries.
+    pub(crate) fn all(&self) -> Vec<(String, Version)> {
+        let next =
+            |(name, known): (&String, &Known)| (name.clone(), known.popped.saturating_add(1));
+        self.known.iter().map(next).collect()
+    }
+
+    /// Takes the right to hold anything back from a consumer.
+    pub(crate) fn put_out(&mut self, dropped: Dropped) {
+        self.known.remove(&dropped.name);
+        self.generation += 1;
+        self.dropped.insert(dropped.name.clone(), dropped);
+    }
+
+    /// Gives a consumer another bound, if there is one of this name; then where it goes on.
+    pub(crate) fn set_bound(&mut self, name: &str, bound: Option<u64>) -> Option<Version> {
+        let known = self.known.get_mut(name)?;
+        known.bound = bound;
+        Some(known.popped.saturating_add(1))
+    }
+
+    /// An error if there may not be one more.
+    pub(crate) fn check_room(&self) -> Result<()> {
+        if self.known.len() >= MAX_CONSUMERS {
+            return refuse(format!("the log has {MAX_CONSUMERS} consumers already"));
+        }
+        Ok(())
+    }
+
+    /// Adds a consumer that needs entries from version `from` on.
+    pub(crate) fn add(&mut self, name: &str, from: Version, bound: Option<u64>) {
+        self.dropped.remove(name);
+        self.known.insert(name.to_string(), Known { popped: from - 1, bound });
+        self.generation += 1;
+    }
+
+    /// A consumer needs nothing up to this version any longer.
+    pub(crate) fn pop(&mut self, name: &str, upto: Version) -> Result<()> {
+        self.check(name)?;
+        let known = self.known.get_mut(name).ok_or_else(|| unknown(name))?;
+        if upto > known.popped {
+            known.popped = upto;
+            self.generation += 1;
+        }
+        Ok(())
+    }
+
+    /// Forgets a consumer.
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.dropped.remove(name);
+        if self.known.remove(name).is_some() {
+            self.generation += 1;
+        }
+    }
+}
+
+/// # Errors
+/// `invalid_option_value` for what can't be the name of a consumer.
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > MAX_CONSUMER_NAME_LEN {
+        let len = name.len();
+        return refuse(format!(
+            "a consumer's name has 1 to {MAX_CONSUMER_NAME_LEN} bytes, not {len}"
+        ));
+    }
+    Ok(())
+}
+
+fn refuse(what: String) -> Result<()> {
+    Err(Error::invalid_option_value().with_detail(what))
 }
 
 fn unknown(name: &str) -> Error {
     Error::client_invalid_operation().with_detail(format!("the log has no consumer {name}"))
-}
-
-impl Inner {
-    /// Takes the right to hold anything back from consumers that hold back more than they may. A
-    /// segment has just become full.
-    pub(crate) fn drop_laggards(&mut self) -> Vec<Dropped> {
-        let bounded = self
-            .consumers
-            .known
-            .iter()
-            .filter_map(|(name, known)| Some((name, known.popped, known.bound?)));
-        let held = bounded.map(|(name, popped, bound)| {
-            let held_bytes = self.held_bytes(popped);
-            (name.clone(), popped, held_bytes, bound)
-        });
-        let laggards: Vec<_> = held
-            .filter(|(_, _, held, bound)| held > bound)
-            .map(|(name, popped, held_bytes, bound_bytes)| Dropped {
-                name,
-                popped,
-                held_bytes,
-                bound_bytes,
-            })
-            .collect();
-        for laggard in &laggards {
-            probe!("log: consumer dropped");
-            self.consumers.known.remove(&laggard.name);
-            self.consumers.generation += 1;
-            self.consumers.dropped.insert(laggard.name.clone(), laggard.clone());
-        }
-        laggards
-    }
-
-    /// Bytes of full segments, without the last one, that could go, but for somebody who needs what
-    /// comes after version `popped`.
-    fn held_bytes(&self, popped: Version) -> u64 {
-        let count = self.segments.len().saturating_sub(2);
-        let held = self.full().take(count).filter(|(_, last)| *last > popped);
-        held.map(|(kept, _)| kept.end - RECORDS_START).sum()
-    }
-
-    /// Full segments, oldest first, each with the version of its last entry.
-    fn full(&self) -> impl Iterator<Item = (&Kept, Version)> {
-        self.segments.iter().zip(self.segments.iter().skip(1).map(|next| next.before.version))
-    }
-}
-
-impl LocalView {
-    /// Makes `consumer` known, with or without a bound in bytes: see
-    /// [`LogView::register`](crate::LogView::register).
-    ///
-    /// # Errors
-    /// `version_invalid` if entries from `from` on are gone already; `invalid_option_value` if the
-    /// name is empty or too long, or there are too many consumers.
-    pub fn register(
-        &self,
-        consumer: &str,
-        from: Version,
-        bound_bytes: Option<u64>,
-    ) -> Result<Version> {
-        let refuse = |what: String| Err(Error::invalid_option_value().with_detail(what));
-        if consumer.is_empty() || consumer.len() > MAX_CONSUMER_NAME_LEN {
-            return refuse(format!(
-                "a consumer's name has 1 to {MAX_CONSUMER_NAME_LEN} bytes, not {}",
-                consumer.len()
-            ));
-        }
-        // There are no versions below 1.
-        let from = from.max(1);
-        let registered = self.shared.with(|inner| {
-            if let Some(known) = inner.consumers.known.get_mut(consumer) {
-                known.bound = bound_bytes;
-                return Ok(known.popped.saturating_add(1));
-            }
-            if inner.consumers.known.len() >= MAX_CONSUMERS {
-                return refuse(format!("the log has {MAX_CONSUMERS} consumers already"));
-            }
-            inner.check_kept(from)?;
-            inner.consumers.dropped.remove(consumer);
-            let known = Known { popped: from - 1, bound: bound_bytes };
-            inner.consumers.known.insert(consumer.to_string(), known);
-            inner.consumers.generation += 1;
-            Ok(from)
-        });
-        upkeep::look(&self.shared);
-        registered
-    }
-
-    /// `consumer` needs no entries up to version `upto` any longer. Segments that no consumer needs
-    /// are reused or removed, once this is durable: as soon as anything appended later is.
-    ///
-    /// # Errors
-    /// `client_invalid_operation` if there is no such consumer; `version_invalid` if it was
-    /// dropped. Popping backwards does nothing.
-    pub fn pop(&self, consumer: &str, upto: Version) -> Result<()> {
-        let popped = self.shared.with(|inner| {
-            inner.upkeep.is_stuck = false;
-            inner.consumers.check(consumer)?;
-            let Some(known) = inner.consumers.known.get_mut(consumer) else {
-                return Err(unknown(consumer));
-            };
-            if upto > known.popped {
-                known.popped = upto;
-                inner.consumers.generation += 1;
-            }
-            Ok(())
-        });
-        upkeep::look(&self.shared);
-        popped
-    }
-
-    /// Forgets a consumer: nothing is kept for it any longer. Without any consumer everything is
-    /// kept.
-    pub fn unregister(&self, consumer: &str) {
-        self.shared.with(|inner| {
-            inner.consumers.dropped.remove(consumer);
-            if inner.consumers.known.remove(consumer).is_some() {
-                inner.consumers.generation += 1;
-            }
-        });
-    }
-
-    /// Bytes that a consumer holds back, as its bound counts them.
-    ///
-    /// # Errors
-    /// As those of [`LogView::reader_of`](crate::LogView::reader_of).
-    pub fn held_bytes(&self, consumer: &str) -> Result<u64> {
-        self.shared.with(|inner| {
-            let next = inner.consumers.next_of(consumer)?;
-            Ok(inner.held_bytes(next - 1))
-        })
-    }
-
-    /// Bytes of full segments that go if nobody needs entries from version `from` up to below
-    /// `until`.
-    pub fn bytes_between(&self, from: Version, until: Version) -> u64 {
-        self.shared.with(|inner| {
-            let goes = inner.full().filter(|(_, last)| *last >= from && *last < until);
-            goes.map(|(kept, _)| kept.end - RECORDS_START).sum()
-        })
-    }
-
-    /// The consumers, and from which version on each needs entries.
-    pub fn consumers(&self) -> Vec<(String, Version)> {
-        self.shared.with(|inner| {
-            let known = inner.consumers.known.iter();
-            known.map(|(name, known)| (name.clone(), known.popped.saturating_add(1))).collect()
-        })
-    }
 }

@@ -15,7 +15,7 @@ use crate::config::Identity;
 use crate::problem::Flaw;
 
 pub(crate) use record::body_checksum;
-pub use record::{EntryKind, Kind, RECORD_HEADER_LEN, RecordHeader, record_span};
+pub use record::{Kind, RECORD_HEADER_LEN, RecordHeader, record_span};
 pub(crate) use state::decode_lease;
 pub use state::{Rewind, State, Vote};
 

@@ -2,10 +2,10 @@
 
 use plinth_types::Version;
 
-use crate::entry::EntryHead;
+use crate::entry::{EntryHead, EntryKind};
 use crate::format::decode_lease;
 use crate::format::{
-    ALIGNMENT, EntryKind, Kind, RECORD_HEADER_LEN, RecordHeader, Rewind, Vote, body_checksum,
+    ALIGNMENT, Kind, RECORD_HEADER_LEN, RecordHeader, Rewind, Vote, body_checksum,
 };
 use crate::link::{Link, Popped};
 

@@ -19,7 +19,8 @@ use std::sync::Arc;
 
 use plinth_types::Version;
 
-use crate::format::{EntryKind, RecordHeader};
+use crate::entry::EntryKind;
+use crate::format::RecordHeader;
 use crate::link::{Link, Memory};
 
 /// Records whose entries are void: from the first to the last of them.

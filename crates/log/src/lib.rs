@@ -46,7 +46,8 @@
 //! directory (its owner); who votes for whom and what a majority has, which is consensus's.
 //!
 //! Read next: `docs/format/log.md`, the traits in `commit_log.rs`, [`LocalLog`] in `log.rs`,
-//! [`ReplicaLog`] in `replica.rs`, then `writer.rs`, `syncer.rs`, `history.rs`, `recovery.rs`.
+//! [`LocalView`] in `view.rs`, [`ReplicaLog`] in `replica.rs`, then `shared.rs`, `writer.rs`,
+//! `syncer.rs`, `upkeep.rs`, `history.rs`, `recovery.rs`.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -55,6 +56,7 @@ mod config;
 pub mod conformance;
 mod consumers;
 mod entry;
+mod findings;
 pub mod format;
 mod frame;
 mod history;
@@ -62,35 +64,44 @@ mod landmarks;
 mod link;
 mod local;
 mod log;
+mod marking;
 mod marks;
 mod opened;
 mod place;
 #[cfg(feature = "planted-bugs")]
 #[doc(hidden)]
 pub mod planted;
+mod position;
 mod problem;
 mod reader;
 mod recovery;
 mod replica;
+mod retention;
 mod scan;
 mod segment;
 mod shared;
+mod supply;
 mod syncer;
 mod tail;
 mod upkeep;
+mod view;
 mod walk;
 mod writer;
 
 pub use check::{Report, Salvage, Salvaged, verify};
-pub use commit_log::{CommitLog, LogReader, LogView, Progress, Waiting};
-pub use config::{CutTail, Findings, Identity, LogConfig, Position, Recovery};
+pub use commit_log::{CommitLog, LogReader, LogView, Waiting};
+pub use config::{Identity, LogConfig};
 pub use entry::{
-    ALL_ROWS, Entry, EntryHead, MAX_SECTIONS, SECTIONS_FORMAT, Tag, sections, sections_head,
+    ALL_ROWS, Entry, EntryHead, EntryKind, MAX_SECTIONS, SECTIONS_FORMAT, Tag, sections,
+    sections_head,
 };
-pub use format::{EntryKind, Vote};
+pub use findings::{CutTail, Findings, Recovery};
+pub use format::Vote;
 pub use landmarks::{Landmarks, Mismatch};
-pub use log::{LocalLog, LocalView};
+pub use log::LocalLog;
+pub use position::{Position, Progress};
 pub use problem::Problem;
 pub use reader::Reader;
 pub use replica::{EntryReader, ReplicaLog};
 pub use syncer::Syncer;
+pub use view::LocalView;

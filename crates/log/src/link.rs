@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use plinth_types::Version;
 
-use crate::commit_log::Progress;
-use crate::config::Position;
-use crate::format::{EntryKind, Kind, RecordHeader, Rewind, State, Vote, decode_lease};
+use crate::entry::EntryKind;
+use crate::format::{Kind, RecordHeader, Rewind, State, Vote, decode_lease};
+use crate::position::{Position, Progress};
 use crate::problem::Flaw;
 
 /// For each consumer the version up to which it has popped.
@@ -59,9 +59,14 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// The same, as callers are told.
+    /// The place of the last record.
+    pub(crate) fn position(&self) -> Position {
+        Position { sequence: self.sequence, index: self.index, term: self.term }
+    }
+
+    /// The same with what holds from there on, as callers are told.
     pub(crate) fn progress(&self) -> Progress {
-        Progress { position: Position::of(self), version: self.version, lease: self.memory.lease }
+        Progress { position: self.position(), version: self.version, lease: self.memory.lease }
     }
 
     /// Before the first record of a log.

@@ -6,14 +6,15 @@
 
 use std::sync::Arc;
 
-use plinth_types::{Error, Result, Version};
+use plinth_types::{Result, Version};
 
-use crate::commit_log::{CommitLog, LogReader, LogView, Progress, Waiting};
-use crate::config::Position;
+use crate::commit_log::{CommitLog, LogReader, LogView, Waiting};
 use crate::entry::Entry;
-use crate::log::{LocalLog, LocalView};
+use crate::log::LocalLog;
+use crate::position::{Position, Progress};
 use crate::reader::Reader;
 use crate::syncer::{Syncer, drive};
+use crate::view::LocalView;
 
 impl CommitLog for LocalLog {
     fn term(&self) -> u64 {
@@ -145,13 +146,5 @@ impl LogReader for Reader {
 
     fn wait(&mut self) -> Waiting<'_, Result<Entry>> {
         Box::pin(Self::wait(self))
-    }
-}
-
-impl crate::shared::Inner {
-    /// The error of waiting for a log that nobody appends to any more.
-    pub(crate) fn is_closed(&self) -> Option<Error> {
-        let what = "the log is closed: nothing more will be appended";
-        self.upkeep.is_closing.then(|| Error::shutdown_in_progress().with_detail(what))
     }
 }

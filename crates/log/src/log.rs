@@ -1,24 +1,23 @@
-//! The log as its users hold it: [`LocalLog`] for the one writer, [`LocalView`] for everybody else.
+//! The log as its one writer holds it: [`LocalLog`].
 //!
-//! Everything here is a few lines over the parts that do the work. The writer's methods take
-//! `&mut self`, because there is one writer; what consumers ask for (register, pop) is noted at
-//! once and written down with the next record, so that it never waits for the disk.
+//! Everything here is a few lines over the parts that do the work. The methods take `&mut self`,
+//! because there is one writer.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use plinth_env::Env;
 use plinth_types::{Error, Result, Version};
 
-use crate::commit_log::Progress;
-use crate::config::{Findings, Identity, LogConfig, Position, Recovery};
-use crate::entry::EntryHead;
-use crate::format::{EntryKind, Vote};
+use crate::config::{Identity, LogConfig};
+use crate::entry::{EntryHead, EntryKind};
+use crate::findings::{Findings, Recovery};
+use crate::format::Vote;
 use crate::link::Link;
 use crate::opened::Opened;
-use crate::reader::Reader;
-use crate::shared::{Commits, Inner, Shared};
+use crate::position::Position;
+use crate::shared::Commits;
 use crate::syncer::Syncer;
+use crate::view::LocalView;
 use crate::writer::NewEntry;
 
 /// A commit log, open for appending.
@@ -28,13 +27,6 @@ use crate::writer::NewEntry;
 /// same directory: that is the business of whoever owns the directory's lock.
 pub struct LocalLog {
     opened: Opened,
-}
-
-/// A handle to a log: for consumers, readers, and whoever wants to know how far it is. Cheap to
-/// clone.
-#[derive(Clone)]
-pub struct LocalView {
-    pub(crate) shared: Arc<Shared>,
 }
 
 impl LocalLog {
@@ -169,7 +161,7 @@ impl LocalLog {
 
     /// The position of the last record.
     pub fn written(&self) -> Position {
-        Position::of(&self.opened.writer.link)
+        self.opened.writer.link.position()
     }
 
     /// The term in which this writer appends: each opening begins a new one.
@@ -217,77 +209,5 @@ impl std::fmt::Debug for LocalLog {
         let fields =
             format_args!("{sequence} records, {index} entries, version {version}").to_string();
         f.debug_tuple("LocalLog").field(&fields).finish()
-    }
-}
-
-impl LocalView {
-    /// The version of the last durable entry.
-    pub fn known_durable(&self) -> Version {
-        self.shared.with(|inner| inner.durable.version)
-    }
-
-    /// Up to where entries will never be lost.
-    pub fn committed(&self) -> Progress {
-        self.shared.with(|inner| inner.committed().progress())
-    }
-
-    /// Up to where everything is synced.
-    pub fn durable(&self) -> Progress {
-        self.shared.with(|inner| inner.durable.progress())
-    }
-
-    /// The lease that is committed: no version above it may be handed out.
-    pub fn lease(&self) -> Version {
-        self.shared.with(|inner| inner.committed().memory.lease)
-    }
-
-    /// Whether a failure has poisoned the log, and which.
-    ///
-    /// # Errors
-    /// The error that every append and sync gives since.
-    pub fn check(&self) -> Result<()> {
-        self.shared.with(|inner| inner.check_poison())
-    }
-
-    /// Bytes of records in the segments that are kept.
-    pub fn bytes(&self) -> u64 {
-        self.shared.with(|inner| inner.bytes())
-    }
-
-    /// Bytes that the log's files take on the disk: segments, the next one, spares.
-    pub fn disk_bytes(&self) -> u64 {
-        self.shared.with(|inner| inner.disk_bytes())
-    }
-
-    /// The log leaves so many bytes of the disk to others: see
-    /// [`LogView::keep_free`](crate::LogView::keep_free).
-    pub fn keep_free(&self, bytes: u64) {
-        self.shared.with(|inner| inner.upkeep.room.keep_free = bytes);
-    }
-
-    /// Reads committed entries with versions from `from` on, in order.
-    pub fn reader(&self, from: Version) -> Reader {
-        Reader::new(self.shared.clone(), from, None)
-    }
-}
-
-impl std::fmt::Debug for LocalView {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LocalView").field("known_durable", &self.known_durable()).finish()
-    }
-}
-
-impl Inner {
-    /// Whether entries from version `from` on are all there.
-    pub(crate) fn check_kept(&self, from: Version) -> Result<()> {
-        let gone = self.gone();
-        if gone.index == 0 || from > gone.version {
-            return Ok(());
-        }
-        let detail = format!(
-            "entries from version {from} on were asked for, those up to {} have been popped",
-            gone.version
-        );
-        Err(Error::version_invalid().with_detail(detail))
     }
 }

@@ -8,18 +8,21 @@ use std::path::{Path, PathBuf};
 use plinth_env::Env;
 use plinth_types::{Error, Result, Version};
 
-use crate::config::{Findings, Identity, LogConfig, Position, Recovery};
+use crate::config::{Identity, LogConfig};
+use crate::findings::{Findings, Recovery};
 use crate::format::Vote;
 use crate::format::mark::mark_seed;
 use crate::frame::{Frame, Known};
 use crate::link::Link;
-use crate::log::LocalView;
-use crate::marks::{self, Marks};
+use crate::marking;
+use crate::marks::Marks;
+use crate::position::Position;
 use crate::recovery::recover;
 use crate::segment::{Directory, Wanted as NewSegment};
 use crate::shared::{Commits, Inner, Shared};
 use crate::syncer::Syncer;
 use crate::upkeep;
+use crate::view::LocalView;
 use crate::writer::{Wanted, Writer};
 
 /// The writer of a log, with its handle for others.
@@ -89,7 +92,7 @@ impl Opened {
 
     /// Has the tasks begin that work beside the writer.
     pub(crate) fn start(&self) {
-        marks::start(&self.view.shared);
+        marking::start(&self.view.shared);
         upkeep::look(&self.view.shared);
     }
 
@@ -127,7 +130,7 @@ impl Opened {
         if self.marker == self.writer.link.sequence && !self.writer.has_news() {
             return Ok(());
         }
-        self.syncer().sync(Position::of(&self.writer.link)).await?;
+        self.syncer().sync(self.writer.link.position()).await?;
         self.mark().await
     }
 
@@ -153,7 +156,7 @@ impl Opened {
         let is_over = |inner: &mut Inner| !inner.upkeep.is_running && !inner.upkeep.is_marking;
         shared.until(|inner| is_over(inner).then_some(())).await;
         marked?;
-        marks::mark_end(shared).await
+        marking::mark_end(shared).await
     }
 
     fn begin_close(&self) {

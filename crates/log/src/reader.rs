@@ -11,13 +11,11 @@
 
 use std::sync::Arc;
 
-use plinth_types::{Error, Result, Version, probe};
+use plinth_types::{Result, Version, probe};
 
 use crate::entry::Entry;
-
-use crate::log::LocalView;
 use crate::place::{Opening, Place};
-use crate::shared::{Commits, Inner, Kept, Shared};
+use crate::shared::{Commits, Inner, Shared};
 use crate::tail::Resume;
 use crate::upkeep;
 
@@ -250,58 +248,6 @@ impl At {
 
 fn is_wanted(entry: &Entry, from: Version) -> bool {
     entry.kind.has_mutations() && entry.version >= from
-}
-
-impl Inner {
-    /// Behind the last record that is written.
-    fn end(&self) -> Option<Resume> {
-        let last = self.segments.back()?;
-        let (serial, offset) = (last.segment.header.serial, last.end);
-        Some(Resume { serial, offset, link: self.written.clone() })
-    }
-
-    /// The segment with this serial number, unless it is going.
-    pub(crate) fn kept(&self, serial: u64) -> Option<&Kept> {
-        let mut kept = self.segments.iter().filter(|kept| !kept.leaving);
-        kept.find(|kept| kept.segment.header.serial == serial)
-    }
-
-    /// The segment with the first entry at or above version `from`, or the last segment.
-    fn first_with(&self, from: Version) -> Result<Option<&Kept>> {
-        self.check_kept(from)?;
-        let mut kept = self.segments.iter().filter(|kept| !kept.leaving);
-        let oldest = kept.next();
-        Ok(kept.take_while(|kept| kept.before.version < from).last().or(oldest))
-    }
-}
-
-impl LocalView {
-    /// Reads committed entries for a consumer from version `from` on. The reader keeps nothing by
-    /// itself.
-    ///
-    /// # Errors
-    /// As those of [`LocalView::reader_of`]; `version_invalid` if the consumer has popped beyond
-    /// `from`.
-    pub fn reader_for(&self, consumer: &str, from: Version) -> Result<Reader> {
-        let next = self.shared.with(|inner| inner.consumers.next_of(consumer))?;
-        if from < next {
-            let detail =
-                format!("consumer {consumer} goes on from version {next}, not from {from}");
-            return Err(Error::version_invalid().with_detail(detail));
-        }
-        Ok(Reader::new(self.shared.clone(), from, Some(consumer.to_string())))
-    }
-
-    /// Reads committed entries for a consumer, from where it stands. The reader keeps nothing by
-    /// itself.
-    ///
-    /// # Errors
-    /// `client_invalid_operation` if there is no such consumer; `version_invalid` if it was
-    /// dropped.
-    pub fn reader_of(&self, consumer: &str) -> Result<Reader> {
-        let from = self.shared.with(|inner| inner.consumers.next_of(consumer))?;
-        Ok(Reader::new(self.shared.clone(), from, Some(consumer.to_string())))
-    }
 }
 
 impl Drop for Reader {

@@ -20,7 +20,8 @@ use std::sync::Arc;
 use plinth_env::{Env, Open};
 use plinth_types::{Error, Result, Version, probe};
 
-use crate::config::{CutTail, Findings, Identity, LogConfig, Recovery};
+use crate::config::{Identity, LogConfig};
+use crate::findings::{CutTail, Findings, Recovery};
 use crate::format::mark::mark_seed;
 use crate::format::{Kind, RECORDS_START};
 use crate::frame::BLOCK;
@@ -31,7 +32,7 @@ use crate::marks::Marks;
 use crate::problem::{Flaw, Problem};
 use crate::segment::{check_owner, segment_path, unfinished_path};
 use crate::shared::{Before, Commits, Kept, Start};
-use crate::upkeep::{Next, Prepared, Upkeep, adopt_spares};
+use crate::supply::{Next, Prepared, Upkeep, adopt_spares};
 use crate::walk::{Station, Step, Survey, Walk, survey_files};
 
 /// How much is written at once when a tail is overwritten.

@@ -18,15 +18,17 @@ use std::sync::Arc;
 use plinth_env::Env;
 use plinth_types::{Error, Result, Version};
 
-use crate::config::{Findings, Identity, LogConfig, Position, Recovery};
+use crate::config::{Identity, LogConfig};
 use crate::entry::{Entry, EntryHead};
+use crate::findings::{Findings, Recovery};
 use crate::format::Vote;
-use crate::log::LocalView;
 use crate::opened::Opened;
 use crate::place::{Opening, Place};
-use crate::shared::{Commits, Inner, Shared};
+use crate::position::Position;
+use crate::shared::{Commits, Shared};
 use crate::syncer::Syncer;
 use crate::upkeep;
+use crate::view::LocalView;
 use crate::writer::{NewEntry, Wanted};
 
 /// A log whose entries are made and committed elsewhere, open for appending.
@@ -241,7 +243,7 @@ impl ReplicaLog {
 
     /// The position of the last entry that counts.
     pub fn last_position(&self) -> Position {
-        self.view().shared.with(|inner| Position::of(inner.history.last()))
+        self.view().shared.with(|inner| inner.history.last().position())
     }
 
     /// Reads entries by index, committed or not, from this one on.
@@ -259,7 +261,7 @@ impl ReplicaLog {
 
     /// The position of the last record.
     pub fn written(&self) -> Position {
-        Position::of(&self.opened.writer.link)
+        self.opened.writer.link.position()
     }
 
     /// Something that makes records durable, for other tasks.
@@ -385,19 +387,6 @@ impl EntryReader {
             let link = link.and_then(|(after, link)| if after == serial { link } else { None });
             *place = Some(Place::at_beginning(inner, kept, link, (open, readable)));
             Ok(Whereabouts::File)
-        })
-    }
-}
-
-impl Inner {
-    /// The segment with the entry of this index, which is written.
-    fn with_index(&self, index: u64) -> Result<&crate::shared::Kept> {
-        let gone = self.gone().index;
-        let kept = self.segments.iter().filter(|kept| !kept.leaving);
-        let found = kept.take_while(|kept| kept.before.index < index).last();
-        found.ok_or_else(|| {
-            let detail = format!("entry {index} was asked for, those up to {gone} are gone");
-            Error::version_invalid().with_detail(detail)
         })
     }
 }

@@ -27,8 +27,8 @@ use crate::history::History;
 use crate::link::Link;
 use crate::marks::Marks;
 use crate::segment::Segment;
-use crate::tail::Tail;
-use crate::upkeep::{Next, Upkeep};
+use crate::supply::{Next, Upkeep};
+use crate::tail::{Resume, Tail};
 
 /// After what a segment begins.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -181,6 +181,12 @@ impl Inner {
         }
     }
 
+    /// The error of waiting for a log that nobody appends to any more.
+    pub(crate) fn is_closed(&self) -> Option<Error> {
+        let what = "the log is closed: nothing more will be appended";
+        self.upkeep.is_closing.then(|| Error::shutdown_in_progress().with_detail(what))
+    }
+
     /// Has the log refuse everything from now on. The first reason is kept.
     pub(crate) fn poison(&mut self, cause: &Error) {
         probe!("log: poisoned");
@@ -232,10 +238,11 @@ impl Inner {
         }
     }
 
-    /// After what the log begins.
-    pub(crate) fn gone(&self) -> Before {
-        let first = self.segments.iter().find(|kept| !kept.leaving);
-        first.map_or_else(Before::default, |kept| kept.before)
+    /// Behind the last record that is written.
+    pub(crate) fn end(&self) -> Option<Resume> {
+        let last = self.segments.back()?;
+        let (serial, offset) = (last.segment.header.serial, last.end);
+        Some(Resume { serial, offset, link: self.written.clone() })
     }
 
     /// Bytes of records kept.

@@ -9,9 +9,8 @@ use std::sync::Arc;
 
 use plinth_types::{Error, Result};
 
-use crate::commit_log::Progress;
-use crate::config::Position;
 use crate::link::Link;
+use crate::position::{Position, Progress};
 use crate::segment::Segment;
 use crate::shared::{Inner, Shared};
 use crate::upkeep;
@@ -55,7 +54,7 @@ impl Syncer {
 
     /// Up to where the log is durable.
     pub fn durable(&self) -> Position {
-        self.shared.with(|inner| Position::of(&inner.durable))
+        self.shared.with(|inner| inner.durable.position())
     }
 
     /// Lends the caller's task to one sync, if there is one to begin: something was written that no
@@ -72,7 +71,7 @@ impl Syncer {
         })?;
         let Some(job) = job else { return Ok(None) };
         Lane { shared: &self.shared, lane: job.lane, is_held: true }.run(&job).await?;
-        Ok(Some(Position::of(&job.reaches)))
+        Ok(Some(job.reaches.position()))
     }
 }
 

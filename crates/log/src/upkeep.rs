@@ -6,101 +6,18 @@
 //! nothing but time: a segment that couldn't be made is asked for again by the append that needs
 //! it, one that couldn't be taken away stays until consumers pop again.
 //!
-//! Segments are as large as the disk allows: where little of it is free, beyond what others are to
-//! find, they are small, and few that nobody needs are kept. So a log that is let go of gives its
-//! room back soon.
-//!
 //! Segments leave oldest first, one at a time, each durably gone before the next: whatever crash
 //! comes, those on disk are numbered without gaps, so that a gap is always damage.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use plinth_env::is_disk_full;
 use plinth_types::{Error, Result, probe};
 
 use crate::config::LogConfig;
-use crate::format::RECORDS_START;
 use crate::segment::{Segment, Wanted, segment_path, spare_path};
 use crate::shared::{Inner, Shared};
-
-/// The segment that comes after the one being written to.
-#[derive(Default)]
-pub(crate) enum Next {
-    /// Nobody has asked for it yet.
-    #[default]
-    None,
-    /// It is to be made, or is being made.
-    Wanted {
-        /// An append waits for it.
-        urgent: bool,
-    },
-    Ready(Prepared),
-    Failed(Error),
-}
-
-/// A segment that nothing has been written to, or nothing that counts.
-pub(crate) struct Prepared {
-    pub(crate) segment: Arc<Segment>,
-    /// Up to where a write that failed may have left bytes.
-    pub(crate) dirty: u64,
-}
-
-impl Prepared {
-    pub(crate) fn new(segment: Segment) -> Self {
-        Self { segment: Arc::new(segment), dirty: RECORDS_START }
-    }
-}
-
-/// A file that can become a segment.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Spare {
-    pub(crate) serial: u64,
-    pub(crate) bytes: u64,
-}
-
-/// How much of the disk the log may take.
-#[derive(Clone, Copy)]
-pub(crate) struct Room {
-    /// Bytes that others are to find free.
-    pub(crate) keep_free: u64,
-    /// Bytes that were free beyond these when it was last looked.
-    pub(crate) left: u64,
-}
-
-impl Default for Room {
-    fn default() -> Self {
-        Self { keep_free: 0, left: u64::MAX }
-    }
-}
-
-impl Room {
-    /// The largest segment that is made: an eighth of what is left, so that the room of a full one
-    /// is small beside it.
-    fn segment_bytes(&self, config: &LogConfig) -> u64 {
-        config.max_segment_bytes.min(self.left / 8).max(config.first_segment_bytes)
-    }
-
-    /// How many bytes of files are kept for later use.
-    fn spare_bytes(&self, config: &LogConfig) -> u64 {
-        config.spare_bytes.min(self.left / 8)
-    }
-}
-
-#[derive(Default)]
-pub(crate) struct Upkeep {
-    pub(crate) next: Next,
-    pub(crate) spares: Vec<Spare>,
-    pub(crate) room: Room,
-    /// A segment couldn't be taken away; not tried again until consumers pop again.
-    pub(crate) is_stuck: bool,
-    /// The log is being closed: nothing new is begun.
-    pub(crate) is_closing: bool,
-    /// The task runs.
-    pub(crate) is_running: bool,
-    /// The task that notes how far the log is durable runs.
-    pub(crate) is_marking: bool,
-}
+use crate::supply::{Next, Prepared, Spare};
 
 enum Chore {
     Make { serial: u64, bytes: u64, spare: Option<Spare> },
@@ -324,18 +241,4 @@ impl Inner {
             && self.history.is_settled(self.durable.sequence)
             && !oldest.segment.is_read()
     }
-}
-
-/// The spares found at a start.
-pub(crate) async fn adopt_spares(
-    env: &plinth_env::Env,
-    dir: &Path,
-    serials: &[u64],
-) -> Result<Vec<Spare>> {
-    let mut spares = Vec::new();
-    for serial in serials.iter().copied() {
-        let file = env.files().open(spare_path(dir, serial), plinth_env::Open::Read).await?;
-        spares.push(Spare { serial, bytes: file.len().await? });
-    }
-    Ok(spares)
 }

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use plinth_env::is_disk_full;
 use plinth_types::{Bytes, Error, Result};
 
-use crate::config::Position;
 use crate::consumers::Dropped;
 use crate::entry::EntryHead;
 use crate::format::{
@@ -20,10 +19,12 @@ use crate::format::{
 };
 use crate::frame::{BLOCK, Frame, Known, padded_end};
 use crate::link::{Link, Popped};
+use crate::position::Position;
 use crate::segment::Segment;
 use crate::shared::{Before, Inner, Kept, Shared};
+use crate::supply::{Next, Prepared};
 use crate::tail::Resume;
-use crate::upkeep::{self, Next, Prepared};
+use crate::upkeep;
 
 /// A write buffer that has grown beyond this is given back.
 const BUFFER_KEPT: usize = 8 << 20;
@@ -173,7 +174,7 @@ impl Writer {
         if self.buffer.capacity() > BUFFER_KEPT {
             self.buffer = Vec::new();
         }
-        Ok(Position::of(&self.link))
+        Ok(self.link.position())
     }
 
     /// Puts the bytes of the next write into the buffer.

@@ -15,8 +15,8 @@ use plinth_env::simulated::Simulation;
 use plinth_types::{Result, Version};
 
 use crate::commit_log::{CommitLog, LogReader, LogView};
-use crate::config::Position;
 use crate::entry::Entry;
+use crate::position::Position;
 
 /// Where an implementation keeps one log, in a simulated world. Calls run the world until they are
 /// done.

@@ -7,7 +7,7 @@
 use plinth_types::{Bytes, Version};
 
 use super::{ALIGNMENT, MAX_BODY_LEN, u32_at, u64_at, version_at};
-use crate::entry::{Entry, EntryHead};
+use crate::entry::{Entry, EntryHead, EntryKind};
 use crate::problem::Flaw;
 
 const RECORD_CHECKSUM: usize = 0;
@@ -35,35 +35,6 @@ const _: () = {
 /// Bytes from one record's beginning to the next one's.
 pub const fn record_span(body_len: u64) -> u64 {
     (RECORD_HEADER_LEN as u64 + body_len).next_multiple_of(ALIGNMENT)
-}
-
-/// What an entry is for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
-pub enum EntryKind {
-    /// What transactions changed, at a version of its own. The body is the caller's.
-    Mutations = 16,
-    /// Versions up to the one in its body may be handed out.
-    Lease = 17,
-    /// A leader's first entry: it says nothing but its term. Its body is empty.
-    Begin = 18,
-    /// The same, and who is a member from here on, which is among what it changes.
-    Members = 19,
-}
-
-impl EntryKind {
-    /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Mutations, Self::Lease, Self::Begin, Self::Members];
-
-    /// Whether an entry of this kind has mutations, and so a version of its own.
-    pub const fn has_mutations(self) -> bool {
-        matches!(self, Self::Mutations | Self::Members)
-    }
-
-    /// The kind with this code.
-    pub fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| *kind as u8 == code)
-    }
 }
 
 /// What a record is.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use super::mark::{Mark, mark_seed};
 use super::*;
+use crate::entry::EntryKind;
 
 fn header() -> SegmentHeader {
     SegmentHeader {

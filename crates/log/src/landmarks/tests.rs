@@ -4,7 +4,8 @@ use plinth_env::simulated::Random;
 use plinth_types::Version;
 
 use super::*;
-use crate::format::{EntryKind, Kind};
+use crate::entry::EntryKind;
+use crate::format::Kind;
 
 fn header(kind: Kind, at: LogPosition) -> RecordHeader {
     RecordHeader {
