@@ -29,6 +29,8 @@ const LISTS: u64 = 4;
 const EPOCH: u64 = 60;
 /// How long a cluster may take to serve again when everything is well.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Attempts of the longest pause that are told at most.
+const MOST_TOLD: usize = 40;
 /// Upper ends of the histogram's classes, in milliseconds.
 const CLASSES: [u64; 9] = [50, 100, 200, 400, 700, 1000, 2000, 4000, 8000];
 
@@ -54,11 +56,21 @@ pub struct Judged {
     pub acknowledged: usize,
     /// The longest pause of a client around each event.
     pub pauses: Vec<(Event, Duration)>,
+    /// What clients tried in the longest of them, in words.
+    pub longest: String,
+}
+
+/// A time between two acknowledged transactions of one client.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+struct Pause {
+    lasts: Duration,
+    from: Duration,
+    client: u64,
 }
 
 impl std::fmt::Display for Judged {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { attempts, acknowledged, pauses } = self;
+        let Self { attempts, acknowledged, pauses, longest } = self;
         writeln!(
             f,
             "{attempts} attempts, {acknowledged} acknowledged: strictly serializable, nothing lost"
@@ -89,7 +101,7 @@ impl std::fmt::Display for Judged {
             }
             least = class;
         }
-        Ok(())
+        f.write_str(longest)
     }
 }
 
@@ -134,6 +146,8 @@ fn befall(
 #[derive(Default)]
 struct History {
     attempts: Vec<Attempt>,
+    /// Whose each of them was, and the error that it ended with.
+    whose: Vec<(u64, Option<Error>)>,
     /// When each client was told of which transaction.
     acknowledged: Vec<(u64, Duration)>,
 }
@@ -152,7 +166,7 @@ async fn attempt(
     tr: &Transaction,
     random: &mut Random,
     (client, number): (u64, u64),
-) -> Attempt {
+) -> (Attempt, Option<Error>) {
     let list = |random: &mut Random| number / EPOCH * LISTS + random.below(LISTS);
     let mut attempt = Attempt {
         began: env.now(),
@@ -168,7 +182,7 @@ async fn attempt(
             Ok(found) => {
                 attempt.reads.push((list, found.map_or_else(Vec::new, |found| values(&found))))
             }
-            Err(_) => return Attempt { ended: env.now(), ..attempt },
+            Err(error) => return (Attempt { ended: env.now(), ..attempt }, Some(error)),
         }
     }
     for place in 0..random.below(3) {
@@ -176,15 +190,16 @@ async fn attempt(
         tr.atomic_op(key(list), value.to_be_bytes(), MutationType::AppendIfFits);
         attempt.appends.push((list, value));
     }
-    let fate = match tr.commit().await {
-        Ok(()) => Fate::Committed,
+    let error = tr.commit().await.err();
+    let fate = match &error {
+        None => Fate::Committed,
         // These alone say for certain that nothing has come of it.
-        Err(error) if [Error::not_committed(), Error::transaction_too_old()].contains(&error) => {
+        Some(error) if [Error::not_committed(), Error::transaction_too_old()].contains(error) => {
             Fate::Refused
         }
-        Err(_) => Fate::Unknown,
+        Some(_) => Fate::Unknown,
     };
-    Attempt { ended: env.now(), fate, ..attempt }
+    (Attempt { ended: env.now(), fate, ..attempt }, error)
 }
 
 async fn work(
@@ -197,7 +212,8 @@ async fn work(
     let mut random = Random::new(seed ^ client << 32);
     let mut number = 0;
     while !shared.0.load(Ordering::Relaxed) {
-        let done = attempt(&env, &db.create_transaction(), &mut random, (client, number)).await;
+        let (done, error) =
+            attempt(&env, &db.create_transaction(), &mut random, (client, number)).await;
         let is_done = done.fate == Fate::Committed;
         number += u64::from(is_done || !done.appends.is_empty());
         {
@@ -206,21 +222,51 @@ async fn work(
                 history.acknowledged.push((client, done.ended));
             }
             history.attempts.push(done);
+            history.whose.push((client, error));
         }
         env.sleep(Duration::from_millis(if is_done { 2 } else { 10 })).await;
     }
 }
 
-/// The longest time between two acknowledged transactions of one client that has to do with what
-/// happened from `begin` to `end`.
-fn pause(acknowledged: &[(u64, Duration)], begin: Duration, end: Duration) -> Duration {
+/// The longest pause of a client that has to do with what happened from `begin` to `end`.
+fn pause(acknowledged: &[(u64, Duration)], begin: Duration, end: Duration) -> Pause {
     let of_client = |client: u64| {
-        let times: Vec<_> =
-            acknowledged.iter().filter(|(by, _)| *by == client).map(|(_, at)| *at).collect();
+        let of_it = acknowledged.iter().filter(|(by, _)| *by == client);
+        let times: Vec<_> = of_it.map(|(_, at)| *at).collect();
         let concerned = times.windows(2).filter(|pair| pair[1] >= begin && pair[0] <= end);
-        concerned.map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
+        let pauses =
+            concerned.map(|pair| Pause { lasts: pair[1] - pair[0], from: pair[0], client });
+        pauses.max().unwrap_or_default()
     };
     (0..CLIENTS).map(of_client).max().unwrap_or_default()
+}
+
+/// What a client tried in a pause: how long each attempt took, and what became of it.
+fn told_of(history: &History, event: Event, begin: Duration, pause: Pause) -> String {
+    let ms = |time: Duration| time.as_millis();
+    let mut text = format!(
+        "the longest: {} ms of client {} from {} ms after it was {event:?}\n",
+        ms(pause.lasts),
+        pause.client,
+        pause.from.as_millis() as i128 - begin.as_millis() as i128
+    );
+    let end = pause.from + pause.lasts;
+    let is_within = |(attempt, (client, _)): &(&Attempt, &(u64, Option<Error>))| {
+        *client == pause.client && attempt.began >= pause.from && attempt.began < end
+    };
+    let all = history.attempts.iter().zip(&history.whose);
+    for (attempt, (_, error)) in all.filter(is_within).take(MOST_TOLD) {
+        text += &format!(
+            "  at {:>6} ms for {:>6} ms: {} reads, {} appends, {:?}{}\n",
+            ms(attempt.began - pause.from),
+            ms(attempt.ended - attempt.began),
+            attempt.reads.len(),
+            attempt.appends.len(),
+            attempt.fate,
+            error.as_ref().map_or_else(String::new, |error| format!(": {error}"))
+        );
+    }
+    text
 }
 
 /// Has so many things happen to a cluster of `nodes` servers, which `program` starts, and judges
@@ -274,13 +320,17 @@ pub fn rounds(
     let history = std::mem::take(&mut *shared.1.lock().unwrap_or_else(PoisonError::into_inner));
     let last = last_lists(&servers.database()?)?;
     lists::judge(&history.attempts, &last)?;
-    let History { attempts, acknowledged } = history;
-    let pauses =
-        happened.into_iter().map(|(event, begin, end)| (event, pause(&acknowledged, begin, end)));
+    let found: Vec<_> = happened
+        .into_iter()
+        .map(|(event, begin, end)| (pause(&history.acknowledged, begin, end), event, begin))
+        .collect();
+    let longest = found.iter().max_by_key(|(pause, ..)| *pause);
+    let longest = longest.map(|(pause, event, begin)| told_of(&history, *event, *begin, *pause));
     Ok(Judged {
-        attempts: attempts.len(),
-        acknowledged: acknowledged.len(),
-        pauses: pauses.collect(),
+        attempts: history.attempts.len(),
+        acknowledged: history.acknowledged.len(),
+        pauses: found.iter().map(|(pause, event, _)| (*event, pause.lasts)).collect(),
+        longest: longest.unwrap_or_default(),
     })
 }
 
@@ -325,7 +375,8 @@ mod tests {
         let ms = Duration::from_millis;
         let acknowledged = [(0, 0), (1, 5), (0, 10), (1, 300), (0, 15), (0, 900), (1, 305)]
             .map(|(by, at)| (by, ms(at)));
-        assert_eq!(pause(&acknowledged, ms(12), ms(20)), ms(885));
-        assert_eq!(pause(&acknowledged[..5], ms(3), ms(20)), ms(295));
+        let expected = Pause { lasts: ms(885), from: ms(15), client: 0 };
+        assert_eq!(pause(&acknowledged, ms(12), ms(20)), expected);
+        assert_eq!(pause(&acknowledged[..5], ms(3), ms(20)).lasts, ms(295));
     }
 }
