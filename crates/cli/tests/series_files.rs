@@ -133,6 +133,40 @@ fn points_go_through_every_format_and_come_back() {
     assert!(said.contains("2999.9") && said.matches('•').count() == 40, "{said}");
 }
 
+#[test]
+fn expressions_are_answered_in_the_terminal() {
+    let place = place();
+    let dir = path(&place, "data");
+    let csv = path(&place, "sample.csv");
+    write(&csv, &sample());
+    done(&["import", "--dir", &dir, &csv]);
+    let query = |more: &[&str]| done(&[&["query", "--dir", &dir], more].concat());
+    let at = "2026-01-01T00:00:02Z";
+    let total = "sum by (host) ({__name__=~\"disk.*\"})";
+    assert_eq!(query(&["--at", at, total]), "{host=\"a\"}  -7\n");
+    assert_eq!(query(&["--at", at, "1", "+", "1"]), "2\n");
+    let range = ["--from", "2026-01-01", "--to", "2026-01-01T00:00:20Z", "--step", "10s"];
+    let of_a = "{__name__=\"cpu.user\", host=\"a\"}";
+    let answered = query(&[&range[..], &["--format", "csv", of_a]].concat());
+    assert_eq!(answered.lines().count(), 4, "{answered}");
+    assert!(answered.contains(",20260101T000010.000000000,"), "{answered}");
+    let answered = query(&[&range[..], &["--width", "40", "--height", "5", of_a]].concat());
+    assert_eq!(answered.lines().filter(|line| line.contains('┤')).count(), 5, "{answered}");
+    let json = query(&["--format", "json", "--at", at, "1"]);
+    assert!(json.starts_with("{\"data\""), "{json}");
+    for (wrong, code, said) in [
+        (&["query", "--dir", &dir, "sum("][..], 1, "parse error"),
+        (&["query", "--dir", &dir, "--to", "now", "1"], 2, "--from"),
+        (&["query", "--dir", &dir, "--at", "yesterday", "1"], 2, "now-1h"),
+        (&["query", "--dir", &dir, "--format", "plot", "1"], 2, "--from"),
+    ] {
+        let output = series(wrong);
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{wrong:?}: {told}");
+        assert!(told.contains(said), "{wrong:?}: {told}");
+    }
+}
+
 /// A server that ends with the test.
 struct Server(Child);
 

@@ -13,6 +13,7 @@ mod import;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod plot;
+mod query;
 
 use crate::failure::Failure;
 use crate::target::Target;
@@ -41,6 +42,7 @@ pub fn command() -> Command {
              Examples:\n  plinth series import --dir ./shop points.csv\n  plinth series list --dir ./shop cpu.user\n  \
              plinth series export --cluster-file ./shop/fdb.cluster --format influx > points.lp\n  \
              plinth series plot --dir ./shop cpu.user host=a\n  \
+             plinth series query --dir ./shop --from now-1h 'sum by (host) (rate(requests[5m]))'\n  \
              plinth series delete --dir ./shop --to 20260101T000000 cpu.user",
         )
         .subcommands([
@@ -50,6 +52,8 @@ pub fn command() -> Command {
             range(place(Command::new("plot").about("Draws a series in the terminal")))
                 .args([size("width", "72", 10..=1000), size("height", "16", 2..=200)])
                 .arg(selector(true)),
+            query::command(range(place(Command::new("query").about("Answers an expression of PromQL"))))
+                .args([size("width", "72", 10..=1000), size("height", "16", 2..=200)]),
             range(place(Command::new("export").about("Writes points, to standard output or a file")))
                 .arg(format(&FORMATS).default_value("csv"))
                 .arg(Arg::new("out").long("out").value_name("FILE").value_parser(value_parser!(PathBuf)).help("The file; it must not exist"))
@@ -182,6 +186,7 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
         "list" => list(&place, options)?,
         "describe" => describe(&place, options)?,
         "delete" => delete::run(&place, options)?,
+        "query" => query::run(&place, options)?,
         _ => plot::run(&place, options)?,
     };
     let name = place.name.clone();

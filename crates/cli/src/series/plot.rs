@@ -13,7 +13,7 @@ const MEAN: char = '•';
 const RANGE: char = '│';
 
 /// What a column shows: least, mean and greatest value.
-type Column = Option<(f64, f64, f64)>;
+pub(super) type Column = Option<(f64, f64, f64)>;
 
 /// Runs the command with these options.
 pub fn run(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
@@ -54,7 +54,7 @@ fn column(summary: &Summary) -> Column {
     Some((least, summary.mean(), greatest)).filter(|(_, mean, _)| mean.is_finite())
 }
 
-fn drawn(columns: &[Column], height: usize, first: i64, last: i64) -> String {
+pub(super) fn drawn(columns: &[Column], height: usize, first: i64, last: i64) -> String {
     let known = || columns.iter().flatten();
     let least = known().map(|(least, ..)| *least).fold(f64::INFINITY, f64::min);
     let greatest = known().map(|(_, _, greatest)| *greatest).fold(f64::NEG_INFINITY, f64::max);
