@@ -49,6 +49,9 @@ fn urls_name_stores() {
         ("blobstore://key:a@hidden@host/n?bucket=b", "blobstore://key@host/n?bucket=b"),
         ("blobstore://key:a?hidden@host/n?bucket=b", "blobstore://key@host/n?bucket=b"),
         ("/backups/db", "file:///backups/db"),
+        // What is shown can be given again.
+        ("backups/db", "backups/db"),
+        ("./backups/db", "./backups/db"),
     ] {
         let target =
             block_on(named(&env, url, &[])).map_err(|error| format!("{url}: {error}")).unwrap();

@@ -83,6 +83,25 @@ fn rows_in(dir: &Path) -> Vec<plinth::KeyValue> {
 }
 
 #[test]
+fn a_backup_that_is_damaged_hides_no_other_one() {
+    let place = scratch();
+    let path = |name: &str| place.path().join(name).display().to_string();
+    let dir = path("shop");
+    let db = Database::open(&dir).unwrap();
+    fill(&db, 10);
+    db.close().unwrap();
+    for name in ["backups/a", "backups/b", "backups/c"] {
+        ended(0, &["backup", "now", "--dir", &dir, &path(name)]);
+    }
+    let identity = path("backups/b/backup.id");
+    let files = Env::real();
+    block_on(files.files().replace(&identity, b"no identity")).unwrap();
+    let told = ended(1, &["backup", "list", &path("backups")]);
+    assert_eq!(told.matches("1 snapshot, ").count(), 2, "{told}");
+    assert!(told.contains("backups/b/backup.id") || told.contains("backups/b"), "{told}");
+}
+
+#[test]
 fn a_directory_goes_into_a_backup_and_comes_back() {
     let place = scratch();
     let path = |name: &str| place.path().join(name).display().to_string();

@@ -129,6 +129,8 @@ impl Target for Directory {
     }
 
     fn url(&self) -> String {
-        format!("file://{}", self.root.display())
+        // A URL names a whole path; one that begins where the process is stands for itself.
+        let scheme = if self.root.is_absolute() { "file://" } else { "" };
+        format!("{scheme}{}", self.root.display())
     }
 }

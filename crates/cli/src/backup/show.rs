@@ -127,18 +127,25 @@ pub fn list(options: &ArgMatches) -> Result<u8, Failure> {
             _ => {}
         }
     }
-    let mut found = Vec::new();
+    let (mut found, mut code) = (Vec::new(), 0);
     for url in &urls {
-        let backup = open_backup(&env, url, None, options)?;
-        let url = redacted(url);
-        let contents = contents(&backup, &url)?;
-        found.push((url, backup, contents));
+        let shown = redacted(url);
+        let opened = open_backup(&env, url, None, options)
+            .and_then(|backup| contents(&backup, &shown).map(|contents| (backup, contents)));
+        match opened {
+            Ok((backup, contents)) => found.push((shown, backup, contents)),
+            // The others are there all the same.
+            Err(failure) => {
+                eprintln!("plinth: {failure}");
+                code = failure.code();
+            }
+        }
     }
     if options.get_flag("json") {
         let all: Vec<_> =
             found.iter().map(|(_, backup, contents)| as_json(backup, contents)).collect();
         terminal::print(&format!("{:#}\n", serde_json::Value::from(all)))?;
-        return Ok(0);
+        return Ok(code);
     }
     for (url, _, contents) in &found {
         let last = contents.restorable().last().map(|(_, to)| *to);
@@ -146,10 +153,10 @@ pub fn list(options: &ArgMatches) -> Result<u8, Failure> {
         let snapshots = count(contents.snapshots.len() as u64, "snapshot");
         terminal::print(&format!("{url}   {snapshots}, {}, {last}\n", bytes(contents.bytes)))?;
     }
-    if found.is_empty() {
+    if urls.is_empty() {
         terminal::print(&format!("no backups at {} or directly below\n", redacted(&url)))?;
     }
-    Ok(0)
+    Ok(code)
 }
 
 /// What can't be restored, by version and by time.
