@@ -4,8 +4,7 @@
 //! The position in the batch, which the client needs for versionstamps, comes by the library's
 //! versionstamp; which reads conflicted, by the special keys that list them.
 
-use crate::endpoint::Inner;
-use crate::native::{RangeAsk, Ready, Transaction, option};
+use crate::native::{Database, RangeAsk, Ready, Transaction, option};
 use plinth_env::reply::{Promise, Reply, promise};
 use plinth_types::{
     CommitReply, CommitRequest, Error, KeyRange, KeySelector, MutationType, RangeList, RangeRef,
@@ -25,8 +24,8 @@ const WRITE: i32 = 1;
 ///
 /// # Errors
 /// Those of building the transaction; nothing has been sent then.
-pub(crate) fn commit(inner: &Inner, request: &CommitRequest) -> Result<Reply<CommitReply>> {
-    let tr = build(inner, request)?;
+pub(crate) fn commit(database: &Database, request: &CommitRequest) -> Result<Reply<CommitReply>> {
+    let tr = build(database, request)?;
     let reads = request.report_conflicting_keys.then(|| request.conflicts.reads.clone());
     let (promise, reply) = promise();
     // To be asked for before the commit; answered with it.
@@ -57,8 +56,8 @@ fn outcome(tr: &Transaction, ready: &Ready<'_>) -> Result<i64> {
     tr.committed_version()
 }
 
-fn build(inner: &Inner, request: &CommitRequest) -> Result<Arc<Transaction>> {
-    let tr = inner.create_transaction()?;
+fn build(database: &Database, request: &CommitRequest) -> Result<Arc<Transaction>> {
+    let tr = database.create_transaction()?;
     // Writes and conflict ranges go as they are: the client above has merged and filtered them.
     tr.set_option(option::READ_YOUR_WRITES_DISABLE)?;
     tr.set_option(option::ACCESS_SYSTEM_KEYS)?;

@@ -123,10 +123,6 @@ fn describe(database: &Database) -> Result<Description> {
 }
 
 impl Inner {
-    pub(crate) fn create_transaction(&self) -> Result<Arc<Transaction>> {
-        self.database.create_transaction()
-    }
-
     /// A transaction that reads at `version` what is in the database.
     fn reader(&self, version: Version, space: KeySpace) -> Result<Arc<Transaction>> {
         let tr = self.plain_reader(space)?;
@@ -136,7 +132,7 @@ impl Inner {
 
     /// The same at a version of its own.
     fn plain_reader(&self, space: KeySpace) -> Result<Arc<Transaction>> {
-        let tr = self.create_transaction()?;
+        let tr = self.database.create_transaction()?;
         tr.set_option(option::READ_YOUR_WRITES_DISABLE)?;
         tr.set_option(option::LOCK_AWARE)?;
         if space == KeySpace::System {
@@ -146,7 +142,7 @@ impl Inner {
     }
 
     fn begin(&self, request: &ReadVersionRequest) -> Result<Arc<Transaction>> {
-        let tr = self.create_transaction()?;
+        let tr = self.database.create_transaction()?;
         match request.priority {
             Priority::Batch => tr.set_option(option::PRIORITY_BATCH)?,
             Priority::Default => {}
@@ -248,11 +244,11 @@ impl Endpoint for Foundation {
     }
 
     fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
-        try_reply(|| commit::commit(&self.inner, &request))
+        try_reply(|| commit::commit(&self.inner.database, &request))
     }
 
     fn watch(&self, key: Bytes, value: Option<Bytes>, _version: Version) -> Reply<Version> {
-        try_reply(|| watch::watch(&self.inner, key, value))
+        try_reply(|| watch::watch(&self.inner.database, key, value))
     }
 
     fn range_size(&self, range: KeyRange) -> Reply<i64> {
@@ -299,7 +295,7 @@ impl Endpoint for Foundation {
 
     fn status_json(&self) -> Reply<String> {
         try_reply(|| {
-            let tr = self.inner.create_transaction()?;
+            let tr = self.inner.database.create_transaction()?;
             Ok(tr.get(STATUS_JSON).reply(|ready| {
                 let document = ready.value()?.unwrap_or_default();
                 Ok(String::from_utf8_lossy(&document).into_owned())

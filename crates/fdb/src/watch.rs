@@ -5,8 +5,7 @@
 //! value from there on, and no change is missed. The read is at a version not older than any commit
 //! acknowledged before, the client's own among them.
 
-use crate::endpoint::Inner;
-use crate::native::{Cancel, Transaction, option};
+use crate::native::{Cancel, Database, Transaction, option};
 use plinth_env::reply::{Promise, Reply, promise};
 use plinth_types::{Bytes, Error, Result, Version, system};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -46,8 +45,12 @@ fn give_up(progress: &Progress) {
 ///
 /// # Errors
 /// Those of building the transaction.
-pub(crate) fn watch(inner: &Inner, key: Bytes, value: Option<Bytes>) -> Result<Reply<Version>> {
-    let tr = inner.create_transaction()?;
+pub(crate) fn watch(
+    database: &Database,
+    key: Bytes,
+    value: Option<Bytes>,
+) -> Result<Reply<Version>> {
+    let tr = database.create_transaction()?;
     tr.set_option(option::LOCK_AWARE)?;
     if key[..] >= *system::NORMAL_END {
         tr.set_option(option::READ_SYSTEM_KEYS)?;
