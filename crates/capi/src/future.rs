@@ -24,8 +24,9 @@
 //! as an `Arc` does, but the last one, which mostly is the only one there ever was, goes without a
 //! write.
 
-use crate::network::{Call, Callback, NETWORK, Parameter, is_network_thread};
+use crate::network::{Due, Parameter, is_network_thread};
 use crate::value::Value;
+use call::{Call, Callback, NETWORK};
 use held::Held;
 use plinth_client::Get;
 use plinth_env::reply::{Listener, Reply};
@@ -38,6 +39,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+pub(crate) mod call;
 pub(crate) mod held;
 
 #[cfg(test)]

@@ -9,8 +9,6 @@
 //! if the program itself caused it (by cancelling or destroying a future), on the thread that did:
 //! a thread that the program doesn't know must not call into a language that may be shutting down.
 
-use crate::future::FutureCore;
-use crate::future::held::Held;
 use crate::guard::guard;
 use plinth_types::{Error, Result};
 use std::cell::Cell;
@@ -18,8 +16,6 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// `FDBCallback`.
-pub(crate) type Callback = unsafe extern "C" fn(*mut FutureCore, *mut c_void);
 /// What runs when a network thread ends.
 pub(crate) type Hook = unsafe extern "C" fn(*mut c_void);
 
@@ -32,36 +28,23 @@ pub(crate) struct Parameter(pub(crate) *mut c_void);
 unsafe impl Send for Parameter {}
 
 /// A callback that is due.
-pub(crate) struct Call {
-    pub(crate) future: Held,
-    pub(crate) callback: Callback,
-    pub(crate) parameter: Parameter,
+pub(crate) trait Due {
+    /// Calls the program.
+    fn run(self);
 }
 
-impl Call {
-    pub(crate) fn run(self) {
-        let future = self.future.as_raw();
-        // SAFETY: the program gave the function to be called with this future and parameter, and
-        // the future lives through the call, for `self` holds it, even if the callback destroys the
-        // handle.
-        guard((), || unsafe { (self.callback)(future, self.parameter.0) });
-    }
-}
-
-pub(crate) static NETWORK: Network =
-    Network { state: Mutex::new(State::new()), changed: Condvar::new() };
-
-pub(crate) struct Network {
-    state: Mutex<State>,
+/// The callbacks that are due, and the threads that run them.
+pub(crate) struct Network<C> {
+    state: Mutex<State<C>>,
     changed: Condvar,
 }
 
-struct State {
+struct State<C> {
     stage: Stage,
     threads: usize,
     /// Whether a network thread has run to its end, after which none begins.
     ended: bool,
-    due: VecDeque<Call>,
+    due: VecDeque<C>,
     hooks: Vec<(Hook, Parameter)>,
 }
 
@@ -72,7 +55,7 @@ enum Stage {
     Stopped,
 }
 
-impl State {
+impl<C> State<C> {
     const fn new() -> Self {
         Self {
             stage: Stage::Unset,
@@ -93,8 +76,12 @@ pub(crate) fn is_network_thread() -> bool {
     IS_NETWORK_THREAD.get()
 }
 
-impl Network {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl<C: Due> Network<C> {
+    pub(crate) const fn new() -> Self {
+        Self { state: Mutex::new(State::new()), changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<C>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -165,7 +152,7 @@ impl Network {
 
     /// Has a callback run on a network thread. `by_program`: a call of the program's on this very
     /// thread made it due.
-    pub(crate) fn deliver(&self, call: Call, by_program: bool) {
+    pub(crate) fn deliver(&self, call: C, by_program: bool) {
         let mut state = self.lock();
         if state.stage == Stage::Stopped && state.threads == 0 && by_program {
             drop(state);

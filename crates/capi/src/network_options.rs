@@ -4,7 +4,7 @@
 //! Environment variables `FDB_NETWORK_OPTION_<NAME>` set options too: they are read once, before
 //! the first option that the program sets, or when the network is set up.
 
-use crate::network::NETWORK;
+use crate::future::call::NETWORK;
 use plinth_client::remote::{Source, TlsOptions};
 use plinth_types::{Error, Result};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -7,7 +7,7 @@ use crate::argument::{
     Code, bytes, guard, guard_code, guard_future, handle, option_value, store, text,
 };
 use crate::future::FutureCore;
-use crate::network::NETWORK;
+use crate::future::call::NETWORK;
 use crate::{fork, status, target, version};
 use plinth_client::{Database, Endpoint, Transaction};
 use plinth_types::{Bytes, Error, Result};

@@ -7,10 +7,11 @@
 
 use crate::argument::{Code, guard, guard_code, store};
 use crate::fork;
+use crate::future::call::Callback;
 use crate::future::held::Held;
 use crate::future::{FutureCore, behind};
 use crate::layout::{Key, KeyRange, KeyValue, MappedKeyValue, length};
-use crate::network::{Callback, Parameter};
+use crate::network::Parameter;
 use crate::value::Value;
 use plinth_types::{Error, Result};
 use std::ffi::{c_char, c_int, c_void};

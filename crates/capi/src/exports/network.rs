@@ -1,7 +1,8 @@
 //! Functions on the process: versions, errors, and the network thread.
 
 use crate::argument::{Code, guard, guard_code, option_value};
-use crate::network::{Hook, NETWORK, Parameter};
+use crate::future::call::NETWORK;
+use crate::network::{Hook, Parameter};
 use crate::{fork, network_options, version};
 use plinth_types::Error;
 use plinth_types::error::ErrorPredicate;

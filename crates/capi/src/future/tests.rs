@@ -3,9 +3,10 @@
 //!
 //! Miri runs these too (with fewer rounds), and looks at every access to the slot.
 
+use super::call::NETWORK;
 use super::held::Held;
 use super::{FutureCore, behind};
-use crate::network::{NETWORK, Parameter};
+use crate::network::Parameter;
 use crate::value::Value;
 use plinth_client::Database;
 use plinth_env::reply::{Reply, promise};
