@@ -6,7 +6,7 @@
 //! is pinged; silent for longer, it is gone.
 
 use super::cluster_file::Address;
-use super::link::{Link, Opened};
+use super::link::Link;
 use super::slots::Answer;
 use plinth_env::{Sleep, Stream};
 use plinth_proto::frame::{self, Kind, MAX_REPLY};
@@ -32,6 +32,15 @@ const TURNS: usize = 16;
 
 thread_local! {
     static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// A connection that was opened.
+pub(super) struct Opened {
+    pub(super) stream: Stream,
+    /// What arrived behind the welcome.
+    pub(super) rest: Vec<u8>,
+    /// The version of the protocol that both speak.
+    pub(super) version: u16,
 }
 
 /// Connects and greets.

@@ -1,5 +1,4 @@
-//! One connection's memory: what waits to be sent, who waits for answers, and the task that keeps
-//! it connected.
+//! One connection's memory: what waits to be sent, and who waits for answers.
 //!
 //! Whoever asks for something leaves it here under the lock and wakes the task, unless the task is
 //! at work and will look anyway. Nothing foreign (promises, wakers) is called under the lock.
@@ -10,12 +9,10 @@
 
 use super::RemoteOptions;
 use super::cluster_file::{Address, ClusterFile};
-use super::conversation::{self, Conversation};
 use super::scout::Lost;
 use super::slots::{Answer, Pending, Slots, unknown};
 use crate::endpoint::ReadVersionReply;
 use plinth_env::reply::Promise;
-use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal};
 use plinth_proto::frame::Kind;
 use plinth_proto::hello::NEWEST;
@@ -23,12 +20,6 @@ use plinth_proto::{MOST_TOGETHER, ReadVersion, reply, request};
 use plinth_types::{CommitReply, CommitRequest, Error, Result, Version};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
-use std::time::Duration;
-
-/// The first pause between two attempts to connect, and the longest.
-const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
-/// How long connecting and greeting may take.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) struct Link {
     pub(super) env: Env,
@@ -41,7 +32,7 @@ pub(super) struct Link {
     database: Arc<OnceLock<String>>,
     state: Mutex<State>,
     /// Rung when there is something to connect for, or the link is closed.
-    wanted: Signal,
+    pub(super) wanted: Signal,
     /// What becomes of what waits when there is no connection.
     lost: Lost,
 }
@@ -303,7 +294,7 @@ impl Link {
     }
 
     /// There is a connection: everything that waits goes into the output.
-    fn connected(&self, version: u16) {
+    pub(super) fn connected(&self, version: u16) {
         let mut guard = self.lock();
         let state = &mut *guard;
         state.failure = None;
@@ -323,7 +314,7 @@ impl Link {
 
     /// The connection is lost: commits that may have reached the server have an unknown fate,
     /// everything else waits.
-    fn disconnected(&self, why: &Error) {
+    pub(super) fn disconnected(&self, why: &Error) {
         let mut state = self.lock();
         let state_ref = &mut *state;
         state_ref.connected = false;
@@ -364,7 +355,7 @@ impl Link {
 
     /// No connection could be made: who has given up is forgotten, and if another attempt can't
     /// help either, all are told.
-    fn refused(&self, why: &Error) {
+    pub(super) fn refused(&self, why: &Error) {
         let is_final = self.gives_up() || matches!(why.code(), 2100 | 2104 | 2107);
         let mut state = self.lock();
         let state_ref = &mut *state;
@@ -424,7 +415,7 @@ impl Link {
     }
 
     /// Ends all that waits.
-    fn end(&self) {
+    pub(super) fn end(&self) {
         let mut state = self.lock();
         let ended = state.slots.extract(|_, _| true);
         let gathered = std::mem::take(&mut state.gathered);
@@ -432,7 +423,7 @@ impl Link {
         drop((ended, gathered));
     }
 
-    fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         self.lock().closed
     }
 }
@@ -446,51 +437,4 @@ fn unanswered(why: &Error) -> Error {
 /// What becomes of a request that no server has heard, where others may be asked.
 fn unasked(why: &Error) -> Error {
     Error::all_alternatives_failed().with_detail(why.to_string())
-}
-
-/// Keeps a link connected while there is something to be asked, until it is closed.
-pub(super) async fn run(link: Arc<Link>) {
-    let (mut attempt, mut pause) = (0, PAUSES[0]);
-    loop {
-        link.wanted.wait().await;
-        while !link.is_closed() && link.is_waiting() {
-            let address = &link.file.addresses()[attempt % link.file.addresses().len()];
-            let opening = race(conversation::open(&link, address), link.env.sleep(PATIENCE)).await;
-            attempt += 1;
-            match opening {
-                First::Left(Ok(Opened { stream, rest, version })) => {
-                    link.connected(version);
-                    let why = Conversation::new(link.clone(), stream, rest).await;
-                    link.disconnected(&why);
-                    pause = PAUSES[0];
-                }
-                First::Left(Err(why)) => link.refused(&why),
-                First::Right(()) => {
-                    let detail = format!("{address}: the server doesn't answer");
-                    link.refused(&Error::connection_failed().with_detail(detail));
-                }
-            }
-            // Many clients lose their server at the same moment, and shall not come back at the
-            // same moment.
-            let jitter = 0.5 + (link.env.random_u64() >> 11) as f64 / (1_u64 << 54) as f64;
-            let closed = std::future::poll_fn(|_| match link.is_closed() {
-                true => std::task::Poll::Ready(()),
-                false => std::task::Poll::Pending,
-            });
-            race(closed, link.env.sleep(pause.mul_f64(jitter))).await;
-            pause = (pause * 2).min(PAUSES[1]);
-        }
-        if link.is_closed() {
-            return link.end();
-        }
-    }
-}
-
-/// A connection that was opened: see [`conversation::open`].
-pub(super) struct Opened {
-    pub(super) stream: plinth_env::Stream,
-    /// What arrived behind the welcome.
-    pub(super) rest: Vec<u8>,
-    /// The version of the protocol that both speak.
-    pub(super) version: u16,
 }

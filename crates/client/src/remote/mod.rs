@@ -24,6 +24,7 @@
 mod cluster;
 mod cluster_file;
 mod conversation;
+mod dial;
 mod link;
 mod many;
 mod scout;
@@ -209,7 +210,7 @@ impl Core {
         };
         let links: Vec<_> = (0..options.connections).map(|number| Arc::new(link(number))).collect();
         for link in &links {
-            drop(env.spawn_network("connection", link::run(link.clone())));
+            drop(env.spawn_network("connection", dial::run(link.clone())));
         }
         let patient = OnceLock::new();
         Arc::new(Self { env: env.clone(), file, links, database, options, patient })
