@@ -1,18 +1,12 @@
-//! A handle on a database: makes transactions, runs them until they commit, keeps defaults for
-//! them.
+//! A handle on a database: which endpoint, how transactions are to behave, how many watches.
 //!
-//! The retry loop is the one place that decides to run a closure again, and it asks only
-//! `on_error`; whatever a closure returns that is no database error ends it. Defaults reach the
-//! transactions made after they were set.
+//! It knows of transactions only what they begin with: defaults reach those that are made after
+//! they were set. Making and running transactions stands above them, in `transact`.
 
 use crate::endpoint::Endpoint;
-use crate::options::{DatabaseOption, parameter};
-use crate::retry::TransactError;
-use crate::transaction::Transaction;
-use plinth_env::reply::{Reply, promise};
-use plinth_types::{Error, Result, Version, limits};
-use std::future::Future;
-use std::ops::Deref;
+use crate::options::{DatabaseOption, Settings, parameter};
+use plinth_env::reply::Reply;
+use plinth_types::{Error, Result, limits};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -78,15 +72,9 @@ impl Database {
         &self.shared.endpoint
     }
 
-    /// A new transaction.
-    pub fn create_transaction(&self) -> Transaction {
-        Transaction::new(self.clone(), None)
-    }
-
-    /// A transaction without the user's defaults, for the client's own work.
-    pub(crate) fn create_bare_transaction(&self) -> Transaction {
-        let database = Self { shared: self.shared.clone(), api_version: API_VERSION };
-        Transaction::with_options(database, None, Vec::new())
+    /// The same database without the user's defaults, for the client's own work.
+    pub(crate) fn newest(&self) -> Self {
+        Self { shared: self.shared.clone(), api_version: API_VERSION }
     }
 
     /// Sets an option of this handle, or a default for its transactions.
@@ -111,7 +99,7 @@ impl Database {
             if code >= 500 && self.api_version < 610 {
                 return Err(Error::invalid_option().with_detail("needs API version 610"));
             }
-            self.create_bare_transaction().try_option(option, value)?;
+            Settings::check(option, value, self.endpoint().env())?;
             self.set_default(option, value);
             return Ok(());
         }
@@ -176,140 +164,9 @@ impl Database {
         }
     }
 
-    /// Runs `body` in a transaction and commits it, again and again until that succeeds or fails
-    /// for good.
-    ///
-    /// The body may run several times: what it does beside the transaction should bear that.
-    /// Between two runs the loop waits as [`Transaction::on_error`] says. For bodies with an error
-    /// type of their own there is [`Database::try_transact`].
-    ///
-    /// ```
-    /// # async fn example(db: plinth_client::Database) -> plinth_client::Result<()> {
-    /// let visits = db
-    ///     .transact(|tr| async move {
-    ///         let visits = tr.get("visits").await?.map_or(0, |bytes| bytes.len()) + 1;
-    ///         tr.set("visits", vec![b'|'; visits]);
-    ///         Ok(visits)
-    ///     })
-    ///     .await?;
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// The body's own; the database's when a retry can't help or the retry limit is reached.
-    pub async fn transact<T, F, Fut>(&self, body: F) -> Result<T>
-    where
-        F: FnMut(Transaction) -> Fut,
-        Fut: Future<Output = Result<T>>,
-    {
-        transact(self.create_transaction(), body).await
-    }
-
-    /// [`Database::transact`] for bodies with any error type that can hold the database's error and
-    /// gives it back, such as `Box<dyn Error + Send + Sync>`. An error without a database error
-    /// inside ends the loop.
-    ///
-    /// # Errors
-    /// As [`Database::transact`].
-    pub async fn try_transact<T, E, F, Fut>(&self, body: F) -> Result<T, E>
-    where
-        F: FnMut(Transaction) -> Fut,
-        Fut: Future<Output = Result<T, E>>,
-        E: TransactError,
-    {
-        transact(self.create_transaction(), body).await
-    }
-
-    /// [`Database::transact`] for threads that may block: no runtime is needed, every future has
-    /// `wait`.
-    ///
-    /// # Errors
-    /// As [`Database::transact`].
-    pub fn transact_blocking<T, F>(&self, body: F) -> Result<T>
-    where
-        F: FnMut(&Transaction) -> Result<T>,
-    {
-        transact_blocking(&self.create_transaction(), body)
-    }
-
-    /// [`Database::try_transact`] for threads that may block.
-    ///
-    /// # Errors
-    /// As [`Database::transact`].
-    pub fn try_transact_blocking<T, E, F>(&self, body: F) -> Result<T, E>
-    where
-        F: FnMut(&Transaction) -> Result<T, E>,
-        E: TransactError,
-    {
-        transact_blocking(&self.create_transaction(), body)
-    }
-
-    /// Pins a version of the database: the newest that the engine can keep, which with `ssd` is a
-    /// window's length (seconds) and a flush behind the newest commits. It stays readable for
-    /// hours, however much is written meanwhile: for backups and analyses. It costs files with the
-    /// engine `ssd`, and with `memory` an old row in memory for each key that is written meanwhile.
-    ///
-    /// Behind a server it is a lease, which is renewed by itself while the snapshot lives and the
-    /// server can be reached. When it lapses, or the server is started anew, reads fail with
-    /// `version_invalid`, and another one must be pinned.
-    ///
-    /// ```no_run
-    /// # fn example(db: plinth_client::Database) -> plinth_client::Result<()> {
-    /// let snapshot = db.pin_snapshot().wait()?;
-    /// let value = snapshot.transact_blocking(|tr| tr.get("hello").wait())?;
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// `unsupported_operation` for a server that is too old, and over FoundationDB;
-    /// `operation_failed` if a server holds as many as it may; those of writing files.
-    pub fn pin_snapshot(&self) -> Reply<PinnedSnapshot> {
-        let api_version = self.api_version;
-        let (done, reply) = promise();
-        self.shared.endpoint.pin_snapshot().on_complete(move |pinned| {
-            done.send(pinned.map(|pinned| PinnedSnapshot {
-                version: pinned.version,
-                database: Self::new(pinned.endpoint).with_api_version(api_version),
-            }));
-        });
-        reply
-    }
-
     /// The status document of the database, as JSON.
     pub fn status_json(&self) -> Reply<String> {
         self.shared.endpoint.status_json()
-    }
-}
-
-/// One version of a database, which stays readable until this and its clones are dropped: see
-/// [`Database::pin_snapshot`].
-///
-/// To transactions it is a [`Database`] (to which it dereferences) that nobody writes to. Commits
-/// of writes fail with `transaction_read_only`.
-#[derive(Clone)]
-pub struct PinnedSnapshot {
-    version: Version,
-    database: Database,
-}
-
-impl PinnedSnapshot {
-    /// The version that every read sees.
-    pub fn version(&self) -> Version {
-        self.version
-    }
-}
-
-impl Deref for PinnedSnapshot {
-    type Target = Database;
-
-    fn deref(&self) -> &Database {
-        &self.database
-    }
-}
-
-impl std::fmt::Debug for PinnedSnapshot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PinnedSnapshot").field("version", &self.version).finish_non_exhaustive()
     }
 }
 
@@ -327,46 +184,5 @@ pub(crate) struct WatchPermit {
 impl Drop for WatchPermit {
     fn drop(&mut self) {
         self.shared.watches.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-pub(crate) async fn transact<T, E, F, Fut>(tr: Transaction, mut body: F) -> Result<T, E>
-where
-    F: FnMut(Transaction) -> Fut,
-    Fut: Future<Output = Result<T, E>>,
-    E: TransactError,
-{
-    loop {
-        let failure = match body(tr.clone()).await {
-            Ok(value) => match tr.commit().await {
-                Ok(()) => return Ok(value),
-                Err(error) => E::from(error),
-            },
-            Err(failure) => failure,
-        };
-        let Some(error) = failure.database_error() else { return Err(failure) };
-        if tr.on_error(error.clone()).await.is_err() {
-            return Err(failure);
-        }
-    }
-}
-
-pub(crate) fn transact_blocking<T, E, F>(tr: &Transaction, mut body: F) -> Result<T, E>
-where
-    F: FnMut(&Transaction) -> Result<T, E>,
-    E: TransactError,
-{
-    loop {
-        let failure = match body(tr) {
-            Ok(value) => match tr.commit().wait() {
-                Ok(()) => return Ok(value),
-                Err(error) => E::from(error),
-            },
-            Err(failure) => failure,
-        };
-        let Some(error) = failure.database_error() else { return Err(failure) };
-        if tr.on_error(error.clone()).wait().is_err() {
-            return Err(failure);
-        }
     }
 }

@@ -10,10 +10,15 @@
 //!   Transaction ──▶ Inner ──▶ State (one lock)
 //!                              │
 //!        ┌──────────┬──────────┼───────────────┬─────────────────┐
-//!      life      batches     reads           writes            outcome
+//!      life      batches    read set        write set          outcome
 //!    usable?   point reads  conflict   mutations (flat list)   committed version,
 //!    epoch     on their way  ranges    conflict ranges         versionstamp
-//!    timeout                           write map, once a read meets a write
+//!    timeout                    │      write map, once a read meets a write
+//!                               └───────┬───────┘
+//!                                commit attempt: the request
+//!
+//!   above: mapped ranges, tenants, streams of rows, the retry loop (transact)
+//!   below, by traits of theirs that a transaction fulfils: special keys, merging
 //! ```
 //!
 //! ## Invariants
@@ -32,6 +37,7 @@
 
 mod capture;
 mod changes;
+mod conflicts;
 mod database;
 pub mod endpoint;
 pub mod json;
@@ -39,30 +45,34 @@ mod mapped;
 mod merge;
 mod operator;
 mod options;
+mod pinned;
+mod prefix;
 mod range;
 #[cfg(feature = "net")]
 pub mod remote;
-mod retry;
 mod special_keys;
 mod stream;
 mod tenant;
+mod transact;
 mod transaction;
+mod tuple;
 mod write_map;
 
 pub use capture::{CaptureConsumer, CapturedStream, ChangeCapture};
 pub use changes::{ChangeConsumer, ChangeFeed, ChangeStream};
-pub use database::{API_VERSION, API_VERSION_OLDEST, Database, PinnedSnapshot};
+pub use database::{API_VERSION, API_VERSION_OLDEST, Database};
 pub use endpoint::{Description, Endpoint, Pinned, Priority, ReadVersionReply, ReadVersionRequest};
 pub use mapped::{Mapped, MappedRangeResult, MappedRow};
 pub use operator::Retries;
 pub use options::{DatabaseOption, OptionParameter, TransactionOption};
+pub use pinned::PinnedSnapshot;
 pub use plinth_env::reply::Reply;
 pub use plinth_types::{
     Bytes, ChangeBatch, Changes, ChangesRequest, Error, KeyRange, KeySelector, KeyValue,
     MutationType, RangeResult, Result, Rows, Version, Versionstamp,
 };
 pub use range::{ConflictRangeType, RangeOptions, StreamingMode};
-pub use retry::TransactError;
 pub use stream::RangeStream;
 pub use tenant::Tenant;
+pub use transact::TransactError;
 pub use transaction::{Get, Snapshot, Transaction};

@@ -1,7 +1,10 @@
 //! The rows of a range as a stream, read batch by batch as they are wanted.
+//!
+//! Each batch is a range read of the transaction's, made when the rows before it have been given
+//! out; so a stream sees the own writes that there are when a batch is read.
 
 use crate::range::RangeOptions;
-use crate::transaction::Transaction;
+use crate::transaction::{Snapshot, Transaction};
 use futures_core::Stream;
 use plinth_env::reply::Reply;
 use plinth_types::{KeyValue, RangeResult, Result, Rows};
@@ -27,8 +30,33 @@ pub struct RangeStream {
     more: bool,
 }
 
+impl Transaction {
+    /// The rows of a range as a stream, read in batches as it goes.
+    ///
+    /// ```
+    /// # use plinth_client::{Transaction, Result};
+    /// # async fn example(tr: &Transaction) -> Result<()> {
+    /// let mut rows = tr.range("users/".."users0");
+    /// while let Some(row) = rows.next().await {
+    ///     let row = row?;
+    ///     println!("{:?} = {:?}", row.key, row.value);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn range(&self, range: impl Into<RangeOptions>) -> RangeStream {
+        RangeStream::new(self.clone(), range.into(), false)
+    }
+}
+
+impl Snapshot<'_> {
+    /// As [`Transaction::range`].
+    pub fn range(&self, range: impl Into<RangeOptions>) -> RangeStream {
+        RangeStream::new(self.transaction().clone(), range.into(), true)
+    }
+}
+
 impl RangeStream {
-    pub(crate) fn new(transaction: Transaction, range: RangeOptions, snapshot: bool) -> Self {
+    fn new(transaction: Transaction, range: RangeOptions, snapshot: bool) -> Self {
         Self {
             transaction,
             range,

@@ -4,65 +4,17 @@
 //! keys relative to the prefix, and wait for the prefix where they would ask for the read version
 //! (see `Inner::read_version`). If there is no such tenant, each of them says so.
 
-use crate::database::{Database, transact, transact_blocking};
+use crate::database::Database;
 use crate::options::TransactionOption;
+use crate::prefix::TenantPrefix;
 use crate::special_keys::tenants::{name_key, prefix_of};
+use crate::transact::{transact, transact_blocking};
 use crate::transaction::{Task, Transaction};
 use bytes::Bytes;
-use plinth_env::reply::{Promise, Reply, promise};
+use plinth_env::reply::{Reply, promise};
 use plinth_types::{Error, Result};
 use std::future::Future;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-
-/// Stands before keys where no tenant is known, and where no key lies: no operation should come so
-/// far.
-const NOWHERE: [u8; 8] = [0xff; 8];
-
-/// The prefix of all keys of a tenant, as far as it is known.
-#[derive(Default)]
-pub(crate) struct TenantPrefix {
-    found: OnceLock<Result<[u8; 8]>>,
-    /// Who waits until it has been looked up.
-    waiting: Mutex<Vec<Promise<()>>>,
-}
-
-impl TenantPrefix {
-    fn known(prefix: [u8; 8]) -> Arc<Self> {
-        Arc::new(Self { found: OnceLock::from(Ok(prefix)), waiting: Mutex::default() })
-    }
-
-    pub(crate) fn is_known(&self) -> bool {
-        matches!(self.found.get(), Some(Ok(_)))
-    }
-
-    pub(crate) fn prefix(&self) -> &[u8; 8] {
-        match self.found.get() {
-            Some(Ok(prefix)) => prefix,
-            _ => &NOWHERE,
-        }
-    }
-
-    /// Ready once the prefix is known; fails as looking it up has failed.
-    pub(crate) fn looked_up(&self) -> Reply<()> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = self.found.get() {
-            return Reply::ready(found.clone().map(drop));
-        }
-        let (promise, reply) = promise();
-        waiting.push(promise);
-        reply
-    }
-
-    fn tell(&self, found: &Result<[u8; 8]>) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        self.found.get_or_init(|| found.clone());
-        let promises = std::mem::take(&mut *waiting);
-        drop(waiting);
-        for promise in promises {
-            promise.send(found.clone().map(drop));
-        }
-    }
-}
+use std::sync::Arc;
 
 /// A part of the key space that its transactions see as the whole of it.
 #[derive(Clone)]
@@ -116,7 +68,7 @@ impl Database {
 
     /// The prefix of the tenant of this name.
     fn look_up_tenant(&self, name: &[u8]) -> Reply<[u8; 8]> {
-        let (tr, key) = (self.create_bare_transaction(), name_key(name));
+        let (tr, key) = (Transaction::bare(self), name_key(name));
         let (promise, reply) = promise();
         Task::detached(
             async move {

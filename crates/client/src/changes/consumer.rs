@@ -5,7 +5,9 @@
 //! is said. A read that is given up leaves the consumer where it was.
 
 use super::for_system;
-use crate::database::{Database, transact};
+use crate::database::Database;
+use crate::transact::transact;
+use crate::transaction::Transaction;
 use plinth_types::{Changes, ChangesRequest, Error, Result, Version, probe};
 use std::time::Duration;
 
@@ -68,7 +70,7 @@ impl ChangeConsumer {
     /// As those of [`ChangeConsumer::next`].
     pub async fn try_next(&mut self) -> Result<Changes> {
         // Only whoever leads knows what is committed; the node that gives changes may lag.
-        let committed = transact(self.database.create_bare_transaction(), |tr| async move {
+        let committed = transact(Transaction::bare(&self.database), |tr| async move {
             for_system(&tr)?;
             tr.get_read_version().await
         });

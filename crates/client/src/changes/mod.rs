@@ -16,9 +16,10 @@ mod feed;
 pub use consumer::ChangeConsumer;
 pub use feed::ChangeFeed;
 
-use crate::database::{Database, transact};
+use crate::database::Database;
 use crate::options::TransactionOption;
 use crate::range::{RangeOptions, StreamingMode};
+use crate::transact::transact;
 use crate::transaction::{Task, Transaction};
 use plinth_env::reply::{Reply, promise};
 use plinth_types::changes::{
@@ -102,10 +103,10 @@ impl Database {
         detached(async move {
             let bound = bound_bytes.unwrap_or(0);
             let body = |tr| register(tr, name.clone(), ranges.clone(), bound);
-            let registered = transact(database.create_bare_transaction(), body).await?;
+            let registered = transact(Transaction::bare(&database), body).await?;
             // Its version is known once it is committed.
             let body = |tr| find(tr, name.clone());
-            let found = transact(database.create_bare_transaction(), body).await?;
+            let found = transact(Transaction::bare(&database), body).await?;
             if found.id == registered { Ok(found) } else { Err(removed(&name)) }
         })
     }
@@ -122,14 +123,14 @@ impl Database {
                 attempts += 1;
                 remove(tr, name.clone(), attempts == 1)
             };
-            transact(database.create_bare_transaction(), body).await
+            transact(Transaction::bare(&database), body).await
         })
     }
 
     /// All streams, in the order of their names.
     pub fn list_changes(&self) -> Reply<Vec<ChangeStream>> {
         let database = self.clone();
-        detached(async move { transact(database.create_bare_transaction(), list).await })
+        detached(async move { transact(Transaction::bare(&database), list).await })
     }
 
     /// The consumer of a stream, which goes on behind what was acknowledged.
@@ -142,8 +143,7 @@ impl Database {
     pub fn consume_changes(&self, name: impl AsRef<[u8]>) -> Reply<ChangeConsumer> {
         let (name, database) = (Bytes::copy_from_slice(name.as_ref()), self.clone());
         detached(async move {
-            let found =
-                transact(database.create_bare_transaction(), |tr| find(tr, name.clone())).await?;
+            let found = transact(Transaction::bare(&database), |tr| find(tr, name.clone())).await?;
             Ok(ChangeConsumer::new(database, found.id, found.acknowledged))
         })
     }
@@ -173,7 +173,7 @@ impl Database {
     pub fn acknowledge_changes(&self, id: u64, upto: Version) -> Reply<()> {
         let database = self.clone();
         detached(async move {
-            transact(database.create_bare_transaction(), |tr| acknowledge(tr, id, upto)).await
+            transact(Transaction::bare(&database), |tr| acknowledge(tr, id, upto)).await
         })
     }
 }

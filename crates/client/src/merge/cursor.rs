@@ -4,9 +4,9 @@
 //! Single keys cleared or set are fetched along with their surroundings and passed over, which is
 //! cheaper than a request for each gap.
 
+use super::Source;
 use crate::range::Limits;
-use crate::transaction::{View, unreadable};
-use crate::write_map::{Edge, Kind, Segment, WriteMap};
+use crate::write_map::{Edge, Kind, Segment, WriteMap, unreadable};
 use bytes::Bytes;
 use plinth_types::{Error, KeyValue, Result, Rows, key_after};
 use std::sync::OnceLock;
@@ -27,8 +27,8 @@ pub(super) enum Step {
 }
 
 /// A place among the merged rows.
-pub(super) struct Cursor<'v> {
-    view: &'v View,
+pub(super) struct Cursor<'v, S> {
+    view: &'v S,
     map: &'v WriteMap,
     reverse: bool,
     /// Forward: the first key not passed. Reverse: the last key passed.
@@ -42,12 +42,12 @@ pub(super) struct Cursor<'v> {
     wanted: usize,
 }
 
-impl<'v> Cursor<'v> {
+impl<'v, S: Source> Cursor<'v, S> {
     /// A cursor that gives the rows from `at` on or, with `reverse`, those before it.
-    pub(super) fn new(view: &'v View, at: &[u8], reverse: bool) -> Self {
+    pub(super) fn new(view: &'v S, at: &[u8], reverse: bool) -> Self {
         static NO_WRITES: OnceLock<WriteMap> = OnceLock::new();
-        let map = view.map.as_ref().unwrap_or_else(|| NO_WRITES.get_or_init(WriteMap::new));
-        let at = if at > view.max_key { view.max_key } else { at };
+        let map = view.own_writes().unwrap_or_else(|| NO_WRITES.get_or_init(WriteMap::new));
+        let at = at.min(view.max_key());
         Self {
             view,
             map,
@@ -74,7 +74,7 @@ impl<'v> Cursor<'v> {
                 return Ok(Step::End);
             }
             let Some(segment) = self.segment() else { return Ok(Step::End) };
-            if segment.unreadable && !self.view.bypass_unreadable {
+            if segment.unreadable && !self.view.bypasses_unreadable() {
                 return Err(unreadable(segment.begin.key));
             }
             let own = match segment.kind {
@@ -244,7 +244,7 @@ impl<'v> Cursor<'v> {
             let Some(current) = segment else { break };
             let near = if self.reverse { current.end } else { Some(current.begin) };
             let is_wide = matches!(current.kind, Kind::Cleared) && !is_one_key(&current);
-            let is_barrier = is_wide || (current.unreadable && !self.view.bypass_unreadable);
+            let is_barrier = is_wide || (current.unreadable && !self.view.bypasses_unreadable());
             if let Some(edge) = near
                 && is_barrier
             {

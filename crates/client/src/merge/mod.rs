@@ -18,10 +18,34 @@ mod scan;
 
 pub(crate) use scan::range;
 
-use crate::transaction::View;
+use crate::range::Limits;
+use crate::write_map::WriteMap;
 use bytes::Bytes;
 use cursor::{Cursor, Step};
-use plinth_types::{Error, KeySelector, Result};
+use plinth_types::{Error, KeySelector, RangeResult, Result};
+use std::future::Future;
+
+/// A read that is on its way, as merging needs it.
+pub(crate) trait Source: Sync {
+    /// The own writes that it sees: those as of its call.
+    fn own_writes(&self) -> Option<&WriteMap>;
+
+    /// The first key that it can't read.
+    fn max_key(&self) -> &'static [u8];
+
+    /// Whether it sees keys that get their content only at commit.
+    fn bypasses_unreadable(&self) -> bool;
+
+    /// The database's rows between two keys, at most as many as the limits say; whether rows may be
+    /// left.
+    fn fetch(
+        &self,
+        begin: &[u8],
+        end: &[u8],
+        limits: Limits,
+        reverse: bool,
+    ) -> impl Future<Output = Result<RangeResult>> + Send;
+}
 
 /// Where a selector leads.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,23 +71,23 @@ impl Resolved {
 
 /// Where a selector (normalised) leads as the bound of a range: what matters is where the range
 /// begins or ends, not which key that is.
-pub(crate) async fn resolve_bound(view: &View, selector: &KeySelector) -> Result<Resolved> {
+pub(crate) async fn resolve_bound<S: Source>(view: &S, selector: &KeySelector) -> Result<Resolved> {
     if selector.offset < 1 {
         return resolve(view, selector).await;
     }
     let rows = i64::from(selector.offset) - 1;
     if rows == 0 {
-        let is_beyond = selector.key[..] > *view.max_key;
-        let key = if is_beyond { Bytes::from_static(view.max_key) } else { selector.key.clone() };
+        let is_beyond = selector.key[..] > *view.max_key();
+        let key = if is_beyond { Bytes::from_static(view.max_key()) } else { selector.key.clone() };
         return Ok(Resolved { key, left: 1 });
     }
     let mut cursor = Cursor::new(view, &selector.key, false)
         .expecting(usize::try_from(rows).unwrap_or(usize::MAX).saturating_add(1));
     let mut left = rows;
     while left > 0 {
-        match cursor.advance(view.max_key).await? {
+        match cursor.advance(view.max_key()).await? {
             Step::End => {
-                return Ok(Resolved { key: Bytes::from_static(view.max_key), left: left + 1 });
+                return Ok(Resolved { key: Bytes::from_static(view.max_key()), left: left + 1 });
             }
             Step::Own(_) => left -= 1,
             Step::Run(run) => {
@@ -74,8 +98,8 @@ pub(crate) async fn resolve_bound(view: &View, selector: &KeySelector) -> Result
         }
     }
     // The bound stands before the next key, or before what can't be looked into.
-    let key = match cursor.advance(view.max_key).await {
-        Ok(Step::End) => Bytes::from_static(view.max_key),
+    let key = match cursor.advance(view.max_key()).await {
+        Ok(Step::End) => Bytes::from_static(view.max_key()),
         Ok(Step::Own(row)) => row.key,
         Ok(Step::Run(_)) => Bytes::copy_from_slice(cursor.row(0).0),
         Err(error) if error == Error::accessed_unreadable() => cursor.position(),
@@ -85,7 +109,7 @@ pub(crate) async fn resolve_bound(view: &View, selector: &KeySelector) -> Result
 }
 
 /// The existing key that a selector (normalised) leads to.
-pub(crate) async fn resolve(view: &View, selector: &KeySelector) -> Result<Resolved> {
+pub(crate) async fn resolve<S: Source>(view: &S, selector: &KeySelector) -> Result<Resolved> {
     let offset = i64::from(selector.offset);
     let forward = offset >= 1;
     let steps = if forward { offset } else { 1 - offset };
@@ -93,9 +117,9 @@ pub(crate) async fn resolve(view: &View, selector: &KeySelector) -> Result<Resol
         .expecting(usize::try_from(steps).unwrap_or(usize::MAX));
     let mut left = steps;
     loop {
-        let key = match cursor.advance(if forward { view.max_key } else { b"" }).await? {
+        let key = match cursor.advance(if forward { view.max_key() } else { b"" }).await? {
             Step::End if forward => {
-                return Ok(Resolved { key: Bytes::from_static(view.max_key), left });
+                return Ok(Resolved { key: Bytes::from_static(view.max_key()), left });
             }
             Step::End => return Ok(Resolved { key: Bytes::new(), left: 1 - left }),
             Step::Own(row) => {

@@ -7,15 +7,14 @@
 //! leads back, which is also how far it can fail with `accessed_unreadable`.
 
 use super::cursor::{Cursor, Step};
-use super::{Resolved, resolve_bound};
+use super::{Resolved, Source, resolve_bound};
 use crate::range::Limits;
-use crate::transaction::View;
 use bytes::Bytes;
 use plinth_types::{KeySelector, RangeResult, Result, RowsBuilder};
 
 /// Reads a range; `begin` and `end` are normalised.
-pub(crate) async fn range(
-    view: &View,
+pub(crate) async fn range<S: Source>(
+    view: &S,
     begin: &KeySelector,
     end: &KeySelector,
     limits: Limits,
@@ -72,8 +71,8 @@ pub(crate) async fn range(
 }
 
 /// The result of a range whose sides alone show that it has no rows.
-fn empty_result(
-    view: &View,
+fn empty_result<S: Source>(
+    view: &S,
     near: &Resolved,
     far: &Resolved,
     reverse: bool,
@@ -82,7 +81,7 @@ fn empty_result(
     if begin.left >= end.left && begin.key >= end.key {
         return Some(RangeResult::default());
     }
-    if begin.key[..] == *view.max_key || end.key.is_empty() {
+    if begin.key[..] == *view.max_key() || end.key.is_empty() {
         return Some(RangeResult {
             read_to_begin: begin.is_off_begin() || end.is_off_begin(),
             read_through_end: begin.is_off_end() || end.is_off_end(),
@@ -110,8 +109,8 @@ enum End {
 }
 
 /// Collects rows from the near side on.
-struct Walk<'v> {
-    cursor: Cursor<'v>,
+struct Walk<'v, S> {
+    cursor: Cursor<'v, S>,
     /// The end of the key space in this direction.
     space_end: &'static [u8],
     reverse: bool,
@@ -124,13 +123,13 @@ struct Walk<'v> {
     beyond: usize,
 }
 
-impl<'v> Walk<'v> {
-    fn new(view: &'v View, from: &[u8], limits: Limits, reverse: bool, target: Target) -> Self {
+impl<'v, S: Source> Walk<'v, S> {
+    fn new(view: &'v S, from: &[u8], limits: Limits, reverse: bool, target: Target) -> Self {
         let extra = usize::try_from(target.extra.unsigned_abs()).unwrap_or(usize::MAX);
         let wanted = limits.rows.unwrap_or(1000).saturating_add(extra).saturating_add(1);
         Self {
             cursor: Cursor::new(view, from, reverse).expecting(wanted),
-            space_end: if reverse { b"" } else { view.max_key },
+            space_end: if reverse { b"" } else { view.max_key() },
             reverse,
             target,
             limits,

@@ -5,9 +5,11 @@
 //! the rules that hold for every option: which kind of value it takes, and how that value looks.
 
 mod database;
+mod settings;
 mod transaction;
 
 pub use database::DatabaseOption;
+pub(crate) use settings::{Effect, Settings, Situation};
 pub use transaction::TransactionOption;
 
 use plinth_types::{Error, Result};

@@ -5,11 +5,9 @@
 //! an error message and no write.
 
 use super::content::invalid;
-use super::{PARTS, Part, Source, error_message, settings};
-use crate::transaction::Inner;
+use super::{Host, PARTS, Part, Source, SpecialKeys, settings};
 use bytes::Bytes;
-use plinth_types::{Error, KeyRange, MutationType, Result, key_after, system};
-use std::sync::Arc;
+use plinth_types::{Error, KeyRange, Result, system};
 
 /// Written ranges of one part.
 type Changes = Vec<(KeyRange, Option<Bytes>)>;
@@ -17,52 +15,39 @@ type Changes = Vec<(KeyRange, Option<Bytes>)>;
 /// Why a part refuses its changes: command and message.
 pub(super) type Refusal = (&'static str, String);
 
-impl Inner {
+impl<H: Host> SpecialKeys<H> {
     /// Carries out what was written to special keys.
-    pub(crate) async fn special_commit(self: &Arc<Self>, epoch: u64) -> Result<()> {
-        let (writes, is_late) = {
-            let state = self.lock();
-            match &state.special {
-                Some(special) if state.options.special.writes && state.life.epoch == epoch => {
-                    (special.writes.clone(), special.trace.is_late)
-                }
-                _ => return Ok(()),
-            }
-        };
-        if is_late {
-            return Err(Error::special_keys_api_failure());
-        }
+    pub(crate) async fn commit(self) -> Result<()> {
+        let writes = self.host.with_special(|special, allowed| match allowed.writes {
+            true => special.writes(),
+            false => Ok(None),
+        });
+        let Some(writes) = writes? else { return Ok(()) };
         for part in PARTS.iter().filter(|part| part.writable) {
             let range = part.range();
             let changes = writes.iter(&range.begin, &range.end);
             if changes.is_empty() {
                 continue;
             }
-            if let Some((command, message)) = self.commit_part(epoch, part, changes).await? {
-                self.with(|state, _| {
-                    state.special(self).error_message = Some(error_message(command, &message));
-                });
+            if let Some((command, message)) = self.commit_part(part, changes).await? {
+                let env = self.host.endpoint().env();
+                self.host.with_special(|special, _| special.note_refusal(env, command, &message));
                 return Err(Error::special_keys_api_failure().with_detail(message));
             }
         }
         Ok(())
     }
 
-    async fn commit_part(
-        self: &Arc<Self>,
-        epoch: u64,
-        part: &'static Part,
-        changes: Changes,
-    ) -> Result<Option<Refusal>> {
+    async fn commit_part(&self, part: &'static Part, changes: Changes) -> Result<Option<Refusal>> {
         let last = changes.last().and_then(|(_, value)| value.clone());
         match part.source {
-            Source::Locked => self.commit_lock(epoch, last).await,
+            Source::Locked => self.commit_lock(last).await,
             Source::ConsistencyCheckSuspended => {
                 let value = [u8::from(last.is_some())];
-                self.write_system(epoch, settings::CONSISTENCY_CHECK_SUSPENDED, Some(&value));
+                self.host.write(settings::CONSISTENCY_CHECK_SUSPENDED, Some(&value));
                 Ok(None)
             }
-            Source::MinRequiredCommitVersion => self.commit_min_version(epoch, last).await,
+            Source::MinRequiredCommitVersion => self.commit_min_version(last).await,
             Source::VersionEpoch => {
                 let value = last.map(|value| {
                     value
@@ -71,23 +56,19 @@ impl Inner {
                         .ok_or_else(|| invalid("not a version", &value))
                 });
                 let value = value.transpose()?;
-                self.write_system(
-                    epoch,
-                    settings::VERSION_EPOCH,
-                    value.as_ref().map(|value| &value[..]),
-                );
+                self.host.write(settings::VERSION_EPOCH, value.as_ref().map(|value| &value[..]));
                 Ok(None)
             }
-            Source::Maintenance => self.commit_maintenance(epoch, part, &changes).await,
-            Source::DataDistribution => Ok(self.commit_data_distribution(epoch, part, &changes)),
+            Source::Maintenance => self.commit_maintenance(part, &changes).await,
+            Source::DataDistribution => Ok(self.commit_data_distribution(part, &changes)),
             Source::GlobalConfig => {
-                self.commit_global_config(epoch, part, &changes);
+                self.commit_global_config(part, &changes);
                 Ok(None)
             }
-            Source::Tenants => self.commit_tenants(epoch, part, &changes).await,
+            Source::Tenants => self.commit_tenants(part, &changes).await,
             Source::CommandOptions | Source::Profiling => Ok(None),
-            Source::Coordinators => self.commit_coordinators(epoch, part, &changes).await,
-            Source::Places(..) => self.commit_places(epoch, part, &changes).await,
+            Source::Coordinators => self.commit_coordinators(part, &changes).await,
+            Source::Places(..) => self.commit_places(part, &changes).await,
             Source::Nothing(command) if changes.iter().any(|(_, value)| value.is_some()) => {
                 Ok(Some((
                     command,
@@ -98,11 +79,7 @@ impl Inner {
         }
     }
 
-    async fn commit_lock(
-        self: &Arc<Self>,
-        epoch: u64,
-        id: Option<Bytes>,
-    ) -> Result<Option<Refusal>> {
+    async fn commit_lock(&self, id: Option<Bytes>) -> Result<Option<Refusal>> {
         let wanted = match &id {
             None => None,
             Some(text) => match settings::parse_lock_id(text) {
@@ -113,7 +90,7 @@ impl Inner {
                 }
             },
         };
-        let value = self.read_system_seriously(epoch, system::DATABASE_LOCKED).await?;
+        let value = self.get_seriously(system::DATABASE_LOCKED).await?;
         match (wanted, value) {
             (Some(id), Some(value)) => {
                 if value.get(settings::LOCK_PREFIX.len()..) != Some(&id[..]) {
@@ -122,30 +99,20 @@ impl Inner {
             }
             (Some(id), None) => {
                 let operand = [&settings::LOCK_PREFIX[..], &id, &[0; 4]].concat();
-                self.with(|state, _| {
-                    if state.life.epoch == epoch {
-                        let kind = MutationType::SetVersionstampedValue;
-                        state.writes.push_key(kind, system::DATABASE_LOCKED, &operand, true);
-                        state.writes.conflicts.push(b"", system::NORMAL_END);
-                    }
-                });
+                self.host.lock_database(&operand);
             }
-            (None, Some(_)) => self.write_system(epoch, system::DATABASE_LOCKED, None),
+            (None, Some(_)) => self.host.write(system::DATABASE_LOCKED, None),
             (None, None) => {}
         }
         Ok(None)
     }
 
-    async fn commit_min_version(
-        self: &Arc<Self>,
-        epoch: u64,
-        text: Option<Bytes>,
-    ) -> Result<Option<Refusal>> {
+    async fn commit_min_version(&self, text: Option<Bytes>) -> Result<Option<Refusal>> {
         const COMMAND: &str = "advanceversion";
         /// A database that starts here has a thousand years left.
         const MOST: i64 = i64::MAX - 1 - 1_000_000 * 3600 * 24 * 365 * 1000;
         let Some(text) = text else {
-            self.write_system(epoch, system::MIN_REQUIRED_COMMIT_VERSION, None);
+            self.host.write(system::MIN_REQUIRED_COMMIT_VERSION, None);
             return Ok(None);
         };
         let refuse = |message: String| Ok(Some((COMMAND, message)));
@@ -155,29 +122,28 @@ impl Inner {
                 String::from_utf8_lossy(&text)
             ));
         };
-        if self.read_system(epoch, settings::VERSION_EPOCH).await?.is_some() {
+        if self.host.get(settings::VERSION_EPOCH).await?.is_some() {
             return refuse("The version cannot be changed while there is a version epoch".into());
         }
         if version > MOST {
             return refuse(format!("The version is larger than it may be ({MOST})"));
         }
-        if self.read_version(epoch, false).await? > version {
+        if self.host.read_version().await? > version {
             return refuse("Current read version is larger than the given version".into());
         }
         let value = (version + 1).to_le_bytes();
-        self.write_system(epoch, system::MIN_REQUIRED_COMMIT_VERSION, Some(&value));
+        self.host.write(system::MIN_REQUIRED_COMMIT_VERSION, Some(&value));
         Ok(None)
     }
 
     async fn commit_maintenance(
-        self: &Arc<Self>,
-        epoch: u64,
+        &self,
         part: &'static Part,
         changes: &Changes,
     ) -> Result<Option<Refusal>> {
         const COMMAND: &str = "maintenance";
         let refuse = |message: String| Ok(Some((COMMAND, message)));
-        let stored = self.read_system_seriously(epoch, settings::HEALTHY_ZONE).await?;
+        let stored = self.get_seriously(settings::HEALTHY_ZONE).await?;
         let current = stored.as_deref().and_then(settings::maintenance_zone);
         let mut set = changes.iter().filter_map(|(range, value)| Some((range, value.as_ref()?)));
         let Some((range, text)) = set.next() else {
@@ -185,7 +151,7 @@ impl Inner {
                 changes.iter().any(|(range, _)| range.contains(&part.key(&zone)))
             });
             if is_cleared {
-                self.write_system(epoch, settings::HEALTHY_ZONE, None);
+                self.host.write(settings::HEALTHY_ZONE, None);
             }
             return Ok(None);
         };
@@ -200,18 +166,13 @@ impl Inner {
             return refuse("Maintenance cannot begin while failures of storage are ignored".into());
         }
         let zone = range.begin.slice(part.key(b"").len()..);
-        let until = settings::version_after(self.read_version(epoch, false).await?, seconds);
+        let until = settings::version_after(self.host.read_version().await?, seconds);
         let value = settings::maintenance_value(&zone, until);
-        self.write_system(epoch, settings::HEALTHY_ZONE, Some(&value));
+        self.host.write(settings::HEALTHY_ZONE, Some(&value));
         Ok(None)
     }
 
-    fn commit_data_distribution(
-        &self,
-        epoch: u64,
-        part: &'static Part,
-        changes: &Changes,
-    ) -> Option<Refusal> {
+    fn commit_data_distribution(&self, part: &'static Part, changes: &Changes) -> Option<Refusal> {
         const COMMAND: &str = "datadistribution";
         for (range, value) in changes {
             let (mode, ignored) = (part.key(b"mode"), part.key(b"rebalance_ignored"));
@@ -219,7 +180,7 @@ impl Inner {
                 Some(value) if range.begin == mode => match settings::parse_number(value) {
                     Some(number @ 0..=2) => {
                         let number = (number as i32).to_le_bytes();
-                        self.write_system(epoch, settings::DATA_DISTRIBUTION_MODE, Some(&number));
+                        self.host.write(settings::DATA_DISTRIBUTION_MODE, Some(&number));
                     }
                     _ => {
                         let text = String::from_utf8_lossy(value);
@@ -230,7 +191,7 @@ impl Inner {
                     }
                 },
                 Some(value) if range.begin == ignored => {
-                    self.write_system(epoch, settings::REBALANCE_IGNORED, Some(value));
+                    self.host.write(settings::REBALANCE_IGNORED, Some(value));
                 }
                 Some(_) => {
                     return Some((
@@ -240,10 +201,10 @@ impl Inner {
                 }
                 None => {
                     if range.contains(&mode) {
-                        self.write_system(epoch, settings::DATA_DISTRIBUTION_MODE, None);
+                        self.host.write(settings::DATA_DISTRIBUTION_MODE, None);
                     }
                     if range.contains(&ignored) {
-                        self.write_system(epoch, settings::REBALANCE_IGNORED, None);
+                        self.host.write(settings::REBALANCE_IGNORED, None);
                     }
                 }
             }
@@ -251,58 +212,21 @@ impl Inner {
         None
     }
 
-    fn commit_global_config(&self, epoch: u64, part: &'static Part, changes: &Changes) {
+    fn commit_global_config(&self, part: &'static Part, changes: &Changes) {
         let prefix = part.key(b"").len();
         for (range, value) in changes {
             let begin = settings::global_config_key(&range.begin[prefix..]);
             match value {
-                Some(value) => self.write_system(epoch, &begin, Some(value)),
+                Some(value) => self.host.write(&begin, Some(value)),
                 None => {
                     let end = if range.end.starts_with(&part.key(b"")) {
                         settings::global_config_key(&range.end[prefix..])
                     } else {
                         settings::global_config_range().1
                     };
-                    self.clear_system(epoch, &begin, &end);
+                    self.host.clear(&begin, &end);
                 }
             }
         }
-    }
-
-    /// Reads a system key so that the commit conflicts if it changes.
-    pub(super) async fn read_system_seriously(
-        self: &Arc<Self>,
-        epoch: u64,
-        key: &[u8],
-    ) -> Result<Option<Bytes>> {
-        let value = self.read_system(epoch, key).await?;
-        self.with(|state, _| {
-            if state.life.epoch == epoch {
-                state.reads.conflicts.push_single(key);
-            }
-        });
-        Ok(value)
-    }
-
-    /// Sets or removes a system key, whatever the transaction may write.
-    pub(super) fn write_system(&self, epoch: u64, key: &[u8], value: Option<&[u8]>) {
-        match value {
-            None => self.clear_system(epoch, key, &key_after(key)),
-            Some(value) => self.with(|state, _| {
-                if state.life.epoch == epoch {
-                    state.options.commit.lock_aware = true;
-                    state.writes.push_key(MutationType::Set, key, value, true);
-                }
-            }),
-        }
-    }
-
-    pub(super) fn clear_system(&self, epoch: u64, begin: &[u8], end: &[u8]) {
-        self.with(|state, _| {
-            if state.life.epoch == epoch {
-                state.options.commit.lock_aware = true;
-                state.writes.push_clear(begin, end, true);
-            }
-        });
     }
 }

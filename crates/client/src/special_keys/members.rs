@@ -5,13 +5,11 @@
 //! database of one server, a server that is no member, the last voter.
 
 use super::commit::Refusal;
-use super::{Part, Source};
-use crate::transaction::Inner;
+use super::{Host, Part, Source, SpecialKeys};
 use bytes::Bytes;
 use plinth_types::places::{MemberPlace, member_places};
 use plinth_types::{KeyRange, KeyValue, Result, system};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 /// Whether one of these places, addresses or hosts, is that of a member.
 fn names(places: &BTreeSet<String>, member: &MemberPlace) -> bool {
@@ -24,23 +22,23 @@ fn bare(address: &str) -> &str {
     address.strip_suffix(":tls").unwrap_or(address)
 }
 
-impl Inner {
+impl<H: Host> SpecialKeys<H> {
     /// The members of the cluster; none if there is none.
-    pub(super) async fn members(self: &Arc<Self>, epoch: u64) -> Result<Vec<MemberPlace>> {
-        let row = self.read_system_seriously(epoch, system::MEMBERS).await?;
+    pub(super) async fn members(&self) -> Result<Vec<MemberPlace>> {
+        let row = self.get_seriously(system::MEMBERS).await?;
         row.map_or_else(|| Ok(Vec::new()), |row| member_places(&row))
     }
 
     /// The same, where nothing hangs on it that is written.
-    pub(super) async fn members_seen(self: &Arc<Self>, epoch: u64) -> Result<Vec<MemberPlace>> {
-        let row = self.read_system(epoch, system::MEMBERS).await?;
+    pub(super) async fn members_seen(&self) -> Result<Vec<MemberPlace>> {
+        let row = self.host.get(system::MEMBERS).await?;
         row.map_or_else(|| Ok(Vec::new()), |row| member_places(&row))
     }
 
     /// The places below a prefix of the system's rows.
-    async fn places(self: &Arc<Self>, epoch: u64, prefix: &[u8]) -> Result<BTreeSet<String>> {
+    async fn places(&self, prefix: &[u8]) -> Result<BTreeSet<String>> {
         let end = [prefix, b"\xff"].concat();
-        let rows = self.read_system_range(epoch, prefix, &end).await?;
+        let rows = self.host.get_range(prefix, &end).await?;
         Ok(rows
             .iter()
             .map(|row| String::from_utf8_lossy(&row.key[prefix.len()..]).into_owned())
@@ -48,13 +46,8 @@ impl Inner {
     }
 
     /// What a part that mirrors such rows shows.
-    pub(super) async fn place_rows(
-        self: &Arc<Self>,
-        epoch: u64,
-        part: &Part,
-        prefix: &[u8],
-    ) -> Result<Vec<KeyValue>> {
-        let places = self.places(epoch, prefix).await?;
+    pub(super) async fn place_rows(&self, part: &Part, prefix: &[u8]) -> Result<Vec<KeyValue>> {
+        let places = self.places(prefix).await?;
         Ok(places
             .iter()
             .map(|place| KeyValue { key: part.key(place.as_bytes()), value: Bytes::new() })
@@ -62,14 +55,10 @@ impl Inner {
     }
 
     /// Those who still vote although they are not to.
-    pub(super) async fn in_progress(
-        self: &Arc<Self>,
-        epoch: u64,
-        part: &Part,
-    ) -> Result<Vec<KeyValue>> {
-        let mut places = self.places(epoch, system::EXCLUDED_PREFIX).await?;
-        places.extend(self.places(epoch, system::FAILED_PREFIX).await?);
-        let members = self.members_seen(epoch).await?;
+    pub(super) async fn in_progress(&self, part: &Part) -> Result<Vec<KeyValue>> {
+        let mut places = self.places(system::EXCLUDED_PREFIX).await?;
+        places.extend(self.places(system::FAILED_PREFIX).await?);
+        let members = self.members_seen().await?;
         let voting = members.iter().filter(|member| member.votes && names(&places, member));
         Ok(voting
             .map(|member| KeyValue {
@@ -80,15 +69,11 @@ impl Inner {
     }
 
     /// Every server that could be told to begin again: all members, or the one that there is.
-    pub(super) async fn workers(
-        self: &Arc<Self>,
-        epoch: u64,
-        part: &Part,
-    ) -> Result<Vec<KeyValue>> {
-        let members = self.members_seen(epoch).await?;
+    pub(super) async fn workers(&self, part: &Part) -> Result<Vec<KeyValue>> {
+        let members = self.members_seen().await?;
         let mut addresses: Vec<String> = members.into_iter().map(|member| member.address).collect();
         if addresses.is_empty() {
-            addresses = self.endpoint().server_addresses();
+            addresses = self.host.endpoint().server_addresses();
         }
         let row = |address: &String| {
             let value = Bytes::copy_from_slice(address.as_bytes());
@@ -99,13 +84,12 @@ impl Inner {
 
     /// `coordinators ADDR...`, `coordinators auto`
     pub(super) async fn commit_coordinators(
-        self: &Arc<Self>,
-        epoch: u64,
+        &self,
         part: &'static Part,
         changes: &[(KeyRange, Option<Bytes>)],
     ) -> Result<Option<Refusal>> {
         let refuse = |message: String| Ok(Some(("coordinators", message)));
-        let members = self.members(epoch).await?;
+        let members = self.members().await?;
         if members.is_empty() {
             return refuse(
                 "This database is on one server, whose coordinator can't be another".into(),
@@ -115,7 +99,7 @@ impl Inner {
         for (range, value) in changes {
             let Some(value) = value else {
                 if range.contains(&processes) {
-                    self.write_system(epoch, system::COORDINATORS_WANTED, None);
+                    self.host.write(system::COORDINATORS_WANTED, None);
                 }
                 continue;
             };
@@ -141,28 +125,23 @@ impl Inner {
                 ));
             }
             let text = wanted.join(",");
-            self.write_system(epoch, system::COORDINATORS_WANTED, Some(text.as_bytes()));
-            self.write_system(
-                epoch,
-                system::VOTER_COUNT,
-                Some(wanted.len().to_string().as_bytes()),
-            );
+            self.host.write(system::COORDINATORS_WANTED, Some(text.as_bytes()));
+            self.host.write(system::VOTER_COUNT, Some(wanted.len().to_string().as_bytes()));
         }
         Ok(None)
     }
 
     /// `exclude ADDR...`, `exclude failed ADDR...`, `include ADDR...`
     pub(super) async fn commit_places(
-        self: &Arc<Self>,
-        epoch: u64,
+        &self,
         part: &'static Part,
         changes: &[(KeyRange, Option<Bytes>)],
     ) -> Result<Option<Refusal>> {
         let Source::Places(command, prefix) = part.source else { return Ok(None) };
         let refuse = |message: String| Ok(Some((command, message)));
-        let members = self.members(epoch).await?;
-        let mut gone = self.places(epoch, system::EXCLUDED_PREFIX).await?;
-        gone.extend(self.places(epoch, system::FAILED_PREFIX).await?);
+        let members = self.members().await?;
+        let mut gone = self.places(system::EXCLUDED_PREFIX).await?;
+        gone.extend(self.places(system::FAILED_PREFIX).await?);
         let skip = part.key(b"").len();
         for (range, value) in changes {
             let place = String::from_utf8_lossy(&range.begin[skip..]).into_owned();
@@ -176,14 +155,14 @@ impl Inner {
                 if !members.iter().any(|member| names(&BTreeSet::from([place.clone()]), member)) {
                     return refuse(format!("There is no server at {place} in this cluster"));
                 }
-                self.write_system(epoch, &[prefix, place.as_bytes()].concat(), Some(b""));
+                self.host.write(&[prefix, place.as_bytes()].concat(), Some(b""));
                 gone.insert(place);
             } else {
                 let end = match range.end.get(skip..) {
                     Some(end) if range.end.starts_with(&part.key(b"")) => [prefix, end].concat(),
                     _ => [prefix, b"\xff"].concat(),
                 };
-                self.clear_system(epoch, &[prefix, &range.begin[skip..]].concat(), &end);
+                self.host.clear(&[prefix, &range.begin[skip..]].concat(), &end);
             }
         }
         let is_set = changes.iter().any(|(_, value)| value.is_some());

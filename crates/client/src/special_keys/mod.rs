@@ -16,6 +16,9 @@
 //! ```
 //!
 //! No virtual key is ever part of a conflict range.
+//!
+//! What a transaction is, this doesn't know: it stands on [`Host`], a try of a transaction as
+//! special keys see it.
 
 mod commit;
 mod content;
@@ -24,31 +27,90 @@ mod ranges;
 mod read;
 mod settings;
 pub(crate) mod tenants;
+mod written;
 
+pub(crate) use written::{Special, Writer};
+
+use crate::endpoint::Endpoint;
 use crate::json::quoted;
 use crate::range::{Limits, RangeOptions};
-use crate::transaction::{Inner, State};
 use bytes::Bytes;
 use plinth_env::reply::Reply;
-use plinth_types::{Error, KeyRange, RangeResult, Result, system};
-use ranges::RangeMap;
-use std::sync::Arc;
+use plinth_types::{
+    KeyRange, KeyValue, RangeList, RangeResult, Result, Version, key_after, system,
+};
+use std::future::Future;
 
-/// What a transaction did to special keys.
-pub(crate) struct SpecialState {
-    /// Written ranges: a value, or none for what was cleared.
-    pub(crate) writes: RangeMap<Option<Bytes>>,
-    pub(crate) error_message: Option<String>,
-    trace: Trace,
+/// A try of a transaction, as special keys need it. Clones are the same one; once it is over, what
+/// is written or depended on comes to nothing.
+pub(crate) trait Host: Clone + Send + Sync + 'static {
+    /// Where the database is.
+    fn endpoint(&self) -> &(dyn Endpoint + 'static);
+
+    /// The API version whose behaviour the transaction has.
+    fn api_version(&self) -> i32;
+
+    /// Looks at what the transaction did to special keys, and at what its options allow.
+    fn with_special<R>(&self, f: impl FnOnce(&mut Special, Allowed) -> R) -> R;
+
+    /// The version that the transaction reads at.
+    fn read_version(&self) -> Reply<Version>;
+
+    /// The value of a system key at that version, whatever the transaction may read.
+    fn get(&self, key: &[u8]) -> impl Future<Output = Result<Option<Bytes>>> + Send;
+
+    /// The rows of a range of system keys, likewise.
+    fn get_range(
+        &self,
+        begin: &[u8],
+        end: &[u8],
+    ) -> impl Future<Output = Result<Vec<KeyValue>>> + Send;
+
+    /// Has the commit conflict if anybody writes between two keys.
+    fn depend_on(&self, begin: &[u8], end: &[u8]);
+
+    /// Sets or removes a system key, whatever the transaction may write.
+    fn write(&self, key: &[u8], value: Option<&[u8]>);
+
+    /// Removes a range of system keys, likewise.
+    fn clear(&self, begin: &[u8], end: &[u8]);
+
+    /// Sets the key that locks the database to a value with a versionstamp, and has everybody
+    /// conflict who read anything before that.
+    fn lock_database(&self, operand: &[u8]);
+
+    /// Waits until all reads have their answer, and so their conflict ranges.
+    fn reads_done(&self) -> impl Future<Output = Result<()>> + Send;
+
+    /// The conflict ranges of a kind.
+    fn conflicts(&self, of: ConflictsOf) -> RangeList;
 }
 
-/// The span that the transaction is part of, as the tracing module shows it.
-#[derive(Clone, Copy)]
-struct Trace {
-    id: u128,
-    token: u64,
-    /// Whether a tracing option came too late, so that commit must fail.
-    is_late: bool,
+/// Which conflict ranges special keys show.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ConflictsOf {
+    /// Those of reads.
+    Reads,
+    /// Those of writes.
+    Writes,
+    /// Those of reads that the last commit conflicted on.
+    LastCommit,
+}
+
+/// What the options of a transaction say about special keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowed {
+    /// Whether a read may leave its module.
+    pub(crate) relaxed: bool,
+    /// Whether they take writes.
+    pub(crate) writes: bool,
+    /// Whether reads see what the transaction wrote.
+    pub(crate) own_writes: bool,
+}
+
+/// The special keys of one transaction.
+pub(crate) struct SpecialKeys<H> {
+    host: H,
 }
 
 /// The rows of one prefix, or one row.
@@ -226,207 +288,76 @@ impl Part {
     }
 }
 
-impl SpecialState {
-    fn new(inner: &Inner) -> Self {
-        let mut id = [0; 16];
-        inner.env().fill_random(&mut id);
-        let trace = Trace { id: u128::from_be_bytes(id), token: 0, is_late: false };
-        Self { writes: RangeMap::new(), error_message: None, trace }
-    }
-
-    /// Whether commit has something to do.
-    pub(crate) fn needs_commit(&self) -> bool {
-        !self.writes.is_empty() || self.trace.is_late
-    }
-}
-
-impl State {
-    fn special(&mut self, inner: &Inner) -> &mut SpecialState {
-        self.special.get_or_insert_with(|| Box::new(SpecialState::new(inner)))
-    }
-}
-
 /// What `\xff\xff/error_message` says.
 fn error_message(command: &str, message: &str) -> String {
     format!(r#"{{"command":{},"message":{},"retriable":false}}"#, quoted(command), quoted(message))
 }
 
-impl Inner {
-    /// A read of one special key; `None` if the key is none in this API version.
-    pub(crate) fn special_get(self: &Arc<Self>, key: &[u8]) -> Option<Reply<Option<Bytes>>> {
-        let epoch = {
-            let state = self.lock();
-            if let Err(error) = state.check_deferred() {
-                return Some(Reply::ready(Err(error)));
-            }
-            state.life.epoch
-        };
-        if !self.api(630) {
-            return self.old_special_get(key, epoch);
-        }
-        if key >= system::SPECIAL_END {
-            return None;
-        }
-        let (inner, key) = (self.clone(), Bytes::copy_from_slice(key));
-        Some(self.launch(epoch, false, async move {
-            let end = plinth_types::key_after(&key);
-            let range = RangeOptions::from(KeyRange::new(key, end));
-            let limits = Limits { rows: None, bytes: None };
-            let result = inner.read_special(epoch, &range, limits).await?;
-            Ok(result.rows.get(0).map(|row| row.value))
-        }))
+/// Whether a read of this key, `\xff\xff` or above, is one of a special key.
+pub(crate) fn is_read(api: i32, key: &[u8]) -> bool {
+    if api < 630 { old_part(key).is_some() } else { key < system::SPECIAL_END }
+}
+
+/// Whether a range read is one of special keys.
+pub(crate) fn is_range_read(api: i32, range: &RangeOptions) -> bool {
+    if api < 630 {
+        return bare(&range.begin.key) == b"/worker_interfaces";
+    }
+    let (begin, end) = (&range.begin.key[..], &range.end.key[..]);
+    (system::SYSTEM_END..system::SPECIAL_END).contains(&begin)
+        && (system::SYSTEM_END..=system::SPECIAL_END).contains(&end)
+}
+
+/// Whether a write of this key is one of a special key.
+pub(crate) fn is_write(api: i32, key: &[u8]) -> bool {
+    key >= system::SYSTEM_END && key < system::SPECIAL_END && api >= 700
+}
+
+/// The part of one of the three keys that there were before the modules.
+fn old_part(key: &[u8]) -> Option<&'static Part> {
+    let source = match bare(key) {
+        b"/status/json" => Source::StatusJson,
+        b"/cluster_file_path" => Source::ClusterFilePath,
+        b"/connection_string" => Source::ConnectionString,
+        _ => return None,
+    };
+    PARTS.iter().find(|part| part.source == source)
+}
+
+impl<H: Host> SpecialKeys<H> {
+    pub(crate) fn new(host: H) -> Self {
+        Self { host }
     }
 
-    /// The three keys that there were before the modules.
-    fn old_special_get(self: &Arc<Self>, key: &[u8], epoch: u64) -> Option<Reply<Option<Bytes>>> {
-        let source = match bare(key) {
-            b"/status/json" => Source::StatusJson,
-            b"/cluster_file_path" => Source::ClusterFilePath,
-            b"/connection_string" => Source::ConnectionString,
-            _ => return None,
-        };
-        let part = PARTS.iter().find(|part| part.source == source)?;
-        let inner = self.clone();
-        Some(self.launch(epoch, false, async move {
+    /// The value of one key that [`is_read`] says is special.
+    pub(crate) async fn get(self, key: Bytes) -> Result<Option<Bytes>> {
+        if self.host.api_version() < 630 {
+            let Some(part) = old_part(&key) else { return Ok(None) };
             let range = part.range();
-            let rows = inner.special_rows(epoch, part, &range.begin, &range.end).await?;
-            Ok(rows.into_iter().next().map(|row| row.value))
-        }))
+            let rows = self.special_rows(part, &range.begin, &range.end).await?;
+            return Ok(rows.into_iter().next().map(|row| row.value));
+        }
+        let end = key_after(&key);
+        let range = RangeOptions::from(KeyRange::new(key, end));
+        let limits = Limits { rows: None, bytes: None };
+        let result = self.read_special(&range, limits).await?;
+        Ok(result.rows.get(0).map(|row| row.value))
     }
 
-    /// A read of a range of special keys; `None` if the range is none in this API version.
-    pub(crate) fn special_range(
-        self: &Arc<Self>,
-        range: &RangeOptions,
-        limits: Option<Limits>,
-    ) -> Option<Reply<RangeResult>> {
-        let space = system::SYSTEM_END..=system::SPECIAL_END;
-        let is_special = if self.api(630) {
-            range.begin.key[..] < *system::SPECIAL_END && space.contains(&&range.end.key[..])
-        } else {
-            bare(&range.begin.key) == b"/worker_interfaces"
-        };
-        if !is_special {
-            return None;
-        }
-        let epoch = {
-            let state = self.lock();
-            if let Err(error) = state.check_deferred() {
-                return Some(Reply::ready(Err(error)));
-            }
-            state.life.epoch
-        };
-        if !self.api(630) {
-            return Some(Reply::ready(Ok(RangeResult::default())));
-        }
-        let Some(limits) = limits else {
-            return Some(Reply::ready(Err(Error::range_limits_invalid())));
-        };
-        let (inner, range) = (self.clone(), range.clone());
-        Some(self.launch(
-            epoch,
-            false,
-            async move { inner.read_special(epoch, &range, limits).await },
-        ))
+    /// The rows of a range that [`is_range_read`] says is special.
+    pub(crate) async fn get_range(
+        self,
+        range: RangeOptions,
+        limits: Limits,
+    ) -> Result<RangeResult> {
+        self.read_special(&range, limits).await
     }
 
-    pub(crate) fn special_set(&self, state: &mut State, key: &[u8], value: &[u8]) -> Result<()> {
-        let part = self.writable_part(state, key)?;
-        match part.source {
-            Source::Tracing => return self.set_trace(state, key, value),
-            Source::CommandOptions if !settings::is_command_option(part, key) => return Ok(()),
-            _ => {}
-        }
-        let value = match part.source {
-            Source::Nothing("exclude" | "exclude failed") | Source::Places(..) => Bytes::new(),
-            _ => Bytes::copy_from_slice(value),
-        };
-        state.special(self).writes.insert(KeyRange::single(key), Some(value));
-        Ok(())
-    }
-
-    pub(crate) fn special_clear(&self, state: &mut State, begin: &[u8], end: &[u8]) -> Result<()> {
-        if !state.options.special.writes {
-            return Err(Error::special_keys_write_disabled());
-        }
-        if begin >= end {
-            return Ok(());
-        }
-        let part_of = |key: &[u8], is_end: bool| {
-            let key = bare(key);
-            parts(self.database().api_version()).find(|part| {
-                let before_end = if is_end { key <= part.end } else { key < part.end };
-                part.writable
-                    && (if is_end { key > part.begin } else { key >= part.begin })
-                    && before_end
-            })
-        };
-        let (first, last) = (part_of(begin, false), part_of(end, true));
-        let part = match (first, last) {
-            (None, None) => return Err(Error::special_keys_no_write_module_found()),
-            (Some(first), Some(last)) if std::ptr::eq(first, last) => first,
-            _ => return Err(Error::special_keys_cross_module_clear()),
-        };
-        match part.source {
-            Source::Tracing => return self.refuse(state, "clear trace", "clear disabled"),
-            Source::Profiling => {
-                let message =
-                    "Profiling is switched off by setting it to default, not by clearing it.";
-                return self.refuse(state, "profile", message);
-            }
-            Source::CommandOptions => state.special(self).writes.forget(begin, end),
-            _ => {
-                let range =
-                    KeyRange::new(Bytes::copy_from_slice(begin), Bytes::copy_from_slice(end));
-                state.special(self).writes.insert(range, None);
-            }
-        }
-        Ok(())
-    }
-
-    fn writable_part(&self, state: &State, key: &[u8]) -> Result<&'static Part> {
-        if !state.options.special.writes {
-            return Err(Error::special_keys_write_disabled());
-        }
-        let key = bare(key);
-        parts(self.database().api_version())
-            .find(|part| part.writable && key >= part.begin && key < part.end)
-            .ok_or_else(Error::special_keys_no_write_module_found)
-    }
-
-    /// Fails with a message that can be read afterwards.
-    fn refuse(&self, state: &mut State, command: &str, message: &str) -> Result<()> {
-        state.special(self).error_message = Some(error_message(command, message));
-        Err(Error::special_keys_api_failure().with_detail(message))
-    }
-
-    fn set_trace(&self, state: &mut State, key: &[u8], value: &[u8]) -> Result<()> {
-        if state.writes.size > 0 {
-            let special = state.special(self);
-            special.error_message =
-                Some(error_message("configure trace", "tracing options must be set first"));
-            special.trace.is_late = true;
-            return Ok(());
-        }
-        let special = state.special(self);
-        if key.ends_with(b"transaction_id") {
-            let id =
-                std::str::from_utf8(value).ok().and_then(|hex| u128::from_str_radix(hex, 16).ok());
-            special.trace.id = id.unwrap_or(0);
-        } else if key.ends_with(b"token") {
-            special.trace.token = match value {
-                b"true" => self.env().random_u64() | 1,
-                b"false" => 0,
-                _ => {
-                    return self.refuse(
-                        state,
-                        "configure trace token",
-                        "token must be set to true/false",
-                    );
-                }
-            };
-        }
-        Ok(())
+    /// The value of a system key, of which the commit conflicts if it changes.
+    async fn get_seriously(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        let value = self.host.get(key).await?;
+        self.host.depend_on(key, &key_after(key));
+        Ok(value)
     }
 }
 

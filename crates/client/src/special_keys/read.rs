@@ -2,14 +2,12 @@
 //!
 //! Only parts that a selector moves over, or that the range covers, are asked for their rows.
 
-use super::{MODULES, Part, bare, parts, whole};
+use super::{Host, MODULES, Part, SpecialKeys, bare, parts, whole};
 use crate::range::{Limits, RangeOptions};
-use crate::transaction::Inner;
 use bytes::Bytes;
 use plinth_types::{
     Error, KeyRange, KeySelector, KeyValue, RangeResult, Result, Rows, key_after, system,
 };
-use std::sync::Arc;
 
 /// A selector that was moved to a key.
 struct Bound {
@@ -20,10 +18,9 @@ struct Bound {
     off_end: bool,
 }
 
-impl Inner {
+impl<H: Host> SpecialKeys<H> {
     pub(super) async fn read_special(
-        self: &Arc<Self>,
-        epoch: u64,
+        &self,
         range: &RangeOptions,
         mut limits: Limits,
     ) -> Result<RangeResult> {
@@ -31,13 +28,13 @@ impl Inner {
         if begin.offset >= end.offset && begin.key >= end.key {
             return Ok(RangeResult::default());
         }
-        let boundary = if self.lock().options.special.relaxed {
+        let boundary = if self.host.with_special(|_, allowed| allowed.relaxed) {
             KeyRange::new(system::SYSTEM_END, system::SPECIAL_END)
         } else {
             module_of(&begin.key, &end.key)?
         };
-        let begin = self.move_selector(epoch, begin, &boundary).await?;
-        let end = self.move_selector(epoch, end, &boundary).await?;
+        let begin = self.move_selector(begin, &boundary).await?;
+        let end = self.move_selector(end, &boundary).await?;
         if begin.offset >= end.offset && begin.key >= end.key {
             return Ok(RangeResult::default());
         }
@@ -50,7 +47,7 @@ impl Inner {
             return Ok(result);
         }
         let mut rows = Rows::builder();
-        let mut covered: Vec<&Part> = parts(self.database().api_version())
+        let mut covered: Vec<&Part> = parts(self.host.api_version())
             .filter(|part| part.begin < bare_end(&end.key) && part.end > bare(&begin.key))
             .collect();
         if range.reverse {
@@ -59,7 +56,7 @@ impl Inner {
         'parts: for part in covered {
             let own = part.range();
             let (low, high) = (own.begin.max(begin.key.clone()), own.end.min(end.key.clone()));
-            let mut found = self.special_rows(epoch, part, &low, &high).await?;
+            let mut found = self.special_rows(part, &low, &high).await?;
             if range.reverse {
                 found.reverse();
             }
@@ -83,15 +80,10 @@ impl Inner {
 
     /// Moves a selector (normalised) over the rows of the parts in `boundary` to the key that it
     /// selects.
-    async fn move_selector(
-        self: &Arc<Self>,
-        epoch: u64,
-        selector: KeySelector,
-        boundary: &KeyRange,
-    ) -> Result<Bound> {
+    async fn move_selector(&self, selector: KeySelector, boundary: &KeyRange) -> Result<Bound> {
         let (mut key, mut offset) = (selector.key, i64::from(selector.offset));
         let forward = offset > 1;
-        let mut on_the_way: Vec<&Part> = parts(self.database().api_version())
+        let mut on_the_way: Vec<&Part> = parts(self.host.api_version())
             .filter(|part| {
                 let own = part.range();
                 let in_boundary = own.begin >= boundary.begin && own.begin < boundary.end;
@@ -107,16 +99,14 @@ impl Inner {
             }
             let own = part.range();
             if forward {
-                let rows =
-                    self.special_rows(epoch, part, &own.begin.max(key.clone()), &own.end).await?;
+                let rows = self.special_rows(part, &own.begin.max(key.clone()), &own.end).await?;
                 if let Some(row) = rows.get(offset as usize - 1) {
                     (key, offset) = (row.key.clone(), 1);
                 } else if let Some(last) = rows.last() {
                     (key, offset) = (key_after(&last.key), offset - rows.len() as i64);
                 }
             } else {
-                let rows =
-                    self.special_rows(epoch, part, &own.begin, &own.end.min(key.clone())).await?;
+                let rows = self.special_rows(part, &own.begin, &own.end.min(key.clone())).await?;
                 let steps = (1 - offset) as usize;
                 if let Some(at) = rows.len().checked_sub(steps) {
                     (key, offset) = (rows[at].key.clone(), 1);
@@ -136,8 +126,7 @@ impl Inner {
 
     /// A part's rows between two keys, own writes included.
     pub(super) async fn special_rows(
-        self: &Arc<Self>,
-        epoch: u64,
+        &self,
         part: &'static Part,
         begin: &[u8],
         end: &[u8],
@@ -145,7 +134,7 @@ impl Inner {
         if begin >= end {
             return Ok(Vec::new());
         }
-        let rows = self.content(epoch, part, begin, end).await?;
+        let rows = self.content(part, begin, end).await?;
         Ok(rows.into_iter().filter(|row| row.key[..] >= *begin && row.key[..] < *end).collect())
     }
 }

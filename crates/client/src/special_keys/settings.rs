@@ -124,7 +124,7 @@ fn tuple_text(tuple: &[u8]) -> Option<Bytes> {
     let (&code, rest) = tuple.split_first()?;
     let unsign = |bits: u64, top: u64| if bits & top == 0 { !bits } else { bits & !top };
     Some(match code {
-        0x01 | 0x02 => crate::mapped::tuple::unescape(rest)?,
+        0x01 | 0x02 => crate::tuple::unescape(rest)?,
         0x14 => Bytes::from_static(b"0"),
         0x15..=0x1c | 0x0c..=0x13 => {
             let length = usize::from(code.abs_diff(0x14));

@@ -2,14 +2,12 @@
 //!
 //! A tenant's keys are those that begin with its id, 8 bytes big-endian. Ids are never used again.
 
-use super::Part;
 use super::commit::Refusal;
+use super::{Host, Part, SpecialKeys};
 use crate::json::quoted;
-use crate::transaction::Inner;
 use bytes::Bytes;
 use plinth_types::{Error, KeyRange, KeyValue, Result, key_after, printable, strinc, system};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Ids by name.
 pub(crate) const NAMES: &[u8] = b"\xff/tenant/nameIndex/";
@@ -70,17 +68,16 @@ fn names(part: &Part, begin: &[u8], end: &[u8]) -> Option<(Bytes, Bytes)> {
     Some((begin, end))
 }
 
-impl Inner {
+impl<H: Host> SpecialKeys<H> {
     /// The tenants as special keys show them. Changes of this transaction don't show before commit.
     pub(super) async fn tenant_rows(
-        self: &Arc<Self>,
-        epoch: u64,
+        &self,
         part: &'static Part,
         begin: &[u8],
         end: &[u8],
     ) -> Result<Vec<KeyValue>> {
         let Some((begin, end)) = names(part, begin, end) else { return Ok(Vec::new()) };
-        let stored = self.read_system_range(epoch, &begin, &end).await?;
+        let stored = self.host.get_range(&begin, &end).await?;
         let rows = stored.into_iter().filter_map(|row| {
             let name = row.key.strip_prefix(NAMES)?;
             let key = part.key(&[b"map/", name].concat());
@@ -90,8 +87,7 @@ impl Inner {
     }
 
     pub(super) async fn commit_tenants(
-        self: &Arc<Self>,
-        epoch: u64,
+        &self,
         part: &'static Part,
         changes: &[(KeyRange, Option<Bytes>)],
     ) -> Result<Option<Refusal>> {
@@ -103,12 +99,12 @@ impl Inner {
                     if name.first() == Some(&0xff) {
                         return Err(Error::invalid_tenant_name());
                     }
-                    let stored = self.read_system_seriously(epoch, &name_key(name)).await?;
+                    let stored = self.get_seriously(&name_key(name)).await?;
                     if stored.is_none() {
                         created.insert(Bytes::copy_from_slice(name), ());
                     }
                 }
-                (None, _) => self.delete_tenants(epoch, part, range).await?,
+                (None, _) => self.delete_tenants(part, range).await?,
                 (Some(new_name), None) => {
                     let Some(old) = range.begin.strip_prefix(&part.key(b"rename/")[..]) else {
                         return Ok(Some((
@@ -116,58 +112,49 @@ impl Inner {
                             "invalid tenant configuration key".into(),
                         )));
                     };
-                    self.rename_tenant(epoch, old, new_name).await?;
+                    self.rename_tenant(old, new_name).await?;
                 }
             }
         }
         if created.is_empty() {
             return Ok(None);
         }
-        let last = self.read_system_seriously(epoch, LAST_ID).await?;
+        let last = self.get_seriously(LAST_ID).await?;
         let mut id = last.as_deref().and_then(prefix_of).map_or(-1, i64::from_be_bytes);
         for name in created.keys() {
             id += 1;
-            self.write_system(epoch, &name_key(name), Some(&id.to_be_bytes()));
+            self.host.write(&name_key(name), Some(&id.to_be_bytes()));
         }
-        self.write_system(epoch, LAST_ID, Some(&id.to_be_bytes()));
+        self.host.write(LAST_ID, Some(&id.to_be_bytes()));
         Ok(None)
     }
 
-    async fn rename_tenant(self: &Arc<Self>, epoch: u64, old: &[u8], new: &[u8]) -> Result<()> {
+    async fn rename_tenant(&self, old: &[u8], new: &[u8]) -> Result<()> {
         if new.first() == Some(&0xff) {
             return Err(Error::invalid_tenant_name());
         }
-        let Some(stored) = self.read_system_seriously(epoch, &name_key(old)).await? else {
+        let Some(stored) = self.get_seriously(&name_key(old)).await? else {
             return Err(Error::tenant_not_found());
         };
-        if self.read_system_seriously(epoch, &name_key(new)).await?.is_some() {
+        if self.get_seriously(&name_key(new)).await?.is_some() {
             return Err(Error::tenant_already_exists());
         }
-        self.write_system(epoch, &name_key(old), None);
-        self.write_system(epoch, &name_key(new), Some(&stored));
+        self.host.write(&name_key(old), None);
+        self.host.write(&name_key(new), Some(&stored));
         Ok(())
     }
 
-    async fn delete_tenants(
-        self: &Arc<Self>,
-        epoch: u64,
-        part: &'static Part,
-        range: &KeyRange,
-    ) -> Result<()> {
+    async fn delete_tenants(&self, part: &'static Part, range: &KeyRange) -> Result<()> {
         let Some((begin, end)) = names(part, &range.begin, &range.end) else { return Ok(()) };
-        for row in self.read_system_range(epoch, &begin, &end).await? {
+        for row in self.host.get_range(&begin, &end).await? {
             let Some(prefix) = prefix_of(&row.value) else { continue };
             let end = strinc(&prefix).unwrap_or_else(|| system::NORMAL_END.into());
-            if !self.read_system_range(epoch, &prefix, &end).await?.is_empty() {
+            if !self.host.get_range(&prefix, &end).await?.is_empty() {
                 return Err(Error::tenant_not_empty());
             }
-            self.with(|state, _| {
-                if state.life.epoch == epoch {
-                    state.reads.conflicts.push(&prefix, &end);
-                    state.reads.conflicts.push(&row.key, &key_after(&row.key));
-                }
-            });
-            self.write_system(epoch, &row.key, None);
+            self.host.depend_on(&prefix, &end);
+            self.host.depend_on(&row.key, &key_after(&row.key));
+            self.host.write(&row.key, None);
         }
         Ok(())
     }

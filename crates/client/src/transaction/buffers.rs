@@ -4,7 +4,7 @@
 //! filling them. So a transaction that ends leaves its buffers, emptied, to the next one that its
 //! thread begins.
 
-use super::batch::Batches;
+use super::batches::Batches;
 use super::state::State;
 use plinth_types::{MutationList, RangeList};
 use std::cell::RefCell;
@@ -15,7 +15,7 @@ const KEPT: usize = 4;
 const KEPT_BYTES: usize = 64 << 10;
 
 #[derive(Default)]
-pub(super) struct Buffers {
+struct Buffers {
     batches: Batches,
     reads: RangeList,
     writes: RangeList,
@@ -32,19 +32,14 @@ impl State {
         // While the thread ends there are none any more.
         let Ok(Some(buffers)) = SPARE.try_with(|spare| spare.borrow_mut().pop()) else { return };
         self.batches = buffers.batches;
-        self.reads.conflicts = buffers.reads;
-        self.writes.conflicts = buffers.writes;
-        self.writes.mutations = buffers.mutations;
+        self.reads.use_buffer(buffers.reads);
+        self.writes.use_buffers(buffers.mutations, buffers.writes);
     }
 
     /// Leaves the buffers to another transaction.
     pub(super) fn leave_buffers(&mut self) {
-        let sizes = [
-            self.reads.conflicts.as_bytes().len(),
-            self.writes.conflicts.as_bytes().len(),
-            self.writes.mutations.as_bytes().len(),
-        ];
-        if sizes.into_iter().any(|size| size > KEPT_BYTES) || !self.batches.is_reusable() {
+        let size = self.reads.buffer_len().max(self.writes.buffer_len());
+        if size > KEPT_BYTES || !self.batches.is_reusable() {
             return;
         }
         let _ = SPARE.try_with(|spare| {
@@ -52,15 +47,10 @@ impl State {
             if spare.len() >= KEPT {
                 return;
             }
-            self.reads.conflicts.clear();
-            self.writes.conflicts.clear();
-            self.writes.mutations.clear();
-            spare.push(Buffers {
-                batches: std::mem::take(&mut self.batches),
-                reads: std::mem::take(&mut self.reads.conflicts),
-                writes: std::mem::take(&mut self.writes.conflicts),
-                mutations: std::mem::take(&mut self.writes.mutations),
-            });
+            let batches = std::mem::take(&mut self.batches);
+            let reads = self.reads.take_buffer();
+            let (mutations, writes) = self.writes.take_buffers();
+            spare.push(Buffers { batches, reads, writes, mutations });
         });
     }
 }

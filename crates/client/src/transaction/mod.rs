@@ -1,46 +1,62 @@
 //! Transactions: what they are made of, and the calls that need no more than a line.
 //!
-//! [`Transaction`] is a handle on [`Inner`], which is one lock around [`State`]. The calls stand by
-//! topic: reads, writes, commit, retry, options, watches. A call locks, decides, unlocks, and only
-//! then talks to the endpoint or wakes somebody (see `state`).
+//! [`Transaction`] is a handle on [`Inner`], which is one lock around [`State`]. That has parts, of
+//! which each knows its own fields only, and none of the lock: the read set, the write set, the
+//! commit's attempt and its outcome, the life cycle, the read version, the batches of point reads,
+//! the watches.
+//!
+//! The calls stand above them by topic: reads, writes, commit, retry, options, watches. A call
+//! locks, has the parts decide, unlocks, and only then talks to the endpoint or wakes somebody (see
+//! `state`). Special keys reach a transaction through a trait of theirs (`special`), merging
+//! through another (`ranges`); mapped ranges stand above the range reads.
 
-pub(crate) mod batch;
+mod after;
+mod attempt;
+mod backoff;
+mod batches;
 mod buffers;
 mod commit;
-mod conflicts;
 mod done;
-pub(crate) mod options;
+mod get;
+mod life;
+mod options;
+mod outcome;
 mod ranges;
+mod read_set;
+mod read_version;
 mod reading;
 mod reads;
 mod retry;
+mod size;
+mod special;
 mod state;
 mod tasks;
 mod unknown;
 mod version;
+mod watch_list;
 mod watches;
+mod write_set;
 mod writes;
 
-pub use batch::Get;
-pub(crate) use conflicts::{coalesced, of_get_range as range_conflict};
-pub(crate) use ranges::View;
+pub use get::Get;
+pub(crate) use ranges::{RangeCall, View};
 pub use reads::Snapshot;
-pub(crate) use reads::unreadable;
-pub(crate) use state::{After, State};
+pub(crate) use tasks::Task;
 
 use crate::database::{Database, Defaults};
 use crate::endpoint::Endpoint;
-use crate::tenant::TenantPrefix;
-use options::Options;
+use crate::options::Settings;
+use crate::prefix::TenantPrefix;
+use crate::special_keys::Special;
+use after::After;
 use plinth_env::Env;
 use plinth_env::reply::Reply;
 use plinth_types::{Result, Version};
-use state::{Life, Outcome, ReadVersion, Reads, Retry};
+use state::State;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
-pub(crate) use tasks::Task;
 
 /// A transaction: reads at one version, writes that take effect together, or not at all.
 ///
@@ -55,7 +71,7 @@ pub struct Transaction {
     inner: Arc<Inner>,
 }
 
-pub(crate) struct Inner {
+struct Inner {
     database: Database,
     tenant: Option<Arc<TenantPrefix>>,
     /// How many [`Transaction`]s there are.
@@ -73,33 +89,30 @@ impl Transaction {
         Self::with_options(database, tenant, persistent)
     }
 
+    /// A transaction without the user's defaults, for the client's own work.
+    pub(crate) fn bare(database: &Database) -> Self {
+        Self::with_options(database.newest(), None, Vec::new())
+    }
+
     /// A transaction that begins with these options.
-    pub(crate) fn with_options(
+    fn with_options(
         database: Database,
         tenant: Option<Arc<TenantPrefix>>,
         persistent: Defaults,
     ) -> Self {
-        let life = Life {
-            deferred: None,
-            dead: None,
-            committing: false,
-            renewal_due: false,
-            epoch: 0,
-            created: database.endpoint().env().now(),
-            timer: None,
-        };
         let state = State {
-            life,
-            options: Options::new(database.snapshot_ryw()),
-            version: ReadVersion::default(),
-            batches: batch::Batches::default(),
+            life: life::Life::new(database.endpoint().env().now()),
+            options: Settings::new(database.snapshot_ryw()),
+            persistent,
+            version: read_version::ReadVersion::default(),
+            batches: batches::Batches::default(),
             tasks: tasks::Tasks::default(),
-            reads: Reads::default(),
-            writes: writes::Writes::default(),
-            outcome: Outcome::default(),
-            retry: Retry::new(persistent),
-            watches: watches::WatchList::default(),
-            special: None,
+            reads: read_set::ReadSet::default(),
+            writes: write_set::WriteSet::default(),
+            outcome: outcome::Outcome::default(),
+            backoff: backoff::Backoff::new(),
+            watches: watch_list::WatchList::default(),
+            special: Special::default(),
         };
         let inner = Arc::new_cyclic(|itself| Inner {
             database,
@@ -116,10 +129,6 @@ impl Transaction {
         Self { inner }
     }
 
-    pub(crate) fn inner(&self) -> &Arc<Inner> {
-        &self.inner
-    }
-
     /// The database that this is a transaction on.
     pub fn database(&self) -> &Database {
         &self.inner.database
@@ -132,27 +141,29 @@ impl Transaction {
 
     /// The version at which the transaction was committed; -1 before, and if it wrote nothing.
     pub fn committed_version(&self) -> Version {
-        self.inner.lock().outcome.committed_version
+        self.inner.lock().outcome.committed_version()
     }
 
     /// About how many bytes the commit will have, as it is held against the size limit.
     pub fn approximate_size(&self) -> Reply<i64> {
         let state = self.inner.lock();
-        Reply::ready(state.check_deferred().map(|()| state.writes.size))
+        Reply::ready(state.life.check_deferred().map(|()| state.size()))
     }
 
     /// What the transaction's reads and writes cost so far: each a multiple of 4096 bytes, writes
     /// four times.
     pub fn total_cost(&self) -> Reply<i64> {
         let state = self.inner.lock();
-        Reply::ready(state.check_deferred().map(|()| state.reads.cost + state.writes.cost))
+        let checked = state.life.check_deferred();
+        Reply::ready(checked.map(|()| state.reads.cost() + state.writes.cost()))
     }
 
     /// How many seconds this try of the transaction was held back because of its tags: how long it
     /// has waited for its read version, if it has tags, and at least five milliseconds.
     pub fn tag_throttled_duration(&self) -> Reply<f64> {
         let state = self.inner.lock();
-        Reply::ready(state.check_deferred().map(|()| state.version.held_back.as_secs_f64()))
+        let checked = state.life.check_deferred();
+        Reply::ready(checked.map(|()| state.version.held_back().as_secs_f64()))
     }
 }
 
@@ -168,7 +179,7 @@ impl Drop for Transaction {
         if self.inner.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.inner.with(|state, after| {
                 state.watches.fail_all(&plinth_types::Error::transaction_cancelled(), after);
-                if let Some(timer) = state.life.timer.take() {
+                if let Some(timer) = state.life.disarm() {
                     after.drop_later(timer);
                 }
             });
@@ -181,8 +192,8 @@ impl std::fmt::Debug for Transaction {
         let state = self.inner.lock();
         f.debug_struct("Transaction")
             .field("read_version", &state.version.known())
-            .field("mutations", &state.writes.mutations.len())
-            .field("committed_version", &state.outcome.committed_version)
+            .field("mutations", &state.writes.mutation_count())
+            .field("committed_version", &state.outcome.committed_version())
             .finish_non_exhaustive()
     }
 }
@@ -195,57 +206,63 @@ impl Drop for Inner {
 
 impl Inner {
     #[inline]
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs `f` under the lock, then what it left to be called afterwards.
     #[inline]
-    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State, &mut After) -> R) -> R {
+    fn with<R>(&self, f: impl FnOnce(&mut State, &mut After) -> R) -> R {
         let mut after = After::default();
         let result = f(&mut self.lock(), &mut after);
         after.run();
         result
     }
 
-    pub(crate) fn database(&self) -> &Database {
+    fn database(&self) -> &Database {
         &self.database
     }
 
     #[inline]
-    pub(crate) fn endpoint(&self) -> &(dyn Endpoint + 'static) {
+    fn endpoint(&self) -> &(dyn Endpoint + 'static) {
         &**self.database.endpoint()
     }
 
     #[inline]
-    pub(crate) fn env(&self) -> &Env {
+    fn env(&self) -> &Env {
         self.endpoint().env()
     }
 
     /// The prefix of all keys of the tenant; empty without one. Only behind a read version, or
     /// `tenant_known`: before it may not be known.
     #[inline]
-    pub(crate) fn prefix(&self) -> &[u8] {
+    fn prefix(&self) -> &[u8] {
         self.tenant.as_deref().map_or(&[], |tenant| tenant.prefix())
     }
 
     #[inline]
-    pub(crate) fn has_tenant(&self) -> bool {
+    fn has_tenant(&self) -> bool {
         self.tenant.is_some()
     }
 
     /// Ready once the tenant is known, or fails because there is none; `None` if nothing needs to
     /// be waited for.
     #[inline]
-    pub(crate) fn tenant_known(&self) -> Option<Reply<()>> {
+    fn tenant_known(&self) -> Option<Reply<()>> {
         let tenant = self.tenant.as_deref().filter(|tenant| !tenant.is_known())?;
         Some(tenant.looked_up())
     }
 
+    /// The API version whose behaviour the transaction has.
+    #[inline]
+    fn api_version(&self) -> i32 {
+        self.database.api_version()
+    }
+
     /// Whether the transaction has the behaviour of this API version or a later one.
     #[inline]
-    pub(crate) fn api(&self, version: i32) -> bool {
-        self.database.api_version() >= version
+    fn api(&self, version: i32) -> bool {
+        self.api_version() >= version
     }
 
     /// Notes what an operation leaves that was over at once.
@@ -255,8 +272,8 @@ impl Inner {
         }
         if read && let Some(error) = error {
             self.with(|state, _| {
-                if state.life.epoch == epoch {
-                    state.reads.failed.get_or_insert_with(|| error.clone());
+                if state.life.is_in(epoch) {
+                    state.reads.fail(error);
                 }
             });
         }
@@ -266,7 +283,7 @@ impl Inner {
     /// `tasks`).
     ///
     /// With `read`, commit waits for it and fails with its error.
-    pub(crate) fn launch<T: Send + 'static>(
+    fn launch<T: Send + 'static>(
         self: &Arc<Self>,
         epoch: u64,
         read: bool,
@@ -288,10 +305,10 @@ impl Inner {
                 let at = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let (Some(inner), Some(at)) = (inner.upgrade(), at) else { return };
                 inner.with(|state, after| {
-                    if state.life.epoch == epoch
+                    if state.life.is_in(epoch)
                         && let Some(task) = state.tasks.remove(at)
                     {
-                        state.read_finished(1, None, after);
+                        state.reads.finish(1, None, after);
                         after.abort(task, plinth_types::Error::operation_cancelled());
                     }
                 });
@@ -303,25 +320,27 @@ impl Inner {
             let at = finished.lock().unwrap_or_else(PoisonError::into_inner).take();
             inner.with(|state, after| {
                 if let Some(at) = at
-                    && state.life.epoch == epoch
+                    && state.life.is_in(epoch)
                     && state.tasks.remove(at).is_some()
                     && read
                 {
-                    state.read_finished(1, result.as_ref().err(), after);
+                    state.reads.finish(1, result.as_ref().err(), after);
                 }
                 inner.renew_if_due(state, after);
             });
         });
         let outdated = self.with(|state, _| {
-            if state.life.epoch != epoch {
+            if !state.life.is_in(epoch) {
                 return Some(plinth_types::Error::transaction_cancelled());
             }
-            if let Some(dead) = &state.life.dead {
-                return Some(dead.clone());
+            if let Err(dead) = state.life.check_alive() {
+                return Some(dead);
             }
             let at = state.tasks.insert(task.clone());
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
-            state.reads.pending += usize::from(read);
+            if read {
+                state.reads.begin();
+            }
             None
         });
         match outdated {
@@ -330,15 +349,4 @@ impl Inner {
         }
         reply
     }
-}
-
-/// What reading so many bytes costs.
-pub(crate) fn read_cost(bytes: usize) -> i64 {
-    const PAGE: usize = 4096;
-    (bytes.div_ceil(PAGE).max(1) * PAGE) as i64
-}
-
-/// What writing so many bytes costs.
-pub(crate) fn write_cost(bytes: usize) -> i64 {
-    4 * read_cost(bytes)
 }

@@ -3,30 +3,32 @@
 //! Where no own write matters the endpoint's rows go to the caller untouched. Otherwise the
 //! database's rows are merged with the own writes as of the call (see `merge`).
 
-use super::conflicts;
-use super::state::{After, State};
-use super::{Inner, Transaction, read_cost};
-use crate::merge;
+use super::state::State;
+use super::{Inner, Transaction};
+use crate::conflicts;
+use crate::merge::{self, Source};
 use crate::range::{Limits, RangeOptions};
-use crate::stream::RangeStream;
+use crate::special_keys;
 use crate::write_map::WriteMap;
 use bytes::Bytes;
 use plinth_env::reply::Reply;
 use plinth_types::{
-    Error, KeySelector, KeySpace, RangeRead, RangeResult, Result, Rows, RowsBuilder, Version,
-    key_after, rows::row_overhead, system,
+    Error, KeyList, KeySelector, KeySpace, RangeRead, RangeResult, Result, Rows, RowsBuilder,
+    Version, key_after, rows::row_overhead, system,
 };
+use std::future::Future;
 use std::sync::Arc;
 
 /// What a read sees: which transaction, in which epoch, and its own writes as of the call.
+#[derive(Clone)]
 pub(crate) struct View {
-    pub(crate) inner: Arc<Inner>,
-    pub(crate) epoch: u64,
-    pub(crate) map: Option<WriteMap>,
-    pub(crate) space: KeySpace,
+    inner: Arc<Inner>,
+    epoch: u64,
+    map: Option<WriteMap>,
+    space: KeySpace,
     /// The first key that can't be read.
-    pub(crate) max_key: &'static [u8],
-    pub(crate) bypass_unreadable: bool,
+    max_key: &'static [u8],
+    bypass_unreadable: bool,
 }
 
 impl Transaction {
@@ -35,27 +37,72 @@ impl Transaction {
     pub fn get_range(&self, range: impl Into<RangeOptions>) -> Reply<RangeResult> {
         self.inner.get_range(range.into(), false)
     }
+}
 
-    /// The rows of a range as a stream, read in batches as it goes.
+/// A range read that was called: what it sees, and what it is to give.
+pub(crate) struct RangeCall {
+    pub(crate) view: View,
+    /// Normalised, as `end`.
+    pub(crate) begin: KeySelector,
+    pub(crate) end: KeySelector,
+    pub(crate) limits: Limits,
+    pub(crate) reverse: bool,
+}
+
+impl Transaction {
+    /// A range read that is called now for a layer above, and sees own writes; `None` if the range
+    /// is empty.
     ///
-    /// ```
-    /// # use plinth_client::{Transaction, Result};
-    /// # async fn example(tr: &Transaction) -> Result<()> {
-    /// let mut rows = tr.range("users/".."users0");
-    /// while let Some(row) = rows.next().await {
-    ///     let row = row?;
-    ///     println!("{:?} = {:?}", row.key, row.value);
-    /// }
-    /// # Ok(()) }
-    /// ```
-    pub fn range(&self, range: impl Into<RangeOptions>) -> RangeStream {
-        RangeStream::new(self.clone(), range.into(), false)
+    /// # Errors
+    /// Those of a range read; `client_invalid_operation` for special keys; `unsupported_operation`
+    /// if own writes aren't seen, or with `snapshot`.
+    pub(crate) fn call_range(
+        &self,
+        range: &RangeOptions,
+        snapshot: bool,
+    ) -> Result<Option<RangeCall>> {
+        let limits = Limits::of(range)?;
+        let inner = &self.inner;
+        inner.with(|state, after| {
+            state.life.check_deferred()?;
+            if special_keys::is_range_read(inner.api_version(), range) {
+                return Err(Error::client_invalid_operation()
+                    .with_detail("special keys cannot be read by a mapped range read"));
+            }
+            state.check(after)?;
+            let Some((begin, end, limits)) = check_range(state, range, limits)? else {
+                return Ok(None);
+            };
+            if snapshot || state.options.ryw_disabled {
+                return Err(Error::unsupported_operation().with_detail(
+                    "mapped range reads need read-your-writes and serializable isolation",
+                ));
+            }
+            let view = inner.view(state, false);
+            Ok(Some(RangeCall { view, begin, end, limits, reverse: range.reverse }))
+        })
     }
+}
+
+/// Checks the bounds of a range read and its limits; `None` if the range is empty.
+fn check_range(
+    state: &State,
+    range: &RangeOptions,
+    limits: Option<Limits>,
+) -> Result<Option<(KeySelector, KeySelector, Limits)>> {
+    let max = state.options.max_read_key();
+    if range.begin.key[..] > *max || range.end.key[..] > *max {
+        return Err(Error::key_outside_legal_range());
+    }
+    let limits = limits.ok_or_else(Error::range_limits_invalid)?;
+    let (begin, end) = (range.begin.clone().normalized(), range.end.clone().normalized());
+    let is_empty = begin.offset >= end.offset && begin.key >= end.key;
+    Ok((!is_empty).then_some((begin, end, limits)))
 }
 
 impl Inner {
     /// What a read that is called now sees.
-    pub(crate) fn view(self: &Arc<Self>, state: &mut State, snapshot: bool) -> View {
+    pub(super) fn view(self: &Arc<Self>, state: &mut State, snapshot: bool) -> View {
         let map = state.visible_writes(snapshot).cloned();
         self.view_of(state, map)
     }
@@ -63,7 +110,7 @@ impl Inner {
     fn view_of(self: &Arc<Self>, state: &State, map: Option<WriteMap>) -> View {
         View {
             inner: self.clone(),
-            epoch: state.life.epoch,
+            epoch: state.life.epoch(),
             map,
             space: state.options.read_space(),
             max_key: state.options.max_read_key(),
@@ -71,7 +118,7 @@ impl Inner {
         }
     }
 
-    pub(crate) fn get_range(
+    pub(super) fn get_range(
         self: &Arc<Self>,
         range: RangeOptions,
         snapshot: bool,
@@ -81,57 +128,36 @@ impl Inner {
             Err(error) => return Reply::ready(Err(error)),
         };
         if range.begin.key[..] >= *system::SYSTEM_END
-            && let Some(reply) = self.special_range(&range, limits)
+            && special_keys::is_range_read(self.api_version(), &range)
         {
-            return reply;
+            return self.special_range(range, limits);
         }
-        let mut after = After::default();
-        let mut state = self.lock();
-        let prepared = state.check(&mut after).and_then(|()| {
-            let max = state.options.max_read_key();
-            if range.begin.key[..] > *max || range.end.key[..] > *max {
-                return Err(Error::key_outside_legal_range());
-            }
-            let limits = limits.ok_or_else(Error::range_limits_invalid)?;
-            let (begin, end) = (range.begin.normalized(), range.end.normalized());
-            if begin.offset >= end.offset && begin.key >= end.key {
+        let prepared = self.with(|state, after| {
+            state.check(after)?;
+            let Some((begin, end, limits)) = check_range(state, &range, limits)? else {
                 return Ok(None);
-            }
-            state.reads.any = true;
-            let is_between_keys = begin.offset == 1 && end.offset == 1;
-            let view = if is_between_keys && state.is_scanned_untouched(&begin.key, &end.key) {
-                self.view_of(&state, None)
-            } else {
-                self.view(&mut state, snapshot)
             };
-            Ok(Some(RangeTask { view, begin, end, limits, reverse: range.reverse, snapshot }))
+            state.reads.touch();
+            let is_between_keys = begin.offset == 1 && end.offset == 1;
+            let view = if is_between_keys && state.writes.is_scanned_untouched(&begin.key, &end.key)
+            {
+                self.view_of(state, None)
+            } else {
+                self.view(state, snapshot)
+            };
+            Ok(Some(RangeCall { view, begin, end, limits, reverse: range.reverse }))
         });
-        drop(state);
-        after.run();
         match prepared {
             Err(error) => Reply::ready(Err(error)),
             Ok(None) => Reply::ready(Ok(RangeResult::default())),
-            Ok(Some(task)) => {
-                let epoch = task.view.epoch;
-                self.launch(epoch, true, task.run())
-            }
+            Ok(Some(call)) => self.launch(call.view.epoch, true, call.run(snapshot)),
         }
     }
 }
 
-/// A range read on its way.
-pub(crate) struct RangeTask {
-    view: View,
-    begin: KeySelector,
-    end: KeySelector,
-    limits: Limits,
-    reverse: bool,
-    snapshot: bool,
-}
-
-impl RangeTask {
-    async fn run(self) -> Result<RangeResult> {
-        let Self { view, begin, end, limits, reverse, snapshot } = self;
+impl RangeCall {
+    async fn run(self, snapshot: bool) -> Result<RangeResult> {
+        let Self { view, begin, end, limits, reverse } = self;
         let is_plain = view.plain().is_some() || view.is_untouched(&begin, &end);
         let mut result = if is_plain {
             view.read_through(begin.clone(), end.clone(), limits, reverse).await?
@@ -167,8 +193,31 @@ impl View {
             && self.map.as_ref().is_none_or(|map| map.is_unmodified(&begin.key, &end.key))
     }
 
-    pub(crate) fn version(&self) -> Reply<Version> {
-        self.inner.read_version(self.epoch, false)
+    /// The try of the transaction that reads.
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    pub(super) fn version(&self) -> Reply<Version> {
+        self.inner.read_version(self.epoch)
+    }
+
+    /// Runs an operation of the transaction's, which commit doesn't wait for.
+    pub(crate) fn launch<T: Send + 'static>(
+        &self,
+        operation: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Reply<T> {
+        self.inner.launch(self.epoch, false, operation)
+    }
+
+    /// The key that a selector leads to in the database.
+    pub(super) fn find(
+        &self,
+        version: Version,
+        space: KeySpace,
+        selector: &KeySelector,
+    ) -> Reply<Bytes> {
+        self.inner.reading().get_key(version, space, selector)
     }
 
     /// Where a selector leads, own writes included.
@@ -176,32 +225,33 @@ impl View {
         merge::resolve(self, selector).await
     }
 
+    /// The database's value of a key.
+    pub(crate) async fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        let version = self.version().await?;
+        let mut keys = KeyList::new();
+        keys.push(&[self.inner.prefix(), key].concat());
+        let values = self.inner.reading().get_many(version, KeySpace::Normal, &keys).await?;
+        Ok(values.into_iter().next().flatten())
+    }
+
+    /// Whether own writes leave a range alone.
+    pub(crate) fn is_unmodified(&self, begin: &[u8], end: &[u8]) -> bool {
+        begin >= end || self.map.as_ref().is_none_or(|map| map.is_unmodified(begin, end))
+    }
+
+    /// Has the commit conflict if anybody writes what of a range depended on the database.
     pub(crate) fn add_conflict(&self, begin: &[u8], end: &[u8]) {
         let mut state = self.inner.lock();
-        if state.life.epoch == self.epoch {
-            state.add_read_conflict(self.map.as_ref(), begin, end);
+        if state.life.is_in(self.epoch) {
+            state.reads.add(self.map.as_ref(), begin, end);
         }
     }
 
     pub(super) fn add_cost(&self, bytes: usize) {
         let mut state = self.inner.lock();
-        if state.life.epoch == self.epoch {
-            state.reads.cost += read_cost(bytes);
+        if state.life.is_in(self.epoch) {
+            state.reads.add_cost(bytes);
         }
-    }
-
-    /// The database's rows between two keys, at most `limit` and until `bytes` are reached; whether
-    /// rows may be left.
-    pub(crate) async fn fetch(
-        &self,
-        begin: &[u8],
-        end: &[u8],
-        limits: Limits,
-        reverse: bool,
-    ) -> Result<RangeResult> {
-        let begin = KeySelector::first_greater_or_equal(Bytes::copy_from_slice(begin));
-        let end = KeySelector::first_greater_or_equal(Bytes::copy_from_slice(end));
-        self.ask(begin, end, limits, reverse).await
     }
 
     /// One request to the endpoint, a tenant's prefix added to the keys and taken off the rows.
@@ -286,6 +336,32 @@ impl View {
                 begin = KeySelector::first_greater_or_equal(key_after(last));
             }
         }
+    }
+}
+
+impl Source for View {
+    fn own_writes(&self) -> Option<&WriteMap> {
+        self.map.as_ref()
+    }
+
+    fn max_key(&self) -> &'static [u8] {
+        self.max_key
+    }
+
+    fn bypasses_unreadable(&self) -> bool {
+        self.bypass_unreadable
+    }
+
+    async fn fetch(
+        &self,
+        begin: &[u8],
+        end: &[u8],
+        limits: Limits,
+        reverse: bool,
+    ) -> Result<RangeResult> {
+        let begin = KeySelector::first_greater_or_equal(Bytes::copy_from_slice(begin));
+        let end = KeySelector::first_greater_or_equal(Bytes::copy_from_slice(end));
+        self.ask(begin, end, limits, reverse).await
     }
 }
 

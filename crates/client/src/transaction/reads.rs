@@ -4,32 +4,20 @@
 //! when it is called, not when it is answered. A key that own writes determine never leaves the
 //! process.
 
-use super::batch::Get;
-use super::conflicts;
+use super::after::After;
+use super::get::Get;
 use super::ranges::View;
-use super::state::{After, State};
-use super::writes::max_existing_key_size;
+use super::state::State;
+use super::write_set::{Own, max_existing_key_size};
 use super::{Inner, Transaction};
+use crate::conflicts;
+use crate::merge::Source;
 use crate::range::RangeOptions;
-use crate::stream::RangeStream;
-use crate::write_map::{Kind, Operations, WriteMap};
+use crate::special_keys;
 use bytes::Bytes;
 use plinth_env::reply::Reply;
-use plinth_types::{
-    Error, KeyList, KeyRange, KeySelector, KeySpace, MutationType, RangeResult, Result, planted,
-    system,
-};
+use plinth_types::{Error, KeyList, KeyRange, KeySelector, KeySpace, RangeResult, Result, system};
 use std::sync::Arc;
-
-/// What own writes say about a key that is read.
-enum Own {
-    /// Nothing: the database decides.
-    Untouched,
-    /// All of it.
-    Known(Option<Bytes>),
-    /// What to make of the database's value.
-    Dependent(Box<Operations>),
-}
 
 impl Transaction {
     /// The value of `key`, `None` if it doesn't exist.
@@ -181,84 +169,18 @@ impl Snapshot<'_> {
     pub fn get_range(&self, range: impl Into<RangeOptions>) -> Reply<RangeResult> {
         self.transaction.inner.get_range(range.into(), true)
     }
-
-    /// As [`Transaction::range`].
-    pub fn range(&self, range: impl Into<RangeOptions>) -> RangeStream {
-        RangeStream::new(self.transaction.clone(), range.into(), true)
-    }
 }
 
 impl State {
-    /// The own writes that a read sees now; `None` if it sees none.
-    pub(super) fn visible_writes(&mut self, snapshot: bool) -> Option<&WriteMap> {
-        if self.is_blind(snapshot) || self.writes.mutations.is_empty() {
-            return None;
-        }
-        Some(self.writes.map())
-    }
-
-    /// Whether a read doesn't see own writes.
-    fn is_blind(&self, snapshot: bool) -> bool {
-        self.options.ryw_disabled || (snapshot && self.options.snapshot_ryw <= 0)
-    }
-
+    /// What own writes say about a key that is read now; that they can't say is noted.
     fn own_write(&mut self, key: &[u8], snapshot: bool) -> Result<Own> {
-        if self.writes.mutations.is_empty() || self.is_blind(snapshot) {
+        if self.is_blind(snapshot) {
             return Ok(Own::Untouched);
         }
-        if let Some(own) = self.scan_writes(key) {
-            return Ok(own);
-        }
-        let bypass = self.options.bypass_unreadable;
-        let segment = self.writes.map().segment(key);
-        if segment.unreadable && !bypass {
-            return Err(unreadable(key));
-        }
-        Ok(match segment.kind {
-            Kind::Unmodified => Own::Untouched,
-            Kind::Cleared => Own::Known(None),
-            Kind::Independent(operations) => Own::Known(operations.apply(None)?),
-            Kind::Dependent(operations) => Own::Dependent(Box::new(operations.clone())),
-        })
+        self.writes
+            .own(key, self.options.bypass_unreadable)
+            .inspect_err(|error| self.reads.fail(error))
     }
-
-    /// What a few simple mutations say about a key, without a map of them; `None` if that takes the
-    /// map.
-    fn scan_writes(&self, key: &[u8]) -> Option<Own> {
-        let writes = &self.writes;
-        if !writes.is_scannable() {
-            return None;
-        }
-        let mut own = Own::Untouched;
-        for mutation in &writes.mutations {
-            match mutation.kind {
-                MutationType::ClearRange if planted!("own clears are not seen") => {}
-                MutationType::ClearRange if key >= mutation.param1 && key < mutation.param2 => {
-                    own = Own::Known(None);
-                }
-                MutationType::ClearRange => {}
-                _ if key != mutation.param1 => {}
-                MutationType::Set => {
-                    own = Own::Known(Some(Bytes::copy_from_slice(mutation.param2)))
-                }
-                _ => return None,
-            }
-        }
-        Some(own)
-    }
-
-    /// Whether a few mutations, looked at one by one, leave a range alone.
-    pub(super) fn is_scanned_untouched(&self, begin: &[u8], end: &[u8]) -> bool {
-        self.writes.is_scannable()
-            && self.writes.mutations.iter().all(|mutation| match mutation.kind {
-                MutationType::ClearRange => mutation.param2 <= begin || end <= mutation.param1,
-                _ => mutation.param1 < begin || end <= mutation.param1,
-            })
-    }
-}
-
-pub(crate) fn unreadable(key: &[u8]) -> Error {
-    Error::accessed_unreadable().with_detail(plinth_types::printable(&key[..key.len().min(100)]))
 }
 
 impl Inner {
@@ -286,10 +208,7 @@ impl Inner {
             Ok(Own::Untouched) => None,
             Ok(Own::Known(value)) => return Get::ready(Ok(value)),
             Ok(Own::Dependent(operations)) => Some(operations),
-            Err(error) => {
-                state.reads.failed.get_or_insert_with(|| error.clone());
-                return Get::ready(Err(error));
-            }
+            Err(error) => return Get::ready(Err(error)),
         };
         let at = state.push_get(key, !snapshot);
         Get::batched(self.clone(), at, state.version.known().is_some(), operations)
@@ -297,10 +216,8 @@ impl Inner {
 
     #[cold]
     fn get_system(self: &Arc<Self>, key: &[u8], snapshot: bool) -> Get {
-        if key >= system::SYSTEM_END
-            && let Some(reply) = self.special_get(key)
-        {
-            return Get::reply(reply);
+        if key >= system::SYSTEM_END && special_keys::is_read(self.api_version(), key) {
+            return Get::reply(self.special_get(key));
         }
         let mut after = After::default();
         let mut state = self.lock();
@@ -311,14 +228,11 @@ impl Inner {
                 Get::ready(Err(Error::key_outside_legal_range()))
             }
             Ok(()) if is_metadata_version => match state.own_write(key, snapshot) {
-                Err(error) => {
-                    state.reads.failed.get_or_insert_with(|| error.clone());
-                    Get::ready(Err(error))
-                }
+                Err(error) => Get::ready(Err(error)),
                 Ok(Own::Known(value)) => Get::ready(Ok(value)),
                 Ok(Own::Untouched | Own::Dependent(_)) => {
-                    state.reads.any = true;
-                    let epoch = state.life.epoch;
+                    state.reads.touch();
+                    let epoch = state.life.epoch();
                     drop(state);
                     let read = self.clone().get_metadata_version(epoch, snapshot);
                     let get = Get::reply(self.launch(epoch, true, read));
@@ -339,8 +253,8 @@ impl Inner {
         epoch: u64,
         snapshot: bool,
     ) -> Result<Option<Bytes>> {
-        let version = self.read_version(epoch, false).await?;
-        let known = self.lock().version.metadata.clone();
+        let version = self.read_version(epoch).await?;
+        let known = self.lock().version.metadata();
         let value = match known {
             Some(value) => value,
             None => {
@@ -351,10 +265,8 @@ impl Inner {
             }
         };
         self.with(|state, _| {
-            if state.life.epoch == epoch && !snapshot {
-                state.reads.conflicts.push_single(system::METADATA_VERSION);
-                state.writes.size +=
-                    2 * system::METADATA_VERSION.len() as i64 + 1 + super::writes::RANGE_OVERHEAD;
+            if state.life.is_in(epoch) && !snapshot {
+                state.reads.add_key(system::METADATA_VERSION);
             }
         });
         Ok(value)
@@ -367,7 +279,7 @@ impl Inner {
             if selector.key[..] > *state.options.max_read_key() {
                 return Err(Error::key_outside_legal_range());
             }
-            state.reads.any = true;
+            state.reads.touch();
             Ok(self.view(&mut state, snapshot))
         });
         drop(state);
@@ -375,7 +287,7 @@ impl Inner {
         match prepared {
             Err(error) => Reply::ready(Err(error)),
             Ok(view) => {
-                let epoch = view.epoch;
+                let epoch = view.epoch();
                 self.launch(epoch, true, view.get_key(selector.normalized(), snapshot))
             }
         }
@@ -390,7 +302,7 @@ impl Inner {
         let mut after = After::default();
         let mut state = self.lock();
         let checked = state.check(&mut after).and_then(|()| check(&state));
-        let epoch = state.life.epoch;
+        let epoch = state.life.epoch();
         drop(state);
         after.run();
         if let Err(error) = checked {
@@ -419,8 +331,8 @@ impl View {
         let key = match self.plain() {
             Some(space) => {
                 let version = self.version().await?;
-                let key = self.inner.reading().get_key(version, space, &selector).await?;
-                if key[..] > *self.max_key { Bytes::from_static(self.max_key) } else { key }
+                let key = self.find(version, space, &selector).await?;
+                if key[..] > *self.max_key() { Bytes::from_static(self.max_key()) } else { key }
             }
             None => self.resolve(&selector).await?.key,
         };

@@ -4,19 +4,16 @@
 //! all three. An error that no retry can mend comes back as it is and leaves the transaction
 //! cancelled.
 
-use super::options::Options;
-use super::state::{After, FIRST_BACKOFF, State};
+use super::after::After;
+use super::state::State;
 use super::{Inner, Transaction};
+use crate::options::Settings;
+use crate::special_keys::Special;
 use plinth_env::reply::{Reply, promise};
 use plinth_types::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-/// The longest wait, in seconds, after an error that says that there are too many transactions.
-const OVERLOAD_BACKOFF: f64 = 30.0;
-/// The wait after an error about the read version.
-const VERSION_DELAY: Duration = Duration::from_millis(10);
 
 impl Transaction {
     /// Prepares the transaction for another try after `error`: waits a while, then resets it,
@@ -44,10 +41,7 @@ impl Transaction {
     /// Makes the transaction as new. Outstanding operations fail with `transaction_cancelled`.
     pub fn reset(&self) {
         self.inner.with(|state, after| {
-            state.retry.retries = 0;
-            state.retry.backoff = FIRST_BACKOFF;
-            state.retry.persistent = self.inner.database().defaults();
-            state.life.created = self.inner.env().now();
+            self.inner.forget_tries(state);
             self.inner.begin_again(state, after);
         });
     }
@@ -63,7 +57,7 @@ impl Inner {
     fn on_error(self: &Arc<Self>, error: Error) -> Reply<()> {
         self.with(|state, after| match self.delay(state, &error) {
             Err(error) => {
-                if state.life.dead.is_none() {
+                if !state.life.is_dead() {
                     if self.api(610) {
                         state.kill(Error::transaction_cancelled(), after);
                     } else {
@@ -83,28 +77,9 @@ impl Inner {
 
     /// How long to wait before the next try, or the error that there will be none.
     fn delay(&self, state: &mut State, error: &Error) -> Result<Duration> {
-        state.check_alive()?;
-        let limit = state.options.retry_limit;
-        let limit_reached = limit != -1 && state.retry.retries >= limit;
-        state.retry.retries = state.retry.retries.saturating_add(1);
-        if limit_reached {
-            return Err(error.clone());
-        }
-        let most = state.options.max_retry_delay;
-        match error.code() {
-            1007 | 1009 => Ok(VERSION_DELAY.min(most)),
-            1020 | 1021 | 1037 | 1038 | 1042 | 1051 | 1078 | 1079 | 1213 | 1223 | 1235 | 1242 => {
-                let overloaded = matches!(error.code(), 1042 | 1078);
-                let cap = if overloaded { OVERLOAD_BACKOFF } else { most.as_secs_f64() };
-                // 53 random bits: a number from 0 up to, and without, 1.
-                let random = (self.env().random_u64() >> 11) as f64 / (1u64 << 53) as f64;
-                let delay = state.retry.backoff * random;
-                state.retry.backoff = (state.retry.backoff * 2.0).min(cap);
-                Ok(Duration::from_secs_f64(delay))
-            }
-            1039 => Ok(Duration::ZERO),
-            _ => Err(error.clone()),
-        }
+        state.life.check_alive()?;
+        let (limit, most) = (state.options.retry_limit, state.options.max_retry_delay);
+        state.backoff.delay(error, limit, most, || self.env().random_u64())
     }
 
     fn begin_again_after(
@@ -114,21 +89,19 @@ impl Inner {
         after: &mut After,
     ) -> Reply<()> {
         let (promise, reply) = promise();
-        let (inner, epoch) = (self.clone(), state.life.epoch);
+        let (inner, epoch) = (self.clone(), state.life.epoch());
         let timer = self.env().call_at(self.env().now() + delay, move || {
             inner.with(|state, after| {
-                if state.life.epoch == epoch
-                    && let Some(waiting) = state.retry.waiting.take()
+                if state.life.is_in(epoch)
+                    && let Some((promise, timer)) = state.backoff.take_waiting()
                 {
-                    let (promise, timer) = *waiting;
                     inner.begin_again(state, after);
                     after.reply(promise, Ok(()));
                     after.drop_later(timer);
                 }
             });
         });
-        if let Some(earlier) = state.retry.waiting.replace(Box::new((promise, timer))) {
-            let (promise, timer) = *earlier;
+        if let Some((promise, timer)) = state.backoff.wait(promise, timer) {
             after.drop_later(timer);
             after.reply(promise, Err(Error::transaction_cancelled()));
         }
@@ -139,37 +112,37 @@ impl Inner {
     /// buffers.
     pub(super) fn begin_again(self: &Arc<Self>, state: &mut State, after: &mut After) {
         state.fail_outstanding(&Error::transaction_cancelled(), after);
-        state.life.epoch += 1;
-        state.life.deferred = None;
-        state.life.dead = None;
-        state.life.committing = false;
-        state.life.renewal_due = false;
-        if let Some(timer) = state.life.timer.take() {
+        state.life.begin_again();
+        if let Some(timer) = state.life.disarm() {
             after.drop_later(timer);
         }
-        state.options = Options::new(self.database().snapshot_ryw());
-        let before = std::mem::take(&mut state.version);
+        state.options = Settings::new(self.database().snapshot_ryw());
+        let mut before = std::mem::take(&mut state.version);
         self.reads_apart.store(false, Ordering::Relaxed);
-        if let Some(pinned) = before.pinned {
+        if let Some(pinned) = before.let_go() {
             after.drop_later(pinned);
         }
         state.reads.clear();
         state.writes.clear();
-        state.outcome.stamp = None;
-        state.special = None;
+        state.outcome.begin_again();
+        state.special = Special::default();
         self.apply_persistent(state, after);
+    }
+
+    /// Forgets the tries so far: the next one begins as the first one did.
+    fn forget_tries(&self, state: &mut State) {
+        state.backoff.reset();
+        state.persistent = self.database().defaults();
+        state.life.restart(self.env().now());
     }
 
     /// What commit did to a transaction before API version 410: it began anew. Once the commit
     /// itself is over, which would otherwise be among what that ends.
     pub(super) fn renew_if_due(&self, state: &mut State, after: &mut After) {
-        if !std::mem::take(&mut state.life.renewal_due) {
+        if !state.life.take_renewal() {
             return;
         }
-        state.retry.retries = 0;
-        state.retry.backoff = FIRST_BACKOFF;
-        state.retry.persistent = self.database().defaults();
-        state.life.created = self.env().now();
+        self.forget_tries(state);
         let Some(inner) = self.itself.upgrade() else { return };
         inner.begin_again(state, after);
     }

@@ -4,14 +4,12 @@
 //! once that is done the lost one has committed or never will. Then, if it had an idempotency id,
 //! its record says which.
 
-use super::Inner;
 use super::done::Done;
+use super::{Inner, Transaction};
 use crate::options::TransactionOption;
 use crate::range::RangeOptions;
 use bytes::Bytes;
-use plinth_types::{
-    Error, KeyRange, RangeList, Result, Version, Versionstamp, key_after, limits, probe, system,
-};
+use plinth_types::{Error, Result, Version, Versionstamp, key_after, limits, probe, system};
 
 /// Records of commits at this version and before have been removed.
 const EXPIRED_VERSION: &[u8] = b"\xff\x02/idmpExpiredVersion";
@@ -19,36 +17,6 @@ const EXPIRED_VERSION: &[u8] = b"\xff\x02/idmpExpiredVersion";
 /// Whether a commit that failed like this may have taken effect, now or later.
 pub(super) fn is_unknown(error: &Error) -> bool {
     matches!(error.code(), 1021 | 1026 | 1100)
-}
-
-/// A key that lies in a range of both lists.
-pub(super) fn intersection(writes: &RangeList, reads: &RangeList) -> Option<Bytes> {
-    if writes.is_empty() || reads.is_empty() {
-        return None;
-    }
-    let sorted = |list: &RangeList| {
-        let mut ranges: Vec<KeyRange> = list.iter().map(|range| range.to_range()).collect();
-        ranges.sort();
-        ranges
-    };
-    if writes.len() * reads.len() <= 64 {
-        return writes.iter().find_map(|write| {
-            let read = reads.iter().find(|read| read.overlaps(&write))?;
-            Some(Bytes::copy_from_slice(write.begin.max(read.begin)))
-        });
-    }
-    let (writes, reads) = (sorted(writes), sorted(reads));
-    let (mut writes, mut reads) = (writes.iter().peekable(), reads.iter().peekable());
-    while let (Some(write), Some(read)) = (writes.peek(), reads.peek()) {
-        if write.end <= read.begin {
-            writes.next();
-        } else if read.end <= write.begin {
-            reads.next();
-        } else {
-            return Some(write.begin.clone().max(read.begin.clone()));
-        }
-    }
-    None
 }
 
 impl Inner {
@@ -81,7 +49,7 @@ impl Inner {
 
     /// Commits a transaction that conflicts with every one that was under way and read `key`.
     async fn fence(&self, key: &[u8]) -> Result<()> {
-        let tr = self.database.create_bare_transaction();
+        let tr = Transaction::bare(&self.database);
         loop {
             for option in [
                 TransactionOption::AccessSystemKeys,
@@ -101,7 +69,7 @@ impl Inner {
 
     /// The versionstamp of the commit that left a record under `id`.
     async fn find_record(&self, id: &[u8], read_version: Version) -> Result<Option<Versionstamp>> {
-        let tr = self.database.create_bare_transaction();
+        let tr = Transaction::bare(&self.database);
         loop {
             tr.set_option(TransactionOption::ReadSystemKeys)?;
             tr.set_option(TransactionOption::ReadLockAware)?;

@@ -6,7 +6,6 @@
 //! heard.
 
 use super::reading::Reading;
-use super::state::{After, ReadVersion, ReadVersionState};
 use super::{Inner, Transaction};
 use crate::endpoint::{Endpoint, ReadVersionReply, ReadVersionRequest};
 use plinth_env::reply::{Reply, promise};
@@ -18,17 +17,6 @@ use std::time::Duration;
 /// Requests are held back for at least this long, or not at all.
 const HELD_BACK: Duration = Duration::from_millis(5);
 
-impl ReadVersion {
-    /// Whether no version was asked for or set.
-    pub(crate) fn begin_fixed(&self) -> bool {
-        matches!(self.state, ReadVersionState::Unset)
-    }
-
-    pub(crate) fn fix(&mut self, version: Version) {
-        self.state = ReadVersionState::Known(version);
-    }
-}
-
 impl Transaction {
     /// The version at which the transaction reads.
     ///
@@ -37,10 +25,11 @@ impl Transaction {
     pub fn get_read_version(&self) -> Reply<Version> {
         let epoch = {
             let state = self.inner.lock();
-            if let Err(error) = state.check_deferred().and_then(|()| state.check_alive()) {
+            let life = &state.life;
+            if let Err(error) = life.check_deferred().and_then(|()| life.check_alive()) {
                 return Reply::ready(Err(error));
             }
-            state.life.epoch
+            life.epoch()
         };
         self.inner.version(epoch, false)
     }
@@ -49,11 +38,11 @@ impl Transaction {
     /// is an error, `read_version_already_set`, which the next call tells. `version_invalid` if it
     /// is not positive.
     pub fn set_read_version(&self, version: Version) {
-        self.inner.with(|state, after| {
-            if state.life.deferred.is_some() {
+        self.inner.with(|state, _| {
+            if state.life.is_deferred() {
                 return;
             }
-            let result = if !state.version.begin_fixed() {
+            let result = if !state.version.is_unset() {
                 Err(Error::read_version_already_set())
             } else if state.options.version.pinned {
                 Err(Error::client_invalid_operation()
@@ -64,7 +53,7 @@ impl Transaction {
                 state.version.fix(version);
                 Ok(())
             };
-            state.defer(result, after);
+            state.defer(result);
         });
     }
 }
@@ -72,7 +61,17 @@ impl Transaction {
 impl Inner {
     /// The read version for an operation on keys: a tenant's keys are known only once the tenant
     /// is.
-    pub(crate) fn read_version(self: &Arc<Self>, epoch: u64, by_commit: bool) -> Reply<Version> {
+    pub(super) fn read_version(self: &Arc<Self>, epoch: u64) -> Reply<Version> {
+        self.version_of_keys(epoch, false)
+    }
+
+    /// The same for a commit, which may have read nothing: then any version will do that isn't too
+    /// old.
+    pub(super) fn commit_version(self: &Arc<Self>, epoch: u64) -> Reply<Version> {
+        self.version_of_keys(epoch, true)
+    }
+
+    fn version_of_keys(self: &Arc<Self>, epoch: u64, by_commit: bool) -> Reply<Version> {
         let Some(known) = self.tenant_known() else { return self.version(epoch, by_commit) };
         let (promise, reply) = promise();
         let inner = self.clone();
@@ -89,21 +88,12 @@ impl Inner {
     fn version(self: &Arc<Self>, epoch: u64, by_commit: bool) -> Reply<Version> {
         let (request, pins) = {
             let mut state = self.lock();
-            if state.life.epoch != epoch {
+            if !state.life.is_in(epoch) {
                 return Reply::ready(Err(Error::transaction_cancelled()));
             }
-            match &state.version.state {
-                ReadVersionState::Known(version) => return Reply::ready(Ok(*version)),
-                ReadVersionState::Failed(error) => return Reply::ready(Err(error.clone())),
-                ReadVersionState::Requested => {
-                    let (promise, reply) = promise();
-                    state.version.waiting.push(promise);
-                    return reply;
-                }
-                ReadVersionState::Unset => {}
+            if let Some(known) = state.version.ask() {
+                return known;
             }
-            state.version.state = ReadVersionState::Requested;
-            state.version.by_commit = by_commit;
             let options = &state.options;
             let request = ReadVersionRequest {
                 priority: options.version.priority,
@@ -122,8 +112,7 @@ impl Inner {
         if let Some(result) = answer.try_take() {
             return Reply::ready(self.note_version(epoch, result));
         }
-        let (promise, reply) = promise();
-        self.lock().version.waiting.push(promise);
+        let reply = self.lock().version.wait();
         let inner = self.clone();
         answer.on_complete(move |result| {
             if let Some(since) = tagged_since {
@@ -137,13 +126,13 @@ impl Inner {
     /// Where the version is read from: what is kept of it, if it is pinned, and what isn't locked
     /// of it.
     #[inline]
-    pub(crate) fn reading(&self) -> Reading<'_> {
+    pub(super) fn reading(&self) -> Reading<'_> {
         let reading = Reading::current(self.endpoint());
         if !self.reads_apart.load(Ordering::Relaxed) {
             return reading;
         }
-        let version = &self.lock().version;
-        reading.apart(version.pinned.clone(), version.range_locks.clone())
+        let (pinned, locks) = self.lock().version.apart();
+        reading.apart(pinned, locks)
     }
 
     /// Pins a version once a read version has been granted, so that locks and throttles hold for it
@@ -178,8 +167,8 @@ impl Inner {
     fn keep(&self, epoch: u64, pinned: Arc<dyn Endpoint>) {
         let mut state = self.lock();
         // Nobody would let it go of a transaction that is dead already.
-        if state.life.epoch == epoch && state.life.dead.is_none() {
-            state.version.pinned = Some(pinned);
+        if state.life.is_in(epoch) && !state.life.is_dead() {
+            state.version.keep(pinned);
             // Readers learn of the version under the lock, later.
             self.reads_apart.store(true, Ordering::Relaxed);
         }
@@ -190,34 +179,21 @@ impl Inner {
     fn note_held_back(&self, epoch: u64, since: Duration) {
         let waited = self.env().now().saturating_sub(since);
         let mut state = self.lock();
-        if state.life.epoch == epoch && waited >= HELD_BACK {
-            state.version.held_back = waited;
+        if state.life.is_in(epoch) && waited >= HELD_BACK {
+            state.version.hold_back(waited);
         }
     }
 
     fn note_version(&self, epoch: u64, result: Result<ReadVersionReply>) -> Result<Version> {
-        let mut after = After::default();
-        let mut state = self.lock();
-        if state.life.epoch != epoch {
-            return Err(Error::transaction_cancelled());
-        }
-        let result = result.map(|reply| {
-            state.version.metadata = Some(reply.metadata_version);
-            if reply.range_locks.is_some() {
-                state.version.range_locks = reply.range_locks;
+        self.with(|state, after| {
+            if !state.life.is_in(epoch) {
+                return Err(Error::transaction_cancelled());
+            }
+            let result = state.version.note(result, after);
+            if state.version.is_apart() {
                 self.reads_apart.store(true, Ordering::Relaxed);
             }
-            reply.version
-        });
-        state.version.state = match &result {
-            Ok(version) => ReadVersionState::Known(*version),
-            Err(error) => ReadVersionState::Failed(error.clone()),
-        };
-        for promise in std::mem::take(&mut state.version.waiting) {
-            after.reply(promise, result.clone());
-        }
-        drop(state);
-        after.run();
-        result
+            result
+        })
     }
 }

@@ -29,7 +29,7 @@ pub(crate) use fold::Stamped;
 pub(crate) use operations::{Operation, Operations};
 
 use bytes::Bytes;
-use plinth_types::{MutationList, MutationType};
+use plinth_types::{Error, MutationList, MutationType};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -73,6 +73,11 @@ impl Entry {
 struct Place {
     chunk: usize,
     index: usize,
+}
+
+/// The error of a read whose result depends on a key that gets its content only at commit.
+pub(crate) fn unreadable(key: &[u8]) -> Error {
+    Error::accessed_unreadable().with_detail(plinth_types::printable(&key[..key.len().min(100)]))
 }
 
 /// A place between keys: just before `key`, or just after it.

@@ -1,12 +1,8 @@
-//! Which read conflict ranges a read adds.
+//! Which range a read depends on: which writes of others could have changed its result.
 //!
-//! A read's range says which writes of others could have changed its result. Of that range only the
-//! parts count that depend on the database: what own writes decide alone (keys set, keys cleared)
-//! nobody else can change. Own writes are those at the time of the call.
+//! Of that range only the parts count that depend on the database, which the transaction's read set
+//! knows.
 
-use super::state::State;
-use super::writes::RANGE_OVERHEAD;
-use crate::write_map::{Edge, WriteMap};
 use bytes::Bytes;
 use plinth_types::{KeyRange, KeySelector, RangeList, RangeResult, key_after, planted};
 
@@ -30,7 +26,7 @@ pub(crate) fn coalesced(list: &RangeList) -> RangeList {
 }
 
 /// The range that a `get_key` depends on: between the selector's (normalised) key and the result.
-pub(super) fn of_get_key(selector: &KeySelector, result: &Bytes) -> (Bytes, Bytes) {
+pub(crate) fn of_get_key(selector: &KeySelector, result: &Bytes) -> (Bytes, Bytes) {
     if selector.offset <= 0 {
         (result.clone(), selector.key.clone())
     } else {
@@ -75,41 +71,4 @@ pub(crate) fn of_get_range(
         }
     }
     (low, high)
-}
-
-impl State {
-    /// Adds a read conflict range as of the writes in `map`; all of it without a map.
-    pub(super) fn add_read_conflict(&mut self, map: Option<&WriteMap>, begin: &[u8], end: &[u8]) {
-        if begin >= end {
-            return;
-        }
-        let size = (begin.len() + end.len()) as i64 + RANGE_OVERHEAD;
-        let Some(map) = map else {
-            self.writes.size += size;
-            return self.reads.conflicts.push(begin, end);
-        };
-        for segment in map.segments(begin, end).filter(|segment| segment.depends_on_database()) {
-            let from = segment.begin;
-            let low = if from.cmp_key(begin).is_le() {
-                Bytes::copy_from_slice(begin)
-            } else {
-                from.to_key()
-            };
-            let high = segment.end.filter(|edge| edge.cmp_key(end).is_lt()).map(Edge::to_key);
-            let high = high.as_deref().unwrap_or(end);
-            if low[..] < *high {
-                self.writes.size += size;
-                self.reads.conflicts.push(&low, high);
-            }
-        }
-    }
-
-    /// Adds a read conflict range as of now.
-    pub(super) fn add_read_conflict_now(&mut self, begin: &[u8], end: &[u8]) {
-        if self.options.ryw_disabled || self.writes.mutations.is_empty() {
-            return self.add_read_conflict(None, begin, end);
-        }
-        let map = self.writes.map().clone();
-        self.add_read_conflict(Some(&map), begin, end);
-    }
 }

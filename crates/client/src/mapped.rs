@@ -5,16 +5,14 @@
 //! and `{V[i]}` stand for element `i` of the row's key and value, `{...}` at the end for all keys
 //! that begin with what stands before, `{{` and `}}` for braces.
 
-pub(crate) mod tuple;
-
+use crate::conflicts::of_get_range;
+use crate::merge::Source;
 use crate::range::{Limits, RangeOptions};
-use crate::transaction::{Inner, Snapshot, Transaction, View, range_conflict};
+use crate::transaction::{RangeCall, Snapshot, Transaction, View};
+use crate::tuple;
 use bytes::Bytes;
 use plinth_env::reply::Reply;
-use plinth_types::{
-    Error, KeyList, KeySelector, KeySpace, KeyValue, RangeResult, Result, key_after, strinc, system,
-};
-use std::sync::Arc;
+use plinth_types::{Error, KeySelector, KeyValue, RangeResult, Result, key_after, strinc};
 
 /// The rows of a mapped range read.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -69,7 +67,7 @@ impl Transaction {
         range: impl Into<RangeOptions>,
         mapper: impl AsRef<[u8]>,
     ) -> Reply<MappedRangeResult> {
-        self.inner().get_mapped_range(range.into(), mapper.as_ref(), false)
+        get_mapped_range(self, &range.into(), mapper.as_ref(), false)
     }
 }
 
@@ -83,128 +81,69 @@ impl Snapshot<'_> {
         range: impl Into<RangeOptions>,
         mapper: impl AsRef<[u8]>,
     ) -> Reply<MappedRangeResult> {
-        self.transaction().inner().get_mapped_range(range.into(), mapper.as_ref(), true)
+        get_mapped_range(self.transaction(), &range.into(), mapper.as_ref(), true)
     }
 }
 
-impl Inner {
-    fn get_mapped_range(
-        self: &Arc<Self>,
-        range: RangeOptions,
-        mapper: &[u8],
-        snapshot: bool,
-    ) -> Reply<MappedRangeResult> {
-        let limits = match Limits::of(&range) {
-            Ok(limits) => limits,
-            Err(error) => return Reply::ready(Err(error)),
-        };
-        let prepared = self.with(|state, after| {
-            state.check_deferred()?;
-            if self.is_special_range(&range) {
-                return Err(Error::client_invalid_operation()
-                    .with_detail("special keys cannot be read by a mapped range read"));
-            }
-            state.check(after)?;
-            let max = state.options.max_read_key();
-            if range.begin.key[..] > *max || range.end.key[..] > *max {
-                return Err(Error::key_outside_legal_range());
-            }
-            let limits = limits.ok_or_else(Error::range_limits_invalid)?;
-            let (begin, end) = (range.begin.clone().normalized(), range.end.clone().normalized());
-            if begin.offset >= end.offset && begin.key >= end.key {
-                return Ok(None);
-            }
-            if snapshot || state.options.ryw_disabled {
-                return Err(Error::unsupported_operation().with_detail(
-                    "mapped range reads need read-your-writes and serializable isolation",
-                ));
-            }
-            let view = self.view(state, false);
+fn get_mapped_range(
+    tr: &Transaction,
+    range: &RangeOptions,
+    mapper: &[u8],
+    snapshot: bool,
+) -> Reply<MappedRangeResult> {
+    match tr.call_range(range, snapshot) {
+        Err(error) => Reply::ready(Err(error)),
+        Ok(None) => Reply::ready(Ok(MappedRangeResult::default())),
+        Ok(Some(call)) => {
             let mapper = Bytes::copy_from_slice(mapper);
-            Ok(Some(Task { view, begin, end, limits, reverse: range.reverse, mapper }))
-        });
-        match prepared {
-            Err(error) => Reply::ready(Err(error)),
-            Ok(None) => Reply::ready(Ok(MappedRangeResult::default())),
-            Ok(Some(task)) => {
-                let epoch = task.view.epoch;
-                self.launch(epoch, false, task.run())
-            }
+            let view = call.view.clone();
+            view.launch(async move { run(call, &mapper).await })
         }
-    }
-
-    fn is_special_range(&self, range: &RangeOptions) -> bool {
-        let (begin, end) = (&range.begin.key[..], &range.end.key[..]);
-        if !self.api(630) {
-            return begin == b"\xff\xff/worker_interfaces";
-        }
-        begin >= system::SYSTEM_END
-            && begin < system::SPECIAL_END
-            && end >= system::SYSTEM_END
-            && end <= system::SPECIAL_END
     }
 }
 
-/// A mapped range read on its way.
-struct Task {
-    view: View,
-    begin: KeySelector,
-    end: KeySelector,
-    limits: Limits,
-    reverse: bool,
-    mapper: Bytes,
+async fn run(call: RangeCall, mapper: &[u8]) -> Result<MappedRangeResult> {
+    let RangeCall { view, begin, end, limits, reverse } = call;
+    let mapper = Mapper::parse(mapper)?;
+    let primary = view.read_through(begin.clone(), end.clone(), limits, reverse).await?;
+    let mut conflicts = vec![of_get_range(&begin, &end, reverse, &primary, view.max_key())];
+    let mut rows = Vec::with_capacity(primary.rows.len());
+    let last = primary.rows.len().saturating_sub(1);
+    for (at, row) in primary.rows.key_values().enumerate() {
+        let mapped = follow(&view, mapper.map(&row)?, mapper.is_range, &mut conflicts).await?;
+        let is_boundary = at == 0 || at == last;
+        let KeyValue { key, value } =
+            if is_boundary { row } else { KeyValue { key: Bytes::new(), value: Bytes::new() } };
+        rows.push(MappedRow { key, value, mapped });
+    }
+    for (low, high) in conflicts {
+        if !view.is_unmodified(&low, &high) {
+            return Err(Error::get_mapped_range_reads_your_writes());
+        }
+        view.add_conflict(&low, &high);
+    }
+    Ok(MappedRangeResult { rows, more: primary.more })
 }
 
-impl Task {
-    async fn run(self) -> Result<MappedRangeResult> {
-        let Self { view, begin, end, limits, reverse, mapper } = self;
-        let mapper = Mapper::parse(&mapper)?;
-        let primary = view.read_through(begin.clone(), end.clone(), limits, reverse).await?;
-        let (low, high) = range_conflict(&begin, &end, reverse, &primary, view.max_key);
-        let mut conflicts = vec![(low, high)];
-        let mut rows = Vec::with_capacity(primary.rows.len());
-        let last = primary.rows.len().saturating_sub(1);
-        for (at, row) in primary.rows.key_values().enumerate() {
-            let mapped = view.follow(mapper.map(&row)?, mapper.is_range, &mut conflicts).await?;
-            let is_boundary = at == 0 || at == last;
-            let KeyValue { key, value } =
-                if is_boundary { row } else { KeyValue { key: Bytes::new(), value: Bytes::new() } };
-            rows.push(MappedRow { key, value, mapped });
-        }
-        for (low, high) in conflicts {
-            if view.map.as_ref().is_some_and(|map| low < high && !map.is_unmodified(&low, &high)) {
-                return Err(Error::get_mapped_range_reads_your_writes());
-            }
-            view.add_conflict(&low, &high);
-        }
-        Ok(MappedRangeResult { rows, more: primary.more })
+/// Reads what a row points at; notes what that depends on.
+async fn follow(
+    view: &View,
+    key: Bytes,
+    is_range: bool,
+    conflicts: &mut Vec<(Bytes, Bytes)>,
+) -> Result<Mapped> {
+    if !is_range {
+        let value = view.get(&key).await?;
+        conflicts.push((key.clone(), key_after(&key)));
+        return Ok(Mapped::Key { key, value });
     }
-}
-
-impl View {
-    /// Reads what a row points at; notes what that depends on.
-    async fn follow(
-        &self,
-        key: Bytes,
-        is_range: bool,
-        conflicts: &mut Vec<(Bytes, Bytes)>,
-    ) -> Result<Mapped> {
-        if !is_range {
-            let version = self.version().await?;
-            let mut keys = KeyList::new();
-            keys.push(&[self.inner.prefix(), &key].concat());
-            let values = self.inner.reading().get_many(version, KeySpace::Normal, &keys).await?;
-            conflicts.push((key.clone(), key_after(&key)));
-            return Ok(Mapped::Key { key, value: values.into_iter().next().flatten() });
-        }
-        let end = strinc(&key).unwrap_or_else(|| Bytes::from_static(self.max_key));
-        let begin = KeySelector::first_greater_or_equal(key);
-        let end = KeySelector::first_greater_or_equal(end);
-        let limits = Limits { rows: None, bytes: None };
-        let result = self.read_through(begin.clone(), end.clone(), limits, false).await?;
-        conflicts.push(range_conflict(&begin, &end, false, &result, self.max_key));
-        Ok(Mapped::Range { begin, end, result })
-    }
+    let end = strinc(&key).unwrap_or_else(|| Bytes::from_static(view.max_key()));
+    let begin = KeySelector::first_greater_or_equal(key);
+    let end = KeySelector::first_greater_or_equal(end);
+    let limits = Limits { rows: None, bytes: None };
+    let result = view.read_through(begin.clone(), end.clone(), limits, false).await?;
+    conflicts.push(of_get_range(&begin, &end, false, &result, view.max_key()));
+    Ok(Mapped::Range { begin, end, result })
 }
 
 /// A mapper, taken apart.
