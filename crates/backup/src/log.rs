@@ -9,10 +9,9 @@
 //! for was not written then.
 
 use crate::container::Backup;
-use crate::format::{
-    Block, BlockKind, FileBuilder, FileReader, Kind, damaged, push_number, take, take_number,
-};
+use crate::format::{Block, BlockKind, FileBuilder, FileReader, Kind, damaged};
 use crate::names;
+use plinth_format::{push_number, take, take_number};
 use plinth_types::{MutationRef, MutationType, Result, Version};
 
 /// A block ends behind about so many bytes.

@@ -4,10 +4,9 @@
 //! Always: its files speak of all keys of its ranges, and those are the ranges of its backup.
 
 use crate::container::{Backup, Snapshot};
-use crate::format::{
-    BlockKind, FileReader, Kind, damaged, push_bytes, push_number, take_bytes, take_number,
-};
+use crate::format::{BlockKind, FileReader, Kind, damaged};
 use bytes::Bytes;
+use plinth_format::{push_bytes, push_number, take_bytes, take_number};
 use plinth_types::{KeyRange, Result, Version, printable};
 
 /// Files in a block.

@@ -5,11 +5,9 @@
 //! ```
 //! A block begins where the one before ends, so a row that is missing shows.
 
-use crate::format::{
-    BlockKind, FileBuilder, FileReader, damaged, push_bytes, push_number, take, take_bytes,
-    take_number,
-};
+use crate::format::{BlockKind, FileBuilder, FileReader, damaged};
 use bytes::Bytes;
+use plinth_format::{push_bytes, push_number, take, take_bytes, take_number};
 use plinth_types::{KeyRange, Result, Rows, RowsBuilder, printable};
 
 /// All rows between two keys.

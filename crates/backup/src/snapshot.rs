@@ -249,7 +249,7 @@ impl Work {
         (file.header.time_from, file.header.time_to) = (self.time, self.time);
         let (name, rows) = (file.header.name.clone(), file.header.count);
         let contents = file.finish();
-        let (len, checksum) = (contents.len() as u64, crc32c::crc32c(&contents));
+        let (len, checksum) = (contents.len() as u64, plinth_format::checksum(&contents));
         self.backup.put(&name, contents).await?;
         let version = self.version;
         lock(&self.files).push(RowsFile { name, len, checksum, range, version, rows, bytes });

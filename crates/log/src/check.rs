@@ -7,14 +7,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
 use plinth_env::{Env, Open};
+use plinth_format::{Corruption, Flaw, Identity, hex};
 use plinth_types::{Error, Result, Version};
 
-use crate::config::Identity;
 use crate::entry::Entry;
 use crate::findings::{CutTail, Findings};
 use crate::format::{Kind, RECORDS_START, RecordHeader};
 use crate::landmarks::Landmarks;
-use crate::problem::{Flaw, Problem};
 use crate::recovery::check_beginning;
 use crate::shared::Before;
 use crate::walk::{Step, Walk, survey_files};
@@ -33,7 +32,7 @@ pub struct Report {
     /// What it holds, as opening tells it.
     pub findings: Findings,
     /// Everything that is damaged or missing.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<Corruption>,
     /// A torn tail, which is no damage: opening the log cuts it off. Its length is not looked for.
     pub torn_tail: Option<CutTail>,
 }
@@ -79,7 +78,7 @@ pub enum Salvaged {
     /// An entry, whole. Its index tells whether any are missing before it.
     Entry(Entry),
     /// A place that can't be read, or isn't there.
-    Problem(Problem),
+    Problem(Corruption),
 }
 
 /// Reads every entry that is whole, past any damage.
@@ -90,7 +89,7 @@ pub struct Salvage {
     /// Serial of the first segment, and after what it begins.
     beginning: Option<(u64, Before)>,
     /// Problems met and not told yet, last first.
-    problems: Vec<Problem>,
+    problems: Vec<Corruption>,
     /// A record to be told after them.
     step: Option<Step>,
     /// The highest number of a record that anything says was durable, once that was looked for.
@@ -108,12 +107,12 @@ struct Unsettled {
     /// The highest version known committed.
     committed: Version,
     /// A problem behind them.
-    broken: Option<Problem>,
+    broken: Option<Corruption>,
 }
 
 enum Found {
     Record(Step),
-    Problem(Problem),
+    Problem(Corruption),
 }
 
 impl Salvage {
@@ -254,7 +253,7 @@ impl Salvage {
     }
 
     /// Tells a torn tail from a clean end.
-    async fn note_tail(&mut self, stopped: Problem) -> Result<()> {
+    async fn note_tail(&mut self, stopped: Corruption) -> Result<()> {
         let ends = self.walk.survey().await?.ends;
         let (at, offset) = (self.walk.at, self.walk.offset);
         let (mut bytes, mut begin) = (0, offset);
@@ -277,6 +276,5 @@ impl std::fmt::Debug for Salvage {
 }
 
 fn ids(identity: &Identity) -> String {
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     format!("{} {}", hex(&identity.cluster_id), hex(&identity.node_id))
 }

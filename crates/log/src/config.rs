@@ -5,15 +5,6 @@
 
 use plinth_types::{Error, Result};
 
-/// Whose log it is. Stands in every file; a log with other ids is refused.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Identity {
-    /// The cluster that the node belongs to.
-    pub cluster_id: [u8; 16],
-    /// The node.
-    pub node_id: [u8; 16],
-}
-
 /// How a log lays itself out. [`LogConfig::default`] suits a database of any size.
 #[derive(Clone, Debug)]
 pub struct LogConfig {

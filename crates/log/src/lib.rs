@@ -72,7 +72,6 @@ mod place;
 #[doc(hidden)]
 pub mod planted;
 mod position;
-mod problem;
 mod reader;
 mod recovery;
 mod replica;
@@ -90,7 +89,7 @@ mod writer;
 
 pub use check::{Report, Salvage, Salvaged, verify};
 pub use commit_log::{CommitLog, LogReader, LogView, Waiting};
-pub use config::{Identity, LogConfig};
+pub use config::LogConfig;
 pub use entry::{
     ALL_ROWS, Entry, EntryHead, EntryKind, MAX_SECTIONS, SECTIONS_FORMAT, Tag, sections,
     sections_head,
@@ -99,8 +98,8 @@ pub use findings::{CutTail, Findings, Recovery};
 pub use format::Vote;
 pub use landmarks::{Landmarks, Mismatch};
 pub use log::LocalLog;
+pub use plinth_format::{Corruption, Identity};
 pub use position::{Position, Progress};
-pub use problem::Problem;
 pub use reader::Reader;
 pub use replica::{EntryReader, ReplicaLog};
 pub use syncer::Syncer;

@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use plinth_format::Flaw;
 use plinth_types::Version;
 
 use crate::entry::EntryKind;
 use crate::format::{Kind, RecordHeader, Rewind, State, Vote, decode_lease};
 use crate::position::{Position, Progress};
-use crate::problem::Flaw;
 
 /// For each consumer the version up to which it has popped.
 pub(crate) type Popped = Arc<BTreeMap<String, Version>>;

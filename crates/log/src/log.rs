@@ -6,9 +6,10 @@
 use std::path::Path;
 
 use plinth_env::Env;
+use plinth_format::Identity;
 use plinth_types::{Error, Result, Version};
 
-use crate::config::{Identity, LogConfig};
+use crate::config::LogConfig;
 use crate::entry::{EntryHead, EntryKind};
 use crate::findings::{Findings, Recovery};
 use crate::format::Vote;

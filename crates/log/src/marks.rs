@@ -23,10 +23,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use plinth_env::{Env, File, Open, Signal};
+use plinth_format::{Corruption, Flaw};
 use plinth_types::{Result, Version};
 
 use crate::format::mark::{MARK_LEN, MARK_PLACES, MARKS_LEN, Mark};
-use crate::problem::{Flaw, Problem};
 
 pub(crate) fn marks_path(dir: &Path) -> PathBuf {
     dir.join("DURABLE")
@@ -60,7 +60,7 @@ impl Marks {
         env: &Env,
         dir: &Path,
         seed: u32,
-    ) -> Result<Option<Result<Mark, Problem>>> {
+    ) -> Result<Option<Result<Mark, Corruption>>> {
         let path = marks_path(dir);
         if !env.files().exists(&path).await? {
             return Ok(None);
@@ -117,7 +117,7 @@ impl Marks {
 }
 
 /// The problem of a log without the file.
-pub(crate) fn missing(dir: &Path) -> Problem {
+pub(crate) fn missing(dir: &Path) -> Corruption {
     let flaw = Flaw::new("what says how far the log is durable", "a file", "none");
     flaw.at(&marks_path(dir).display().to_string(), 0)
 }

@@ -4,13 +4,13 @@
 //! looked at the shared values ([`Place::look_again`]); in between it takes no lock. Each step is
 //! checked against the record before, as recovery does.
 
+use plinth_format::Flaw;
 use plinth_types::{Error, Result};
 
 use crate::entry::Entry;
 use crate::format::RECORDS_START;
 use crate::history::{Voids, is_void};
 use crate::link::{Link, Memory};
-use crate::problem::Flaw;
 use crate::scan::Scanner;
 use crate::segment::Pin;
 use crate::shared::{Inner, Kept};

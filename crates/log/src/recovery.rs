@@ -18,9 +18,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plinth_env::{Env, Open};
+use plinth_format::{Corruption, Flaw, Identity};
 use plinth_types::{Error, Result, Version, probe};
 
-use crate::config::{Identity, LogConfig};
+use crate::config::LogConfig;
 use crate::findings::{CutTail, Findings, Recovery};
 use crate::format::mark::mark_seed;
 use crate::format::{Kind, RECORDS_START};
@@ -29,7 +30,6 @@ use crate::history::History;
 use crate::landmarks::Landmarks;
 use crate::link::{Link, Popped};
 use crate::marks::Marks;
-use crate::problem::{Flaw, Problem};
 use crate::segment::{check_owner, segment_path, unfinished_path};
 use crate::shared::{Before, Commits, Kept, Start};
 use crate::supply::{Next, Prepared, Upkeep, adopt_spares};
@@ -124,7 +124,7 @@ struct Everything {
     landmarks: Landmarks,
     /// Records not known durable by the end: number, station, offset.
     unsure: VecDeque<(u64, usize, u64)>,
-    stopped: Problem,
+    stopped: Corruption,
 }
 
 /// Removes what was being made when the log was open last.
@@ -205,7 +205,7 @@ pub(crate) fn check_beginning(
     serial: u64,
     gone: Version,
     popped: &Popped,
-) -> Option<Problem> {
+) -> Option<Corruption> {
     let (name, popped) = popped.iter().find(|(_, popped)| **popped < gone)?;
     let missing = segment_path(dir, serial.saturating_sub(1)).display().to_string();
     let expected = format!("entries after version {popped}, which consumer {name} needs");
@@ -221,7 +221,7 @@ async fn cut(
     dir: &Path,
     walk: &mut Walk,
     survey: &Survey,
-    stopped: &Problem,
+    stopped: &Corruption,
 ) -> Result<Option<CutTail>> {
     let (at, offset) = (walk.at, walk.offset);
     let mut bytes = 0;

@@ -16,9 +16,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plinth_env::Env;
+use plinth_format::Identity;
 use plinth_types::{Error, Result, Version};
 
-use crate::config::{Identity, LogConfig};
+use crate::config::LogConfig;
 use crate::entry::{Entry, EntryHead};
 use crate::findings::{Findings, Recovery};
 use crate::format::Vote;

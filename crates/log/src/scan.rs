@@ -9,10 +9,10 @@
 //! told at a glance.
 
 use plinth_env::File;
+use plinth_format::Flaw;
 use plinth_types::{Bytes, Result};
 
 use crate::format::{ALIGNMENT, RECORD_HEADER_LEN, RecordHeader, body_checksum};
-use crate::problem::Flaw;
 
 /// How much is read at once. A record that crosses its end is read again with the next piece.
 const CHUNK: u64 = 512 << 10;

@@ -16,13 +16,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plinth_env::{Env, File, Open};
+use plinth_format::{Corruption, Flaw, HeaderFlaw, Identity, hex};
 use plinth_types::{Error, Result};
 
-use crate::config::{Identity, LogConfig};
-use crate::format::{
-    HEADER_COPIES, HEADER_LEN, HeaderFlaw, RECORDS_START, SegmentHeader, foreign_format,
-};
-use crate::problem::{Flaw, Problem};
+use crate::config::LogConfig;
+use crate::format::{HEADER_COPIES, HEADER_LEN, RECORDS_START, SegmentHeader, foreign_format};
 
 /// How much of a new file is written and synced at a time, so that the syncs of commits wait behind
 /// little.
@@ -251,7 +249,7 @@ pub(crate) struct Found {
     pub(crate) segment: Segment,
     pub(crate) len: u64,
     /// What is wrong with its header although one of the copies is whole, or with its length.
-    pub(crate) problems: Vec<Problem>,
+    pub(crate) problems: Vec<Corruption>,
 }
 
 /// Opens a segment file and reads its header.
@@ -263,7 +261,7 @@ pub(crate) async fn find(
     dir: &Path,
     serial: u64,
     open: Open,
-) -> Result<Result<Found, Problem>> {
+) -> Result<Result<Found, Corruption>> {
     let path = segment_path(dir, serial);
     let name = path.display().to_string();
     let file = env.files().open(&path, open).await?;
@@ -316,8 +314,4 @@ pub(crate) fn check_owner(segment: &Segment, identity: &Identity, log_id: u64) -
         return foreign("log", &header.log_id.to_be_bytes(), &log_id.to_be_bytes());
     }
     Ok(())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

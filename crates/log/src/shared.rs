@@ -18,9 +18,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 
 use plinth_env::Env;
+use plinth_format::Identity;
 use plinth_types::{Error, Result, Version, probe};
 
-use crate::config::{Identity, LogConfig};
+use crate::config::LogConfig;
 use crate::consumers::Consumers;
 use crate::format::{Kind, RECORDS_START, RecordHeader};
 use crate::history::History;

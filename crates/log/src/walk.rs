@@ -10,13 +10,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plinth_env::{Env, Open};
+use plinth_format::{Corruption, Flaw};
 use plinth_types::{Bytes, Result};
 
 use crate::format::mark::{Mark, mark_seed};
 use crate::format::{Kind, RECORDS_START, RecordHeader};
 use crate::link::{Link, Memory};
 use crate::marks::{self, Marks};
-use crate::problem::{Flaw, Problem};
 use crate::scan::{Scanner, Search};
 use crate::segment::{Directory, Found, Segment, find, segment_path};
 
@@ -79,7 +79,7 @@ pub(crate) struct Walk {
 pub(crate) struct Surroundings {
     pub(crate) directory: Directory,
     pub(crate) stations: Vec<Station>,
-    pub(crate) problems: Vec<Problem>,
+    pub(crate) problems: Vec<Corruption>,
     /// The last note of how far the log is durable.
     pub(crate) mark: Mark,
 }
@@ -135,7 +135,7 @@ impl Walk {
     }
 
     /// The next record, or why there is none. Asked again after that it says the same.
-    pub(crate) async fn next(&mut self) -> Result<Result<Step, Problem>> {
+    pub(crate) async fn next(&mut self) -> Result<Result<Step, Corruption>> {
         let flaw = match self.try_at(self.at, self.offset).await? {
             Ok(step) => return Ok(Ok(step)),
             Err(flaw) => flaw,
@@ -151,7 +151,7 @@ impl Walk {
     /// Where the damage is, once it is known that the place where the walk stopped is damaged and
     /// not the end: there, or at the beginning of the next segment if the one before it ended
     /// regularly.
-    pub(crate) async fn blame(&mut self, stopped: Problem) -> Result<Problem> {
+    pub(crate) async fn blame(&mut self, stopped: Corruption) -> Result<Corruption> {
         let (at, offset, next) = (self.at, self.offset, self.at + 1);
         if next >= self.stations.len()
             || self.stations[at].scanner.find_header(offset).await?.header().is_some()
@@ -215,7 +215,7 @@ impl Walk {
 
     /// Goes on at the first whole record behind the place where the walk stopped, if there is one.
     /// Tells what is wrong with readable headers on the way.
-    pub(crate) async fn resume(&mut self, problems: &mut Vec<Problem>) -> Result<Option<Step>> {
+    pub(crate) async fn resume(&mut self, problems: &mut Vec<Corruption>) -> Result<Option<Step>> {
         let expected = self.expected();
         let stopped = (self.at, self.offset);
         let (mut at, mut offset) = stopped;

@@ -193,7 +193,7 @@ fn salvage_goes_past_damage_and_tells_what_is_missing() {
     });
 }
 
-async fn salvage(env: &Env) -> (Vec<Entry>, Vec<plinth_log::Problem>) {
+async fn salvage(env: &Env) -> (Vec<Entry>, Vec<plinth_log::Corruption>) {
     let (mut entries, mut problems) = (Vec::new(), Vec::new());
     let mut salvage = Salvage::open(env, DIR).await.unwrap();
     assert!(salvage.identity().is_some());

@@ -7,15 +7,14 @@
 use crate::batch::{entry_mutations, internal_request};
 use crate::config::{Creation, NodeConfig};
 use crate::creation::{Found, look, no_database};
-use crate::directory::{
-    LOCK, checkpoint_path, generation_in, generation_path, log_path, storage_ids,
-};
+use crate::directory::{LOCK, checkpoint_path, generation_in, generation_path, log_path};
 use crate::identity::{self, DirectoryIdentity, EngineKind};
 use crate::node::Node;
 use crate::opening::{disagreement, foreign_log};
 use crate::store::tables_path;
 use plinth_env::{DirLock, Env};
-use plinth_log::{Findings, Problem, Salvage, Salvaged};
+use plinth_format::{Corruption, Identity};
+use plinth_log::{Findings, Salvage, Salvaged};
 use plinth_storage::{Loader, MemoryStorage, Reader, Writer, checkpoint, ssd};
 use plinth_types::mutation::Mutations;
 use plinth_types::system::SYSTEM_END;
@@ -46,7 +45,7 @@ pub struct CheckReport {
     /// cuts it off.
     pub torn_tail: Option<String>,
     /// Everything that is damaged.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<Corruption>,
 }
 
 /// Verifies every checksum in the database in `dir`, and that it would open with every row.
@@ -106,12 +105,12 @@ async fn check_tables(
     report: &mut CheckReport,
 ) -> LogPosition {
     let path = tables_path(generation);
-    match ssd::verify_ssd(env, &path, place.storage_ids()).await {
+    match ssd::verify_ssd(env, &path, place.ids()).await {
         Ok(tables) => {
             report.tables = tables.tables;
             report.table_rows = tables.rows;
             report.table_bytes = tables.bytes;
-            report.problems.extend(tables.problems.into_iter().map(from_storage));
+            report.problems.extend(tables.problems);
             tables.at
         }
         Err(error) => {
@@ -129,11 +128,11 @@ async fn check_checkpoints(
     report: &mut CheckReport,
 ) -> LogPosition {
     let path = checkpoint_path(generation);
-    match checkpoint::verify(env, &path, place.storage_ids()).await {
+    match checkpoint::verify(env, &path, place.ids()).await {
         Ok(checkpoints) => {
             report.checkpoint_rows = checkpoints.rows;
             report.checkpoint_bytes = checkpoints.bytes;
-            report.problems.extend(checkpoints.problems.into_iter().map(from_storage));
+            report.problems.extend(checkpoints.problems);
             checkpoints.newest
         }
         Err(error) => {
@@ -191,13 +190,13 @@ impl Place {
         }
     }
 
-    fn problem(&self) -> Option<Problem> {
+    fn problem(&self) -> Option<Corruption> {
         let error = self.identity.as_ref().err()?;
         Some(whole_file(self.root.join(identity::FILE_NAME).display().to_string(), error))
     }
 
-    fn storage_ids(&self) -> Option<checkpoint::Identity> {
-        self.identity.as_ref().ok().map(|identity| storage_ids(identity.ids))
+    fn ids(&self) -> Option<Identity> {
+        self.identity.as_ref().ok().map(|identity| identity.ids)
     }
 
     async fn engine(&self, env: &Env) -> Result<EngineKind> {
@@ -220,7 +219,7 @@ pub struct SalvageReport {
     /// Batches known to be missing. What they wrote may be older than it was, or absent.
     pub missing_batches: u64,
     /// What could not be read.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<Corruption>,
 }
 
 /// Copies what can be read of the damaged database in `dir` into a new one in `out`.
@@ -273,7 +272,7 @@ async fn salvage_tables(
     if !gathered.is_empty() {
         commit(node, gathered).await?;
     }
-    report.problems.extend(salvage.problems().into_iter().map(from_storage));
+    report.problems.extend(salvage.problems());
     Ok(salvage.version())
 }
 
@@ -326,7 +325,7 @@ async fn salvage_checkpoint(
             checkpoint::Salvaged::Rows(rows) => {
                 rows.iter().for_each(|(key, value)| loader.push(key, value))
             }
-            checkpoint::Salvaged::Damage(problem) => report.problems.push(from_storage(problem)),
+            checkpoint::Salvaged::Damage(problem) => report.problems.push(problem),
         }
     }
     Ok((loader.finish(), version))
@@ -395,12 +394,13 @@ async fn copy(storage: &MemoryStorage, node: &Node, report: &mut SalvageReport) 
     }
 }
 
-fn whole_file(file: String, error: &Error) -> Problem {
+fn whole_file(file: String, error: &Error) -> Corruption {
     let found = error.detail().unwrap_or(error.description()).to_string();
-    Problem { file, offset: 0, what: "file".into(), expected: "one that can be read".into(), found }
-}
-
-fn from_storage(problem: checkpoint::Problem) -> Problem {
-    let checkpoint::Problem { file, offset, what, expected, found } = problem;
-    Problem { file, offset, what, expected, found }
+    Corruption {
+        file,
+        offset: 0,
+        what: "file".into(),
+        expected: "one that can be read".into(),
+        found,
+    }
 }

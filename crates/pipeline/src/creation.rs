@@ -32,14 +32,15 @@ use crate::cluster::{self as membership, Membership};
 use crate::config::{Creation, NodeConfig};
 use crate::directory::{
     Directory, LOCK, checkpoint_path, generation_in, generation_name, generation_path, is_removed,
-    log_path, remove_generation, storage_ids,
+    log_path, remove_generation,
 };
 use crate::events;
 use crate::identity::{self, DIRECTORY_FORMAT, DirectoryIdentity, EngineKind};
 use crate::space::RESERVE;
 use crate::store::{Store, tables_path};
 use plinth_env::{DirLock, Env};
-use plinth_log::{Identity, LocalLog, LogConfig, ReplicaLog, Salvage, Salvaged};
+use plinth_format::{Identity, checksum, put};
+use plinth_log::{LocalLog, LogConfig, ReplicaLog, Salvage, Salvaged};
 use plinth_storage::{checkpoint, ssd};
 use plinth_types::{Error, LogPosition, Result, probe};
 use std::path::Path;
@@ -373,7 +374,7 @@ pub(crate) async fn make_generation(
 ) -> Result<()> {
     let path = generation_path(dir, identity.generation);
     env.files().create_dir_all(&path).await?;
-    Store::create(env, &path, storage_ids(identity.ids), identity.engine, at).await?;
+    Store::create(env, &path, identity.ids, identity.engine, at).await?;
     make_log(env, &path, identity, config, at).await?;
     env.files().sync_dir(&path).await?;
     env.files().sync_dir(dir).await
@@ -427,10 +428,10 @@ pub(crate) async fn remove_leftovers(env: &Env, directory: &Directory) -> Result
 /// The bytes of `CREATING`.
 fn marker() -> [u8; MARKER_LEN] {
     let mut bytes = [0; MARKER_LEN];
-    bytes[..8].copy_from_slice(MAGIC);
-    bytes[8..12].copy_from_slice(&DIRECTORY_FORMAT.to_le_bytes());
-    let checksum = crc32c::crc32c(&bytes[..12]);
-    bytes[12..].copy_from_slice(&checksum.to_le_bytes());
+    put(&mut bytes, 0, *MAGIC);
+    put(&mut bytes, 8, DIRECTORY_FORMAT.to_le_bytes());
+    let checksum = checksum(&bytes[..12]);
+    put(&mut bytes, 12, checksum.to_le_bytes());
     bytes
 }
 

@@ -11,7 +11,7 @@
 //! ```
 
 use plinth_env::{DirLock, Env};
-use plinth_log::Identity;
+use plinth_format::Identity;
 use plinth_types::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,10 +62,6 @@ impl Directory {
         log_path(&self.path)
     }
 
-    pub fn checkpoint_identity(&self) -> plinth_storage::checkpoint::Identity {
-        storage_ids(self.ids)
-    }
-
     pub fn checkpoint_path(&self) -> PathBuf {
         checkpoint_path(&self.path)
     }
@@ -79,11 +75,6 @@ pub(crate) fn log_path(generation: &Path) -> PathBuf {
 /// The checkpoints of a generation.
 pub(crate) fn checkpoint_path(generation: &Path) -> PathBuf {
     generation.join("checkpoint")
-}
-
-/// The ids, as storage has them.
-pub(crate) fn storage_ids(ids: Identity) -> plinth_storage::checkpoint::Identity {
-    plinth_storage::checkpoint::Identity { cluster_id: ids.cluster_id, node_id: ids.node_id }
 }
 
 /// The directory of a generation in a database's.

@@ -6,7 +6,7 @@
 //! is none, in `creation.rs`.
 
 use plinth_env::Env;
-use plinth_log::Identity;
+use plinth_format::{IDENTITY_LEN, Identity, checksum, put, u32_at, u64_at};
 use plinth_types::{Error, Result};
 use std::path::Path;
 
@@ -17,10 +17,9 @@ pub(crate) const FILE_NAME: &str = "IDENTITY";
 pub const DIRECTORY_FORMAT: u32 = 3;
 
 const MAGIC: &[u8; 8] = b"PLINTHDB";
-const FORMAT_AT: usize = 8;
-const CLUSTER_ID_AT: usize = 12;
-const NODE_ID_AT: usize = 28;
-const ENGINE_AT: usize = 44;
+const FORMAT_AT: usize = MAGIC.len();
+const IDS_AT: usize = FORMAT_AT + 4;
+const ENGINE_AT: usize = IDS_AT + IDENTITY_LEN;
 const ENGINE_LEN: usize = 16;
 const GENERATION_AT: usize = ENGINE_AT + ENGINE_LEN;
 const MEMBER_AT: usize = GENERATION_AT + 8;
@@ -99,16 +98,15 @@ pub(crate) async fn read(env: &Env, dir: &Path) -> Result<DirectoryIdentity> {
 
 fn encode(identity: &DirectoryIdentity) -> [u8; LEN] {
     let mut bytes = [0; LEN];
-    bytes[..FORMAT_AT].copy_from_slice(MAGIC);
-    bytes[FORMAT_AT..CLUSTER_ID_AT].copy_from_slice(&DIRECTORY_FORMAT.to_le_bytes());
-    bytes[CLUSTER_ID_AT..NODE_ID_AT].copy_from_slice(&identity.ids.cluster_id);
-    bytes[NODE_ID_AT..ENGINE_AT].copy_from_slice(&identity.ids.node_id);
+    put(&mut bytes, 0, *MAGIC);
+    put(&mut bytes, FORMAT_AT, DIRECTORY_FORMAT.to_le_bytes());
+    identity.ids.put(&mut bytes, IDS_AT);
     let name = identity.engine.name().as_bytes();
     bytes[ENGINE_AT..ENGINE_AT + name.len()].copy_from_slice(name);
-    bytes[GENERATION_AT..MEMBER_AT].copy_from_slice(&identity.generation.to_le_bytes());
-    bytes[MEMBER_AT..CHECKSUM_AT].copy_from_slice(&identity.member.to_le_bytes());
-    let checksum = crc32c::crc32c(&bytes[..CHECKSUM_AT]);
-    bytes[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
+    put(&mut bytes, GENERATION_AT, identity.generation.to_le_bytes());
+    put(&mut bytes, MEMBER_AT, identity.member.to_le_bytes());
+    let checksum = checksum(&bytes[..CHECKSUM_AT]);
+    put(&mut bytes, CHECKSUM_AT, checksum.to_le_bytes());
     bytes
 }
 
@@ -119,10 +117,10 @@ struct Unreadable {
 
 fn decode(bytes: &[u8]) -> std::result::Result<DirectoryIdentity, Unreadable> {
     let broken = |text: String| Unreadable { unsupported: false, text };
-    if bytes.len() < CLUSTER_ID_AT || &bytes[..FORMAT_AT] != MAGIC {
+    if bytes.len() < IDS_AT || !bytes.starts_with(MAGIC) {
         return Err(broken("offset 0: this is no Plinth database".into()));
     }
-    let format = u32::from_le_bytes(array(&bytes[FORMAT_AT..]));
+    let format = u32_at(bytes, FORMAT_AT);
     if format > DIRECTORY_FORMAT {
         let text = format!(
             "offset {FORMAT_AT}: the directory has format {format}, newer than the {DIRECTORY_FORMAT} that this \
@@ -140,14 +138,14 @@ fn decode(bytes: &[u8]) -> std::result::Result<DirectoryIdentity, Unreadable> {
     if bytes.len() != LEN {
         return Err(broken(format!("the file has {} bytes, expected {LEN}", bytes.len())));
     }
-    let found = u32::from_le_bytes(array(&bytes[CHECKSUM_AT..]));
-    let expected = crc32c::crc32c(&bytes[..CHECKSUM_AT]);
+    let found = u32_at(bytes, CHECKSUM_AT);
+    let expected = checksum(&bytes[..CHECKSUM_AT]);
     if found != expected {
         return Err(broken(format!(
             "offset {CHECKSUM_AT}: checksum is {found:#010x}, expected {expected:#010x}"
         )));
     }
-    let generation = u64::from_le_bytes(array(&bytes[GENERATION_AT..]));
+    let generation = u64_at(bytes, GENERATION_AT);
     if generation == 0 {
         return Err(broken(format!(
             "offset {GENERATION_AT}: generation is 0, expected at least 1"
@@ -156,18 +154,9 @@ fn decode(bytes: &[u8]) -> std::result::Result<DirectoryIdentity, Unreadable> {
     let name = bytes[ENGINE_AT..GENERATION_AT].split(|byte| *byte == 0).next().unwrap_or_default();
     let engine = EngineKind::from_name(&String::from_utf8_lossy(name))
         .map_err(|error| Unreadable { unsupported: true, text: error.to_string() })?;
-    let ids = Identity {
-        cluster_id: array(&bytes[CLUSTER_ID_AT..]),
-        node_id: array(&bytes[NODE_ID_AT..]),
-    };
-    let member = u64::from_le_bytes(array(&bytes[MEMBER_AT..]));
+    let ids = Identity::at(bytes, IDS_AT);
+    let member = u64_at(bytes, MEMBER_AT);
     Ok(DirectoryIdentity { ids, engine, generation, member })
-}
-
-fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
-    let mut array = [0; N];
-    array.copy_from_slice(&bytes[..N]);
-    array
 }
 
 #[cfg(test)]

@@ -93,6 +93,6 @@ pub use host::{Host, HostEndpoint};
 pub use identity::{DIRECTORY_FORMAT, EngineKind};
 pub use metrics::LongestWaits;
 pub use node::Node;
-pub use plinth_log::Problem;
+pub use plinth_format::Corruption;
 pub use plinth_storage::ssd::Compression;
 pub use plinth_storage::{Chunk, PinnedVersion, SsdSettings};

@@ -25,9 +25,9 @@ use crate::sequencer::Sequencer;
 use crate::store::{Recovering, Store, Stored, tables_path};
 use plinth_env::Env;
 use plinth_env::reply::promise;
+use plinth_format::{Corruption, Identity};
 use plinth_log::{
-    Findings, Identity, LocalLog, LocalView, LogConfig, Mismatch, Problem, Recovery, ReplicaLog,
-    Salvage,
+    Findings, LocalLog, LocalView, LogConfig, Mismatch, Recovery, ReplicaLog, Salvage,
 };
 use plinth_storage::{checkpoint, ssd};
 use plinth_types::{Error, LogPosition, Result, Version, planted};
@@ -217,7 +217,7 @@ pub(crate) fn disagreement(
     engine: EngineKind,
     stored: LogPosition,
     log: &Findings,
-) -> Option<Problem> {
+) -> Option<Corruption> {
     let popped = log.popped.get(checkpoints::CONSUMER).copied().unwrap_or(0);
     if stored.version >= popped {
         let Mismatch { what, expected, found } = log.landmarks.mismatch(stored)?;
@@ -247,12 +247,12 @@ pub(crate) fn disagreement(
 /// Why the log is not that of this identity, if it isn't.
 pub(crate) fn foreign_log(
     root: &Path,
-    ours: plinth_log::Identity,
+    ours: Identity,
     log: &Path,
-    theirs: plinth_log::Identity,
-) -> Option<Problem> {
+    theirs: Identity,
+) -> Option<Corruption> {
     (ours != theirs).then(|| {
-        let name = |ids: plinth_log::Identity| {
+        let name = |ids: Identity| {
             let hex = |id: [u8; 16]| format!("{:032x}", u128::from_be_bytes(id));
             format!("cluster {} and node {}", hex(ids.cluster_id), hex(ids.node_id))
         };
@@ -262,8 +262,8 @@ pub(crate) fn foreign_log(
     })
 }
 
-fn problem(path: &Path, what: &str, expected: String, found: String) -> Problem {
-    Problem { file: path.display().to_string(), offset: 0, what: what.into(), expected, found }
+fn problem(path: &Path, what: &str, expected: String, found: String) -> Corruption {
+    Corruption { file: path.display().to_string(), offset: 0, what: what.into(), expected, found }
 }
 
 /// The error of a database of which something is missing or another's. There is a database: what is

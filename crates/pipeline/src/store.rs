@@ -4,9 +4,10 @@
 //! comes back at a start, and from where on the log is needed then.
 
 use crate::config::NodeConfig;
-use crate::directory::{Directory, checkpoint_path, storage_ids};
+use crate::directory::{Directory, checkpoint_path};
 use crate::identity::{DirectoryIdentity, EngineKind};
 use plinth_env::{Env, is_disk_full};
+use plinth_format::Identity;
 use plinth_storage::{
     CheckpointFiles, Import, MemoryReplay, MemoryStorage, Reader, SsdStorage, Writer, checkpoint,
     ssd::SsdFound,
@@ -87,7 +88,7 @@ impl Stored {
                 MemoryReplay::new(storage).expect("nobody else has a store that was just loaded");
             return Ok(Self::Memory(Box::new(replay), at));
         }
-        let (tables, identity) = (tables_path(&directory.path), directory.checkpoint_identity());
+        let (tables, identity) = (tables_path(&directory.path), directory.ids);
         Ok(Self::Ssd(SsdStorage::read(env, &tables, identity, config.ssd.clone()).await?))
     }
 
@@ -103,8 +104,7 @@ impl Stored {
     pub async fn start(self, env: &Env, directory: &Directory) -> Result<Recovering> {
         match self {
             Self::Memory(replay, at) => {
-                let (dir, identity) =
-                    (directory.checkpoint_path(), directory.checkpoint_identity());
+                let (dir, identity) = (directory.checkpoint_path(), directory.ids);
                 env.files().create_dir_all(&dir).await?;
                 let files = CheckpointFiles { env: env.clone(), dir, identity };
                 Ok(Recovering::Memory(replay, Some((files, at))))
@@ -207,7 +207,7 @@ pub(crate) async fn import_engine(
     config: &NodeConfig,
     at: LogPosition,
 ) -> Result<Box<dyn Import>> {
-    let ids = storage_ids(identity.ids);
+    let ids = identity.ids;
     let dir = match identity.engine {
         EngineKind::Memory => checkpoint_path(generation),
         EngineKind::Ssd => tables_path(generation),
@@ -224,10 +224,6 @@ async fn load_newest(
     env: &Env,
     directory: &Directory,
 ) -> Result<Option<(MemoryStorage, LogPosition)>> {
-    let loaded =
-        MemoryStorage::load(env, &directory.checkpoint_path(), directory.checkpoint_identity())
-            .await?;
+    let loaded = MemoryStorage::load(env, &directory.checkpoint_path(), directory.ids).await?;
     Ok(loaded.map(|loaded| (loaded.store, loaded.at)))
 }
-
-type Identity = plinth_storage::checkpoint::Identity;

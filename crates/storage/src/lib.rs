@@ -39,7 +39,6 @@ pub mod chunk;
 pub mod conformance;
 mod import;
 mod memory;
-mod problem;
 mod removal;
 pub mod ssd;
 

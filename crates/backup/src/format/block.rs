@@ -9,6 +9,7 @@
 use super::crypt::{FileKey, Key, TAG_LEN};
 use super::{Header, Kind, damaged};
 use plinth_env::Env;
+use plinth_format::{checksum_from, put, u32_at};
 use plinth_types::{Error, Result};
 use std::borrow::Cow;
 use std::fmt;
@@ -135,7 +136,7 @@ impl FileBuilder {
             (AT_NUMBER, number),
             (AT_COUNT, count),
         ] {
-            self.out[begin + at..begin + at + 4].copy_from_slice(&value.to_le_bytes());
+            put(&mut self.out, begin + at, value.to_le_bytes());
         }
         self.out[begin + AT_KIND] = kind as u8;
         self.out[begin + AT_COMPRESSION] = compression;
@@ -144,8 +145,8 @@ impl FileBuilder {
             key.seal(number, &self.out[begin + AT_STORED..], &mut body);
             self.out.append(&mut body);
         }
-        let checksum = crc32c::crc32c_append(self.header.seed(), &self.out[begin + AT_STORED..]);
-        self.out[begin..begin + AT_STORED].copy_from_slice(&checksum.to_le_bytes());
+        let checksum = checksum_from(self.header.seed(), &self.out[begin + AT_STORED..]);
+        put(&mut self.out, begin, checksum.to_le_bytes());
         if self.key.is_some() && sealer.is_none() {
             self.clear.extend_from_slice(&self.out[begin..]);
         }
@@ -160,8 +161,8 @@ impl FileBuilder {
         self.header.blocks += 1;
         self.header.stored = (self.out.len() + HEAD_LEN + TAG_LEN) as u64;
         let mut head = [0; HEAD_LEN];
-        head[AT_STORED..AT_RAW].copy_from_slice(&(TAG_LEN as u32).to_le_bytes());
-        head[AT_NUMBER..AT_COUNT].copy_from_slice(&number.to_le_bytes());
+        put(&mut head, AT_STORED, (TAG_LEN as u32).to_le_bytes());
+        put(&mut head, AT_NUMBER, number.to_le_bytes());
         head[AT_KIND] = BlockKind::Seal as u8;
         let mut tag = Vec::new();
         key.seal(
@@ -169,9 +170,9 @@ impl FileBuilder {
             &[&self.header.encode(), &*self.clear, &head[AT_STORED..]].concat(),
             &mut tag,
         );
-        let checksum = crc32c::crc32c_append(self.header.seed(), &head[AT_STORED..]);
-        let checksum = crc32c::crc32c_append(checksum, &tag);
-        head[..AT_STORED].copy_from_slice(&checksum.to_le_bytes());
+        let checksum = checksum_from(self.header.seed(), &head[AT_STORED..]);
+        let checksum = checksum_from(checksum, &tag);
+        put(&mut head, 0, checksum.to_le_bytes());
         self.out.extend_from_slice(&head);
         self.out.append(&mut tag);
     }
@@ -265,8 +266,7 @@ impl<'b> FileReader<'b> {
         let (mut at, mut clear) = (self.at, Vec::new());
         for number in 0..self.header.blocks {
             let Some(head) = self.bytes.get(at..at + HEAD_LEN) else { return refuse(at, "none") };
-            let len = u32::from_le_bytes(head[AT_STORED..AT_RAW].try_into().expect("four bytes"))
-                as usize;
+            let len = u32_at(head, AT_STORED) as usize;
             let Some(block) = self.bytes[at..].get(..HEAD_LEN.saturating_add(len)) else {
                 return refuse(at, "none");
             };
@@ -275,7 +275,7 @@ impl<'b> FileReader<'b> {
                 return refuse(at, "a block of another kind");
             }
             if kind == Some(BlockKind::Seal) {
-                let checksum = crc32c::crc32c_append(self.header.seed(), &block[AT_STORED..]);
+                let checksum = checksum_from(self.header.seed(), &block[AT_STORED..]);
                 if head[..AT_STORED] != checksum.to_le_bytes() || len != TAG_LEN {
                     return refuse(at, "one that is damaged");
                 }
@@ -301,8 +301,7 @@ impl<'b> FileReader<'b> {
         let (mut at, Some(key)) = (self.at, &self.key) else { return false };
         for number in 0..self.blocks {
             let head = &self.bytes[at..at + HEAD_LEN];
-            let len = u32::from_le_bytes(head[AT_STORED..AT_RAW].try_into().expect("four bytes"))
-                as usize;
+            let len = u32_at(head, AT_STORED) as usize;
             let mut body = self.bytes[at + HEAD_LEN..at + HEAD_LEN + len].to_vec();
             if key.open(number, &head[AT_STORED..], &mut body).is_some() {
                 return true;
@@ -339,15 +338,14 @@ impl<'b> FileReader<'b> {
         if rest.len() < HEAD_LEN {
             return self.refuse("head of a block", format!("{HEAD_LEN} bytes"), rest.len());
         }
-        let number_at =
-            |at: usize| u32::from_le_bytes(rest[at..at + 4].try_into().expect("four bytes"));
+        let number_at = |at: usize| u32_at(rest, at);
         let stored_len = number_at(AT_STORED) as usize;
         let Some(whole) = rest.get(..HEAD_LEN.saturating_add(stored_len)) else {
             let most = format!("at most {}", rest.len());
             return self.refuse("length of a block", most, stored_len);
         };
         let (told, computed) =
-            (number_at(0), crc32c::crc32c_append(self.header.seed(), &whole[AT_STORED..]));
+            (number_at(0), checksum_from(self.header.seed(), &whole[AT_STORED..]));
         if told != computed {
             let [told, computed] = [told, computed].map(|sum| format!("{sum:#010x}"));
             return self.refuse("checksum of a block", told, computed);

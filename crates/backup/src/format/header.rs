@@ -5,6 +5,10 @@
 //! file was asked for by.
 
 use super::damaged;
+use plinth_format::{
+    FIELDS, array_at, check_magic, checksum, format_of, length_of, put, u16_at, u32_at, u64_at,
+    version_at,
+};
 use plinth_types::{Error, Result, Version};
 
 /// The first bytes of every file.
@@ -12,9 +16,9 @@ const MAGIC: [u8; 8] = *b"PLNTHBAK";
 /// The format that this program reads and writes.
 pub const FORMAT: u32 = 1;
 
-const AT_FORMAT: usize = 8;
+const AT_FORMAT: usize = MAGIC.len();
 const AT_LENGTH: usize = AT_FORMAT + 4;
-const AT_KIND: usize = AT_LENGTH + 4;
+const AT_KIND: usize = FIELDS;
 const AT_CIPHER: usize = AT_KIND + 1;
 const AT_NAME_LEN: usize = AT_CIPHER + 1;
 const AT_BLOCKS: usize = AT_NAME_LEN + 2;
@@ -91,14 +95,6 @@ pub struct Header {
     pub stored: u64,
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
-}
-
 impl Header {
     /// How long it is.
     pub fn len(&self) -> usize {
@@ -107,7 +103,7 @@ impl Header {
 
     /// What the checksums of this file's blocks begin with.
     pub(super) fn seed(&self) -> u32 {
-        crc32c::crc32c(&self.salt)
+        checksum(&self.salt)
     }
 
     /// What goes into the file's key, besides the salt.
@@ -119,18 +115,16 @@ impl Header {
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.name.len() <= MAX_NAME_LEN, "a name of {} bytes", self.name.len());
         let mut bytes = vec![0; self.len()];
-        bytes[..AT_FORMAT].copy_from_slice(&MAGIC);
-        bytes[AT_KIND] = self.kind as u8;
-        bytes[AT_CIPHER] = u8::from(self.is_sealed);
-        bytes[AT_NAME_LEN..AT_BLOCKS].copy_from_slice(&(self.name.len() as u16).to_le_bytes());
-        bytes[AT_BACKUP..AT_SALT].copy_from_slice(&self.backup);
-        bytes[AT_SALT..AT_FROM].copy_from_slice(&self.salt);
+        put(&mut bytes, 0, MAGIC);
+        put(&mut bytes, AT_FORMAT, FORMAT.to_le_bytes());
+        put(&mut bytes, AT_LENGTH, (self.len() as u32).to_le_bytes());
+        put(&mut bytes, AT_KIND, [self.kind as u8]);
+        put(&mut bytes, AT_CIPHER, [u8::from(self.is_sealed)]);
+        put(&mut bytes, AT_NAME_LEN, (self.name.len() as u16).to_le_bytes());
+        put(&mut bytes, AT_BLOCKS, self.blocks.to_le_bytes());
+        put(&mut bytes, AT_BACKUP, self.backup);
+        put(&mut bytes, AT_SALT, self.salt);
         bytes[AT_NAME..AT_NAME + self.name.len()].copy_from_slice(self.name.as_bytes());
-        for (at, number) in
-            [(AT_FORMAT, FORMAT), (AT_LENGTH, self.len() as u32), (AT_BLOCKS, self.blocks)]
-        {
-            bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
-        }
         for (at, number) in [
             (AT_FROM, self.from as u64),
             (AT_TO, self.to as u64),
@@ -140,11 +134,11 @@ impl Header {
             (AT_RAW, self.raw),
             (AT_STORED, self.stored),
         ] {
-            bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+            put(&mut bytes, at, number.to_le_bytes());
         }
         let at = bytes.len() - 4;
-        let checksum = crc32c::crc32c(&bytes[..at]);
-        bytes[at..].copy_from_slice(&checksum.to_le_bytes());
+        let checksum = checksum(&bytes[..at]);
+        put(&mut bytes, at, checksum.to_le_bytes());
         bytes
     }
 
@@ -158,29 +152,25 @@ impl Header {
         if bytes.len() < AT_NAME + 4 {
             return Err(short(AT_NAME + 4));
         }
-        if bytes[..AT_FORMAT] != MAGIC {
-            let found = bytes[..AT_FORMAT].escape_ascii();
-            return Err(damaged(name, 0, "first bytes", MAGIC.escape_ascii(), found));
-        }
-        let len = u32_at(bytes, AT_LENGTH) as usize;
+        check_magic(bytes, MAGIC).map_err(|flaw| flaw.at(name, 0))?;
+        let len = length_of(bytes) as usize;
         if !(AT_NAME + 4..=1 << 16).contains(&len) {
             return Err(damaged(name, AT_LENGTH, "length of the header", "132 to 65536", len));
         }
         let bytes = bytes.get(..len).ok_or_else(|| short(len))?;
-        let (stored, computed) = (u32_at(bytes, len - 4), crc32c::crc32c(&bytes[..len - 4]));
+        let (stored, computed) = (u32_at(bytes, len - 4), checksum(&bytes[..len - 4]));
         if stored != computed {
             let (expected, found) = (format!("{stored:#010x}"), format!("{computed:#010x}"));
             return Err(damaged(name, len - 4, "checksum of the header", expected, found));
         }
-        let format = u32_at(bytes, AT_FORMAT);
+        let format = format_of(bytes);
         if format > FORMAT {
             let detail = format!(
                 "{name} is of format {format} of backups, this program reads up to {FORMAT}; restore it by a newer one"
             );
             return Err(Error::unsupported_operation().with_detail(detail));
         }
-        let name_len =
-            usize::from(u16::from_le_bytes([bytes[AT_NAME_LEN], bytes[AT_NAME_LEN + 1]]));
+        let name_len = usize::from(u16_at(bytes, AT_NAME_LEN));
         let kind = Kind::of(bytes[AT_KIND]);
         let (Some(kind), true) = (kind, format == FORMAT && len == AT_NAME + name_len + 4) else {
             let found =
@@ -194,7 +184,7 @@ impl Header {
         if own != name.as_bytes() {
             return Err(damaged(name, AT_NAME, "name of the file", name, own.escape_ascii()));
         }
-        let (from, to) = (u64_at(bytes, AT_FROM) as Version, u64_at(bytes, AT_TO) as Version);
+        let (from, to) = (version_at(bytes, AT_FROM), version_at(bytes, AT_TO));
         if from < 0 || from > to {
             return Err(damaged(
                 name,
@@ -208,8 +198,8 @@ impl Header {
             kind,
             is_sealed: bytes[AT_CIPHER] == 1,
             name: name.to_owned(),
-            backup: bytes[AT_BACKUP..AT_SALT].try_into().expect("16 bytes"),
-            salt: bytes[AT_SALT..AT_FROM].try_into().expect("32 bytes"),
+            backup: array_at(bytes, AT_BACKUP),
+            salt: array_at(bytes, AT_SALT),
             blocks: u32_at(bytes, AT_BLOCKS),
             from,
             to,

@@ -13,16 +13,15 @@
 mod block;
 mod crypt;
 mod header;
-mod numbers;
 
 pub use block::{Block, BlockKind, FileBuilder, FileReader};
 pub use crypt::Key;
 pub use header::{Header, Kind, MAX_HEADER_LEN};
-pub(crate) use numbers::{push_bytes, push_number, take, take_bytes, take_number};
 
 #[cfg(test)]
 mod tests;
 
+use plinth_format::Corruption;
 use plinth_types::Error;
 use std::fmt;
 
@@ -34,6 +33,12 @@ pub(crate) fn damaged(
     expected: impl fmt::Display,
     found: impl fmt::Display,
 ) -> Error {
-    let detail = format!("{file} at offset {offset}: {what}: expected {expected}, found {found}");
-    Error::file_corrupt().with_detail(detail)
+    let corruption = Corruption {
+        file: file.to_owned(),
+        offset: offset as u64,
+        what: what.to_owned(),
+        expected: expected.to_string(),
+        found: found.to_string(),
+    };
+    corruption.into()
 }

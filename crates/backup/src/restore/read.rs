@@ -86,7 +86,7 @@ pub(crate) async fn read_pieces(
     ranges: &[KeyRange],
 ) -> Result<Vec<Piece>> {
     let bytes = fetch(backup, &file.name).await?;
-    let checksum = crc32c::crc32c(&bytes);
+    let checksum = plinth_format::checksum(&bytes);
     if (bytes.len() as u64, checksum) != (file.len, file.checksum) {
         let (expected, found) = (file.checksum, checksum);
         let detail = format!(

@@ -4,11 +4,11 @@
 //! that has it: kind, term, index, version, previous version, committed version. The rest of the
 //! header (checksums, sequence, opening, what was durable) belongs to this node's files alone.
 
+use plinth_format::{Flaw, checksum_from, compare, put, u32_at, u64_at, version_at};
 use plinth_types::{Bytes, Version};
 
-use super::{ALIGNMENT, MAX_BODY_LEN, u32_at, u64_at, version_at};
+use super::{ALIGNMENT, MAX_BODY_LEN};
 use crate::entry::{Entry, EntryHead, EntryKind};
-use crate::problem::Flaw;
 
 const RECORD_CHECKSUM: usize = 0;
 const RECORD_BODY_CHECKSUM: usize = RECORD_CHECKSUM + 4;
@@ -141,31 +141,28 @@ impl RecordHeader {
     /// The header's bytes; also fills in `checksum`.
     pub fn encode(&mut self, seed: u32) -> [u8; RECORD_HEADER_LEN] {
         let mut bytes = [0; RECORD_HEADER_LEN];
-        bytes[RECORD_BODY_CHECKSUM..RECORD_BODY_LEN]
-            .copy_from_slice(&self.body_checksum.to_le_bytes());
-        bytes[RECORD_BODY_LEN..RECORD_BEFORE].copy_from_slice(&self.body_len.to_le_bytes());
-        bytes[RECORD_BEFORE..RECORD_TERM].copy_from_slice(&self.before.to_le_bytes());
-        bytes[RECORD_TERM..RECORD_SEQUENCE].copy_from_slice(&self.term.to_le_bytes());
-        bytes[RECORD_SEQUENCE..RECORD_INDEX].copy_from_slice(&self.sequence.to_le_bytes());
-        bytes[RECORD_INDEX..RECORD_VERSION].copy_from_slice(&self.index.to_le_bytes());
-        bytes[RECORD_VERSION..RECORD_PREVIOUS].copy_from_slice(&self.version.to_le_bytes());
-        bytes[RECORD_PREVIOUS..RECORD_COMMITTED].copy_from_slice(&self.previous.to_le_bytes());
-        bytes[RECORD_COMMITTED..RECORD_OPENING].copy_from_slice(&self.committed.to_le_bytes());
-        bytes[RECORD_OPENING..RECORD_UNSURE].copy_from_slice(&self.opening.to_le_bytes());
-        bytes[RECORD_UNSURE..RECORD_KIND].copy_from_slice(&self.unsure.to_le_bytes());
-        bytes[RECORD_KIND] = self.kind.code();
-        self.checksum = crc32c::crc32c_append(seed, &bytes[RECORD_BODY_CHECKSUM..]);
-        bytes[..RECORD_BODY_CHECKSUM].copy_from_slice(&self.checksum.to_le_bytes());
+        put(&mut bytes, RECORD_BODY_CHECKSUM, self.body_checksum.to_le_bytes());
+        put(&mut bytes, RECORD_BODY_LEN, self.body_len.to_le_bytes());
+        put(&mut bytes, RECORD_BEFORE, self.before.to_le_bytes());
+        put(&mut bytes, RECORD_TERM, self.term.to_le_bytes());
+        put(&mut bytes, RECORD_SEQUENCE, self.sequence.to_le_bytes());
+        put(&mut bytes, RECORD_INDEX, self.index.to_le_bytes());
+        put(&mut bytes, RECORD_VERSION, self.version.to_le_bytes());
+        put(&mut bytes, RECORD_PREVIOUS, self.previous.to_le_bytes());
+        put(&mut bytes, RECORD_COMMITTED, self.committed.to_le_bytes());
+        put(&mut bytes, RECORD_OPENING, self.opening.to_le_bytes());
+        put(&mut bytes, RECORD_UNSURE, self.unsure.to_le_bytes());
+        put(&mut bytes, RECORD_KIND, [self.kind.code()]);
+        self.checksum = checksum_from(seed, &bytes[RECORD_BODY_CHECKSUM..]);
+        put(&mut bytes, RECORD_CHECKSUM, self.checksum.to_le_bytes());
         bytes
     }
 
     /// Reads a header, or says why there is none.
     pub(crate) fn decode(bytes: &[u8; RECORD_HEADER_LEN], seed: u32) -> Result<Self, Flaw> {
         let checksum = u32_at(bytes, RECORD_CHECKSUM);
-        let computed = crc32c::crc32c_append(seed, &bytes[RECORD_BODY_CHECKSUM..]);
-        if checksum != computed {
-            return Err(Flaw::hex("checksum of a record's header", checksum, computed));
-        }
+        let computed = checksum_from(seed, &bytes[RECORD_BODY_CHECKSUM..]);
+        compare("checksum of a record's header", checksum, computed)?;
         let Some(kind) = Kind::from_code(bytes[RECORD_KIND]) else {
             return Err(Flaw::new("kind of a record", "1 to 3, or 16 to 19", bytes[RECORD_KIND]));
         };
@@ -203,5 +200,5 @@ impl RecordHeader {
 
 /// Checksum of a body that comes in parts.
 pub(crate) fn body_checksum(seed: u32, parts: &[&[u8]]) -> u32 {
-    parts.iter().fold(seed, |checksum, part| crc32c::crc32c_append(checksum, part))
+    parts.iter().fold(seed, |checksum, part| checksum_from(checksum, part))
 }

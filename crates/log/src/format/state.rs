@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use plinth_format::{put, u32_at, u64_at, version_at};
 use plinth_types::Version;
 
-use super::{MAX_CONSUMER_NAME_LEN, u32_at, u64_at, version_at};
+use super::MAX_CONSUMER_NAME_LEN;
 
 const VOTE_TERM: usize = 0;
 const VOTE_FOR: usize = VOTE_TERM + 8;
@@ -35,9 +36,9 @@ impl Vote {
     /// The body of the record.
     pub fn encode(&self) -> [u8; VOTE_LEN] {
         let mut bytes = [0; VOTE_LEN];
-        bytes[VOTE_TERM..VOTE_FOR].copy_from_slice(&self.term.to_le_bytes());
-        bytes[VOTE_FOR..VOTE_COMMIT].copy_from_slice(&self.vote.to_le_bytes());
-        bytes[VOTE_COMMIT..].copy_from_slice(&self.commit.to_le_bytes());
+        put(&mut bytes, VOTE_TERM, self.term.to_le_bytes());
+        put(&mut bytes, VOTE_FOR, self.vote.to_le_bytes());
+        put(&mut bytes, VOTE_COMMIT, self.commit.to_le_bytes());
         bytes
     }
 

@@ -132,7 +132,7 @@ fn the_bytes_of_a_note() {
 fn another_format_is_told_apart_from_damage() {
     for (format, remedy) in [(1, "from before the first release"), (3, "with a newer Plinth")] {
         let mut bytes = header().encode();
-        bytes[HEADER_FORMAT] = format;
+        bytes[MAGIC.len()] = format;
         assert!(
             matches!(SegmentHeader::decode(&bytes), Err(HeaderFlaw::Damaged(_))),
             "its checksum is wrong"

@@ -6,6 +6,7 @@
 //! it is made or read: nobody opens a member that could count itself twice, or not at all.
 
 use plinth_env::Env;
+use plinth_format::checksum;
 use plinth_replication::{Doing, Members, NodeId, Records};
 use plinth_types::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -159,7 +160,7 @@ fn encode(membership: &Membership) -> Vec<u8> {
     bytes.extend_from_slice(&membership.index.to_le_bytes());
     bytes.extend_from_slice(&(members.len() as u32).to_le_bytes());
     bytes.extend_from_slice(&members);
-    let checksum = crc32c::crc32c(&bytes);
+    let checksum = checksum(&bytes);
     bytes.extend_from_slice(&checksum.to_le_bytes());
     bytes
 }
@@ -172,10 +173,10 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
 }
 
 fn decode(bytes: &[u8]) -> std::result::Result<Membership, String> {
-    let Some((body, checksum)) = bytes.split_last_chunk::<4>() else {
+    let Some((body, found)) = bytes.split_last_chunk::<4>() else {
         return Err(format!("{} bytes, expected {HEAD_LEN} at least", bytes.len()));
     };
-    let (found, expected) = (u32::from_le_bytes(*checksum), crc32c::crc32c(body));
+    let (found, expected) = (u32::from_le_bytes(*found), checksum(body));
     if found != expected {
         let at = body.len();
         return Err(format!("offset {at}: checksum is {found:#010x}, expected {expected:#010x}"));
@@ -237,7 +238,7 @@ mod tests {
         let other = [&[3, 0, 0, 0, 0, 0, 0, 0, 1, 3][..], b"b:2"].concat();
         let expected = [&head[..], &next, &one, &other].concat();
         assert_eq!(bytes[..bytes.len() - 4], expected);
-        assert_eq!(bytes[bytes.len() - 4..], crc32c::crc32c(&expected).to_le_bytes());
+        assert_eq!(bytes[bytes.len() - 4..], checksum(&expected).to_le_bytes());
         assert_eq!(decode(&bytes), Ok(sample()));
     }
 

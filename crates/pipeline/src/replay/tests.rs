@@ -210,7 +210,7 @@ fn the_engine_memory_has_what_the_log_has() {
 #[test]
 fn the_engine_ssd_has_what_the_log_has() {
     let env = Env::real();
-    let identity = plinth_storage::checkpoint::Identity { cluster_id: [1; 16], node_id: [2; 16] };
+    let identity = plinth_format::Identity { cluster_id: [1; 16], node_id: [2; 16] };
     block_on(async {
         for seed in 0..20 {
             let dir = env.files().temporary_dir("plinth-replay").await.unwrap();
@@ -269,7 +269,7 @@ async fn loaded_at_once(
 #[test]
 fn a_restart_leaves_what_applying_entry_by_entry_leaves() {
     let env = Env::real();
-    let identity = plinth_storage::checkpoint::Identity { cluster_id: [1; 16], node_id: [2; 16] };
+    let identity = plinth_format::Identity { cluster_id: [1; 16], node_id: [2; 16] };
     let ssd = async |dir: &plinth_env::TemporaryDir| {
         SsdStorage::create(&env, dir.path(), identity).await.unwrap();
         let settings = SsdSettings::with_memory(16 << 20);

@@ -5,20 +5,20 @@
 //! passes for one of this. The footer repeats the header: either of them is enough to salvage the
 //! rows.
 
-use crate::problem::Flaw;
+use plinth_format::{
+    FIELDS, Flaw, Form, HeaderFlaw, IDENTITY_LEN, Identity, checksum, checksum_from, compare, hex,
+    push_number, put, take, take_number, u32_at, u64_at, version_at,
+};
 use plinth_types::{LogPosition, Version};
 
 /// The first bytes of every checkpoint.
 pub const MAGIC: [u8; 8] = *b"PLNTHCKP";
+const FORM: Form<HEADER_LEN> = Form::new(MAGIC);
 /// The format that this program reads and writes.
 pub const FORMAT: u32 = 2;
 
-const HEADER_MAGIC: usize = 0;
-const HEADER_FORMAT: usize = HEADER_MAGIC + 8;
-const HEADER_LENGTH: usize = HEADER_FORMAT + 4;
-const HEADER_CLUSTER: usize = HEADER_LENGTH + 4;
-const HEADER_NODE: usize = HEADER_CLUSTER + 16;
-const HEADER_VERSION: usize = HEADER_NODE + 16;
+const HEADER_IDENTITY: usize = FIELDS;
+const HEADER_VERSION: usize = HEADER_IDENTITY + IDENTITY_LEN;
 const HEADER_NONCE: usize = HEADER_VERSION + 8;
 const HEADER_INDEX: usize = HEADER_NONCE + 8;
 const HEADER_TERM: usize = HEADER_INDEX + 8;
@@ -59,15 +59,6 @@ const _: () = {
     assert!(BLOCK_TARGET + 200_000 < MAX_BODY_LEN, "a block holds the longest row besides");
 };
 
-/// Whose files they are. What belongs to another cluster or node is not taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Identity {
-    /// Id of the cluster.
-    pub cluster_id: [u8; 16],
-    /// Id of the node.
-    pub node_id: [u8; 16],
-}
-
 /// The begin of a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
@@ -79,38 +70,17 @@ pub struct Header {
     pub nonce: u64,
 }
 
-/// Why a header was not taken.
-#[derive(PartialEq, Eq, Debug)]
-pub(crate) enum HeaderFlaw {
-    Damaged(Flaw),
-    /// Whole, but of this newer format.
-    Newer(u32),
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
-}
-
-fn id_at(bytes: &[u8], at: usize) -> [u8; 16] {
-    bytes[at..at + 16].try_into().expect("sixteen bytes")
-}
-
 impl Header {
     /// Whether it is that of the checkpoint with this version in its name, and of this database.
     pub(super) fn check(&self, version: Version, identity: Identity) -> Result<(), Flaw> {
-        let hex = |id: [u8; 16]| format!("{:032x}", u128::from_be_bytes(id));
         let ours = self.identity;
         if self.at.version != version {
             let expected = format_args!("{version}, as its name says").to_string();
             Err(Flaw::new("version of the checkpoint", expected, self.at.version))
         } else if ours.cluster_id != identity.cluster_id {
-            Err(Flaw::new("cluster id", hex(identity.cluster_id), hex(ours.cluster_id)))
+            Err(Flaw::new("cluster id", hex(&identity.cluster_id), hex(&ours.cluster_id)))
         } else if ours.node_id != identity.node_id {
-            Err(Flaw::new("node id", hex(identity.node_id), hex(ours.node_id)))
+            Err(Flaw::new("node id", hex(&identity.node_id), hex(&ours.node_id)))
         } else {
             Ok(())
         }
@@ -118,63 +88,35 @@ impl Header {
 
     /// The bytes.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
-        let mut bytes = [0; HEADER_LEN];
-        bytes[HEADER_MAGIC..HEADER_FORMAT].copy_from_slice(&MAGIC);
-        bytes[HEADER_FORMAT..HEADER_LENGTH].copy_from_slice(&FORMAT.to_le_bytes());
-        bytes[HEADER_LENGTH..HEADER_CLUSTER].copy_from_slice(&(HEADER_LEN as u32).to_le_bytes());
-        bytes[HEADER_CLUSTER..HEADER_NODE].copy_from_slice(&self.identity.cluster_id);
-        bytes[HEADER_NODE..HEADER_VERSION].copy_from_slice(&self.identity.node_id);
-        bytes[HEADER_VERSION..HEADER_NONCE].copy_from_slice(&self.at.version.to_le_bytes());
-        bytes[HEADER_NONCE..HEADER_INDEX].copy_from_slice(&self.nonce.to_le_bytes());
-        bytes[HEADER_INDEX..HEADER_TERM].copy_from_slice(&self.at.index.to_le_bytes());
-        bytes[HEADER_TERM..HEADER_RESERVED].copy_from_slice(&self.at.term.to_le_bytes());
-        let checksum = crc32c::crc32c(&bytes[..HEADER_CHECKSUM]);
-        bytes[HEADER_CHECKSUM..].copy_from_slice(&checksum.to_le_bytes());
-        bytes
+        FORM.encode(FORMAT, 0, |header| {
+            self.identity.put(header, HEADER_IDENTITY);
+            put(header, HEADER_VERSION, self.at.version.to_le_bytes());
+            put(header, HEADER_NONCE, self.nonce.to_le_bytes());
+            put(header, HEADER_INDEX, self.at.index.to_le_bytes());
+            put(header, HEADER_TERM, self.at.term.to_le_bytes());
+        })
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, HeaderFlaw> {
-        let flaw = |what, expected: &dyn std::fmt::Display, found: &dyn std::fmt::Display| {
-            Err(HeaderFlaw::Damaged(Flaw::new(what, expected, found)))
+        let (bytes, _) = match FORM.decode(bytes, 0, FORMAT..=FORMAT) {
+            // No release wrote an older one.
+            Err(HeaderFlaw::Foreign(format)) if format < FORMAT => {
+                return Err(Flaw::new("format of the checkpoint", FORMAT, format).into());
+            }
+            decoded => decoded?,
         };
-        let Some(bytes) = bytes.get(..HEADER_LEN) else {
-            return flaw("the file is too short for its header", &HEADER_LEN, &bytes.len());
-        };
-        if bytes[..HEADER_FORMAT] != MAGIC {
-            let found = bytes[..HEADER_FORMAT].escape_ascii();
-            return flaw(
-                "the file does not begin like a checkpoint",
-                &MAGIC.escape_ascii(),
-                &found,
-            );
-        }
-        let (stored, computed) =
-            (u32_at(bytes, HEADER_CHECKSUM), crc32c::crc32c(&bytes[..HEADER_CHECKSUM]));
-        if stored != computed {
-            return Err(HeaderFlaw::Damaged(Flaw::hex("checksum of the header", stored, computed)));
-        }
-        let format = u32_at(bytes, HEADER_FORMAT);
-        if format > FORMAT {
-            return Err(HeaderFlaw::Newer(format));
-        }
-        if format != FORMAT || u32_at(bytes, HEADER_LENGTH) != HEADER_LEN as u32 {
-            return flaw("format of the checkpoint", &FORMAT, &format);
-        }
-        let identity = Identity {
-            cluster_id: id_at(bytes, HEADER_CLUSTER),
-            node_id: id_at(bytes, HEADER_NODE),
-        };
+        let identity = Identity::at(bytes, HEADER_IDENTITY);
         let at = LogPosition {
             index: u64_at(bytes, HEADER_INDEX),
             term: u64_at(bytes, HEADER_TERM),
-            version: u64_at(bytes, HEADER_VERSION) as Version,
+            version: version_at(bytes, HEADER_VERSION),
         };
         Ok(Self { identity, at, nonce: u64_at(bytes, HEADER_NONCE) })
     }
 
     /// What the checksums of this file's blocks begin with.
     pub fn seed(&self) -> u32 {
-        crc32c::crc32c(&self.encode()[HEADER_CLUSTER..HEADER_RESERVED])
+        checksum(&self.encode()[HEADER_IDENTITY..HEADER_RESERVED])
     }
 }
 
@@ -205,10 +147,8 @@ impl BlockHeader {
             return Err(Flaw::new("begin of a block", BLOCK_MAGIC.escape_ascii(), found));
         }
         let stored = u32_at(bytes, BLOCK_CHECKSUM);
-        let computed = crc32c::crc32c_append(seed, &bytes[BLOCK_BODY_CHECKSUM..]);
-        if stored != computed {
-            return Err(Flaw::hex("checksum of a block's head", stored, computed));
-        }
+        let computed = checksum_from(seed, &bytes[BLOCK_BODY_CHECKSUM..]);
+        compare("checksum of a block's head", stored, computed)?;
         let kind = match u32_at(bytes, BLOCK_KIND) {
             1 => Kind::Rows,
             2 => Kind::Footer,
@@ -233,11 +173,7 @@ impl BlockHeader {
 
     /// Compares the body with its checksum.
     pub(crate) fn check(&self, body: &[u8], seed: u32) -> Result<(), Flaw> {
-        let computed = crc32c::crc32c_append(seed, body);
-        match computed == self.body_checksum {
-            true => Ok(()),
-            false => Err(Flaw::hex("checksum of a block's body", self.body_checksum, computed)),
-        }
+        compare("checksum of a block's body", self.body_checksum, checksum_from(seed, body))
     }
 }
 
@@ -254,15 +190,14 @@ pub(crate) fn push_block(
     let rows = body(out);
     let (head, body) = out[begin..].split_at_mut(BLOCK_HEADER_LEN);
     assert!(body.len() <= MAX_BODY_LEN);
-    head[BLOCK_MAGIC_AT..BLOCK_CHECKSUM].copy_from_slice(&BLOCK_MAGIC);
-    let body_checksum = crc32c::crc32c_append(seed, body);
-    head[BLOCK_BODY_CHECKSUM..BLOCK_BODY_LEN].copy_from_slice(&body_checksum.to_le_bytes());
-    head[BLOCK_BODY_LEN..BLOCK_NUMBER].copy_from_slice(&(body.len() as u32).to_le_bytes());
-    head[BLOCK_NUMBER..BLOCK_ROWS].copy_from_slice(&number.to_le_bytes());
-    head[BLOCK_ROWS..BLOCK_KIND].copy_from_slice(&rows.to_le_bytes());
-    head[BLOCK_KIND..].copy_from_slice(&(kind as u32).to_le_bytes());
-    let checksum = crc32c::crc32c_append(seed, &head[BLOCK_BODY_CHECKSUM..]);
-    head[BLOCK_CHECKSUM..BLOCK_BODY_CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
+    put(head, BLOCK_MAGIC_AT, BLOCK_MAGIC);
+    put(head, BLOCK_BODY_CHECKSUM, checksum_from(seed, body).to_le_bytes());
+    put(head, BLOCK_BODY_LEN, (body.len() as u32).to_le_bytes());
+    put(head, BLOCK_NUMBER, number.to_le_bytes());
+    put(head, BLOCK_ROWS, rows.to_le_bytes());
+    put(head, BLOCK_KIND, (kind as u32).to_le_bytes());
+    let checksum = checksum_from(seed, &head[BLOCK_BODY_CHECKSUM..]);
+    put(head, BLOCK_CHECKSUM, checksum.to_le_bytes());
 }
 
 /// How much a checkpoint holds.
@@ -315,20 +250,10 @@ pub(crate) fn header_in_footer(footer: &[u8]) -> Option<Header> {
 
 /// Adds a row to the body of a block.
 pub(crate) fn push_row(body: &mut Vec<u8>, key: &[u8], value: &[u8]) {
-    push_length(body, key.len());
-    push_length(body, value.len());
+    push_number(body, key.len() as u64);
+    push_number(body, value.len() as u64);
     body.extend_from_slice(key);
     body.extend_from_slice(value);
-}
-
-/// Seven bits a byte, the lowest first; the highest bit says that more follow.
-fn push_length(body: &mut Vec<u8>, length: usize) {
-    let mut rest = length;
-    while rest >= 0x80 {
-        body.push(rest as u8 | 0x80);
-        rest >>= 7;
-    }
-    body.push(rest as u8);
 }
 
 /// Walks the rows in the body of a block.
@@ -345,19 +270,6 @@ impl<'b> BodyRows<'b> {
     pub(crate) fn left(&self) -> usize {
         self.rest.len()
     }
-
-    fn length(bytes: &mut &'b [u8]) -> Option<usize> {
-        let mut length = 0;
-        for shift in (0..35).step_by(7) {
-            let (byte, rest) = bytes.split_first()?;
-            *bytes = rest;
-            length |= usize::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Some(length);
-            }
-        }
-        None
-    }
 }
 
 impl<'b> Iterator for BodyRows<'b> {
@@ -365,10 +277,9 @@ impl<'b> Iterator for BodyRows<'b> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let mut bytes = self.rest;
-        let key_len = Self::length(&mut bytes)?;
-        let value_len = Self::length(&mut bytes)?;
-        let (key, bytes) = bytes.split_at_checked(key_len)?;
-        let (value, bytes) = bytes.split_at_checked(value_len)?;
+        let key_len = usize::try_from(take_number(&mut bytes)?).ok()?;
+        let value_len = usize::try_from(take_number(&mut bytes)?).ok()?;
+        let (key, value) = (take(&mut bytes, key_len)?, take(&mut bytes, value_len)?);
         self.rest = bytes;
         Some((key, value))
     }

@@ -1,10 +1,11 @@
 //! A checkpoint made of chunks.
 
-use super::format::{Header, Identity};
+use super::format::Header;
 use super::write::{Pace, Writing, unfinished_path};
 use crate::chunk::{Chunk, Sequence};
 use crate::import::{Import, Taking};
 use plinth_env::{Env, Open};
+use plinth_format::Identity;
 use plinth_types::{Bytes, LogPosition, Result};
 use std::path::Path;
 use std::pin::Pin;

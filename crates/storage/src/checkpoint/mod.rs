@@ -19,11 +19,11 @@ mod salvage;
 mod walk;
 mod write;
 
-pub use crate::problem::Problem;
 pub use crate::removal::Removed;
-pub use format::{FORMAT, Header, Identity, Totals};
+pub use format::{FORMAT, Header, Totals};
 pub use import::import;
 pub(crate) use newest::Newest;
+pub use plinth_format::{Corruption, Identity};
 pub use salvage::{Report, Salvage, Salvaged, verify};
 pub use write::{Pace, Source, Written, write};
 

@@ -1,9 +1,10 @@
 //! Reading the newest checkpoint of a directory: all of its rows, or an error.
 
-use super::format::{Identity, Totals};
+use super::format::Totals;
 use super::list;
 use super::walk::{Step, Walk};
 use plinth_env::Env;
+use plinth_format::Identity;
 use plinth_types::{LogPosition, Result};
 use std::path::Path;
 

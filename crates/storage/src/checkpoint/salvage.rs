@@ -1,10 +1,10 @@
 //! Checking checkpoints, and getting out of a damaged one what is readable.
 
-use super::format::{Header, Identity, Totals};
+use super::format::{Header, Totals};
 use super::list;
 use super::walk::{Step, Walk};
-use crate::problem::Problem;
 use plinth_env::Env;
+use plinth_format::{Corruption, Identity};
 use plinth_types::{LogPosition, Result, Rows, RowsBuilder};
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub struct Report {
     /// What the newest has everything of; nothing if there is none.
     pub newest: LogPosition,
     /// What is wrong with them, in the order of files and offsets.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<Corruption>,
 }
 
 /// Reads all checkpoints of a directory and compares every checksum, and whose they are if that is
@@ -53,7 +53,7 @@ pub async fn verify(env: &Env, dir: &Path, identity: Option<Identity>) -> Result
 pub struct Salvage {
     walk: Option<Walk>,
     /// What was wrong with the header, until it has been told.
-    header_problem: Option<Problem>,
+    header_problem: Option<Corruption>,
 }
 
 /// What [`Salvage::next`] came upon.
@@ -62,7 +62,7 @@ pub enum Salvaged {
     /// Rows of a block with right checksums.
     Rows(Rows),
     /// A place where rows may be lost.
-    Damage(Problem),
+    Damage(Corruption),
 }
 
 impl Salvage {

@@ -6,12 +6,12 @@
 //! order of keys say what is missing between.
 
 use super::format::{
-    BLOCK_HEADER_LEN, BLOCK_MAGIC, BlockHeader, BodyRows, FOOTER_LEN, HEADER_LEN, Header,
-    HeaderFlaw, Identity, Kind, MAX_BODY_LEN, Totals, decode_footer, header_in_footer,
+    BLOCK_HEADER_LEN, BLOCK_MAGIC, BlockHeader, BodyRows, FOOTER_LEN, HEADER_LEN, Header, Kind,
+    MAX_BODY_LEN, Totals, decode_footer, header_in_footer,
 };
 use super::newer_format;
-use crate::problem::{Flaw, Problem};
 use plinth_env::{Env, File, Open};
+use plinth_format::{Corruption, Flaw, HeaderFlaw, Identity};
 use plinth_types::{Error, Result, Version, printable};
 use std::path::Path;
 
@@ -54,7 +54,7 @@ pub(super) enum Step {
     /// A block of rows, which have been visited.
     Rows,
     /// A problem; some rows may have been visited.
-    Damage(Problem),
+    Damage(Corruption),
     /// The end.
     End,
 }
@@ -68,7 +68,7 @@ impl Walk {
     pub(super) async fn open(
         env: &Env,
         path: &Path,
-    ) -> Result<Result<(Self, Option<Problem>), Problem>> {
+    ) -> Result<Result<(Self, Option<Corruption>), Corruption>> {
         let name = path.display().to_string();
         let file = env.files().open(path, Open::Read).await?;
         let len = file.len().await?;
@@ -76,7 +76,7 @@ impl Walk {
         file.read_exact_at(0, &mut bytes).await?;
         let (header, problem) = match Header::decode(&bytes) {
             Ok(header) => (header, None),
-            Err(HeaderFlaw::Newer(format)) => return Err(newer_format(&name, format)),
+            Err(HeaderFlaw::Foreign(format)) => return Err(newer_format(&name, format)),
             Err(HeaderFlaw::Damaged(flaw)) => {
                 let problem = flaw.at(&name, 0);
                 let mut footer = [0; FOOTER_LEN];

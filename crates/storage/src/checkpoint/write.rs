@@ -8,11 +8,10 @@
 //! before the next is begun, with pauses between them: a sync finds at most one step before it, and
 //! most find none.
 
-use super::format::{
-    BLOCK_TARGET, Header, Identity, Kind, Totals, push_block, push_footer, push_row,
-};
+use super::format::{BLOCK_TARGET, Header, Kind, Totals, push_block, push_footer, push_row};
 use super::{UNFINISHED, file_name};
 use plinth_env::{Env, File, Open};
+use plinth_format::Identity;
 use plinth_types::{Bytes, LogPosition, Result, probe};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -6,17 +6,20 @@
 //! is bounded.
 
 use super::Chunk;
-use crate::problem::Flaw;
-use plinth_types::{Bytes, Error, LogPosition, Result, Rows, RowsBuilder, Version, printable};
+use plinth_format::{
+    FIELDS, Flaw, Form, HeaderFlaw, checksum, compare, push_bytes, push_number, put, take,
+    take_bytes, take_number, u32_at, u64_at, version_at,
+};
+use plinth_types::{Bytes, Error, LogPosition, Result, Rows, RowsBuilder, printable};
 
 /// The first bytes of every chunk.
 pub const MAGIC: [u8; 8] = *b"PLNTHROW";
 /// The format that this program reads and writes.
 pub const FORMAT: u32 = 1;
 
-const AT_FORMAT: usize = 8;
-const AT_LENGTH: usize = AT_FORMAT + 4;
-const AT_INDEX: usize = AT_LENGTH + 4;
+const FORM: Form<HEADER_LEN> = Form::new(MAGIC);
+
+const AT_INDEX: usize = FIELDS;
 const AT_TERM: usize = AT_INDEX + 8;
 const AT_VERSION: usize = AT_TERM + 8;
 const AT_ROWS: usize = AT_VERSION + 8;
@@ -36,14 +39,6 @@ const LZ4: u32 = 1;
 
 const _: () = assert!(HEADER_LEN == 64 && AT_INDEX.is_multiple_of(8));
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
-}
-
 /// How long the chunk is that begins with these bytes, at least [`HEADER_LEN`] of them.
 ///
 /// # Errors
@@ -62,26 +57,18 @@ fn refuse<T>(flaw: Flaw) -> Result<T> {
 }
 
 fn check_header(bytes: &[u8]) -> Result<Lengths> {
-    let Some(header) = bytes.get(..HEADER_LEN) else {
-        return refuse(Flaw::new("length of the header", HEADER_LEN, bytes.len()));
+    let header = match FORM.decode(bytes, 0, FORMAT..=FORMAT) {
+        Ok((header, _)) => header,
+        Err(HeaderFlaw::Foreign(format)) if format > FORMAT => {
+            let detail =
+                format!("a chunk of rows has format {format}, this program reads up to {FORMAT}");
+            return Err(Error::unsupported_operation().with_detail(detail));
+        }
+        Err(HeaderFlaw::Foreign(format)) => {
+            return refuse(Flaw::new("format of the chunk", FORMAT, format));
+        }
+        Err(HeaderFlaw::Damaged(flaw)) => return refuse(flaw),
     };
-    if header[..AT_FORMAT] != MAGIC {
-        let found = header[..AT_FORMAT].escape_ascii();
-        return refuse(Flaw::new("begin of a chunk", MAGIC.escape_ascii(), found));
-    }
-    let (stored, computed) = (u32_at(header, AT_CHECKSUM), crc32c::crc32c(&header[..AT_CHECKSUM]));
-    if stored != computed {
-        return refuse(Flaw::hex("checksum of the header", stored, computed));
-    }
-    let format = u32_at(header, AT_FORMAT);
-    if format > FORMAT {
-        let detail =
-            format!("a chunk of rows has format {format}, this program reads up to {FORMAT}");
-        return Err(Error::unsupported_operation().with_detail(detail));
-    }
-    if format != FORMAT || u32_at(header, AT_LENGTH) != HEADER_LEN as u32 {
-        return refuse(Flaw::new("format of the chunk", FORMAT, format));
-    }
     let lengths = Lengths {
         stored: u32_at(header, AT_STORED) as usize,
         raw: u32_at(header, AT_RAW) as usize,
@@ -105,8 +92,8 @@ pub(super) fn encode(chunk: &Chunk, out: &mut Vec<u8>) {
         push_bytes(&mut body, bound);
     }
     for (key, value) in chunk.rows.iter() {
-        push_number(&mut body, key.len());
-        push_number(&mut body, value.len());
+        push_number(&mut body, key.len() as u64);
+        push_number(&mut body, value.len() as u64);
         body.extend_from_slice(key);
         body.extend_from_slice(value);
     }
@@ -126,23 +113,21 @@ pub(super) fn encode(chunk: &Chunk, out: &mut Vec<u8>) {
         }
     };
     let (header, stored) = out[begin..].split_at_mut(HEADER_LEN);
-    header[..AT_FORMAT].copy_from_slice(&MAGIC);
-    header[AT_INDEX..AT_TERM].copy_from_slice(&chunk.at.index.to_le_bytes());
-    header[AT_TERM..AT_VERSION].copy_from_slice(&chunk.at.term.to_le_bytes());
-    header[AT_VERSION..AT_ROWS].copy_from_slice(&chunk.at.version.to_le_bytes());
-    for (at, number) in [
-        (AT_FORMAT, FORMAT),
-        (AT_LENGTH, HEADER_LEN as u32),
-        (AT_ROWS, chunk.rows.len() as u32),
-        (AT_STORED, stored.len() as u32),
-        (AT_RAW, body.len() as u32),
-        (AT_COMPRESSION, compression),
-        (AT_BODY_CHECKSUM, crc32c::crc32c(stored)),
-    ] {
-        header[at..at + 4].copy_from_slice(&number.to_le_bytes());
-    }
-    let checksum = crc32c::crc32c(&header[..AT_CHECKSUM]);
-    header[AT_CHECKSUM..].copy_from_slice(&checksum.to_le_bytes());
+    let encoded = FORM.encode(FORMAT, 0, |header| {
+        put(header, AT_INDEX, chunk.at.index.to_le_bytes());
+        put(header, AT_TERM, chunk.at.term.to_le_bytes());
+        put(header, AT_VERSION, chunk.at.version.to_le_bytes());
+        for (at, number) in [
+            (AT_ROWS, chunk.rows.len() as u32),
+            (AT_STORED, stored.len() as u32),
+            (AT_RAW, body.len() as u32),
+            (AT_COMPRESSION, compression),
+            (AT_BODY_CHECKSUM, checksum(stored)),
+        ] {
+            put(header, at, number.to_le_bytes());
+        }
+    });
+    header.copy_from_slice(&encoded);
 }
 
 /// The chunk that these bytes are.
@@ -155,9 +140,9 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Chunk> {
     if stored.len() != lengths.stored {
         return refuse(Flaw::new("length of the body", lengths.stored, stored.len()));
     }
-    let (told, computed) = (u32_at(header, AT_BODY_CHECKSUM), crc32c::crc32c(stored));
-    if told != computed {
-        return refuse(Flaw::hex("checksum of the body", told, computed));
+    let told = u32_at(header, AT_BODY_CHECKSUM);
+    if let Err(flaw) = compare("checksum of the body", told, checksum(stored)) {
+        return refuse(flaw);
     }
     let mut raw = Vec::new();
     let body = match u32_at(header, AT_COMPRESSION) {
@@ -177,7 +162,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Chunk> {
     let at = LogPosition {
         index: u64_at(header, AT_INDEX),
         term: u64_at(header, AT_TERM),
-        version: u64_at(header, AT_VERSION) as Version,
+        version: version_at(header, AT_VERSION),
     };
     decode_body(body, u32_at(header, AT_ROWS) as usize, at)
 }
@@ -217,47 +202,9 @@ fn decode_body(body: &[u8], count: usize, at: LogPosition) -> Result<Chunk> {
     Ok(Chunk { at, begin: Bytes::copy_from_slice(begin), end: Bytes::copy_from_slice(end), rows })
 }
 
-fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    push_number(out, bytes.len());
-    out.extend_from_slice(bytes);
-}
-
-/// Seven bits a byte, the lowest first; the highest bit says that more follow.
-fn push_number(out: &mut Vec<u8>, number: usize) {
-    let mut rest = number;
-    while rest >= 0x80 {
-        out.push(rest as u8 | 0x80);
-        rest >>= 7;
-    }
-    out.push(rest as u8);
-}
-
-fn take_number(rest: &mut &[u8]) -> Option<usize> {
-    let mut number = 0;
-    for shift in (0..35).step_by(7) {
-        let (byte, behind) = rest.split_first()?;
-        *rest = behind;
-        number |= usize::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
-}
-
-fn take<'b>(rest: &mut &'b [u8], len: usize) -> Option<&'b [u8]> {
-    let (taken, behind) = rest.split_at_checked(len)?;
-    *rest = behind;
-    Some(taken)
-}
-
-fn take_bytes<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
-    let len = take_number(rest)?;
-    take(rest, len)
-}
-
 fn take_row<'b>(rest: &mut &'b [u8]) -> Option<(&'b [u8], &'b [u8])> {
-    let (key_len, value_len) = (take_number(rest)?, take_number(rest)?);
+    let key_len = usize::try_from(take_number(rest)?).ok()?;
+    let value_len = usize::try_from(take_number(rest)?).ok()?;
     Some((take(rest, key_len)?, take(rest, value_len)?))
 }
 

@@ -1,8 +1,9 @@
 //! The store that a checkpoint makes.
 
 use super::{Loader, MemoryStorage};
-use crate::checkpoint::{Identity, Newest, Totals};
+use crate::checkpoint::{Newest, Totals};
 use plinth_env::Env;
+use plinth_format::Identity;
 use plinth_types::{LogPosition, Result};
 use std::path::Path;
 

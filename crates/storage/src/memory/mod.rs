@@ -46,11 +46,12 @@ pub(crate) use overlay::{Overlay, OverlayWriter, Seen};
 pub(crate) use read::place;
 pub(crate) use tree::GROUP;
 
-use crate::checkpoint::{self, Identity, Pace, Source};
+use crate::checkpoint::{self, Pace, Source};
 use crate::chunk::{self, Chunk};
 use crate::{Changed, Flushed, Memory, PinnedVersion, Prepared, Reader, Waiting};
 use core::{Core, Held};
 use plinth_env::{Env, Reply};
+use plinth_format::Identity;
 use plinth_types::{
     Bytes, Error, KeyList, KeySelector, KeySpace, LogPosition, MutationRef, RangeRead, RangeResult,
     Result, Version, key_after,

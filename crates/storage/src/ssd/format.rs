@@ -5,8 +5,10 @@
 //! another place in this one, is not taken for the one that belongs there.
 
 use super::zstd;
-use crate::checkpoint::Identity;
-use crate::problem::Flaw;
+use plinth_format::{
+    FIELDS, Flaw, Form, HeaderFlaw, IDENTITY_LEN, Identity, checksum, checksum_from, compare, put,
+    u16_at, u32_at, u64_at, version_at,
+};
 use plinth_types::Version;
 use std::ops::Range;
 
@@ -17,13 +19,11 @@ pub const TABLE_FORMAT: u32 = 2;
 /// What disks, and the system's cache of files, hand out at once.
 pub(crate) const PAGE_LEN: usize = 4096;
 
-pub(crate) const TABLE_MAGIC: [u8; 8] = *b"PLNTHTBL";
+const FORM: Form<HEADER_LEN> = Form::new(*b"PLNTHTBL");
 
-pub(crate) const HEADER_FORMAT: usize = TABLE_MAGIC.len();
-pub(crate) const HEADER_LENGTH: usize = HEADER_FORMAT + 4;
-pub(crate) const HEADER_CLUSTER: usize = HEADER_LENGTH + 4;
-pub(crate) const HEADER_NODE: usize = HEADER_CLUSTER + 16;
-const HEADER_ID: usize = HEADER_NODE + 16;
+/// Where the headers of all the engine's files say whose they are.
+pub(crate) const HEADER_IDENTITY: usize = FIELDS;
+const HEADER_ID: usize = HEADER_IDENTITY + IDENTITY_LEN;
 const HEADER_NONCE: usize = HEADER_ID + 8;
 const HEADER_VERSION: usize = HEADER_NONCE + 8;
 const HEADER_LEVEL: usize = HEADER_VERSION + 8;
@@ -55,14 +55,6 @@ pub(crate) const FOOTER_LEN: usize = BLOCK_HEAD_LEN + FOOTER_BODY_LEN;
 const _: () =
     assert!(HEADER_RESERVED < HEADER_CHECKSUM && BLOCK_HEAD_LEN == 24 && FOOTER_LEN == 216);
 
-/// Why a header can't be used.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum HeaderFlaw {
-    Damaged(Flaw),
-    /// The format number, above the one of this program.
-    Newer(u32),
-}
-
 /// What stands at the beginning of a table, and again at its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
@@ -81,71 +73,45 @@ pub(crate) struct Header {
 
 impl Header {
     pub fn encode(&self) -> [u8; HEADER_LEN] {
-        let mut bytes = [0; HEADER_LEN];
-        bytes[..HEADER_FORMAT].copy_from_slice(&TABLE_MAGIC);
-        bytes[HEADER_FORMAT..HEADER_LENGTH].copy_from_slice(&self.format.to_le_bytes());
-        bytes[HEADER_LENGTH..HEADER_CLUSTER].copy_from_slice(&(HEADER_LEN as u32).to_le_bytes());
-        bytes[HEADER_CLUSTER..HEADER_NODE].copy_from_slice(&self.identity.cluster_id);
-        bytes[HEADER_NODE..HEADER_ID].copy_from_slice(&self.identity.node_id);
-        bytes[HEADER_ID..HEADER_NONCE].copy_from_slice(&self.id.to_le_bytes());
-        bytes[HEADER_NONCE..HEADER_VERSION].copy_from_slice(&self.nonce.to_le_bytes());
-        bytes[HEADER_VERSION..HEADER_LEVEL].copy_from_slice(&self.version.to_le_bytes());
-        bytes[HEADER_LEVEL..HEADER_RESERVED].copy_from_slice(&self.level.to_le_bytes());
-        let checksum = crc32c::crc32c(&bytes[..HEADER_CHECKSUM]);
-        bytes[HEADER_CHECKSUM..].copy_from_slice(&checksum.to_le_bytes());
-        bytes
+        FORM.encode(self.format, 0, |header| {
+            self.identity.put(header, HEADER_IDENTITY);
+            put(header, HEADER_ID, self.id.to_le_bytes());
+            put(header, HEADER_NONCE, self.nonce.to_le_bytes());
+            put(header, HEADER_VERSION, self.version.to_le_bytes());
+            put(header, HEADER_LEVEL, self.level.to_le_bytes());
+        })
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Self, HeaderFlaw> {
-        check_header(bytes, TABLE_MAGIC, TABLE_FORMAT)?;
-        let identity = Identity {
-            cluster_id: id_at(bytes, HEADER_CLUSTER),
-            node_id: id_at(bytes, HEADER_NODE),
-        };
+        let (bytes, format) = decode_header(FORM, bytes, TABLE_FORMAT)?;
         Ok(Self {
-            format: u32_at(bytes, HEADER_FORMAT),
-            identity,
+            format,
+            identity: Identity::at(bytes, HEADER_IDENTITY),
             id: u64_at(bytes, HEADER_ID),
             nonce: u64_at(bytes, HEADER_NONCE),
-            version: u64_at(bytes, HEADER_VERSION) as Version,
+            version: version_at(bytes, HEADER_VERSION),
             level: u32_at(bytes, HEADER_LEVEL),
         })
     }
 
     /// What the checksums of this file's blocks begin with.
     pub fn seed(&self) -> u32 {
-        crc32c::crc32c(&self.encode()[HEADER_CLUSTER..HEADER_RESERVED])
+        checksum(&self.encode()[HEADER_IDENTITY..HEADER_RESERVED])
     }
 }
 
-/// Checks what the headers of all the engine's files have in common, in each format up to the
-/// newest.
-pub(crate) fn check_header(bytes: &[u8], magic: [u8; 8], newest: u32) -> Result<(), HeaderFlaw> {
-    let damaged = |flaw| Err(HeaderFlaw::Damaged(flaw));
-    let Some(bytes) = bytes.get(..HEADER_LEN) else {
-        return damaged(Flaw::new("the file is too short for its header", HEADER_LEN, bytes.len()));
-    };
-    if bytes[..HEADER_FORMAT] != magic {
-        let found = bytes[..HEADER_FORMAT].escape_ascii();
-        return damaged(Flaw::new("the file's first bytes", magic.escape_ascii(), found));
+/// The header that one of the engine's files begins with, in whichever format up to the newest.
+pub(crate) fn decode_header(
+    form: Form<HEADER_LEN>,
+    bytes: &[u8],
+    newest: u32,
+) -> Result<(&[u8; HEADER_LEN], u32), HeaderFlaw> {
+    match form.decode(bytes, 0, 1..=newest) {
+        Err(HeaderFlaw::Foreign(0)) => {
+            Err(Flaw::new("format of the file", format_args!("1 to {newest}"), 0).into())
+        }
+        decoded => decoded,
     }
-    let (stored, computed) =
-        (u32_at(bytes, HEADER_CHECKSUM), crc32c::crc32c(&bytes[..HEADER_CHECKSUM]));
-    if stored != computed {
-        return damaged(Flaw::hex("checksum of the header", stored, computed));
-    }
-    let format = u32_at(bytes, HEADER_FORMAT);
-    if format > newest {
-        return Err(HeaderFlaw::Newer(format));
-    }
-    if format == 0 {
-        return damaged(Flaw::new("format of the file", format_args!("1 to {newest}"), format));
-    }
-    let len = u32_at(bytes, HEADER_LENGTH);
-    if len != HEADER_LEN as u32 {
-        return damaged(Flaw::new("length of the header", HEADER_LEN, len));
-    }
-    Ok(())
 }
 
 /// What a block holds.
@@ -223,8 +189,7 @@ impl BlockHead {
             2 => Compression::Zstd,
             other => return Err(Flaw::new("compression of a block", "0 to 2", other)),
         };
-        let padding =
-            usize::from(u16::from_le_bytes([bytes[BLOCK_PADDING], bytes[BLOCK_PADDING + 1]]));
+        let padding = usize::from(u16_at(bytes, BLOCK_PADDING));
         if padding >= PAGE_LEN {
             return Err(Flaw::new(
                 "padding of a block",
@@ -246,11 +211,8 @@ impl BlockHead {
         let Some(block) = block.get(..self.block_len()) else {
             return Err(Flaw::new("bytes of a block", self.block_len(), block.len()));
         };
-        let computed = crc32c::crc32c_append(seed, &block[BLOCK_STORED..]);
-        if computed != self.checksum {
-            return Err(Flaw::hex("checksum of a block", self.checksum, computed));
-        }
-        Ok(())
+        let computed = checksum_from(seed, &block[BLOCK_STORED..]);
+        compare("checksum of a block", self.checksum, computed)
     }
 
     /// The raw body of a block that has been checked.
@@ -316,16 +278,17 @@ pub(crate) fn push_block(
     assert!(padding < PAGE_LEN, "{padding} bytes of padding");
     out.resize(out.len() + padding, 0);
     let head = &mut out[begin..begin + BLOCK_HEAD_LEN];
-    head[..BLOCK_CHECKSUM].copy_from_slice(&BLOCK_MAGIC);
-    head[BLOCK_STORED..BLOCK_RAW].copy_from_slice(&(stored_len as u32).to_le_bytes());
-    head[BLOCK_RAW..BLOCK_NUMBER].copy_from_slice(&(body.len() as u32).to_le_bytes());
-    head[BLOCK_NUMBER..BLOCK_KIND].copy_from_slice(&number.to_le_bytes());
-    head[BLOCK_KIND] = kind as u8;
-    head[BLOCK_COMPRESSION] = compression as u8;
-    head[BLOCK_PADDING..].copy_from_slice(&(padding as u16).to_le_bytes());
-    let checksum = crc32c::crc32c_append(seed, &out[begin + BLOCK_STORED..]);
-    out[begin + BLOCK_CHECKSUM..begin + BLOCK_STORED].copy_from_slice(&checksum.to_le_bytes());
-    out.len() - begin
+    put(head, 0, BLOCK_MAGIC);
+    put(head, BLOCK_STORED, (stored_len as u32).to_le_bytes());
+    put(head, BLOCK_RAW, (body.len() as u32).to_le_bytes());
+    put(head, BLOCK_NUMBER, number.to_le_bytes());
+    put(head, BLOCK_KIND, [kind as u8]);
+    put(head, BLOCK_COMPRESSION, [compression as u8]);
+    put(head, BLOCK_PADDING, (padding as u16).to_le_bytes());
+    let block = &mut out[begin..];
+    let checksum = checksum_from(seed, &block[BLOCK_STORED..]);
+    put(block, BLOCK_CHECKSUM, checksum.to_le_bytes());
+    block.len()
 }
 
 /// Adds a body, compressed if that saves an eighth. Says how it lies there.
@@ -419,73 +382,6 @@ impl Footer {
     }
 }
 
-/// Adds a number: seven bits a byte, the lowest first; the highest bit says that more follow.
-pub(crate) fn push_number(out: &mut Vec<u8>, number: u64) {
-    let mut rest = number;
-    while rest >= 0x80 {
-        out.push(rest as u8 | 0x80);
-        rest >>= 7;
-    }
-    out.push(rest as u8);
-}
-
-/// Bytes that a number takes.
-#[inline]
-pub(crate) fn number_len(number: usize) -> usize {
-    (usize::BITS - (number | 1).leading_zeros()).div_ceil(7) as usize
-}
-
-/// Takes a number from the front.
-#[inline]
-pub(crate) fn take_number(bytes: &mut &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for shift in (0..63).step_by(7) {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
-}
-
-/// Adds bytes behind their number.
-pub(crate) fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    push_number(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
-}
-
-/// Takes bytes that stand behind their number.
-pub(crate) fn take_bytes<'b>(bytes: &mut &'b [u8]) -> Option<&'b [u8]> {
-    let len = usize::try_from(take_number(bytes)?).ok()?;
-    let (taken, rest) = bytes.split_at_checked(len)?;
-    *bytes = rest;
-    Some(taken)
-}
-
-/// The number in the four bytes at `at`.
-#[inline(always)]
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    bytes
-        .get(at..)
-        .and_then(|bytes| bytes.first_chunk())
-        .map_or(0, |bytes| u32::from_le_bytes(*bytes))
-}
-
-/// The number in the eight bytes at `at`.
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    bytes
-        .get(at..)
-        .and_then(|bytes| bytes.first_chunk())
-        .map_or(0, |bytes| u64::from_le_bytes(*bytes))
-}
-
-/// The id in the 16 bytes at `at`.
-pub(crate) fn id_at(bytes: &[u8], at: usize) -> [u8; 16] {
-    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).copied().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -544,14 +440,5 @@ mod tests {
     fn a_block_without_padding_is_as_it_was_in_format_1() {
         let block = block(0);
         assert_eq!((block.len(), &block[22..24]), (BLOCK_HEAD_LEN + BODY.len(), &[0, 0][..]));
-    }
-
-    #[test]
-    fn the_length_of_a_number_is_known_before() {
-        for number in [0, 1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152, usize::MAX >> 1] {
-            let mut bytes = Vec::new();
-            push_number(&mut bytes, number as u64);
-            assert_eq!(number_len(number), bytes.len(), "{number}");
-        }
     }
 }

@@ -3,8 +3,8 @@
 //! A block's separator lies above the last key of the block before and not above its own first key;
 //! the first block's is the table's first key. How they are searched: `separators.rs`.
 
-use super::format::{push_bytes, push_number, take_bytes, take_number};
 use super::separators::Separators;
+use plinth_format::{push_bytes, push_number, take_bytes, take_number};
 use plinth_types::Bytes;
 
 /// Collects the index of a table while it is written.

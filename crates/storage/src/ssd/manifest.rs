@@ -9,15 +9,14 @@
 //! durable; after it, the old ones may go. A table file that the manifest does not name is a
 //! leftover.
 
-use super::format::{
-    HEADER_CHECKSUM, HEADER_CLUSTER, HEADER_FORMAT, HEADER_LEN, HEADER_LENGTH, HEADER_NODE,
-    HeaderFlaw, check_header, id_at, u32_at, u64_at,
-};
+use super::format::{HEADER_IDENTITY, HEADER_LEN, decode_header};
 use super::state::State;
-use crate::checkpoint::Identity;
-use crate::problem::Flaw;
 use plinth_env::{Env, Open};
-use plinth_types::{Error, LogPosition, Result, Version};
+use plinth_format::{
+    Flaw, Form, HeaderFlaw, IDENTITY_LEN, Identity, checksum, compare, put, u32_at, u64_at,
+    version_at,
+};
+use plinth_types::{Error, LogPosition, Result};
 use std::path::{Path, PathBuf};
 
 /// The manifest format that this program reads and writes.
@@ -25,9 +24,9 @@ pub const MANIFEST_FORMAT: u32 = 2;
 
 /// The name of the file.
 pub(crate) const MANIFEST: &str = "MANIFEST";
-const MAGIC: [u8; 8] = *b"PLNTHMAN";
+const FORM: Form<HEADER_LEN> = Form::new(*b"PLNTHMAN");
 
-const SERIAL: usize = HEADER_NODE + 16;
+const SERIAL: usize = HEADER_IDENTITY + IDENTITY_LEN;
 const VERSION: usize = SERIAL + 8;
 const NEXT_ID: usize = VERSION + 8;
 const NEXT_FLUSH: usize = NEXT_ID + 8;
@@ -39,7 +38,7 @@ const RESERVED: usize = LOG_TERM + 8;
 
 const ENTRY_LEN: usize = 40;
 
-const _: () = assert!(RESERVED < HEADER_CHECKSUM);
+const _: () = assert!(RESERVED <= HEADER_LEN - 4);
 
 /// A table as the manifest names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,31 +91,25 @@ impl Manifest {
                 body.extend_from_slice(&number.to_le_bytes());
             }
         }
-        let mut bytes = vec![0; HEADER_LEN];
-        bytes[..HEADER_FORMAT].copy_from_slice(&MAGIC);
-        bytes[HEADER_FORMAT..HEADER_LENGTH].copy_from_slice(&MANIFEST_FORMAT.to_le_bytes());
-        bytes[HEADER_LENGTH..HEADER_CLUSTER].copy_from_slice(&(HEADER_LEN as u32).to_le_bytes());
-        bytes[HEADER_CLUSTER..HEADER_NODE].copy_from_slice(&self.identity.cluster_id);
-        bytes[HEADER_NODE..SERIAL].copy_from_slice(&self.identity.node_id);
-        bytes[SERIAL..VERSION].copy_from_slice(&self.serial.to_le_bytes());
-        bytes[VERSION..NEXT_ID].copy_from_slice(&self.at.version.to_le_bytes());
-        bytes[NEXT_ID..NEXT_FLUSH].copy_from_slice(&self.next_id.to_le_bytes());
-        bytes[NEXT_FLUSH..COUNT].copy_from_slice(&self.next_flush.to_le_bytes());
-        bytes[COUNT..BODY_CHECKSUM].copy_from_slice(&(self.tables.len() as u32).to_le_bytes());
-        bytes[BODY_CHECKSUM..LOG_INDEX].copy_from_slice(&crc32c::crc32c(&body).to_le_bytes());
-        bytes[LOG_INDEX..LOG_TERM].copy_from_slice(&self.at.index.to_le_bytes());
-        bytes[LOG_TERM..RESERVED].copy_from_slice(&self.at.term.to_le_bytes());
-        let checksum = crc32c::crc32c(&bytes[..HEADER_CHECKSUM]);
-        bytes[HEADER_CHECKSUM..].copy_from_slice(&checksum.to_le_bytes());
-        bytes.extend_from_slice(&body);
-        bytes
+        let header = FORM.encode(MANIFEST_FORMAT, 0, |header| {
+            self.identity.put(header, HEADER_IDENTITY);
+            put(header, SERIAL, self.serial.to_le_bytes());
+            put(header, VERSION, self.at.version.to_le_bytes());
+            put(header, NEXT_ID, self.next_id.to_le_bytes());
+            put(header, NEXT_FLUSH, self.next_flush.to_le_bytes());
+            put(header, COUNT, (self.tables.len() as u32).to_le_bytes());
+            put(header, BODY_CHECKSUM, checksum(&body).to_le_bytes());
+            put(header, LOG_INDEX, self.at.index.to_le_bytes());
+            put(header, LOG_TERM, self.at.term.to_le_bytes());
+        });
+        [&header[..], &body].concat()
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, (HeaderFlaw, u64)> {
-        check_header(bytes, MAGIC, MANIFEST_FORMAT).map_err(|flaw| (flaw, 0))?;
+        let (header, _) = decode_header(FORM, bytes, MANIFEST_FORMAT).map_err(|flaw| (flaw, 0))?;
         let body = &bytes[HEADER_LEN..];
         let damaged = |flaw| Err((HeaderFlaw::Damaged(flaw), HEADER_LEN as u64));
-        let count = u32_at(bytes, COUNT) as usize;
+        let count = u32_at(header, COUNT) as usize;
         if body.len() != count * ENTRY_LEN {
             return damaged(Flaw::new(
                 "length of the list of tables",
@@ -124,9 +117,9 @@ impl Manifest {
                 body.len(),
             ));
         }
-        let (stored, computed) = (u32_at(bytes, BODY_CHECKSUM), crc32c::crc32c(body));
-        if stored != computed {
-            return damaged(Flaw::hex("checksum of the list of tables", stored, computed));
+        let stored = u32_at(header, BODY_CHECKSUM);
+        if let Err(flaw) = compare("checksum of the list of tables", stored, checksum(body)) {
+            return damaged(flaw);
         }
         let table = |entry: &[u8]| Named {
             id: u64_at(entry, 0),
@@ -136,18 +129,15 @@ impl Manifest {
             flush: u64_at(entry, 32),
         };
         Ok(Self {
-            identity: Identity {
-                cluster_id: id_at(bytes, HEADER_CLUSTER),
-                node_id: id_at(bytes, HEADER_NODE),
-            },
-            serial: u64_at(bytes, SERIAL),
+            identity: Identity::at(header, HEADER_IDENTITY),
+            serial: u64_at(header, SERIAL),
             at: LogPosition {
-                index: u64_at(bytes, LOG_INDEX),
-                term: u64_at(bytes, LOG_TERM),
-                version: u64_at(bytes, VERSION) as Version,
+                index: u64_at(header, LOG_INDEX),
+                term: u64_at(header, LOG_TERM),
+                version: version_at(header, VERSION),
             },
-            next_id: u64_at(bytes, NEXT_ID),
-            next_flush: u64_at(bytes, NEXT_FLUSH),
+            next_id: u64_at(header, NEXT_ID),
+            next_flush: u64_at(header, NEXT_FLUSH),
             tables: body.chunks_exact(ENTRY_LEN).map(table).collect(),
         })
     }
@@ -168,7 +158,7 @@ impl Manifest {
         })?;
         Self::decode(&bytes).map_err(|(flaw, offset)| match flaw {
             HeaderFlaw::Damaged(flaw) => flaw.at(&path.display().to_string(), offset).into(),
-            HeaderFlaw::Newer(format) => Error::unsupported_operation().with_detail(format!(
+            HeaderFlaw::Foreign(format) => Error::unsupported_operation().with_detail(format!(
                 "{} has manifest format {format}, this program reads up to {MANIFEST_FORMAT}: open it with a \
                  newer Plinth",
                 path.display()
@@ -183,7 +173,7 @@ impl Manifest {
             return Ok(());
         }
         let detail = format!(
-            "{} at offset {HEADER_CLUSTER}: cluster and node: expected this database's, found another's",
+            "{} at offset {HEADER_IDENTITY}: cluster and node: expected this database's, found another's",
             path(dir).display()
         );
         Err(Error::file_corrupt().with_detail(detail))

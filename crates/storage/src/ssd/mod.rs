@@ -59,7 +59,7 @@ pub use manifest::{MANIFEST_FORMAT, path as manifest_path};
 pub use pinned::Pinned;
 pub use salvage::{SsdReport, SsdSalvage, is_as_created, verify_ssd};
 
-use crate::checkpoint::{Identity, Pace};
+use crate::checkpoint::Pace;
 use crate::{Changed, Flushed, Import, Memory, PinnedVersion, Prepared, Reader, Waiting, Writer};
 use cache::Cache;
 use gate::Gate;
@@ -67,6 +67,7 @@ use load::{Loader, Pool, ReadCounts, attempt};
 use manifest::Manifest;
 use plinth_env::reply::promise;
 use plinth_env::{Env, Reply, Signal, Task};
+use plinth_format::Identity;
 use plinth_types::{
     Bytes, Error, KeyList, KeySelector, KeySpace, LogPosition, MutationRef, RangeRead, RangeResult,
     Result, Version,

@@ -8,8 +8,7 @@
 //! What all keys of the block begin with stands once. A block is looked through whole when it is
 //! read from a file, so that whatever it says later lies inside it.
 
-use super::format::{number_len, push_number, take_number, u32_at};
-use crate::problem::Flaw;
+use plinth_format::{Flaw, number_len, push_number, take_number, u32_at};
 use std::cmp::Ordering;
 use std::ops::Range;
 

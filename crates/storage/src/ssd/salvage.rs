@@ -6,13 +6,12 @@
 //! takes the tables that lie there, which say themselves for which level they were written.
 
 use super::filter;
-use super::format::{BLOCK_HEAD_LEN, BlockHead, FOOTER_LEN, HEADER_LEN, Header, HeaderFlaw, Kind};
+use super::format::{BLOCK_HEAD_LEN, BlockHead, FOOTER_LEN, HEADER_LEN, Header, Kind};
 use super::manifest::{self, Manifest};
 use super::rows::RowsBlock;
 use super::table::{Parts, read_parts, rows_block, table_id, table_path};
-use crate::checkpoint::Identity;
-use crate::problem::{Flaw, Problem};
 use plinth_env::{Env, File, Open};
+use plinth_format::{Corruption, Flaw, HeaderFlaw, Identity};
 use plinth_types::{Error, LogPosition, MutationList, MutationType, Result, Version, key_after};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,7 +28,7 @@ pub struct SsdReport {
     /// Up to where they have everything, as the manifest says.
     pub at: LogPosition,
     /// What is wrong, in the order of files and offsets.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<Corruption>,
 }
 
 /// Reads all files of an engine and compares every checksum.
@@ -108,7 +107,7 @@ pub async fn is_as_created(env: &Env, dir: &Path) -> Result<bool> {
     }
 }
 
-fn of_error(file: &str, error: &Error) -> Problem {
+fn of_error(file: &str, error: &Error) -> Corruption {
     let found = error.detail().unwrap_or(error.description());
     Flaw::new("file", "one that can be read", found).at(file, 0)
 }
@@ -130,7 +129,7 @@ struct Scan {
     rows: u64,
     removals: u64,
     last_key: Option<Vec<u8>>,
-    problems: Vec<Problem>,
+    problems: Vec<Corruption>,
     done: bool,
 }
 
@@ -304,7 +303,7 @@ async fn any_header(file: &File, len: u64) -> Result<Option<Header>> {
         file.read_exact_at(at, &mut bytes).await?;
         match Header::decode(&bytes) {
             Ok(header) => return Ok(Some(header)),
-            Err(HeaderFlaw::Newer(format)) => {
+            Err(HeaderFlaw::Foreign(format)) => {
                 let detail = format!("{} has table format {format}", file.path().display());
                 return Err(Error::unsupported_operation().with_detail(detail));
             }
@@ -322,7 +321,7 @@ pub struct SsdSalvage {
     at: usize,
     /// Whether the present table's cleared ranges are yet to be given.
     is_at_clears: bool,
-    problems: Vec<Problem>,
+    problems: Vec<Corruption>,
 }
 
 impl SsdSalvage {
@@ -411,7 +410,7 @@ impl SsdSalvage {
     }
 
     /// What could not be read.
-    pub fn problems(&mut self) -> Vec<Problem> {
+    pub fn problems(&mut self) -> Vec<Corruption> {
         std::mem::take(&mut self.problems)
     }
 }

@@ -14,14 +14,13 @@ use super::cache::Cache;
 use super::clears::Clears;
 use super::filter::Filter;
 use super::format::{
-    BLOCK_HEAD_LEN, BlockHead, Compression, FOOTER_LEN, Footer, HEADER_LEN, Header, HeaderFlaw,
-    Kind, TABLE_FORMAT, take_bytes, take_number,
+    BLOCK_HEAD_LEN, BlockHead, Compression, FOOTER_LEN, Footer, HEADER_LEN, Header, Kind,
+    TABLE_FORMAT,
 };
 use super::index::Index;
 use super::rows::RowsBlock;
-use crate::checkpoint::Identity;
-use crate::problem::Flaw;
 use plinth_env::{Env, File, Open};
+use plinth_format::{Flaw, HeaderFlaw, Identity, take_bytes, take_number};
 use plinth_types::{Bytes, Error, Result, key_after};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -299,7 +298,7 @@ async fn read_header(file: &File) -> Result<Header> {
     file.read_exact_at(0, &mut bytes).await?;
     Header::decode(&bytes).map_err(|flaw| match flaw {
         HeaderFlaw::Damaged(flaw) => damage(file, flaw, 0),
-        HeaderFlaw::Newer(format) => newer_format(file, format),
+        HeaderFlaw::Foreign(format) => newer_format(file, format),
     })
 }
 

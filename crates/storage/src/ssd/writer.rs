@@ -7,15 +7,13 @@
 use super::cache::Cache;
 use super::clears::Clears;
 use super::filter::{self, Filter};
-use super::format::{
-    Compression, Footer, Header, Kind, TABLE_FORMAT, push_block, push_bytes, push_number,
-};
+use super::format::{Compression, Footer, Header, Kind, TABLE_FORMAT, push_block};
 use super::index::{IndexBuilder, separator_between};
 use super::pages::Pages;
 use super::rows::{RowsBlock, RowsBuilder};
 use super::table::{Graveyard, Table, damage, decode_parts, table_path};
-use crate::checkpoint::Identity;
 use plinth_env::{Env, File, Open};
+use plinth_format::{Identity, push_bytes, push_number};
 use plinth_types::{Result, Version, planted};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};

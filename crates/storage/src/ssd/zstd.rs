@@ -1,8 +1,7 @@
 //! zstd, where the program is built with it (feature `zstd`, whose library is C); elsewhere nothing
 //! is compressed so, and a block that is says what is missing.
 
-use crate::problem::Flaw;
-
+use plinth_format::Flaw;
 /// zstd's own usual level.
 #[cfg(feature = "zstd")]
 const LEVEL: i32 = 3;

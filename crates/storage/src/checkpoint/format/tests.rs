@@ -108,11 +108,11 @@ fn another_files_blocks_are_not_taken() {
 #[test]
 fn a_newer_format_is_told_from_damage() {
     let mut bytes = header().encode();
-    bytes[HEADER_FORMAT] = 3;
+    bytes[MAGIC.len()] = 3;
     assert!(matches!(Header::decode(&bytes), Err(HeaderFlaw::Damaged(_))));
     let checksum = crc32c::crc32c(&bytes[..HEADER_CHECKSUM]);
     bytes[HEADER_CHECKSUM..].copy_from_slice(&checksum.to_le_bytes());
-    assert_eq!(Header::decode(&bytes), Err(HeaderFlaw::Newer(3)));
+    assert_eq!(Header::decode(&bytes), Err(HeaderFlaw::Foreign(3)));
 }
 
 #[test]

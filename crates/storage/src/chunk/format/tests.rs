@@ -81,7 +81,7 @@ fn wrapped(body: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
 #[test]
 fn a_newer_format_is_told_from_damage() {
     let body = golden().encode().split_off(HEADER_LEN);
-    let newer = wrapped(&body, |header| header[AT_FORMAT] = 2);
+    let newer = wrapped(&body, |header| header[MAGIC.len()] = 2);
     assert_eq!(Chunk::decode(&newer), Err(Error::unsupported_operation()));
     assert_eq!(Chunk::encoded_len(&newer), Err(Error::unsupported_operation()));
 }
@@ -101,7 +101,7 @@ fn what_no_export_makes_is_refused_though_its_checksums_are_right() {
     refused(&body, |header| header[AT_RAW] = 1);
     refused(&body, |header| header[AT_VERSION + 7] = 0x80);
     refused(&body, |header| header[AT_STORED + 3] = 0xff);
-    refused(&body, |header| header[AT_LENGTH] = 0);
+    refused(&body, |header| header[MAGIC.len() + 4] = 0);
     // The bounds turned round, keys out of order, beyond the bounds, a row cut short, a length
     // without an end.
     for body in [
