@@ -8,7 +8,7 @@
 //!   | magic 8 | length 4 | checksum 4 | content: length bytes |       the checksum covers the content
 //! ```
 
-use crate::wire::malformed;
+use crate::wire::{Put, Reader, malformed};
 use plinth_types::{Error, Result};
 
 /// Most bytes of the content.
@@ -17,14 +17,12 @@ const HEAD: usize = 16;
 
 /// Appends a message to `out`; its content is what `content` appends.
 pub fn put(out: &mut Vec<u8>, magic: [u8; 8], content: impl FnOnce(&mut Vec<u8>)) {
-    let start = out.len();
+    let mut bytes = Vec::new();
+    content(&mut bytes);
     out.extend_from_slice(&magic);
-    out.extend_from_slice(&[0; 8]);
-    content(out);
-    let len = (out.len() - start - HEAD) as u32;
-    let checksum = crc32c::crc32c(&out[start + HEAD..]);
-    out[start + 8..start + 12].copy_from_slice(&len.to_le_bytes());
-    out[start + 12..start + 16].copy_from_slice(&checksum.to_le_bytes());
+    out.put_count(bytes.len());
+    out.put_u32(crc32c::crc32c(&bytes));
+    out.extend_from_slice(&bytes);
 }
 
 /// The content of the message that `bytes` begin with, and the length of all of it; `None` while it
@@ -34,13 +32,13 @@ pub fn put(out: &mut Vec<u8>, magic: [u8; 8], content: impl FnOnce(&mut Vec<u8>)
 /// `client_invalid_operation` if it begins with another magic, or its content is too long;
 /// `checksum_failed`.
 pub fn split(bytes: &[u8], magic: [u8; 8]) -> Result<Option<(&[u8], usize)>> {
-    let known = bytes.len().min(magic.len());
-    if bytes[..known] != magic[..known] {
+    if bytes.iter().zip(&magic).any(|(byte, expected)| byte != expected) {
         return Err(malformed("the other side doesn't speak Plinth's protocol"));
     }
     let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() else { return Ok(None) };
-    let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-    let (len, expected) = (word(8) as usize, word(12));
+    let mut head = Reader::new(head);
+    head.array::<8>()?;
+    let (len, expected) = (head.size()?, head.u32()?);
     if len > MAX_CONTENT {
         return Err(malformed(format!("a hello of {len} bytes, at most {MAX_CONTENT} are taken")));
     }

@@ -5,11 +5,15 @@
 //! from the wrong place is taken for a message. A frame is written at the end of a buffer in which
 //! others may stand, and read where it lies.
 
-use crate::wire::Put;
+use crate::wire::{Put, Reader};
 use plinth_types::{Error, Result};
 
 /// Bytes of a header.
 pub const HEADER: usize = 16;
+/// Bytes of the checksum, which covers all behind it; the length comes next.
+const CHECKSUM_LEN: usize = 4;
+/// Where the id stands in a frame.
+const ID: usize = 8;
 /// Where the kind stands in a frame.
 pub const KIND: usize = 12;
 /// Most bytes of a request's body: a transaction of the largest size, and room.
@@ -172,21 +176,27 @@ impl Kind {
         })
     }
 
+    /// The byte that stands for it.
+    #[expect(clippy::as_conversions, reason = "the number that a kind is declared with")]
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
     /// The version of the protocol that this came with.
     pub fn since(self) -> u16 {
-        match self as u8 & !REPLY {
+        match self.code() & !REPLY {
             _ if self == Self::Failure => 1,
-            code if code < Self::Pin as u8 => 1,
-            code if code < Self::Locate as u8 => SNAPSHOTS,
-            code if code < Self::Changes as u8 => CLUSTERS,
-            code if code < Self::Reboot as u8 => CHANGES,
+            code if code < Self::Pin.code() => 1,
+            code if code < Self::Locate.code() => SNAPSHOTS,
+            code if code < Self::Changes.code() => CLUSTERS,
+            code if code < Self::Reboot.code() => CHANGES,
             _ => REBOOT,
         }
     }
 
     /// Whether a server sends this, not a client.
     pub fn is_reply(self) -> bool {
-        self as u8 & REPLY != 0
+        self.code() & REPLY != 0
     }
 }
 
@@ -223,27 +233,25 @@ impl Frame<'_> {
 #[inline]
 pub fn split(bytes: &[u8], max_body: usize) -> Result<Option<Frame<'_>>> {
     let Some((header, rest)) = bytes.split_first_chunk::<HEADER>() else { return Ok(None) };
-    let word = |at: usize| {
-        u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
-    };
-    let len = word(4) as usize;
+    let mut header = Reader::new(header);
+    let (expected, len, id, kind) = (header.u32()?, header.size()?, header.u32()?, header.u8()?);
     if len > max_body {
         return Err(too_long(len, max_body));
     }
     let Some(body) = rest.get(..len) else { return Ok(None) };
-    let expected = word(0);
-    let found = crc32c::crc32c(&bytes[4..HEADER + len]);
+    let covered = bytes.get(CHECKSUM_LEN..HEADER + len).unwrap_or_default();
+    let found = crc32c::crc32c(covered);
     if found != expected {
         return Err(damaged(expected, found));
     }
-    Ok(Some(Frame { id: word(8), kind: header[KIND], body }))
+    Ok(Some(Frame { id, kind, body }))
 }
 
 /// How many bytes the frame at the begin of `bytes` will have, as far as can be told: at least a
 /// header.
 pub fn wanted(bytes: &[u8]) -> usize {
-    let len = bytes.get(4..8).and_then(|len| len.try_into().ok()).map_or(0, u32::from_le_bytes);
-    HEADER.saturating_add(len as usize)
+    let len = bytes.get(CHECKSUM_LEN..).and_then(|bytes| Reader::new(bytes).size().ok());
+    HEADER.saturating_add(len.unwrap_or(0))
 }
 
 /// Begins a frame at the end of `out`; its body is what is appended until [`finish`], which takes
@@ -253,7 +261,7 @@ pub fn begin(out: &mut Vec<u8>, id: u32, kind: Kind) -> usize {
     let start = out.len();
     out.extend_from_slice(&[0; 8]);
     out.put_u32(id);
-    out.extend_from_slice(&[kind as u8, 0, 0, 0]);
+    out.extend_from_slice(&[kind.code(), 0, 0, 0]);
     start
 }
 
@@ -263,10 +271,25 @@ pub fn begin(out: &mut Vec<u8>, id: u32, kind: Kind) -> usize {
 /// If no frame was begun there.
 #[inline]
 pub fn finish(out: &mut [u8], start: usize) {
-    let len = (out.len() - start - HEADER) as u32;
-    out[start + 4..start + 8].copy_from_slice(&len.to_le_bytes());
-    let checksum = crc32c::crc32c(&out[start + 4..]);
-    out[start..start + 4].copy_from_slice(&checksum.to_le_bytes());
+    let frame = out.get_mut(start..).expect(BEGUN);
+    let len = frame.len().checked_sub(HEADER).expect(BEGUN);
+    put(frame, CHECKSUM_LEN, u32::try_from(len).expect("a frame is shorter").to_le_bytes());
+    seal(frame);
+}
+
+const BEGUN: &str = "a frame was begun there";
+
+/// Writes a field of a frame's header.
+#[inline]
+fn put<const N: usize>(frame: &mut [u8], at: usize, field: [u8; N]) {
+    *frame.get_mut(at..).and_then(|frame| frame.first_chunk_mut()).expect(BEGUN) = field;
+}
+
+/// Writes the checksum, the last of a frame that is written.
+#[inline]
+fn seal(frame: &mut [u8]) {
+    let (checksum, covered) = frame.split_first_chunk_mut::<CHECKSUM_LEN>().expect(BEGUN);
+    *checksum = crc32c::crc32c(covered).to_le_bytes();
 }
 
 /// Makes the last frame of `out`, which begins at `start`, one of another kind, whose body is
@@ -275,7 +298,7 @@ pub fn finish(out: &mut [u8], start: usize) {
 /// # Panics
 /// If no frame begins there.
 pub(crate) fn wrap(out: &mut Vec<u8>, start: usize, kind: Kind, prefix: &[u8]) {
-    let inner = std::mem::replace(&mut out[start + KIND], kind as u8);
+    let inner = std::mem::replace(out.get_mut(start + KIND).expect(BEGUN), kind.code());
     let at = start + HEADER;
     out.splice(at..at, prefix.iter().copied().chain([inner]));
     finish(out, start);
@@ -286,9 +309,8 @@ pub(crate) fn wrap(out: &mut Vec<u8>, start: usize, kind: Kind, prefix: &[u8]) {
 /// # Panics
 /// If it is no whole frame.
 pub fn set_id(frame: &mut [u8], id: u32) {
-    frame[8..12].copy_from_slice(&id.to_le_bytes());
-    let checksum = crc32c::crc32c(&frame[4..]);
-    frame[..4].copy_from_slice(&checksum.to_le_bytes());
+    put(frame, ID, id.to_le_bytes());
+    seal(frame);
 }
 
 #[cold]

@@ -6,6 +6,7 @@
 //! what they don't know. Around them is what `envelope.rs` puts there.
 
 use crate::envelope;
+use crate::reply::code;
 use crate::wire::{Put, Reader, malformed};
 use plinth_types::{Error, Result};
 
@@ -147,7 +148,7 @@ impl Welcome {
             content.put_u16(self.newest);
             content.put_u64(self.features);
             content.put_bytes(cut(&self.cluster_id));
-            content.put_u16(self.refused.as_ref().map_or(0, |error| error.code() as u16));
+            content.put_u16(self.refused.as_ref().map_or(0, code));
             let detail = self.refused.as_ref().and_then(Error::detail);
             content.put_bytes(cut(detail.unwrap_or_default()));
         });
@@ -182,5 +183,6 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn cut(text: &str) -> &[u8] {
-    &text.as_bytes()[..text.len().min(MAX_TEXT)]
+    let text = text.as_bytes();
+    text.get(..MAX_TEXT).unwrap_or(text)
 }

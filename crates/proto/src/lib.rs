@@ -28,6 +28,7 @@
 //! Sockets, who may connect, what a request does: `server`. Reconnecting, resending: `client`.
 //! Read next: [`frame`], [`hello`], then [`request`] and [`reply`].
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::as_conversions, clippy::indexing_slicing))]
 
 pub mod envelope;
 pub mod frame;

@@ -17,10 +17,18 @@ const MAX_DETAIL: usize = 4096;
 /// Appends a [`Kind::Failure`].
 pub fn put_failure(out: &mut Vec<u8>, id: u32, error: &Error) {
     let start = frame::begin(out, id, Kind::Failure);
-    out.put_u16(error.code() as u16);
+    out.put_u16(code(error));
     let detail = error.detail().unwrap_or_default().as_bytes();
-    out.extend_from_slice(&detail[..detail.len().min(MAX_DETAIL)]);
+    out.extend_from_slice(detail.get(..MAX_DETAIL).unwrap_or(detail));
     frame::finish(out, start);
+}
+
+/// The number of an error, as it travels. One that FoundationDB can't have given is not known to
+/// anybody.
+pub(crate) fn code(error: &Error) -> u16 {
+    /// `unknown_error`.
+    const UNKNOWN: u16 = 4000;
+    u16::try_from(error.code()).unwrap_or(UNKNOWN)
 }
 
 /// The error in a [`Kind::Failure`].
@@ -95,7 +103,7 @@ pub fn put_get_many(out: &mut Vec<u8>, id: u32, values: &[Option<Bytes>]) {
     let len: usize = values.iter().map(|value| 4 + value.as_ref().map_or(0, Bytes::len)).sum();
     out.reserve(frame::HEADER + 4 + len);
     let start = frame::begin(out, id, Kind::GetManyReply);
-    out.put_u32(values.len() as u32);
+    out.put_count(values.len());
     values.iter().for_each(|value| out.put_optional(value.as_deref()));
     frame::finish(out, start);
 }
@@ -143,7 +151,7 @@ pub fn put_get_range(out: &mut Vec<u8>, id: u32, result: &RangeResult) {
         | u8::from(result.read_to_begin) << 1
         | u8::from(result.read_through_end) << 2;
     out.push(flags);
-    out.put_u32(rows.len() as u32);
+    out.put_count(rows.len());
     for (key_end, value_end) in rows.ends() {
         out.put_u64(u64::from(key_end) | u64::from(value_end) << 32);
     }
@@ -166,8 +174,8 @@ pub fn get_range(body: &Bytes) -> Result<RangeResult> {
     let data = body.slice_ref(reader.rest());
     let (ends, _) = ends.as_chunks::<8>();
     let ends = ends.iter().map(|end| {
-        let both = u64::from_le_bytes(*end);
-        (both as u32, (both >> 32) as u32)
+        let [a, b, c, d, e, f, g, h] = *end;
+        (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]))
     });
     let rows = Rows::from_parts(data, ends).map_err(malformed)?;
     Ok(RangeResult {
@@ -189,8 +197,8 @@ pub fn put_commit(out: &mut Vec<u8>, id: u32, reply: &CommitReply) {
         }
         CommitReply::Conflict { conflicting_reads } => {
             out.push(1);
-            out.put_u32(conflicting_reads.len() as u32);
-            conflicting_reads.iter().for_each(|at| out.put_u32(*at as u32));
+            out.put_count(conflicting_reads.len());
+            conflicting_reads.iter().for_each(|at| out.put_count(*at));
         }
     }
     frame::finish(out, start);
@@ -206,7 +214,7 @@ pub fn commit(body: &[u8]) -> Result<CommitReply> {
         0 => CommitReply::Committed { version: reader.i64()?, batch_index: reader.u16()? },
         1 => {
             let count = reader.count(4)?;
-            let positions = (0..count).map(|_| reader.u32().map(|at| at as usize));
+            let positions = (0..count).map(|_| reader.size());
             CommitReply::Conflict { conflicting_reads: positions.collect::<Result<_>>()? }
         }
         other => return Err(malformed(format!("a commit's outcome is {other}"))),
@@ -284,7 +292,7 @@ pub fn number(body: &[u8]) -> Result<i64> {
 /// [`Kind::ClientsReply`] (texts).
 pub fn put_list(out: &mut Vec<u8>, id: u32, kind: Kind, list: &[impl AsRef<[u8]>]) {
     let start = frame::begin(out, id, kind);
-    out.put_u32(list.len() as u32);
+    out.put_count(list.len());
     list.iter().for_each(|bytes| out.put_bytes(bytes.as_ref()));
     frame::finish(out, start);
 }
@@ -325,7 +333,8 @@ pub fn put_changes(out: &mut Vec<u8>, id: u32, changes: &Changes) -> Result<()> 
         bytes <= CHANGES_BYTES
     };
     let fitting = changes.batches.iter().take_while(fits).count();
-    let upto = match (changes.batches.get(fitting), changes.batches[..fitting].last()) {
+    let (fitting, rest) = changes.batches.split_at(fitting);
+    let upto = match (rest.first(), fitting.last()) {
         (None, _) => changes.upto,
         (Some(_), Some(last)) => last.version,
         (Some(large), None) => {
@@ -337,12 +346,12 @@ pub fn put_changes(out: &mut Vec<u8>, id: u32, changes: &Changes) -> Result<()> 
             return Err(Error::value_too_large().with_detail(detail));
         }
     };
-    out.reserve(frame::HEADER + 20 + changes.batches[..fitting].iter().map(size).sum::<usize>());
+    out.reserve(frame::HEADER + 20 + fitting.iter().map(size).sum::<usize>());
     let start = frame::begin(out, id, Kind::ChangesReply);
     out.put_i64(upto);
     out.put_i64(changes.newest);
-    out.put_u32(fitting as u32);
-    for batch in &changes.batches[..fitting] {
+    out.put_count(fitting.len());
+    for batch in fitting {
         out.put_i64(batch.version);
         out.put_bytes(batch.mutations.as_bytes());
     }
@@ -378,7 +387,7 @@ pub fn put_located(out: &mut Vec<u8>, id: u32, located: &Located) {
     out.put_u64(located.term);
     out.put_u64(located.node);
     out.put_u64(located.leader.unwrap_or(0));
-    out.put_u32(located.members.len() as u32);
+    out.put_count(located.members.len());
     for member in &located.members {
         out.put_u64(member.node);
         out.push(member.votes.into());

@@ -251,7 +251,7 @@ pub fn put_read_version(out: &mut Vec<u8>, id: u32, request: &ReadVersion) {
     let flags = u8::from(request.lock_aware) | u8::from(request.causal_risky) << 1;
     out.extend_from_slice(&[request.priority, flags]);
     out.put_u32(request.count);
-    out.put_u32(request.tags.len().min(MAX_TAGS) as u32);
+    out.put_count(request.tags.len().min(MAX_TAGS));
     request.tags.iter().take(MAX_TAGS).for_each(|tag| out.put_bytes(tag));
     frame::finish(out, start);
 }
@@ -287,7 +287,7 @@ pub fn put_get_many<'a>(
     let start = frame::begin(out, id, Kind::GetMany);
     out.put_i64(version);
     out.push(space_code(space));
-    out.put_u32(keys.len() as u32);
+    out.put_count(keys.len());
     keys.for_each(|key| out.put_bytes(key));
     frame::finish(out, start);
 }
@@ -340,7 +340,10 @@ pub fn put_get_range(
 }
 
 fn range_read(body: &mut Reader<'_>) -> Result<RangeRead> {
-    let unbounded = |limit: u32| if limit == u32::MAX { usize::MAX } else { limit as usize };
+    let unbounded = |limit: u32| match limit {
+        u32::MAX => usize::MAX,
+        limit => usize::try_from(limit).unwrap_or(usize::MAX),
+    };
     let reverse = body.flag()?;
     let (limit, target_bytes) = (unbounded(body.u32()?), unbounded(body.u32()?));
     let (begin, end) = (selector(body)?, selector(body)?);
@@ -444,7 +447,7 @@ pub fn put_in_snapshot(out: &mut Vec<u8>, snapshot: &SnapshotId, read: impl FnOn
 
 fn in_snapshot(body: &mut Reader<'_>) -> Result<Request> {
     let (snapshot, kind) = (body.array()?, body.u8()?);
-    if !IN_SNAPSHOT.iter().any(|known| *known as u8 == kind) {
+    if !IN_SNAPSHOT.iter().any(|known| known.code() == kind) {
         return Err(malformed(format!(
             "in a snapshot nothing can be asked that has the kind {kind}"
         )));
@@ -478,7 +481,7 @@ pub fn put_changes(out: &mut Vec<u8>, id: u32, request: &ChangesRequest) {
 }
 
 fn changes(body: &mut Reader<'_>) -> Result<ChangesRequest> {
-    let (stream, from, bytes) = (body.u64()?, body.i64()?, body.u32()? as usize);
+    let (stream, from, bytes) = (body.u64()?, body.i64()?, body.size()?);
     Ok(ChangesRequest { stream, from, bytes, wait: body.flag()? })
 }
 

@@ -17,6 +17,11 @@ pub trait Put {
     fn put_u32(&mut self, value: u32);
     /// Eight bytes.
     fn put_u64(&mut self, value: u64);
+    /// How many there are of something, in four bytes.
+    ///
+    /// # Panics
+    /// If they are 2^32 or more: no message has room for so many.
+    fn put_count(&mut self, count: usize);
     /// Eight bytes, signed.
     fn put_i64(&mut self, value: i64);
     /// A length and the bytes.
@@ -42,14 +47,20 @@ impl Put for Vec<u8> {
     }
 
     #[inline]
+    fn put_count(&mut self, count: usize) {
+        self.put_u32(u32::try_from(count).expect("a message has no room for so many"));
+    }
+
+    #[inline]
     fn put_i64(&mut self, value: i64) {
         self.extend_from_slice(&value.to_le_bytes());
     }
 
     #[inline]
     fn put_bytes(&mut self, bytes: &[u8]) {
-        debug_assert!(bytes.len() < NONE as usize, "a byte string as long as the mark for none");
-        self.put_u32(bytes.len() as u32);
+        // Not as many as stand for none.
+        debug_assert_ne!(u32::try_from(bytes.len()), Ok(NONE));
+        self.put_count(bytes.len());
         self.extend_from_slice(bytes);
     }
 
@@ -111,6 +122,15 @@ impl<'a> Reader<'a> {
         self.array().map(u32::from_le_bytes)
     }
 
+    /// A number of four bytes that counts bytes or elements.
+    ///
+    /// # Errors
+    /// `client_invalid_operation` if they aren't there.
+    #[inline]
+    pub fn size(&mut self) -> Result<usize> {
+        size(self.u32()?)
+    }
+
     /// A number of eight bytes.
     ///
     /// # Errors
@@ -167,8 +187,8 @@ impl<'a> Reader<'a> {
     /// `client_invalid_operation` if they aren't there.
     #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8]> {
-        let len = self.u32()?;
-        self.take(len as usize)
+        let len = self.size()?;
+        self.take(len)
     }
 
     /// The same, unless there is the mark for none.
@@ -179,7 +199,7 @@ impl<'a> Reader<'a> {
     pub fn optional(&mut self) -> Result<Option<&'a [u8]>> {
         match self.u32()? {
             NONE => Ok(None),
-            len => self.take(len as usize).map(Some),
+            len => self.take(size(len)?).map(Some),
         }
     }
 
@@ -189,7 +209,7 @@ impl<'a> Reader<'a> {
     /// `client_invalid_operation` if they aren't there.
     #[inline]
     pub fn count(&mut self, least: usize) -> Result<usize> {
-        let count = self.u32()? as usize;
+        let count = self.size()?;
         if count > self.rest.len() / least {
             return Err(malformed(format!(
                 "{count} elements are claimed in {} bytes",
@@ -215,6 +235,12 @@ impl<'a> Reader<'a> {
         }
         Err(malformed(format!("{} bytes are left over", self.rest.len())))
     }
+}
+
+#[inline]
+fn size(number: u32) -> Result<usize> {
+    // Where memory is smaller than that, so many bytes don't follow.
+    usize::try_from(number).map_err(|_| too_short())
 }
 
 /// What is said of bytes that are no message.
