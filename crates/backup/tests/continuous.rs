@@ -12,7 +12,7 @@ use common::*;
 use plinth::backup::agent::{self, State, Wish};
 use plinth::backup::restore::{Goal, Mapping, Plan, RestoreControl, restore_into};
 use plinth::backup::{Agent, Backup, expire, verify};
-use plinth::{Database, Env, Error, Version};
+use plinth::{Database, EngineKind, Env, Error, Version};
 use plinth_env::simulated::Simulation;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -522,7 +522,7 @@ fn what_is_merged_meanwhile_is_read_all_the_same() {
             Backup::open(&machine, Arc::new(target), None).await.unwrap()
         };
         let restore = async |backup: &Backup, dir: &str| {
-            let builder = Database::builder(dir).env(machine.clone()).engine("memory");
+            let builder = Database::builder(dir).env(machine.clone()).engine(EngineKind::Memory);
             let mut loader = builder.loader(plan.version).await.unwrap();
             restore_into(backup, &plan, &RestoreControl::default(), &mut loader).await
         };

@@ -2,6 +2,7 @@
 //! nobody runs between releases would rot. What needs more than a client sees gets a host that does
 //! it in this process; none of the figures means anything here, and none is looked at.
 
+use plinth::EngineKind;
 use plinth::backup::restore::Loader;
 use plinth_bench::host::{COMMITS, Crash, Host, Server, Waits};
 use plinth_bench::workloads::{self, ALL, Workload};
@@ -97,7 +98,7 @@ impl Host for Local {
 
 impl Local {
     fn builder(&self, directory: &Path, memory: Option<u64>) -> plinth::Builder {
-        let engine = if self.1 == Engine::Ssd { "ssd" } else { "memory" };
+        let engine = if self.1 == Engine::Ssd { EngineKind::Ssd } else { EngineKind::Memory };
         let builder = plinth::Database::builder(directory).engine(engine).window(WINDOW);
         memory.into_iter().fold(builder, plinth::Builder::memory_bytes)
     }
@@ -254,7 +255,7 @@ fn every_workload_runs_and_says_what_it_did() {
 fn what_is_about_data_larger_than_memory_runs_on_tables() {
     const MEMORY: u64 = 16 << 20;
     let files = directory();
-    let builder = plinth::Database::builder(files.path()).engine("ssd").window(WINDOW);
+    let builder = plinth::Database::builder(files.path()).engine(EngineKind::Ssd).window(WINDOW);
     let local = builder.memory_bytes(MEMORY).open().unwrap();
     let settings = Settings { memory: Some(MEMORY), ..tiny(400_000) };
     let mut bench = prepare(&local, &files, settings).unwrap();

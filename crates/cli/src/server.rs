@@ -19,7 +19,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use plinth::client::remote::{RemoteEndpoint, RemoteOptions};
 use plinth::cluster::Spoken;
 use plinth::series::SeriesLimits;
-use plinth::{Builder, Compression, Database, block_on, fdb};
+use plinth::{Builder, Compression, Database, EngineKind, block_on, fdb};
 use plinth_env::Env;
 use plinth_server::{
     Among, ConsoleConfig, Limits, PROTOCOLS, Page, SeriesConfig, Server, ServerConfig, Source,
@@ -417,7 +417,8 @@ fn open(
     file: &Path,
     stop: &Arc<AtomicBool>,
 ) -> Result<Option<Opened>, Failure> {
-    let builder = builder(env, settings, dir);
+    let builder =
+        builder(env, settings, dir).map_err(|error| Failure::opening(dir.display(), &error))?;
     match cluster(env, file)? {
         Some(named) => {
             let listen = settings.addresses("listen");
@@ -517,8 +518,8 @@ fn public(settings: &Settings) -> Option<SocketAddr> {
 }
 
 /// How the database is to be opened.
-fn builder(env: &Env, settings: &Settings, dir: &Path) -> Builder {
-    let engine = settings.text("engine").unwrap_or_default();
+fn builder(env: &Env, settings: &Settings, dir: &Path) -> plinth::Result<Builder> {
+    let engine = EngineKind::from_name(settings.text("engine").unwrap_or_default())?;
     let workers = settings.count("commit-workers").unwrap_or_else(|| commit_workers(env));
     let mut builder =
         Database::builder(dir).engine(engine).env(env.clone()).commit_workers(workers);
@@ -531,7 +532,7 @@ fn builder(env: &Env, settings: &Settings, dir: &Path) -> Builder {
     if let Some(seconds) = settings.count("window") {
         builder = builder.window(Duration::from_secs(seconds as u64));
     }
-    builder.compression(compression(settings))
+    Ok(builder.compression(compression(settings)))
 }
 
 /// How the engine `ssd` compresses. That zstd is not built in, it says itself.

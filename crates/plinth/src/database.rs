@@ -302,20 +302,27 @@ impl fmt::Debug for Database {
 pub struct Builder {
     env: Option<Env>,
     directory: Option<PathBuf>,
-    engine: Option<String>,
     config: NodeConfig,
 }
 
 impl Builder {
     /// A database in memory alone.
     pub fn in_memory() -> Self {
-        Self { env: None, directory: None, engine: None, config: NodeConfig::default() }
+        Self { env: None, directory: None, config: NodeConfig::default() }
     }
 
-    /// The storage engine of a new database, by name; one that exists keeps its own. There is
-    /// `memory` (the default): all data in memory, all commits on the disk.
-    pub fn engine(mut self, name: impl Into<String>) -> Self {
-        self.engine = Some(name.into());
+    /// The storage engine of a new database; one that exists keeps its own. Unless said it is
+    /// [`EngineKind::Memory`]. [`EngineKind::from_name`] has the names that settings use.
+    ///
+    /// ```
+    /// use plinth::{Builder, EngineKind};
+    ///
+    /// let db = Builder::in_memory().engine(EngineKind::Memory).open()?;
+    /// assert_eq!(EngineKind::from_name("ssd")?, EngineKind::Ssd);
+    /// # Ok::<(), plinth::Error>(())
+    /// ```
+    pub fn engine(mut self, engine: EngineKind) -> Self {
+        self.config.engine = engine;
         self
     }
 
@@ -409,12 +416,8 @@ impl Builder {
     /// As [`Builder::open`]; `client_invalid_operation` if the directory is that of another node,
     /// or of a database of its own.
     pub async fn form_member(&self, membership: &Membership) -> Result<()> {
-        let mut config = self.config.clone();
-        if let Some(name) = &self.engine {
-            config.engine = EngineKind::from_name(name)?;
-        }
         let env = self.env.clone().unwrap_or_else(Env::real);
-        Node::form(&env, self.place()?, &config, membership).await
+        Node::form(&env, self.place()?, &self.config, membership).await
     }
 
     /// Opens the directory of a member of a cluster, which takes part in it at once; `peers` brings
@@ -434,19 +437,15 @@ impl Builder {
     /// The database in a directory, with settings that are known already.
     #[cfg(feature = "backup")]
     pub(crate) fn of(env: Env, directory: PathBuf, config: NodeConfig) -> Self {
-        Self { env: Some(env), directory: Some(directory), engine: None, config }
+        Self { env: Some(env), directory: Some(directory), config }
     }
 
     /// The world outside, the directory, and the settings.
     #[cfg(feature = "backup")]
     pub(crate) fn parts(self) -> Result<(Env, PathBuf, NodeConfig)> {
-        let mut config = self.config;
-        if let Some(name) = &self.engine {
-            config.engine = EngineKind::from_name(name)?;
-        }
         let nowhere = || Error::invalid_option_value().with_detail("a restore needs a directory");
         let directory = self.directory.ok_or_else(nowhere)?;
-        Ok((self.env.unwrap_or_else(Env::real), directory, config))
+        Ok((self.env.unwrap_or_else(Env::real), directory, self.config))
     }
 
     fn place(&self) -> Result<&Path> {
@@ -457,7 +456,7 @@ impl Builder {
     /// Opens the database.
     ///
     /// # Errors
-    /// As [`Database::open`]; `invalid_option_value` if there is no such engine.
+    /// As [`Database::open`].
     pub fn open(self) -> Result<Database> {
         block_on(self.open_async())
     }
@@ -466,10 +465,7 @@ impl Builder {
     ///
     /// # Errors
     /// As [`Builder::open`].
-    pub async fn open_async(mut self) -> Result<Database> {
-        if let Some(name) = &self.engine {
-            self.config.engine = EngineKind::from_name(name)?;
-        }
+    pub async fn open_async(self) -> Result<Database> {
         let env = self.env.unwrap_or_else(Env::real);
         let node = match &self.directory {
             Some(directory) => Node::open(&env, directory, self.config).await?,

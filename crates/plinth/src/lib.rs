@@ -129,7 +129,9 @@ pub use plinth_env::{Env, block_on};
 #[cfg(feature = "fdb")]
 pub use plinth_fdb as fdb;
 pub use plinth_pipeline::cluster;
-pub use plinth_pipeline::{CheckReport, Compression, LongestWaits, SalvageReport, check, salvage};
+pub use plinth_pipeline::{
+    CheckReport, Compression, EngineKind, LongestWaits, SalvageReport, check, salvage,
+};
 #[cfg(feature = "series")]
 pub use plinth_series as series;
 pub use plinth_types::atomic;

@@ -41,8 +41,7 @@ impl Builder {
     ///
     /// # Errors
     /// `restore_destination_not_empty` if there is anything in the directory; `lock_file_failure`
-    /// if another restore fills it; those of files; `invalid_option_value` for an engine that there
-    /// isn't.
+    /// if another restore fills it; those of files.
     pub async fn loader(self, version: Version) -> Result<DirectoryLoader> {
         let (env, directory, config) = self.parts()?;
         let env = env.keeping_private();

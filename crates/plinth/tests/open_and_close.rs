@@ -1,7 +1,7 @@
 //! Opening, closing and opening again: what is kept, who is kept out, and what is said when it
 //! can't be.
 
-use plinth::{Builder, Database, Env, Error, block_on};
+use plinth::{Builder, Database, EngineKind, Env, Error, block_on};
 use std::path::PathBuf;
 
 /// A place for a database; removed at the end.
@@ -33,7 +33,7 @@ fn what_was_committed_is_there_again() {
     let db = Database::open(&place.path).unwrap();
     put(&db, "closed").unwrap();
     db.close().unwrap();
-    let db = Database::builder(&place.path).engine("memory").must_exist().open().unwrap();
+    let db = Database::builder(&place.path).engine(EngineKind::Memory).must_exist().open().unwrap();
     assert_eq!(stored(&db), Some(b"closed".to_vec()));
     put(&db, "dropped").unwrap();
     drop(db);
@@ -42,8 +42,10 @@ fn what_was_committed_is_there_again() {
 
 #[test]
 fn a_database_in_memory_is_its_own() {
-    let (one, other) =
-        (Database::in_memory().unwrap(), Builder::in_memory().engine("memory").open().unwrap());
+    let (one, other) = (
+        Database::in_memory().unwrap(),
+        Builder::in_memory().engine(EngineKind::Memory).open().unwrap(),
+    );
     put(&one, "one").unwrap();
     assert_eq!(stored(&one.clone()), Some(b"one".to_vec()));
     assert_eq!(stored(&other), None);
@@ -85,7 +87,7 @@ fn after_close_other_handles_read_and_no_longer_commit() {
 fn what_cannot_be_opened_says_why() {
     let place = place();
     let code = |builder: Builder| builder.open().map(drop).map_err(|error| error.code());
-    let unknown = Database::builder(&place.path).engine("ssd-redwood-1").open().err().unwrap();
+    let unknown = EngineKind::from_name("ssd-redwood-1").unwrap_err();
     assert_eq!(unknown, Error::invalid_option_value());
     assert!(
         unknown.to_string().contains("ssd-redwood-1") && unknown.to_string().contains("memory"),

@@ -8,7 +8,7 @@ mod place {
 
 use place::Place;
 use plinth::directory::Directory;
-use plinth::{Bytes, Database, Env, Error, Result, tuple};
+use plinth::{Bytes, Database, EngineKind, Env, Error, Result, tuple};
 use plinth_env::simulated::Simulation;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -68,7 +68,7 @@ async fn check(db: &Database, acknowledged: &Acknowledged) {
 /// A transaction reads as long as its builder's window says, to a second or so, and no longer.
 #[test]
 fn a_window_is_as_long_as_it_was_said() {
-    for engine in ["memory", "ssd"] {
+    for engine in [EngineKind::Memory, EngineKind::Ssd] {
         for (window, in_time, too_late) in [(2, 1, 4), (60, 50, 70)] {
             let simulation = Simulation::new(window);
             let place = Place::new(&simulation);
@@ -87,7 +87,7 @@ fn a_window_is_as_long_as_it_was_said() {
                         set(&db, "new").await;
                     }
                     let read = tr.get("k").await.map(|value| value.unwrap());
-                    let told = format!("{engine}, {window:?}, after {seconds} s: {read:?}");
+                    let told = format!("{engine:?}, {window:?}, after {seconds} s: {read:?}");
                     assert_eq!(read.as_ref().err(), expected.as_ref(), "{told}");
                     assert!(read.is_err() || read.unwrap() == "old", "{told}");
                 }

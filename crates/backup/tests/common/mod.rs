@@ -8,7 +8,7 @@ use plinth::backup::restore::{Goal, Loader, Mapping, Plan, RestoreControl, Resto
 use plinth::backup::restore::{restore_into, restore_served};
 use plinth::backup::target::{Doing, Object};
 use plinth::backup::{Backup, Directory, Target, everything};
-use plinth::{Database, KeySelector, Result, Version};
+use plinth::{Database, EngineKind, KeySelector, Result, Version};
 use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest, Reply};
 use plinth_env::Env;
 pub use plinth_env::simulated::Random;
@@ -24,7 +24,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub type Model = BTreeMap<Bytes, Bytes>;
 
 pub async fn open(machine: &Env, dir: &str, engine: &str) -> Database {
-    Database::builder(dir).env(machine.clone()).engine(engine).open_async().await.unwrap()
+    Database::builder(dir)
+        .env(machine.clone())
+        .engine(EngineKind::from_name(engine).unwrap())
+        .open_async()
+        .await
+        .unwrap()
 }
 
 pub fn backup_target(machine: &Env) -> Arc<dyn Target> {
@@ -129,7 +134,9 @@ pub async fn restore_dir(
     engine: &str,
 ) -> Result<RestoreReport> {
     let plan = Plan::make(backup, goal, mapping).await?;
-    let builder = Database::builder(Path::new(dir)).env(machine.clone()).engine(engine);
+    let builder = Database::builder(Path::new(dir))
+        .env(machine.clone())
+        .engine(EngineKind::from_name(engine).unwrap());
     let mut loader = builder.loader(plan.version).await?;
     restore_into(backup, &plan, &RestoreControl::default(), &mut loader as &mut dyn Loader).await
 }

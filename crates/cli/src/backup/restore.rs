@@ -17,7 +17,7 @@ use plinth::backup::restore::{
 };
 use plinth::backup::target::redacted;
 use plinth::backup::{Backup, Gap, Moment, parse_time, show_ranges, show_time};
-use plinth::{Builder, Database, Error, printable};
+use plinth::{Builder, Database, EngineKind, Error, printable};
 use plinth_bench::words::{bytes, grouped};
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, block_on};
@@ -131,6 +131,8 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
         Destination::Nowhere => return Err(no_destination()),
         Destination::Directory(dir) => {
             let engine = options.get_one::<String>("engine").map_or("memory", |engine| engine);
+            let engine = EngineKind::from_name(engine)
+                .map_err(|error| Failure::usage(error.detail().unwrap_or_default()))?;
             let builder = Database::builder(dir).engine(engine);
             (into_directory(&env, &backup, &plan, &control, builder), dir.display().to_string())
         }

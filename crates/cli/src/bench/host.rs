@@ -8,7 +8,7 @@ use super::serve::{self, failed};
 use super::writer::Amount;
 use crate::command::BENCH_WRITER;
 use plinth::backup::restore::Loader;
-use plinth::{Builder, Database, Error, Result, Version, block_on};
+use plinth::{Builder, Database, EngineKind, Error, Result, Version, block_on};
 use plinth_bench::host::{Cluster, Crash, Host, Mishap, Server, Waits};
 use plinth_env::Env;
 use plinth_sim::servers::{Event, Servers};
@@ -20,7 +20,7 @@ use std::process::{Child, Command, Stdio};
 pub struct LocalHost {
     pub env: Env,
     pub database: Database,
-    pub engine: String,
+    pub engine: EngineKind,
 }
 
 impl Host for LocalHost {
@@ -46,7 +46,7 @@ impl Host for LocalHost {
         let mut child = Command::new(program)
             .arg(BENCH_WRITER)
             .arg(directory)
-            .args([&self.engine, &amount.rows.to_string(), &amount.transactions.to_string()])
+            .args([self.engine.name(), &amount.rows.to_string(), &amount.transactions.to_string()])
             .args(memory.map(|bytes| bytes.to_string()))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -66,11 +66,12 @@ impl Host for LocalHost {
     }
 
     fn create(&self, directory: &Path, memory: Option<u64>) -> Result<plinth::client::Database> {
-        if memory.is_some() && self.engine == "memory" {
-            let text = format!("the engine {} takes the memory that its data needs", self.engine);
+        if memory.is_some() && self.engine == EngineKind::Memory {
+            let text =
+                format!("the engine {} takes the memory that its data needs", self.engine.name());
             return Err(Error::unsupported_operation().with_detail(text));
         }
-        opened(Database::builder(directory).must_be_new().engine(&self.engine), memory)
+        opened(Database::builder(directory).must_be_new().engine(self.engine), memory)
     }
 
     fn open(&self, directory: &Path, memory: Option<u64>) -> Result<plinth::client::Database> {
@@ -78,12 +79,12 @@ impl Host for LocalHost {
     }
 
     fn loader(&self, directory: &Path, version: Version) -> Result<Box<dyn Loader>> {
-        let loader = block_on(Database::builder(directory).engine(&self.engine).loader(version))?;
+        let loader = block_on(Database::builder(directory).engine(self.engine).loader(version))?;
         Ok(Box::new(loader))
     }
 
     fn serve(&self, directory: &Path) -> Result<Server> {
-        serve::start(directory, &self.engine)
+        serve::start(directory, self.engine.name())
     }
 
     fn cluster(
@@ -95,7 +96,7 @@ impl Host for LocalHost {
         let program =
             std::env::current_exe().map_err(failed("cannot tell where this program is"))?;
         block_on(self.env.files().create_dir_all(directory))?;
-        let more = ["--engine", &self.engine];
+        let more = ["--engine", self.engine.name()];
         let started =
             Servers::form_told(&self.env, &[program.into()], directory, (servers, is_apart), &more);
         Ok(Box::new(Processes(started.map_err(failed("cannot start a cluster"))?)))

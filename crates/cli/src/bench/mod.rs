@@ -20,7 +20,7 @@ use crate::target::Target;
 use crate::terminal::{self, Terminal};
 use clap::ArgMatches;
 use host::LocalHost;
-use plinth::{Database, Error};
+use plinth::{Database, EngineKind};
 use plinth_bench::workloads::{self, Workload};
 use plinth_bench::{Bench, Outcome, Place, Provenance, Report, SERVED, Settings, Style};
 use plinth_env::{Env, Open, block_on};
@@ -214,7 +214,7 @@ fn measure(
     let progress = terminal::progress();
     let mut bench =
         Bench::prepare((*database).clone(), path.to_owned(), settings, progress, stop.clone())?;
-    let (env, engine) = (env.clone(), provenance.engine.clone());
+    let (env, engine) = (env.clone(), engine_of(&provenance.engine)?);
     bench.host = Some(Arc::new(LocalHost { env, database, engine }));
     Ok(bench.run(workloads, provenance)?)
 }
@@ -235,14 +235,16 @@ fn measure_served(
 }
 
 fn open(path: &Path, engine: &str, memory: Option<u64>) -> Result<Database, Failure> {
-    let mut builder = Database::builder(path).engine(engine);
+    let mut builder = Database::builder(path).engine(engine_of(engine)?);
     if let Some(bytes) = memory {
         builder = builder.memory_bytes(bytes);
     }
-    builder.open().map_err(|error| match error.detail() {
-        Some(detail) if error == Error::invalid_option_value() => Failure::usage(detail),
-        _ => Failure::opening(path.display(), &error),
-    })
+    builder.open().map_err(|error| Failure::opening(path.display(), &error))
+}
+
+/// The engine of this name.
+fn engine_of(name: &str) -> Result<EngineKind, Failure> {
+    EngineKind::from_name(name).map_err(|error| Failure::usage(error.detail().unwrap_or_default()))
 }
 
 /// What ran: this program, with this command line.

@@ -3,7 +3,8 @@
 
 use plinth::series::{SeriesStore, Settings, Value};
 use plinth::{
-    Database, Env, MutationType, Result, Transaction, TransactionOption, block_on, tuple,
+    Database, EngineKind, Env, MutationType, Result, Transaction, TransactionOption, block_on,
+    tuple,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -28,7 +29,7 @@ impl Numbers {
 pub fn fill(dir: &Path, engine: &str) -> Database {
     // Tables get what has left the window.
     let db = Database::builder(dir)
-        .engine(engine)
+        .engine(EngineKind::from_name(engine).unwrap())
         .window(Duration::from_millis(200))
         .must_be_new()
         .open()
