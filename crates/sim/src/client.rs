@@ -5,11 +5,11 @@
 //! then the attempt ends there, and nobody knows whether its commit took effect.
 
 use crate::link::LATEST;
-use crate::stage::{Life, Stage};
-use plinth_client::{Database, Transaction, TransactionOption};
+use crate::stage::{Life, Stage, lock};
+use plinth_client::{Database, RangeOptions, Transaction, TransactionOption};
 use plinth_env::simulated::Random;
 use plinth_env::sync::{First, race};
-use plinth_types::{Error, Result, Version};
+use plinth_types::{Bytes, Error, Result, Version};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,7 +47,7 @@ impl Client {
     }
 
     fn random(&self) -> MutexGuard<'_, Random> {
-        self.random.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.random)
     }
 
     /// A number below `limit`.
@@ -272,6 +272,15 @@ impl Client {
         }
     }
 
+    /// All rows whose keys begin with `prefix`, in one transaction; `None` if the run ends before.
+    pub(crate) async fn read_all(&self, prefix: &str) -> Option<Vec<(Bytes, Bytes)>> {
+        let read = self.insist(async |tr| -> Result<Vec<(Bytes, Bytes)>> {
+            let rows = tr.range(RangeOptions::prefix(prefix)).collect().await?;
+            Ok(rows.into_iter().map(|row| (row.key, row.value)).collect())
+        });
+        read.await.map(|(rows, _)| rows)
+    }
+
     /// The client library's own retry loop in the present life. `None`: that life ended, or an
     /// error that no retry helps against came.
     pub async fn transact<T: Send, Fut>(
@@ -334,7 +343,7 @@ fn put<'a, T: Send>(
 ) -> Steps<'a> {
     Box::pin(async move {
         let value = steps.await?;
-        *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+        *lock(place) = Some(value);
         Ok(())
     })
 }

@@ -5,7 +5,7 @@
 //! workload's oracle sees. `check` must find no damage where none was done, and must find what made
 //! the node refuse.
 
-use crate::nemesis::{DIR, OPEN_LIMIT};
+use crate::plan::{DIR, OPEN_LIMIT};
 use plinth_env::Env;
 use plinth_env::simulated::{Random, Simulation};
 use plinth_pipeline::{CheckReport, check};

@@ -6,7 +6,7 @@
 
 use crate::client::Client;
 use crate::history::{Rows, resolve_key};
-use crate::workloads::lock;
+use crate::stage::lock;
 use plinth_client::KeySelector;
 use plinth_types::{Bytes, Error};
 use std::sync::Mutex;
@@ -55,7 +55,7 @@ impl Fixed {
 
     /// The database is what it was at the beginning.
     pub async fn check(&self, client: &Client) {
-        let Some(rows) = crate::workloads::read_all(client, "").await else { return };
+        let Some(rows) = client.read_all("").await else { return };
         let (found, expected): (Rows, _) = (rows.into_iter().collect(), self.rows());
         if found != expected {
             client

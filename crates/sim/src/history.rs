@@ -9,6 +9,7 @@
 //! Events are numbered as they happen, so that the order in real time is known exactly.
 
 use crate::client::{Client, Outcome};
+use crate::stage::lock;
 use plinth_client::{KeySelector, RangeOptions, StreamingMode, Transaction};
 use plinth_types::{Bytes, Error, MutationType, Result, Version, Versionstamp, atomic, key_after};
 use std::collections::BTreeMap;
@@ -100,7 +101,7 @@ const MARKERS: &str = "m/";
 
 impl History {
     fn tick(&self) -> u64 {
-        let mut log = super::workloads::lock(&self.log);
+        let mut log = lock(&self.log);
         log.clock += 1;
         log.clock
     }
@@ -128,7 +129,7 @@ impl History {
             Outcome::Refused(error) => Fate::Refused(error),
             Outcome::Unknown => Fate::Unknown,
         };
-        super::workloads::lock(&self.log).records.push(record);
+        lock(&self.log).records.push(record);
     }
 
     async fn body(
@@ -138,15 +139,15 @@ impl History {
         keys: u64,
         note: &Mutex<Record>,
     ) -> Result<()> {
-        let lock = || super::workloads::lock(note);
-        lock().life = client.stage().life_number();
+        let noted = || lock(note);
+        noted().life = client.stage().life_number();
         let version = tr.get_read_version().await?;
-        lock().read_version = Some(version);
-        lock().read_at = self.tick();
+        noted().read_version = Some(version);
+        noted().read_at = self.tick();
         for _ in 0..client.below(4) {
             let asked = random_read(client, keys);
             let told = ask(tr, &asked).await?;
-            lock().reads.push((asked, told));
+            noted().reads.push((asked, told));
             if client.chance(0.5) {
                 client.pause(3_000).await;
             }
@@ -154,19 +155,19 @@ impl History {
         for _ in 0..client.below(4) {
             let write = random_write(client, keys);
             perform(tr, &write);
-            lock().writes.push(write);
+            noted().writes.push(write);
         }
         // Versionstamped values: ten bytes of room, then where they are.
-        tr.set_versionstamped_value(marker(lock().id), [0; 14]);
+        tr.set_versionstamped_value(marker(noted().id), [0; 14]);
         client.pause(2_000).await;
-        lock().submitted = Some(self.tick());
+        noted().submitted = Some(self.tick());
         Ok(())
     }
 
     /// Reads the markers and everything else, and tells the transactions that took effect from the
     /// others. What contradicts the clients' knowledge is a failure.
     pub async fn resolve(&self, client: &Client) -> Option<Resolved> {
-        let records = super::workloads::lock(&self.log).records.clone();
+        let records = lock(&self.log).records.clone();
         let read = client.insist(async |tr| -> Result<Rows> {
             let rows = tr.range("".."\u{7f}").collect().await?;
             Ok(rows.into_iter().map(|row| (row.key, row.value)).collect())

@@ -6,6 +6,7 @@
 //! lost although it took effect, its request may be lost, or may arrive long after the client was
 //! told that nobody knows. Reads are late, and never lost.
 
+use crate::stage::lock;
 use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
 use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
@@ -15,7 +16,7 @@ use plinth_types::{
     KeySelector, KeySpace, RangeRead, RangeResult, Result, Version, probe,
 };
 use serde_json::Value;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 /// How clients reach the node.
@@ -143,10 +144,6 @@ pub(crate) struct Line {
     may_lose_answers: bool,
     /// The versions pinned over it that somebody still holds: they end with that life, too.
     pinned: Arc<Mutex<Vec<Weak<Other>>>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Line {

@@ -11,7 +11,7 @@ use crate::damage::Damage;
 use crate::double::{Between, Doubles};
 use crate::faults::{Fault, Faults, is_excused};
 use crate::link::{Line, Link};
-use crate::plan::{Setting, draw_config};
+use crate::plan::{DIR, OPEN_LIMIT, Setting, draw_config};
 use crate::stage::Stage;
 use plinth_client::remote::{ClusterFile, RemoteEndpoint};
 use plinth_client::{Database, Endpoint};
@@ -24,12 +24,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-
-/// Where the database lies on its disk.
-pub(crate) const DIR: &str = "/db";
-
-/// How long opening may take when nothing interrupts it; far more than the worst stalls add up to.
-pub(crate) const OPEN_LIMIT: Duration = Duration::from_secs(600);
 
 /// How often opening may fail before the faults are switched off, and from then on it must succeed.
 const PATIENCE: usize = 8;

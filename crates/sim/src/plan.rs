@@ -17,6 +17,12 @@ pub(crate) const SEED: &str = "PLINTH_SIM_SEED";
 /// The environment's variable with how many seeds a test shall run.
 pub(crate) const COUNT: &str = "PLINTH_SIM_COUNT";
 
+/// Where the database lies on its disk.
+pub(crate) const DIR: &str = "/db";
+
+/// How long opening may take when nothing interrupts it; far more than the worst stalls add up to.
+pub(crate) const OPEN_LIMIT: Duration = Duration::from_secs(600);
+
 /// How the simulation was started, and so how people start it again.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Caller {

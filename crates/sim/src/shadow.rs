@@ -7,7 +7,7 @@
 
 use crate::client::{Client, Outcome};
 use crate::history::Rows;
-use crate::workloads::{lock, read_all};
+use crate::stage::lock;
 use plinth_client::Transaction;
 use plinth_types::Result;
 use std::collections::BTreeMap;
@@ -88,7 +88,7 @@ impl Shadow {
         if settled.await.is_none() {
             return;
         }
-        let Some(rows) = read_all(client, &self.prefix(client.id)).await else { return };
+        let Some(rows) = client.read_all(&self.prefix(client.id)).await else { return };
         let rows: Rows = rows.into_iter().collect();
         if rows != before && rows != after {
             let what = format!("{rows:?} is neither {before:?} nor {after:?}");
@@ -102,7 +102,7 @@ impl Shadow {
     pub async fn check(&self, client: &Client) {
         let models = lock(&self.models).clone();
         for (id, model) in models {
-            let Some(rows) = read_all(client, &self.prefix(id)).await else { return };
+            let Some(rows) = client.read_all(&self.prefix(id)).await else { return };
             let rows: Rows = rows.into_iter().collect();
             if rows != model {
                 let differs = |key: &&plinth_types::Bytes| rows.get(*key) != model.get(*key);

@@ -17,9 +17,9 @@ mod upgrades;
 mod wires;
 
 use crate::faults::{Fault, is_excused};
-use crate::nemesis::{DIR, OPEN_LIMIT, Orders, Stop};
-use crate::plan::draw_config;
-use crate::stage::Stage;
+use crate::nemesis::{Orders, Stop};
+use crate::plan::{DIR, OPEN_LIMIT, draw_config};
+use crate::stage::{Stage, lock};
 use plinth_client::{Database, Endpoint, ReadVersionRequest};
 use plinth_env::Env;
 use plinth_env::simulated::{FaultPlan, Random, Simulation, Unsynced};
@@ -30,15 +30,11 @@ use plinth_types::system::SYSTEM_END;
 use plinth_types::{Bytes, Error, KeySelector, KeySpace, RangeRead, Version};
 use router::Router;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use wires::{Up, Weather, Wire, Wires};
 
 type Played = std::result::Result<(), Stop>;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// How long a healed cluster may take to answer, or its nodes to come to have the same.
 const HEALED: Duration = Duration::from_secs(60);

@@ -8,7 +8,8 @@
 //! is tried again later.
 
 use super::{Fleet, Machine, Played};
-use crate::nemesis::DIR;
+use crate::plan::DIR;
+use crate::stage::lock;
 use plinth_client::Endpoint;
 use plinth_pipeline::Host;
 use plinth_pipeline::cluster::Spoken;
@@ -87,10 +88,10 @@ impl Fleet {
         let place = taken_in.clone();
         let asking = asks.spawn("join", async move {
             let answer = leader.take_in(&address).await;
-            *super::lock(&place) = Some(answer);
+            *lock(&place) = Some(answer);
         });
         let _ = self.sim.run_until_within(ATTEMPT, asking);
-        let Some(Ok(membership)) = super::lock(&taken_in).take() else { return Ok(()) };
+        let Some(Ok(membership)) = lock(&taken_in).take() else { return Ok(()) };
         self.stage.probe("machine taken in");
         self.empty(at);
         self.make(at, &membership)?;

@@ -5,9 +5,9 @@
 //! became of a commit isn't known then. A client may well ask a node that only believes that it
 //! leads: what that answers is what the oracles look at.
 
-use super::lock;
 use super::wires::Wires;
 use crate::link::LATEST;
+use crate::stage::lock;
 use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
 use plinth_env::Env;
 use plinth_env::reply::{Promise, Reply, promise};

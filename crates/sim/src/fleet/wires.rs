@@ -5,8 +5,8 @@
 //! that is stopped it waits in its queue. Everything random comes from the machine that sends, and
 //! so from the seed.
 
-use super::lock;
 use crate::link::Line;
+use crate::stage::lock;
 use plinth_env::Env;
 use plinth_pipeline::Host;
 use plinth_replication::{Frame, NodeId, Parcel, Peers, Spoken};

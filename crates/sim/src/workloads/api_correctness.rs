@@ -7,10 +7,10 @@
 
 use super::{Work, Workload};
 use crate::client::Client;
+use crate::draw::Draw;
 use crate::fixed::wrong;
 use crate::history::{Rows, Write, apply_write};
 use crate::shadow::Shadow;
-use crate::spec::Draw;
 use plinth_client::{KeySelector, RangeOptions, StreamingMode, Transaction};
 use plinth_types::{Bytes, MutationType as M, Result, limits, strinc};
 use std::sync::Arc;

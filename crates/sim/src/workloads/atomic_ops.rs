@@ -8,7 +8,7 @@
 
 use super::{Work, Workload};
 use crate::client::Client;
-use crate::spec::Draw;
+use crate::draw::Draw;
 use plinth_client::{RangeOptions, Transaction};
 use plinth_types::{Bytes, MutationType, Result, atomic};
 use std::sync::Arc;

@@ -7,7 +7,8 @@
 
 use super::{Work, Workload};
 use crate::client::Client;
-use crate::spec::Draw;
+use crate::draw::Draw;
+use crate::stage::lock;
 use plinth_client::TransactionOption;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,7 +48,7 @@ impl AutomaticIdempotency {
             Ok(())
         });
         if done.await.is_some() {
-            super::lock(&self.acknowledged).push(number);
+            lock(&self.acknowledged).push(number);
         }
     }
 }
@@ -64,7 +65,7 @@ impl Workload for AutomaticIdempotency {
 
     fn check(self: Arc<Self>, client: Client) -> Work {
         Box::pin(async move {
-            let Some(rows) = super::read_all(&client, PREFIX).await else { return };
+            let Some(rows) = client.read_all(PREFIX).await else { return };
             let mut effects: BTreeMap<u64, u64> = BTreeMap::new();
             for (key, _) in &rows {
                 let number = key[PREFIX.len()..]
@@ -75,7 +76,7 @@ impl Workload for AutomaticIdempotency {
             if let Some((number, count)) = effects.iter().find(|(_, count)| **count > 1) {
                 return client.fail(format!("transaction {number} took effect {count} times"));
             }
-            let acknowledged = super::lock(&self.acknowledged).clone();
+            let acknowledged = lock(&self.acknowledged).clone();
             if let Some(number) = acknowledged.iter().find(|number| !effects.contains_key(number)) {
                 client.fail(format!("transaction {number} was acknowledged, and is not there"));
             }

@@ -18,9 +18,9 @@
 
 use super::{Work, Workload};
 use crate::client::{Client, Outcome};
+use crate::draw::Draw;
 use crate::history::Rows;
-use crate::spec::Draw;
-use crate::stage::Life;
+use crate::stage::{Life, lock};
 use plinth_backup::agent::{self, State, TagStatus, Wish};
 use plinth_backup::restore::{
     self, Goal, Loader, Mapping, Plan, RestoreControl, restore_into, restore_served,
@@ -97,7 +97,7 @@ impl Backup {
     async fn witness(&self, client: &Client) {
         let Some((version, mut rows)) = client.look(rows_now).await else { return };
         let beside = taken_out(&mut rows);
-        let mut ledger = super::lock(&self.ledger);
+        let mut ledger = lock(&self.ledger);
         let expected = ledger.beside.as_ref().map(|(_, rows)| rows);
         if !beside.is_empty() && Some(&beside) != expected {
             client.fail(format!(
@@ -114,12 +114,12 @@ impl Backup {
 
     fn begin_agent(&self, life: &Life) {
         let agent = Agent::start(&life.machine, &life.database);
-        super::lock(&self.ledger).agents.push(agent);
+        lock(&self.ledger).agents.push(agent);
     }
 
     /// Ends the agents that were begun, as far as their machines live.
     async fn end_agents(&self, client: &Client) {
-        let agents = std::mem::take(&mut super::lock(&self.ledger).agents);
+        let agents = std::mem::take(&mut lock(&self.ledger).agents);
         for agent in agents {
             race(agent.stop(), client.stage().env().sleep(Duration::from_secs(5))).await;
         }
@@ -180,9 +180,9 @@ impl Backup {
             let Some((version, expected)) = self.some_witness(client, (from, to)) else {
                 return Ok(());
             };
-            if expires && super::lock(&self.ledger).beside.is_none() {
+            if expires && lock(&self.ledger).beside.is_none() {
                 // If it gets to its end or not.
-                super::lock(&self.ledger).kept = version;
+                lock(&self.ledger).kept = version;
                 expire(&backup, Goal::Version(version)).await?;
                 client.stage().probe("backup expired while it runs");
             }
@@ -204,7 +204,7 @@ impl Backup {
         client: &Client,
         (from, to): (Version, Version),
     ) -> Option<(Version, Rows)> {
-        let ledger = super::lock(&self.ledger);
+        let ledger = lock(&self.ledger);
         let known: Vec<_> = ledger.witnesses.range(from..=to).collect();
         let drawn = known.get(client.index(known.len().max(1)))?;
         Some((*drawn.0, drawn.1.clone()))
@@ -223,7 +223,7 @@ impl Backup {
             if !is_unfinished && !self.begin_beside(client, &backup).await? {
                 return Ok(());
             }
-            let wanted = super::lock(&self.ledger).beside.clone();
+            let wanted = lock(&self.ledger).beside.clone();
             let Some((version, expected)) = wanted else { return Ok(()) };
             let plan = Plan::make(&backup, Goal::Version(version), beside()).await?;
             let longest = [100_000, 3_000_000, 60_000_000][client.index(3)];
@@ -277,7 +277,7 @@ impl Backup {
         });
         let is_cleared = matches!(cleared.await, Outcome::Committed(..));
         if is_cleared {
-            super::lock(&self.ledger).beside = Some(witness);
+            lock(&self.ledger).beside = Some(witness);
         }
         Ok(is_cleared)
     }
@@ -285,7 +285,7 @@ impl Backup {
     async fn give_up_beside(&self, client: &Client, life: &Life) -> Result<()> {
         restore::abort(&life.database).await?;
         client.stage().probe("restore into a cluster given up");
-        super::lock(&self.ledger).beside = None;
+        lock(&self.ledger).beside = None;
         Ok(())
     }
 
@@ -395,7 +395,7 @@ impl Backup {
         if !self.until(client, database, "ended", |tag| tag.ended.is_some()).await {
             return;
         }
-        super::lock(&self.ledger).is_over = true;
+        lock(&self.ledger).is_over = true;
         if let Some(status) = self.status(database).await
             && (status.ended.as_deref(), status.broken) != (Some("completed"), 0)
         {
@@ -416,7 +416,7 @@ impl Backup {
             client.fail(format!("the backup reaches {reach:?}, and nothing was let go of"));
             return Ok(());
         };
-        let kept = super::lock(&self.ledger).kept;
+        let kept = lock(&self.ledger).kept;
         if kept > 0 && from > kept {
             client.fail(format!("expired up to {kept}, the backup can be restored from {from} on"));
         }
@@ -428,7 +428,7 @@ impl Backup {
         self.compare(client, &backup, (from, to)).await?;
         let middle = from + client.below((to - from) as u64 + 1) as Version;
         if client.chance(0.5) {
-            super::lock(&self.ledger).kept = middle;
+            lock(&self.ledger).kept = middle;
             expire(&backup, Goal::Version(middle)).await?;
             client.stage().probe("backup expired");
             let left = backup.contents().await?.restorable();
@@ -451,7 +451,7 @@ impl Backup {
         (from, to): (Version, Version),
     ) -> Result<()> {
         let witnesses: Vec<_> = {
-            let ledger = super::lock(&self.ledger);
+            let ledger = lock(&self.ledger);
             ledger
                 .witnesses
                 .range(from..=to)
@@ -586,7 +586,7 @@ impl Workload for Backup {
 
     fn check(self: Arc<Self>, client: Client) -> Work {
         Box::pin(async move {
-            let is_over = super::lock(&self.ledger).is_over;
+            let is_over = lock(&self.ledger).is_over;
             let checked = client.in_life(|life| {
                 let (this, client) = (&self, &client);
                 async move {

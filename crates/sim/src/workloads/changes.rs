@@ -9,8 +9,9 @@
 
 use super::{Work, Workload};
 use crate::client::Client;
+use crate::draw::Draw;
 use crate::history::Rows;
-use crate::spec::Draw;
+use crate::stage::lock;
 use plinth_client::{ChangeConsumer, Database, RangeOptions, StreamingMode, Transaction};
 use plinth_types::{
     Bytes, Changes as Delivered, Error, KeyRange, MutationType, Result, Version, atomic,
@@ -76,7 +77,7 @@ impl Changes {
     /// Reads the stream once; false if that came to nothing.
     async fn consume(&self, client: &Client) -> bool {
         let (id, position) = {
-            let ledger = super::lock(&self.ledger);
+            let ledger = lock(&self.ledger);
             (ledger.id, ledger.position)
         };
         let read = client.in_life(|life| async move {
@@ -92,7 +93,7 @@ impl Changes {
             None => return false,
         }
         let (rows, position) = {
-            let ledger = super::lock(&self.ledger);
+            let ledger = lock(&self.ledger);
             (ledger.rows.clone(), ledger.position)
         };
         if client.chance(0.5)
@@ -106,7 +107,7 @@ impl Changes {
 
     /// Applies what was delivered.
     fn fold(&self, client: &Client, delivered: &Delivered) {
-        let mut ledger = super::lock(&self.ledger);
+        let mut ledger = lock(&self.ledger);
         for batch in &delivered.batches {
             if batch.version <= ledger.position || batch.version > delivered.upto {
                 client.fail(format!(
@@ -151,7 +152,7 @@ impl Changes {
 
     async fn acknowledge(&self, client: &Client) {
         let (id, position) = {
-            let mut ledger = super::lock(&self.ledger);
+            let mut ledger = lock(&self.ledger);
             let (rows, position) = (ledger.rows.clone(), ledger.position);
             ledger.acknowledged.insert(position, rows);
             (ledger.id, position)
@@ -161,7 +162,7 @@ impl Changes {
         match done.await {
             Some(Ok(())) => {
                 client.stage().probe("changes acknowledged");
-                super::lock(&self.ledger).acknowledged.retain(|at, _| *at >= position);
+                lock(&self.ledger).acknowledged.retain(|at, _| *at >= position);
             }
             Some(Err(error)) if !error.is_maybe_committed() => self.explain(client, error),
             _ => {}
@@ -174,7 +175,7 @@ impl Changes {
             client.in_life(|life| async move { life.database.consume_changes(STREAM).await });
         match found.await {
             Some(Ok(consumer)) => {
-                let mut ledger = super::lock(&self.ledger);
+                let mut ledger = lock(&self.ledger);
                 let (id, position) = (consumer.id(), consumer.position());
                 let Some(rows) = ledger.acknowledged.get(&position).cloned() else {
                     let known: Vec<_> = ledger.acknowledged.keys().copied().collect();
@@ -211,7 +212,7 @@ impl Changes {
         if (consumer.id(), consumer.position()) != (stream.id, stream.registered) {
             client.fail(format!("{consumer:?} of {stream:?}"));
         }
-        let mut ledger = super::lock(&self.ledger);
+        let mut ledger = lock(&self.ledger);
         (ledger.id, ledger.position) = (stream.id, stream.registered);
         ledger.acknowledged.insert(stream.registered, Rows::new());
         Ok(())
@@ -290,13 +291,13 @@ impl Workload for Changes {
             else {
                 return;
             };
-            while super::lock(&self.ledger).position < version && !client.stage().is_over() {
+            while lock(&self.ledger).position < version && !client.stage().is_over() {
                 if !self.consume(&client).await {
                     client.pause(50_000).await;
                 }
             }
             let (rows, position) = {
-                let ledger = super::lock(&self.ledger);
+                let ledger = lock(&self.ledger);
                 (ledger.rows.clone(), ledger.position)
             };
             let found = client.look(async |tr| read_at(&tr, position).await).await;

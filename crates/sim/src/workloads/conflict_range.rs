@@ -9,8 +9,8 @@
 
 use super::{Work, Workload};
 use crate::client::Client;
+use crate::draw::Draw;
 use crate::history::{self, Fate, History, Record, Resolved};
-use crate::spec::Draw;
 use plinth_types::Error;
 use std::sync::Arc;
 

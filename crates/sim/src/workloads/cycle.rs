@@ -7,7 +7,7 @@
 
 use super::{Work, Workload};
 use crate::client::Client;
-use crate::spec::Draw;
+use crate::draw::Draw;
 use plinth_client::{RangeOptions, StreamingMode, Transaction};
 use plinth_types::{Error, Result};
 use std::sync::Arc;

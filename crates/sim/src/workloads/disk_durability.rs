@@ -8,8 +8,8 @@
 
 use super::{Work, Workload};
 use crate::client::Client;
+use crate::draw::Draw;
 use crate::shadow::Shadow;
-use crate::spec::Draw;
 use plinth_types::{Bytes, limits};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,7 +74,7 @@ impl DiskDurability {
 
     async fn scrub(&self, client: &Client) {
         let prefix = self.shadow.prefix(client.id);
-        let Some(rows) = super::read_all(client, &prefix).await else { return };
+        let Some(rows) = client.read_all(&prefix).await else { return };
         let expected = self.shadow.rows(client.id);
         let found: crate::history::Rows = rows.into_iter().collect();
         for key in found.keys().chain(expected.keys()) {

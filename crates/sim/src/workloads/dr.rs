@@ -16,12 +16,12 @@
 //! Always: at most one of the two takes writes; in the end both are free, so that the run's own
 //! last commits find the first unlocked.
 
-use super::{Work, Workload, lock};
+use super::{Work, Workload};
 use crate::client::{Client, Outcome};
+use crate::draw::Draw;
 use crate::faults::is_excused;
 use crate::history::Rows;
-use crate::spec::Draw;
-use crate::stage::Life;
+use crate::stage::{Life, lock};
 use plinth_client::{Database, RangeOptions, StreamingMode, Transaction, TransactionOption};
 use plinth_dr::{
     Agent, Control, Ending, Leftover, Phase, Sites, StartSettings, Status, abort, abort_second,

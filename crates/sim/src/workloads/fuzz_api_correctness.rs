@@ -8,8 +8,8 @@
 
 use super::{Work, Workload};
 use crate::client::{Client, Outcome};
+use crate::draw::Draw;
 use crate::fixed::wrong;
-use crate::spec::Draw;
 use plinth_client::{KeySelector, RangeOptions, StreamingMode, Transaction, TransactionOption};
 use plinth_types::{Error, Result, limits, system};
 use std::sync::Arc;

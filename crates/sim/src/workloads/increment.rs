@@ -6,7 +6,8 @@
 
 use super::{Work, Workload, number};
 use crate::client::{Client, Outcome};
-use crate::spec::Draw;
+use crate::draw::Draw;
+use crate::stage::lock;
 use plinth_client::Transaction;
 use plinth_types::Result;
 use std::collections::BTreeMap;
@@ -31,11 +32,11 @@ impl Increment {
     }
 
     fn known(&self, id: usize) -> Known {
-        super::lock(&self.known).get(&id).copied().unwrap_or_default()
+        lock(&self.known).get(&id).copied().unwrap_or_default()
     }
 
     fn remember(&self, id: usize, known: Known) {
-        super::lock(&self.known).insert(id, known);
+        lock(&self.known).insert(id, known);
     }
 
     /// Reads both ends and compares them with what is known.
@@ -113,7 +114,7 @@ impl Workload for Increment {
 
     fn check(self: Arc<Self>, client: Client) -> Work {
         Box::pin(async move {
-            let ids: Vec<usize> = super::lock(&self.known).keys().copied().collect();
+            let ids: Vec<usize> = lock(&self.known).keys().copied().collect();
             for id in ids {
                 self.look(&client, id).await;
             }

@@ -4,7 +4,7 @@
 //! known to the specs that are read through it, beside the built-in ones.
 
 use super::Workload;
-use crate::spec::Draw;
+use crate::draw::Draw;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;

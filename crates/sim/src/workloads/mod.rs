@@ -30,12 +30,11 @@ mod write_during_read;
 pub use known::Workloads;
 
 use crate::client::Client;
-use crate::spec::{Draw, Entry};
+use crate::draw::{Draw, Entry};
 use plinth_env::simulated::Random;
-use plinth_types::{Bytes, Result};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// A future in a box: workloads are made by name.
 pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -127,20 +126,6 @@ pub(crate) fn make(
     })?;
     draw.finish(&entry.name)?;
     Ok(made)
-}
-
-/// Locks what is never left half changed.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// All rows whose keys begin with `prefix`, in one transaction.
-pub(crate) async fn read_all(client: &Client, prefix: &str) -> Option<Vec<(Bytes, Bytes)>> {
-    let read = client.insist(async |tr| -> Result<Vec<(Bytes, Bytes)>> {
-        let rows = tr.range(plinth_client::RangeOptions::prefix(prefix)).collect().await?;
-        Ok(rows.into_iter().map(|row| (row.key, row.value)).collect())
-    });
-    read.await.map(|(rows, _)| rows)
 }
 
 /// The number that eight little-endian bytes spell.

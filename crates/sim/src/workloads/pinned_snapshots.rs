@@ -10,9 +10,10 @@
 
 use super::{Work, Workload};
 use crate::client::Client;
+use crate::draw::Draw;
 use crate::history::Rows;
 use crate::shadow::Shadow;
-use crate::spec::Draw;
+use crate::stage::lock;
 use plinth_client::{PinnedSnapshot, RangeOptions};
 use plinth_types::{Bytes, Error, Result, Version};
 use std::collections::BTreeMap;
@@ -48,7 +49,7 @@ impl PinnedSnapshots {
     }
 
     fn with_ledger<T>(&self, writer: usize, ask: impl FnOnce(&mut Ledger) -> T) -> T {
-        ask(super::lock(&self.ledgers).entry(writer).or_default())
+        ask(lock(&self.ledgers).entry(writer).or_default())
     }
 
     fn key(&self, client: &Client) -> Bytes {
@@ -127,12 +128,12 @@ impl PinnedSnapshots {
     }
 
     fn written(&self) -> u64 {
-        super::lock(&self.ledgers).values().map(|ledger| ledger.last).sum()
+        lock(&self.ledgers).values().map(|ledger| ledger.last).sum()
     }
 
     /// Holds what all writers' rows are at a version against what is known of them.
     fn judge(&self, client: &Client, version: Version, found: &Rows) {
-        for (writer, ledger) in super::lock(&self.ledgers).iter() {
+        for (writer, ledger) in lock(&self.ledgers).iter() {
             let prefix = self.shadow.prefix(*writer).into_bytes();
             let rows: Rows = found
                 .iter()

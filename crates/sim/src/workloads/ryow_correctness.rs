@@ -8,9 +8,9 @@
 
 use super::{Work, Workload};
 use crate::client::Client;
+use crate::draw::Draw;
 use crate::fixed::{Fixed, between, wrong};
 use crate::history::{Rows, Write, apply_write, resolve_key};
-use crate::spec::Draw;
 use plinth_client::{KeySelector, RangeOptions, StreamingMode, Transaction};
 use plinth_types::{Bytes, MutationType as M, Result};
 use std::sync::Arc;

@@ -7,8 +7,8 @@
 
 use super::{Work, Workload};
 use crate::client::Client;
+use crate::draw::Draw;
 use crate::fixed::{Fixed, wrong};
-use crate::spec::Draw;
 use plinth_client::{KeySelector, RangeOptions, StreamingMode, Transaction, TransactionOption};
 use plinth_types::{Bytes, Result};
 use std::sync::Arc;

@@ -7,8 +7,8 @@
 
 use super::{Work, Workload};
 use crate::client::Client;
+use crate::draw::Draw;
 use crate::history::{self, Fate, History, Record, Resolved, Rows};
-use crate::spec::Draw;
 use plinth_types::{Version, Versionstamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -8,7 +8,8 @@
 
 use super::{Work, Workload};
 use crate::client::{Client, Outcome};
-use crate::spec::Draw;
+use crate::draw::Draw;
+use crate::stage::lock;
 use plinth_types::Version;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,12 +36,12 @@ impl Sideband {
             Ok(())
         });
         if let Outcome::Committed((), version) = written.await {
-            super::lock(&self.messages).push_back((number, version));
+            lock(&self.messages).push_back((number, version));
         }
     }
 
     async fn read(&self, client: &Client) {
-        let Some((number, version)) = super::lock(&self.messages).pop_front() else { return };
+        let Some((number, version)) = lock(&self.messages).pop_front() else { return };
         if client.chance(0.1) {
             self.read_ahead(client, number, version).await;
         }
@@ -98,7 +99,7 @@ impl Workload for Sideband {
 
     fn check(self: Arc<Self>, client: Client) -> Work {
         Box::pin(async move {
-            while !super::lock(&self.messages).is_empty() {
+            while !lock(&self.messages).is_empty() {
                 self.read(&client).await;
             }
         })

@@ -6,7 +6,8 @@
 
 use super::{Work, Workload};
 use crate::client::{Client, Outcome};
-use crate::spec::Draw;
+use crate::draw::Draw;
+use crate::stage::lock;
 use plinth_client::Transaction;
 use plinth_types::{Bytes, Result, Version, Versionstamp};
 use std::collections::BTreeMap;
@@ -32,7 +33,7 @@ impl VersionStamp {
 
     async fn write(&self, client: &Client) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let newest_before = super::lock(&self.known).newest;
+        let newest_before = lock(&self.known).newest;
         let written = client.attempt(async |tr: Transaction| {
             let name = number.to_be_bytes();
             // The stamp's place, then where it is.
@@ -53,7 +54,7 @@ impl VersionStamp {
                 ));
             }
             Ok(stamp) => {
-                let mut known = super::lock(&self.known);
+                let mut known = lock(&self.known);
                 known.newest = known.newest.max(version);
                 known.acknowledged.insert(number, stamp);
             }
@@ -100,10 +101,9 @@ impl Workload for VersionStamp {
 
     fn check(self: Arc<Self>, client: Client) -> Work {
         Box::pin(async move {
-            let (keys, values) =
-                (super::read_all(&client, "key/").await, super::read_all(&client, "val/").await);
+            let (keys, values) = (client.read_all("key/").await, client.read_all("val/").await);
             let (Some(keys), Some(values)) = (keys, values) else { return };
-            if let Err(what) = compare(&super::lock(&self.known), &keys, &values) {
+            if let Err(what) = compare(&lock(&self.known), &keys, &values) {
                 client.fail(what);
             }
         })

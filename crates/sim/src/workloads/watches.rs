@@ -7,7 +7,8 @@
 
 use super::{Work, Workload, number};
 use crate::client::{Client, Outcome};
-use crate::spec::Draw;
+use crate::draw::Draw;
+use crate::stage::lock;
 use plinth_client::Transaction;
 use plinth_env::sync::{First, race};
 use plinth_types::Error;
@@ -39,12 +40,12 @@ impl Watches {
     }
 
     fn written(&self, key: usize) -> (u64, u64, u64) {
-        super::lock(&self.written).get(&key).copied().unwrap_or_default()
+        lock(&self.written).get(&key).copied().unwrap_or_default()
     }
 
     async fn change(&self, client: &Client, key: usize) {
         let next = {
-            let mut written = super::lock(&self.written);
+            let mut written = lock(&self.written);
             let (attempted, ..) = written.entry(key).or_default();
             *attempted += 1;
             *attempted
@@ -54,7 +55,7 @@ impl Watches {
             Ok(client.stage().life_number())
         });
         if let Outcome::Committed(life, _) = changed.await {
-            let mut written = super::lock(&self.written);
+            let mut written = lock(&self.written);
             let (_, acknowledged, in_life) = written.entry(key).or_default();
             (*acknowledged, *in_life) = (next, life);
         }

@@ -8,9 +8,9 @@
 
 use super::{Work, Workload};
 use crate::client::Client;
+use crate::draw::Draw;
 use crate::history::{self, Asked, Rows, Told, Write};
 use crate::shadow::Shadow;
-use crate::spec::Draw;
 use plinth_client::{
     Get, KeySelector, RangeOptions, RangeResult, Reply, StreamingMode, Transaction,
 };
