@@ -7,7 +7,8 @@
 
 use super::Sample;
 use super::intake::{Intake, Shown};
-use super::lines::{LineParser, Lines, TOO_LONG};
+use super::line_parser::LineParser;
+use super::lines::{Lines, TOO_LONG};
 use super::names::Row;
 use super::number::{self, Recent};
 use crate::cell::Cell;

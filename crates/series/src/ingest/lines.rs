@@ -1,11 +1,10 @@
 //! Lines of a stream that arrives in pieces: whole ones only, counted, and none longer than a
-//! limit; and how parsers of lines are fed with them.
+//! limit.
 //!
 //! A line that is too long is told once, when that is known, and skipped to its end; so what is
 //! held of a stream never exceeds the limit. Most lines are a few bytes long, and millions come in
 //! a second: their ends are looked for a word at a time.
 
-use super::intake::{Intake, SAMPLES};
 use memchr::memchr;
 
 /// Longest line, in bytes, its end not counted: a row of many metrics with long tags fits.
@@ -13,55 +12,6 @@ pub const MAX_LINE_BYTES: usize = 16 << 10;
 
 /// What is said of a line beyond the limit.
 pub(super) const TOO_LONG: &str = "the line is longer than 16384 bytes";
-
-/// A parser of lines. All of them are fed the same way, and differ in what a line means.
-pub(super) trait LineParser {
-    /// Where in its stream it is.
-    fn lines(&mut self) -> &mut Lines;
-
-    /// Takes a line, without its end, which has been counted.
-    fn line(&mut self, intake: &mut Intake, line: &[u8]);
-
-    /// Takes the message that the bytes begin with, if it is whole, and of the kind that comes
-    /// most, and nothing else is open: how many bytes it has. What it doesn't take comes line by
-    /// line, and means the same there.
-    #[inline]
-    fn message(&mut self, _intake: &mut Intake, _bytes: &[u8]) -> Option<usize> {
-        None
-    }
-
-    /// Refuses a line beyond the limit, which has been counted.
-    fn too_long(&mut self, intake: &mut Intake);
-
-    /// Takes or refuses what the stream ends with: a line without an end, which has been counted,
-    /// or nothing.
-    fn end(&mut self, intake: &mut Intake, rest: &[u8]);
-
-    /// Takes the whole lines of `bytes`, until there is something to save. Says how many bytes
-    /// those were.
-    #[inline]
-    fn feed(&mut self, intake: &mut Intake, bytes: &[u8]) -> usize {
-        let mut at = 0;
-        while intake.samples.len() < SAMPLES && !intake.wants_sync {
-            if let Some(len) = self.message(intake, &bytes[at..]) {
-                at += len;
-                continue;
-            }
-            match self.lines().next(bytes, &mut at) {
-                Some(Line::Whole(line)) => self.line(intake, line),
-                Some(Line::TooLong) => self.too_long(intake),
-                None => break,
-            }
-        }
-        at
-    }
-
-    /// Ends the stream behind `rest`.
-    fn finish(&mut self, intake: &mut Intake, rest: &[u8]) {
-        self.lines().number += u64::from(!rest.is_empty());
-        self.end(intake, rest);
-    }
-}
 
 /// What stands next in a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

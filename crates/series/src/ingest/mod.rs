@@ -22,6 +22,7 @@
 mod csv;
 mod influx;
 mod intake;
+mod line_parser;
 mod lines;
 mod names;
 mod number;

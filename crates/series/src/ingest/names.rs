@@ -5,6 +5,7 @@
 //! turn), then in a table by a seeded hash. Each line stands for one series, or for several of a
 //! row; a sample says which by its place among all of the session's.
 
+use super::lines::MAX_LINE_BYTES;
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::store::Series;
@@ -162,7 +163,7 @@ impl Names {
             let name = String::from_utf8_lossy(&metrics[..metrics.len().min(200)]).into_owned();
             crate::Error::Name { name, why: why.to_string() }
         };
-        if metrics.len() + tags.len() > super::MAX_LINE_BYTES {
+        if metrics.len() + tags.len() > MAX_LINE_BYTES {
             return Err(wrong("it is longer than 16384 bytes"));
         }
         let metrics = std::str::from_utf8(metrics).map_err(|_| wrong("it is not UTF-8"))?;

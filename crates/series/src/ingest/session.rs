@@ -7,7 +7,7 @@
 use super::csv;
 use super::influx::{self, Clock};
 use super::intake::{Intake, SAMPLES, Shown};
-use super::lines::LineParser;
+use super::line_parser::LineParser;
 use super::names::Names;
 use super::opentsdb;
 use super::prometheus::{self, RemoteWrite};

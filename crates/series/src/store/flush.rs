@@ -16,14 +16,13 @@
 
 use super::keys::Id;
 use super::nodes::Through;
-use super::rest::{self, Rounds, Seen};
+use super::rest::{self, Ages, Rounds, Seen};
 use super::{Cell, Shared, State, inbox, lock, pending, post, prefetch_cells, retry, side, tail};
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::tree::{Address, Span, Trunk};
 use crate::value::{Point, Points};
 use plinth_client::Transaction;
-use plinth_env::sync::Signal;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,8 +39,8 @@ pub(super) struct Flusher {
     /// The number of the next batch.
     next: u64,
     /// Series by the oldest batch that they need.
-    pub(super) ages: BTreeMap<(u64, Id), Arc<Cell>>,
-    pub(super) rounds: Rounds,
+    ages: Ages,
+    rounds: Rounds,
     /// Batches that are there: number and bytes.
     batches: VecDeque<(u64, usize)>,
     bytes: usize,
@@ -100,19 +99,9 @@ enum Sealed<'a> {
     Resting(Duration),
 }
 
-/// Gives the turn to the next, whatever happens.
-struct Turn<'a>(&'a Signal);
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.0.notify();
-    }
-}
-
 /// Saves all that was appended before.
 pub(super) async fn flush(shared: &Arc<Shared>) -> Result<()> {
-    shared.turn.wait().await;
-    let _turn = Turn(&shared.turn);
+    let _turn = shared.turn.take().await;
     flush_now(shared, Sealed::Nothing).await
 }
 
@@ -122,20 +111,33 @@ fn only_an_owner(shared: &Shared) -> Result<()> {
     if shared.is_poster() { Err(Error::NotOwner) } else { Ok(()) }
 }
 
+/// Goes on with the round among series at rest if one is due; until somebody has something to be
+/// saved, or until its end.
+pub(super) async fn go_the_round(shared: &Arc<Shared>) -> Result<()> {
+    let Some(after) = shared.settings.seal_after else { return Ok(()) };
+    let env = shared.database.endpoint().env();
+    while lock(&shared.flusher).rounds.is_due(env.now()) {
+        seal_resting(shared, after).await?;
+        if shared.pending.since().is_some() {
+            break;
+        }
+        env.yield_now().await;
+    }
+    Ok(())
+}
+
 /// Saves all that was appended before, and seals the next series that have been at rest for so
 /// long.
-pub(super) async fn seal_resting(shared: &Arc<Shared>, after: Duration) -> Result<()> {
+async fn seal_resting(shared: &Arc<Shared>, after: Duration) -> Result<()> {
     only_an_owner(shared)?;
-    shared.turn.wait().await;
-    let _turn = Turn(&shared.turn);
+    let _turn = shared.turn.take().await;
     flush_now(shared, Sealed::Resting(after)).await
 }
 
 /// Takes in what transactions wrote before, and saves it.
 pub(super) async fn take_in(shared: &Arc<Shared>) -> Result<()> {
     only_an_owner(shared)?;
-    shared.turn.wait().await;
-    let _turn = Turn(&shared.turn);
+    let _turn = shared.turn.take().await;
     take_in_now(shared).await
 }
 
@@ -170,19 +172,12 @@ pub(super) async fn sealed<T>(
     then: impl AsyncFnOnce() -> Result<T>,
 ) -> Result<T> {
     only_an_owner(shared)?;
-    shared.turn.wait().await;
-    let _turn = Turn(&shared.turn);
+    let _turn = shared.turn.take().await;
     take_in_now(shared).await?;
     let cell = shared.in_memory(id, name);
     flush_now(shared, cell.as_ref().map_or(Sealed::Nothing, |cell| Sealed::Series(cell, span)))
         .await?;
     then().await
-}
-
-/// Waits until nobody saves or deletes anything.
-pub(super) async fn turn(shared: &Shared) {
-    shared.turn.wait().await;
-    drop(Turn(&shared.turn));
 }
 
 /// Saves everything; for whoever has the turn.
@@ -508,7 +503,7 @@ fn prepare(shared: &Shared, sealed: Sealed<'_>) -> Vec<Step> {
             gathered.take(shared, flusher, cell, number, true);
         }
         Sealed::Resting(after) => {
-            for cell in rest::find(shared, flusher, after) {
+            for cell in flusher.rounds.find(shared, &flusher.ages, after) {
                 gathered.take(shared, flusher, &cell, number, true);
             }
         }

@@ -39,6 +39,7 @@ mod retry;
 mod search;
 mod side;
 mod tail;
+mod turn;
 
 pub(crate) use budget::Share;
 pub use candidate::{Candidate, Look};
@@ -71,6 +72,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
+use turn::Turns;
 
 /// How series are kept.
 #[derive(Clone, Debug)]
@@ -178,7 +180,7 @@ struct Shared {
     work: Arc<Signal>,
     open_points: AtomicUsize,
     /// Held by whoever saves.
-    turn: Signal,
+    turn: Turns,
     flusher: Mutex<Flusher>,
     /// The longest that a point was not durable, in nanoseconds.
     longest_unsaved: AtomicU64,

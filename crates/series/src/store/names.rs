@@ -6,8 +6,8 @@
 
 use super::keys::{Id, Keys};
 use super::limits::{self, Admitted, SeriesLimits};
-use super::nodes::Through;
-use super::{Cell, Known, Series, Shared, State, flush, lock, open, retry};
+use super::nodes::{self, Through};
+use super::{Cell, Known, Series, Shared, State, lock, retry};
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::tree::Trunk;
@@ -94,7 +94,7 @@ async fn look_up(
         let series =
             |known: &Known| names.iter().map(|name| known.get(name).cloned()).collect::<Vec<_>>();
         let Some(cells) = looked.settle(shared, series) else {
-            flush::turn(shared).await;
+            shared.turn.pass().await;
             continue;
         };
         let series = |(cell, name): (Option<Arc<Cell>>, &Name)| match (cell, refused.get_mut(name))
@@ -148,7 +148,7 @@ async fn look_up_unknown(
             }
         }
         for some in there.chunks(TREES_AT_ONCE) {
-            let trunks = all(some.iter().map(|(id, _)| open::trunk(shared, *id))).await;
+            let trunks = all(some.iter().map(|(id, _)| nodes::trunk(shared, *id))).await;
             for ((id, name), trunk) in some.iter().zip(trunks) {
                 looked.add(*id, Name::clone(name), trunk?);
             }
@@ -187,7 +187,7 @@ pub(super) async fn existing(shared: &Arc<Shared>, id: Id) -> Result<Option<Seri
                     is_looked_up: false,
                 }));
             }
-            None => flush::turn(shared).await,
+            None => shared.turn.pass().await,
         }
     }
 }

@@ -8,7 +8,7 @@
 use super::keys::{Id, Keys};
 use super::{Shared, mask, retry};
 use crate::error::{Error, Result};
-use crate::tree::{Address, Nodes, Span, Twig, Write, decode_summary, encode_summaries};
+use crate::tree::{Address, Nodes, Span, Trunk, Twig, Write, decode_summary, encode_summaries};
 use plinth_client::{Database, KeyValue, RangeOptions, StreamingMode, Transaction};
 use plinth_types::Bytes;
 
@@ -22,6 +22,11 @@ pub(crate) struct Through<'a> {
 /// All rows whose keys begin with `prefix`.
 pub(crate) async fn rows(tr: &Transaction, prefix: &[u8]) -> plinth_types::Result<Vec<KeyValue>> {
     tr.snapshot().range(RangeOptions::prefix(prefix).mode(StreamingMode::WantAll)).collect().await
+}
+
+/// What is known of a series' tree.
+pub(super) async fn trunk(shared: &Shared, id: Id) -> Result<Trunk> {
+    Trunk::open(&Reader::new(&shared.database, &shared.keys, id)).await
 }
 
 impl Through<'_> {

@@ -8,11 +8,10 @@ use super::budget::Budget;
 use super::flush::{self, Flusher};
 use super::keys::{Id, Keys};
 use super::lease::{self, Rows, Tenure, Token};
-use super::nodes::Reader;
-use super::{Cell, Pending, Role, Settings, Shared, inbox, limits, lock, names, rest, retry, tail};
+use super::turn::Turns;
+use super::{Cell, Pending, Role, Settings, Shared, inbox, limits, lock, names, retry, tail};
 use crate::codec::MAX_LEAF_POINTS;
 use crate::error::{Error, Result};
-use crate::tree::Trunk;
 use crate::value::Point;
 use plinth_client::{Database, RangeOptions, StreamingMode, Transaction};
 use plinth_env::sync::{First, Signal, race};
@@ -67,7 +66,7 @@ pub(super) async fn open_leased(
 /// Brings back what the tail has, for whoever has just become the owner.
 async fn own(shared: &Arc<Shared>) -> Result<()> {
     recover(shared).await?;
-    shared.turn.notify();
+    shared.turn.open();
     // Before anything else is written: some of it may be in the tree already, from a life that
     // ended in the middle.
     flush::take_in(shared).await?;
@@ -78,7 +77,7 @@ async fn own(shared: &Arc<Shared>) -> Result<()> {
 /// Opens them to post points to whoever owns them. Reads nothing.
 pub(super) fn post(database: &Database, settings: Settings) -> Arc<Shared> {
     let shared = new(database, settings, Role::Poster);
-    shared.turn.notify();
+    shared.turn.open();
     start_committing(&shared);
     shared
 }
@@ -94,7 +93,7 @@ pub(super) async fn view(database: &Database, settings: Settings) -> Result<Arc<
     let (format, rows) = retry::transact(database, found).await?;
     check_format(format.as_deref())?;
     let _ = shared.failure.set(Error::ReadOnly);
-    shared.turn.notify();
+    shared.turn.open();
     recover(&shared).await?;
     inbox::look(&shared, &rows).await?;
     Ok(shared)
@@ -112,7 +111,7 @@ fn new(database: &Database, settings: Settings, role: Role) -> Arc<Shared> {
         pending: Pending::default(),
         work: Arc::new(Signal::new()),
         open_points: AtomicUsize::new(0),
-        turn: Signal::new(),
+        turn: Turns::closed(),
         flusher: Mutex::new(Flusher::default()),
         longest_unsaved: AtomicU64::new(0),
         deletions: AtomicU64::new(0),
@@ -208,11 +207,6 @@ fn recover_point(shared: &Shared, cell: &Arc<Cell>, number: u64, point: Point) {
     }
 }
 
-/// What is known of a series' tree.
-pub(super) async fn trunk(shared: &Shared, id: Id) -> Result<Trunk> {
-    Trunk::open(&Reader::new(&shared.database, &shared.keys, id)).await
-}
-
 /// Starts the task that commits every few milliseconds, and now and then looks into the inbox and
 /// for series at rest, as long as somebody holds the store.
 fn start_committing(shared: &Arc<Shared>) {
@@ -235,7 +229,7 @@ fn start_committing(shared: &Arc<Shared>) {
                 // take in, and no leaves.
                 if !shared.is_poster() {
                     let _ = shared.take_in().await;
-                    let _ = rest::go_on(&shared).await;
+                    let _ = flush::go_the_round(&shared).await;
                 }
             }
             // Whoever asks for a sync is told what went wrong; here it is tried again with what

@@ -7,10 +7,9 @@
 //! name up meanwhile looks again.
 
 use super::keys::{Id, Keys};
-use super::nodes::Through;
+use super::nodes::{self, Through};
 use super::{
-    Series, SeriesStore, Shared, Standing, State, flush, limits, lock, mask, names, open, retry,
-    side,
+    Series, SeriesStore, Shared, Standing, State, flush, limits, lock, mask, names, retry, side,
 };
 use crate::error::{Error, Result};
 use crate::name::Name;
@@ -38,7 +37,7 @@ impl Series {
             // knows it.
             let sealed = match shared.in_memory(id, name) {
                 Some(cell) => lock(&cell.state).trunk.last(),
-                None => open::trunk(shared, id).await?.last(),
+                None => nodes::trunk(shared, id).await?.last(),
             };
             loop {
                 match try_delete_range(shared, &tr, id, span, sealed).await {

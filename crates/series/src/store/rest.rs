@@ -18,11 +18,10 @@
 //! Appending knows nothing of it. When a series is due, its own pace says: what has a point an hour
 //! is not at rest after a minute, or each of its leaves would have an eighth of what it could.
 
-use super::flush::{self, Flusher};
 use super::keys::Id;
 use super::{Cell, Shared, State, lock, prefetch_cells};
-use crate::error::Result;
 use crate::value::Points;
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,6 +48,9 @@ const LONG_POINT: usize = 32;
 /// From the end of a round to the beginning of the next one, at least.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Series with points in no leaf, by the oldest batch of the tail that they need.
+pub(super) type Ages = BTreeMap<(u64, Id), Arc<Cell>>;
+
 /// Where the rounds are.
 #[derive(Default)]
 pub(super) struct Rounds {
@@ -59,8 +61,37 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    fn is_due(&self, now: Duration) -> bool {
+    /// Whether a round is under way, or the next one may begin.
+    pub(super) fn is_due(&self, now: Duration) -> bool {
         self.place.is_some() || now >= self.next
+    }
+
+    /// The next series of the round that are at rest.
+    pub(super) fn find(&mut self, shared: &Shared, ages: &Ages, after: Duration) -> Vec<Arc<Cell>> {
+        let now = shared.database.endpoint().env().now();
+        let begin = self.place.map_or(Bound::Unbounded, Bound::Excluded);
+        let next: Vec<(&(u64, Id), &Arc<Cell>)> =
+            ages.range((begin, Bound::Unbounded)).take(LOOKED_AT).collect();
+        let (mut resting, mut points, mut looked_at) = (Vec::new(), 0, 0);
+        while let Some((_, cell)) = next.get(looked_at)
+            && points < TOGETHER
+        {
+            prefetch_cells(looked_at, |place| next.get(place).map(|(_, cell)| &***cell));
+            let mut state = lock(&cell.state);
+            if is_resting(&mut state, now, after, shared.settings.leaf_points) {
+                points += state.open.len();
+                resting.push((*cell).clone());
+            }
+            looked_at += 1;
+        }
+        let is_over = looked_at == next.len() && looked_at < LOOKED_AT;
+        let place =
+            looked_at.checked_sub(1).and_then(|last| next.get(last)).map(|(place, _)| **place);
+        self.place = place.filter(|_| !is_over);
+        if is_over {
+            self.next = now.saturating_add(PAUSE.max(after / 2));
+        }
+        resting
     }
 }
 
@@ -73,53 +104,11 @@ pub(super) struct Seen {
     at: u32,
 }
 
-/// Goes on with the round if one is due; until somebody has something to be saved, or until its
-/// end.
-pub(super) async fn go_on(shared: &Arc<Shared>) -> Result<()> {
-    let Some(after) = shared.settings.seal_after else { return Ok(()) };
-    let env = shared.database.endpoint().env();
-    while lock(&shared.flusher).rounds.is_due(env.now()) {
-        flush::seal_resting(shared, after).await?;
-        if shared.pending.since().is_some() {
-            break;
-        }
-        env.yield_now().await;
-    }
-    Ok(())
-}
-
 /// Whether a tail of so many bytes is much longer than so many points in no leaf can need.
 pub(super) fn is_tail_too_long(shared: &Shared, bytes: usize, open_points: usize) -> bool {
     bytes
         > (shared.settings.tail_bytes / SHORT_PART)
             .saturating_add(open_points.saturating_mul(LONG_POINT))
-}
-
-/// The next series of the round that are at rest.
-pub(super) fn find(shared: &Shared, flusher: &mut Flusher, after: Duration) -> Vec<Arc<Cell>> {
-    let now = shared.database.endpoint().env().now();
-    let begin = flusher.rounds.place.map_or(Bound::Unbounded, Bound::Excluded);
-    let next: Vec<(&(u64, Id), &Arc<Cell>)> =
-        flusher.ages.range((begin, Bound::Unbounded)).take(LOOKED_AT).collect();
-    let (mut resting, mut points, mut looked_at) = (Vec::new(), 0, 0);
-    while let Some((_, cell)) = next.get(looked_at)
-        && points < TOGETHER
-    {
-        prefetch_cells(looked_at, |place| next.get(place).map(|(_, cell)| &***cell));
-        let mut state = lock(&cell.state);
-        if is_resting(&mut state, now, after, shared.settings.leaf_points) {
-            points += state.open.len();
-            resting.push((*cell).clone());
-        }
-        looked_at += 1;
-    }
-    let is_over = looked_at == next.len() && looked_at < LOOKED_AT;
-    let place = looked_at.checked_sub(1).and_then(|last| next.get(last)).map(|(place, _)| **place);
-    flusher.rounds.place = place.filter(|_| !is_over);
-    if is_over {
-        flusher.rounds.next = now.saturating_add(PAUSE.max(after / 2));
-    }
-    resting
 }
 
 /// Whether a series has been without new points for long enough, and has enough of them; notes what
