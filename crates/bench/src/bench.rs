@@ -1,20 +1,17 @@
-//! One benchmark run: makes sure that the rows are there, then runs workload after workload.
+//! What a benchmark runs on: a database, of which this makes sure that the rows are there.
 //!
 //! The rows are loaded once and used by all workloads, and by later runs on the same directory. A
 //! mark, a row of its own, says whether they are complete, so a load that was cut short is made
 //! again; and a database with data but no mark is somebody's, and refused before anything is
 //! written.
 
-use crate::clients::Plan;
 use crate::dataset::{Dataset, MAX_ROWS};
 use crate::host::Host;
-use crate::machine::Machine;
-use crate::outcome::Outcome;
+use crate::load::{Load, load};
+use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::random::Random;
-use crate::report::{Provenance, Report};
 use crate::served::{self, Spent};
-use crate::workloads::{Load, Workload, load};
 use crate::{Error, Result, words};
 use plinth_client::{Database, RangeOptions};
 use plinth_env::Env;
@@ -24,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Rows in the guide's tests, which is what figures are compared with.
-const GUIDE_ROWS: u64 = 1_000_000;
+pub(crate) const GUIDE_ROWS: u64 = 1_000_000;
 /// So many times the rows are used to see whether a memory is kept to, so that what every process
 /// takes matters little.
 const BUDGET_ROWS: u64 = 20;
@@ -74,6 +71,26 @@ impl Settings {
     }
 }
 
+/// Whose process has the database that is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Owner {
+    /// This one.
+    Ours,
+    /// A server's, whose process it is if that is on this machine.
+    Server(Option<u32>),
+}
+
+impl Owner {
+    /// Whoever has `database`.
+    fn of(database: &Database) -> Self {
+        if Spent::now(database).is_some() {
+            Self::Server(served::process(database))
+        } else {
+            Self::Ours
+        }
+    }
+}
+
 /// A benchmark run on a database that holds the rows.
 #[derive(Clone)]
 pub struct Bench {
@@ -95,10 +112,8 @@ pub struct Bench {
     pub stop: Arc<AtomicBool>,
     /// How the rows were loaded; `None` if they were there already.
     pub load: Option<Load>,
-    /// Whether the database is another process's.
-    pub is_served: bool,
-    /// That process, if it is on this machine.
-    pub server: Option<u32>,
+    /// Whose process has the database.
+    pub owner: Owner,
     /// Whoever opened the database; without one, workloads that need it are skipped.
     pub host: Option<Arc<dyn Host>>,
     /// How often clients were set to work: each time with random numbers of their own.
@@ -111,6 +126,19 @@ fn seed_of(seed: u64, drive: u64) -> u64 {
 }
 
 impl Bench {
+    /// Whether the database is another process's.
+    pub fn is_served(&self) -> bool {
+        matches!(self.owner, Owner::Server(_))
+    }
+
+    /// The process that has the database, if that is another one on this machine.
+    pub(crate) fn process(&self) -> Option<u32> {
+        match self.owner {
+            Owner::Server(process) => process,
+            Owner::Ours => None,
+        }
+    }
+
     /// The seed of what clients are set to do now. With the one of the time before they would ask
     /// for the same rows again, and find them in caches.
     pub(crate) fn next_seed(&self) -> u64 {
@@ -144,8 +172,7 @@ impl Bench {
             Some(loaded)
         };
         let engine = engine_of(&database);
-        let is_served = Spent::now(&database).is_some();
-        let server = served::process(&database);
+        let owner = Owner::of(&database);
         Ok(Self {
             env,
             database,
@@ -156,47 +183,16 @@ impl Bench {
             progress,
             stop,
             load,
-            is_served,
-            server,
+            owner,
             host: None,
             drives: Arc::default(),
         })
     }
 
-    /// Runs these workloads, one after the other. A run that is stopped reports what it has.
-    pub fn run(&self, workloads: &[&Workload], provenance: Provenance) -> Result<Report> {
-        let mut report = Report {
-            provenance,
-            machine: Machine::this(&self.env, &self.directory),
-            date: self.env.wall_clock(),
-            settings: self.settings.clone(),
-            load: self.load.clone(),
-            outcomes: Vec::new(),
-            skipped: Vec::new(),
-        };
-        for workload in workloads {
-            report.add(workload.name, self.run_one(workload))?;
-        }
-        Ok(report)
-    }
-
-    /// Runs one workload.
-    pub fn run_one(&self, workload: &Workload) -> Result<Outcome> {
-        let before = Spent::now(&self.database);
-        let mut outcome = (workload.run)(self)?;
-        // Time series are no rows of the guide's.
-        outcome.comparable &=
-            self.settings.rows >= GUIDE_ROWS || workload.name.starts_with("series-");
-        if let Some(before) = before {
-            before.judge(&self.database, &mut outcome);
-        }
-        Ok(outcome)
-    }
-
     /// The plan of a workload that has so many clients on so many threads, unless the settings say
     /// otherwise. With a server they are on all threads that serve connections.
     pub(crate) fn plan(&self, title: &str, clients: usize, threads: usize) -> Plan {
-        let threads = if self.is_served { self.env.network_threads() } else { threads };
+        let threads = if self.is_served() { self.env.network_threads() } else { threads };
         Plan {
             title: title.to_owned(),
             clients: self.settings.clients.unwrap_or(clients).max(1),

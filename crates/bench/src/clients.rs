@@ -14,6 +14,7 @@
 use crate::dataset::Dataset;
 use crate::machine::{CpuOfSlices, CpuTimes, CpuUse};
 use crate::outcome::Measurement;
+use crate::plan::Plan;
 use crate::random::Random;
 use crate::tally::Tally;
 use crate::words;
@@ -34,21 +35,6 @@ use std::time::Duration;
 const WARM_UP_MAX: Duration = Duration::from_secs(1);
 /// How often progress is shown.
 const TICK: Duration = Duration::from_millis(100);
-
-/// How to drive a workload.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// The workload's name, for progress.
-    pub title: String,
-    /// Clients at once.
-    pub clients: usize,
-    /// Threads they are spread over.
-    pub threads: usize,
-    /// How long, after the warm-up.
-    pub time: Duration,
-    /// In how many slices of time operations are counted.
-    pub slices: usize,
-}
 
 /// What a client's transaction has at hand.
 pub struct Client {
@@ -121,7 +107,7 @@ pub fn drive<W: Work>(bench: &Bench, plan: &Plan, work: W) -> crate::Result<Meas
         stop: bench.stop.clone(),
         progress: (0..threads).map(|_| Counter::default()).collect(),
     });
-    let cpu = CpuTimes::now(&bench.env, bench.server);
+    let cpu = CpuTimes::now(&bench.env, bench.process());
     let began = bench.env.now();
     let mut replies = Vec::new();
     for thread in 0..threads {
@@ -131,7 +117,7 @@ pub fn drive<W: Work>(bench: &Bench, plan: &Plan, work: W) -> crate::Result<Meas
             let mine = (thread..clients).step_by(threads);
             promise.send(run.thread(thread, mine, &work).await);
         };
-        match bench.is_served && !W::OWN_THREADS {
+        match bench.is_served() && !W::OWN_THREADS {
             true => bench.env.spawn_network("bench-clients", task),
             false => bench.env.spawn("bench-clients", task),
         };
@@ -144,7 +130,7 @@ pub fn drive<W: Work>(bench: &Bench, plan: &Plan, work: W) -> crate::Result<Meas
     }
     let elapsed = (bench.env.now() - began).as_secs_f64();
     let cpu = cpu
-        .zip(CpuTimes::now(&bench.env, bench.server))
+        .zip(CpuTimes::now(&bench.env, bench.process()))
         .map(|(then, now)| now.since(then, elapsed));
     if bench.stop.load(Ordering::Relaxed) {
         return Err(Error::Interrupted);
@@ -168,7 +154,7 @@ fn watch(bench: &Bench, plan: &Plan, run: &Run, replies: &[Reply<Tally>]) -> Vec
     while !replies.iter().all(Reply::is_ready) {
         let tick = TICK.min(run.end.saturating_sub(bench.env.now()).max(Duration::from_millis(1)));
         block_on(bench.env.sleep(tick));
-        slices.look(&bench.env, bench.server);
+        slices.look(&bench.env, bench.process());
         let now = bench.env.now();
         if now - then >= 5 * TICK {
             let done =
@@ -178,7 +164,7 @@ fn watch(bench: &Bench, plan: &Plan, run: &Run, replies: &[Reply<Tally>]) -> Vec
             (before, then) = (done, now);
         }
     }
-    slices.look(&bench.env, bench.server);
+    slices.look(&bench.env, bench.process());
     slices.finish()
 }
 

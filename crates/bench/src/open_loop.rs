@@ -119,9 +119,9 @@ pub fn offer(
     }
     let began = bench.env.now();
     let begin = began + time / WARM_UP;
-    let cpu = CpuTimes::now(&bench.env, bench.server);
+    let cpu = CpuTimes::now(&bench.env, bench.process());
     let task = bench.progress.timed(title, begin + time - began);
-    let generators = if bench.is_served { bench.env.network_threads() } else { 1 };
+    let generators = if bench.is_served() { bench.env.network_threads() } else { 1 };
     let kind = Arc::new(kind);
     let mut replies = Vec::new();
     for number in 0..generators {
@@ -145,7 +145,7 @@ pub fn offer(
     }
     let elapsed = (bench.env.now() - began).as_secs_f64();
     let cpu = cpu
-        .zip(CpuTimes::now(&bench.env, bench.server))
+        .zip(CpuTimes::now(&bench.env, bench.process()))
         .map(|(then, now)| now.since(then, elapsed));
     if bench.stop.load(Ordering::Relaxed) {
         return Err(Error::Interrupted);

@@ -4,10 +4,10 @@
 //! report, in the text as in the JSON. So is what spoils figures: other processes on the same
 //! processors.
 
+use crate::load::Load;
 use crate::machine::Machine;
 use crate::outcome::Outcome;
 use crate::table::{self, Style};
-use crate::workloads::{Load, place_in_reports};
 use crate::{Error, Result, Settings, words};
 use plinth_types::calendar::Date;
 use serde_json::{Value, json};
@@ -29,6 +29,59 @@ pub struct Provenance {
 
 /// How the name of an engine ends whose database is a server's.
 pub const SERVED: &str = " (served)";
+
+/// The order in which reports show workloads: the seeds', page by page, then ours.
+const IN_REPORTS: [&str; 44] = [
+    "write1",
+    "write2",
+    "write3",
+    "read",
+    "90-10",
+    "range",
+    "cluster-write",
+    "cluster-read",
+    "cluster-90-10",
+    "throughput",
+    "concurrency",
+    "latency",
+    "random-90-10",
+    "random-50-50",
+    "cached-reads",
+    "range-reads",
+    "adjacent-writes",
+    "bulk-load",
+    "read-latency",
+    "commit-latency",
+    "transaction-latency",
+    "aged",
+    "larger",
+    "read-1-thread",
+    "scaling",
+    "write-1000",
+    "sustained",
+    "memory",
+    "checkpoint",
+    "backup",
+    "restore",
+    "changes",
+    "dr",
+    "failover",
+    "catch-up",
+    "restart",
+    "growth",
+    "budget",
+    "uncached",
+    "series-names",
+    "series-rows",
+    "series-dictionary",
+    "series-opentsdb",
+    "series-queries",
+];
+
+/// The place of a workload in reports; `None` for one that isn't ours.
+pub(crate) fn place_in_reports(name: &str) -> Option<usize> {
+    IN_REPORTS.iter().position(|known| *known == name)
+}
 
 /// All that a run found out.
 #[derive(Clone, PartialEq, Debug)]
@@ -61,7 +114,7 @@ impl Report {
             Err(Error::Interrupted) => self.skipped.push((name, "interrupted".to_owned())),
             Err(error) => return Err(error),
         }
-        self.outcomes.sort_by_key(|outcome| place_in_reports(outcome.name));
+        self.outcomes.sort_by_key(|outcome| place_in_reports(outcome.name).unwrap_or(usize::MAX));
         Ok(())
     }
 

@@ -3,10 +3,11 @@
 
 use super::mix::{Mix, OPERATIONS};
 use super::{Group, Workload};
-use crate::clients::{Client, Plan, Work, drive};
+use crate::clients::{Client, Work, drive};
 use crate::dataset::key;
 use crate::figures::{self, Target};
 use crate::outcome::{Figure, Measurement, Outcome};
+use crate::plan::Plan;
 use crate::unit::Unit;
 use crate::{Bench, Result, words};
 use plinth_client::Transaction;

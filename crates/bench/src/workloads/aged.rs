@@ -8,11 +8,12 @@
 use super::mix::set_random;
 use super::mix::{Mix, OPERATIONS};
 use super::{Group, Workload, range};
-use crate::clients::{Client, Plan, Work, drive};
+use crate::clients::{Client, Work, drive};
 use crate::dataset::key;
 use crate::figures::Target;
 use crate::outcome::{Figure, Measurement, Outcome};
 use crate::place::Place;
+use crate::plan::Plan;
 use crate::unit::Unit;
 use crate::{Bench, Error, Progress, Result, words};
 use plinth_client::Transaction;

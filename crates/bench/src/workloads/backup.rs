@@ -52,7 +52,7 @@ const CLIENTS: usize = 100;
 const THREADS: usize = 2;
 
 fn backup(bench: &Bench) -> Result<Outcome> {
-    if bench.is_served && bench.server.is_none() {
+    if bench.is_served() && bench.process().is_none() {
         return Err(Error::Skipped(
             "the server may be on another machine, where this one's files aren't".to_owned(),
         ));
@@ -125,7 +125,7 @@ struct Cost {
 }
 
 fn cost(bench: &Bench, directory: &Path) -> Result<Cost> {
-    let agent = (!bench.is_served).then(|| Agent::start(&bench.env, &bench.database));
+    let agent = (!bench.is_served()).then(|| Agent::start(&bench.env, &bench.database));
     let cost = cost_with_agent(bench, directory);
     if let Some(agent) = agent {
         block_on(agent.stop())?;
@@ -143,7 +143,7 @@ fn cost_with_agent(bench: &Bench, directory: &Path) -> Result<Cost> {
     let sizes = RefCell::new(LogSizes::default());
     let measure = |title: &str| {
         let plan = bench.plan(title, CLIENTS, THREADS);
-        ten_writes(bench, &crate::clients::Plan { time: plan.time / PART, ..plan })
+        ten_writes(bench, &crate::plan::Plan { time: plan.time / PART, ..plan })
     };
     let titles = ["backup, writes without one", "backup, writes with one"];
     let begin = || {
@@ -293,6 +293,6 @@ fn details(bench: &Bench, snapshots: &Snapshots, cost: &Cost) -> Value {
         "log_bytes_before_compression": cost.sizes.raw,
         "log_stored_bytes": cost.sizes.stored,
         "without": cost.without.to_json(),
-        "served": bench.is_served,
+        "served": bench.is_served(),
     })
 }

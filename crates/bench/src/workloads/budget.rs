@@ -8,10 +8,10 @@
 use super::device::Device;
 use super::mix::{Mix, OPERATIONS};
 use super::{Group, Workload, join, uncached};
-use crate::clients::Plan;
 use crate::figures::{self, Target};
 use crate::machine::MemoryWatch;
 use crate::outcome::{Figure, Measurement, Outcome};
+use crate::plan::Plan;
 use crate::unit::Unit;
 use crate::{Bench, Error, Result, words};
 use serde_json::json;

@@ -14,10 +14,11 @@
 use super::write::BlockingWrites;
 use super::{Group, Workload, join};
 use crate::calibrate::SyncTimes;
-use crate::clients::{Plan, drive};
+use crate::clients::drive;
 use crate::figures;
 use crate::host::{Host, Waits};
 use crate::outcome::{Figure, Measurement, Outcome};
+use crate::plan::Plan;
 use crate::tally::Latency;
 use crate::unit::Unit;
 use crate::{Bench, Error, Result, words};

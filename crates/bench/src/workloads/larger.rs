@@ -8,11 +8,11 @@
 use super::device::Device;
 use super::mix::{Mix, OPERATIONS};
 use super::{Group, Workload};
-use crate::clients::Plan;
 use crate::dataset::{KEY_LEN, VALUE_MAX, VALUE_MIN};
 use crate::figures::Target;
 use crate::outcome::{Figure, Measurement, Outcome};
 use crate::place::Place;
+use crate::plan::Plan;
 use crate::unit::Unit;
 use crate::{Bench, Error, Progress, Result, words};
 

@@ -1,8 +1,9 @@
 //! Transactions of reads and writes of random keys, in any proportion: what most of the seeds'
 //! workloads are.
 
-use crate::clients::{Client, Plan, Work, drive};
+use crate::clients::{Client, Work, drive};
 use crate::outcome::Measurement;
+use crate::plan::Plan;
 use crate::random::Random;
 use crate::{Bench, Result};
 use plinth_client::Transaction;

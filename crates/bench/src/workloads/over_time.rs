@@ -3,10 +3,10 @@
 
 use super::mix::Mix;
 use super::{Group, Workload};
-use crate::clients::Plan;
 use crate::curve::{Axis, Curve};
 use crate::figures::{self, Target};
 use crate::outcome::{Figure, Outcome};
+use crate::plan::Plan;
 use crate::unit::Unit;
 use crate::{Bench, Result, words};
 use serde_json::json;

@@ -2,11 +2,12 @@
 //! to ten thousand.
 
 use super::{Group, Workload};
-use crate::clients::{Client, Plan, Work, drive};
+use crate::clients::{Client, Work, drive};
 use crate::curve::{Axis, Curve};
 use crate::dataset::{MAX_ROWS, key};
 use crate::figures;
 use crate::outcome::{Figure, Measurement, Outcome};
+use crate::plan::Plan;
 use crate::unit::Unit;
 use crate::{Bench, Result, words};
 use plinth_client::{RangeOptions, StreamingMode, Transaction};

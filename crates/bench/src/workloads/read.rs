@@ -1,9 +1,10 @@
 //! Reads: ten random keys a transaction, asked for together, answered from one snapshot.
 
 use super::{Group, Workload};
-use crate::clients::{Client, Plan, Work, drive};
+use crate::clients::{Client, Work, drive};
 use crate::figures::{self, Target};
 use crate::outcome::{Figure, Measurement, Outcome};
+use crate::plan::Plan;
 use crate::unit::Unit;
 use crate::{Bench, Result, words};
 use plinth_client::Transaction;

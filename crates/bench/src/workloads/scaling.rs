@@ -7,9 +7,9 @@
 
 use super::{Group, Workload, read};
 use crate::calibrate;
-use crate::clients::Plan;
 use crate::figures::{self, Target};
 use crate::outcome::{Figure, Measurement, Outcome};
+use crate::plan::Plan;
 use crate::unit::Unit;
 use crate::{Bench, Result, words};
 use serde_json::json;

@@ -9,10 +9,10 @@
 //! own doing.
 
 use super::{Group, Workload, write};
-use crate::clients::Plan;
 use crate::figures::{self, Target};
 use crate::machine::CpuUse;
 use crate::outcome::{Figure, Outcome};
+use crate::plan::Plan;
 use crate::unit::Unit;
 use crate::{Bench, Result, words};
 use serde_json::json;

@@ -11,9 +11,9 @@
 use super::device::Device;
 use super::mix::{Mix, OPERATIONS};
 use super::{Group, Workload, join};
-use crate::clients::Plan;
 use crate::figures::{self, Target};
 use crate::outcome::{Figure, Measurement, Outcome};
+use crate::plan::Plan;
 use crate::random::Random;
 use crate::unit::Unit;
 use crate::{Bench, Error, Result};

@@ -8,9 +8,10 @@
 use super::mix::{Mix, set_random};
 use super::{Group, Workload};
 use crate::calibrate::SyncTimes;
-use crate::clients::{Client, Plan, Work, drive};
+use crate::clients::{Client, Work, drive};
 use crate::figures::{self, Target};
 use crate::outcome::{Figure, Measurement, Outcome};
+use crate::plan::Plan;
 use crate::unit::Unit;
 use crate::{Bench, Result, words};
 use plinth_client::Transaction;
