@@ -25,13 +25,13 @@ use crate::batch::internal_request;
 use crate::chores;
 use crate::leader::{Batcher, Leader};
 use crate::queue::{Answer, Submitted};
+use crate::refusals::Cause;
 use crate::replica::Replica;
 use crate::space::Level;
+use plinth_env::is_disk_full;
 use plinth_env::reply::promise;
-use plinth_env::{Burst, is_disk_full};
 use plinth_types::system::NORMAL_END;
 use plinth_types::{CommitRequest, Error, MutationList, MutationType, probe};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What a row takes in memory besides its key and its value: its head, its place in a leaf,
@@ -48,42 +48,6 @@ const SETTLING: Duration = Duration::from_millis(500);
 /// Keys of the system with this prefix are layers' data.
 const LAYERS: &[u8] = b"\xff\x02";
 
-/// Why commits are held back.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(usize)]
-pub(crate) enum Cause {
-    /// Something broke, and no commit is taken any more.
-    Failed,
-    /// Rows take all the memory that they may take.
-    Memory,
-    /// The disk is full.
-    Disk,
-    /// Older versions take all the memory that they may take.
-    Window,
-    /// Tables can't be written.
-    Tables,
-    /// The log can't be appended to, for another cause than a full disk: no file descriptors, a
-    /// disk that fails.
-    Log,
-}
-
-impl Cause {
-    pub const ALL: [Self; 6] =
-        [Self::Failed, Self::Memory, Self::Disk, Self::Window, Self::Tables, Self::Log];
-
-    /// Its name in `status` and in labels.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Failed => "failed",
-            Self::Memory => "memory_full",
-            Self::Disk => "disk_full",
-            Self::Window => "window_full",
-            Self::Tables => "flush_failing",
-            Self::Log => "log_failing",
-        }
-    }
-}
-
 /// What the answer is.
 enum Verdict {
     Go,
@@ -96,80 +60,46 @@ enum Verdict {
     },
 }
 
-/// What is remembered of the answers.
-#[derive(Default)]
-pub(crate) struct Backpressure {
-    memory_full: AtomicBool,
-    refused: [AtomicU64; Cause::ALL.len()],
-    burst: Burst,
+/// Looks how much memory rows take; gives it as a share of the bound, 0 where there is none.
+pub(crate) fn look_at_memory(replica: &Replica) -> f64 {
+    let Some(bound) = replica.config.rows_bound() else { return 0.0 };
+    let memory = replica.storage.memory();
+    let taken = memory.data + memory.window + ROW_BYTES * replica.storage.count();
+    replica.health.refusals.set_memory_full(taken >= bound);
+    taken as f64 / bound.max(1) as f64
 }
 
-impl Backpressure {
-    /// Commits that were refused for this.
-    pub fn refused(&self, cause: Cause) -> u64 {
-        self.refused[cause as usize].load(Ordering::Relaxed)
+fn ask(replica: &Replica, disk: Level) -> Verdict {
+    if let Some(error) = replica.health.failure() {
+        return Verdict::Refused { cause: Cause::Failed, error, all: true };
     }
-
-    /// Commits were refused: the first of a burst is told at once, how many there were when it is
-    /// over.
-    fn note(&self, cause: Cause, error: &Error, refused: u64, now: Duration) {
-        self.refused[cause as usize].fetch_add(refused, Ordering::Relaxed);
-        if self.burst.note(refused, now) {
-            crate::events::refusing(cause, error);
-        }
+    if replica.health.refusals.is_memory_full() {
+        return Verdict::Refused {
+            cause: Cause::Memory,
+            error: memory_refusal(replica),
+            all: false,
+        };
     }
-
-    /// Tells the end of a burst of refusals. To be called now and then.
-    pub fn tick(&self, now: Duration) {
-        if let Some(over) = self.burst.over(now) {
-            crate::events::refused(over);
-        }
+    if disk == Level::Kept {
+        return Verdict::Slower(Cause::Disk);
     }
-
-    /// Tells the end of a burst, if there is one: the node closes.
-    pub fn end(&self) {
-        self.burst.end().into_iter().for_each(crate::events::refused);
+    if replica.storage.fullness() < 1.0 {
+        return Verdict::Go;
     }
-
-    /// Looks how much memory rows take; gives it as a share of the bound, 0 where there is none.
-    pub fn look_at_memory(&self, replica: &Replica) -> f64 {
-        let Some(bound) = replica.config.rows_bound() else { return 0.0 };
-        let memory = replica.storage.memory();
-        let taken = memory.data + memory.window + ROW_BYTES * replica.storage.count();
-        self.memory_full.store(taken >= bound, Ordering::Relaxed);
-        taken as f64 / bound.max(1) as f64
-    }
-
-    fn ask(&self, replica: &Replica, disk: Level) -> Verdict {
-        if let Some(error) = replica.health.failure() {
-            return Verdict::Refused { cause: Cause::Failed, error, all: true };
-        }
-        if self.memory_full.load(Ordering::Relaxed) {
-            return Verdict::Refused {
-                cause: Cause::Memory,
-                error: memory_refusal(replica),
-                all: false,
-            };
-        }
-        if disk == Level::Kept {
-            return Verdict::Slower(Cause::Disk);
-        }
-        if replica.storage.fullness() < 1.0 {
-            return Verdict::Go;
-        }
-        match replica.storage.trouble() {
-            Some(error) => Verdict::Refused { cause: Cause::Tables, error, all: true },
-            None => Verdict::Slower(Cause::Window),
-        }
+    match replica.storage.trouble() {
+        Some(error) => Verdict::Refused { cause: Cause::Tables, error, all: true },
+        None => Verdict::Slower(Cause::Window),
     }
 }
 
 /// Why a commit that writes rows would be refused at this moment, if it would.
 pub(crate) fn refusal(replica: &Replica) -> Option<(Cause, Error)> {
-    match replica.backpressure.ask(replica, replica.space.level()) {
+    match ask(replica, replica.space.level()) {
         Verdict::Refused { cause, error, .. } => Some((cause, error)),
-        Verdict::Slower(Cause::Disk) if !replica.space.may_help(replica) => {
-            Some((Cause::Disk, replica.space.refusal(replica)))
+        Verdict::Slower(Cause::Disk)
+            if !replica.space.may_help(replica.counters.bytes_written.get()) =>
+        {
+            Some((Cause::Disk, replica.space.refusal()))
         }
         Verdict::Go | Verdict::Slower(_) => None,
     }
@@ -192,7 +122,7 @@ pub(crate) async fn admit(
     loop {
         let disk = look_at_disk(replica, &batch).await;
         let now = replica.env.now();
-        let cause = match replica.backpressure.ask(replica, disk) {
+        let cause = match ask(replica, disk) {
             Verdict::Go => return batch,
             Verdict::Refused { cause, error, all } => {
                 return refuse(replica, batch, cause, &error, all);
@@ -204,7 +134,7 @@ pub(crate) async fn admit(
                 return batch;
             }
             Verdict::Slower(Cause::Disk) if !waiting.may_help(replica, now) => {
-                return refuse(replica, batch, Cause::Disk, &replica.space.refusal(replica), false);
+                return refuse(replica, batch, Cause::Disk, &replica.space.refusal(), false);
             }
             Verdict::Slower(cause) => cause,
         };
@@ -231,7 +161,7 @@ async fn look_at_disk(replica: &Replica, batch: &[Submitted]) -> Level {
         Level::Plenty => Level::Plenty,
         Level::Low | Level::Kept => {
             let bytes = batch.iter().map(|submitted| submitted.request.size() as u64).sum();
-            replica.space.look(replica, bytes).await
+            replica.space.look(bytes).await
         }
     }
 }
@@ -241,7 +171,7 @@ async fn look_at_disk(replica: &Replica, batch: &[Submitted]) -> Level {
 fn let_versions_go_by(leader: &Leader, batcher: &mut Batcher) {
     let replica = &*leader.replica;
     let publish = |version| replica.storage.publish(version);
-    let newest = leader.versions.follow(&replica.versions, replica.env.now(), publish);
+    let newest = leader.versions.follow(&replica.visible.applied, replica.env.now(), publish);
     replica.waiting.reached(newest);
     let begin = replica.window_begin(newest);
     batcher.resolver.forget_before(begin);
@@ -272,10 +202,10 @@ impl ForDisk {
         }
         let began = *self.began.get_or_insert(now);
         let Some(asked) = self.asked else {
-            if !replica.space.may_help(replica) {
+            if !replica.space.may_help(replica.counters.bytes_written.get()) {
                 return false;
             }
-            self.asked = Some(replica.space.ask(replica));
+            self.asked = Some(replica.space.ask());
             return true;
         };
         if self.served.is_none() && replica.space.is_served(asked) {
@@ -297,7 +227,7 @@ fn refuse(
     if !refused.is_empty() {
         probe!("pipeline: commits refused");
         let count = refused.len() as u64;
-        replica.backpressure.note(cause, error, count, replica.env.now());
+        replica.health.refusals.note(cause, error, count, replica.env.now());
         replica.counters.refused.add(count);
         refused.into_iter().for_each(|submitted| submitted.answer.send(Err(error.clone())));
     }
@@ -307,7 +237,7 @@ fn refuse(
 /// A batch could not be appended.
 pub(crate) fn note_not_appended(replica: &Replica, error: &Error, refused: u64) {
     let cause = if is_disk_full(error) { Cause::Disk } else { Cause::Log };
-    replica.backpressure.note(cause, error, refused, replica.env.now());
+    replica.health.refusals.note(cause, error, refused, replica.env.now());
 }
 
 fn writes_rows(request: &CommitRequest) -> bool {

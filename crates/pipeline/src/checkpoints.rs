@@ -4,7 +4,6 @@
 //! pinned version, like any reader, while commits go on. The last checkpoint is removed only when
 //! the next one is durable.
 
-use crate::batch_lock::lock;
 use crate::identity::EngineKind;
 use crate::metrics::Rated;
 use crate::replica::Replica;
@@ -47,9 +46,9 @@ pub(crate) async fn run(replica: Arc<Replica>) {
     let mut last =
         Last { written, data: replica.storage.memory().data, not_before: Duration::ZERO };
     while !replica.health.is_over() {
-        replica.pause(&replica.checkpoint.due, PERIOD).await;
+        replica.pause(&replica.space.checkpoint.due, PERIOD).await;
         assert!(!planted!("the task for checkpoints panics"), "planted");
-        replica.space.keep_reserve(&replica).await;
+        replica.space.keep_reserve().await;
         if !is_due(&replica, &last) || replica.health.is_over() {
             continue;
         }
@@ -70,15 +69,15 @@ pub(crate) async fn run(replica: Arc<Replica>) {
 /// Whether it is time for a checkpoint.
 fn is_due(replica: &Replica, last: &Last) -> bool {
     let (space, now) = (&replica.space, replica.env.now());
-    let lacked_room = lock(&replica.checkpoint.trouble).as_ref().is_some_and(is_disk_full);
-    if lacked_room && space.level() != Level::Kept && space.fits_at_once(replica) {
+    let lacked_room = replica.space.checkpoint.trouble().as_ref().is_some_and(is_disk_full);
+    if lacked_room && space.level() != Level::Kept && space.fits_at_once() {
         // There is room now for the one that failed.
         return true;
     }
     let grown = replica.counters.bytes_written.get().wrapping_sub(last.written);
     let wanted = match space.level() {
         Level::Plenty => grown >= threshold(replica),
-        Level::Low => space.is_asked() || grown >= space.log_bound(replica, threshold(replica)),
+        Level::Low => space.is_asked() || grown >= space.log_bound(threshold(replica)),
         // Also one that is smaller than the last makes room.
         Level::Kept => {
             space.is_asked()
@@ -87,15 +86,15 @@ fn is_due(replica: &Replica, last: &Last) -> bool {
         }
     };
     // Without room for it it would only fill the disk to the brim; but that is an estimate.
-    wanted && (now >= last.not_before || (space.level() != Level::Plenty && space.fits(replica)))
+    wanted && (now >= last.not_before || (space.level() != Level::Plenty && space.fits()))
 }
 
 /// A checkpoint, with the reserve's room if it takes that.
 async fn make_room_and_write(replica: &Replica) -> Result<Version> {
-    if !replica.space.fits_at_once(replica) {
-        replica.space.met_full_disk(replica).await;
+    if !replica.space.fits_at_once() {
+        replica.space.met_full_disk().await;
     }
-    with_reserve(replica, || write(replica)).await
+    with_reserve(&replica.space, || write(replica)).await
 }
 
 /// The log may grow to twice the data, so that a small database is not written over and over.
@@ -148,19 +147,19 @@ pub(crate) async fn follow_tables(replica: Arc<Replica>) {
     // Up to which version flushes are to go for those who ask for room.
     let mut wanted: Option<(Version, u64)> = None;
     while !replica.health.is_over() {
-        replica.pause(&replica.checkpoint.due, PERIOD).await;
+        replica.pause(&replica.space.checkpoint.due, PERIOD).await;
         assert!(!planted!("the task for checkpoints panics"), "planted");
         let (storage, Some(log)) = (&replica.storage, &replica.log) else { return };
         let space = &replica.space;
-        space.keep_reserve(&replica).await;
+        space.keep_reserve().await;
         if space.is_asked() && wanted.is_none() {
             wanted = Some((replica.newest(), replica.counters.bytes_written.get()));
         }
-        let is_long =
-            space.level() == Level::Low && log.bytes() >= space.log_bound(&replica, u64::MAX);
+        let is_long = space.level() == Level::Low && log.bytes() >= space.log_bound(u64::MAX);
         if wanted.is_some() || is_long || space.level() == Level::Kept {
             let oldest = storage.oldest();
-            let flushed = with_reserve(&replica, || replica.writer().flush(Pace::default())).await;
+            let flushed =
+                with_reserve(&replica.space, || replica.writer().flush(Pace::default())).await;
             replica.note_checkpoint(&flushed);
             if let Some((version, written)) = wanted
                 && (flushed.is_err() || oldest >= version)

@@ -1,52 +1,23 @@
 //! What is done when there is nothing to commit: the window moves on, the log is marked durable,
 //! the lease on versions is extended, memory of forgotten versions is given back.
 //!
-//! A clock task says when; the commit worker that holds the batch lock does the work, because it
-//! owns the log and the resolver.
+//! A clock task says when (`pace.rs`); the commit worker that holds the batch lock does the work,
+//! because it owns the log and the resolver.
 
 use crate::leader::{Batcher, Leader};
-use crate::pace::{self, Pace};
 use plinth_env::is_disk_full;
-use plinth_types::version::VERSIONS_PER_SECOND;
-use plinth_types::{planted, probe};
-use std::sync::Arc;
-use std::time::Duration;
-
-/// How often the chores are looked at.
-const PERIOD: Duration = Duration::from_millis(200);
+use plinth_types::probe;
 
 /// How many rows of forgotten versions are given back at a time: commits that come meanwhile wait
 /// for as long.
 const FORGET_ROWS: usize = 4096;
-
-/// Asks for the chores when they are due, and keeps the pace, until the node closes.
-pub(crate) async fn keep_time(leader: Arc<Leader>) {
-    let replica = leader.replica.clone();
-    let window = replica.config.window.max(0) as f64 / VERSIONS_PER_SECOND as f64;
-    let mut pace = Pace::new(replica.config.load, Duration::from_secs_f64(window));
-    let mut next = Duration::ZERO;
-    while !leader.is_over() {
-        replica.pause(&leader.chores_due, pace.pause(&leader).min(PERIOD)).await;
-        assert!(!planted!("the task for the chores panics"), "planted");
-        pace.tick(&leader);
-        pace.look_at_disk(&leader).await;
-        if replica.env.now() >= next || leader.is_over() {
-            next = replica.env.now() + PERIOD;
-            if let Err(lost) = replica.check_place() {
-                leader.fail(lost);
-            }
-            leader.queue.ask_for_chores();
-        }
-    }
-    pace::close(&leader);
-}
 
 /// Does the chores. The caller holds the batch lock and has nothing to commit.
 pub(crate) async fn run(leader: &Leader, batcher: &mut Batcher) {
     let replica = &*leader.replica;
     let mut began = replica.env.now();
     let publish = |version| replica.storage.publish(version);
-    let newest = leader.versions.follow(&replica.versions, replica.env.now(), publish);
+    let newest = leader.versions.follow(&replica.visible.applied, replica.env.now(), publish);
     replica.waiting.reached(newest);
     batcher.resolver.forget_before(replica.window_begin(newest));
     replica.storage.note_elsewhere(batcher.resolver.memory());
@@ -81,7 +52,7 @@ pub(crate) async fn tend(leader: &Leader, batcher: &mut Batcher) {
     } else if is_disk_full(&error) {
         // What was popped is let go of only once the log says so: it is tried again with the
         // reserve.
-        replica.space.met_full_disk(replica).await;
+        replica.space.met_full_disk().await;
     }
 }
 

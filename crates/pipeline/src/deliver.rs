@@ -89,7 +89,7 @@ pub(crate) async fn run(replica: Arc<Replica>) {
         if streams.is_used()
             && replica.space.level() == Level::Kept
             && now >= patient_until
-            && replica.space.look(&replica, 0).await == Level::Kept
+            && replica.space.look(0).await == Level::Kept
             && streams.give_way()
         {
             patient_until = now + GOING;

@@ -4,7 +4,6 @@
 //! One function for each event, so that names and fields stand in one place. Whoever embeds the
 //! node decides where they go; the program `plinth` prints them when `PLINTH_LOG` says so.
 
-use crate::backpressure::Cause;
 use crate::gate::Limits;
 use crate::metrics::SlowTransaction;
 use plinth_env::Over;
@@ -167,8 +166,8 @@ pub(crate) fn checkpoint_failed(error: &Error) {
 }
 
 /// Commits are refused: the first of a burst.
-pub(crate) fn refusing(cause: Cause, error: &Error) {
-    tracing::warn!(cause = cause.name(), code = error.code(), error = %error, "commits are refused");
+pub(crate) fn refusing(cause: &'static str, error: &Error) {
+    tracing::warn!(cause, code = error.code(), error = %error, "commits are refused");
 }
 
 /// No commit has been refused for a while: how many were, and for how long.

@@ -2,9 +2,10 @@
 //!
 //! Names follow its conventions: `plinth_` first, units in base units last, totals end in `_total`.
 
-use crate::backpressure::{self, Cause};
+use crate::backpressure;
 use crate::changes::ShownStream;
 use crate::metrics::{Count, Histogram, Metrics};
+use crate::refusals::Cause;
 use crate::shown::{Shown, ShownMember};
 use plinth_types::version::VERSIONS_PER_SECOND;
 use plinth_types::{Version, printable};
@@ -100,7 +101,7 @@ fn transactions(text: &mut Text, shown: &Shown) {
     let refused = |cause: &Cause| {
         (
             format!("{{cause=\"{}\"}}", cause.name()),
-            shown.replica.backpressure.refused(*cause) as f64,
+            shown.replica.health.refusals.refused(*cause) as f64,
         )
     };
     let refused: Vec<_> = Cause::ALL.iter().map(refused).collect();
@@ -275,7 +276,7 @@ fn space(text: &mut Text, shown: &Shown) {
         "Keys and values that are stored.",
         shown.replica.storage.data_bytes() as f64,
     );
-    let disk = crate::status::disk_used(shown) as f64;
+    let disk = shown.disk_used() as f64;
     text.gauge("plinth_disk_used_bytes", "Disk that the log and the data take.", disk);
     let tables = shown.replica.storage.tables();
     if let Some(tables) = tables {

@@ -1,5 +1,7 @@
-//! Whether a node still takes commits, and why not; and whether reads have met with damage.
+//! Whether a node still takes commits, and why not; which it refused; and whether reads have met
+//! with damage.
 
+use crate::refusals::Refusals;
 use plinth_env::{Burst, Signal};
 use plinth_types::Error;
 use std::sync::OnceLock;
@@ -15,6 +17,8 @@ pub(crate) struct Health {
     /// How often damage had been met with at the last look, and that it is being met with.
     damaged: AtomicU64,
     damage: Burst,
+    /// The commits that weren't taken.
+    pub refusals: Refusals,
 }
 
 impl Health {

@@ -5,8 +5,7 @@
 //! What a member does stands in `cluster/`.
 
 use crate::cluster::{
-    Keeper, Leadership, Membership, Participant, Progress, keep_for_followers, look_after_members,
-    removed,
+    Keeper, Leadership, Membership, Participant, Progress, keep_for_followers, removed, start_tasks,
 };
 use crate::config::NodeConfig;
 use crate::directory::Directory;
@@ -137,18 +136,13 @@ impl Node {
         let (config, view) = (config, Some(Arc::new(view) as Arc<dyn plinth_log::LogView>));
         let replica =
             Arc::new(Replica::new(env, config, Some(directory), (storage, view), beginning));
-        replica.space.look(&replica, 0).await;
+        replica.space.look(0).await;
         let free = replica.space.free_and_kept().map(|(free, _)| free);
         // What is registered before this member was opened again has to be kept before anything
         // goes.
         replica.streams.begin(newest, free, true);
         let participant = Participant::new(replica.clone(), membership, member, (peers, progress));
-        let mut tasks = participant.start();
-        tasks.push(supervise::spawn(
-            &participant,
-            "members",
-            look_after_members(participant.clone()),
-        ));
+        let mut tasks = start_tasks(&participant);
         tasks.extend(start_checkpoints(&participant, &replica));
         tasks.push(supervise::spawn(&participant, "changes", deliver::run(replica.clone())));
         Ok(Self::of(replica, participant, tasks))

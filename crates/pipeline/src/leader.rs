@@ -90,6 +90,46 @@ impl Batch {
     }
 }
 
+/// The term in which a leader leads a cluster.
+pub(crate) struct Term {
+    pub number: u64,
+    /// The version of the newest entry of this term that has been applied.
+    applied: AtomicI64,
+}
+
+/// How a leader ends: it takes nothing more, then everybody who waited is answered.
+#[derive(Default)]
+struct End {
+    /// Its tasks are to end: it takes nothing more.
+    retired: AtomicBool,
+    resigned: AtomicBool,
+    over: Signal,
+}
+
+impl End {
+    fn retire(&self) {
+        self.retired.store(true, Ordering::SeqCst);
+    }
+
+    fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::SeqCst)
+    }
+
+    fn resign(&self) {
+        self.resigned.store(true, Ordering::SeqCst);
+        self.over.notify();
+    }
+
+    /// Waits until it has resigned.
+    async fn wait(&self) {
+        while !self.resigned.load(Ordering::SeqCst) {
+            self.over.wait().await;
+        }
+        // The next one who waits is to be woken too.
+        self.over.notify();
+    }
+}
+
 /// Queue, batcher, sequencer, gate: one term of them.
 pub(crate) struct Leader {
     pub replica: Arc<Replica>,
@@ -102,17 +142,12 @@ pub(crate) struct Leader {
     pub gate: Gate,
     /// Where a leader has to prove that it still is one.
     pub proofs: Option<Arc<Proofs>>,
-    /// Of which term, in a cluster. There it is the participant who applies entries, its own among
-    /// them, and the term may end before the node does.
-    pub term: Option<u64>,
+    /// In a cluster. There it is the participant who applies entries, its own among them, and the
+    /// term may end before the node does.
+    pub term: Option<Term>,
     /// The same log, for whoever waits for its entries.
     pub log: Option<Arc<dyn LogView>>,
-    /// In a cluster: the version of the newest entry of this term that has been applied.
-    applied: AtomicI64,
-    /// Its tasks are to end: it takes nothing more.
-    retired: AtomicBool,
-    resigned: AtomicBool,
-    over: Signal,
+    end: End,
     /// Wakes the task that does the chores.
     pub chores_due: Signal,
 }
@@ -137,21 +172,23 @@ impl Leader {
             versions,
             gate: Gate::default(),
             proofs: prover.map(Proofs::new),
-            term,
+            term: term.map(|number| Term { number, applied: AtomicI64::new(0) }),
             log,
-            applied: AtomicI64::new(0),
-            retired: AtomicBool::new(false),
-            resigned: AtomicBool::new(false),
-            over: Signal::new(),
+            end: End::default(),
             chores_due: Signal::new(),
         }
+    }
+
+    /// The number of its term, in a cluster.
+    pub fn term_number(&self) -> Option<u64> {
+        self.term.as_ref().map(|term| term.number)
     }
 
     /// The newest version that may be read, moved along with the clock.
     #[inline]
     pub fn newest_readable(&self) -> Version {
-        let Replica { env, storage, versions, .. } = &*self.replica;
-        self.versions.read_version(versions, env.now(), |version| storage.publish(version))
+        let Replica { env, storage, visible, .. } = &*self.replica;
+        self.versions.read_version(&visible.applied, env.now(), |version| storage.publish(version))
     }
 
     /// The answer to a request for a read version, now.
@@ -221,7 +258,9 @@ impl Leader {
     /// In a cluster: an entry of this term has been applied, and so has everything before it. Its
     /// clients are told, and whoever waits for what it changed.
     pub async fn settle_applied(&self, version: Version, fired: Vec<Promise<Version>>) {
-        self.applied.fetch_max(version, Ordering::SeqCst);
+        if let Some(term) = &self.term {
+            term.applied.fetch_max(version, Ordering::SeqCst);
+        }
         let settled = self.replica.env.now();
         let mut fired = Some(fired);
         while let Some(mut settling) = self.in_flight.next_up_to(version).await {
@@ -237,7 +276,8 @@ impl Leader {
 
     /// In a cluster: a batch is in flight, whose entry may have been applied before it was.
     pub async fn settle_late(&self, version: Version) {
-        if self.term.is_some() && self.applied.load(Ordering::SeqCst) >= version {
+        let is_applied = |term: &Term| term.applied.load(Ordering::SeqCst) >= version;
+        if self.term.as_ref().is_some_and(is_applied) {
             self.settle_applied(version, Vec::new()).await;
         }
     }
@@ -276,23 +316,19 @@ impl Leader {
 
     /// Whether tasks of this leader are to end.
     pub fn is_over(&self) -> bool {
-        self.retired.load(Ordering::SeqCst) || self.replica.health.is_over()
+        self.end.is_retired() || self.replica.health.is_over()
     }
 
     /// Waits until it has resigned.
     pub async fn until_over(&self) {
-        while !self.resigned.load(Ordering::SeqCst) {
-            self.over.wait().await;
-        }
-        // The next one who waits is to be woken too.
-        self.over.notify();
+        self.end.wait().await;
     }
 
     /// Whether the newest version is so old that whoever reads at it may soon be too old to commit.
     /// Only an entry moves it in a cluster.
     pub fn is_stale(&self) -> bool {
-        let Replica { env, versions, config, .. } = &*self.replica;
-        self.versions.lag(versions, env.now()) > config.window / 8
+        let Replica { env, visible, config, .. } = &*self.replica;
+        self.versions.lag(&visible.applied, env.now()) > config.window / 8
     }
 
     /// The node takes no more commits, and the leader is none any more.
@@ -313,14 +349,13 @@ impl Leader {
                 batch.unknown(cause);
             }
         }
-        self.resigned.store(true, Ordering::SeqCst);
-        self.over.notify();
-        self.replica.checkpoint.due.notify();
+        self.end.resign();
+        self.replica.space.checkpoint.due.notify();
     }
 
     /// Nothing more is taken, and whoever waits to be is told; what was appended goes on.
     pub fn retire(&self, cause: &Error) {
-        self.retired.store(true, Ordering::SeqCst);
+        self.end.retire();
         self.queue.fail(cause);
         self.empty_gate(cause);
         self.chores_due.notify();

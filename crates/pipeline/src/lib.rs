@@ -69,6 +69,7 @@ mod pace;
 mod pinned;
 mod proof;
 mod queue;
+mod refusals;
 mod replay;
 mod replica;
 mod sequencer;

@@ -126,7 +126,7 @@ impl Node {
         let view = log.as_ref().map(|log| log.view());
         let resolver = new_resolver(env, first, &config);
         let replica = Arc::new(Replica::new(env, config, directory, (storage, view), beginning));
-        replica.space.look(&replica, 0).await;
+        replica.space.look(0).await;
         let free = replica.space.free_and_kept().map(|(free, _)| free);
         replica.streams.begin(first, free, false);
         let batcher = Batcher { log, resolver, metadata: replica.visible.metadata() };
@@ -266,7 +266,7 @@ impl Node {
                 leader.queue.close();
                 leader.chores_due.notify();
             }
-            self.replica.checkpoint.due.notify();
+            self.replica.space.checkpoint.due.notify();
             self.replica.streams.look();
         }
     }

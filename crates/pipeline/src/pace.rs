@@ -5,6 +5,7 @@
 //! rings for the chores, ten times a second while nothing is limited, and often enough to hand out
 //! small portions while something is.
 
+use crate::backpressure;
 use crate::config::LoadTargets;
 use crate::gate::{
     Admitted, Controller, Gauges, Reason, Rules, THROTTLE_BEGIN, THROTTLE_END, Targets,
@@ -15,10 +16,13 @@ use crate::space::Level;
 use crate::together::together;
 use plinth_client::{ReadVersionReply, ReadVersionRequest};
 use plinth_env::reply::{Reply, promise};
-use plinth_types::{Error, KeySelector, KeySpace, RangeRead};
+use plinth_types::version::VERSIONS_PER_SECOND;
+use plinth_types::{Error, KeySelector, KeySpace, RangeRead, planted};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How often the chores are asked for.
+const CHORES: Duration = Duration::from_millis(200);
 /// How often the gauges are looked at.
 const LOOK: Duration = Duration::from_millis(100);
 /// How often those who wait are let on.
@@ -32,6 +36,28 @@ const DISK: [Duration; 2] = [Duration::from_millis(500), Duration::from_millis(1
 const TOLD: Duration = Duration::from_secs(10);
 /// Most rules for tags.
 const RULES_MOST: usize = 1000;
+
+/// Asks for the chores when they are due, and keeps the pace, until the node closes.
+pub(crate) async fn keep_time(leader: Arc<Leader>) {
+    let replica = leader.replica.clone();
+    let window = replica.config.window.max(0) as f64 / VERSIONS_PER_SECOND as f64;
+    let mut pace = Pace::new(replica.config.load, Duration::from_secs_f64(window));
+    let mut next = Duration::ZERO;
+    while !leader.is_over() {
+        replica.pause(&leader.chores_due, pace.pause(&leader).min(CHORES)).await;
+        assert!(!planted!("the task for the chores panics"), "planted");
+        pace.tick(&leader);
+        pace.look_at_disk(&leader).await;
+        if replica.env.now() >= next || leader.is_over() {
+            next = replica.env.now() + CHORES;
+            if let Err(lost) = replica.check_place() {
+                leader.fail(lost);
+            }
+            leader.queue.ask_for_chores();
+        }
+    }
+    close(&leader);
+}
 
 /// A request that doesn't pass without being looked at. Each of the transactions that it stands for
 /// is let in by itself.
@@ -64,7 +90,7 @@ fn begin_one(leader: &Arc<Leader>, request: ReadVersionRequest) -> Reply<ReadVer
 }
 
 /// What the task that paces the node remembers.
-pub(crate) struct Pace {
+struct Pace {
     controller: Controller,
     rules: Rules,
     looked: Duration,
@@ -98,7 +124,7 @@ impl Told {
 
 impl Pace {
     /// A pace that holds to these targets, where versions stay in the window for so long.
-    pub fn new(targets: LoadTargets, window: Duration) -> Self {
+    fn new(targets: LoadTargets, window: Duration) -> Self {
         let LoadTargets { queue_bytes, window_bytes } = targets;
         let controller = Controller::new(Targets { queue_bytes, window_bytes, window });
         Self {
@@ -113,15 +139,15 @@ impl Pace {
     }
 
     /// How long until there is something to do, at most.
-    pub fn pause(&self, leader: &Leader) -> Duration {
+    fn pause(&self, leader: &Leader) -> Duration {
         if leader.gate.is_open() { LOOK } else { RELEASE }
     }
 
     /// Does what is due.
-    pub fn tick(&mut self, leader: &Arc<Leader>) {
+    fn tick(&mut self, leader: &Arc<Leader>) {
         let now = leader.replica.env.now();
-        let rows = leader.replica.backpressure.look_at_memory(&leader.replica);
-        leader.replica.backpressure.tick(now);
+        let rows = backpressure::look_at_memory(&leader.replica);
+        leader.replica.health.refusals.tick(now);
         leader.replica.health.note_damage(leader.replica.storage.damage(), now);
         self.queued = (self.queued.0 + leader.queue.depth().1 as u64, self.queued.1 + 1);
         if now >= self.looked + LOOK || self.rules_read.is_none() {
@@ -143,7 +169,7 @@ impl Pace {
                 fullness: leader.replica.storage.fullness().into(),
                 backlog: leader.replica.storage.backlog().into(),
                 rows,
-                disk: leader.replica.space.pressure(&leader.replica),
+                disk: leader.replica.space.pressure(),
                 started,
                 written: leader.replica.counters.bytes_written.get(),
                 waiting,
@@ -174,17 +200,20 @@ impl Pace {
     }
 
     /// Looks at the disk, now and then.
-    pub async fn look_at_disk(&mut self, leader: &Leader) {
+    async fn look_at_disk(&mut self, leader: &Leader) {
         let now = leader.replica.env.now();
         if leader.replica.directory.is_none() || now < self.disk_next {
             return;
         }
         let space = &leader.replica.space;
-        let level = space.look(&leader.replica, 0).await;
-        if level == Level::Kept && space.is_untried() && space.may_help(&leader.replica) {
+        let level = space.look(0).await;
+        if level == Level::Kept
+            && space.is_untried()
+            && space.may_help(leader.replica.counters.bytes_written.get())
+        {
             // After a start nobody knows whether there is hope, until it was tried: health would
             // say that rows are taken.
-            space.ask(&leader.replica);
+            space.ask();
         }
         self.disk_next = now + DISK[usize::from(level != Level::Plenty)];
     }
@@ -250,8 +279,8 @@ fn release(leader: &Arc<Leader>, now: Duration) {
 }
 
 /// The node closes, or the term is over: nobody waits any longer.
-pub(crate) fn close(leader: &Leader) {
-    leader.replica.backpressure.end();
+fn close(leader: &Leader) {
+    leader.replica.health.refusals.end();
     if leader.replica.health.is_over() {
         crate::events::closed();
     }

@@ -14,8 +14,6 @@
 //! Always: entries are applied in the order of their versions, each whole; a version is shown to
 //! readers only when everything up to it has been applied.
 
-use crate::backpressure::Backpressure;
-use crate::batch_lock::lock;
 use crate::changes::{StreamRows, Streams};
 use crate::config::NodeConfig;
 use crate::counters::Counters;
@@ -24,7 +22,6 @@ use crate::health::Health;
 use crate::metadata::Metadata;
 use crate::space::Space;
 use crate::store::{SharedStore, Store};
-use crate::versions::Applied;
 use crate::visible::Visible;
 use crate::waiting::Waiting;
 use crate::watches::Watches;
@@ -33,8 +30,8 @@ use plinth_env::reply::Promise;
 use plinth_env::sync::{Signal, race};
 use plinth_log::LogView;
 use plinth_storage::{Change, Prepared, Writer};
-use plinth_types::{Error, LogPosition, MutationList, MutationRef, Result, Version, planted};
-use std::sync::{Arc, Mutex, MutexGuard};
+use plinth_types::{LogPosition, MutationList, MutationRef, Result, Version, planted};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 /// How many rows of forgotten versions are given back with each entry: more than one makes, on
@@ -64,25 +61,13 @@ pub(crate) struct Replica {
     pub storage: SharedStore,
     /// `None`: the database lives in memory alone.
     pub log: Option<Arc<dyn LogView>>,
-    pub versions: Applied,
     pub visible: Visible,
     pub watches: Watches,
     pub waiting: Arc<Waiting>,
     pub health: Health,
     pub counters: Counters,
     pub space: Space,
-    pub checkpoint: Checkpointing,
-    pub backpressure: Backpressure,
     pub streams: Arc<Streams>,
-}
-
-/// How it stands with checkpoints.
-#[derive(Default)]
-pub(crate) struct Checkpointing {
-    /// Why the last one could not be written, if so.
-    pub trouble: Mutex<Option<Error>>,
-    /// Wakes the task that writes them.
-    pub due: Signal,
 }
 
 /// What the rows of a replica say at its beginning.
@@ -103,21 +88,20 @@ impl Replica {
         Beginning { newest, metadata, streams }: Beginning,
     ) -> Self {
         let streams = Arc::new(Streams::new(streams, log.clone()));
+        let root = directory.as_ref().map(|directory| &*directory.root);
+        let space = Space::new(env, root, log.clone(), storage.reader.clone());
         Self {
             env: env.clone(),
             config,
             directory,
             storage: storage.into(),
             log,
-            versions: Applied::new(newest),
-            visible: Visible::new(metadata),
+            visible: Visible::new(newest, metadata),
             watches: Watches::default(),
             waiting: Arc::new(Waiting::new()),
             health: Health::default(),
             counters: Counters::beginning(env.now()),
-            space: Space::default(),
-            checkpoint: Checkpointing::default(),
-            backpressure: Backpressure::default(),
+            space,
             streams,
         }
     }
@@ -130,10 +114,7 @@ impl Replica {
     /// node has failed: the next entry would be applied to rows that lack this one.
     pub async fn apply(&self, entry: &Entry<'_>) -> Result<Vec<Promise<Version>>> {
         let version = entry.at.version;
-        assert!(
-            version > self.versions.newest(),
-            "entries are applied in the order of their versions"
-        );
+        assert!(version > self.newest(), "entries are applied in the order of their versions");
         let prepared = self.writer().prepare(&mut entry.mutations());
         let prepared = match prepared.await {
             Ok(prepared) => prepared,
@@ -149,12 +130,9 @@ impl Replica {
         let free = || self.space.free_and_kept().map(|(free, _)| free);
         self.streams.applied(entry.at, &entry.lists, entry.touches_metadata, free);
         if entry.touches_metadata {
-            self.visible.change(
-                |metadata| metadata.fold_all(entry.mutations()),
-                || self.versions.reach(version),
-            );
+            self.visible.change(version, |metadata| metadata.fold_all(entry.mutations()));
         } else {
-            self.versions.reach(version);
+            self.visible.applied.reach(version);
         }
         self.streams.reached();
         self.writer().forget_before(self.window_begin(version), FORGET_ROWS);
@@ -187,25 +165,20 @@ impl Replica {
     /// A checkpoint, or a flush that makes room, was written or could not be. The first failure in
     /// a row is told at once, its end too.
     pub fn note_checkpoint<T>(&self, written: &Result<T>) {
-        let mut trouble = lock(&self.checkpoint.trouble);
-        match written {
-            Ok(_) if trouble.is_some() => {
-                *trouble = None;
+        let failed = written.as_ref().err();
+        self.counters.checkpoints_failed.add(u64::from(failed.is_some()));
+        match (self.space.checkpoint.note(failed), failed) {
+            (true, None) => {
                 crate::events::checkpoints_go_on(self.counters.checkpoints_failed.get());
             }
-            Ok(_) => {}
-            Err(error) => {
-                self.counters.checkpoints_failed.add(1);
-                if trouble.replace(error.clone()).is_none() {
-                    crate::events::checkpoint_failed(error);
-                }
-            }
+            (true, Some(error)) => crate::events::checkpoint_failed(error),
+            (false, _) => {}
         }
     }
 
     /// The newest version that reads may be at.
     pub fn newest(&self) -> Version {
-        self.versions.newest()
+        self.visible.applied.newest()
     }
 
     /// The oldest version that the window still holds when the newest is `newest`.

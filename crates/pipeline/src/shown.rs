@@ -47,6 +47,18 @@ impl ShownMember {
 }
 
 impl Shown {
+    /// Bytes that the log takes on the disk, and what the newest checkpoint takes, which is about
+    /// what it holds.
+    pub fn disk_used(&self) -> u64 {
+        let Replica { log, storage, counters, .. } = &*self.replica;
+        let log = log.as_ref().map_or(0, |log| log.disk_bytes());
+        if let Some(tables) = storage.tables() {
+            return log + tables.disk_bytes;
+        }
+        let has_checkpoint = counters.checkpoints.get() > 0;
+        log + if has_checkpoint { storage.memory().data } else { 0 }
+    }
+
     /// How many transactions wait to be committed, and their bytes.
     pub fn queued(&self) -> (usize, usize) {
         self.leader.as_ref().map_or((0, 0), |leader| leader.queue.depth())

@@ -21,11 +21,14 @@
 //! Always: while free space is known, no commit that writes rows is taken that would leave less
 //! than `need`; whatever is not known holds nobody back.
 
-use crate::replica::Replica;
-use plinth_env::{Burst, Open, is_disk_full};
+use crate::batch_lock::lock;
+use plinth_env::{Burst, Env, Open, Signal, is_disk_full};
+use plinth_log::LogView;
+use plinth_storage::Reader;
 use plinth_types::{Error, Resource, Result, probe};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The file in a database's directory whose only use is the room that it takes.
@@ -98,20 +101,101 @@ impl Gauges {
 
 /// What a node knows of its disk. Nothing is known of one without a directory.
 pub(crate) struct Space {
+    env: Env,
+    /// The database's directory; `None`: it lives in memory alone.
+    root: Option<PathBuf>,
+    log: Option<Arc<dyn LogView>>,
+    storage: Arc<dyn Reader>,
+    /// What makes room.
+    pub checkpoint: Checkpointing,
     free: AtomicU64,
     need: AtomicU64,
     level: AtomicU8,
     is_reserved: AtomicBool,
+    wishes: Wishes,
+    told: Told,
+}
+
+/// How it stands with checkpoints.
+#[derive(Default)]
+pub(crate) struct Checkpointing {
+    /// Why the last one could not be written, if so.
+    trouble: Mutex<Option<Error>>,
+    /// Wakes the task that writes them.
+    pub due: Signal,
+}
+
+impl Checkpointing {
+    /// Why the last one could not be written, if so.
+    pub fn trouble(&self) -> Option<Error> {
+        lock(&self.trouble).clone()
+    }
+
+    /// One was written, or could not be. Whether that is another end than the one before had.
+    pub fn note(&self, failed: Option<&Error>) -> bool {
+        let before = std::mem::replace(&mut *lock(&self.trouble), failed.cloned());
+        before.is_some() != failed.is_some()
+    }
+}
+
+/// Those who wait for room to be made, counted by the times at which that is tried.
+#[derive(Default)]
+struct Wishes {
     /// Somebody waits for room, and which time it is.
     asked: AtomicU64,
     /// Up to which time it was tried to make some.
     served: AtomicU64,
     /// How much had been written to the log when that was last tried.
     tried_at: AtomicU64,
+}
+
+impl Wishes {
+    fn ask(&self) -> u64 {
+        let asked = self.served() + 1;
+        self.asked.store(asked, Ordering::Release);
+        asked
+    }
+
+    fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Acquire) > self.served()
+    }
+
+    fn serve(&self, written: u64) {
+        self.tried_at.store(written, Ordering::Relaxed);
+        self.served.store(self.asked.load(Ordering::Acquire), Ordering::Release);
+    }
+
+    fn served(&self) -> u64 {
+        self.served.load(Ordering::Acquire)
+    }
+}
+
+/// What operators have been told of the disk.
+#[derive(Default)]
+struct Told {
     /// It is full, again and again.
     full: Burst,
     /// That it is low has been told.
     is_low: AtomicBool,
+}
+
+impl Told {
+    /// Tells that the disk is low or full, and when it isn't any more: once, however often that
+    /// changes for a moment.
+    fn tell(&self, level: Level, gauges: Gauges, now: Duration) {
+        let (free, kept, spare) = (gauges.free, gauges.need + gauges.owed, gauges.spare());
+        if level == Level::Kept && self.full.note(1, now) {
+            crate::events::disk_full(free, kept);
+        }
+        if self.full.over(now).is_some() {
+            crate::events::disk_has_room(free, kept);
+        }
+        if spare < LOW && !self.is_low.swap(true, Ordering::Relaxed) {
+            crate::events::disk_low(free, kept);
+        } else if spare > 2 * LOW {
+            self.is_low.store(false, Ordering::Relaxed);
+        }
+    }
 }
 
 const _: () = assert!(RESERVE_BYTES.is_multiple_of(STEP) && RESERVE_BYTES > 2 * MARGIN);
@@ -119,23 +203,30 @@ const _: () = assert!(RESERVE_BYTES.is_multiple_of(STEP) && RESERVE_BYTES > 2 * 
 /// Free space that isn't known.
 const UNKNOWN: u64 = u64::MAX;
 
-impl Default for Space {
-    fn default() -> Self {
+impl Space {
+    /// Of a database in this directory, if in any, with this log and these rows. Nothing is known
+    /// of the disk before the first look.
+    pub fn new(
+        env: &Env,
+        root: Option<&Path>,
+        log: Option<Arc<dyn LogView>>,
+        storage: Arc<dyn Reader>,
+    ) -> Self {
         Self {
+            env: env.clone(),
+            root: root.map(Path::to_path_buf),
+            log,
+            storage,
+            checkpoint: Checkpointing::default(),
             free: AtomicU64::new(UNKNOWN),
             need: AtomicU64::new(0),
             level: AtomicU8::new(Level::Plenty as u8),
             is_reserved: AtomicBool::new(false),
-            asked: AtomicU64::new(0),
-            served: AtomicU64::new(0),
-            tried_at: AtomicU64::new(0),
-            full: Burst::default(),
-            is_low: AtomicBool::new(false),
+            wishes: Wishes::default(),
+            told: Told::default(),
         }
     }
-}
 
-impl Space {
     /// How much room there was at the last look.
     #[inline]
     pub fn level(&self) -> Level {
@@ -156,140 +247,123 @@ impl Space {
         if self.is_reserved.load(Ordering::Relaxed) { 0 } else { RESERVE_BYTES }
     }
 
-    fn gauges(&self, replica: &Replica) -> Option<Gauges> {
+    fn gauges(&self) -> Option<Gauges> {
         let free = self.free.load(Ordering::Relaxed);
-        let log = replica.log.as_ref().map_or(0, |log| log.disk_bytes());
-        (free != UNKNOWN).then(|| Gauges { free, need: need(replica), owed: self.owed(), log })
+        let log = self.log.as_ref().map_or(0, |log| log.disk_bytes());
+        (free != UNKNOWN).then(|| Gauges {
+            free,
+            need: self.storage.room_to_work(),
+            owed: self.owed(),
+            log,
+        })
     }
 
     /// The part of what the log may take that it has taken, for the rate at which transactions
     /// begin.
-    pub fn pressure(&self, replica: &Replica) -> f64 {
+    pub fn pressure(&self) -> f64 {
         match self.level() {
             Level::Plenty => 0.0,
             Level::Kept => 1.0,
-            Level::Low => self.gauges(replica).map_or(0.0, |gauges| gauges.log_share()),
+            Level::Low => self.gauges().map_or(0.0, |gauges| gauges.log_share()),
         }
     }
 
     /// How long the log may grow before it is let go of.
-    pub fn log_bound(&self, replica: &Replica, usual: u64) -> u64 {
-        self.gauges(replica).map_or(usual, |gauges| gauges.log_bound(usual))
+    pub fn log_bound(&self, usual: u64) -> u64 {
+        self.gauges().map_or(usual, |gauges| gauges.log_bound(usual))
     }
 
     /// Whether nobody has tried to make room since the start, nor asked for some.
     pub fn is_untried(&self) -> bool {
-        self.served.load(Ordering::Acquire) == 0 && !self.is_asked()
+        self.wishes.served() == 0 && !self.is_asked()
     }
 
-    /// Whether there is hope that room can be made: it would fit, and there is something in the log
-    /// that was not there when it was last tried.
-    pub fn may_help(&self, replica: &Replica) -> bool {
-        let written = replica.counters.bytes_written.get();
-        let tried = self.served.load(Ordering::Acquire) > 0;
-        let new = match &replica.log {
-            Some(log) if !tried => log.bytes(),
-            _ => written - self.tried_at.load(Ordering::Relaxed),
+    /// Whether there is hope that room can be made: it would fit, and there is something in the
+    /// log, to which so much was `written`, that was not there when it was last tried.
+    pub fn may_help(&self, written: u64) -> bool {
+        let new = match &self.log {
+            Some(log) if self.wishes.served() == 0 => log.bytes(),
+            _ => written - self.wishes.tried_at.load(Ordering::Relaxed),
         };
-        new >= LEAST_LOG / 4 && self.fits(replica)
+        new >= LEAST_LOG / 4 && self.fits()
     }
 
     /// Whether what makes room would fit, now or with the reserve.
-    pub fn fits(&self, replica: &Replica) -> bool {
+    pub fn fits(&self) -> bool {
         let reserve = RESERVE_BYTES - self.owed();
-        self.gauges(replica).is_none_or(|gauges| gauges.free + reserve >= gauges.need)
+        self.gauges().is_none_or(|gauges| gauges.free + reserve >= gauges.need)
     }
 
     /// Whether it fits without the reserve.
-    pub fn fits_at_once(&self, replica: &Replica) -> bool {
-        self.gauges(replica).is_none_or(|gauges| gauges.free >= gauges.need)
+    pub fn fits_at_once(&self) -> bool {
+        self.gauges().is_none_or(|gauges| gauges.free >= gauges.need)
     }
 
     /// Looks at the disk: how much room there is for a commit of so many bytes.
-    pub async fn look(&self, replica: &Replica, incoming: u64) -> Level {
-        let Some(directory) = &replica.directory else { return Level::Plenty };
-        let free = replica.env.files().free_space(&directory.root).await.unwrap_or(UNKNOWN);
+    pub async fn look(&self, incoming: u64) -> Level {
+        let Some(root) = &self.root else { return Level::Plenty };
+        let free = self.env.files().free_space(root).await.unwrap_or(UNKNOWN);
         self.free.store(free, Ordering::Relaxed);
-        let Some(gauges) = self.gauges(replica) else { return Level::Plenty };
+        let Some(gauges) = self.gauges() else { return Level::Plenty };
         self.need.store(gauges.need, Ordering::Relaxed);
-        if let Some(log) = &replica.log {
+        if let Some(log) = &self.log {
             log.keep_free(gauges.need + gauges.owed + MARGIN);
         }
         let level = gauges.level(incoming);
         // What a large commit finds is no state of the disk.
         let lasting = gauges.level(0);
         if self.level.swap(lasting as u8, Ordering::Relaxed) != lasting as u8 {
-            replica.checkpoint.due.notify();
+            self.checkpoint.due.notify();
         }
-        self.tell(lasting, gauges, replica.env.now());
+        self.told.tell(lasting, gauges, self.env.now());
         level
     }
 
-    /// Tells that the disk is low or full, and when it isn't any more: once, however often that
-    /// changes for a moment.
-    fn tell(&self, level: Level, gauges: Gauges, now: Duration) {
-        let (free, kept, spare) = (gauges.free, gauges.need + gauges.owed, gauges.spare());
-        if level == Level::Kept && self.full.note(1, now) {
-            crate::events::disk_full(free, kept);
-        }
-        if self.full.over(now).is_some() {
-            crate::events::disk_has_room(free, kept);
-        }
-        if spare < LOW && !self.is_low.swap(true, Ordering::Relaxed) {
-            crate::events::disk_low(free, kept);
-        } else if spare > 2 * LOW {
-            self.is_low.store(false, Ordering::Relaxed);
-        }
-    }
-
     /// Asks for room to be made. Gives which time this is.
-    pub fn ask(&self, replica: &Replica) -> u64 {
-        let asked = self.served.load(Ordering::Acquire) + 1;
-        self.asked.store(asked, Ordering::Release);
-        replica.checkpoint.due.notify();
+    pub fn ask(&self) -> u64 {
+        let asked = self.wishes.ask();
+        self.checkpoint.due.notify();
         asked
     }
 
     /// Whether somebody asks for room.
     pub fn is_asked(&self) -> bool {
-        self.asked.load(Ordering::Acquire) > self.served.load(Ordering::Acquire)
+        self.wishes.is_asked()
     }
 
     /// It was tried, with or without success, when so much had been written to the log.
     pub fn serve(&self, written: u64) {
-        self.tried_at.store(written, Ordering::Relaxed);
-        self.served.store(self.asked.load(Ordering::Acquire), Ordering::Release);
+        self.wishes.serve(written);
     }
 
     /// Whether the time that [`Space::ask`] gave has been tried.
     pub fn is_served(&self, asked: u64) -> bool {
-        self.served.load(Ordering::Acquire) >= asked
+        self.wishes.served() >= asked
     }
 
     /// Something met with a full disk that must go on: rows are taken no more, and the reserve is
     /// let go of. Whether trying again may help.
-    pub async fn met_full_disk(&self, replica: &Replica) -> bool {
+    pub async fn met_full_disk(&self) -> bool {
         self.level.store(Level::Kept as u8, Ordering::Relaxed);
-        let Some(path) = reserve_path(replica) else { return false };
+        let Some(path) = self.reserve_path() else { return false };
         if !self.is_reserved.swap(false, Ordering::Relaxed) {
             return false;
         }
         probe!("pipeline: reserve on the disk let go of");
-        let removed = replica.env.files().remove(&path).await;
+        let removed = self.env.files().remove(&path).await;
         crate::events::reserve_used(RESERVE_BYTES);
         removed.is_ok()
     }
 
     /// Makes the reserve, if there isn't one and there is room for it. For one caller.
-    pub async fn keep_reserve(&self, replica: &Replica) {
-        let Some(path) = reserve_path(replica).filter(|_| self.owed() > 0) else { return };
-        let files = replica.env.files();
+    pub async fn keep_reserve(&self) {
+        let Some(path) = self.reserve_path().filter(|_| self.owed() > 0) else { return };
+        let files = self.env.files();
         let whole = async {
             let file = files.open(&path, Open::Create).await?;
             if file.len().await? < RESERVE_BYTES {
-                let room = self
-                    .gauges(replica)
-                    .map_or(0, |gauges| gauges.free.saturating_sub(gauges.need));
+                let room =
+                    self.gauges().map_or(0, |gauges| gauges.free.saturating_sub(gauges.need));
                 if room < RESERVE_BYTES + 2 * MARGIN {
                     return Err(no_room());
                 }
@@ -309,11 +383,15 @@ impl Space {
         }
     }
 
+    fn reserve_path(&self) -> Option<PathBuf> {
+        Some(self.root.as_ref()?.join(RESERVE))
+    }
+
     /// Why commits that write rows are refused.
     #[cold]
-    pub fn refusal(&self, replica: &Replica) -> Error {
+    pub fn refusal(&self) -> Error {
         let Some((free, kept)) = self.free_and_kept() else { return no_room() };
-        let dir = replica.directory.as_ref().map(|directory| directory.root.display().to_string());
+        let dir = self.root.as_ref().map(|root| root.display().to_string());
         no_room().with_detail(format!(
             "the disk of {} is full: {free} bytes are free, and {kept} are kept for what makes room again; until there is \
              room, commits that clear are taken, those that write rows aren't",
@@ -324,15 +402,6 @@ impl Space {
 
 fn no_room() -> Error {
     Error::file_not_writable().for_want_of(Resource::DiskSpace)
-}
-
-fn reserve_path(replica: &Replica) -> Option<PathBuf> {
-    Some(replica.directory.as_ref()?.root.join(RESERVE))
-}
-
-/// Bytes that what makes room takes itself.
-fn need(replica: &Replica) -> u64 {
-    replica.storage.room_to_work()
 }
 
 /// A database whose disk is full may be opened with what its reserve gives back. Whether it had
@@ -346,14 +415,12 @@ pub(crate) async fn release_before_opening(
 }
 
 /// The result of something that makes room, tried again with the reserve if the disk was full.
-pub(crate) async fn with_reserve<T, F>(replica: &Replica, mut work: impl FnMut() -> F) -> Result<T>
+pub(crate) async fn with_reserve<T, F>(space: &Space, mut work: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,
 {
     match work().await {
-        Err(error) if is_disk_full(&error) && replica.space.met_full_disk(replica).await => {
-            work().await
-        }
+        Err(error) if is_disk_full(&error) && space.met_full_disk().await => work().await,
         done => done,
     }
 }

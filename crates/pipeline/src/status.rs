@@ -8,13 +8,14 @@
 mod messages;
 mod roles;
 
-use crate::backpressure::{self, Cause};
+use crate::backpressure;
 use crate::changes::ShownStream;
 use crate::cluster::{CatchingUp, MemberNode};
 use crate::gate::{Limits, Reason};
 use crate::identity::EngineKind;
 use crate::metrics::{Count, Heat, HotRange, Rated, SlowTransaction, Snapshot};
 use crate::node::Node;
+use crate::refusals::Cause;
 use crate::replica::Replica;
 use crate::shown::{Shown, ShownMember};
 use plinth_client::Description;
@@ -140,7 +141,7 @@ fn data(shown: &Shown) -> Value {
         "partitions_count": 1,
         "state": { "healthy": true, "min_replicas_remaining": 1, "name": "healthy" },
         "system_kv_size_bytes": 0,
-        "total_disk_used_bytes": disk_used(shown),
+        "total_disk_used_bytes": shown.disk_used(),
         "total_kv_size_bytes": stored,
     });
     if let Some(free) = free {
@@ -148,16 +149,6 @@ fn data(shown: &Shown) -> Value {
         data["least_operating_space_bytes_storage_server"] = json!(free);
     }
     data
-}
-
-/// The log, and what the newest checkpoint takes, which is about what it holds.
-pub(crate) fn disk_used(shown: &Shown) -> u64 {
-    let log = shown.replica.log.as_ref().map_or(0, |log| log.disk_bytes());
-    if let Some(tables) = shown.replica.storage.tables() {
-        return log + tables.disk_bytes;
-    }
-    let has_checkpoint = shown.replica.counters.checkpoints.get() > 0;
-    log + if has_checkpoint { shown.replica.storage.memory().data } else { 0 }
 }
 
 /// A count, and how much of it happens in a second.
@@ -298,7 +289,7 @@ fn plinth(shown: &Shown) -> Value {
         |RangeLock { range, .. }| json!({ "begin": printable(&range.begin), "end": printable(&range.end) }),
     );
     let refused = |cause: &Cause| {
-        (cause.name().to_owned(), json!(shown.replica.backpressure.refused(*cause)))
+        (cause.name().to_owned(), json!(shown.replica.health.refusals.refused(*cause)))
     };
     json!({
         "changes": changes(shown),

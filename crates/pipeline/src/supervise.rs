@@ -6,7 +6,7 @@
 
 use crate::leader::Leader;
 use crate::replica::Replica;
-use crate::{chores, worker};
+use crate::{pace, worker};
 use plinth_env::Task;
 use plinth_types::{Error, probe};
 use std::future::Future;
@@ -62,7 +62,7 @@ pub(crate) fn lead(leader: &Arc<Leader>) -> Vec<Task> {
     if leader.term.is_none() && leader.log.as_ref().is_some_and(|log| log.commits_by_itself()) {
         tasks.push(spawn(leader, "commits", worker::follow_commits(leader.clone())));
     }
-    tasks.push(spawn(leader, "chores", chores::keep_time(leader.clone())));
+    tasks.push(spawn(leader, "chores", pace::keep_time(leader.clone())));
     tasks
 }
 

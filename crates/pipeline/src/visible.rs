@@ -1,17 +1,20 @@
-//! What every new transaction is told besides its read version: the locks, and the metadata
-//! version.
+//! What readers may see: the newest version, and what every new transaction is told besides it: the
+//! locks, and the metadata version.
 //!
 //! They change rarely and are asked for with every read version, so the usual answer (no lock, no
 //! metadata version) is one atomic load. When there is something to tell, version and metadata are
 //! changed and read under one lock, for a reader must not get the one without the other.
 
 use crate::metadata::Metadata;
+use crate::versions::Applied;
 use plinth_types::{Bytes, RangeLocks, Version};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-#[derive(Default)]
+/// What readers may see.
 pub(crate) struct Visible {
+    /// The version that they may be at.
+    pub applied: Applied,
     anything: AtomicBool,
     metadata: RwLock<Metadata>,
 }
@@ -25,22 +28,21 @@ pub(crate) struct Answer {
 }
 
 impl Visible {
-    /// As of a start.
-    pub fn new(metadata: Metadata) -> Self {
-        let visible = Self::default();
-        visible.change(|now| *now = metadata, || {});
-        visible
+    /// As of a start, with everything up to `newest`.
+    pub fn new(newest: Version, metadata: Metadata) -> Self {
+        Self {
+            applied: Applied::new(newest),
+            anything: AtomicBool::new(is_anything(&metadata)),
+            metadata: RwLock::new(metadata),
+        }
     }
 
-    /// Changes the metadata; `reach` makes the version known at which it holds.
-    pub fn change(&self, change: impl FnOnce(&mut Metadata), reach: impl FnOnce()) {
+    /// Makes `version` known, with metadata that changed there.
+    pub fn change(&self, version: Version, change: impl FnOnce(&mut Metadata)) {
         let mut metadata = self.metadata.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut metadata);
-        let anything = metadata.locked.is_some()
-            || metadata.range_locks.is_some()
-            || metadata.metadata_version.is_some();
-        self.anything.store(anything, Ordering::SeqCst);
-        reach();
+        self.anything.store(is_anything(&metadata), Ordering::SeqCst);
+        self.applied.reach(version);
     }
 
     /// The metadata as it is at the newest version.
@@ -67,4 +69,11 @@ impl Visible {
             metadata_version,
         }
     }
+}
+
+/// Whether there is anything to tell.
+fn is_anything(metadata: &Metadata) -> bool {
+    metadata.locked.is_some()
+        || metadata.range_locks.is_some()
+        || metadata.metadata_version.is_some()
 }

@@ -235,7 +235,7 @@ async fn append_with_reserve(
 ) -> Result<Option<Position>> {
     match append(leader, batcher, version, lease, decided).await {
         Err(error) if is_disk_full(&error) && is_log_sound(leader) => {
-            let has_more = leader.replica.space.met_full_disk(&leader.replica).await;
+            let has_more = leader.replica.space.met_full_disk().await;
             if !has_more
                 || decided.accepted.iter().any(|it| backpressure::any_row_written(&it.mutations))
             {

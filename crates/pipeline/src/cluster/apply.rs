@@ -49,7 +49,7 @@ async fn apply(this: &Participant, entry: &plinth_log::Entry) -> Result<()> {
         .await?;
     replica.counters.bytes_written.add(entry.body.len() as u64);
     replica.waiting.reached(version);
-    match this.leader().filter(|leader| leader.term == Some(entry.term)) {
+    match this.leader().filter(|leader| leader.term_number() == Some(entry.term)) {
         Some(leader) => leader.settle_applied(version, fired).await,
         None => fired.into_iter().for_each(|promise| promise.send(Ok(version))),
     }

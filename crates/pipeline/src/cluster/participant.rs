@@ -4,14 +4,13 @@
 //! The place is empty while this node doesn't lead. Reads never look at it; commits and requests
 //! for read versions take a handle from it, and are told who leads where it is empty.
 
-use super::giving::{self, Giver, Giving};
+use super::giving::{Giver, Giving};
 use super::membership::Membership;
 use super::posted::Posted;
 use super::progress::Progress;
 use crate::leader::Leader;
 use crate::replica::Replica;
-use crate::supervise::{self, Supervisor};
-use plinth_env::Task;
+use crate::supervise::Supervisor;
 use plinth_env::sync::race;
 use plinth_replication::{Frame, Member, Members, NodeId, Parcel, Peers, Standing};
 use plinth_types::{Error, Result, Version, probe};
@@ -88,18 +87,8 @@ impl Participant {
         })
     }
 
-    /// Starts the tasks of a member.
-    pub fn start(self: &Arc<Self>) -> Vec<Task> {
-        vec![
-            supervise::spawn(self, "terms", super::term::run(self.clone())),
-            supervise::spawn(self, "apply", super::apply::run(self.clone())),
-            supervise::spawn(self, "leadership", follow_leadership(self.clone())),
-            supervise::spawn(self, "upkeep", super::upkeep::run(self.clone())),
-            supervise::spawn(self, "rows for others", giving::run(self.giver())),
-        ]
-    }
-
-    fn giver(&self) -> Giver {
+    /// Who gives others rows of this member's.
+    pub(super) fn giver(&self) -> Giver {
         let (replica, member) = (self.replica.clone(), self.member.clone());
         Giver { replica, member, peers: self.peers.clone(), giving: self.giving.clone() }
     }
@@ -268,7 +257,7 @@ impl Supervisor for Participant {
 }
 
 /// Tells who leads, until the member ends.
-async fn follow_leadership(this: Arc<Participant>) {
+pub(super) async fn follow_leadership(this: Arc<Participant>) {
     let mut known = Leadership::default();
     this.replica.streams.set_cut_off(this.standing().leader.is_none());
     loop {

@@ -147,7 +147,8 @@ async fn end(this: &Participant, leader: &Leader) {
                 .await;
             }
         };
-        let lost = this.member.until(|standing| (standing.leads != leader.term).then_some(()));
+        let lost =
+            this.member.until(|standing| (standing.leads != leader.term_number()).then_some(()));
         race(answered, race(lost, replica.env.sleep(10 * PAUSE))).await;
         leader.resign(&Error::shutdown_in_progress());
     }

@@ -59,8 +59,8 @@ pub(super) async fn run(this: Arc<Participant>) {
         }
         let newest = replica.newest();
         if this.leader().is_none() {
-            replica.space.look(replica, 0).await;
-            replica.backpressure.tick(replica.env.now());
+            replica.space.look(0).await;
+            replica.health.refusals.tick(replica.env.now());
             replica.health.note_damage(replica.storage.damage(), replica.env.now());
             if marked != Some(newest) && !this.is_over() && this.standing().full.is_none() {
                 // Best effort: what fails here fails where it counts, too.
@@ -70,8 +70,8 @@ pub(super) async fn run(this: Arc<Participant>) {
         }
         if this.standing().full.is_some() {
             // What the log needs most is that some of it goes.
-            replica.space.met_full_disk(replica).await;
-            replica.space.ask(replica);
+            replica.space.met_full_disk().await;
+            replica.space.ask();
         }
         let refuses = this.leader().is_some() && replica.space.level() == Level::Kept;
         if giving_up.look(refuses, replica.env.now()) {

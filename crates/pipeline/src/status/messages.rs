@@ -4,8 +4,8 @@
 //! One for each thing that somebody should look at, the most urgent first. A database that is well
 //! has none.
 
-use crate::backpressure::{self, Cause};
-use crate::batch_lock::lock;
+use crate::backpressure;
+use crate::refusals::Cause;
 use crate::shown::Shown;
 use crate::space::LOW;
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ pub(super) fn all(shown: &Shown) -> Vec<Value> {
             format!("What is in memory can't be moved into tables, or tables merged: {error}"),
         );
     }
-    if let Some(error) = &*lock(&replica.checkpoint.trouble) {
+    if let Some(error) = &replica.space.checkpoint.trouble() {
         tell("checkpoint_failing", format!("The last checkpoint could not be written: {error}"));
     }
     if let Some((error, times)) = replica.storage.damage() {

@@ -1,7 +1,7 @@
 //! The one process in the status document, and its roles: all of them.
 
 use super::LOCAL_ADDRESS;
-use super::{counted, disk_used, hex, never, statistics};
+use super::{counted, hex, never, statistics};
 use crate::metrics::{Count, Rated};
 use crate::shown::Shown;
 use serde_json::{Value, json};
@@ -78,7 +78,7 @@ fn storage(shown: &Shown) -> Value {
         "durability_lag": lag,
         "finished_queries": read(Count::Reads, Rated::Reads),
         "keys_queried": read(Count::Keys, Rated::Keys),
-        "kvstore_used_bytes": disk_used(shown),
+        "kvstore_used_bytes": shown.disk_used(),
         "low_priority_queries": never(),
         "mutation_bytes": counted(shown, counters.bytes_written.get(), Rated::BytesWritten),
         "mutations": counted(shown, counters.mutations.get(), Rated::Mutations),

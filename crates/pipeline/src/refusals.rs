@@ -1,0 +1,91 @@
+//! Commits that were refused: why, how often, and when that began and ended.
+//!
+//! What is decided about a batch stands in `backpressure.rs`; this is what is remembered of it, for
+//! whoever is told and for whoever looks. Bursts are told as one.
+
+use plinth_env::Burst;
+use plinth_types::Error;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Why commits are held back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub(crate) enum Cause {
+    /// Something broke, and no commit is taken any more.
+    Failed,
+    /// Rows take all the memory that they may take.
+    Memory,
+    /// The disk is full.
+    Disk,
+    /// Older versions take all the memory that they may take.
+    Window,
+    /// Tables can't be written.
+    Tables,
+    /// The log can't be appended to, for another cause than a full disk: no file descriptors, a
+    /// disk that fails.
+    Log,
+}
+
+impl Cause {
+    pub const ALL: [Self; 6] =
+        [Self::Failed, Self::Memory, Self::Disk, Self::Window, Self::Tables, Self::Log];
+
+    /// Its name in `status` and in labels.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Memory => "memory_full",
+            Self::Disk => "disk_full",
+            Self::Window => "window_full",
+            Self::Tables => "flush_failing",
+            Self::Log => "log_failing",
+        }
+    }
+}
+
+/// What is remembered of refusals.
+#[derive(Default)]
+pub(crate) struct Refusals {
+    memory_full: AtomicBool,
+    refused: [AtomicU64; Cause::ALL.len()],
+    burst: Burst,
+}
+
+impl Refusals {
+    /// Commits that were refused for this.
+    pub fn refused(&self, cause: Cause) -> u64 {
+        self.refused[cause as usize].load(Ordering::Relaxed)
+    }
+
+    /// Whether rows took all the memory that they may take, at the last look.
+    pub fn is_memory_full(&self) -> bool {
+        self.memory_full.load(Ordering::Relaxed)
+    }
+
+    /// Rows take all the memory that they may take, or do not.
+    pub fn set_memory_full(&self, is_full: bool) {
+        self.memory_full.store(is_full, Ordering::Relaxed);
+    }
+
+    /// Commits were refused: the first of a burst is told at once, how many there were when it is
+    /// over.
+    pub fn note(&self, cause: Cause, error: &Error, refused: u64, now: Duration) {
+        self.refused[cause as usize].fetch_add(refused, Ordering::Relaxed);
+        if self.burst.note(refused, now) {
+            crate::events::refusing(cause.name(), error);
+        }
+    }
+
+    /// Tells the end of a burst of refusals. To be called now and then.
+    pub fn tick(&self, now: Duration) {
+        if let Some(over) = self.burst.over(now) {
+            crate::events::refused(over);
+        }
+    }
+
+    /// Tells the end of a burst, if there is one: the node closes.
+    pub fn end(&self) {
+        self.burst.end().into_iter().for_each(crate::events::refused);
+    }
+}
