@@ -1,4 +1,4 @@
-//! Time series for the console: what there is of them by name, and one of them as a few hundred
+//! Charts of time series: what there is of them by name, and one of them as a few hundred
 //! buckets.
 //!
 //! A name is found as it is typed: first metrics that begin with the text, then, behind a blank,
@@ -6,11 +6,9 @@
 //! costs what a minute does. Times are milliseconds since 1970, as browsers have them, with
 //! nanoseconds behind the point.
 
-use super::answer::Answer;
-use super::query::Query;
-use crate::series::Hub;
-use crate::server::Shared;
+use crate::answers::{Answer, Query};
 use hyper::http::request::Parts;
+use plinth_env::Env;
 use plinth_series::{Error, Listing, SeriesStore};
 use serde_json::{Value, json};
 
@@ -30,28 +28,17 @@ pub(crate) fn owns(path: &str) -> bool {
     matches!(path, "/api/series" | "/api/points")
 }
 
-/// Answers, or has the server answer that owns the series.
-pub(super) async fn ask(shared: &Shared, head: &Parts) -> Result<Answer, Answer> {
-    let hub = shared.hub.as_ref();
-    let hub = hub.ok_or_else(|| Answer::missing("this server takes in no time series"))?;
-    if hub.is_shared() {
-        let (status, text) = hub.ask_owner(head).await.map_err(failed)?;
-        return Ok(Answer::passed(status, text));
-    }
-    let store = hub.slot.now().map(|opened| opened.store.clone()).map_err(failed)?;
-    here(hub, &store, head).await
-}
-
 /// Answers by what this server owns.
-pub(crate) async fn here(hub: &Hub, store: &SeriesStore, head: &Parts) -> Result<Answer, Answer> {
+pub(crate) async fn here(env: &Env, store: &SeriesStore, head: &Parts) -> Result<Answer, Answer> {
     let query = Query::parse(head.uri.query().unwrap_or_default())?;
     match head.uri.path() {
         "/api/series" => names(store, &query).await,
-        _ => points(hub, store, &query).await,
+        _ => points(env, store, &query).await,
     }
 }
 
-fn failed(error: Error) -> Answer {
+/// An error of series as an answer.
+pub(crate) fn failed(error: Error) -> Answer {
     match error {
         Error::Name { .. } => Answer::bad_request(&error.to_string()),
         Error::Database(error) | Error::Locked(error) => Answer::database(&error),
@@ -103,7 +90,7 @@ fn listed(kind: &str, mut names: Vec<String>, are_more: bool) -> Answer {
 
 /// The series `name` over the last `span` seconds before `to` (now), or all of it, in so many
 /// `buckets`.
-async fn points(hub: &Hub, store: &SeriesStore, query: &Query) -> Result<Answer, Answer> {
+async fn points(env: &Env, store: &SeriesStore, query: &Query) -> Result<Answer, Answer> {
     let name = query.text("name").ok_or_else(|| Answer::bad_request("name says which series"))?;
     if name.starts_with('!') {
         return Err(Answer::bad_request(
@@ -113,7 +100,7 @@ async fn points(hub: &Hub, store: &SeriesStore, query: &Query) -> Result<Answer,
     let found = store.existing(name).await.map_err(failed)?;
     let series = found.ok_or_else(|| Answer::missing(&format!("there is no series {name}")))?;
     let buckets = query.number("buckets")?.unwrap_or(BUCKETS).clamp(1, MOST_BUCKETS);
-    let now = i64::try_from(hub.env.wall_clock().as_nanos()).unwrap_or(i64::MAX);
+    let now = i64::try_from(env.wall_clock().as_nanos()).unwrap_or(i64::MAX);
     let (from, to) = match query.number("span")? {
         Some(seconds) => {
             let to = query

@@ -5,12 +5,12 @@
 //! machines could reach has to be asked for, and whether that is allowed is judged where it starts
 //! (`server.rs`), not here.
 
-use crate::console::ConsoleConfig;
-use crate::http::Page;
-use crate::series::SeriesConfig;
+use crate::page::Page;
 use crate::wanted::Wanted;
 use plinth_client::Database;
 use plinth_peers::Mesh;
+use plinth_series::ingest::Protocol;
+use plinth_series::{Retention, SeriesLimits};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -95,6 +95,61 @@ impl ServerConfig {
             return Wanted::choose(None, self.usual.listen).into_iter().collect();
         }
         self.listen.iter().copied().map(Wanted::asked).collect()
+    }
+}
+
+/// How the console is to be run.
+#[derive(Clone, Default, Debug)]
+pub struct ConsoleConfig {
+    /// The file that has the token. Written, with a new token and readable for nobody else, if it
+    /// doesn't exist. Needed as soon as other machines can reach HTTP; on loopback `None` lets
+    /// everybody on the machine look.
+    pub token_file: Option<PathBuf>,
+    /// Whether keys may be set and cleared.
+    pub write: bool,
+}
+
+/// Where a server takes in time series. Nowhere by default: then it doesn't open the database's
+/// series either.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct SeriesConfig {
+    /// Akumuli's protocol on lines, whose port is 8282.
+    pub resp: Option<SocketAddr>,
+    /// The same in datagrams, whose port is 8383. They are neither encrypted nor does anybody say
+    /// who he is.
+    pub udp: Option<SocketAddr>,
+    /// OpenTSDB's `put`, whose port is 4242.
+    pub opentsdb: Option<SocketAddr>,
+    /// Queries over HTTP, whose port is 8181.
+    pub http: Option<SocketAddr>,
+    /// The file with the token that this HTTP asks for; written, with a new token, if it doesn't
+    /// exist. Without a file none is asked for.
+    pub token_file: Option<PathBuf>,
+    /// For how long points are kept, by metric.
+    pub retention: Retention,
+    /// On how many of the network's threads, of which each core has one, connections that send
+    /// points on lines are served; on all of them if it says nothing, or more.
+    pub threads: Option<usize>,
+    /// Whether the server records its own measurements as series, where it takes any in.
+    pub metrics: bool,
+    /// How many series there may be, and how much they may take.
+    pub limits: SeriesLimits,
+    /// How many new series a second each sender may make: an address, or all datagrams together.
+    /// Whoever makes more is slowed down. 50,000 if it says nothing.
+    pub new_series: Option<u32>,
+}
+
+impl SeriesConfig {
+    /// One of the addresses.
+    pub(crate) fn any(&self) -> Option<SocketAddr> {
+        self.http.or(self.resp).or(self.opentsdb).or(self.udp)
+    }
+
+    /// Each listener on lines that is asked for, or usual.
+    pub(crate) fn lines(&self, usual: &Self) -> impl Iterator<Item = (Protocol, Wanted)> {
+        let resp = (Protocol::Resp, Wanted::choose(self.resp, usual.resp));
+        let opentsdb = (Protocol::OpenTsdb, Wanted::choose(self.opentsdb, usual.opentsdb));
+        [resp, opentsdb].into_iter().filter_map(|(protocol, wanted)| Some((protocol, wanted?)))
     }
 }
 

@@ -14,7 +14,6 @@
 //! documents are made twenty times a second when they are asked for more often, and those who ask
 //! share them.
 
-use crate::server::Shared;
 use plinth_env::reply::{Reply, promise};
 use plinth_env::{Env, Signal};
 use std::collections::VecDeque;
@@ -73,6 +72,23 @@ impl Heavy {
 
     fn documents(&self) -> MutexGuard<'_, StatusDocuments> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The status document that was made last, if that has to do for who asks now.
+    pub(crate) fn shared_status(&self, now: Duration) -> Option<Arc<str>> {
+        self.documents().shared(now)
+    }
+
+    /// The one that was begun after `asked`, if there is one.
+    pub(crate) fn status_since(&self, asked: Duration) -> Option<Arc<str>> {
+        let documents = self.documents();
+        let (_, document) = documents.last.as_ref().filter(|(made, _)| *made > asked)?;
+        Some(document.clone())
+    }
+
+    /// Keeps one that was begun then, for others.
+    pub(crate) fn keep_status(&self, began: Duration, document: Arc<str>) {
+        self.documents().last = Some((began, document));
     }
 
     /// Has `job` carried out when it is the connection's turn. The reply fails with
@@ -166,34 +182,6 @@ impl StatusDocuments {
             self.last.as_ref().filter(|(made, _)| now.saturating_sub(*made) < STATUS_AGE)?;
         Some(document.clone())
     }
-}
-
-/// The status document, with the server's part in it: of this moment, or, where it is asked for all
-/// the time, of a moment before it.
-pub(crate) fn status(shared: &Arc<Shared>, connection: u64) -> Reply<Arc<str>> {
-    let asked = shared.env.now();
-    if let Some(document) = shared.heavy.documents().shared(asked) {
-        return Reply::ready(Ok(document));
-    }
-    let theirs = shared.clone();
-    shared.heavy.submit(connection, move || {
-        let began = theirs.env.now();
-        // One that was begun meanwhile, for another, says as much.
-        if let Some((_, document)) =
-            theirs.heavy.documents().last.as_ref().filter(|(made, _)| *made > asked)
-        {
-            return Reply::ready(Ok(document.clone()));
-        }
-        let (done, reply) = promise();
-        theirs.endpoint.status_json().on_complete(move |document| {
-            done.send(document.map(|document| {
-                let document: Arc<str> = crate::status::complete(&theirs, &document).into();
-                theirs.heavy.documents().last = Some((began, document.clone()));
-                document
-            }));
-        });
-        reply
-    })
 }
 
 #[cfg(test)]

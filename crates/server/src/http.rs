@@ -8,10 +8,8 @@
 //! it is makes room for the newcomer (`crowd.rs`), so that no number of half requests keeps a probe
 //! from its answer.
 
-use crate::console;
 use crate::crowd::{Waited, who_makes_room};
 use crate::door::Door;
-use crate::server::Shared;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::rt::ReadBufCursor;
 use hyper::server::conn::http1;
@@ -35,30 +33,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 const TICK: Duration = Duration::from_millis(250);
 /// How long accepting pauses when the system has no room for another connection.
 const BREATH: Duration = Duration::from_millis(50);
-/// How long answering a request to the console may take.
-const ANSWERING: Duration = Duration::from_secs(30);
-
-/// Text made anew for each request, such as a node's measurements.
-#[derive(Clone)]
-pub struct Page(Arc<dyn Fn() -> String + Send + Sync>);
-
-impl Page {
-    /// The page that `make` gives.
-    pub fn new(make: impl Fn() -> String + Send + Sync + 'static) -> Self {
-        Self(Arc::new(make))
-    }
-
-    pub(crate) fn text(&self) -> String {
-        (self.0)()
-    }
-}
-
-impl std::fmt::Debug for Page {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Page")
-    }
-}
-
 /// What answers the requests that come through a door.
 pub(crate) trait Site: Send + Sync + 'static {
     /// How answers are sent.
@@ -90,39 +64,6 @@ pub(crate) struct Bounds {
     /// Whether who has closed its half still gets its answer; if not, it has gone away, and the
     /// work for it ends.
     pub(crate) half_close: bool,
-}
-
-impl Site for Shared {
-    type Answer = console::Reply;
-    const BOUNDS: Bounds = Bounds {
-        connections: 128,
-        buffer: 16 << 10,
-        idle: Duration::from_secs(15),
-        half_close: true,
-    };
-
-    fn env(&self) -> &Env {
-        &self.env
-    }
-
-    fn stop(&self) -> &Signal {
-        &self.stops.http
-    }
-
-    fn is_stopping(&self) -> bool {
-        Self::is_stopping(self)
-    }
-
-    async fn answer(
-        self: Arc<Self>,
-        request: Request<Incoming>,
-        patience: Arc<Patience>,
-    ) -> Response<console::Reply> {
-        patience.set(ANSWERING);
-        let answer = console::answer(self, request, &patience).await;
-        patience.set(Self::BOUNDS.idle);
-        answer
-    }
 }
 
 /// Answers until told to stop.

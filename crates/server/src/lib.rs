@@ -38,6 +38,8 @@
 //! Read next: `server.rs`, then `connection/mod.rs`, `connection/requests.rs`, `outbox.rs`.
 #![forbid(unsafe_code)]
 
+mod answers;
+mod charts;
 mod config;
 mod connection;
 mod console;
@@ -53,19 +55,20 @@ mod memory;
 mod metrics;
 mod nodes;
 mod outbox;
+mod page;
 mod place;
 mod registry;
 mod series;
 mod server;
+mod shared;
 mod snapshots;
 mod status;
+mod token;
 mod wanted;
 
-pub use config::{Among, Limits, PROTOCOLS, ServerConfig, Usual};
-pub use console::ConsoleConfig;
+pub use config::{Among, ConsoleConfig, Limits, PROTOCOLS, SeriesConfig, ServerConfig, Usual};
 pub use counters::Figures;
-pub use http::Page;
+pub use page::Page;
 #[cfg(feature = "tls")]
 pub use plinth_tls::{Source, TlsOptions};
-pub use series::SeriesConfig;
 pub use server::Server;

@@ -8,14 +8,15 @@
 //! `plinth_series_`, which no name of the endpoint's does.
 
 use crate::counters::Figures;
+use crate::page::Page;
 use crate::series::Hub;
-use crate::server::Shared;
+use crate::shared::Shared;
 use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The text in Prometheus' format, version 0.0.4.
 pub(crate) fn text(shared: &Shared) -> String {
-    let mut text = shared.config.metrics.as_ref().map(crate::http::Page::text).unwrap_or_default();
+    let mut text = shared.config.metrics.as_ref().map(Page::text).unwrap_or_default();
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
@@ -23,7 +24,7 @@ pub(crate) fn text(shared: &Shared) -> String {
     if let Some(mesh) = &shared.config.peers {
         crate::nodes::metrics(mesh, &mut text);
     }
-    if let Some(hub) = &shared.hub {
+    if let Some(hub) = &shared.series.hub {
         series(hub, &mut text);
     }
     let cpu = shared.env.cpu_time().as_secs_f64();

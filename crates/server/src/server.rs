@@ -1,26 +1,28 @@
-//! The server as a whole: listeners, what all connections share, starting and stopping.
+//! The server as a whole: listeners, starting and stopping.
 //!
 //! Starting binds every address first, then settles the cluster file (which names the port that was
 //! bound), and only then accepts. Stopping goes the other way: nothing new is accepted, what is
 //! under way is answered, connections close.
 
-use crate::config::{Limits, ServerConfig};
+use crate::config::{Limits, SeriesConfig, ServerConfig};
 use crate::connection::Connection;
-use crate::console::{self, Console};
+use crate::console::{Access, Console};
 use crate::counters::{Counters, Figures};
 use crate::door::{Door, Doors, Purpose};
 use crate::events::{self, Bursts};
-use crate::heavy::Heavy;
 use crate::memory::Memory;
 use crate::outbox::Outbox;
+use crate::page::Page;
 use crate::place::Place;
 use crate::registry::Registry;
-use crate::series::{self, SeriesConfig};
+use crate::series::{self, Listeners};
+use crate::shared::{Doorstep, Shared, Stops};
 use crate::snapshots::Snapshots;
 use crate::wanted::Wanted;
+use crate::{http, metrics};
 use plinth_client::Endpoint;
 use plinth_env::sync::{First, race};
-use plinth_env::{Env, Signal, Stream};
+use plinth_env::{Env, Stream};
 use plinth_peers::Mesh;
 use plinth_proto::Welcome;
 use plinth_types::{Error, Result};
@@ -28,7 +30,7 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -46,86 +48,13 @@ const REFUSALS: usize = 8192;
 /// Connections to HTTP and of series that clients of keys leave room for.
 const FOR_OTHER_DOORS: usize = 256;
 
-/// What all connections of a server share.
-pub(crate) struct Shared {
-    pub(crate) env: Env,
-    pub(crate) endpoint: Arc<dyn Endpoint>,
-    pub(crate) config: ServerConfig,
-    pub(crate) place: Place,
-    pub(crate) connections: Registry,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) doors: Doors,
-    /// What connections hold from one turn to the next.
-    pub(crate) memory: Arc<Memory>,
-    /// Requests that take long.
-    pub(crate) heavy: Arc<Heavy>,
-    doorstep: Doorstep,
-    pub(crate) stops: Stops,
-    pub(crate) console: Console,
-    pub(crate) snapshots: Arc<Snapshots>,
-    /// Where it takes in time series.
-    pub(crate) series: SeriesConfig,
-    /// And what its listeners share, if it does.
-    pub(crate) hub: Option<Arc<series::Hub>>,
-}
-
-impl Shared {
-    /// Whether clients know this server by this address.
-    pub(crate) fn is_at(&self, address: &str) -> bool {
-        let bare = |text: &str| text.strip_suffix(":tls").unwrap_or(text).to_owned();
-        let address = bare(address);
-        let by_members = || {
-            let located = self.endpoint.located()?;
-            located.members.into_iter().find(|member| member.node == located.node)
-        };
-        self.place.addresses.iter().any(|known| bare(known) == address)
-            || by_members().is_some_and(|member| member.address == address)
-    }
-}
-
-/// Connections that are not in the registry, counted.
-#[derive(Default)]
-struct Doorstep {
-    /// Those that are told why they can't come in.
-    refusals: AtomicUsize,
-    /// Those that have yet to tell whose they are.
-    arriving: AtomicUsize,
-}
-
-/// What tells each task that the server stops.
-pub(crate) struct Stops {
-    is_stopping: AtomicBool,
-    /// One for each listener and the sweeper.
-    tasks: Vec<Signal>,
-    pub(crate) http: Signal,
-    pub(crate) history: Signal,
-    /// A client has asked for the server to begin anew.
-    pub(crate) reboot: AtomicBool,
-}
-
-impl Stops {
-    fn notify(&self) {
-        self.is_stopping.store(true, Ordering::Relaxed);
-        self.tasks.iter().chain([&self.http, &self.history]).for_each(Signal::notify);
-    }
-}
-
-impl Shared {
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stops.is_stopping.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn figures(&self) -> Figures {
-        self.counters.figures(self.connections.len())
-    }
-}
-
 /// A running server. Dropping it ends it at once; [`Server::stop`] does so gently.
 pub struct Server {
     shared: Arc<Shared>,
+    console: Arc<Console>,
     addresses: Vec<SocketAddr>,
     http: Option<SocketAddr>,
-    series: Option<series::Listeners>,
+    series: Option<Listeners>,
     http_secure: bool,
 }
 
@@ -156,14 +85,13 @@ impl Server {
         let http_address = http.as_ref().map(Door::local_address);
         let secure = http.as_ref().is_some_and(Door::is_secure);
         clamp_connections(&mut config.limits, listeners.last());
-        let console = Console::open(&env, &config.console, http_address, secure).await?;
+        let access = Access::open(&env, &config.console, http_address, secure).await?;
         let addresses: Vec<_> = listeners.iter().map(Door::local_address).collect();
         let place = Place::settle(&env, &*endpoint, &config, &addresses, doors.has_tls()).await?;
         let admit = |address, purpose| check_reach(&env, address, &config, &doors, purpose);
         let series = series::start(&endpoint, &config, &doors, admit).await?;
         let snapshots =
             Snapshots::new(env.random_u64(), config.limits.snapshots, config.limits.snapshot_lease);
-        let tasks = (0..=listeners.len()).map(|_| Signal::new()).collect();
         let memory = Arc::new(Memory::new(config.limits.buffered_bytes));
         let shared = Arc::new(Shared {
             env: env.clone(),
@@ -171,26 +99,18 @@ impl Server {
             config,
             place,
             connections: Registry::default(),
-            counters: doors.counters.clone(),
             doors,
             memory,
             heavy: Arc::default(),
             doorstep: Doorstep::default(),
-            stops: Stops {
-                is_stopping: AtomicBool::new(false),
-                tasks,
-                http: Signal::new(),
-                history: Signal::new(),
-                reboot: AtomicBool::new(false),
-            },
-            console,
+            stops: Stops::new(listeners.len()),
             snapshots,
-            series: series.as_ref().map(|series| series.addresses.clone()).unwrap_or_default(),
-            hub: series.as_ref().map(|series| series.hub.clone()),
+            series: series.as_ref().map(Listeners::reach).unwrap_or_default(),
         });
-        if let Some(http) = http {
-            drop(env.spawn_network("accept http", crate::http::serve(shared.clone(), http)));
-            drop(env.spawn_network("history", console::sample(shared.clone())));
+        let console = Arc::new(Console::new(shared.clone(), access));
+        if let Some(door) = http {
+            drop(env.spawn_network("accept http", http::serve(console.clone(), door)));
+            drop(env.spawn_network("history", console.clone().sample()));
         }
         for (number, listener) in listeners.into_iter().enumerate() {
             drop(env.spawn_network("accept", accept(shared.clone(), listener, number)));
@@ -201,10 +121,11 @@ impl Server {
             series.settled().await;
             let known = shared.config.public.or(addresses.first().copied());
             if let Some(address) = known.or(http_address).or_else(|| series.addresses.any()) {
-                series.record(&shared, address);
+                let theirs = shared.clone();
+                series.record(Page::new(move || metrics::text(&theirs)), address);
             }
         }
-        Ok(Self { shared, addresses, series, http: http_address, http_secure: secure })
+        Ok(Self { shared, console, addresses, series, http: http_address, http_secure: secure })
     }
 
     /// Whether a client has asked for it to begin anew: it is to be ended, and whoever looks after
@@ -225,12 +146,12 @@ impl Server {
 
     /// Where it takes in time series.
     pub fn series_addresses(&self) -> SeriesConfig {
-        self.shared.series.clone()
+        self.shared.series.addresses.clone()
     }
 
     /// Where the token stands that HTTP asks for, if it does.
     pub fn http_token_file(&self) -> Option<&Path> {
-        self.shared.console.token_file()
+        self.console.token_file()
     }
 
     /// Whether HTTP is HTTPS there.
@@ -444,7 +365,7 @@ fn admit_client(shared: &Arc<Shared>, stream: Stream, first: Vec<u8>) {
             drop(shared.env.spawn_network("connection", connection));
         }
         Err(why) => {
-            shared.counters.add(&Figures { refused: 1, ..Figures::default() });
+            shared.doors.counters.add(&Figures { refused: 1, ..Figures::default() });
             shared.doors.bursts.refused(outbox.peer, &why);
             if shared.doorstep.refusals.fetch_add(1, Ordering::Relaxed) >= REFUSALS {
                 shared.doorstep.refusals.fetch_sub(1, Ordering::Relaxed);

@@ -3,8 +3,10 @@
 //! FoundationDB's tools look for addresses, processes and clients in it; an endpoint in a process
 //! has none of them.
 
-use crate::server::Shared;
+use crate::shared::Shared;
+use plinth_env::reply::{Reply, promise};
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 
 /// The version of FoundationDB whose clients ours are like, and their protocol.
 const CLIENT_VERSION: &str = "7.3.0";
@@ -12,8 +14,34 @@ const PROTOCOL: &str = "fdb00b073000000";
 /// Clients that are listed by address; FoundationDB lists as many.
 const LISTED: usize = 20;
 
+/// The status document, with the server's part in it: of this moment, or, where it is asked for all
+/// the time, of a moment before it.
+pub(crate) fn document(shared: &Arc<Shared>, connection: u64) -> Reply<Arc<str>> {
+    let asked = shared.env.now();
+    if let Some(document) = shared.heavy.shared_status(asked) {
+        return Reply::ready(Ok(document));
+    }
+    let theirs = shared.clone();
+    shared.heavy.submit(connection, move || {
+        let began = theirs.env.now();
+        // One that was begun meanwhile, for another, says as much.
+        if let Some(document) = theirs.heavy.status_since(asked) {
+            return Reply::ready(Ok(document));
+        }
+        let (done, reply) = promise();
+        theirs.endpoint.status_json().on_complete(move |document| {
+            done.send(document.map(|document| {
+                let document: Arc<str> = complete(&theirs, &document).into();
+                theirs.heavy.keep_status(began, document.clone());
+                document
+            }));
+        });
+        reply
+    })
+}
+
 /// The endpoint's document with the server's part in it; as it is if it is none.
-pub(crate) fn complete(shared: &Shared, document: &str) -> String {
+fn complete(shared: &Shared, document: &str) -> String {
     let Ok(Value::Object(mut document)) = serde_json::from_str(document) else {
         return document.to_owned();
     };
@@ -113,10 +141,10 @@ fn server(shared: &Shared) -> Value {
         "bytes_buffered": shared.memory.held(),
         "pinned_snapshots": shared.snapshots.status(shared.env.now()),
         "series": {
-            "resp": shared.series.resp,
-            "udp": shared.series.udp,
-            "opentsdb": shared.series.opentsdb,
-            "http": shared.series.http,
+            "resp": shared.series.addresses.resp,
+            "udp": shared.series.addresses.udp,
+            "opentsdb": shared.series.addresses.opentsdb,
+            "http": shared.series.addresses.http,
         },
         "process_id": shared.env.process_id(),
         "cpu_seconds": shared.env.cpu_time().as_secs_f64(),

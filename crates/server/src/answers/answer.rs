@@ -73,7 +73,7 @@ impl Answer {
     }
 
     /// Server-sent events, as long as there are some.
-    pub(super) fn events(feed: Feed) -> Self {
+    pub(crate) fn events(feed: Feed) -> Self {
         Self { feed: Some(Box::new(feed)), ..Self::new(StatusCode::OK, "text/event-stream", "") }
     }
 
@@ -125,11 +125,11 @@ impl Answer {
     }
 
     /// It was there, and won't be again.
-    pub(super) fn gone(message: &str) -> Self {
+    pub(crate) fn gone(message: &str) -> Self {
         Self::error(StatusCode::GONE, "gone", message)
     }
 
-    pub(super) fn too_many(message: &str) -> Self {
+    pub(crate) fn too_many(message: &str) -> Self {
         Self::error(StatusCode::SERVICE_UNAVAILABLE, "too_many", message)
     }
 

@@ -7,10 +7,11 @@
 //! Always: what a feed holds is counted among the memory of connections, and there are few feeds,
 //! so that probes find a connection.
 
-use crate::http::{Patience, Site, Whole};
-use crate::server::Shared;
+use crate::http::{Patience, Whole};
+use crate::memory::Memory;
 use hyper::body::{Body, Frame, SizeHint};
 use plinth_client::ChangeConsumer;
+use plinth_env::Env;
 use plinth_env::sync::{First, race};
 use plinth_types::{Bytes, ChangeBatch, Error, Version};
 use serde_json::json;
@@ -23,10 +24,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+/// How long a connection to the console may be without a whole request.
+pub(crate) const IDLE: Duration = Duration::from_secs(15);
 /// Feeds at a time.
-pub(super) const FEEDS: usize = 32;
+pub(crate) const FEEDS: usize = 32;
 /// About how many bytes of mutations are read at a time.
-pub(super) const READ: usize = 256 << 10;
+pub(crate) const READ: usize = 256 << 10;
 /// About how many bytes of text are sent at a time.
 const PIECE: usize = 64 << 10;
 /// How long a reader may leave a piece untouched.
@@ -36,13 +39,13 @@ const SILENCE: Duration = Duration::from_secs(10);
 
 /// Feeds that are open.
 #[derive(Clone, Default)]
-pub(super) struct Count(Arc<AtomicUsize>);
+pub(crate) struct Count(Arc<AtomicUsize>);
 
 /// One of them.
-pub(super) struct Counted(Count);
+pub(crate) struct Counted(Count);
 
 impl Count {
-    pub(super) fn enter(&self) -> Option<Counted> {
+    pub(crate) fn enter(&self) -> Option<Counted> {
         let before = self.0.fetch_add(1, Ordering::Relaxed);
         let counted = Counted(self.clone());
         (before < FEEDS).then_some(counted)
@@ -108,19 +111,19 @@ enum State {
 
 impl Feed {
     /// Sends these batches, and what the consumer reads behind them.
-    pub(super) fn new(
-        shared: &Arc<Shared>,
+    pub(crate) fn new(
+        (env, memory): (&Env, &Arc<Memory>),
         consumer: ChangeConsumer,
         batches: Vec<ChangeBatch>,
         counted: Counted,
         patience: Arc<Patience>,
     ) -> Self {
-        let held = Held { shared: shared.clone(), bytes: 0 };
+        let (env, held) = (env.clone(), Held { memory: memory.clone(), bytes: 0 });
         let mut follower =
-            Box::new(Follower { consumer, batches: VecDeque::new(), held, _counted: counted });
+            Box::new(Follower { env, consumer, batches: VecDeque::new(), held, _counted: counted });
         follower.take(batches);
         let state = State::Text(follower.text().into(), Some(follower));
-        Self { state, patience, idle: <Shared as Site>::BOUNDS.idle }
+        Self { state, patience, idle: IDLE }
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
@@ -153,6 +156,7 @@ impl Feed {
 
 /// Who reads the stream.
 struct Follower {
+    env: Env,
     consumer: ChangeConsumer,
     batches: VecDeque<ChangeBatch>,
     held: Held,
@@ -167,8 +171,7 @@ impl Follower {
 
     async fn go_on(mut self: Box<Self>) -> Piece {
         if self.batches.is_empty() {
-            let env = self.held.shared.env.clone();
-            match race(self.consumer.next(), env.sleep(SILENCE)).await {
+            match race(self.consumer.next(), self.env.sleep(SILENCE)).await {
                 First::Left(Ok(changes)) => self.take(changes.batches),
                 First::Left(Err(error)) => return (Bytes::from(end(&error)), None),
                 First::Right(()) => return (Bytes::from_static(b": waiting\n\n"), Some(self)),
@@ -197,13 +200,13 @@ impl Follower {
 
 /// What a feed holds of the memory that there is for connections.
 struct Held {
-    shared: Arc<Shared>,
+    memory: Arc<Memory>,
     bytes: usize,
 }
 
 impl Held {
     fn set(&mut self, bytes: usize) {
-        self.shared.memory.change(self.bytes, bytes);
+        self.memory.change(self.bytes, bytes);
         self.bytes = bytes;
     }
 }

@@ -1,9 +1,13 @@
 //! What a connection holds from one turn to the next: given back where it can be, counted, and how
 //! it ends if that is too much.
+//!
+//! Always: the server's memory counts what was held at the end of the last turn, if that is more
+//! than a little.
 
+use super::watches::Watches;
 use super::{Connection, Gone, LINGER, Phase, RECEIVE};
 use crate::counters::Figures;
-use crate::memory::UNCOUNTED;
+use crate::memory::{Charge, UNCOUNTED};
 use plinth_proto::frame;
 use plinth_proto::hello::MAGIC;
 use plinth_proto::request::VALUES_BYTES;
@@ -15,6 +19,17 @@ const GREETING_HEAD: usize = 16;
 /// More output that the client doesn't take than replies that go on in another one leave there: it
 /// was asked for by a version of the protocol that has none.
 const MOST_UNTAKEN: usize = 2 * VALUES_BYTES;
+
+/// What a connection has of the server's memory.
+#[derive(Default)]
+pub(super) struct Holds {
+    /// What the requests are charged with whose answers are yet to come.
+    pub(super) in_flight: Charge,
+    /// Whether all connections together hold so much that each has to make do with less.
+    pub(super) is_tight: bool,
+    /// How much of what it holds the server's memory counts.
+    pub(super) accounted: usize,
+}
 
 impl Connection {
     /// Brings the accounts up to date at the end of a turn. Says whether the connection was cut
@@ -28,7 +43,7 @@ impl Connection {
             self.outbox.expect_within(&self.shared.env, self.patience());
         }
         if counted != Figures::default() {
-            self.shared.counters.add(&counted);
+            self.shared.doors.counters.add(&counted);
         }
         trim(&mut self.input);
         if !self.output.is_empty() {
@@ -53,10 +68,10 @@ impl Connection {
 
     /// Tells the server's memory what the connection holds; says whether that is more than before.
     fn account(&mut self) -> bool {
-        let (requests, frees) = (self.in_flight.request, self.frees());
+        let (requests, frees) = (self.holds.in_flight.request, self.frees());
         self.outbox.note_holds(requests, frees);
         let holds = if requests + frees > UNCOUNTED { requests + frees } else { 0 };
-        let before = std::mem::replace(&mut self.accounted, holds);
+        let before = std::mem::replace(&mut self.holds.accounted, holds);
         self.shared.memory.change(before, holds);
         holds > before
     }
@@ -64,7 +79,7 @@ impl Connection {
     /// Bytes that would be free if the connection were cut off. An empty output is the thread's.
     fn frees(&self) -> usize {
         let output = if self.output.is_empty() { 0 } else { self.output.capacity() };
-        self.input.capacity() + output + self.watched_bytes
+        self.input.capacity() + output + self.watches.bytes()
     }
 
     /// Ends the connection because memory is short: with a word, if what the client has begun to
@@ -73,7 +88,7 @@ impl Connection {
     /// # Errors
     /// If it doesn't.
     pub(super) fn cut_off(&mut self, answers: usize) -> Result<(), Gone> {
-        let (requests, frees) = (self.in_flight.request, self.frees() + answers);
+        let (requests, frees) = (self.holds.in_flight.request, self.frees() + answers);
         let all = self.shared.memory.held();
         self.shared.doors.bursts.cut_off(
             self.outbox.peer,
@@ -81,10 +96,9 @@ impl Connection {
             [requests, frees, all],
         );
         self.counted.cut_off += 1;
-        self.outbox.close(std::mem::take(&mut self.in_flight));
+        self.outbox.close(std::mem::take(&mut self.holds.in_flight));
         self.input = Vec::new();
-        self.watches.clear();
-        self.watched_bytes = 0;
+        self.watches = Watches::default();
         self.forget_unsent();
         if self.output.len() - self.sent > UNCOUNTED {
             return Err(Gone);

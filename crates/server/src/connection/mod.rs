@@ -9,22 +9,24 @@ mod holds;
 mod operator;
 mod requests;
 mod snapshots;
+mod watches;
 
 use crate::counters::Figures;
 use crate::memory::{Charge, UNCOUNTED};
-use crate::outbox::{Order, Outbox, Watch};
-use crate::server::Shared;
+use crate::outbox::{Order, Outbox};
+use crate::shared::Shared;
+use holds::Holds;
 use plinth_env::Stream;
 use plinth_proto::frame::{self, MAX_REQUEST};
 use plinth_proto::{Hello, Welcome, reply};
 use plinth_types::{Error, Result};
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use watches::Watches;
 
 /// Bytes received at a time.
 const RECEIVE: usize = 64 << 10;
@@ -77,14 +79,8 @@ pub(crate) struct Connection {
     output: Vec<u8>,
     /// How much of the output has been sent.
     sent: usize,
-    watches: BTreeMap<u32, Watch>,
-    watched_bytes: usize,
-    /// What the requests are charged with whose answers are yet to come.
-    in_flight: Charge,
-    /// Whether all connections together hold so much that each has to make do with less.
-    is_tight: bool,
-    /// How much of what it holds the server's memory counts.
-    accounted: usize,
+    watches: Watches,
+    holds: Holds,
     counted: Figures,
 }
 
@@ -109,11 +105,8 @@ impl Connection {
             input: first,
             output: Vec::new(),
             sent: 0,
-            watches: BTreeMap::new(),
-            watched_bytes: 0,
-            in_flight: Charge::default(),
-            is_tight: false,
-            accounted: 0,
+            watches: Watches::default(),
+            holds: Holds::default(),
             counted: Figures { accepted: 1, ..Figures::default() },
         }
     }
@@ -148,8 +141,8 @@ impl Connection {
     fn collect(&mut self, context: &Context<'_>) -> Result<(), Gone> {
         let mut fired = Vec::new();
         let (order, answered) = self.outbox.collect(&mut self.output, &mut fired, context.waker());
-        self.in_flight -= answered;
-        self.is_tight = self.shared.memory.is_tight();
+        self.holds.in_flight -= answered;
+        self.holds.is_tight = self.shared.memory.is_tight();
         fired.into_iter().for_each(|id| self.look_at_watch(id));
         let is_ending = matches!(self.phase, Phase::Closing | Phase::Lingering);
         match order {
@@ -158,7 +151,9 @@ impl Connection {
             Order::Leave if self.phase == Phase::Greeting => return Err(Gone),
             Order::GoOn | Order::Leave => {}
             Order::Finish if is_ending => {}
-            Order::Finish if self.in_flight == Charge::default() => self.phase = Phase::Closing,
+            Order::Finish if self.holds.in_flight == Charge::default() => {
+                self.phase = Phase::Closing
+            }
             Order::Finish => {}
             Order::Close(why) => {
                 self.shared.doors.bursts.closed(self.outbox.peer, &why);
@@ -187,14 +182,14 @@ impl Connection {
         let limits = &self.shared.config.limits;
         // Whoever has nothing under way and nothing to take may always ask, so that everybody gets
         // on, and nobody needs to be woken when there is room again.
-        let (output, in_flight) = if self.is_tight {
+        let (output, in_flight) = if self.holds.is_tight {
             (UNCOUNTED, 1)
         } else {
             (limits.output_bytes, limits.in_flight_bytes)
         };
         matches!(self.phase, Phase::Greeting | Phase::Open)
             && self.output.len() - self.sent < output
-            && self.in_flight.sum() < in_flight
+            && self.holds.in_flight.sum() < in_flight
             && !self.shared.is_stopping()
     }
 
@@ -362,9 +357,9 @@ impl Future for Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.outbox.close(self.in_flight);
+        self.outbox.close(self.holds.in_flight);
         self.shared.heavy.forget(self.number);
-        self.shared.memory.change(self.accounted, 0);
+        self.shared.memory.change(self.holds.accounted, 0);
         self.shared.connections.leave(self.number);
     }
 }

@@ -7,9 +7,9 @@
 
 use super::Connection;
 use crate::guard;
-use crate::heavy;
 use crate::memory::{self, Charge, REQUEST_OVERHEAD};
 use crate::outbox::{Watch, WatchBell};
+use crate::status;
 use plinth_client::{Endpoint, Priority, ReadVersionReply, ReadVersionRequest};
 use plinth_env::Reply;
 use plinth_proto::frame::{Frame, Kind, RANGE_LOCKS};
@@ -106,9 +106,7 @@ impl Connection {
             }
             Request::Watch { key, value, version } => self.watch(id, key, value, version)?,
             Request::Cancel => {
-                if let Some(watch) = self.watches.remove(&id) {
-                    self.watched_bytes -= watch.bytes;
-                    drop(watch);
+                if self.watches.remove(id) {
                     self.fail(id, &Error::operation_cancelled());
                 }
             }
@@ -121,7 +119,7 @@ impl Connection {
                 reply::put_list(&mut self.output, id, Kind::AddressesReply, addresses);
             }
             Request::Status => {
-                let answer = heavy::status(&self.shared, self.number);
+                let answer = status::document(&self.shared, self.number);
                 self.answer(
                     id,
                     answer,
@@ -357,7 +355,7 @@ impl Connection {
             Some(Err(error)) => self.fail(id, &error),
             None => {
                 let outbox = self.outbox.clone();
-                self.in_flight += charge;
+                self.holds.in_flight += charge;
                 answer.on_complete(move |result| {
                     let len = result.as_ref().map_or(0, size);
                     outbox.answer(charge, len, |out| match result {
@@ -375,28 +373,26 @@ impl Connection {
             let detail = format!("a connection has at most {} at the server", self.watches.len());
             return Err(Error::too_many_watches().with_detail(detail));
         }
-        if self.watches.contains_key(&id) {
+        if self.watches.contains(id) {
             let detail = format!("the id {id} belongs to a watch that waits");
             return Err(Error::client_invalid_operation().with_detail(detail));
         }
         let bytes = key.len() + value.as_ref().map_or(0, Bytes::len) + REQUEST_OVERHEAD;
         let reply = self.shared.endpoint.watch(key, value, version);
         self.watches.insert(id, Watch { reply, bytes });
-        self.watched_bytes += bytes;
         self.look_at_watch(id);
         Ok(())
     }
 
     /// Answers a watch that has fired; has this connection woken by one that hasn't.
     pub(super) fn look_at_watch(&mut self, id: u32) {
-        let Some(watch) = self.watches.get_mut(&id) else { return };
+        let Some(watch) = self.watches.get_mut(id) else { return };
         let bell = Waker::from(Arc::new(WatchBell { outbox: self.outbox.clone(), id }));
         let Poll::Ready(result) = Pin::new(&mut watch.reply).poll(&mut Context::from_waker(&bell))
         else {
             return;
         };
-        self.watched_bytes -= watch.bytes;
-        self.watches.remove(&id);
+        self.watches.remove(id);
         match result {
             Ok(version) => reply::put_number(&mut self.output, id, Kind::WatchReply, version),
             Err(error) => self.fail(id, &error),

@@ -7,43 +7,30 @@
 //! as a bearer, or typed once into the page, which gets a session that scripts can't read. Sessions
 //! are few, end after hours, and end with the server.
 
-use super::answer::Answer;
+use crate::answers::Answer;
+use crate::config::ConsoleConfig;
+use crate::token::{self, PENANCE, is_local, is_same};
 use hyper::HeaderMap;
 use hyper::header::{self, HeaderName};
-use plinth_env::{Env, Open};
+use plinth_env::Env;
 use plinth_types::{Error, Result};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Bytes of a login at most.
 pub(super) const LOGIN_BYTES: usize = 4 << 10;
-/// A shorter token could be guessed.
-const SHORTEST_TOKEN: usize = 16;
 /// Sessions at a time; the oldest makes room.
 const SESSIONS: usize = 64;
 /// How long one lasts.
 const SESSION: Duration = Duration::from_secs(12 * 60 * 60);
-/// How long a wrong token waits for its answer.
-pub(crate) const PENANCE: Duration = Duration::from_millis(300);
 /// What no form of another site can send, and no script of one without being asked about it first.
 const OURS: HeaderName = HeaderName::from_static("x-plinth-console");
 
-/// How the console is to be run.
-#[derive(Clone, Default, Debug)]
-pub struct ConsoleConfig {
-    /// The file that has the token. Written, with a new token and readable for nobody else, if it
-    /// doesn't exist. Needed as soon as other machines can reach HTTP; on loopback `None` lets
-    /// everybody on the machine look.
-    pub token_file: Option<PathBuf>,
-    /// Whether keys may be set and cleared.
-    pub write: bool,
-}
-
-pub(super) struct Access {
+pub(crate) struct Access {
     token: Option<(PathBuf, String)>,
     sessions: Mutex<VecDeque<Session>>,
     /// A cookie belongs to a host, whatever its port: each server's has a name of its own.
@@ -58,7 +45,7 @@ struct Session {
 }
 
 impl Access {
-    pub(super) async fn open(
+    pub(crate) async fn open(
         env: &Env,
         config: &ConsoleConfig,
         address: Option<SocketAddr>,
@@ -67,7 +54,7 @@ impl Access {
         let is_open =
             address.is_some_and(|address| !address.ip().is_loopback()) && !env.is_simulated();
         let token = match &config.token_file {
-            Some(file) if address.is_some() => Some((file.clone(), token(env, file).await?)),
+            Some(file) if address.is_some() => Some((file.clone(), token::read(env, file).await?)),
             _ if is_open => {
                 let detail = "HTTP that other machines can reach needs a file for its token";
                 return Err(Error::invalid_local_address().with_detail(detail));
@@ -132,7 +119,7 @@ impl Access {
             env.sleep(PENANCE).await;
             return Err(Answer::token_needed("the token is wrong"));
         }
-        let id = random(env);
+        let id = token::random(env);
         let cookie = self.set_cookie(&id, SESSION);
         let mut sessions = self.sessions();
         if sessions.len() >= SESSIONS {
@@ -182,50 +169,6 @@ pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Answer> {
     Err(Answer::forbidden("the Origin of this request is not the server"))
 }
 
-/// The token in a file, which gets one if it doesn't exist.
-pub(crate) async fn token(env: &Env, file: &Path) -> Result<String> {
-    if !env.files().exists(file).await? {
-        let token = random(env);
-        let made = env.files().open(file, Open::CreatePrivate).await?;
-        made.write_all_at(0, format!("{token}\n").as_bytes()).await?;
-        made.sync_all().await?;
-        return Ok(token);
-    }
-    let refused = |why: &str| {
-        Error::client_invalid_operation()
-            .with_detail(format!("the token in {}: {why}", file.display()))
-    };
-    let text =
-        String::from_utf8(env.files().read(file).await?).map_err(|_| refused("is no text"))?;
-    let token = text.trim();
-    if token.len() < SHORTEST_TOKEN || token.len() > LOGIN_BYTES / 2 {
-        return Err(refused(&format!(
-            "has {} characters; at least {SHORTEST_TOKEN} are wanted",
-            token.len()
-        )));
-    }
-    if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(refused("has characters that a header can't carry"));
-    }
-    Ok(token.to_owned())
-}
-
-/// 256 random bits, as hexadecimal digits.
-fn random(env: &Env) -> String {
-    (0..4).map(|_| format!("{:016x}", env.random_u64())).collect()
-}
-
-/// Whether two secrets are the same, in a time that says nothing of where they differ.
-pub(crate) fn is_same(given: &str, secret: &str) -> bool {
-    let (given, secret) = (given.as_bytes(), secret.as_bytes());
-    if given.len() != secret.len() {
-        return false;
-    }
-    let differing =
-        given.iter().zip(secret).fold(0, |all, (a, b)| std::hint::black_box(all | (a ^ b)));
-    std::hint::black_box(differing) == 0
-}
-
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
@@ -241,53 +184,9 @@ fn cookies<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'
         .map(|(_, value)| value)
 }
 
-/// Whether a Host is one by which only this machine is called, whatever the port: it may be a
-/// tunnel's.
-pub(crate) fn is_local(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    name.eq_ignore_ascii_case("localhost")
-        || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn local_names_are_local_and_no_others() {
-        for host in [
-            "localhost",
-            "LOCALHOST:9",
-            "127.0.0.1",
-            "127.0.0.1:8080",
-            "[::1]",
-            "[::1]:80",
-            "127.8.8.8",
-        ] {
-            assert!(is_local(host), "{host}");
-        }
-        for host in [
-            "",
-            "localhost.evil.org",
-            "evil.org:8080",
-            "127.0.0.1.evil.org",
-            "10.0.0.1",
-            "[::2]",
-            "[",
-            "::1",
-        ] {
-            assert!(!is_local(host), "{host}");
-        }
-    }
-
-    #[test]
-    fn secrets_are_compared_whole() {
-        assert!(is_same("abc", "abc") && is_same("", ""));
-        assert!(!is_same("abc", "abd") && !is_same("abc", "ab") && !is_same("xbc", "abc"));
-    }
 
     #[test]
     fn cookies_are_found_among_others() {

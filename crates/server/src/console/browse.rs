@@ -6,9 +6,9 @@
 //! read in one batch of at most so many bytes; values are cut short in it, whole ones are asked for
 //! one at a time.
 
-use super::answer::Answer;
-use super::query::{self, Query};
-use crate::server::Shared;
+use crate::answers::Answer;
+use crate::answers::query::{self, Query};
+use crate::shared::Shared;
 use plinth_client::{
     Database, DatabaseOption, RangeOptions, StreamingMode, Transaction, TransactionOption,
 };

@@ -19,11 +19,12 @@
 //! Always: a feed has begun to read before its first word, so what can't be read is refused with a
 //! status. Not here: how the events are sent, `events.rs`.
 
-use super::answer::Answer;
-use super::events::{FEEDS, Feed, READ};
-use super::query::{self, Query};
+use super::Console;
+use crate::answers::Answer;
+use crate::answers::query::{self, Query};
+use crate::answers::{FEEDS, Feed, READ};
 use crate::http::Patience;
-use crate::server::Shared;
+use crate::shared::Shared;
 use hyper::HeaderMap;
 use hyper::header::HeaderName;
 use plinth_client::Database;
@@ -48,7 +49,7 @@ fn refused(error: &Error) -> Answer {
 /// Begins to send the changes of a stream: behind the last event that the reader has, or `from`, or
 /// what was acknowledged.
 pub(super) async fn open(
-    shared: &Arc<Shared>,
+    console: &Console,
     name: &str,
     query: &Query,
     headers: &HeaderMap,
@@ -56,8 +57,8 @@ pub(super) async fn open(
 ) -> Result<Answer, Answer> {
     let (name, from) = (query::path_key("name", name)?, begins_behind(query, headers)?);
     let busy = |why: &str| Answer::too_many(&format!("{why}: come back later"));
-    let counted = shared
-        .console
+    let shared = &console.shared;
+    let counted = console
         .feeds
         .enter()
         .ok_or_else(|| busy(&format!("{FEEDS} streams are followed already")))?;
@@ -69,7 +70,13 @@ pub(super) async fn open(
     let position = from.unwrap_or(found.position());
     let mut consumer = database.resume_changes(found.id(), position).with_bytes(READ);
     let changes = consumer.try_next().await.map_err(|error| refused(&error))?;
-    Ok(Answer::events(Feed::new(shared, consumer, changes.batches, counted, patience.clone())))
+    Ok(Answer::events(Feed::new(
+        (&shared.env, &shared.memory),
+        consumer,
+        changes.batches,
+        counted,
+        patience.clone(),
+    )))
 }
 
 /// The version behind which a reader wants to begin, if it says so.

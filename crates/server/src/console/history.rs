@@ -5,9 +5,9 @@
 //! in the last seconds. What can't be known is not a number, and `null` in JSON: there it was not
 //! measured. Memory is bounded: [`SAMPLES`] rows of single-precision numbers.
 
-use super::answer::Answer;
 use super::exposition::{Buckets, Exposition, percentile};
-use super::query::Query;
+use crate::answers::Answer;
+use crate::answers::Query;
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};

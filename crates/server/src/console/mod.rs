@@ -31,33 +31,25 @@
 //! `history.rs`, `browse.rs`.
 
 mod access;
-mod answer;
 mod browse;
-mod events;
 mod exposition;
 mod feed;
 mod history;
 mod overview;
 mod page;
-mod query;
-pub(crate) mod series;
+mod series;
 
-pub use access::ConsoleConfig;
-pub(crate) use access::{PENANCE, is_local, is_same, token};
-pub(crate) use events::Reply;
+pub(crate) use access::Access;
 
-use crate::http::Patience;
-use crate::server::Shared;
-use access::Access;
-use answer::Answer;
+use crate::answers::{Answer, Count, IDLE, Query, Reply};
+use crate::charts;
+use crate::http::{Bounds, Patience, Site};
+use crate::shared::Shared;
 use history::History;
 use hyper::body::Incoming;
 use hyper::{HeaderMap, Method, Request, Response};
-use plinth_env::Env;
 use plinth_env::sync::{First, race};
-use plinth_types::Result;
-use query::Query;
-use std::net::SocketAddr;
+use plinth_env::{Env, Signal};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,61 +57,84 @@ use std::time::Duration;
 /// How far apart samples are.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a server keeps for its console.
+/// How long answering a request may take.
+const ANSWERING: Duration = Duration::from_secs(30);
+
+/// The console of a server, and what is kept for it.
 pub(crate) struct Console {
+    shared: Arc<Shared>,
     access: Access,
     history: History,
     /// Feeds that are open.
-    feeds: events::Count,
+    feeds: Count,
     /// Tells one start of the server from another, so that a page notices.
     boot: String,
     write: bool,
 }
 
 impl Console {
-    /// For HTTP at `address`, which is HTTPS if it is `secure`; without an address it only exists.
-    ///
-    /// # Errors
-    /// `invalid_local_address` if others can reach it and there is to be no token; those of reading
-    /// or writing the token.
-    pub(crate) async fn open(
-        env: &Env,
-        config: &ConsoleConfig,
-        address: Option<SocketAddr>,
-        secure: bool,
-    ) -> Result<Self> {
-        let access = Access::open(env, config, address, secure).await?;
-        let boot = format!("{:016x}", env.random_u64());
-        let (history, feeds) = (History::default(), events::Count::default());
-        Ok(Self { access, history, feeds, boot, write: config.write })
+    /// Of this server; without an address for HTTP it only exists.
+    pub(crate) fn new(shared: Arc<Shared>, access: Access) -> Self {
+        let (boot, write) =
+            (format!("{:016x}", shared.env.random_u64()), shared.config.console.write);
+        Self { shared, access, history: History::default(), feeds: Count::default(), boot, write }
     }
 
     /// Where the token stands, if one is needed.
     pub(crate) fn token_file(&self) -> Option<&Path> {
         self.access.token_file()
     }
-}
 
-/// Takes a sample each second until told to stop.
-pub(crate) async fn sample(shared: Arc<Shared>) {
-    loop {
-        let text = crate::metrics::text(&shared);
-        shared.console.history.take(shared.env.now(), shared.env.wall_clock(), &text);
-        if let First::Left(()) = race(shared.stops.history.wait(), shared.env.sleep(INTERVAL)).await
-        {
-            return;
+    /// Takes a sample each second until told to stop.
+    pub(crate) async fn sample(self: Arc<Self>) {
+        let Shared { env, stops, .. } = &*self.shared;
+        loop {
+            let text = crate::metrics::text(&self.shared);
+            self.history.take(env.now(), env.wall_clock(), &text);
+            if let First::Left(()) = race(stops.history.wait(), env.sleep(INTERVAL)).await {
+                return;
+            }
         }
     }
 }
 
+impl Site for Console {
+    type Answer = Reply;
+    const BOUNDS: Bounds =
+        Bounds { connections: 128, buffer: 16 << 10, idle: IDLE, half_close: true };
+
+    fn env(&self) -> &Env {
+        &self.shared.env
+    }
+
+    fn stop(&self) -> &Signal {
+        &self.shared.stops.http
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.shared.is_stopping()
+    }
+
+    async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        patience: Arc<Patience>,
+    ) -> Response<Reply> {
+        patience.set(ANSWERING);
+        let answer = answer(&self, request, &patience).await;
+        patience.set(IDLE);
+        answer
+    }
+}
+
 /// The answer to one request.
-pub(crate) async fn answer(
-    shared: Arc<Shared>,
+async fn answer(
+    console: &Console,
     request: Request<Incoming>,
     patience: &Arc<Patience>,
 ) -> Response<Reply> {
     let is_head = request.method() == Method::HEAD;
-    let answer = match route(&shared, request, patience).await {
+    let answer = match route(console, request, patience).await {
         Ok(answer) | Err(answer) => answer,
     };
     answer.into_response(is_head)
@@ -127,13 +142,13 @@ pub(crate) async fn answer(
 
 /// Finds what a request wants. An answer that is an error is a refusal.
 async fn route(
-    shared: &Arc<Shared>,
+    console: &Console,
     request: Request<Incoming>,
     patience: &Arc<Patience>,
 ) -> std::result::Result<Answer, Answer> {
     let (head, body) = request.into_parts();
     let path = head.uri.path();
-    let access = &shared.console.access;
+    let (shared, access) = (&console.shared, &console.access);
     if path == "/health" {
         only(&head.method, &[Method::GET, Method::HEAD])?;
         return Ok(match shared.endpoint.refusal() {
@@ -149,12 +164,12 @@ async fn route(
     if let Some(posted) = path.strip_prefix("/api/").filter(|name| POSTED.contains(name)) {
         only(&head.method, &[Method::POST])?;
         access::check_origin(&head.headers)?;
-        return post(shared, posted, &head.headers, body).await;
+        return post(console, posted, &head.headers, body).await;
     }
     if let Some(name) = path.strip_prefix(CHANGES).and_then(|rest| rest.strip_suffix(ACKNOWLEDGE)) {
         only(&head.method, &[Method::POST])?;
         access::check_origin(&head.headers)?;
-        may_write(shared, &head.headers).await?;
+        may_write(console, &head.headers).await?;
         let query = Query::parse(head.uri.query().unwrap_or_default())?;
         return feed::acknowledge(shared, name, &query).await;
     }
@@ -164,15 +179,13 @@ async fn route(
     match path {
         "/metrics" => Ok(Answer::metrics(crate::metrics::text(shared))),
         "/status" | "/status/json" => overview::status(shared).await,
-        "/api/overview" => overview::overview(shared).await,
-        "/api/history" => {
-            Ok(Answer::json(shared.console.history.document(&query, &shared.console.boot)?))
-        }
+        "/api/overview" => overview::overview(console).await,
+        "/api/history" => Ok(Answer::json(console.history.document(&query, &console.boot)?)),
         "/api/range" => browse::range(shared, &query).await,
         "/api/key" => browse::key(shared, &query).await,
-        path if series::owns(path) => series::ask(shared, &head).await,
+        path if charts::owns(path) => series::ask(shared, &head).await,
         path => match path.strip_prefix(CHANGES).filter(|name| !name.is_empty()) {
-            Some(name) => feed::open(shared, name, &query, &head.headers, patience).await,
+            Some(name) => feed::open(console, name, &query, &head.headers, patience).await,
             None => Err(Answer::not_found()),
         },
     }
@@ -186,28 +199,31 @@ const ACKNOWLEDGE: &str = "/ack";
 const POSTED: [&str; 4] = ["login", "logout", "set", "clear"];
 
 async fn post(
-    shared: &Shared,
+    console: &Console,
     what: &str,
     headers: &HeaderMap,
     body: Incoming,
 ) -> std::result::Result<Answer, Answer> {
-    let access = &shared.console.access;
+    let (shared, access) = (&console.shared, &console.access);
     match what {
         "login" => {
-            access.log_in(&shared.env, &answer::body(body, access::LOGIN_BYTES).await?).await
+            access
+                .log_in(&shared.env, &crate::answers::body(body, access::LOGIN_BYTES).await?)
+                .await
         }
         "logout" => Ok(access.log_out(headers)),
         change => {
-            may_write(shared, headers).await?;
-            browse::change(shared, change, &answer::body(body, browse::CHANGE_BYTES).await?).await
+            may_write(console, headers).await?;
+            browse::change(shared, change, &crate::answers::body(body, browse::CHANGE_BYTES).await?)
+                .await
         }
     }
 }
 
 /// Refuses who may not write, or anybody where nobody may.
-async fn may_write(shared: &Shared, headers: &HeaderMap) -> std::result::Result<(), Answer> {
-    shared.console.access.check_token(&shared.env, headers).await?;
-    if shared.console.write { Ok(()) } else { Err(Answer::read_only()) }
+async fn may_write(console: &Console, headers: &HeaderMap) -> std::result::Result<(), Answer> {
+    console.access.check_token(&console.shared.env, headers).await?;
+    if console.write { Ok(()) } else { Err(Answer::read_only()) }
 }
 
 fn only(method: &Method, allowed: &[Method]) -> std::result::Result<(), Answer> {

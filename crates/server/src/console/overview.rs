@@ -3,9 +3,10 @@
 //! Made from the status document, which is the endpoint's own word, and the registry of
 //! connections. Lists are short: the page is for a person.
 
-use super::answer::Answer;
-use crate::heavy;
-use crate::server::Shared;
+use super::Console;
+use crate::answers::Answer;
+use crate::shared::Shared;
+use crate::{heavy, status};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,30 +17,31 @@ const ADDRESSES: usize = 50;
 
 /// The status document as FoundationDB's tools want it.
 pub(super) async fn status(shared: &Arc<Shared>) -> Result<Answer, Answer> {
-    match heavy::status(shared, heavy::HTTP).await {
+    match status::document(shared, heavy::HTTP).await {
         Ok(document) => Ok(Answer::json(document.to_string())),
         Err(error) => Err(Answer::database(&error)),
     }
 }
 
 /// The console's own document.
-pub(super) async fn overview(shared: &Arc<Shared>) -> Result<Answer, Answer> {
+pub(super) async fn overview(console: &Console) -> Result<Answer, Answer> {
+    let shared = &console.shared;
     let document =
-        heavy::status(shared, heavy::HTTP).await.map_err(|error| Answer::database(&error))?;
+        status::document(shared, heavy::HTTP).await.map_err(|error| Answer::database(&error))?;
     let document: Value = serde_json::from_str(&document).unwrap_or(Value::Null);
     let cluster = &document["cluster"];
     let (qos, plinth, data) = (&cluster["qos"], &cluster["plinth"], &cluster["data"]);
     let limited = &qos["performance_limited_by"];
     let overview = json!({
-        "boot": shared.console.boot,
+        "boot": console.boot,
         "time": shared.env.wall_clock().as_secs_f64(),
         "version": env!("CARGO_PKG_VERSION"),
         "database": shared.place.cluster,
         "addresses": shared.place.addresses,
         "uptime_seconds": cluster["recovery_state"]["seconds_since_last_recovered"],
-        "write": shared.console.write,
-        "token": shared.console.access.token_file().is_some(),
-        "series": shared.hub.is_some(),
+        "write": console.write,
+        "token": console.access.token_file().is_some(),
+        "series": shared.series.hub.is_some(),
         "health": health(cluster),
         "limit": {
             "cause": limited["name"],

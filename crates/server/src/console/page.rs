@@ -1,6 +1,6 @@
 //! The page: files of the program, so that it needs nothing from elsewhere and no build step.
 
-use super::answer::Answer;
+use crate::answers::Answer;
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 

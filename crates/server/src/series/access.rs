@@ -5,7 +5,7 @@
 //! their own name point here: they are known by the Host that they name. Senders and readers are
 //! programs that carry a header, so a token comes as a bearer, or as InfluxDB's clients have it.
 
-use crate::console::{PENANCE, is_local, is_same, token};
+use crate::token::{self, PENANCE, is_local, is_same};
 use hyper::{HeaderMap, StatusCode, header};
 use plinth_env::Env;
 use plinth_types::Result;
@@ -21,7 +21,7 @@ impl Access {
     /// Reads the token from its file, which gets one if it doesn't exist.
     pub(super) async fn open(env: &Env, file: Option<&Path>, is_local: bool) -> Result<Self> {
         let token = match file {
-            Some(file) => Some(token(env, file).await?),
+            Some(file) => Some(token::read(env, file).await?),
             None => None,
         };
         Ok(Self { token, is_local })

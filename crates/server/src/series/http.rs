@@ -10,7 +10,7 @@
 
 use super::opening::Asked;
 use super::{Hub, bodies, pass, write};
-use crate::console;
+use crate::charts;
 use crate::http::{Bounds, Patience, Site};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{
@@ -301,7 +301,7 @@ async fn admitted(hub: &Hub, request: Request<Incoming>, patience: &Patience) ->
         }
         (DELETE, _) => told(StatusCode::METHOD_NOT_ALLOWED, TEXT, "POST or PUT expected\n"),
         // The console of another server asks: nobody else has shown the lease.
-        (asked, &Method::GET) if console::series::owns(asked) && is_passed(request.headers()) => {
+        (asked, &Method::GET) if charts::owns(asked) && is_passed(request.headers()) => {
             let (head, _) = request.into_parts();
             of_owner(hub, &head, b"").await.unwrap_or_else(|why| {
                 told(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("-{why}\r\n"))
@@ -422,8 +422,8 @@ const DELETE: &str = "/api/v1/admin/tsdb/delete_series";
 /// What is answered here.
 async fn here(hub: &Hub, store: &SeriesStore, head: &Parts, text: &[u8]) -> Answered {
     let path = head.uri.path();
-    if console::series::owns(path) {
-        let (Ok(answer) | Err(answer)) = console::series::here(hub, store, head).await;
+    if charts::owns(path) {
+        let (Ok(answer) | Err(answer)) = charts::here(&hub.env, store, head).await;
         let (status, text) = answer.into_parts();
         return told(status, JSON, text);
     }

@@ -31,18 +31,17 @@ mod waiting;
 mod write;
 
 use self::callers::Callers;
-use crate::config::{Among, ServerConfig};
+use crate::config::{Among, SeriesConfig, ServerConfig};
 use crate::door::{Door, Doors, Purpose};
-use crate::server::Shared;
+use crate::page::Page;
 use crate::wanted::Wanted;
 use plinth_client::{Database, Endpoint};
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal};
+use plinth_series::SeriesLimits;
 use plinth_series::ingest::{Memory, Protocol, Session};
-use plinth_series::{Retention, SeriesLimits};
 use plinth_types::Result;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -53,50 +52,6 @@ const NEW_SERIES: u32 = 50_000;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long accepting pauses when the system has no room for another connection.
 const BREATH: Duration = Duration::from_millis(50);
-
-/// Where a server takes in time series. Nowhere by default: then it doesn't open the database's
-/// series either.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct SeriesConfig {
-    /// Akumuli's protocol on lines, whose port is 8282.
-    pub resp: Option<SocketAddr>,
-    /// The same in datagrams, whose port is 8383. They are neither encrypted nor does anybody say
-    /// who he is.
-    pub udp: Option<SocketAddr>,
-    /// OpenTSDB's `put`, whose port is 4242.
-    pub opentsdb: Option<SocketAddr>,
-    /// Queries over HTTP, whose port is 8181.
-    pub http: Option<SocketAddr>,
-    /// The file with the token that this HTTP asks for; written, with a new token, if it doesn't
-    /// exist. Without a file none is asked for.
-    pub token_file: Option<PathBuf>,
-    /// For how long points are kept, by metric.
-    pub retention: Retention,
-    /// On how many of the network's threads, of which each core has one, connections that send
-    /// points on lines are served; on all of them if it says nothing, or more.
-    pub threads: Option<usize>,
-    /// Whether the server records its own measurements as series, where it takes any in.
-    pub metrics: bool,
-    /// How many series there may be, and how much they may take.
-    pub limits: SeriesLimits,
-    /// How many new series a second each sender may make: an address, or all datagrams together.
-    /// Whoever makes more is slowed down. 50,000 if it says nothing.
-    pub new_series: Option<u32>,
-}
-
-impl SeriesConfig {
-    /// One of the addresses.
-    pub(crate) fn any(&self) -> Option<SocketAddr> {
-        self.http.or(self.resp).or(self.opentsdb).or(self.udp)
-    }
-
-    /// Each listener on lines that is asked for, or usual.
-    fn lines(&self, usual: &Self) -> impl Iterator<Item = (Protocol, Wanted)> {
-        let resp = (Protocol::Resp, Wanted::choose(self.resp, usual.resp));
-        let opentsdb = (Protocol::OpenTsdb, Wanted::choose(self.opentsdb, usual.opentsdb));
-        [resp, opentsdb].into_iter().filter_map(|(protocol, wanted)| Some((protocol, wanted?)))
-    }
-}
 
 /// What all of them share.
 pub(crate) struct Hub {
@@ -189,6 +144,13 @@ impl Hub {
     }
 }
 
+/// Where a server takes in time series, and what its listeners share, if it does.
+#[derive(Default)]
+pub(crate) struct Reach {
+    pub(crate) addresses: SeriesConfig,
+    pub(crate) hub: Option<Arc<Hub>>,
+}
+
 /// The running listeners.
 pub(crate) struct Listeners {
     pub(crate) hub: Arc<Hub>,
@@ -272,10 +234,16 @@ fn open(hub: &Arc<Hub>, endpoint: &Arc<dyn Endpoint>, among: Option<Among>, http
 }
 
 impl Listeners {
-    /// Begins to record the server's own measurements, if that is asked for.
-    pub(crate) fn record(&self, shared: &Arc<Shared>, server: SocketAddr) {
+    /// What is known of them elsewhere.
+    pub(crate) fn reach(&self) -> Reach {
+        Reach { addresses: self.addresses.clone(), hub: Some(self.hub.clone()) }
+    }
+
+    /// Begins to record the server's own measurements, as `figures` show them, if that is asked
+    /// for.
+    pub(crate) fn record(&self, figures: Page, server: SocketAddr) {
         if self.addresses.metrics {
-            let recording = own::record(self.hub.clone(), shared.clone(), server.to_string());
+            let recording = own::record(self.hub.clone(), figures, server.to_string());
             drop(self.hub.env.spawn_network("series of the server", recording));
         }
     }

@@ -24,8 +24,8 @@
 use super::Hub;
 use super::waiting::Waiting;
 use crate::config::Among;
-use crate::console::is_same;
 use crate::events;
+use crate::token::is_same;
 use plinth_client::Database;
 use plinth_env::Signal;
 use plinth_env::sync::{First, race};

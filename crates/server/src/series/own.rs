@@ -6,7 +6,7 @@
 //! series. While the series are somebody else's, or can't be opened, nothing is recorded.
 
 use super::Hub;
-use crate::server::Shared;
+use crate::page::Page;
 use plinth_env::sync::{First, race};
 use plinth_series::{Error, Result, Series, SeriesStore, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ const KEPT: Duration = Duration::from_hours(7 * 24);
 const CLEAN_EVERY: Duration = Duration::from_hours(1);
 
 /// Records until the server stops.
-pub(super) async fn record(hub: Arc<Hub>, shared: Arc<Shared>, server: String) {
+pub(super) async fn record(hub: Arc<Hub>, figures: Page, server: String) {
     let mut own: Option<Own> = None;
     let mut cleaned = hub.env.now();
     loop {
@@ -39,7 +39,7 @@ pub(super) async fn record(hub: Arc<Hub>, shared: Arc<Shared>, server: String) {
                 series: BTreeMap::new(),
             });
         // What fails is tried again with the next values.
-        let result = ours.take(&crate::metrics::text(&shared), nanos(now)).await;
+        let result = ours.take(&figures.text(), nanos(now)).await;
         if result.is_ok() && hub.env.now().saturating_sub(cleaned) >= CLEAN_EVERY {
             cleaned = hub.env.now();
             // Whoever owns the series does that, for all servers.

@@ -1,0 +1,47 @@
+//! The watches of a connection, and what they hold.
+
+use crate::outbox::Watch;
+use std::collections::BTreeMap;
+
+/// Watches that wait, by the id of their request.
+#[derive(Default)]
+pub(super) struct Watches {
+    waiting: BTreeMap<u32, Watch>,
+    bytes: usize,
+}
+
+impl Watches {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Bytes that they hold.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether one waits that has this id.
+    pub(super) fn contains(&self, id: u32) -> bool {
+        self.waiting.contains_key(&id)
+    }
+
+    /// The one of this id.
+    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Watch> {
+        self.waiting.get_mut(&id)
+    }
+
+    /// Takes one in, whose id no other has.
+    pub(super) fn insert(&mut self, id: u32, watch: Watch) {
+        self.bytes += watch.bytes;
+        let before = self.waiting.insert(id, watch);
+        debug_assert!(before.is_none(), "two watches have the id {id}");
+    }
+
+    /// Ends the one of this id; whether there was one.
+    pub(super) fn remove(&mut self, id: u32) -> bool {
+        let Some(watch) = self.waiting.remove(&id) else { return false };
+        self.bytes -= watch.bytes;
+        true
+    }
+}
