@@ -12,6 +12,7 @@
 //! The first two steps read, the others write, and between them whoever opens the log may say that
 //! nothing is to be changed. Only after all of that has been synced is anything appended. A crash
 //! at any instant of it leaves a log that the next start handles in the same way.
+#![deny(clippy::as_conversions, clippy::indexing_slicing)]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -35,6 +36,7 @@ use crate::shared::{Before, Commits, Kept, Start};
 use crate::supply::{Next, Prepared, Upkeep, adopt_spares};
 use crate::walk::{Station, Step, Survey, Walk, survey_files};
 
+const FIRST: &str = "there is a first record";
 /// How much is written at once when a tail is overwritten.
 const PIECE: u64 = 1 << 20;
 
@@ -75,8 +77,9 @@ pub(crate) async fn recover<F: Future<Output = Result<()>>>(
     if survey.durable_sequence > link.sequence {
         return Err(walk.blame(read.stopped).await?.into());
     }
-    let first = &read.kept[0];
+    let first = read.kept.front().expect(FIRST);
     let (serial, gone) = (first.segment.header.serial, first.before.version);
+    let first_index = first.before.index + 1;
     if let Some(problem) = check_beginning(dir, serial, gone, &link.memory.popped) {
         return Err(problem.into());
     }
@@ -94,14 +97,14 @@ pub(crate) async fn recover<F: Future<Output = Result<()>>>(
         spares: adopt_spares(env, dir, &files.directory.spares).await?,
         ..Upkeep::default()
     };
-    let last = read.kept.back().expect("there is a first record");
+    let last = read.kept.back().expect(FIRST);
     last.segment.open_lanes(env, config.syncs_in_flight).await?;
     let known = link.committed.max(files.mark.committed);
     read.history.commit_version(known);
     read.history.commit_index(link.memory.vote.commit);
     let recovery = Recovery {
         term: link.term,
-        first_index: read.kept[0].before.index + 1,
+        first_index,
         last_index: link.index,
         last_version: link.version,
         known_committed: read.history.committed().version,
@@ -160,7 +163,7 @@ async fn read_all(walk: &mut Walk) -> Result<Everything> {
                     History::beginning(Link { sequence: header.sequence - 1, ..link.clone() });
             }
             landmarks.segment(&header);
-            let segment = walk.stations[station].segment.clone();
+            let segment = walk.station(station).segment.clone();
             kept.push_back(Kept { segment, before, last: 0, end: RECORDS_START, leaving: false });
         }
         match header.kind {
@@ -180,7 +183,7 @@ async fn read_all(walk: &mut Walk) -> Result<Everything> {
                     "one that is not committed yet",
                     found,
                 );
-                return Err(flaw.at(&walk.stations[station].segment.name(), offset).into());
+                return Err(flaw.at(&walk.station(station).segment.name(), offset).into());
             }
             Kind::State | Kind::Vote => {}
         }
@@ -226,7 +229,7 @@ async fn cut(
     let (at, offset) = (walk.at, walk.offset);
     let mut bytes = 0;
     for later in (at + 1..walk.stations.len()).rev() {
-        let end = survey.ends[later - at].of_tail(&walk.stations[later]);
+        let end = survey.end_of_tail(later - at, walk.station(later));
         let is_next_and_empty = later == at + 1 && end == RECORDS_START;
         if is_next_and_empty {
             continue;
@@ -237,12 +240,12 @@ async fn cut(
         env.files().remove(segment_path(dir, station.segment.header.serial)).await?;
         env.files().sync_dir(dir).await?;
     }
-    let end = survey.ends[0].of_tail(&walk.stations[at]);
+    let end = survey.end_of_tail(0, walk.station(at));
     bytes += end - offset;
-    overwrite(&walk.stations[at], offset, end).await?;
+    overwrite(walk.station(at), offset, end).await?;
     let reason =
         format!("{}: expected {}, found {}", stopped.what, stopped.expected, stopped.found);
-    let file = walk.stations[at].segment.name();
+    let file = walk.station(at).segment.name();
     if bytes == 0 {
         return Ok(None);
     }
@@ -254,9 +257,10 @@ async fn overwrite(station: &Station, offset: u64, end: u64) -> Result<()> {
     let zeros = vec![0; usize::try_from((end - offset).min(PIECE)).unwrap_or(0)];
     let mut at = offset;
     while at < end {
-        let piece = usize::try_from(end - at).unwrap_or(usize::MAX).min(zeros.len());
-        station.segment.file.write_all_at(at, &zeros[..piece]).await?;
-        at += piece as u64;
+        let piece = (end - at).min(PIECE);
+        let some = usize::try_from(piece).ok().and_then(|piece| zeros.get(..piece));
+        station.segment.file.write_all_at(at, some.unwrap_or(&zeros)).await?;
+        at += piece;
     }
     if end > offset { station.segment.file.sync_data().await } else { Ok(()) }
 }
@@ -274,7 +278,7 @@ async fn write_again(walk: &mut Walk, read: &Everything) -> Result<()> {
                 break;
             }
             station.segment.file.write_all_at(at, &piece).await?;
-            at += piece.len() as u64;
+            at += u64::try_from(piece.len()).expect("no longer than was asked for");
         }
         station.segment.file.sync_data().await?;
         begin = RECORDS_START;

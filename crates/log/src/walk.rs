@@ -5,6 +5,7 @@
 //! one before. Where one doesn't, it stops. The end of a log looks just like damage: what tells
 //! them apart is whether any record further on says that the missing one had been durable. The walk
 //! answers that ([`Walk::survey`]) and can go on behind the damage ([`Walk::resume`]).
+#![deny(clippy::as_conversions, clippy::indexing_slicing)]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -65,6 +66,15 @@ impl End {
     }
 }
 
+impl Survey {
+    /// Where the torn tail ends in a station that is so many behind the one where the walk stopped.
+    pub(crate) fn end_of_tail(&self, behind: usize, station: &Station) -> u64 {
+        self.ends.get(behind).expect("a survey looks at every station").of_tail(station)
+    }
+}
+
+const STANDS: &str = "a walk goes by its own stations";
+
 pub(crate) struct Walk {
     pub(crate) stations: Vec<Station>,
     pub(crate) at: usize,
@@ -94,11 +104,11 @@ pub(crate) async fn survey_files(
 ) -> Result<Surroundings> {
     let directory = Directory::list(env, dir).await?;
     let (mut stations, mut problems) = (Vec::new(), Vec::new());
-    for (place, serial) in directory.segments.iter().copied().enumerate() {
-        let expected = directory.segments[0] + place as u64;
-        if place > 0 && directory.segments[place - 1] + 1 != serial {
-            let missing =
-                segment_path(dir, directory.segments[place - 1] + 1).display().to_string();
+    let mut before = None;
+    for serial in directory.segments.iter().copied() {
+        let expected = before.replace(serial).map_or(serial, |before| before + 1);
+        if expected != serial {
+            let missing = segment_path(dir, expected).display().to_string();
             let flaw =
                 Flaw::new("a segment file is missing", format_args!("segment {expected}"), "none");
             problems.push(flaw.at(&missing, 0));
@@ -129,6 +139,15 @@ impl Walk {
         Self { stations, at: 0, offset: RECORDS_START, link: None, marked }
     }
 
+    /// One of the segments on its way.
+    pub(crate) fn station(&self, at: usize) -> &Station {
+        self.stations.get(at).expect(STANDS)
+    }
+
+    fn scanner(&mut self, at: usize) -> &mut Scanner {
+        &mut self.stations.get_mut(at).expect(STANDS).scanner
+    }
+
     /// The number of the record that comes next.
     pub(crate) fn expected(&self) -> u64 {
         self.link.as_ref().map_or(1, |link| link.sequence.saturating_add(1))
@@ -145,7 +164,7 @@ impl Walk {
         if next_begins_here && let Ok(step) = self.try_at(at + 1, RECORDS_START).await? {
             return Ok(Ok(step));
         }
-        Ok(Err(flaw.at(&self.stations[at].segment.name(), offset)))
+        Ok(Err(flaw.at(&self.station(at).segment.name(), offset)))
     }
 
     /// Where the damage is, once it is known that the place where the walk stopped is damaged and
@@ -154,11 +173,11 @@ impl Walk {
     pub(crate) async fn blame(&mut self, stopped: Corruption) -> Result<Corruption> {
         let (at, offset, next) = (self.at, self.offset, self.at + 1);
         if next >= self.stations.len()
-            || self.stations[at].scanner.find_header(offset).await?.header().is_some()
+            || self.scanner(at).find_header(offset).await?.header().is_some()
         {
             return Ok(stopped);
         }
-        let first = self.stations[next].scanner.find_header(RECORDS_START).await?.header();
+        let first = self.scanner(next).find_header(RECORDS_START).await?.header();
         let begins_too_late = first.is_some_and(|(place, header)| {
             place == RECORDS_START
                 && header.sequence != self.expected()
@@ -167,7 +186,7 @@ impl Walk {
         if first.is_none() || begins_too_late {
             return Ok(stopped);
         }
-        let name = self.stations[next].segment.name();
+        let name = self.station(next).segment.name();
         match self.try_at(next, RECORDS_START).await? {
             Err(flaw) => Ok(flaw.at(&name, RECORDS_START)),
             Ok(_) => Ok(stopped),
@@ -176,7 +195,7 @@ impl Walk {
 
     /// Takes the step to the record at this place if it is the next one.
     async fn try_at(&mut self, station: usize, offset: u64) -> Result<Result<Step, Flaw>> {
-        let (header, body) = match self.stations[station].scanner.record(offset).await? {
+        let (header, body) = match self.scanner(station).record(offset).await? {
             Ok(record) => record,
             Err(flaw) => return Ok(Err(flaw)),
         };
@@ -197,7 +216,7 @@ impl Walk {
     pub(crate) async fn survey(&mut self) -> Result<Survey> {
         let mut survey = Survey { durable_sequence: self.marked, ..Survey::default() };
         let mut offset = self.offset;
-        for station in &mut self.stations[self.at..] {
+        for station in self.stations.iter_mut().skip(self.at) {
             let bytes = loop {
                 let (place, header) = match station.scanner.find_header(offset).await? {
                     Search::Header(place, header) => (place, header),
@@ -220,9 +239,7 @@ impl Walk {
         let stopped = (self.at, self.offset);
         let (mut at, mut offset) = stopped;
         while at < self.stations.len() {
-            let Some((place, header)) =
-                self.stations[at].scanner.find_header(offset).await?.header()
-            else {
+            let Some((place, header)) = self.scanner(at).find_header(offset).await?.header() else {
                 (at, offset) = (at + 1, RECORDS_START);
                 continue;
             };
@@ -235,7 +252,7 @@ impl Walk {
             match self.try_at(at, place).await? {
                 Ok(step) => return Ok(Some(step)),
                 Err(flaw) if (at, place) != stopped => {
-                    problems.push(flaw.at(&self.stations[at].segment.name(), place));
+                    problems.push(flaw.at(&self.station(at).segment.name(), place));
                 }
                 Err(_) => {}
             }
