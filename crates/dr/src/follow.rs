@@ -51,16 +51,41 @@ pub(crate) struct Follower<'r> {
     pub cuts: Vec<plinth_types::Bytes>,
     pending: MutationList,
     seen: Option<Version>,
-    coming: Option<Reply<Changes>>,
+    stream: Stream,
     /// Where the first is no Plinth.
     captured: Option<Reader>,
     /// Where the first copy is at its end: FoundationDB 8 has no tenants.
     end: &'static [u8],
-    silent: Duration,
-    acknowledging: Option<Reply<()>>,
     noted: Duration,
-    acknowledged: Duration,
+    acknowledged: Acknowledged,
+}
+
+/// What is asked of the first's stream, and how that goes.
+#[derive(Default)]
+struct Stream {
+    coming: Option<Reply<Changes>>,
+    /// How long it has said nothing.
+    silent: Duration,
+    /// Reads in a row that failed.
     failures: usize,
+}
+
+/// What the stream is told that isn't needed any more.
+#[derive(Default)]
+struct Acknowledged {
+    under_way: Option<Reply<()>>,
+    last: Duration,
+}
+
+impl Acknowledged {
+    /// Whether it is time for the next.
+    fn is_due(&self, now: Duration) -> bool {
+        now.saturating_sub(self.last) >= ACKNOWLEDGE
+    }
+
+    fn is_under_way(&self) -> bool {
+        self.under_way.as_ref().is_some_and(|reply| !reply.is_ready())
+    }
 }
 
 impl<'r> Follower<'r> {
@@ -95,15 +120,12 @@ impl<'r> Follower<'r> {
             place,
             captured,
             end,
-            silent: Duration::ZERO,
             cuts: Vec::new(),
             pending: MutationList::new(),
             seen: None,
-            coming: None,
-            acknowledging: None,
+            stream: Stream::default(),
             noted: Duration::ZERO,
-            acknowledged: Duration::ZERO,
-            failures: 0,
+            acknowledged: Acknowledged::default(),
         })
     }
 
@@ -125,23 +147,25 @@ impl<'r> Follower<'r> {
         if self.captured.is_some() {
             return self.step_captured().await;
         }
-        let mut coming = self.coming.take().unwrap_or_else(|| self.ask(self.reached));
+        let mut coming = self.stream.coming.take().unwrap_or_else(|| self.ask(self.reached));
         match race(&mut coming, self.env().sleep(PATIENCE)).await {
             Either::Left(Ok(changes)) => {
-                self.failures = 0;
+                self.stream.failures = 0;
                 self.run.note_problem(String::new());
                 // A round that isn't there yet would be waited for by nobody.
-                self.coming = Some(self.ask(changes.upto.max(self.reached)));
+                self.stream.coming = Some(self.ask(changes.upto.max(self.reached)));
                 self.apply(&changes).await?;
             }
-            Either::Left(Err(error)) if may_get_better(&error) && self.failures < FAILURES => {
-                self.failures += 1;
+            Either::Left(Err(error))
+                if may_get_better(&error) && self.stream.failures < FAILURES =>
+            {
+                self.stream.failures += 1;
                 self.env().sleep(system::PAUSE).await;
             }
             Either::Left(Err(error)) => return Err(error),
             Either::Right(()) => {
                 self.run.note_problem("the first site gives no answer".into());
-                self.coming = Some(coming);
+                self.stream.coming = Some(coming);
             }
         }
         self.acknowledge();
@@ -159,7 +183,7 @@ impl<'r> Follower<'r> {
     }
 
     async fn step_of(&mut self, reader: &mut Reader) -> Result<()> {
-        let asked = match self.coming.take() {
+        let asked = match self.stream.coming.take() {
             Some(coming) => Ok(coming),
             None => reader.ask(&self.from, self.place.position).await,
         };
@@ -167,11 +191,11 @@ impl<'r> Follower<'r> {
             Ok(mut coming) => match race(&mut coming, self.env().sleep(capture::QUIET)).await {
                 Either::Left(answer) => answer,
                 Either::Right(()) => {
-                    self.coming = Some(coming);
-                    self.silent += capture::QUIET;
+                    self.stream.coming = Some(coming);
+                    self.stream.silent += capture::QUIET;
                     let nudged =
                         system::within(&self.from, PATIENCE, capture::nudge(&self.from)).await;
-                    if nudged.is_err() || self.silent >= PATIENCE {
+                    if nudged.is_err() || self.stream.silent >= PATIENCE {
                         self.run.note_problem("the first site gives no answer".into());
                     }
                     return Ok(());
@@ -181,7 +205,7 @@ impl<'r> Follower<'r> {
         };
         match answer {
             Ok(changes) => {
-                (self.failures, self.silent) = (0, Duration::ZERO);
+                (self.stream.failures, self.stream.silent) = (0, Duration::ZERO);
                 self.run.note_problem(String::new());
                 if planted!("dr: what is captured is acknowledged before it is applied") {
                     reader.acknowledge(&self.from).await;
@@ -189,10 +213,8 @@ impl<'r> Follower<'r> {
                 }
                 self.apply(&changes).await?;
                 let now = self.env().now();
-                if self.place.position == self.reached
-                    && now.saturating_sub(self.acknowledged) >= ACKNOWLEDGE
-                {
-                    self.acknowledged = now;
+                if self.place.position == self.reached && self.acknowledged.is_due(now) {
+                    self.acknowledged.last = now;
                     reader.acknowledge(&self.from).await;
                 }
                 Ok(())
@@ -206,10 +228,10 @@ impl<'r> Follower<'r> {
                 // FoundationDB has one number for a stream that is gone and for one that somebody
                 // else reads: the next attempt looks.
                 reader.start_over();
-                self.failures += 1;
+                self.stream.failures += 1;
                 let detail = format!("reading the stream of the first site: {error}");
                 self.run.note_problem(detail.clone());
-                if self.failures >= FAILURES {
+                if self.stream.failures >= FAILURES {
                     return Err(Error::operation_failed().with_detail(detail));
                 }
                 self.env().sleep(system::PAUSE).await;
@@ -300,12 +322,11 @@ impl<'r> Follower<'r> {
 
     fn acknowledge(&mut self) {
         let now = self.env().now();
-        let is_free = self.acknowledging.as_ref().is_none_or(Reply::is_ready);
-        if is_free && now.saturating_sub(self.acknowledged) >= ACKNOWLEDGE {
-            self.acknowledged = now;
+        if !self.acknowledged.is_under_way() && self.acknowledged.is_due(now) {
+            self.acknowledged.last = now;
             // Whether it can be done shows with the next read. It is a commit, too: an idle stream
             // goes on behind it.
-            self.acknowledging =
+            self.acknowledged.under_way =
                 Some(self.from.acknowledge_changes(self.place.stream, self.place.position));
         }
     }

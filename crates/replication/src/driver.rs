@@ -69,14 +69,44 @@ pub(crate) struct Driver {
     /// Where it publishes how it stands.
     proofs: Arc<Proofs>,
     stand: Stand,
+    syncing: Syncing,
+    leading: Leading,
+    /// The disk is full, and entries wait for room.
+    full: Option<Error>,
+}
+
+/// What is to be synced.
+#[derive(Default)]
+struct Syncing {
     /// Since when the disk has synced nothing of what it is to sync, and the last of that.
     stalled: Option<(Duration, u64)>,
     /// The newest work that was to be synced.
     ticket: u64,
-    /// When each node was heard of last, while this one leads.
+}
+
+impl Syncing {
+    /// This is to be synced.
+    fn want(&mut self, ticket: u64, now: Duration) {
+        let since = self.stalled.map_or(now, |(since, _)| since);
+        (self.stalled, self.ticket) = (Some((since, ticket)), ticket);
+    }
+
+    /// This has been.
+    fn done(&mut self, ticket: u64, now: Duration) {
+        self.stalled = self.stalled.filter(|(_, last)| ticket < *last).map(|(_, last)| (now, last));
+    }
+
+    /// Whether the disk has synced nothing for too long.
+    fn is_stalled(&self, now: Duration) -> bool {
+        self.stalled.is_some_and(|(since, _)| now > since + STALLED)
+    }
+}
+
+/// What is known while this node leads.
+#[derive(Default)]
+struct Leading {
+    /// When each node was heard of last.
     heard: BTreeMap<NodeId, Duration>,
-    /// The disk is full, and entries wait for room.
-    full: Option<Error>,
     /// The first index of the term in which this node leads.
     begun: Option<EntryId>,
 }
@@ -100,11 +130,9 @@ impl Driver {
             readers,
             proofs,
             stand,
-            stalled: None,
-            ticket: 0,
-            heard: BTreeMap::new(),
+            syncing: Syncing::default(),
+            leading: Leading::default(),
             full: None,
-            begun: None,
         }
     }
 
@@ -127,9 +155,7 @@ impl Driver {
                 self.core.tick();
                 self.publish();
                 self.proofs.tick();
-                let is_stalled =
-                    self.stalled.is_some_and(|(since, _)| self.env.now() > since + STALLED);
-                if is_stalled && self.core.role() == Role::Leader {
+                if self.syncing.is_stalled(self.env.now()) && self.core.role() == Role::Leader {
                     probe!("replication: a leader whose disk stalls gives way");
                     self.core.hand_over();
                 }
@@ -155,13 +181,15 @@ impl Driver {
         let (now, mut followers) = (self.env.now(), self.core.followers());
         for follower in &mut followers {
             // Of one that has had no time to answer it isn't known that it is gone.
-            let heard = self.heard.entry(follower.node).or_insert(now);
+            let heard = self.leading.heard.entry(follower.node).or_insert(now);
             if follower.is_active {
                 *heard = now;
             }
             follower.is_active = now < *heard + ACTIVE;
         }
-        self.heard.retain(|node, _| followers.iter().any(|follower| follower.node == *node));
+        self.leading
+            .heard
+            .retain(|node, _| followers.iter().any(|follower| follower.node == *node));
         followers
     }
 
@@ -169,7 +197,7 @@ impl Driver {
         let cause = Error::shutdown_in_progress()
             .with_detail("this node takes no more part in its cluster");
         let left = Left { promised: self.log.promised(), terms: self.core.terms().clone() };
-        self.inbox.with(|told| told.left = Some(left));
+        self.inbox.with(|told| told.end.left = Some(left));
         self.inbox.end(&cause);
         self.proofs.end(&cause);
         drop(self.readers);
@@ -207,14 +235,12 @@ impl Driver {
                 let marked = self.log.begin_mark().await;
                 if let Ok(Some(position)) = marked {
                     // Whatever was to be synced has been: the same ticket again.
-                    self.inbox.want_sync(self.ticket, position);
+                    self.inbox.want_sync(self.syncing.ticket, position);
                 }
                 answer.send(marked.map(drop));
             }
             Event::Synced(ticket) => {
-                let now = self.env.now();
-                self.stalled =
-                    self.stalled.filter(|(_, last)| ticket < *last).map(|(_, last)| (now, last));
+                self.syncing.done(ticket, self.env.now());
                 let messages = self.core.persisted(ticket);
                 self.send(messages).await;
             }
@@ -262,7 +288,7 @@ impl Driver {
 
     /// Does everything that came of an event.
     async fn work(&mut self, bodies: &mut Bodies) -> Result<()> {
-        if self.begun.is_some() && self.core.role() != Role::Leader {
+        if self.leading.begun.is_some() && self.core.role() != Role::Leader {
             // Whoever waits for what it appended is told now, not behind the sync of a promise.
             self.tell();
         }
@@ -301,9 +327,7 @@ impl Driver {
             self.append(id, bodies, leads).await?;
         }
         if work.needs_sync {
-            let since = self.stalled.map_or_else(|| self.env.now(), |(since, _)| since);
-            self.stalled = Some((since, work.ticket));
-            self.ticket = work.ticket;
+            self.syncing.want(work.ticket, self.env.now());
             if planted!("entries are acknowledged before they are synced") {
                 self.inbox.post(Event::Synced(work.ticket));
             } else {
@@ -440,7 +464,7 @@ impl Driver {
                 format!("entry {index} of term {term} is to be appended, and nobody has sent it");
             return Err(Error::internal_error().with_detail(detail));
         }
-        self.begun = Some(id);
+        self.leading.begun = Some(id);
         self.write(head(EntryKind::Begin, previous, committed), &[], None).await
     }
 
@@ -491,24 +515,33 @@ impl Driver {
     fn tell(&mut self) {
         let leads = self.core.role() == Role::Leader;
         if !leads {
-            self.begun = None;
+            self.leading.begun = None;
         }
         self.publish();
-        let begun =
-            self.begun.filter(|begun| self.core.committed() >= begun.index).map(|begun| begun.term);
+        let begun = self
+            .leading
+            .begun
+            .filter(|begun| self.core.committed() >= begun.index)
+            .map(|begun| begun.term);
         let (written, lease) = (self.log.last_position(), self.log.last_lease());
         let (term, leader, behind) = (self.core.term(), self.core.leader(), self.core.behind());
         let full = &self.full;
         let is_news = self.inbox.with(|told| {
             told.full != *full || {
-                (told.leads, told.written, told.lease, told.term, told.leader, told.behind)
-                    != (begun, written, lease, term, leader, behind)
+                (
+                    told.leads,
+                    told.last.position,
+                    told.last.lease,
+                    told.term,
+                    told.leader,
+                    told.behind,
+                ) != (begun, written, lease, term, leader, behind)
             }
         });
         if is_news {
             self.inbox.change(|told| {
                 told.elections += u64::from(told.term != term);
-                (told.leads, told.written, told.lease) = (begun, written, lease);
+                (told.leads, told.last.position, told.last.lease) = (begun, written, lease);
                 (told.term, told.leader, told.behind) = (term, leader, behind);
                 told.full.clone_from(full);
             });

@@ -69,17 +69,28 @@ pub(crate) struct Told {
     pub(crate) behind: Option<EntryId>,
     /// The term in which it leads, once an entry of that term is committed.
     pub(crate) leads: Option<u64>,
-    /// The position of the last entry.
-    pub(crate) written: Position,
-    /// The lease as of that entry.
-    pub(crate) lease: Version,
+    pub(crate) last: Last,
     /// Why entries wait to be written, if they do: the disk is full.
     pub(crate) full: Option<Error>,
+    pub(crate) end: End,
+    waiting: Vec<Waker>,
+}
+
+/// The last entry of a member.
+#[derive(Default)]
+pub(crate) struct Last {
+    pub(crate) position: Position,
+    /// The lease as of that entry.
+    pub(crate) lease: Version,
+}
+
+/// How a member ended, if it has.
+#[derive(Default)]
+pub(crate) struct End {
     /// Why it does nothing more.
-    pub(crate) ended: Option<Error>,
+    pub(crate) cause: Option<Error>,
     /// What it left when it was closed.
     pub(crate) left: Option<Left>,
-    waiting: Vec<Waker>,
 }
 
 /// Bytes of frames that wait, of those without entries and of those with some: what comes beyond is
@@ -132,7 +143,7 @@ impl Inbox {
 
     /// Puts an event into the queue. After the end nobody takes it, and whoever waits is told so.
     pub(crate) fn post(&self, event: Event) {
-        if self.with(|told| told.ended.is_none()) {
+        if self.with(|told| told.end.cause.is_none()) {
             self.queue().events.push_back(event);
             self.wake.notify();
         }
@@ -233,7 +244,7 @@ impl Inbox {
     pub(crate) fn end(&self, cause: &Error) {
         self.change(|told| {
             (told.leads, told.leader) = (None, None);
-            told.ended.get_or_insert_with(|| cause.clone());
+            told.end.cause.get_or_insert_with(|| cause.clone());
         });
         let left = std::mem::take(&mut *self.queue());
         left.events.into_iter().for_each(|event| answer(event, cause));
@@ -243,7 +254,7 @@ impl Inbox {
 
     /// The error of a member that has ended.
     pub(crate) fn check(&self) -> Result<()> {
-        self.with(|told| told.ended.clone()).map_or(Ok(()), Err)
+        self.with(|told| told.end.cause.clone()).map_or(Ok(()), Err)
     }
 
     /// Everything up to here is to be synced.

@@ -141,7 +141,7 @@ impl Member {
     /// # Errors
     /// Why the member has ended.
     pub async fn until<T>(&self, mut f: impl FnMut(&Standing) -> Option<T>) -> Result<T> {
-        let ended = |told: &Told| told.ended.clone().map(Err);
+        let ended = |told: &Told| told.end.cause.clone().map(Err);
         self.inbox.until(|told| ended(told).or_else(|| f(&standing(told)).map(Ok))).await
     }
 
@@ -156,7 +156,7 @@ impl Member {
     /// Why the member has ended.
     pub async fn until_leads(&self) -> Result<ReplicatedLog> {
         let term =
-            self.inbox.until(|told| told.leads.map(Ok).or_else(|| told.ended.clone().map(Err)));
+            self.inbox.until(|told| told.leads.map(Ok).or_else(|| told.end.cause.clone().map(Err)));
         Ok(ReplicatedLog::new(term.await?, self.inbox.clone(), self.view.clone()))
     }
 
@@ -193,7 +193,7 @@ impl Member {
 
     /// The lease as of the last entry of this node's log, be it committed or not.
     pub fn last_lease(&self) -> Version {
-        self.inbox.with(|told| told.lease)
+        self.inbox.with(|told| told.last.lease)
     }
 
     /// The log on this node, for readers and consumers.
@@ -203,7 +203,7 @@ impl Member {
 
     /// What it left when it was closed; `None` before, and if it has failed.
     pub fn left(&self) -> Option<Left> {
-        self.inbox.with(|told| told.left.clone())
+        self.inbox.with(|told| told.end.left.clone())
     }
 
     /// Ends, and closes the log.

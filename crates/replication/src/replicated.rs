@@ -52,7 +52,7 @@ impl CommitLog for ReplicatedLog {
     }
 
     fn written(&self) -> Position {
-        self.inbox.with(|told| told.written)
+        self.inbox.with(|told| told.last.position)
     }
 
     fn view(&self) -> Arc<dyn LogView> {
@@ -142,7 +142,7 @@ impl LogView for View {
                 if committed >= upto {
                     return Ok(());
                 }
-                let (written, leads) = self.inbox.with(|told| (told.written, told.leads));
+                let (written, leads) = self.inbox.with(|told| (told.last.position, told.leads));
                 if upto > written {
                     let detail = format!(
                         "nothing was appended at {upto:?}, the last entry is at {written:?}"

@@ -167,9 +167,7 @@ async fn work(
         reached: consumer.position(),
         consumer,
         times: Times::default(),
-        begun: now,
-        noted: now,
-        files: 0,
+        puts: Puts { begun: now, noted: now, files: 0 },
         superseded: Superseded::default(),
         snapshot: None,
     };
@@ -302,6 +300,16 @@ struct Times {
     last: u64,
 }
 
+/// How far it is with the files of the log.
+struct Puts {
+    /// When the one was begun that is being made.
+    begun: Duration,
+    /// When progress was noted.
+    noted: Duration,
+    /// Those that were put.
+    files: u64,
+}
+
 struct Writer<'t> {
     shared: &'t Shared,
     tag: &'t str,
@@ -313,10 +321,7 @@ struct Writer<'t> {
     /// The stream was read up to here.
     reached: Version,
     times: Times,
-    begun: Duration,
-    /// When progress was noted.
-    noted: Duration,
-    files: u64,
+    puts: Puts,
     superseded: Superseded,
     snapshot: Option<Taking>,
 }
@@ -360,7 +365,7 @@ impl Writer<'_> {
     }
 
     fn is_due(&self) -> bool {
-        let age = self.shared.env.now().saturating_sub(self.begun);
+        let age = self.shared.env.now().saturating_sub(self.puts.begun);
         let latest = if self.log.is_empty() { IDLE } else { LATEST };
         age >= latest || self.log.bytes() >= FILE_BYTES
     }
@@ -426,7 +431,7 @@ impl Writer<'_> {
 
     /// Puts the file that is being made, notes it, and acknowledges what is in it.
     async fn put(&mut self, done: &mut Value) -> Result<()> {
-        self.begun = self.shared.env.now();
+        self.puts.begun = self.shared.env.now();
         let upto = self.reached;
         if upto < self.log.from() {
             return self.note(done).await;
@@ -437,13 +442,13 @@ impl Writer<'_> {
         let len = self.backup.put_log(log, upto + 1).await?;
         // Where the place has become another one it went to nowhere, and must not be acknowledged.
         self.backup.check_is_there().await?;
-        self.files += 1;
+        self.puts.files += 1;
         done["saved"] = upto.into();
         done["log_bytes"] = (done["log_bytes"].as_u64().unwrap_or_default() + len).into();
         done["error"] = Value::Null;
         self.note(done).await?;
         self.consumer.acknowledge_upto(upto).await?;
-        if self.files.is_multiple_of(MERGE_FILES) {
+        if self.puts.files.is_multiple_of(MERGE_FILES) {
             self.lease.renew().await?;
             self.superseded.merge_logs(&self.backup, upto).await?;
         }
@@ -452,7 +457,7 @@ impl Writer<'_> {
 
     /// Writes progress, which is a commit: an idle database's stream goes on behind it.
     async fn note(&mut self, done: &Value) -> Result<()> {
-        self.noted = self.shared.env.now();
+        self.puts.noted = self.shared.env.now();
         write_progress(&self.shared.db, self.shared.id, self.tag, done).await
     }
 
@@ -462,7 +467,7 @@ impl Writer<'_> {
         // empty.
         let follows = complete(done).is_some_and(|complete| self.log.from() <= complete + 1);
         let is_more = complete(done) < Some(self.reached);
-        let age = self.shared.env.now().saturating_sub(self.noted);
+        let age = self.shared.env.now().saturating_sub(self.puts.noted);
         if !follows || !is_more || !self.log.is_empty() || age < NOTHING {
             return Ok(());
         }

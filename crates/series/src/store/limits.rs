@@ -86,11 +86,11 @@ impl Shared {
     /// Whether more series fit in memory, beside those that are about to be there and take so much.
     pub(super) fn check_memory(&self, coming: usize) -> Result<()> {
         let (known, most) =
-            (self.used.known_bytes.load(Ordering::Relaxed), self.settings.limits.memory);
+            (self.index.used.known_bytes.load(Ordering::Relaxed), self.settings.limits.memory);
         if known + coming < most {
             return Ok(());
         }
-        let count = lock(&self.names).len();
+        let count = lock(&self.index.names).len();
         Err(one_too_many(format!(
             "{count} series are being written to, which take all of the {most} bytes of memory that there are for them"
         )))
@@ -104,7 +104,7 @@ impl Shared {
         let Some(most) = self.settings.limits.stored else { return Ok(()) };
         let endpoint = self.database.endpoint();
         let now = endpoint.env().now();
-        let known = *self.used.stored.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = *self.index.used.stored.lock().unwrap_or_else(PoisonError::into_inner);
         let is_full = match known {
             Some((looked, is_full)) if now < looked + LOOK => is_full,
             _ => {
@@ -112,7 +112,7 @@ impl Shared {
                 let end = strinc(prefix).unwrap_or_else(|| b"\xff"[..].into());
                 let bytes = endpoint.range_size(KeyRange::new(prefix.to_vec(), end)).await?;
                 let is_full = u64::try_from(bytes).unwrap_or(0) >= most;
-                *self.used.stored.lock().unwrap_or_else(PoisonError::into_inner) =
+                *self.index.used.stored.lock().unwrap_or_else(PoisonError::into_inner) =
                     Some((now, is_full));
                 is_full
             }

@@ -63,12 +63,11 @@ use budget::Budget;
 use flush::Flusher;
 use keys::{Id, Keys};
 use lease::Token;
+use names::Index;
 use pending::Pending;
 use plinth_client::{Database, Transaction};
-use plinth_env::sync::Signal;
 use plinth_env::{Env, prefetch_lines};
 use rest::Seen;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -163,29 +162,20 @@ pub struct SeriesStore {
     shared: Arc<Shared>,
 }
 
-/// Series by name.
-type Known = BTreeMap<Name, Arc<Cell>>;
-
 /// What all series of a store share.
 struct Shared {
     database: Database,
     keys: Keys,
     settings: Settings,
     role: Role,
-    /// The series that are known, by canonical name.
-    names: Mutex<Known>,
-    used: limits::Used,
+    index: Index,
     pending: Pending,
-    /// Knocked at when something is pending, and at the end.
-    work: Arc<Signal>,
     open_points: AtomicUsize,
     /// Held by whoever saves.
     turn: Turns,
     flusher: Mutex<Flusher>,
     /// The longest that a point was not durable, in nanoseconds.
     longest_unsaved: AtomicU64,
-    /// Odd while a series is being deleted; another number afterwards.
-    deletions: AtomicU64,
     /// What queries hold.
     queries: Arc<Budget>,
     /// Why nothing can be written any more.
@@ -381,7 +371,7 @@ impl SeriesStore {
     /// [`Error::Name`], [`Error::Database`], [`Error::Damaged`].
     pub async fn existing(&self, name: &str) -> Result<Option<Series>> {
         let name = Name::parse(name)?;
-        let cell = lock(&self.shared.names).get(&name).cloned();
+        let cell = lock(&self.shared.index.names).get(&name).cloned();
         if let Some(cell) = cell {
             return Ok(Some(Series { shared: self.shared.clone(), cell, is_looked_up: false }));
         }
@@ -536,9 +526,7 @@ impl Shared {
             late > 0 || state.since.is_none() || state.open.len() >= self.settings.leaf_points;
         let noted = (has_work && !state.is_noted).then_some(cell);
         state.is_noted |= has_work;
-        if self.pending.add((cell.id, points), late, noted, || self.now()) {
-            self.work.notify();
-        }
+        self.pending.add((cell.id, points), late, noted, || self.now());
     }
 
     /// Notes that everything is durable that came since `since`.
@@ -561,13 +549,13 @@ impl Shared {
 
     /// A series that is in memory, if it is the one with this number.
     fn in_memory(&self, id: Id, name: &Name) -> Option<Arc<Cell>> {
-        lock(&self.names).get(name).filter(|cell| cell.id == id).cloned()
+        lock(&self.index.names).get(name).filter(|cell| cell.id == id).cloned()
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.work.notify();
+        self.pending.work.notify();
     }
 }
 

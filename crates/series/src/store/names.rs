@@ -7,7 +7,7 @@
 use super::keys::{Id, Keys};
 use super::limits::{self, Admitted, SeriesLimits};
 use super::nodes::{self, Through};
-use super::{Cell, Known, Series, Shared, State, lock, retry};
+use super::{Cell, Series, Shared, State, lock, retry};
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::tree::Trunk;
@@ -15,7 +15,7 @@ use plinth_client::Transaction;
 use plinth_env::sync::all;
 use plinth_types::{Bytes, MutationType};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Names in one transaction, at most; and bytes of what they write, about. A transaction counts
@@ -29,6 +29,19 @@ const BYTES_AT_ONCE: usize = 1 << 20;
 /// What a key has besides a name's parts, about.
 const KEY: usize = 64;
 
+/// Series by name.
+type Known = BTreeMap<Name, Arc<Cell>>;
+
+/// The series that are in memory.
+#[derive(Default)]
+pub(super) struct Index {
+    /// By canonical name.
+    pub(super) names: Mutex<Known>,
+    pub(super) used: limits::Used,
+    /// Odd while a series is being deleted; another number afterwards.
+    pub(super) deletions: AtomicU64,
+}
+
 /// Cells that were looked up, and what says whether they may come into memory.
 struct Looked {
     cells: Vec<(Name, Arc<Cell>)>,
@@ -41,7 +54,7 @@ struct Looked {
 
 impl Looked {
     fn begin(shared: &Shared) -> Self {
-        let deletions = shared.deletions.load(Ordering::SeqCst);
+        let deletions = shared.index.deletions.load(Ordering::SeqCst);
         Self { cells: Vec::new(), made: 0, refused: BTreeMap::new(), deletions }
     }
 
@@ -58,8 +71,10 @@ impl Looked {
     /// Puts the cells into memory, where there is none yet: one series has one cell, whoever came
     /// first. Gives what `take` takes from there; `None` if a series was being deleted.
     fn settle<T>(self, shared: &Shared, take: impl FnOnce(&Known) -> T) -> Option<T> {
-        let mut known = lock(&shared.names);
-        if self.deletions % 2 == 1 || shared.deletions.load(Ordering::SeqCst) != self.deletions {
+        let mut known = lock(&shared.index.names);
+        if self.deletions % 2 == 1
+            || shared.index.deletions.load(Ordering::SeqCst) != self.deletions
+        {
             return None;
         }
         for (name, cell) in self.cells {
@@ -115,7 +130,7 @@ async fn look_up_unknown(
 ) -> Result<Looked> {
     let mut looked = Looked::begin(shared);
     let unknown: Vec<Name> = {
-        let known = lock(&shared.names);
+        let known = lock(&shared.index.names);
         let mut seen = BTreeSet::new();
         // New ones get numbers in the order in which they are asked for, which is that of their
         // points: those of neighbours take no room in the tail.
@@ -246,7 +261,7 @@ fn add(shared: &Shared, known: &mut Known, name: Name, cell: Arc<Cell>) -> Arc<C
     known
         .entry(name)
         .or_insert_with(|| {
-            shared.used.known_bytes.fetch_add(bytes, Ordering::Relaxed);
+            shared.index.used.known_bytes.fetch_add(bytes, Ordering::Relaxed);
             cell
         })
         .clone()
@@ -256,7 +271,7 @@ fn add(shared: &Shared, known: &mut Known, name: Name, cell: Arc<Cell>) -> Arc<C
 fn know(shared: &Shared, id: Id, name: Name, trunk: Trunk) -> Arc<Cell> {
     let state = State { trunk, sealed: trunk.last(), ..State::default() };
     let cell = Arc::new(Cell { id, name: name.clone(), state: Mutex::new(state) });
-    add(shared, &mut lock(&shared.names), name, cell)
+    add(shared, &mut lock(&shared.index.names), name, cell)
 }
 
 /// The series with these numbers, while the series are being opened; `None` where there is none.
@@ -282,7 +297,7 @@ pub(super) async fn known(
     name: &Name,
     unknown: &mut Id,
 ) -> Result<Arc<Cell>> {
-    if let Some(cell) = lock(&shared.names).get(name) {
+    if let Some(cell) = lock(&shared.index.names).get(name) {
         return Ok(cell.clone());
     }
     let row = retry::transact(&shared.database, |tr| async move {

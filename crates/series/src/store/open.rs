@@ -8,13 +8,14 @@ use super::budget::Budget;
 use super::flush::{self, Flusher};
 use super::keys::{Id, Keys};
 use super::lease::{self, Rows, Tenure, Token};
+use super::names::Index;
 use super::turn::Turns;
-use super::{Cell, Pending, Role, Settings, Shared, inbox, limits, lock, names, retry, tail};
+use super::{Cell, Pending, Role, Settings, Shared, inbox, lock, names, retry, tail};
 use crate::codec::MAX_LEAF_POINTS;
 use crate::error::{Error, Result};
 use crate::value::Point;
 use plinth_client::{Database, RangeOptions, StreamingMode, Transaction};
-use plinth_env::sync::{First, Signal, race};
+use plinth_env::sync::{First, race};
 use plinth_types::{Bytes, key_after, strinc};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -106,15 +107,12 @@ fn new(database: &Database, settings: Settings, role: Role) -> Arc<Shared> {
         keys: Keys::new(&settings.prefix),
         settings,
         role,
-        names: Mutex::new(BTreeMap::new()),
-        used: limits::Used::default(),
+        index: Index::default(),
         pending: Pending::default(),
-        work: Arc::new(Signal::new()),
         open_points: AtomicUsize::new(0),
         turn: Turns::closed(),
         flusher: Mutex::new(Flusher::default()),
         longest_unsaved: AtomicU64::new(0),
-        deletions: AtomicU64::new(0),
         queries: Arc::new(Budget::new(query_bytes)),
         failure: OnceLock::new(),
     })
@@ -212,7 +210,7 @@ fn recover_point(shared: &Shared, cell: &Arc<Cell>, number: u64, point: Point) {
 fn start_committing(shared: &Arc<Shared>) {
     let Some(every) = shared.settings.commit_every else { return };
     let env = shared.database.endpoint().env().clone();
-    let work = shared.work.clone();
+    let work = shared.pending.work.clone();
     let shared: Weak<Shared> = Arc::downgrade(shared);
     let timer = env.clone();
     let task = env.spawn("plinth-series", async move {
@@ -235,7 +233,7 @@ fn start_committing(shared: &Arc<Shared>) {
             // Whoever asks for a sync is told what went wrong; here it is tried again with what
             // comes next.
             if flush::flush(&shared).await.is_err() && shared.check().is_ok() {
-                shared.work.notify();
+                shared.pending.work.notify();
                 drop(shared);
                 timer.sleep(TRY_AGAIN).await;
             }

@@ -9,6 +9,7 @@
 use super::keys::Id;
 use super::{Cell, lock};
 use crate::value::Point;
+use plinth_env::sync::Signal;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -22,6 +23,8 @@ pub(super) struct Pending {
     list: Mutex<List>,
     /// How many points came, late ones included.
     points: AtomicUsize,
+    /// Knocked at when something is pending, and at the end.
+    pub(super) work: Arc<Signal>,
 }
 
 /// What a flush takes.
@@ -37,14 +40,14 @@ pub(super) struct List {
 
 impl Pending {
     /// Adds points of a series, which whoever does so has locked, counts late ones, which the
-    /// series keeps, and adds the series if it is given. Whether nothing waited before.
+    /// series keeps, and adds the series if it is given. Knocks if nothing waited before.
     pub(super) fn add(
         &self,
         (id, points): (Id, &[Point]),
         late: usize,
         cell: Option<&Arc<Cell>>,
         now: impl FnOnce() -> u64,
-    ) -> bool {
+    ) {
         let mut list = lock(&self.list);
         let is_first = list.since.is_none();
         if is_first {
@@ -53,7 +56,10 @@ impl Pending {
         list.points.extend(points.iter().map(|point| (id, *point)));
         list.cells.extend(cell.cloned());
         self.points.fetch_add(points.len() + late, Ordering::Relaxed);
-        is_first
+        drop(list);
+        if is_first {
+            self.work.notify();
+        }
     }
 
     /// When the first of all that wait came.

@@ -75,8 +75,8 @@ struct Deletion<'a>(&'a AtomicU64);
 
 impl<'a> Deletion<'a> {
     fn begin(shared: &'a Shared) -> Self {
-        shared.deletions.fetch_add(1, Ordering::SeqCst);
-        Self(&shared.deletions)
+        shared.index.deletions.fetch_add(1, Ordering::SeqCst);
+        Self(&shared.index.deletions)
     }
 }
 
@@ -94,8 +94,8 @@ async fn delete(shared: &Arc<Shared>, id: Id, name: &Name) -> Result<()> {
             retry::again(&tr, error).await?;
         }
         let Some(cell) = shared.in_memory(id, name) else { return Ok(()) };
-        if lock(&shared.names).remove(name).is_some() {
-            shared.used.known_bytes.fetch_sub(limits::in_memory(name), Ordering::Relaxed);
+        if lock(&shared.index.names).remove(name).is_some() {
+            shared.index.used.known_bytes.fetch_sub(limits::in_memory(name), Ordering::Relaxed);
         }
         let mut state = lock(&cell.state);
         shared.open_points.fetch_sub(state.open.len(), Ordering::Relaxed);

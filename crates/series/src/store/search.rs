@@ -275,7 +275,7 @@ impl SeriesStore {
         if !matches!(self.shared.role, Role::Reader) {
             return Ok((Vec::new(), true));
         }
-        let mut all: Vec<Found> = lock(&self.shared.names)
+        let mut all: Vec<Found> = lock(&self.shared.index.names)
             .iter()
             .filter(|(name, cell)| cell.id >= least.max(FIRST_POSTED) && is_wanted(name))
             .map(|(name, cell)| Found { id: cell.id, name: name.clone() })
@@ -363,7 +363,7 @@ impl SeriesStore {
     /// A series that was found: the one in memory, or else one that has nothing there and is
     /// forgotten with the handle.
     pub(super) fn found(&self, found: &Found) -> Series {
-        let cell = lock(&self.shared.names).get(&found.name).cloned();
+        let cell = lock(&self.shared.index.names).get(&found.name).cloned();
         // What was posted and has a number since is seen as it was when this store began to look.
         let is_it = |cell: &Arc<Cell>| cell.id == found.id || cell.id >= FIRST_POSTED;
         let cell = cell.filter(is_it).unwrap_or_else(|| {
@@ -377,7 +377,7 @@ impl SeriesStore {
     pub fn stats(&self) -> StoreStats {
         let shared = &self.shared;
         StoreStats {
-            series: lock(&shared.names).len(),
+            series: lock(&shared.index.names).len(),
             open_points: shared.open_points.load(Ordering::Relaxed),
             unsaved_points: shared.pending.points(),
             unsaved_for: Duration::from_nanos(shared.unsaved_for()),

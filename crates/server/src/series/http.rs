@@ -54,7 +54,7 @@ impl Site for Hub {
     }
 
     fn stop(&self) -> &Signal {
-        &self.http_stop
+        &self.stops.http
     }
 
     fn is_stopping(&self) -> bool {

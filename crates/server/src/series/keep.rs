@@ -18,5 +18,5 @@ pub(super) async fn keep(hub: Arc<Hub>, retention: Retention) {
             }
         }
     };
-    race(hub.keep_stop.wait(), forgetting).await;
+    race(hub.stops.keep.wait(), forgetting).await;
 }

@@ -66,15 +66,37 @@ pub(crate) struct Hub {
     /// Threads on which connections on lines are served.
     threads: usize,
     bounds: Bounds,
-    stopping: AtomicBool,
-    /// One for each listener on lines, and the sweeper.
-    stops: Vec<Signal>,
-    http_stop: Signal,
-    own_stop: Signal,
-    keep_stop: Signal,
+    stops: Stops,
     /// Queries at work.
     queries: Arc<AtomicUsize>,
     callers: Callers,
+}
+
+/// What tells each task that it is to end.
+struct Stops {
+    is_stopping: AtomicBool,
+    /// One for each listener on lines, and the sweeper.
+    tasks: Vec<Signal>,
+    http: Signal,
+    own: Signal,
+    keep: Signal,
+}
+
+impl Stops {
+    fn new(listeners: usize) -> Self {
+        Self {
+            is_stopping: AtomicBool::new(false),
+            tasks: (0..=listeners).map(|_| Signal::new()).collect(),
+            http: Signal::new(),
+            own: Signal::new(),
+            keep: Signal::new(),
+        }
+    }
+
+    fn notify(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+        self.tasks.iter().chain([&self.http, &self.own, &self.keep]).for_each(Signal::notify);
+    }
 }
 
 /// How many series there may be, and how many new ones a second of one sender.
@@ -117,18 +139,14 @@ impl Hub {
                 limits: config.limits.clone(),
                 new_series: config.new_series.unwrap_or(NEW_SERIES),
             },
-            stopping: AtomicBool::new(false),
-            stops: (0..=listeners).map(|_| Signal::new()).collect(),
-            http_stop: Signal::new(),
-            own_stop: Signal::new(),
-            keep_stop: Signal::new(),
+            stops: Stops::new(listeners),
             queries: Arc::default(),
             callers: Callers::default(),
         }
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed)
+        self.stops.is_stopping.load(Ordering::Relaxed)
     }
 
     /// A session of a sender at this address.
@@ -255,11 +273,7 @@ impl Listeners {
 
     /// Accepts and reads nothing more.
     pub(crate) fn begin_stop(&self) {
-        self.hub.stopping.store(true, Ordering::Relaxed);
-        self.hub.stops.iter().for_each(Signal::notify);
-        self.hub.http_stop.notify();
-        self.hub.own_stop.notify();
-        self.hub.keep_stop.notify();
+        self.hub.stops.notify();
         self.hub.slot.stop.notify();
         self.hub.callers.stop_all();
     }
@@ -278,7 +292,7 @@ impl Listeners {
 
 /// Looks for half lines that nobody ends, until told to stop.
 async fn sweep(hub: Arc<Hub>) {
-    let Some(stop) = hub.stops.last() else { return };
+    let Some(stop) = hub.stops.tasks.last() else { return };
     while let First::Right(()) = race(stop.wait(), hub.env.sleep(callers::SWEEP)).await {
         hub.callers.sweep(hub.env.now());
     }
@@ -287,7 +301,7 @@ async fn sweep(hub: Arc<Hub>) {
 /// Accepts connections until told to stop.
 async fn accept(hub: Arc<Hub>, door: Door, number: usize, protocol: Protocol, most: usize) {
     loop {
-        match race(hub.stops[number].wait(), door.accept()).await {
+        match race(hub.stops.tasks[number].wait(), door.accept()).await {
             First::Left(()) => return,
             First::Right(Err(_)) => hub.env.sleep(BREATH).await,
             First::Right(Ok(stream)) => {

@@ -24,7 +24,7 @@ pub(super) async fn record(hub: Arc<Hub>, figures: Page, server: String) {
     let mut own: Option<Own> = None;
     let mut cleaned = hub.env.now();
     loop {
-        if race(hub.own_stop.wait(), hub.env.sleep(EVERY)).await == First::Left(())
+        if race(hub.stops.own.wait(), hub.env.sleep(EVERY)).await == First::Left(())
             || hub.is_stopping()
         {
             return;
