@@ -9,7 +9,27 @@ use crate::repository::Repository;
 
 const FILE_LINES: usize = 800;
 const FUNCTION_LINES: usize = 70;
-const STRUCT_FIELDS: usize = 15;
+const STRUCT_FIELDS: usize = 12;
+/// Configuration has a field for each thing that can be set, so it may have more.
+const CONFIGURATION_FIELDS: usize = 15;
+/// How the names of configuration end.
+const CONFIGURATION: [&str; 5] = ["Config", "Options", "Settings", "Arguments", "Args"];
+/// Records: what a format writes field by field, and figures that are shown. They keep no rule
+/// among their fields that a group of those could own, so they may have as many as configuration.
+const RECORDS: [(&str, &str); 6] = [
+    // The header of a file of a backup.
+    ("crates/backup/src/format/header.rs", "Header"),
+    // How a backup is, as the status document shows it.
+    ("crates/backup/src/agent/control.rs", "TagStatus"),
+    // How a second site is, as the status document shows it.
+    ("crates/dr/src/status.rs", "Status"),
+    // The header of a record of the log.
+    ("crates/log/src/format/record.rs", "RecordHeader"),
+    // A message of consensus, as it goes over the wire.
+    ("crates/replication/src/message.rs", "Message"),
+    // What a server has counted.
+    ("crates/server/src/counters.rs", "Figures"),
+];
 const FILE_BYTES: u64 = 512 << 10;
 
 /// Source files of at most 800 lines.
@@ -24,7 +44,14 @@ pub fn files(repository: &Repository, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Functions of at most 70 lines, structs of at most 15 fields.
+/// How many fields a struct may have.
+fn fields_most(path: &str, name: &str) -> usize {
+    let is_configuration = CONFIGURATION.iter().any(|ending| name.ends_with(ending));
+    let is_large = is_configuration || RECORDS.contains(&(path, name));
+    if is_large { CONFIGURATION_FIELDS } else { STRUCT_FIELDS }
+}
+
+/// Functions of at most 70 lines, structs of at most 12 fields, or 15 of configuration.
 pub fn functions_and_structs(repository: &Repository, findings: &mut Vec<Finding>) {
     for (path, source) in repository.sources() {
         for function in
@@ -38,11 +65,13 @@ pub fn functions_and_structs(repository: &Repository, findings: &mut Vec<Finding
             let finding = Finding::new("function-length", path, function.line, what, remedy);
             findings.push(finding.with_size(&function.name, function.size));
         }
-        for item in source.structs().into_iter().filter(|item| item.size > STRUCT_FIELDS) {
-            let what = format!(
-                "struct {} has {} fields; the limit is {STRUCT_FIELDS}",
-                item.name, item.size
-            );
+        for item in source.structs() {
+            let most = fields_most(path, &item.name);
+            if item.size <= most {
+                continue;
+            }
+            let what =
+                format!("struct {} has {} fields; the limit is {most}", item.name, item.size);
             let remedy = "group the fields by lifetime and owner, and name each group";
             let finding = Finding::new("struct-fields", path, item.line, what, remedy);
             findings.push(finding.with_size(&item.name, item.size));
@@ -81,13 +110,28 @@ mod tests {
     }
 
     #[test]
-    fn a_struct_may_have_15_fields() {
-        let fields = |count: usize| (0..count).map(|n| format!("f{n}: u8,")).collect::<String>();
+    fn a_struct_may_have_12_fields_and_configuration_15() {
+        let of = |name: &str, count: usize| {
+            let fields: String = (0..count).map(|n| format!("f{n}: u8,")).collect();
+            format!("struct {name} {{ {fields} }}")
+        };
+        let (record, name) = RECORDS[0];
         let files = [
-            ("good.rs", &format!("struct S {{ {} }}", fields(15))[..]),
-            ("bad.rs", &format!("struct S {{ {} }}", fields(16))),
+            ("good.rs", &of("S", 12)[..]),
+            ("bad.rs", &of("S", 13)),
+            ("good_config.rs", &of("NodeConfig", 15)),
+            ("bad_config.rs", &of("Options", 16)),
+            (record, &of(name, 15)),
+            ("no_record.rs", &of(name, 13)),
         ];
-        assert_eq!(found(functions_and_structs, &files), ["bad.rs:1 struct-fields"]);
+        assert_eq!(
+            found(functions_and_structs, &files),
+            [
+                "bad.rs:1 struct-fields",
+                "bad_config.rs:1 struct-fields",
+                "no_record.rs:1 struct-fields"
+            ]
+        );
     }
 
     #[test]
