@@ -126,6 +126,7 @@ pub(crate) async fn write(replica: &Replica) -> Result<Version> {
     let flushed = flushing.await;
     // Also if an old file could not be removed behind a checkpoint that is durable.
     let durable = replica.storage.durable().version;
+    assert!(durable <= replica.storage.newest(), "a checkpoint has more than was applied");
     if let Some(log) = &replica.log {
         let is_newer = replica.config.engine == EngineKind::Memory
             && planted!("checkpoints let go of newer log");

@@ -120,6 +120,11 @@ impl End {
         self.over.notify();
     }
 
+    fn check_invariants(&self) {
+        let has_resigned = self.resigned.load(Ordering::SeqCst);
+        assert!(!has_resigned || self.is_retired(), "who has resigned takes nothing more");
+    }
+
     /// Waits until it has resigned.
     async fn wait(&self) {
         while !self.resigned.load(Ordering::SeqCst) {
@@ -228,6 +233,10 @@ impl Leader {
             return;
         }
         while let Some(mut settling) = self.in_flight.next_committed(committed).await {
+            assert!(
+                settling.batch().position <= committed,
+                "a batch takes effect that is not committed"
+            );
             settling.batch_mut().sync_span = tracing::Span::none();
             // Synced into files that nobody finds again is not durable.
             if let Err(lost) = self.replica.check_place() {
@@ -261,6 +270,10 @@ impl Leader {
         if let Some(term) = &self.term {
             term.applied.fetch_max(version, Ordering::SeqCst);
         }
+        assert!(
+            version <= self.replica.newest(),
+            "version {version} is acknowledged before it is applied"
+        );
         let settled = self.replica.env.now();
         let mut fired = Some(fired);
         while let Some(mut settling) = self.in_flight.next_up_to(version).await {
@@ -369,6 +382,18 @@ impl Leader {
     /// Panics if what must hold doesn't.
     pub fn check_invariants(&self) {
         self.in_flight.check_invariants();
+        self.queue.check_invariants();
+        self.gate.check_invariants();
+        self.end.check_invariants();
+        let applied = &self.replica.visible.applied;
+        match &self.term {
+            None => self.versions.check_invariants(applied),
+            // Entries of later terms are applied beside a leader that is one no longer.
+            Some(term) => assert!(
+                term.applied.load(Ordering::SeqCst) <= applied.newest(),
+                "entries of a term were answered, not applied"
+            ),
+        }
         self.replica.check_invariants();
     }
 }

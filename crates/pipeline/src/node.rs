@@ -221,7 +221,7 @@ impl Node {
             Seat::Alone(leader) => leader.check_invariants(),
             Seat::Member(participant) => {
                 self.replica.check_invariants();
-                participant.leader().iter().for_each(|leader| leader.in_flight.check_invariants());
+                participant.leader().iter().for_each(|leader| leader.check_invariants());
             }
         }
     }

@@ -68,6 +68,7 @@ impl Proofs {
             let next = std::mem::take(&mut rounds.next);
             assert!(rounds.running > 0, "a round ends once");
             rounds.running -= usize::from(next.is_empty());
+            assert!(rounds.running < ROUNDS || !next.is_empty(), "more rounds run than may");
             next
         };
         told.into_iter().for_each(|promise| promise.send(proven.clone()));

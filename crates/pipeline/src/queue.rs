@@ -179,6 +179,15 @@ impl CommitQueue {
         std::mem::replace(&mut state.peak, now)
     }
 
+    /// Panics if what must hold between two calls doesn't.
+    pub fn check_invariants(&self) {
+        let state = lock(&self.state);
+        let bytes: usize = state.waiting.iter().map(|waits| waits.request.size()).sum();
+        assert_eq!(bytes, state.bytes, "the bytes of what waits to be committed");
+        assert!(state.failed.is_none() || state.closed, "who has resigned takes nothing more");
+        assert!(state.failed.is_none() || state.waiting.is_empty(), "nor does anybody wait");
+    }
+
     /// The next work. One caller at a time.
     pub async fn next(&self) -> Work {
         loop {
@@ -208,6 +217,7 @@ impl CommitQueue {
             count += 1;
             bytes += size;
         }
+        assert!(count > 0 && state.bytes >= bytes, "a batch is taken of what waits");
         state.bytes -= bytes;
         let rest = state.waiting.split_off(count);
         let batch = std::mem::replace(&mut state.waiting, rest);

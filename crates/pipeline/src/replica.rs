@@ -127,6 +127,7 @@ impl Replica {
         let mut fired = Vec::new();
         self.change_rows(entry, prepared, &mut fired);
         self.storage.publish(version);
+        assert!(self.storage.newest() >= version, "storage doesn't serve what it was given");
         let free = || self.space.free_and_kept().map(|(free, _)| free);
         self.streams.applied(entry.at, &entry.lists, entry.touches_metadata, free);
         if entry.touches_metadata {
@@ -134,6 +135,7 @@ impl Replica {
         } else {
             self.visible.applied.reach(version);
         }
+        assert!(self.newest() >= version, "an entry was applied and can't be read");
         self.streams.reached();
         self.writer().forget_before(self.window_begin(version), FORGET_ROWS);
         self.counters.batches.add(1);
@@ -210,5 +212,14 @@ impl Replica {
             "readers may be at a version that storage doesn't serve"
         );
         assert!(self.storage.oldest() <= newest, "the newest version has left the window");
+        assert!(
+            self.storage.durable().version <= self.storage.newest(),
+            "rows are durable that were not applied"
+        );
+        self.writer().check_invariants();
+        self.visible.check_invariants();
+        self.watches.check_invariants();
+        self.waiting.check_invariants();
+        self.space.check_invariants();
     }
 }

@@ -81,6 +81,10 @@ impl Sequencer {
         self.newest = version;
         self.in_flight += 1;
         let lease = (version + LEASE_MARGIN > self.lease).then_some(version + LEASE_VERSIONS);
+        assert!(
+            lease.unwrap_or(self.lease) > version,
+            "version {version} is handed out without a lease beyond it"
+        );
         Assigned { version, lease }
     }
 
@@ -106,6 +110,7 @@ impl Sequencer {
         if self.in_flight > 0 || version < committed + FOLLOW_AFTER {
             return None;
         }
+        assert!(version <= self.lease, "readers are shown {version}, beyond the lease");
         self.newest = self.newest.max(version);
         Some(version)
     }
@@ -120,6 +125,12 @@ impl Sequencer {
     /// Whether `committed` is so far behind the clock that [`Sequencer::follow`] is worth a try.
     pub fn is_stale(base: Version, since: Duration, committed: Version, now: Duration) -> bool {
         clock(base, since, now) >= committed + FOLLOW_AFTER
+    }
+
+    /// Panics if what must hold between two calls doesn't.
+    pub fn check_invariants(&self, applied: Version) {
+        assert!(applied <= self.newest, "version {applied} was applied and not handed out");
+        assert!(self.base >= 0 && self.newest >= 0, "versions count from 0");
     }
 
     /// What the clock of [`Sequencer::clock_base`] reads.

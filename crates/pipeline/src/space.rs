@@ -336,6 +336,13 @@ impl Space {
         self.wishes.serve(written);
     }
 
+    /// Panics if what must hold between two calls doesn't.
+    pub fn check_invariants(&self) {
+        let (asked, served) = (self.wishes.asked.load(Ordering::Acquire), self.wishes.served());
+        assert!(served <= asked, "room was made {served} times, and asked for {asked} times");
+        assert!(self.root.is_some() || self.free_and_kept().is_none(), "a disk without files");
+    }
+
     /// Whether the time that [`Space::ask`] gave has been tried.
     pub fn is_served(&self, asked: u64) -> bool {
         self.wishes.served() >= asked

@@ -128,6 +128,12 @@ impl Versions {
         lock(&self.sequencer).leased(lease);
     }
 
+    /// Panics if what must hold between two calls doesn't.
+    pub fn check_invariants(&self, applied: &Applied) {
+        lock(&self.sequencer).check_invariants(applied.newest());
+        assert!(self.ahead.load(Ordering::Relaxed) >= 0, "the clock is moved ahead only");
+    }
+
     /// A lease that should be written even though nothing is committed: when somebody reads.
     pub fn wanted_lease(&self, now: Duration) -> Option<Version> {
         // Where entries alone move versions, the lease comes with the entry that needs it.

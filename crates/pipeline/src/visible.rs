@@ -45,6 +45,13 @@ impl Visible {
         self.applied.reach(version);
     }
 
+    /// Panics if what must hold between two versions doesn't.
+    pub fn check_invariants(&self) {
+        let metadata = self.metadata.read().unwrap_or_else(PoisonError::into_inner);
+        let anything = self.anything.load(Ordering::SeqCst);
+        assert_eq!(anything, is_anything(&metadata), "metadata is told exactly if there is any");
+    }
+
     /// The metadata as it is at the newest version.
     pub fn metadata(&self) -> Metadata {
         self.metadata.read().unwrap_or_else(PoisonError::into_inner).clone()

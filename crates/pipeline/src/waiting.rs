@@ -79,6 +79,18 @@ impl Waiting {
         reached.into_values().for_each(|waiter| waiter.promise.send(Ok(())));
     }
 
+    /// Panics if what must hold between two calls doesn't.
+    pub fn check_invariants(&self) {
+        let waiters = lock(&self.waiters);
+        let earliest = self.earliest.load(Ordering::SeqCst);
+        let first = waiters.by_version.keys().next();
+        assert!(
+            first.is_none_or(|(version, _)| earliest <= *version),
+            "a read of version {first:?} would not be told: the earliest is taken to be {earliest}"
+        );
+        assert!(waiters.by_version.keys().all(|(_, id)| *id <= waiters.next_id), "ids in order");
+    }
+
     fn give_up(&self, place: (Version, u64)) {
         let waiter = lock(&self.waiters).by_version.remove(&place);
         if let Some(waiter) = waiter {

@@ -124,6 +124,17 @@ impl Watches {
         keys.iter().for_each(|key| self.changed(key, None, fired));
     }
 
+    /// Panics if what must hold between two calls doesn't.
+    pub fn check_invariants(&self) {
+        let table = lock(&self.table);
+        let mut ids: Vec<u64> = table.by_key.values().flatten().map(|watch| watch.id).collect();
+        assert_eq!(ids.len(), self.len(), "watches are counted");
+        assert!(table.by_key.values().all(|watches| !watches.is_empty()), "a key nobody watches");
+        ids.sort_unstable();
+        assert!(ids.is_sorted_by(|one, next| one < next), "two watches have one id");
+        assert!(ids.last().is_none_or(|last| *last <= table.next_id), "ids are given in order");
+    }
+
     /// Ends all watches with this: whoever waits goes elsewhere.
     pub fn end(&self, cause: &Error) {
         let ended = std::mem::take(&mut lock(&self.table).by_key);

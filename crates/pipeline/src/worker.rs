@@ -158,8 +158,14 @@ async fn begin(leader: &Leader, batcher: &mut Batcher, batch: Vec<Submitted>) {
     batcher.resolver.forget_before(replica.window_begin(version));
     let notes = (replica.wall_clock_seconds(), replica.config.slow);
     let in_cluster = leader.term.is_some();
+    let count = batch.len();
     let mut decided =
         decide(batch, version, notes, in_cluster, &batcher.metadata, &mut batcher.resolver);
+    assert_eq!(
+        decided.accepted.len() + decided.refused.len(),
+        count,
+        "each transaction of a batch is accepted or refused"
+    );
     replica.storage.note_elsewhere(batcher.resolver.memory());
     count_refused(leader, &decided.refused);
     span.record("conflicts", decided.refused.len());
@@ -179,6 +185,11 @@ async fn begin(leader: &Leader, batcher: &mut Batcher, batch: Vec<Submitted>) {
         Ok(position) => position,
         Err(error) => return not_appended(leader, decided, error, was_sound),
     };
+    assert_eq!(
+        position.is_some(),
+        leader.log.is_some(),
+        "what is appended has its place in the log"
+    );
     assert!(!planted!("a commit worker panics behind its append"), "planted");
     if let Some(metadata) = &decided.metadata {
         batcher.metadata = metadata.clone();

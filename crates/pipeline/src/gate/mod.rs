@@ -217,6 +217,16 @@ impl<T> Gate<T> {
         (state.tags.len() - auto.min(state.tags.len()), auto)
     }
 
+    /// Panics if what must hold between two calls doesn't.
+    pub fn check_invariants(&self) {
+        let state = lock(&self.state);
+        let in_lines: usize = state.lines.iter().map(VecDeque::len).sum();
+        let at_tags: usize = state.tags.values().map(|tag| tag.waiting.len()).sum();
+        assert_eq!(in_lines + at_tags, state.waiting, "those who wait to begin are counted");
+        assert!(state.waiting <= WAITING_MOST, "more wait to begin than may");
+        assert!(!state.is_closed || state.waiting == 0, "somebody waits whom nobody lets on");
+    }
+
     /// Everybody who waits: the node closes. Whoever comes later and would have to wait is refused.
     pub fn drain(&self) -> Vec<Waiter<T>> {
         let mut state = lock(&self.state);
