@@ -1,9 +1,9 @@
 //! Names of series in their canonical form: `metric tag1=a tag2=b`, the tags sorted, one space
 //! between the parts.
 //!
-//! What a client sends may have the tags in any order and more spaces; `\ ` is a space that belongs
-//! to a part. Names that mean the same are the same bytes afterwards. Nothing else in a name has a
-//! meaning.
+//! There may be no tags: what sums over all of them has none. What a client sends may have the tags
+//! in any order and more spaces; `\ ` is a space that belongs to a part. Names that mean the same
+//! are the same bytes afterwards. Nothing else in a name has a meaning.
 
 use crate::error::{Error, Result};
 use std::borrow::Cow;
@@ -24,9 +24,9 @@ impl Name {
     /// The name that `text` means.
     ///
     /// # Errors
-    /// [`Error::Name`] without a metric, without a tag, for a tag that is not `key=value`, for a
-    /// key that occurs twice, for a backslash at the end that escapes nothing, and beyond
-    /// [`MAX_NAME_BYTES`] and [`MAX_TAGS`].
+    /// [`Error::Name`] without a metric, for a tag that is not `key=value`, for a key that occurs
+    /// twice, for a backslash at the end that escapes nothing, and beyond [`MAX_NAME_BYTES`] and
+    /// [`MAX_TAGS`].
     pub fn parse(text: &str) -> Result<Self> {
         let wrong = |why: &str| {
             Err(Error::Name { name: text.chars().take(200).collect(), why: why.to_string() })
@@ -48,9 +48,6 @@ impl Name {
             if tags.len() > MAX_TAGS {
                 return wrong("it has more than 128 tags");
             }
-        }
-        if tags.is_empty() {
-            return wrong("it has no tag");
         }
         tags.sort_unstable();
         if tags.windows(2).any(|pair| pair[0].0 == pair[1].0) {
@@ -149,6 +146,8 @@ mod tests {
         assert_eq!(name.metric(), "cpu.user");
         assert_eq!(name.tags().collect::<Vec<_>>(), [("host", "a\\ b"), ("os", "linux")]);
         assert_eq!(Name::parse(name.as_str()).unwrap(), name);
+        let bare = Name::parse(" m ").unwrap();
+        assert_eq!((bare.as_str(), bare.metric(), bare.tags().count()), ("m", "m", 0));
     }
 
     /// `m b=2 a=1\` became `m a=1\ b=2`, which is another name, of one tag. Found by reading, for
@@ -191,9 +190,7 @@ mod tests {
     fn what_is_no_name_is_refused() {
         let long = format!("m host={}", "x".repeat(MAX_NAME_BYTES));
         let many: String = (0..1000).map(|tag| format!(" t{tag}=1")).collect();
-        for text in
-            ["", "  ", "m", "m host", "m =a", "m a=", "m a=1 a=2", &long, &format!("m{many}")]
-        {
+        for text in ["", "  ", "m host", "m =a", "m a=", "m a=1 a=2", &long, &format!("m{many}")] {
             assert!(Name::parse(text).is_err(), "{}", text.len());
         }
     }

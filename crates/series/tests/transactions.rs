@@ -312,7 +312,7 @@ fn more_points_than_a_row_holds_keep_their_order() {
     }
     assert_eq!(found, 5000);
     assert!(matches!(
-        layer.append(&db.create_transaction(), "m", 0, 0).wait(),
+        layer.append(&db.create_transaction(), "m a", 0, 0).wait(),
         Err(Error::Name { .. })
     ));
 }

@@ -97,7 +97,7 @@ fn series_are_found_as_they_are_typed_and_summed_up_in_buckets() {
     assert_eq!(none["points"], serde_json::json!([]));
     for (path, expected, words) in [
         ("points", "400", "which series"),
-        ("points?name=x", "400", "no tag"),
+        ("points?name=x", "404", "there is no series"),
         ("points?name=x+a=1", "404", "there is no series"),
         ("points?name=!mem.note+host=a", "400", "events"),
         ("points?name=mem.free+host=a&span=x", "400", "whole number"),
