@@ -41,6 +41,8 @@ WELL = {
     'plinth_log_waits_for_room{instance="a"}': "0x240",
     'plinth_series_owner{job="plinth", instance="a"}': "0x240",
     'plinth_series_owner{job="plinth", instance="b"}': "1x240",
+    'plinth_rules_evaluation_failures_total{instance="a"}': "2x240",
+    'plinth_rules_notification_errors_total{instance="a"}': "2x240",
     'plinth_backup_behind_seconds{instance="a", tag="default"}': "1x240",
     'plinth_backup_broken_total{instance="a", tag="default"}': "2x240",
     'plinth_backup_failing{instance="a", tag="default"}': "0x240",
@@ -89,6 +91,8 @@ UNWELL = {
     "PlinthCatchesUpForLong": ({'plinth_catching_up{instance="a"}': "1x240"}, []),
     "PlinthLogWaitsForRoom": ({'plinth_log_waits_for_room{instance="a"}': "1x240"}, []),
     "PlinthSeriesNobodys": ({'plinth_series_owner{job="plinth", instance="b"}': "0x240"}, []),
+    "PlinthRulesFail": ({'plinth_rules_evaluation_failures_total{instance="a"}': "0+1x240"}, []),
+    "PlinthAlertmanagerAway": ({'plinth_rules_notification_errors_total{instance="a"}': "0+1x240"}, []),
     "PlinthElections": ({'plinth_elections_total{instance="a"}': "0+1x240"}, []),
     "PlinthCertificates": ({'plinth_server_tls_failures_total{instance="a"}': "0+1x240"}, []),
 }
@@ -133,7 +137,7 @@ def names_are_the_programs():
     sources = "".join(path.read_text() for path in (ROOT / "crates").rglob("src/**/*.rs"))
     asked = set(re.findall(r"plinth_[a-z_]+", "".join(WELL)))
     # The server's have their prefix from one place.
-    named = lambda name: name.removesuffix("_bucket").removeprefix("plinth_server_").removeprefix("plinth_peer_").removeprefix("plinth_series_")
+    named = lambda name: name.removesuffix("_bucket").removeprefix("plinth_server_").removeprefix("plinth_peer_").removeprefix("plinth_series_").removeprefix("plinth_rules_")
     missing = [name for name in asked if f'"{named(name)}"' not in sources]
     print(f"test the measurements have the program's names ... {'FAILED: ' + ', '.join(missing) if missing else 'ok'}")
     return not missing

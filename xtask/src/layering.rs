@@ -31,6 +31,12 @@ const LAYERS: &[Layer] = &[
     Layer { level: 1, name: "plinth-proto", uses: &["plinth-types"], tests_use: &[] },
     Layer {
         level: 2,
+        name: "plinth-rules",
+        uses: &["plinth-types", "plinth-env", "plinth-promql"],
+        tests_use: &[],
+    },
+    Layer {
+        level: 2,
         name: "plinth-log",
         uses: &["plinth-types", "plinth-usdt", "plinth-env", "plinth-format"],
         tests_use: &[],
@@ -134,6 +140,9 @@ const LAYERS: &[Layer] = &[
             "plinth-client",
             "plinth-peers",
             "plinth-series",
+            // Rules that are evaluated over the series, and the points that they give.
+            "plinth-promql",
+            "plinth-rules",
         ],
         // Whose own tests run against a server as well.
         tests_use: &["plinth-pipeline", "plinth", "plinth-migrate"],
@@ -191,6 +200,7 @@ const LAYERS: &[Layer] = &[
             "plinth-bench",
             "plinth-migrate",
             "plinth-dr",
+            "plinth-rules",
             "plinth-sim",
         ],
         tests_use: &["plinth-capi", "plinth-series"],
@@ -209,6 +219,7 @@ const LAYERS: &[Layer] = &[
             "plinth-client",
             "plinth-series",
             "plinth-promql",
+            "plinth-rules",
             "plinth-pipeline",
             "plinth-server",
         ],

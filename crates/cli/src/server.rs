@@ -22,8 +22,8 @@ use plinth::series::SeriesLimits;
 use plinth::{Builder, Compression, Database, EngineKind, block_on, fdb};
 use plinth_env::Env;
 use plinth_server::{
-    Among, ConsoleConfig, Limits, PROTOCOLS, Page, SeriesConfig, Server, ServerConfig, Source,
-    TlsOptions, Usual,
+    Among, ConsoleConfig, Limits, PROTOCOLS, Page, RulesConfig, SeriesConfig, Server, ServerConfig,
+    Source, TlsOptions, Usual,
 };
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -597,6 +597,12 @@ fn config(
             metrics: settings.flag("series-metrics"),
             retention: settings.retention("series-retention"),
             limits: series_limits(settings),
+            rules: RulesConfig {
+                files: settings.texts("rules").into_iter().map(PathBuf::from).collect(),
+                alertmanagers: settings.texts("alertmanager"),
+                external_url: settings.text("rules-url").map(ToOwned::to_owned),
+                external_labels: settings.labels("rules-labels"),
+            },
             new_series: settings
                 .count("series-new-limit")
                 .and_then(|count| u32::try_from(count).ok()),

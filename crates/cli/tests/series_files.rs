@@ -389,3 +389,34 @@ fn standard_input_is_a_file_too() {
     let user = block_on(store.existing("cpu.user host=a")).unwrap().unwrap();
     assert_eq!(block_on(user.aggregate(..)).unwrap().map(|summary| summary.sum), Some(2.0));
 }
+
+/// What a server would not take is told before it is given the file: where, and what.
+#[test]
+fn files_of_rules_are_checked() {
+    let place = place();
+    let write = |name: &str, text: &str| {
+        let path = path(&place, name);
+        block_on(Env::real().files().replace(&path, text.as_bytes())).unwrap();
+        path
+    };
+    let good = write(
+        "good.yml",
+        "groups: [{name: g, rules: [{record: r, expr: sum(a)}, {alert: A, expr: a > 1}]}]",
+    );
+    let said = done(&["rules", "check", &good]);
+    assert_eq!(said, format!("{good}: groups 1, recording rules 1, alerting rules 1\n"));
+    let bad = write("bad.yml", "groups:\n- name: g\n  rules:\n  - {alert: A, expr: 'sum('}\n");
+    let output = series(&["rules", "check", &good, &bad]);
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        told.contains(&format!("{bad}:4:22: group \"g\", rule 1, \"A\": could not parse")),
+        "{told}"
+    );
+    let server = ["server", "--dir", &path(&place, "db"), "--series-http", "127.0.0.1:0"];
+    let mut command = program();
+    let output = command.args(server).args(["--listen", "127.0.0.1:0", "--rules", &bad]).output();
+    let output = output.unwrap();
+    let told = text(&output.stderr);
+    assert!(output.status.code() != Some(0) && told.contains("could not parse"), "{told}");
+}

@@ -31,6 +31,7 @@
 mod decoders;
 mod mutate;
 mod nodes;
+mod rules;
 mod seeds;
 mod series;
 mod served;
@@ -48,7 +49,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     Target { name: "frames", run: decoders::frames },
     Target { name: "requests", run: decoders::requests },
     Target { name: "replies", run: decoders::replies },
@@ -61,6 +62,7 @@ pub const TARGETS: [Target; 17] = [
     Target { name: "series_remote_write", run: series::remote_write },
     Target { name: "series_query", run: series::query },
     Target { name: "series_promql", run: series::promql },
+    Target { name: "series_rules", run: rules::rules },
     Target { name: "replication_messages", run: nodes::messages },
     Target { name: "replication_frames", run: nodes::frames },
     Target { name: "peers_words", run: nodes::words },

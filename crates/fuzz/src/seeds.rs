@@ -32,6 +32,7 @@ pub fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
         }
         "series_query" => texts(&SERIES_QUERIES),
         "series_promql" => texts(&PROMQL),
+        "series_rules" => texts(&RULES),
         "replication_messages" => numbered(nodes::message_seeds().into_iter()),
         "replication_frames" => numbered(nodes::frame_seeds().into_iter()),
         "peers_words" => numbered(nodes::word_seeds().into_iter()),
@@ -214,6 +215,32 @@ const SERIES_LINES: [&str; 6] = [
     "1zput cpu.user 1767225600 0.25 host=a region=eu\nput cpu.user 1767225600000 7 host=a\nput x 20260101T000000 -inf a=b\nsync\nversion\nput\n",
     "2xcpu,host=a,os=x\\ y user=0.5,sys=7i,up=t,note=\"a \\\"text\\\"\" 1767225600000000001\n# a comment\ncpu user=1\n",
     "3~series,time,value\ncpu host=a,20260101T000000,0.5\n\"cpu host=a,b\",5,-7\n!deploy host=a,6,\"done, \"\"at last\"\"\"\n",
+];
+
+const RULES: [&str; 3] = [
+    r#"groups:
+- name: g
+  interval: 1m
+  limit: 10
+  labels: {team: db}
+  rules:
+  - record: a:b
+    expr: sum(m)
+    labels: &labels {x: y}
+  - alert: A
+    expr: >
+      m > 1
+    for: 30m
+    keep_firing_for: 1m
+    labels: *labels
+    annotations:
+      v: '{{ $labels.host }} {{ $value | printf "%5.2f" }} {{- if gt $value 1.0 }} x{{ else }}y{{ end }}'
+"#,
+    r#"groups: [{name: g, rules: [{alert: A, expr: m, labels: {<<: {a: b}, c: ~}, annotations: {
+ q: '{{ range $i, $e := query "m" }}{{ $i }}{{ $e.Labels.host }}{{ break }}{{ end }}',
+ h: "{{ with $x := $value }}{{ humanize $x }} {{ humanizeDuration . }} {{ humanizeTimestamp 1e9 }}{{ end }}",
+ r: '{{ reReplaceAll "(.)" "$1$1" $labels.host | title | toUpper }}'}}]}]"#,
+    "a: &a [x]\nb: [*a, *a]\n---\n",
 ];
 
 const PROMQL: [&str; 9] = [

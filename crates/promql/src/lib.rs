@@ -174,6 +174,12 @@ pub async fn range<S: Source>(
     Evaluator::new(source, options, steps).answer(text, &node, true).await
 }
 
+/// Nanoseconds of `1h30m`, whose units come from the longest on and each once; also of `0`. `None`
+/// if it is no duration, or longer than 292 years.
+pub fn duration(text: &str) -> Option<i64> {
+    if text == "0" { Some(0) } else { lexer::duration(text)?.ok() }
+}
+
 /// A value as Prometheus prints it.
 pub fn format_value(value: f64) -> String {
     match value {

@@ -11,6 +11,7 @@ use plinth_client::Database;
 use plinth_peers::Mesh;
 use plinth_series::ingest::Protocol;
 use plinth_series::{Retention, SeriesLimits};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -134,6 +135,8 @@ pub struct SeriesConfig {
     pub metrics: bool,
     /// How many series there may be, and how much they may take.
     pub limits: SeriesLimits,
+    /// The rules that are evaluated over the series, and who is told of alerts.
+    pub rules: RulesConfig,
     /// How many new series a second each sender may make: an address, or all datagrams together.
     /// Whoever makes more is slowed down. 50,000 if it says nothing.
     pub new_series: Option<u32>,
@@ -151,6 +154,20 @@ impl SeriesConfig {
         let opentsdb = (Protocol::OpenTsdb, Wanted::choose(self.opentsdb, usual.opentsdb));
         [resp, opentsdb].into_iter().filter_map(|(protocol, wanted)| Some((protocol, wanted?)))
     }
+}
+
+/// The rules that a server evaluates over its series. None by default.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct RulesConfig {
+    /// Files of rules, as Prometheus has them. They are read again when they change.
+    pub files: Vec<PathBuf>,
+    /// Where Alertmanagers are, such as `http://127.0.0.1:9093`: each is told of all alerts.
+    pub alertmanagers: Vec<String>,
+    /// Where people find this server, for links in alerts; otherwise the address of
+    /// [`SeriesConfig::http`].
+    pub external_url: Option<String>,
+    /// Labels that alerts get unless they have them.
+    pub external_labels: BTreeMap<String, String>,
 }
 
 /// Several servers that take in the series of one database: one of them at a time owns those, by a

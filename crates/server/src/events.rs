@@ -157,6 +157,41 @@ pub(crate) fn series_unavailable(why: &plinth_series::Error) {
     tracing::warn!(error = %why, "series can't be opened; keys are served meanwhile");
 }
 
+/// What was kept of rules can't be read: nothing is evaluated before it can.
+pub(crate) fn rules_unknown(why: &plinth_series::Error) {
+    tracing::warn!(error = %why, "what was kept of rules can't be read: tried again every second");
+}
+
+/// What was kept of a group makes no sense: its alerts begin anew.
+pub(crate) fn rules_not_restored(group: &str, why: &str) {
+    tracing::warn!(group, why, "what was kept of a group of rules makes no sense");
+}
+
+/// Files of rules have changed.
+pub(crate) fn rules_changed() {
+    tracing::info!("files of rules have changed: they hold from now on");
+}
+
+/// Files of rules have changed and can't be read.
+pub(crate) fn rules_not_read(why: &str) {
+    tracing::error!(why, "files of rules make no sense: the rules before hold");
+}
+
+/// An Alertmanager can't be told, and why; told at the beginning of a time in which it can't.
+pub(crate) fn alertmanager_away(url: &str, why: &str) {
+    tracing::warn!(url, why, "an Alertmanager can't be told of alerts: they wait");
+}
+
+/// An Alertmanager refuses alerts, and would refuse them again.
+pub(crate) fn alerts_refused(url: &str, why: &str) {
+    tracing::warn!(url, why, "an Alertmanager refuses alerts: it won't be told of them");
+}
+
+/// It can again.
+pub(crate) fn alertmanager_back(url: &str) {
+    tracing::info!(url, "the Alertmanager is told of alerts again");
+}
+
 /// A connection to a port of lines was closed because HTTP was spoken there.
 pub(crate) fn http_on_lines(peer: SocketAddr) {
     tracing::debug!(%peer, "a request of HTTP on a port that takes points on lines: closed");

@@ -66,7 +66,9 @@ mod status;
 mod token;
 mod wanted;
 
-pub use config::{Among, ConsoleConfig, Limits, PROTOCOLS, SeriesConfig, ServerConfig, Usual};
+pub use config::{
+    Among, ConsoleConfig, Limits, PROTOCOLS, RulesConfig, SeriesConfig, ServerConfig, Usual,
+};
 pub use counters::Figures;
 pub use page::Page;
 #[cfg(feature = "tls")]

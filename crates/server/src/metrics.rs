@@ -26,6 +26,9 @@ pub(crate) fn text(shared: &Shared) -> String {
     }
     if let Some(hub) = &shared.series.hub {
         series(hub, &mut text);
+        if let Some(rules) = &hub.rules {
+            rules.metrics(&mut text);
+        }
     }
     let cpu = shared.env.cpu_time().as_secs_f64();
     let _ = write!(

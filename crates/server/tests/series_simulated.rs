@@ -9,6 +9,8 @@
 
 #[path = "series_simulated/cluster.rs"]
 mod cluster;
+#[path = "series_simulated/rules.rs"]
+mod rules;
 
 use plinth_client::Database;
 use plinth_env::simulated::{NetworkPlan, Random, Simulation};

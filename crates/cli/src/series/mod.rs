@@ -4,6 +4,8 @@
 //! series stay their owner's: they are looked at, and points that are imported are written in
 //! transactions, for the owner to take in.
 //!
+//! Files of rules are looked at without any database.
+//!
 //! An import takes every line that makes sense and tells of each other one by its number. What it
 //! was told is taken is committed; run again, it puts no point there twice.
 
@@ -14,6 +16,7 @@ mod import;
 mod parquet;
 mod plot;
 mod query;
+mod rules;
 
 use crate::failure::Failure;
 use crate::target::Target;
@@ -70,6 +73,7 @@ pub fn command() -> Command {
                         .required(true)
                         .help("The files, one after the other; - is standard input"),
                 ),
+            rules::command(),
         ])
 }
 
@@ -179,6 +183,9 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let Some((command, options)) = options.subcommand() else {
         return Err(Failure::usage("there is no such command; see plinth series --help"));
     };
+    if command == "rules" {
+        return rules::run(options);
+    }
     let place = Place::open(options, command == "import")?;
     let code = match command {
         "import" => import::run(&place, options)?,

@@ -46,7 +46,7 @@ fn texts(setting: &Setting, value: &Value) -> Option<Vec<String>> {
     match (setting.kind, value) {
         (Kind::Flag, Value::Bool(flag)) => Some(vec![flag.to_string()]),
         (Kind::Count | Kind::Bytes, Value::Number(number)) => Some(vec![number.to_string()]),
-        (Kind::Addresses, Value::Array(list)) => {
+        (Kind::Addresses | Kind::Paths | Kind::Texts, Value::Array(list)) => {
             list.iter().map(|value| value.as_str().map(ToOwned::to_owned)).collect()
         }
         (Kind::Flag | Kind::Count, _) => None,

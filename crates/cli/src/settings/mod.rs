@@ -42,7 +42,13 @@ enum Kind {
     /// Several of them.
     Addresses,
     Path,
+    /// Several of them.
+    Paths,
     Text,
+    /// Several of them.
+    Texts,
+    /// Labels and their values.
+    Labels,
     Count,
     /// A number of bytes, with a unit if one likes.
     Bytes,
@@ -182,6 +188,30 @@ const ALL: &[Setting] = &[
         Otherwise("points are kept for ever"),
         "For how long points are kept, by metric: the first rule that fits counts, and older points go",
     ),
+    Setting::new(
+        "rules",
+        Kind::Paths,
+        Otherwise("none"),
+        "Files of recording and alerting rules, as Prometheus has them, evaluated over the time series",
+    ),
+    Setting::new(
+        "alertmanager",
+        Kind::Texts,
+        Otherwise("none"),
+        "The Alertmanagers that are told of alerts, each as http://HOST:PORT",
+    ),
+    Setting::new(
+        "rules-url",
+        Kind::Text,
+        Otherwise("the address of series-http"),
+        "Where people find this server, for the links in alerts",
+    ),
+    Setting::new(
+        "rules-labels",
+        Kind::Labels,
+        Otherwise("none"),
+        "Labels that alerts get unless they have them",
+    ),
     Setting::new("series-limit", Kind::Count, Is("10000000"), "Time series at most"),
     Setting::new(
         "series-metric-limit",
@@ -312,6 +342,7 @@ impl Setting {
             .value_parser(move |text: &str| kind.check(text).map(|()| text.to_owned()))
             .help(format!("{} [default: {}]", self.about, default.replace('`', "")));
         match kind {
+            Kind::Paths | Kind::Texts => arg.action(ArgAction::Append),
             Kind::Addresses => arg.action(ArgAction::Append).value_delimiter(','),
             Kind::Flag => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
             _ => arg,
@@ -323,8 +354,9 @@ impl Kind {
     fn placeholder(self) -> &'static str {
         match self {
             Self::Address | Self::Addresses => "IP:PORT",
-            Self::Path => "PATH",
-            Self::Text => "TEXT",
+            Self::Path | Self::Paths => "PATH",
+            Self::Text | Self::Texts => "TEXT",
+            Self::Labels => "LABEL=VALUE,..",
             Self::Count => "COUNT",
             Self::Bytes => "BYTES",
             Self::Flag => "true|false",
@@ -343,6 +375,10 @@ impl Kind {
             }
             Self::Path => "a path is allowed, in quotation marks".to_owned(),
             Self::Text => "a text is allowed, in quotation marks".to_owned(),
+            Self::Paths | Self::Texts => {
+                "a text is allowed, in quotation marks, and a list of them".to_owned()
+            }
+            Self::Labels => "labels are allowed such as \"dc=eu,cluster=a\"".to_owned(),
             Self::Count => "a whole number from 1 on is allowed".to_owned(),
             Self::Bytes => {
                 "a number of bytes from 16MiB on is allowed, such as 67108864, \"512MiB\" or \"4GiB\""
@@ -362,7 +398,8 @@ impl Kind {
     fn check(self, text: &str) -> Result<(), String> {
         let valid = match self {
             Self::Address | Self::Addresses => text.parse::<SocketAddr>().is_ok(),
-            Self::Path | Self::Text => !text.is_empty(),
+            Self::Path | Self::Paths | Self::Text | Self::Texts => !text.is_empty(),
+            Self::Labels => labels_in(text).is_some(),
             Self::Count => text.parse::<u32>().is_ok_and(|count| count > 0),
             Self::Bytes => bytes_in(text).is_some_and(|bytes| bytes >= LEAST_MEMORY),
             Self::Flag => matches!(text, "true" | "false"),
@@ -372,6 +409,17 @@ impl Kind {
         };
         if valid { Ok(()) } else { Err(self.allowed()) }
     }
+}
+
+/// Labels with their values, as `dc=eu,cluster=a`.
+fn labels_in(text: &str) -> Option<BTreeMap<String, String>> {
+    let label = |label: &str| {
+        let (name, value) = label.split_once('=')?;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let is_name = !name.is_empty() && name.chars().all(is_plain);
+        (is_name && !value.is_empty()).then(|| (name.to_owned(), value.to_owned()))
+    };
+    text.split(',').map(label).collect()
 }
 
 /// What the command line may say.
@@ -431,6 +479,16 @@ impl Settings {
     /// A setting that is an address.
     pub fn address(&self, name: &str) -> Option<SocketAddr> {
         self.text(name)?.parse().ok()
+    }
+
+    /// A setting that is a list of texts; empty if there is none.
+    pub fn texts(&self, name: &str) -> Vec<String> {
+        self.0.get(name).cloned().unwrap_or_default()
+    }
+
+    /// A setting that is labels with their values; none if there are none.
+    pub fn labels(&self, name: &str) -> BTreeMap<String, String> {
+        self.text(name).and_then(labels_in).unwrap_or_default()
     }
 
     /// A setting that is a list of addresses; empty if there is none.

@@ -23,6 +23,7 @@ const INBOX: i64 = 11;
 const INBOX_SIZE: i64 = 12;
 const COUNT: i64 = 13;
 const LEASE: i64 = 14;
+const KEPT: i64 = 15;
 
 /// What there is a list of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,6 +72,25 @@ impl Keys {
 
     pub(crate) fn lease(&self) -> Vec<u8> {
         self.pack(&(LEASE,))
+    }
+
+    /// What the keys of all that is kept under a name begin with.
+    pub(crate) fn kept(&self, name: &str) -> Vec<u8> {
+        self.pack(&(KEPT, name))
+    }
+
+    /// The key of a part of what is kept under a name.
+    pub(crate) fn kept_part(&self, name: &str, part: u32) -> Vec<u8> {
+        self.pack(&(KEPT, name, part))
+    }
+
+    /// What the keys of all that is kept begin with.
+    pub(crate) fn all_kept(&self) -> Vec<u8> {
+        self.pack(&(KEPT,))
+    }
+
+    pub(crate) fn name_of_kept(&self, key: &[u8]) -> Result<String> {
+        self.under.unpack::<(i64, String, u32)>(key).map(|tuple| tuple.1).map_err(|_| foreign(key))
     }
 
     pub(crate) fn next_id(&self) -> Vec<u8> {

@@ -434,9 +434,11 @@ async fn here(hub: &Hub, store: &SeriesStore, head: &Parts, text: &[u8]) -> Answ
         };
     }
     let parameters = [head.uri.query().unwrap_or_default().as_bytes(), text];
-    let (status, text) = match path {
-        DELETE => delete_series(store, &parameters).await,
-        _ => prometheus(store, path, &parameters, now(hub)).await,
+    let of_rules = hub.rules.as_ref().and_then(|rules| rules.answer(path, &parameters));
+    let (status, text) = match (path, of_rules) {
+        (_, Some(answer)) => answer,
+        (DELETE, None) => delete_series(store, &parameters).await,
+        (_, None) => prometheus(store, path, &parameters, now(hub)).await,
     };
     told(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), JSON, text)
 }

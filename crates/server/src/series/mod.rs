@@ -15,6 +15,8 @@
 //! In a cluster, and wherever else several servers share a database ([`Among`]), one of them owns
 //! the series at a time, by a lease. The others post points to its inbox, so they take some whether
 //! it answers or not, and pass on to it what they are asked (`pass.rs`).
+//!
+//! Rules are evaluated by whoever owns the series, beside all this (`rules/`).
 
 mod access;
 mod bodies;
@@ -27,6 +29,7 @@ mod lines;
 mod opening;
 mod own;
 mod pass;
+mod rules;
 mod waiting;
 mod write;
 
@@ -40,7 +43,7 @@ use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal};
 use plinth_series::SeriesLimits;
 use plinth_series::ingest::{Memory, Protocol, Session};
-use plinth_types::Result;
+use plinth_types::{Error, Result};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -60,6 +63,7 @@ pub(crate) struct Hub {
     /// What sessions remember of names.
     pub(crate) memory: Memory,
     pub(crate) counts: Counts,
+    pub(crate) rules: Option<rules::Rules>,
     /// What requests hold of bodies.
     bodies: bodies::Bodies,
     access: access::Access,
@@ -126,8 +130,14 @@ impl Counts {
 
 impl Hub {
     /// What so many listeners on lines share, and all others.
-    fn new(env: &Env, config: &SeriesConfig, access: access::Access, listeners: usize) -> Self {
+    fn new(
+        env: &Env,
+        config: &SeriesConfig,
+        (access, rules): (access::Access, Option<rules::Rules>),
+        listeners: usize,
+    ) -> Self {
         Self {
+            rules,
             env: env.clone(),
             slot: opening::Slot::default(),
             memory: Memory::default(),
@@ -201,11 +211,17 @@ pub(crate) async fn start(
         datagrams = Some(wanted.datagrams(&env)?);
     }
     if http.is_none() && datagrams.is_none() && bound.is_empty() {
+        if !asked.rules.files.is_empty() {
+            let why = "rules are about series: the server needs a listener that takes some in";
+            return Err(Error::client_invalid_operation().with_detail(why));
+        }
         return Ok(None);
     }
     let is_local = http.as_ref().is_some_and(|door: &Door| door.local_address().ip().is_loopback());
     let access = access::Access::open(&env, asked.token_file.as_deref(), is_local).await?;
-    let hub = Arc::new(Hub::new(&env, asked, access, bound.len()));
+    let rules = rules::Rules::open(&env, &asked.rules, http.as_ref()).await?;
+    let hub = Arc::new(Hub::new(&env, asked, (access, rules), bound.len()));
+    rules::start(&hub);
     open(&hub, endpoint, config.among.clone(), http.as_ref());
     let mut addresses = asked.clone();
     if let Some(door) = http {
@@ -274,6 +290,9 @@ impl Listeners {
     /// Accepts and reads nothing more.
     pub(crate) fn begin_stop(&self) {
         self.hub.stops.notify();
+        if let Some(rules) = &self.hub.rules {
+            rules.stop();
+        }
         self.hub.slot.stop.notify();
         self.hub.callers.stop_all();
     }

@@ -16,7 +16,7 @@ use plinth_env::simulated::{Random, Simulation};
 use plinth_env::{Env, Signal};
 use plinth_pipeline::NodeConfig;
 use plinth_series::{SeriesStore, Settings};
-use plinth_server::{Among, SeriesConfig, Server, ServerConfig};
+use plinth_server::{Among, RulesConfig, SeriesConfig, Server, ServerConfig};
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,18 +26,29 @@ use std::time::Duration;
 const SERVERS: usize = 3;
 const PAUSE: Duration = Duration::from_millis(200);
 const FILE: &str = "/fdb.cluster";
+pub(super) const RULES: &str = "/rules.yml";
 const RESP: u16 = 8282;
 const HTTP: u16 = 8181;
 
-struct World {
+pub(super) struct World {
     machines: Machines,
     file: ClusterFile,
     stops: Vec<Arc<Signal>>,
+    /// The rules of each server, if there are any, and who is told of alerts.
+    rules: Option<(&'static str, RulesConfig)>,
 }
 
 impl World {
     /// Three servers that have formed a cluster.
     fn new(seed: u64) -> Self {
+        Self::with_rules(seed, |_| None)
+    }
+
+    /// The same with rules.
+    pub(super) fn with_rules(
+        seed: u64,
+        rules: impl FnOnce(&Simulation) -> Option<(&'static str, RulesConfig)>,
+    ) -> Self {
         let mut machines = Machines::empty(seed, SERVERS, NodeConfig::default());
         machines.has_addresses = true;
         for at in 0..SERVERS {
@@ -48,13 +59,14 @@ impl World {
             (0..SERVERS).map(|at| address(&machines, at, 4500).to_string()).collect();
         let file =
             ClusterFile::parse(&format!("test:three@{}", list.join(","))).expect("it is one");
-        let mut world =
-            Self { machines, file, stops: (0..SERVERS).map(|_| Arc::default()).collect() };
+        let rules = rules(&machines.sim);
+        let stops = (0..SERVERS).map(|_| Arc::default()).collect();
+        let mut world = Self { machines, file, stops, rules };
         (0..SERVERS).for_each(|at| world.serve(at));
         world
     }
 
-    fn sim(&self) -> &Simulation {
+    pub(super) fn sim(&self) -> &Simulation {
         &self.machines.sim
     }
 
@@ -63,8 +75,9 @@ impl World {
         let env = self.machines.envs[at].clone();
         let endpoint = Arc::new(self.machines.host(at).endpoint());
         let place = |port| Some(address(&self.machines, at, port));
+        let (text, rules) = self.rules.clone().unwrap_or_default();
         let series =
-            SeriesConfig { resp: place(RESP), http: place(HTTP), ..SeriesConfig::default() };
+            SeriesConfig { resp: place(RESP), http: place(HTTP), rules, ..SeriesConfig::default() };
         let among = Among {
             database: Database::new(Arc::new(RemoteEndpoint::connect(&env, self.file.clone()))),
             name: format!("server-{at}"),
@@ -77,6 +90,7 @@ impl World {
         self.stops[at] = stop.clone();
         drop(env.clone().spawn("server", async move {
             env.files().replace(FILE, line.as_bytes()).await.expect("the disk has no faults");
+            env.files().replace(RULES, text.as_bytes()).await.expect("the disk has no faults");
             let config = ServerConfig {
                 listen: listen.into_iter().collect(),
                 cluster_file: Some(FILE.into()),
@@ -92,17 +106,17 @@ impl World {
     }
 
     /// The machine loses its power, and is started again.
-    fn crash(&mut self, at: usize) {
+    pub(super) fn crash(&mut self, at: usize) {
         self.machines.crash(at);
     }
 
-    fn restart(&mut self, at: usize) {
+    pub(super) fn restart(&mut self, at: usize) {
         self.machines.open(at).expect("a member opens");
         self.serve(at);
     }
 
     /// The server ends as it is asked to, and is started again.
-    fn end(&mut self, at: usize) {
+    pub(super) fn end(&mut self, at: usize) {
         self.stops[at].notify();
         let host = self.machines.host(at);
         self.sim().run_for(Duration::from_millis(200));
@@ -135,11 +149,18 @@ impl World {
     }
 
     /// The server that has the lease, as a client sees it.
-    fn owner(&self, env: &Env) -> Option<usize> {
+    pub(super) fn owner(&self, env: &Env) -> Option<usize> {
         let (database, settings) = (self.client(env), Settings::default());
         let looking = SeriesStore::holder(&database, &settings);
         let holder = self.sim().run_until_within(Duration::from_secs(5), looking)?;
         holder.expect("nothing is damaged")?.name.strip_prefix("server-")?.parse().ok()
+    }
+}
+
+impl World {
+    /// Where servers take points on lines, and where they answer questions.
+    pub(super) fn doors(&self) -> [Vec<SocketAddr>; 2] {
+        [RESP, HTTP].map(|port| (0..SERVERS).map(|at| address(&self.machines, at, port)).collect())
     }
 }
 

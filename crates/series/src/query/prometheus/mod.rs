@@ -6,6 +6,7 @@
 //! and the form of answers.
 
 mod answer;
+mod asked;
 mod source;
 
 use crate::name::plain;
@@ -40,14 +41,23 @@ pub fn is_prometheus(path: &str) -> bool {
     fixed.contains(&path) || fixed_answer(path).is_some() || label_of(path).is_some()
 }
 
-/// What is always the same: there are no rules, no alerts, no exemplars, and nothing is known of
-/// metrics but their points. Clients ask nevertheless, and take an error for a fault of the server.
+/// What is always the same: there are no targets, no exemplars, nothing is known of metrics but
+/// their points, and a server without rules has no alerts. Clients ask nevertheless, and take an
+/// error for a fault of the server.
 fn fixed_answer(path: &str) -> Option<Json> {
     match path {
         "metadata" => Some(json!({})),
         "query_exemplars" => Some(json!([])),
         "rules" => Some(json!({ "groups": [] })),
         "alerts" => Some(json!({ "alerts": [] })),
+        "alertmanagers" => Some(json!({ "activeAlertmanagers": [], "droppedAlertmanagers": [] })),
+        // Nothing is fetched from anywhere: senders send.
+        "targets" => {
+            Some(json!({ "activeTargets": [], "droppedTargets": [], "droppedTargetCounts": {} }))
+        }
+        "targets/metadata" => Some(json!([])),
+        "status/config" => Some(json!({ "yaml": "" })),
+        "status/flags" => Some(json!({})),
         // The version by which clients decide what to ask: from this one on label values are asked
         // for with `match[]`.
         "status/buildinfo" => Some(json!({ "version": "2.24.0", "application": "plinth" })),

@@ -87,6 +87,16 @@ pub(super) fn labels_of(name: &Name) -> Labels {
     tags.chain([(NAME.to_string(), plain(name.metric()).into_owned())]).collect()
 }
 
+/// The name of the series with these labels.
+pub(super) fn name_of(labels: &Labels) -> String {
+    let part = |text: &str| text.replace('\\', "\\\\").replace(' ', "\\ ");
+    let mut name = part(labels.metric());
+    for (label, value) in labels.iter().filter(|(label, _)| *label != NAME) {
+        name.extend([" ", &part(label), "=", &part(value)]);
+    }
+    name
+}
+
 /// The series that meet conditions.
 pub(super) async fn find(
     store: &SeriesStore,

@@ -1,0 +1,30 @@
+//! What rules are evaluated over: a narrow trait, which answers questions and takes points.
+
+use plinth_promql::{Answered, Labels, Matcher, Sample};
+
+/// A point for the series with these labels, the metric among them.
+pub type Written = (Labels, Sample);
+
+/// Series, to be asked and to be written to. Times are nanoseconds since 1970. What goes wrong is
+/// told as a text, which is shown to people as the rule's last error.
+pub trait Store: Sync {
+    /// The value of an expression at one time.
+    fn instant(
+        &self,
+        expr: &str,
+        time: i64,
+    ) -> impl Future<Output = Result<Answered, String>> + Send;
+
+    /// The newest point of each series that meets all conditions and has one later than the first
+    /// time, up to and with the second; also where that is the mark of its end.
+    fn newest(
+        &self,
+        matchers: &[Matcher],
+        after: i64,
+        until: i64,
+    ) -> impl Future<Output = Result<Vec<Written>, String>> + Send;
+
+    /// Writes points; who asks from then on sees them. Those of one series that can't be written
+    /// keep none of the others back.
+    fn write(&self, points: &[Written]) -> impl Future<Output = Result<(), String>> + Send;
+}

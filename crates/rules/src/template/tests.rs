@@ -1,0 +1,211 @@
+//! What Prometheus' own program made of the same templates, and what must not become of hostile
+//! ones.
+//!
+//! The expected texts are those of `promtool test rules`, version 2.42, for these values.
+
+use super::*;
+
+fn expanded(text: &str, value: f64) -> String {
+    let labels: Labels = [("__name__", "m"), ("a", "1")].into_iter().collect();
+    let other: Labels = [("__name__", "m"), ("a", "0")].into_iter().collect();
+    let outside = Outside::new("http://p:9090/x/", BTreeMap::from([("dc".into(), "eu".into())]));
+    let mut answers = Answers::default();
+    let template = match Template::parse(text) {
+        Ok(template) => template,
+        Err(why) => return why,
+    };
+    loop {
+        match template.expand(&Data::new(&labels, value, 1_500_000_000), &outside, &answers) {
+            Expanded::Text(text) => return text,
+            Expanded::Failed(why) => return format!("!{why}"),
+            Expanded::Asks(query) => {
+                let series = match query.as_str() {
+                    "m" => vec![(labels.clone(), value), (other.clone(), 1.0)],
+                    _ => Vec::new(),
+                };
+                answers.add(query, Ok(series));
+            }
+        }
+    }
+}
+
+/// Figures of promtool 2.42.
+#[test]
+fn numbers_are_printed_as_go_does() {
+    let all = r#"{{ $value }} {{ humanize $value }} {{ humanize1024 $value }} {{ humanizeDuration $value }} {{ humanizePercentage $value }} {{ humanizeTimestamp $value }}"#;
+    for (value, text) in [
+        (1.0, "1 1 1 1s 100% 1970-01-01 00:00:01 +0000 UTC"),
+        (
+            1_234_567.5,
+            "1.2345675e+06 1.235M 1.177Mi 14d 6h 56m 7s 1.235e+08% 1970-01-15 06:56:07.5 +0000 UTC",
+        ),
+        (0.000012, "1.2e-05 12u 1.2e-05 12us 0.0012% 1970-01-01 00:00:00 +0000 UTC"),
+        (100_000.0, "100000 100k 97.66ki 1d 3h 46m 40s 1e+07% 1970-01-02 03:46:40 +0000 UTC"),
+        (1e6, "1e+06 1M 976.6ki 11d 13h 46m 40s 1e+08% 1970-01-12 13:46:40 +0000 UTC"),
+        (-0.5, "-0.5 -500m -0.5 -500ms -50% 1969-12-31 23:59:59.5 +0000 UTC"),
+        (93_784.5, "93784.5 93.78k 91.59ki 1d 2h 3m 4s 9.378e+06% 1970-01-02 02:03:04.5 +0000 UTC"),
+        (0.0, "0 0 0 0s 0% 1970-01-01 00:00:00 +0000 UTC"),
+        (f64::NAN, "NaN NaN NaN NaN NaN% NaN"),
+        (f64::INFINITY, "+Inf +Inf +Inf +Inf +Inf% +Inf"),
+    ] {
+        assert_eq!(expanded(all, value), text);
+    }
+}
+
+/// Figures of promtool 2.42.
+#[test]
+fn formats_are_those_of_go() {
+    let all = r#"{{ printf "%v|%g|%.2f|%d|%s|%5.1f|%-6.1f|%06.1f|%e|%+.0f|%q|%x" $value $value $value $value $value $value $value $value $value $value "a" "hi" }}"#;
+    for (value, text) in [
+        (
+            1.0,
+            r#"1|1|1.00|%!d(float64=1)|%!s(float64=1)|  1.0|1.0   |0001.0|1.000000e+00|+1|"a"|6869"#,
+        ),
+        (
+            -0.5,
+            r#"-0.5|-0.5|-0.50|%!d(float64=-0.5)|%!s(float64=-0.5)| -0.5|-0.5  |-000.5|-5.000000e-01|-0|"a"|6869"#,
+        ),
+        (
+            f64::INFINITY,
+            r#"+Inf|+Inf|+Inf|%!d(float64=+Inf)|%!s(float64=+Inf)| +Inf|+Inf  |  +Inf|+Inf|+Inf|"a"|6869"#,
+        ),
+        (
+            f64::NAN,
+            r#"NaN|NaN|NaN|%!d(float64=NaN)|%!s(float64=NaN)|  NaN|NaN   |   NaN|NaN|+NaN|"a"|6869"#,
+        ),
+    ] {
+        assert_eq!(expanded(all, value), text);
+    }
+    assert_eq!(
+        expanded(r#"{{ printf "%s %d" 1 "a" "extra" }}"#, 0.0),
+        "%!s(int=1) %!d(string=a)%!(EXTRA string=extra)"
+    );
+    assert_eq!(
+        expanded(r#"{{ printf "%t %5d|%-5d|%05d|%x" true 3 3 3 255 }}"#, 0.0),
+        "true     3|3    |00003|ff"
+    );
+    assert_eq!(
+        expanded(r#"{{ printf "%d" }}{{ printf "100%%" }}{{ printf "%" }}"#, 0.0),
+        "%!d(MISSING)100%%!(NOVERB)"
+    );
+}
+
+/// Figures of promtool 2.42.
+#[test]
+fn functions_and_blocks_are_those_of_prometheus() {
+    for (text, wanted) in [
+        ("{{ $labels }} {{ $labels.nope }}|{{ .Labels.a }}", "map[__name__:m a:1] |1"),
+        (
+            r#"{{ stripPort "a.b:80" }} {{ stripDomain "a.b:80" }} {{ stripDomain "a.b.c" }} {{ stripDomain "10.1.2.3:9" }}"#,
+            "a.b a:80 a 10.1.2.3:9",
+        ),
+        (r#"{{ reReplaceAll "(.)b" "$1x" "abab" }} {{ match "a.*" "xab" }}"#, " true"),
+        (r#"{{ reReplaceAll "(.)b" "${1}x" "abab" }}"#, "axax"),
+        (r#"{{ toUpper "a" | toLower | printf "%s-%d" "z" }}"#, "z-%!d(string=a)"),
+        (r#"{{ parseDuration "1h30m" }} {{ len $labels }} {{ index $labels "a" }}"#, "5400 2 1"),
+        (
+            r#"{{ title "aa bB foo-bar foo_bar don't x:y 3ab" }}"#,
+            "Aa BB Foo-Bar Foo_bar Don't X:y 3ab",
+        ),
+        (
+            r#"{{ range query "m" }}{{ .Labels.a }}={{ .Value }};{{ end }}{{ with query "nothing" }}x{{ else }}none{{ end }}"#,
+            "1=2;0=1;none",
+        ),
+        (
+            r#"{{ query "m" | first | value }} {{ (query "m" | first).Labels.a }} {{ range $i, $e := query "m" }}{{ $i }}{{ $e.Value }}{{ end }} {{ query "m" | first | label "a" }} {{ range sortByLabel "a" (query "m") }}{{ .Labels.a }}{{ end }}"#,
+            "2 1 0211 1 01",
+        ),
+        (
+            r#"{{ if gt $value 5.0 }}big{{ else if eq $value 2.0 }}two{{ else }}small{{ end }} {{- " x" -}}   y {{/* c */}}z"#,
+            "two xy z",
+        ),
+        (
+            r#"{{ and 1 0 }} {{ or 0 "x" }} {{ not true }} {{ eq 1 2 1 }} {{ print 1 2 "a" "b" 3 }} {{ println "x" }}{{ html "<a>" }} {{ urlquery "a b&" }} {{ slice "abcdef" 1 3 }} {{ 1.0 }} {{ 1e6 }} {{ true }} {{ 0x10 }} {{ $x := 1 }}{{ $x = 2 }}{{ $x }}"#,
+            "0 x false true 1 2ab3 x\n&lt;a&gt; a+b%26 bc 1 1e+06 true 16 2",
+        ),
+        (
+            r#"{{ graphLink "up == 1" }} {{ tableLink "a+b" }} {{ externalURL }}{{ pathPrefix }} {{ $externalURL }} {{ $externalLabels.dc }} {{ js "it's" }} {{ safeHtml "<" }}"#,
+            r"/graph?g0.expr=up+%3D%3D+1&g0.tab=0 /graph?g0.expr=a%2Bb&g0.tab=1 http://p:9090/x/x http://p:9090/x eu it\'s <",
+        ),
+        (
+            "{{ range $n, $v := $labels }}{{ if eq $n \"a\" }}{{ continue }}{{ end }}{{ $n }}{{ break }}{{ end }}",
+            "__name__",
+        ),
+        (
+            "{{ if gt $value 5 }}x{{ end }}",
+            "!error calling gt: incompatible types for comparison: float64 and int",
+        ),
+        ("{{ $labels.a.b }}", "!can't evaluate field b in type string"),
+        ("{{ .Nope }}", "!can't evaluate field Nope in type data"),
+        (
+            r#"{{ humanize "abc" }}"#,
+            "!error calling humanize: strconv.ParseFloat: parsing \"abc\": invalid syntax",
+        ),
+        (
+            r#"{{ first (query "nothing") }}"#,
+            "!error calling first: first() called on vector with no elements",
+        ),
+        ("{{ index $labels 1 }}", "!error calling index: value has type int; should be string"),
+        ("{{ now }}", "1.5"),
+    ] {
+        assert_eq!(expanded(text, 2.0), wanted, "{text}");
+    }
+}
+
+#[test]
+fn what_is_not_known_is_refused_when_it_is_read() {
+    for (text, why) in [
+        ("a\n {{ nope 1 }}", "template:2:5: function \"nope\" not defined"),
+        ("{{ $nope }}", "undefined variable \"$nope\""),
+        ("{{ if true }}{{ $x := 1 }}{{ end }}{{ $x }}", "undefined variable \"$x\""),
+        ("{{ $x = 1 }}", "undefined variable \"$x\""),
+        ("{{ template \"x\" }}", "{{template}} is not known here"),
+        ("{{ if true }}", "unclosed {{if}}"),
+        ("{{ end }}", "unexpected {{end}}"),
+        ("{{ else }}", "unexpected {{else}}"),
+        ("{{ break }}", "outside {{range}}"),
+        ("{{ humanize }}", "wrong number of args for humanize: want 1 got 0"),
+        ("{{ 1 | humanize 2 }}", "want 1 got 2"),
+        ("{{ print humanize }}", "want 1 got 0"),
+        ("{{ toTime 1 }}", "function \"toTime\" not defined"),
+        ("{{ 1 2 }}", "can't give an argument"),
+        ("{{ nil }}", "nil is not a command"),
+        ("{{ }}", "missing value for command"),
+        ("{{ 1 | }}", "missing value for command"),
+        ("{{ (1 }}", "unclosed left paren"),
+        ("{{ 1) }}", "unexpected right paren"),
+        ("{{ \"a }}", "unterminated quoted string"),
+        ("{{ 'a' }}", "character constants"),
+        ("{{ # }}", "unexpected '#'"),
+        ("{{ 1abc }}", "bad number syntax"),
+        ("{{ $value", "unclosed action"),
+        ("{{/* x", "unclosed comment"),
+        ("{{ match \"(\" .Value }}", "the pattern"),
+        ("{{ query \"sum(\" }}", "query \"sum(\""),
+    ] {
+        let found = Template::parse(text).expect_err(text);
+        assert!(found.contains(why), "{text}: {found}");
+    }
+}
+
+#[test]
+fn hostile_templates_end() {
+    let deep = format!("{}1{}", "{{ if 1 }}".repeat(40), "{{ end }}".repeat(40));
+    assert!(Template::parse(&deep).unwrap_err().contains("nested more than"));
+    let parens = format!("{{{{ {}1{} }}}}", "(".repeat(5000), ")".repeat(5000));
+    assert!(Template::parse(&parens).unwrap_err().contains("nested more than"));
+    let chain = format!("{{{{ .{} }}}}", "a.".repeat(20_000));
+    assert!(Template::parse(&chain).unwrap_err().contains("fields of fields"));
+    assert!(Template::parse(&"x".repeat(100_000)).unwrap_err().contains("longer than"));
+    let loops = "{{ range query \"m\" }}".repeat(30) + "x" + &"{{ end }}".repeat(30);
+    assert!(expanded(&loops, 1.0).starts_with('!'), "two to the 30th");
+    let wide = format!("{{{{ printf \"%999999999d\" 1 }}}}{}", "");
+    assert!(expanded(&wide, 1.0).len() <= 1000);
+    let doubling =
+        format!("{{{{ $x := \"aaaaaaaaaaaaaaaa\" }}}}{}", "{{ $x = print $x $x }}".repeat(40));
+    assert!(expanded(&doubling, 1.0).contains("more than"));
+    let replaced = r#"{{ $x := "aaaaaaaaaaaaaaaa" }}{{ range query "m" }}{{ $x = reReplaceAll "a" (print $x $x $x $x $x $x) $x }}{{ end }}{{ $x | len }}"#;
+    let _ = expanded(replaced, 1.0);
+    let queries: String = (0..100).map(|n| format!("{{{{ query \"x{n}\" }}}}")).collect();
+    assert!(expanded(&queries, 1.0).contains("different queries"));
+}

@@ -1,0 +1,124 @@
+//! What a template works with, as Go has it: what is true, and how a value is printed.
+
+use super::digits;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Names with values.
+pub(super) type Map = Arc<BTreeMap<String, String>>;
+
+/// A series' labels and value, as `query` gives them.
+#[derive(Debug)]
+pub(super) struct Sample {
+    pub(super) labels: Map,
+    pub(super) value: f64,
+}
+
+/// A value.
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    Nil,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(Arc<str>),
+    Map(Map),
+    Sample(Arc<Sample>),
+    List(Arc<[Arc<Sample>]>),
+    /// What the dot is at the beginning: labels, value and what is outside.
+    Data,
+}
+
+impl Value {
+    pub(super) fn text(text: impl Into<Arc<str>>) -> Self {
+        Self::Text(text.into())
+    }
+
+    /// What kind of value it is, as errors say.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Nil => "nil",
+            Self::Bool(_) => "bool",
+            Self::Int(_) => "int",
+            Self::Float(_) => "float64",
+            Self::Text(_) => "string",
+            Self::Map(_) => "map[string]string",
+            Self::Sample(_) => "sample",
+            Self::List(_) => "queryResult",
+            Self::Data => "data",
+        }
+    }
+
+    /// Whether `if` takes it for true: it is not empty.
+    pub(super) fn is_true(&self) -> bool {
+        match self {
+            Self::Nil => false,
+            Self::Bool(is_true) => *is_true,
+            Self::Int(number) => *number != 0,
+            Self::Float(number) => *number != 0.0,
+            Self::Text(text) => !text.is_empty(),
+            Self::Map(map) => !map.is_empty(),
+            Self::List(list) => !list.is_empty(),
+            Self::Sample(_) | Self::Data => true,
+        }
+    }
+
+    /// As `{{ }}` prints it.
+    pub(super) fn printed(&self) -> String {
+        match self {
+            Self::Nil => "<no value>".into(),
+            Self::Bool(is_true) => is_true.to_string(),
+            Self::Int(number) => number.to_string(),
+            Self::Float(number) => digits::shortest(*number),
+            Self::Text(text) => text.to_string(),
+            Self::Map(map) => printed_map(map),
+            Self::Sample(sample) => {
+                format!("&{{{} {}}}", printed_map(&sample.labels), digits::shortest(sample.value))
+            }
+            Self::List(list) => {
+                let parts: Vec<String> =
+                    list.iter().map(|sample| Self::Sample(sample.clone()).printed()).collect();
+                format!("[{}]", parts.join(" "))
+            }
+            Self::Data => "data".into(),
+        }
+    }
+
+    /// How it stands to another value of the same kind.
+    pub(super) fn compared(&self, other: &Self) -> Result<Option<Ordering>, String> {
+        match (self, other) {
+            (Self::Bool(one), Self::Bool(other)) => Ok(Some(one.cmp(other))),
+            (Self::Int(one), Self::Int(other)) => Ok(Some(one.cmp(other))),
+            (Self::Float(one), Self::Float(other)) => Ok(one.partial_cmp(other)),
+            (Self::Text(one), Self::Text(other)) => Ok(Some(one.cmp(other))),
+            (Self::Nil, Self::Nil) => Ok(Some(Ordering::Equal)),
+            _ if matches!((self.is_basic(), other.is_basic()), (true, true)) => Err(format!(
+                "incompatible types for comparison: {} and {}",
+                self.kind(),
+                other.kind()
+            )),
+            _ => Err(format!("invalid type for comparison: {}", self.kind())),
+        }
+    }
+
+    fn is_basic(&self) -> bool {
+        matches!(self, Self::Bool(_) | Self::Int(_) | Self::Float(_) | Self::Text(_) | Self::Nil)
+    }
+
+    /// As a number, where a function takes texts for numbers too.
+    pub(super) fn number(&self) -> Result<f64, String> {
+        match self {
+            Self::Float(number) => Ok(*number),
+            Self::Int(number) => Ok(*number as f64),
+            Self::Text(text) => digits::parse_float(text)
+                .ok_or_else(|| format!("strconv.ParseFloat: parsing {text:?}: invalid syntax")),
+            other => Err(format!("can't convert {} to float", other.kind())),
+        }
+    }
+}
+
+fn printed_map(map: &BTreeMap<String, String>) -> String {
+    let parts: Vec<String> = map.iter().map(|(name, value)| format!("{name}:{value}")).collect();
+    format!("map[{}]", parts.join(" "))
+}

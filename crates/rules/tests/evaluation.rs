@@ -1,0 +1,244 @@
+//! What rules give, time after time, as Prometheus would.
+//!
+//! Groups are evaluated over series in memory at times that a test chooses, so each of these is
+//! exact: which points are written, which alerts are there, who is told of what and when.
+
+use crate::common::*;
+use plinth_promql::STALE;
+use plinth_rules::{AlertState, Options, Outside};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+#[test]
+fn rules_of_a_group_see_what_those_before_them_wrote() {
+    let mut group = group(
+        "groups: [{name: g, rules: [{record: 'a:sum', expr: sum(a)}, {record: 'twice', expr: 'a:sum * 2', labels: {x: y}}]}]",
+    );
+    let series = Series::default();
+    series.add("a{i=\"1\"}", MINUTE, 2.0);
+    series.add("a{i=\"2\"}", MINUTE, 3.0);
+    let outcome = run(&mut group, &series, MINUTE);
+    assert_eq!((outcome.evaluations, outcome.failures, outcome.points), (2, 0, 2));
+    assert_eq!(series.value("a:sum", MINUTE), Some(5.0));
+    assert_eq!(series.value("twice{x=\"y\"}", MINUTE), Some(10.0));
+}
+
+#[test]
+fn a_series_that_is_given_no_longer_ends_at_once_and_once() {
+    let mut group = group("groups: [{name: g, rules: [{record: r, expr: 'a > 1'}]}]");
+    let series = Series::default();
+    for (minute, value) in [(1, 2.0), (2, 0.0), (3, 0.0), (4, 2.0)] {
+        series.add("a{i=\"1\"}", minute * MINUTE, value);
+        run(&mut group, &series, minute * MINUTE);
+    }
+    let written: Vec<(i64, bool)> = series
+        .written
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|(_, (time, value))| (time / MINUTE, value.to_bits() == STALE))
+        .collect();
+    assert_eq!(written, [(1, false), (2, true), (4, false)]);
+    assert_eq!(series.value("r", 2 * MINUTE), None, "it doesn't linger for five minutes");
+}
+
+#[test]
+fn an_alert_is_pending_then_fires_then_is_resolved_and_that_is_told_for_a_quarter_of_an_hour() {
+    let text = "groups: [{name: g, interval: 1m, rules: [{alert: High, expr: 'a > 1', for: 2m, labels: {severity: page}, annotations: {v: '{{ $value }}'}}]}]";
+    let mut group = group(text);
+    let series = Series::default();
+    let mut heard = Vec::new();
+    for minute in 1..=30 {
+        let value = if (2..=6).contains(&minute) { 5.0 } else { 0.0 };
+        series.add("a{a=\"1\"}", minute * MINUTE, value);
+        let outcome = run(&mut group, &series, minute * MINUTE);
+        for notice in &outcome.notices {
+            assert_eq!(notice.labels, labels(r#"{alertname="High", a="1", severity="page"}"#));
+            assert_eq!(notice.annotations, [("v".to_string(), "5".to_string())]);
+            assert_eq!(notice.starts_at, 4 * MINUTE);
+            let ends = if notice.is_resolved { 7 } else { minute + 4 };
+            assert_eq!(notice.ends_at, ends * MINUTE);
+            heard.push((minute, notice.is_resolved));
+        }
+        let state = match minute {
+            2 | 3 => Some(AlertState::Pending),
+            4..=6 => Some(AlertState::Firing),
+            _ => None,
+        };
+        let states: Vec<AlertState> = states(&group).into_iter().map(|(_, state)| state).collect();
+        assert_eq!(states, Vec::from_iter(state), "{minute}");
+        let of =
+            |state: &str| series.value(&format!("ALERTS{{alertstate={state:?}}}"), minute * MINUTE);
+        assert_eq!(of("pending"), (state == Some(AlertState::Pending)).then_some(1.0));
+        assert_eq!(of("firing"), (state == Some(AlertState::Firing)).then_some(1.0));
+        let since = series.value("ALERTS_FOR_STATE", minute * MINUTE);
+        assert_eq!(since, state.map(|_| 120.0), "{minute}");
+    }
+    // More than a minute between two, as Prometheus has it; resolved ones until 22.
+    let resolved = [7, 9, 11, 13, 15, 17, 19, 21].map(|minute| (minute, true));
+    assert_eq!(heard, [&[(4, false), (6, false)][..], &resolved].concat());
+}
+
+#[test]
+fn without_for_it_fires_at_once_and_keeps_firing_for_as_long_as_it_says() {
+    let mut group =
+        group("groups: [{name: g, rules: [{alert: A, expr: 'a > 1', keep_firing_for: 3m}]}]");
+    let series = Series::default();
+    let mut fires = Vec::new();
+    for minute in 1..=10 {
+        let value = if matches!(minute, 2 | 4) { 5.0 } else { 0.0 };
+        series.add("a{a=\"1\"}", minute * MINUTE, value);
+        run(&mut group, &series, minute * MINUTE);
+        if !states(&group).is_empty() {
+            fires.push(minute);
+        }
+    }
+    assert_eq!(fires, [2, 3, 4, 5, 6, 7], "three minutes behind the last time");
+}
+
+#[test]
+fn a_limit_is_an_error_and_no_alert_is_left() {
+    let mut group =
+        group("groups: [{name: g, limit: 1, rules: [{alert: A, expr: a}, {record: r, expr: a}]}]");
+    let series = Series::default();
+    series.add("a{a=\"1\"}", MINUTE, 1.0);
+    run(&mut group, &series, MINUTE);
+    assert_eq!(states(&group).len(), 1);
+    series.add("a{a=\"2\"}", 2 * MINUTE, 1.0);
+    let outcome = run(&mut group, &series, 2 * MINUTE);
+    assert_eq!(outcome.failures, 2);
+    let wanted = ["exceeded limit of 1 with 2 alerts", "exceeded limit of 1 with 2 series"];
+    assert_eq!(errors(&group), wanted);
+    assert!(states(&group).is_empty());
+}
+
+#[test]
+fn series_that_become_one_are_an_error() {
+    let mut group = group(
+        "groups: [{name: g, rules: [{record: r, expr: a, labels: {i: x}}, {alert: A, expr: a, labels: {i: '{{ 1 }}'}}, {record: s, expr: 'a[1m]'}]}]",
+    );
+    let series = Series::default();
+    series.add("a{i=\"1\"}", MINUTE, 1.0);
+    series.add("a{i=\"2\"}", MINUTE, 1.0);
+    run(&mut group, &series, MINUTE);
+    let errors = errors(&group);
+    assert!(errors[0].contains("same labelset after applying rule labels"), "{errors:?}");
+    assert!(errors[1].contains("same labelset after applying alert labels"), "{errors:?}");
+    assert_eq!(errors[2], "rule result is not a vector or scalar");
+}
+
+#[test]
+fn labels_are_templates_and_one_that_is_empty_is_none() {
+    let outside = Outside::new("http://here", BTreeMap::from([("dc".into(), "eu".into())]));
+    let options = Options { outside, ..Options::default() };
+    let text = r#"
+groups:
+- name: g
+  rules:
+  - alert: A
+    expr: a
+    labels: {host: '{{ $labels.i | toUpper }}', none: '{{ $labels.nope }}', i: '', dc: '{{ $externalLabels.dc }}'}
+    annotations:
+      others: '{{ range query "count(a)" }}{{ .Value }}{{ end }}'
+      broken: '{{ humanize "x" }}'
+"#;
+    let mut group = groups(text, &options).remove(0);
+    let series = Series::default();
+    series.add("a{i=\"x\"}", MINUTE, 1.0);
+    let notices = run(&mut group, &series, MINUTE).notices;
+    assert_eq!(notices[0].labels, labels(r#"{alertname="A", host="X", dc="eu"}"#));
+    assert_eq!(notices[0].annotations[1].1, "1");
+    assert!(
+        notices[0].annotations[0]
+            .1
+            .starts_with("<error expanding template: error executing template __alert_A: ")
+    );
+    assert_eq!(notices[0].generator, "/graph?g0.expr=a&g0.tab=1");
+}
+
+#[test]
+fn what_is_asked_and_written_lies_back_by_the_offset() {
+    let mut group = group(
+        "groups: [{name: g, query_offset: 2m, rules: [{record: r, expr: a}, {alert: A, expr: 'a == 7'}]}]",
+    );
+    let series = Series::default();
+    series.add("a{a=\"1\"}", MINUTE, 7.0);
+    series.add("a{a=\"1\"}", 3 * MINUTE, 9.0);
+    run(&mut group, &series, 3 * MINUTE);
+    let times: Vec<i64> =
+        series.written.lock().unwrap().iter().map(|(_, (time, _))| time / MINUTE).collect();
+    assert_eq!(times, [1, 1, 1]);
+    let status = group.status();
+    let alert = &status.rules[1].alerting.as_ref().unwrap().alerts[0];
+    assert_eq!(alert.active_at, 3 * MINUTE);
+}
+
+#[test]
+fn a_store_that_is_away_leaves_alerts_as_they_were() {
+    let mut group = group("groups: [{name: g, rules: [{alert: A, expr: 'a > 1', for: 2m}]}]");
+    let series = Series::default();
+    for minute in 1..=6 {
+        series.add("a{a=\"1\"}", minute * MINUTE, 5.0);
+        series.is_away.store((2..=3).contains(&minute), Ordering::Relaxed);
+        let outcome = run(&mut group, &series, minute * MINUTE);
+        assert_eq!(outcome.failures, u64::from((2..=3).contains(&minute)));
+        let wanted = if minute < 4 { AlertState::Pending } else { AlertState::Firing };
+        assert_eq!(states(&group), [("1".to_string(), wanted)], "{minute}");
+    }
+    assert!(errors(&group).is_empty());
+}
+
+#[test]
+fn a_rule_that_gives_nothing_for_a_day_writes_nothing_and_holds_nothing() {
+    let mut group = group(
+        "groups: [{name: g, rules: [{record: r, expr: nothing}, {alert: A, expr: nothing > 1}]}]",
+    );
+    let series = Series::default();
+    let empty = group.save();
+    for minute in 1..=1440 {
+        let outcome = run(&mut group, &series, minute * MINUTE);
+        assert_eq!((outcome.failures, outcome.points, outcome.notices.len()), (0, 0, 0));
+    }
+    assert!(series.written.lock().unwrap().is_empty());
+    assert_eq!(group.save().series, empty.series);
+}
+
+#[test]
+fn times_are_slots_and_a_clock_may_jump() {
+    let mut group = group("groups: [{name: g, interval: 1m, rules: []}]");
+    let series = Series::default();
+    let now = 1_767_225_600 * SECOND;
+    let slot = group.due(now).unwrap();
+    assert!((0..MINUTE).contains(&(now - slot)) && slot == group.slot_at(now));
+    assert_eq!(run(&mut group, &series, slot).missed, 0);
+    assert_eq!(group.due(now), None);
+    assert_eq!(group.next(now), slot + MINUTE);
+    assert_eq!(group.due(slot + MINUTE - 1), None);
+    // A little back: what was evaluated isn't again.
+    assert_eq!(
+        (group.due(slot - 5 * SECOND), group.next(slot - 5 * SECOND)),
+        (None, slot + MINUTE)
+    );
+    // Forward by ten minutes: those are missed.
+    let later = group.due(slot + 10 * MINUTE).unwrap();
+    assert_eq!(later, slot + 10 * MINUTE);
+    assert_eq!(run(&mut group, &series, later).missed, 9);
+    // Back by an hour: it goes on from there.
+    let earlier = group.due(now - 60 * MINUTE).unwrap();
+    assert!(earlier <= now - 60 * MINUTE);
+    assert_eq!(run(&mut group, &series, earlier).missed, 0);
+    assert_eq!(group.next(earlier), earlier + MINUTE);
+}
+
+/// With the clock an hour back an alert that was there since "later" is neither lost nor fires
+/// early.
+#[test]
+fn alerts_outlive_a_clock_that_is_set_back() {
+    let mut group = group("groups: [{name: g, rules: [{alert: A, expr: vector(1), for: 5m}]}]");
+    let series = Series::default();
+    run(&mut group, &series, 100 * MINUTE);
+    for minute in 40..=50 {
+        run(&mut group, &series, minute * MINUTE);
+        assert_eq!(states(&group)[0].1, AlertState::Pending);
+    }
+}

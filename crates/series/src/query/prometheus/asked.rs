@@ -1,0 +1,109 @@
+//! The same questions and answers for whoever is in this process: an expression's value, the newest
+//! points, and points for the series with some labels.
+
+use super::source::{StoreSource, find, labels_of, name_of};
+use super::{Failure, MAX_LISTED};
+use crate::error::{Error, Result};
+use crate::store::{Series, SeriesStore};
+use crate::tree::Direction;
+use plinth_promql::{Answered, Labels, Matcher, Options, Sample};
+use std::ops::Bound;
+use std::time::Duration;
+
+/// How long a write waits for a store that is behind, from one try to the next.
+const BEHIND: Duration = Duration::from_millis(20);
+
+impl SeriesStore {
+    /// The value of an expression of PromQL at a time in nanoseconds since 1970, which may take so
+    /// long.
+    ///
+    /// # Errors
+    /// Why there is none, in Prometheus' words.
+    pub async fn promql(
+        &self,
+        text: &str,
+        time: i64,
+        timeout: Duration,
+    ) -> std::result::Result<Answered, String> {
+        let source = StoreSource::new(self, timeout);
+        let answer = plinth_promql::instant(&source, text, time, &Options::default()).await;
+        answer.map(|answer| answer.value).map_err(|error: Failure| error.to_string())
+    }
+
+    /// The newest point of each series that meets all conditions and has one later than the first
+    /// time, up to and with the second; also where that is the mark of its end.
+    ///
+    /// # Errors
+    /// Why it can't be told.
+    pub async fn newest(
+        &self,
+        matchers: &[Matcher],
+        after: i64,
+        until: i64,
+    ) -> std::result::Result<Vec<(Labels, Sample)>, String> {
+        let found = find(self, matchers, MAX_LISTED).await.map_err(|error| error.to_string())?;
+        let mut newest = Vec::new();
+        for found in found {
+            let bounds = (Bound::Excluded(after), Bound::Included(until));
+            let read = async {
+                let mut points = self.reading(&found).scan(bounds, Direction::Backward).await?;
+                points.next().await
+            };
+            let points = read.await.map_err(|error| error.to_string())?;
+            let point = points.and_then(|points| points.iter().next());
+            newest.extend(
+                point.map(|point| (labels_of(&found.name), (point.time, point.value.as_f64()))),
+            );
+            crate::query::pause().await;
+        }
+        Ok(newest)
+    }
+
+    /// Appends points to the series with these labels, which are made if there are none. A store
+    /// that is behind is waited for. They are durable with the next [`SeriesStore::sync`].
+    ///
+    /// # Errors
+    /// The first one; what can't be written of one series keeps none of the others back, unless
+    /// nothing can be.
+    pub async fn append_labelled(&self, points: &[(Labels, Sample)]) -> Result<()> {
+        self.check_stored().await?;
+        let names: Vec<String> = points.iter().map(|(labels, _)| name_of(labels)).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut first = Ok(());
+        let series = match self.all_series(&names).await {
+            Ok(series) => series.into_iter().map(Some).collect(),
+            Err(Error::Name { .. } | Error::TooMany { .. }) => {
+                let mut some = Vec::with_capacity(names.len());
+                for name in &names {
+                    match self.series(name).await {
+                        Ok(series) => some.push(Some(series)),
+                        Err(why @ (Error::Name { .. } | Error::TooMany { .. })) => {
+                            first = first.and(Err(why));
+                            some.push(None);
+                        }
+                        Err(why) => return Err(why),
+                    }
+                }
+                some
+            }
+            Err(why) => return Err(why),
+        };
+        for (series, (_, point)) in series.iter().zip(points) {
+            if let Some(series) = series {
+                first = first.and(self.append_waiting(series, *point).await);
+            }
+        }
+        first
+    }
+
+    async fn append_waiting(&self, series: &Series, (time, value): Sample) -> Result<()> {
+        loop {
+            match series.append(time, value) {
+                Err(Error::Behind) => self.env().sleep(BEHIND).await,
+                // Somebody deleted it: it begins again with the next point.
+                Err(Error::Deleted) => return Ok(()),
+                result => return result,
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Evaluating: when this server comes to own the series it takes over what was kept of each group,
+//! and goes on with it until it owns them no more.
+//!
+//! Groups go in lanes beside each other, so that a slow one holds up a few others at most. Between
+//! two evaluations a lane looks at least once a second whether it is still its business, so that a
+//! clock that jumps, a lease that is lost and a file that changes are noticed soon.
+
+use super::Rules;
+use super::store::Owned;
+use crate::events;
+use crate::series::Hub;
+use plinth_env::Env;
+use plinth_env::sync::{First, all, race};
+use plinth_rules::{Group, Saved, Store};
+use plinth_series::SeriesStore;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Groups that are evaluated beside each other.
+const LANES: usize = 8;
+/// How often it is looked whether anything has changed.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often files are read again.
+const READ_AGAIN: Duration = Duration::from_secs(15);
+/// How often it is kept how far a group without alerts is.
+const KEEP: Duration = Duration::from_secs(60);
+/// What the names begin with under which something is kept.
+const KEPT: &str = "rules/";
+
+/// A group, and what is kept of it.
+struct Running {
+    group: Group,
+    kept: Saved,
+    kept_at: Option<Duration>,
+    /// Whether there were alerts in what is kept.
+    had_alerts: bool,
+}
+
+/// Evaluates whenever this server owns the series, until it stops.
+pub(super) async fn run(hub: Arc<Hub>) {
+    let Some(rules) = &hub.rules else { return };
+    let mut before: Vec<Group> = Vec::new();
+    while !rules.is_stopping() {
+        let Ok(opened) = hub.slot.now() else {
+            // Whoever has the series now evaluates, keeps how far he is, and tells of alerts.
+            rules.show_nothing();
+            rules.notifiers.iter().for_each(|notifier| notifier.forget());
+            before.clear();
+            race(rules.stop.wait(), hub.env.sleep(LOOK)).await;
+            continue;
+        };
+        let store = Owned(opened.store.clone());
+        match take_over(&hub.env, rules, &store, std::mem::take(&mut before)).await {
+            Ok(running) => before = evaluate(&hub, rules, &store, running).await,
+            Err(why) => {
+                events::rules_unknown(&why);
+                race(rules.stop.wait(), hub.env.sleep(LOOK)).await;
+            }
+        }
+    }
+}
+
+/// Evaluates groups until it is over, and gives them back if the series are still this server's.
+async fn evaluate(
+    hub: &Hub,
+    rules: &Rules,
+    store: &Owned,
+    mut running: Vec<Running>,
+) -> Vec<Group> {
+    let is_over = AtomicBool::new(false);
+    let in_a_lane = running.len().div_ceil(LANES).max(1);
+    {
+        let lanes = running
+            .chunks_mut(in_a_lane)
+            .map(|groups| lane(&hub.env, rules, store, (groups, &is_over)));
+        let mut lanes = std::pin::pin!(all(lanes));
+        let mut watching = std::pin::pin!(watch(&hub.env, rules, store, &is_over));
+        // What is being evaluated is brought to its end.
+        match race(watching.as_mut(), lanes.as_mut()).await {
+            First::Left(()) => drop(lanes.await),
+            First::Right(_) => watching.await,
+        }
+    }
+    match store.0.failure() {
+        None => running.into_iter().map(|running| running.group).collect(),
+        Some(_) => Vec::new(),
+    }
+}
+
+/// The groups, each where it ended: here, before the files changed; or elsewhere, as it was kept.
+async fn take_over(
+    env: &Env,
+    rules: &Rules,
+    store: &Owned,
+    before: Vec<Group>,
+) -> plinth_series::Result<Vec<Running>> {
+    let mut kept = saved(store.0.kept().await?);
+    let mut here: BTreeMap<String, Group> =
+        before.into_iter().map(|group| (group.key(), group)).collect();
+    rules.show_nothing();
+    let mut running = Vec::new();
+    for mut group in rules.files.groups(&rules.options) {
+        let key = group.key();
+        let kept = kept.remove(&key).unwrap_or_default();
+        if let Some(before) = here.remove(&key) {
+            group.succeed(&before);
+        } else if kept != Saved::default()
+            && let Err(why) = group.load(&kept)
+        {
+            events::rules_not_restored(&key, &why);
+        }
+        rules.show(&key, group.status());
+        running.push(Running { group, kept, kept_at: None, had_alerts: false });
+    }
+    // Groups that are no more: their series end.
+    for (key, saved) in kept {
+        if let Ok(ends) = saved.ends(wall(env)) {
+            // What can't be written now is seen for five minutes, and then it is over too.
+            let _ = store.write(&ends).await;
+        }
+        for part in ["alerts", "series"] {
+            store.0.keep(&format!("{KEPT}{key}/{part}"), b"").await?;
+        }
+    }
+    Ok(running)
+}
+
+fn wall(env: &Env) -> i64 {
+    i64::try_from(env.wall_clock().as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// What is kept, by the keys of groups.
+fn saved(kept: BTreeMap<String, Vec<u8>>) -> BTreeMap<String, Saved> {
+    let mut all: BTreeMap<String, Saved> = BTreeMap::new();
+    for (name, text) in kept {
+        let Some((key, part)) = name.strip_prefix(KEPT).and_then(|name| name.rsplit_once('/'))
+        else {
+            continue;
+        };
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let saved = all.entry(key.to_string()).or_default();
+        match part {
+            "alerts" => saved.alerts = text,
+            _ => saved.series = text,
+        }
+    }
+    all
+}
+
+/// Says when it is over: the series are somebody else's, the files have changed, or the server
+/// stops.
+async fn watch(env: &Env, rules: &Rules, store: &Owned, is_over: &AtomicBool) {
+    let mut read = env.now();
+    let mut told = None;
+    loop {
+        race(rules.stop.wait(), env.sleep(LOOK)).await;
+        if rules.is_stopping() || store.0.failure().is_some() {
+            break;
+        }
+        if env.now().saturating_sub(read) < READ_AGAIN {
+            continue;
+        }
+        read = env.now();
+        let changed = rules.files.changed(env).await;
+        rules.counts.is_outdated.store(changed.is_err(), Ordering::Relaxed);
+        match changed {
+            Ok(true) => break events::rules_changed(),
+            Ok(false) => told = None,
+            Err(why) if told.as_ref() == Some(&why) => {}
+            Err(why) => {
+                events::rules_not_read(&why);
+                told = Some(why);
+            }
+        }
+    }
+    is_over.store(true, Ordering::Relaxed);
+}
+
+/// Evaluates groups one after the other, each when it is due, until it is over.
+async fn lane(
+    env: &Env,
+    rules: &Rules,
+    store: &Owned,
+    (groups, is_over): (&mut [Running], &AtomicBool),
+) {
+    while !is_over.load(Ordering::Relaxed) {
+        for running in groups.iter_mut() {
+            let Some(slot) = running.group.due(wall(env)) else { continue };
+            if is_over.load(Ordering::Relaxed) {
+                return;
+            }
+            let outcome = running.group.evaluate(store, env, slot).await;
+            if store.0.failure().is_some() {
+                // Whoever has the series now evaluates this, and tells of it.
+                return;
+            }
+            rules.note(&running.group.key(), running.group.status(), &outcome);
+            for notifier in &rules.notifiers {
+                notifier.add(&outcome.notices);
+            }
+            running.keep(env, rules, &store.0).await;
+        }
+        let now = wall(env);
+        let next = groups.iter().map(|running| running.group.next(now)).min().unwrap_or(i64::MAX);
+        let pause = Duration::from_nanos(u64::try_from(next.saturating_sub(now)).unwrap_or(0));
+        env.sleep(pause.clamp(Duration::from_millis(1), LOOK)).await;
+    }
+}
+
+impl Running {
+    /// Keeps how far the group is, as far as that is news.
+    async fn keep(&mut self, env: &Env, rules: &Rules, store: &SeriesStore) {
+        let now = env.now();
+        let is_due = self.kept_at.is_none_or(|at| now.saturating_sub(at) >= KEEP);
+        if !is_due && !self.group.has_alerts() && !self.had_alerts {
+            return;
+        }
+        let saved = self.group.save();
+        let key = self.group.key();
+        let result = async {
+            // What is said to be there has to be there first.
+            store.sync().await?;
+            for (part, text, before) in [
+                ("alerts", &saved.alerts, &self.kept.alerts),
+                ("series", &saved.series, &self.kept.series),
+            ] {
+                if text != before {
+                    store.keep(&format!("{KEPT}{key}/{part}"), text.as_bytes()).await?;
+                }
+            }
+            Ok::<_, plinth_series::Error>(())
+        };
+        match result.await {
+            Ok(()) => {
+                self.had_alerts = self.group.has_alerts();
+                (self.kept, self.kept_at) = (saved, Some(now));
+            }
+            // It is tried again behind the next evaluation.
+            Err(_) => drop(rules.counts.unsaved.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+}

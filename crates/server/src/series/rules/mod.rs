@@ -1,0 +1,164 @@
+//! Rules over the series of this server: read at the start, evaluated by whoever owns the series,
+//! and told to Alertmanager.
+//!
+//! ```text
+//!   files --read, and again when they change--> groups --evaluate.rs--> points, alerts --notify.rs--> Alertmanagers
+//!                                                 |  ^
+//!                                                 v  | what is kept beside the series, of whoever evaluated before
+//!                                               the series' database
+//! ```
+//! Evaluation is a task of its own, on a thread of its own, so it takes no time of those that serve
+//! keys; it begins when this server comes to own the series and ends when it doesn't any more.
+//! Whatever it writes is fenced as all else of the owner's, so what two servers evaluate at the
+//! same time is written once. What `/api/v1/rules` shows is what the last evaluations left.
+
+mod evaluate;
+mod measured;
+mod notify;
+mod read;
+mod store;
+
+use super::Hub;
+use crate::config::RulesConfig;
+use crate::door::Door;
+use plinth_env::{Env, Signal};
+use plinth_rules::{GroupStatus, Options, Outcome, Outside};
+use plinth_series::form_pairs;
+use plinth_types::Result;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What evaluates rules, and what it has come to.
+pub(crate) struct Rules {
+    files: read::Files,
+    options: Options,
+    /// By file and name of the group.
+    statuses: Mutex<BTreeMap<String, Arc<GroupStatus>>>,
+    notifiers: Vec<Arc<notify::Notifier>>,
+    counts: Counts,
+    stop: Signal,
+    is_stopping: AtomicBool,
+}
+
+/// What happened since the start.
+#[derive(Default)]
+struct Counts {
+    evaluations: AtomicU64,
+    failures: AtomicU64,
+    missed: AtomicU64,
+    points: AtomicU64,
+    /// Microseconds that the last evaluation of a group took.
+    last_micros: AtomicU64,
+    /// Whether files have changed and can't be read.
+    is_outdated: AtomicBool,
+    /// Times that state couldn't be kept.
+    unsaved: AtomicU64,
+}
+
+impl Rules {
+    /// Reads the files; `None` if there are none.
+    ///
+    /// # Errors
+    /// All that is wrong with them, or with the address of an Alertmanager.
+    pub(super) async fn open(
+        env: &Env,
+        config: &RulesConfig,
+        http: Option<&Door>,
+    ) -> Result<Option<Self>> {
+        if config.files.is_empty() {
+            return Ok(None);
+        }
+        let here = http.map(|door| format!("http://{}", door.local_address())).unwrap_or_default();
+        let url = config.external_url.clone().unwrap_or(here);
+        let outside = Outside::new(&url, config.external_labels.clone());
+        let notifiers = config.alertmanagers.iter().map(|url| notify::Notifier::new(url));
+        Ok(Some(Self {
+            files: read::Files::open(env, &config.files).await?,
+            options: Options { outside, ..Options::default() },
+            statuses: Mutex::default(),
+            notifiers: notifiers.map(|notifier| notifier.map(Arc::new)).collect::<Result<_>>()?,
+            counts: Counts::default(),
+            stop: Signal::new(),
+            is_stopping: AtomicBool::new(false),
+        }))
+    }
+
+    /// Evaluates nothing more, and tells nobody more.
+    pub(super) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+        self.stop.notify();
+        self.notifiers.iter().for_each(|notifier| notifier.stop());
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// Notes what an evaluation came to.
+    fn note(&self, key: &str, status: GroupStatus, outcome: &Outcome) {
+        let micros = status.last.as_ref().map_or(0, |last| last.took.as_micros());
+        self.show(key, status);
+        let counts = &self.counts;
+        counts.last_micros.store(u64::try_from(micros).unwrap_or(u64::MAX), Ordering::Relaxed);
+        for (count, more) in [
+            (&counts.evaluations, outcome.evaluations),
+            (&counts.failures, outcome.failures),
+            (&counts.missed, outcome.missed),
+            (&counts.points, outcome.points),
+        ] {
+            count.fetch_add(more, Ordering::Relaxed);
+        }
+    }
+
+    fn show(&self, key: &str, status: GroupStatus) {
+        let mut statuses = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
+        statuses.insert(key.to_string(), Arc::new(status));
+    }
+
+    fn show_nothing(&self) {
+        self.statuses.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn statuses(&self) -> Vec<Arc<GroupStatus>> {
+        let statuses = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
+        statuses.values().cloned().collect()
+    }
+
+    /// What a request of Prometheus' interface is answered, if it is about rules.
+    pub(super) fn answer(&self, path: &str, encoded: &[&[u8]]) -> Option<(u16, String)> {
+        let data = match path.strip_prefix("/api/v1/")? {
+            "alerts" => Ok(plinth_rules::alerts(&self.statuses())),
+            "rules" => {
+                let parameters: Vec<(String, String)> =
+                    encoded.iter().flat_map(|part| form_pairs(part)).collect();
+                plinth_rules::rules(&self.statuses(), &parameters)
+            }
+            "alertmanagers" => {
+                let active = self.notifiers.iter().map(|notifier| json!({ "url": notifier.url() }));
+                let active: Vec<_> = active.collect();
+                Ok(json!({ "activeAlertmanagers": active, "droppedAlertmanagers": [] }))
+            }
+            _ => return None,
+        };
+        Some(match data {
+            Ok(data) => (200, json!({ "status": "success", "data": data }).to_string()),
+            Err(why) => {
+                let text = json!({ "status": "error", "errorType": "bad_data", "error": why });
+                (400, text.to_string())
+            }
+        })
+    }
+}
+
+/// Begins to evaluate, if there are rules.
+pub(super) fn start(hub: &Arc<Hub>) {
+    let Some(rules) = &hub.rules else { return };
+    // On a thread of its own: an expression may take a second of a processor's time.
+    drop(hub.env.spawn("plinth-rules", evaluate::run(hub.clone())));
+    for notifier in &rules.notifiers {
+        let sending = notify::run(hub.clone(), notifier.clone(), rules.options.outside.clone());
+        drop(hub.env.spawn_network("tell alertmanager", sending));
+    }
+}
