@@ -614,6 +614,10 @@ fn divide(name: &[u8]) -> (&[u8], &[u8]) {
 #[cold]
 fn add_name(intake: &mut Intake, name: &[u8], by_text: bool) -> Result<Row, Refused> {
     let (metrics, tags) = divide(name);
+    // Akumuli refuses such a name, and one that lost its tags on the way shall not become another.
+    if tags.iter().all(|byte| *byte == b' ') && !metrics.is_empty() {
+        return Err(wrong("invalid series name format: it has no tag"));
+    }
     let added = match by_text {
         true => intake.names.insert(name, b"", metrics, tags),
         false => intake.names.add(metrics, tags),
