@@ -13,14 +13,13 @@ use std::collections::BTreeMap;
 /// Bytes of a row.
 const PART: usize = 90_000;
 /// Bytes of a text: what one transaction writes without being in anybody's way.
-pub const MAX_KEPT_BYTES: usize = 4 << 20;
+const MAX_KEPT_BYTES: usize = 4 << 20;
 
 impl SeriesStore {
     /// Keeps a text under a name, in place of what was kept there. An empty one is nothing.
     ///
     /// # Errors
-    /// [`Error::NotOwner`], [`Error::Database`]; `transaction_too_large` beyond
-    /// [`MAX_KEPT_BYTES`].
+    /// [`Error::NotOwner`], [`Error::Database`]; `transaction_too_large` beyond four mebibytes.
     pub async fn keep(&self, name: &str, text: &[u8]) -> Result<()> {
         if text.len() > MAX_KEPT_BYTES {
             let why = format!("{} bytes under {name}, and {MAX_KEPT_BYTES} may be", text.len());
