@@ -16,6 +16,14 @@ struct Outcome {
     replies: String,
 }
 
+impl Outcome {
+    /// The points, a text each.
+    fn shown(&self) -> Vec<String> {
+        let points = self.points.iter();
+        points.map(|(name, time, value)| format!("{name} {time} {value:?}")).collect()
+    }
+}
+
 /// Feeds bytes as a connection would, in pieces as long as `piece` says.
 fn feed(protocol: Protocol, bytes: &[u8], mut piece: impl FnMut() -> usize) -> Outcome {
     let mut session = Session::new(protocol, 9, &Memory::default());

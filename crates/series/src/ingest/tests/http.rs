@@ -15,11 +15,7 @@ fn each_line_of_influx() {
         last,host=a v=1";
     let outcome = whole(Protocol::Influx(CLOCK), text.as_bytes());
     assert_eq!(outcome.replies, "");
-    let found: Vec<_> = outcome
-        .points
-        .iter()
-        .map(|(name, time, value)| format!("{name} {time} {value:?}"))
-        .collect();
+    let found = outcome.shown();
     assert_eq!(
         found[..5],
         [
@@ -157,11 +153,7 @@ fn each_row_of_values_separated_by_commas() {
         !note who=me,2000,\"a, b\"";
     let outcome = whole(Protocol::Csv, text.as_bytes());
     assert_eq!(outcome.replies, "");
-    let found: Vec<_> = outcome
-        .points
-        .iter()
-        .map(|(name, time, value)| format!("{name} {time} {value:?}"))
-        .collect();
+    let found = outcome.shown();
     assert_eq!(
         found[..4],
         [
