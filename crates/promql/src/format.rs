@@ -5,7 +5,7 @@
 
 use crate::ast::*;
 use crate::format_value;
-use crate::labels::{NAME, is_plain_label, quoted};
+use crate::labels::{NAME, is_plain_label, is_plain_metric, quoted};
 use std::fmt::{self, Display, Formatter};
 
 /// Units from the longest on; a year and a week only stand alone, as Prometheus has them.
@@ -60,11 +60,9 @@ impl Display for Shift {
 
 impl Selector {
     fn write(&self, out: &mut Formatter<'_>, range: &str) -> fmt::Result {
-        let is_plain =
-            |name: &str| is_plain_label(&name.replace([':', '.'], "_")) && !name.starts_with('.');
         let mut parts: Vec<String> = Vec::new();
         match &self.name {
-            Some(name) if is_plain(name) => out.write_str(name)?,
+            Some(name) if is_plain_metric(name) => out.write_str(name)?,
             Some(name) => parts.push(quoted(name)),
             None => {}
         }

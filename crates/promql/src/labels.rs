@@ -70,6 +70,18 @@ impl Labels {
         let others = self.0.iter().filter(|(found, _)| &**found != name).cloned();
         others.chain([(Arc::from(name), Arc::from(value))]).collect()
     }
+
+    /// An expression that selects the series: `up{job="a"}`, or `{"a b", job="a"}`.
+    pub fn selector(&self) -> String {
+        let (metric, others) = (self.metric(), self.only(|name| name != NAME).to_string());
+        match others.as_str() {
+            "{}" if is_plain_metric(metric) => metric.to_owned(),
+            _ if metric.is_empty() => others,
+            _ if is_plain_metric(metric) => format!("{metric}{others}"),
+            "{}" => format!("{{{}}}", quoted(metric)),
+            _ => format!("{{{}, {}", quoted(metric), &others[1..]),
+        }
+    }
 }
 
 impl fmt::Display for Labels {
@@ -93,6 +105,11 @@ pub fn is_plain_label(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
+/// Whether a metric stands without quotes: with colons, and with dots, which names have here.
+pub fn is_plain_metric(name: &str) -> bool {
+    is_plain_label(&name.replace([':', '.'], "_")) && !name.starts_with('.')
+}
+
 /// A text in quotes, with what has to be escaped.
 pub fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
@@ -110,4 +127,28 @@ pub fn quoted(text: &str) -> String {
     }
     quoted.push('"');
     quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse_selector;
+
+    #[test]
+    fn a_selector_selects_what_it_was_made_of() {
+        for (pairs, text) in [
+            (&[(NAME, "up")][..], "up"),
+            (&[(NAME, "cpu.load"), ("host", "a\"b")], r#"cpu.load{host="a\"b"}"#),
+            (&[(NAME, "!note"), ("a", "1"), ("7", "x")], r#"{"!note", "7"="x", a="1"}"#),
+            (&[(NAME, "a b")], r#"{"a b"}"#),
+            (&[("a.b", "c")], r#"{"a.b"="c"}"#),
+        ] {
+            let labels: Labels = pairs.iter().copied().collect();
+            assert_eq!(labels.selector(), text);
+            let matchers = parse_selector(text).unwrap();
+            let again = matchers.iter().map(|matcher| (&*matcher.label, &*matcher.value));
+            assert_eq!(again.collect::<Labels>(), labels, "{text}");
+        }
+        assert_eq!(Labels::default().selector(), "{}");
+    }
 }

@@ -60,6 +60,7 @@ pub mod workload;
 
 pub use error::{Error, Result};
 pub use name::{MAX_NAME_BYTES, MAX_TAGS, Name};
+pub use plinth_promql::Labels;
 pub use query::{
     ARROW_CONTENT_TYPE, Answer, FUNCTION_NAMES, MAX_QUERY_BYTES, Query, QueryError, QueryLimits,
     QueryResult,

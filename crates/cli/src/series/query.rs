@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::terminal;
 use clap::{Arg, ArgMatches, Command};
 use plinth::block_on;
-use plinth::series::prometheus;
+use plinth::series::{Labels, prometheus};
 use plinth_env::Env;
 use serde_json::Value as Json;
 use std::fmt::Write as _;
@@ -150,18 +150,8 @@ fn rows(data: &Json) -> Vec<(String, Vec<(f64, String)>)> {
 /// A series as PromQL selects it.
 fn selector(metric: &Json) -> String {
     let labels = metric.as_object().into_iter().flatten();
-    let others: Vec<String> = labels
-        .filter(|(name, _)| *name != "__name__")
-        .map(|(name, value)| {
-            let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-            if is_plain { format!("{name}={value}") } else { format!("{name:?}={value}") }
-        })
-        .collect();
-    let name = metric["__name__"].as_str().unwrap_or_default();
-    match others.is_empty() && !name.is_empty() {
-        true => name.to_owned(),
-        false => format!("{name}{{{}}}", others.join(", ")),
-    }
+    let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
+    labels.map(|(name, value)| (name.as_str(), text(value))).collect::<Labels>().selector()
 }
 
 /// Values behind the names of their series; of a range, the times before them.
