@@ -99,7 +99,7 @@ fn word(text: &[u8]) -> (&[u8], &[u8]) {
 fn put(intake: &mut Intake, recent: &mut Recent, arguments: &[u8]) -> Result<(), Refused> {
     const FEW: Refused = (
         "put: illegal argument",
-        "not enough arguments: metric, time, value and a tag are expected",
+        "not enough arguments: metric, time and value are expected, and tags if there are any",
     );
     let (metric, rest) = word(arguments);
     let (when, rest) = word(rest);
@@ -113,7 +113,6 @@ fn put(intake: &mut Intake, recent: &mut Recent, arguments: &[u8]) -> Result<(),
     let value = number::value(value).map_err(|_| ("put: bad floating point value", ""))?;
     let row = match intake.names.find(metric, tags) {
         Some(row) => row,
-        None if tags.trim_ascii().is_empty() => return Err(FEW),
         None => new_name(intake, metric, tags)?,
     };
     intake.samples.push(Sample { target: row.first, time, value });
