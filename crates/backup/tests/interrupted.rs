@@ -6,7 +6,7 @@
 mod common;
 
 use common::*;
-use plinth::backup::restore::{Choice, Goal, Mapping, RestoreControl, abort, plan_served, status};
+use plinth::backup::restore::{Goal, Mapping, RestoreControl, abort, status, unfinished};
 use plinth::backup::{
     Backup, Lease, LogBuilder, SnapshotSettings, Target, everything, expire, take_snapshot, verify,
 };
@@ -309,26 +309,50 @@ fn a_restore_of_the_newest_goes_on_although_the_backup_has_a_newer_one() {
         let backup = new_backup(&machine, &db).await;
         take_snapshot(&backup, &db, &small_files()).await.unwrap();
         let to = open(&machine, "/to", "memory").await;
-        let (newest, latest) = (Goal::Newest, Choice::Latest);
         let beside = Mapping { add_prefix: "restored/".into(), ..Mapping::default() };
-        let plan = async |mapping: &Mapping| {
-            plan_served(&backup, newest, mapping.clone(), &latest, &to).await.unwrap()
-        };
-        let (begun, goes_on) = plan(&beside).await;
-        assert!(!goes_on);
+        assert!(unfinished(&to).await.unwrap().is_none());
+        let begun = plan(&backup, Goal::Newest, beside.clone()).await.unwrap();
         let control = RestoreControl::default();
         control.stop.store(true, Ordering::SeqCst);
         serve(&backup, &begun, &control, &to).await.unwrap_err();
         set(&db, b"later", b"").await;
         take_snapshot(&backup, &db, &small_files()).await.unwrap();
-        // Under another name it would be another restore.
-        let (other, goes_on) =
-            plan(&Mapping { add_prefix: "elsewhere/".into(), ..Mapping::default() }).await;
-        assert!(!goes_on && other.version > begun.version);
-        let (again, goes_on) = plan(&beside).await;
-        assert!(goes_on && again.version == begun.version);
+        let noted = unfinished(&to).await.unwrap().unwrap();
+        // Under another name, or of another version, it would be another restore.
+        let elsewhere = Mapping { add_prefix: "elsewhere/".into(), ..Mapping::default() };
+        assert!(noted.plan(&backup, Goal::Newest, &elsewhere).await.unwrap().is_none());
+        let newer = plan(&backup, Goal::Newest, beside.clone()).await.unwrap().version;
+        assert!(newer > begun.version);
+        assert!(noted.plan(&backup, Goal::Version(newer), &beside).await.unwrap().is_none());
+        let again = noted.plan(&backup, Goal::Newest, &beside).await.unwrap().unwrap();
+        assert_eq!(again.version, begun.version);
         serve(&backup, &again, &RestoreControl::default(), &to).await.unwrap();
         assert_eq!(rows_of(&to).await.len(), model.len());
+    });
+}
+
+/// It was told that another restore is unfinished, which invites to give up what is there already.
+#[test]
+fn a_restore_whose_snapshot_has_gone_says_so() {
+    let simulation = Simulation::new(16);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let db = open(&machine, "/db", "memory").await;
+        write_some(&db, &mut Model::default(), &mut Random::new(16), 20).await;
+        let backup = new_backup(&machine, &db).await;
+        take_snapshot(&backup, &db, &small_files()).await.unwrap();
+        let to = open(&machine, "/to", "memory").await;
+        let begun = plan(&backup, Goal::Newest, Mapping::default()).await.unwrap();
+        let control = RestoreControl::default();
+        control.stop.store(true, Ordering::SeqCst);
+        serve(&backup, &begun, &control, &to).await.unwrap_err();
+        set(&db, b"later", b"").await;
+        take_snapshot(&backup, &db, &small_files()).await.unwrap();
+        let manifest = format!("{}/snapshot.manifest", begun.snapshot.directory);
+        backup_target(&machine).delete(&manifest).await.unwrap();
+        let noted = unfinished(&to).await.unwrap().unwrap();
+        let told = noted.plan(&backup, Goal::Newest, &Mapping::default()).await.map(drop);
+        assert!(told.is_err(), "{told:?}");
     });
 }
 

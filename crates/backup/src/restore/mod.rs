@@ -23,7 +23,9 @@ pub(crate) use read::read_pieces;
 pub use directory::{Loader, restore_into};
 pub use mapping::Mapping;
 pub use plan::{Choice, Goal, Plan};
-pub use served::{Restoring, ServedRestore, abort, is_whole, plan_served, restore_served, status};
+pub use served::{
+    Restoring, ServedRestore, Unfinished, abort, is_whole, restore_served, status, unfinished,
+};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};

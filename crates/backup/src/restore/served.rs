@@ -117,31 +117,51 @@ pub async fn restore_served(
     Ok(RestoreReport { version: plan.version, rows, bytes, mutations })
 }
 
-/// As [`Plan::make_from`], for a database. Where that has an unfinished restore of the same it is
-/// gone on with, and true is given: what is the newest now may be another version, and begin with
-/// another snapshot.
+/// What a database has noted of a restore that isn't done.
+pub struct Unfinished(serde_json::Value);
+
+/// The restore that a database holds unfinished, if there is one.
 ///
 /// # Errors
-/// Those of [`Plan::make_from`] and of the database.
-pub async fn plan_served(
-    backup: &Backup,
-    goal: Goal,
-    mapping: Mapping,
-    choice: &Choice,
-    db: &Database,
-) -> Result<(Plan, bool)> {
-    let planned = Plan::make_from(backup, goal, mapping.clone(), choice).await;
-    let Some(head) = read_one(db, HEAD).await?.1 else { return planned.map(|plan| (plan, false)) };
-    let (_, fields) = decode_head(&head)?;
-    let version = fields["version"].as_i64().unwrap_or_default();
-    if goal == Goal::Newest || planned.as_ref().is_ok_and(|plan| plan.version == version) {
-        let choice = Choice::Directory(fields["snapshot"].as_str().unwrap_or_default().to_owned());
-        let again = Plan::make_from(backup, Goal::Version(version), mapping, &choice).await;
-        if let Some(plan) = again.ok().filter(|plan| is_same(&record(backup, plan), &fields)) {
-            return Ok((plan, true));
+/// Those of the database.
+pub async fn unfinished(db: &Database) -> Result<Option<Unfinished>> {
+    let Some(head) = read_one(db, HEAD).await?.1 else { return Ok(None) };
+    Ok(Some(Unfinished(decode_head(&head)?.1)))
+}
+
+impl Unfinished {
+    /// The plan by which it goes on, if it is what is asked for: what is the newest now may be
+    /// another version, and begin with another snapshot.
+    ///
+    /// # Errors
+    /// Those of [`Plan::make_from`]: it is this backup's, and can't go on.
+    pub async fn plan(
+        &self,
+        backup: &Backup,
+        goal: Goal,
+        mapping: &Mapping,
+    ) -> Result<Option<Plan>> {
+        let Self(noted) = self;
+        if noted["backup"] != crate::names::hex(&backup.id) {
+            return Ok(None);
         }
+        let version = noted["version"].as_i64().unwrap_or_default();
+        let is_asked_for = match goal {
+            Goal::Newest => true,
+            Goal::Version(asked) => asked == version,
+            Goal::Time(_) => {
+                let asked = Plan::make_from(backup, goal, mapping.clone(), &Choice::Latest).await?;
+                asked.version == version
+            }
+        };
+        if !is_asked_for {
+            return Ok(None);
+        }
+        let choice = Choice::Directory(noted["snapshot"].as_str().unwrap_or_default().to_owned());
+        let plan =
+            Plan::make_from(backup, Goal::Version(version), mapping.clone(), &choice).await?;
+        Ok(Some(plan).filter(|plan| is_same(&record(backup, plan), noted)))
     }
-    planned.map(|plan| (plan, false))
 }
 
 /// The ranges as they are called in the database.

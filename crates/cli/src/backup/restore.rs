@@ -12,8 +12,8 @@ use crate::target::Target as Named;
 use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::backup::restore::{
-    self, Choice, Goal, Mapping, Plan, RestoreControl, RestoreReport, Restoring, plan_served,
-    restore_into, restore_served,
+    self, Choice, Goal, Mapping, Plan, RestoreControl, RestoreReport, Restoring, restore_into,
+    restore_served, unfinished,
 };
 use plinth::backup::target::redacted;
 use plinth::backup::{Backup, Gap, Moment, parse_time, show_ranges, show_time};
@@ -169,22 +169,28 @@ fn plan(
     let (goal, mapping) = (goal(options)?, mapping(options)?);
     let before = options.get_one::<i64>("snapshot-before").copied();
     let choice = before.map_or(Choice::Latest, Choice::Before);
-    let made = block_on(async {
-        if let Destination::Served(db, _) = to {
-            let asked = plan_served(backup, goal, mapping.clone(), &choice, db);
-            // One that doesn't answer is waited for when its rows come, with a bar.
-            if let First::Left(planned) = race(asked, db.endpoint().env().sleep(SOON)).await {
-                return planned;
+    let noted = match to {
+        // One that doesn't answer is waited for when its rows come, with a bar.
+        Destination::Served(db, name) => {
+            match block_on(race(unfinished(db), db.endpoint().env().sleep(SOON))) {
+                First::Left(noted) => {
+                    noted.map_err(|error| Failure::of(format!("cannot read {name}"), error))?
+                }
+                First::Right(()) => None,
             }
         }
-        Ok((Plan::make_from(backup, goal, mapping, &choice).await?, false))
+        _ => None,
+    };
+    let made = block_on(async {
+        if let Some(noted) = &noted
+            && let Some(plan) = noted.plan(backup, goal, &mapping).await?
+        {
+            eprintln!("plinth: goes on with the unfinished restore of version {}", plan.version);
+            return Ok(plan);
+        }
+        Plan::make_from(backup, goal, mapping, &choice).await
     });
-    let (plan, goes_on) =
-        made.map_err(|error| Failure::of(format!("cannot restore from {url}"), error))?;
-    if goes_on {
-        eprintln!("plinth: goes on with the unfinished restore of version {}", plan.version);
-    }
-    Ok(plan)
+    made.map_err(|error| Failure::of(format!("cannot restore from {url}"), error))
 }
 
 /// The error, with what can be done about a damaged or missing file of the backup.
