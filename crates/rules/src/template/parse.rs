@@ -324,6 +324,11 @@ impl Parser {
             ) {
                 return Err((at, format!("unexpected .{field} after a constant")));
             }
+            if let Operand::Call(function) = &operand
+                && let Some(why) = function.wrong_count(0)
+            {
+                return Err((at, why));
+            }
             operand = Operand::Field(Box::new(operand), field);
         }
         Ok(Some(operand))
