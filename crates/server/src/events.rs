@@ -167,6 +167,11 @@ pub(crate) fn rules_not_restored(group: &str, why: &str) {
     tracing::warn!(group, why, "what was kept of a group of rules makes no sense");
 }
 
+/// What evaluates rules has failed, which is a fault of ours: it begins again.
+pub(crate) fn rules_failed(why: &plinth_env::TaskFailed) {
+    tracing::error!(error = %why, "the evaluation of rules has failed: it begins again soon");
+}
+
 /// Files of rules have changed.
 pub(crate) fn rules_changed() {
     tracing::info!("files of rules have changed: they hold from now on");

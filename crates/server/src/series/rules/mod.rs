@@ -21,7 +21,9 @@ mod store;
 use super::Hub;
 use crate::config::RulesConfig;
 use crate::door::Door;
-use plinth_env::{Env, Signal};
+use crate::events;
+use plinth_env::sync::race;
+use plinth_env::{Env, Signal, Task};
 use plinth_rules::{GroupStatus, Options, Outcome, Outside};
 use plinth_series::form_pairs;
 use plinth_types::Result;
@@ -29,6 +31,10 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long it is until evaluation that failed begins again.
+const PAUSE: Duration = Duration::from_secs(10);
 
 /// What evaluates rules, and what it has come to.
 pub(crate) struct Rules {
@@ -96,6 +102,21 @@ impl Rules {
         self.is_stopping.load(Ordering::Relaxed)
     }
 
+    /// Begins a task again whenever it fails, until the server stops. One that panics is a fault of
+    /// ours, and nobody would miss it before an alert does that doesn't come.
+    async fn keep_on(&self, env: &Env, begin: impl Fn() -> Task) {
+        while let Err(why) = begin().await
+            && !self.is_stopping()
+        {
+            self.counts.failures.fetch_add(1, Ordering::Relaxed);
+            events::rules_failed(&why);
+            race(self.stop.wait(), env.sleep(PAUSE)).await;
+            if self.is_stopping() {
+                return;
+            }
+        }
+    }
+
     /// Notes what an evaluation came to.
     fn note(&self, key: &str, status: GroupStatus, outcome: &Outcome) {
         let micros = status.last.as_ref().map_or(0, |last| last.took.as_micros());
@@ -155,10 +176,66 @@ impl Rules {
 /// Begins to evaluate, if there are rules.
 pub(super) fn start(hub: &Arc<Hub>) {
     let Some(rules) = &hub.rules else { return };
-    // On a thread of its own: an expression may take a second of a processor's time.
-    drop(hub.env.spawn("plinth-rules", evaluate::run(hub.clone())));
+    drop(hub.env.spawn_network("watch rules", evaluate_on(hub.clone())));
     for notifier in &rules.notifiers {
         let sending = notify::run(hub.clone(), notifier.clone(), rules.options.outside.clone());
         drop(hub.env.spawn_network("tell alertmanager", sending));
+    }
+}
+
+/// Evaluates until the server stops.
+async fn evaluate_on(hub: Arc<Hub>) {
+    let Some(rules) = &hub.rules else { return };
+    // On a thread of its own: an expression may take a second of a processor's time.
+    let begin = || hub.env.spawn("plinth-rules", evaluate::run(hub.clone()));
+    rules.keep_on(&hub.env, begin).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plinth_env::simulated::Simulation;
+
+    fn opened(sim: &Simulation, env: &Env) -> Rules {
+        sim.run_until(async {
+            env.files().replace("/rules.yml", b"groups: []").await.unwrap();
+            let config = RulesConfig { files: vec!["/rules.yml".into()], ..RulesConfig::default() };
+            Rules::open(env, &config, None).await.unwrap().unwrap()
+        })
+    }
+
+    /// A template whose function had no argument made the task panic: nothing was evaluated from
+    /// then on, and nobody was told.
+    #[test]
+    fn what_panics_is_begun_again() {
+        let sim = Simulation::new(1);
+        sim.tolerate_panics(true);
+        let env = sim.process("server");
+        let rules = opened(&sim, &env);
+        let begun = Arc::new(AtomicU64::new(0));
+        let begin = || {
+            let times = begun.fetch_add(1, Ordering::Relaxed);
+            env.spawn("fails twice", async move { assert!(times >= 2, "as it is to be tested") })
+        };
+        sim.run_until(rules.keep_on(&env, begin));
+        assert_eq!(begun.load(Ordering::Relaxed), 3);
+        assert_eq!(rules.counts.failures.load(Ordering::Relaxed), 2, "an alert is on these");
+        assert!(sim.now() >= 2 * PAUSE, "it isn't begun in a loop");
+    }
+
+    #[test]
+    fn nothing_is_begun_again_once_the_server_stops() {
+        let sim = Simulation::new(2);
+        sim.tolerate_panics(true);
+        let env = sim.process("server");
+        let rules = opened(&sim, &env);
+        let begun = AtomicU64::new(0);
+        let begin = || {
+            begun.fetch_add(1, Ordering::Relaxed);
+            rules.stop();
+            env.spawn("fails", async { panic!("as it is to be tested") })
+        };
+        sim.run_until(rules.keep_on(&env, begin));
+        assert_eq!(begun.load(Ordering::Relaxed), 1);
     }
 }
