@@ -24,13 +24,17 @@ pub fn number_len(number: usize) -> usize {
     usize::try_from(bits.div_ceil(7)).expect("ten at most")
 }
 
-/// Takes a number from the front; `None` if there is no whole one.
+/// Takes a number from the front; `None` if there is no whole one, or one of more than 64 bits.
 #[inline]
 pub fn take_number(rest: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..u64::BITS).step_by(7) {
         let (byte, behind) = rest.split_first()?;
         *rest = behind;
+        // The tenth byte has room for the highest bit alone.
+        if shift == u64::BITS - 1 && *byte > 1 {
+            return None;
+        }
         number |= u64::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
             return Some(number);
@@ -87,6 +91,10 @@ mod tests {
         push_number(&mut bytes, 300);
         assert_eq!(bytes, [0xac, 0x02]);
         assert_eq!(take_number(&mut &[0x80; 20][..]), None, "it never ends");
+        let mut most = Vec::new();
+        push_number(&mut most, u64::MAX);
+        most[9] = 2;
+        assert_eq!(take_number(&mut &most[..]), None, "it has 65 bits");
     }
 
     #[test]
