@@ -45,15 +45,18 @@ fn can_be_broken(line: &str, prose: &str) -> bool {
     let before = line.len() - text.len();
     let first = text.find(|c: char| !"-*0123456789. ".contains(c)).unwrap_or(0);
     let (mut is_code, mut depth, mut column) = (false, 0_u32, line[..before].chars().count());
+    let mut last = ' ';
     for (at, c) in text.char_indices() {
         match c {
             '`' => is_code = !is_code,
-            '[' | '(' if !is_code => depth += 1,
+            '[' if !is_code => depth += 1,
+            // What is in parentheses is a link's target behind its text alone.
+            '(' if !is_code && last == ']' => depth += 1,
             ']' | ')' if !is_code => depth = depth.saturating_sub(1),
             ' ' if !is_code && depth == 0 && at > first && column <= COLUMNS => return true,
             _ => {}
         }
-        column += 1;
+        (last, column) = (c, column + 1);
     }
     false
 }
@@ -70,7 +73,7 @@ mod tests {
         let link = format!("[{}](page.md) ends", "x".repeat(100));
         let good =
             format!("{words}\n\n```text\n{long}\n```\n\n| {long} |\n\n# {long}\n\n- {link}\n");
-        let bad = format!("a\n{long}\n- {long}\n");
+        let bad = format!("a\n{long}\n- {long}\n({words}longer) and so on\n");
         let code =
             format!("//! ok\n    // {}\nlet x = \"{long}\"; // {long}\n", words[..90].trim_end());
         assert_eq!(
@@ -83,7 +86,7 @@ mod tests {
                     ("bad.rs", &format!("/// {long}\n/// ```text\n/// {long}\n/// ```\n")),
                 ]
             ),
-            ["bad.rs:1 columns", "bad.md:2 columns", "bad.md:3 columns"]
+            ["bad.rs:1 columns", "bad.md:2 columns", "bad.md:3 columns", "bad.md:4 columns"]
         );
     }
 }
