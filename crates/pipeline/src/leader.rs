@@ -233,10 +233,6 @@ impl Leader {
             return;
         }
         while let Some(mut settling) = self.in_flight.next_committed(committed).await {
-            assert!(
-                settling.batch().position <= committed,
-                "a batch takes effect that is not committed"
-            );
             settling.batch_mut().sync_span = tracing::Span::none();
             // Synced into files that nobody finds again is not durable.
             if let Err(lost) = self.replica.check_place() {
