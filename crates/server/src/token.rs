@@ -13,7 +13,7 @@ use std::time::Duration;
 /// A shorter token could be guessed.
 const SHORTEST_TOKEN: usize = 16;
 /// A longer one doesn't fit into a login.
-const LONGEST_TOKEN: usize = 2 << 10;
+pub(crate) const LONGEST_TOKEN: usize = 2 << 10;
 /// How long a wrong token waits for its answer.
 pub(crate) const PENANCE: Duration = Duration::from_millis(300);
 

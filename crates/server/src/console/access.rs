@@ -23,6 +23,8 @@ use std::time::Duration;
 
 /// Bytes of a login at most.
 pub(super) const LOGIN_BYTES: usize = 4 << 10;
+// The longest token fits in, with some escapes.
+const _: () = assert!(2 * crate::token::LONGEST_TOKEN <= LOGIN_BYTES);
 /// Sessions at a time; the oldest makes room.
 const SESSIONS: usize = 64;
 /// How long one lasts.
