@@ -72,7 +72,8 @@ impl Database {
         &self.shared.endpoint
     }
 
-    /// The same database without the user's defaults, for the client's own work.
+    /// The same handle with the newest API version's behaviour, whatever the user has chosen; its
+    /// options are the user's.
     pub(crate) fn newest(&self) -> Self {
         Self { shared: self.shared.clone(), api_version: API_VERSION }
     }

@@ -36,8 +36,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) env: &'a Env,
     pub(crate) api: i32,
     pub(crate) allowed: Allowed,
-    /// Whether the transaction has written anything else.
-    pub(crate) has_written: bool,
+    /// Whether the transaction has read or written anything that counts to its size.
+    pub(crate) is_begun: bool,
 }
 
 impl Touched {
@@ -159,7 +159,7 @@ impl Special {
     }
 
     fn set_trace(&mut self, by: &Writer<'_>, key: &[u8], value: &[u8]) -> Result<()> {
-        if by.has_written {
+        if by.is_begun {
             self.note_refusal(by.env, "configure trace", "tracing options must be set first");
             self.touch(by.env).trace.is_late = true;
             return Ok(());

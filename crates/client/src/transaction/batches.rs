@@ -299,6 +299,7 @@ mod tests {
         let (keys, _) = batches.send(short.slot()).unwrap();
         batches.answer(short.slot(), keys, values(&[]), &mut reads, &mut after);
         assert_eq!(batches.take(short).unwrap().unwrap_err(), Error::internal_error());
+        assert_eq!(reads.failure(), Some(&Error::internal_error()), "its commit fails");
         let open = batches.push(b"a", true, true);
         batches.fail_all(&Error::transaction_cancelled(), &mut after);
         assert_eq!(batches.take(open), Some(Err(Error::transaction_cancelled())));

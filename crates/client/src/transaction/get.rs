@@ -74,10 +74,8 @@ impl Inner {
         keys: &KeyList,
     ) -> Reply<Vec<Option<Bytes>>> {
         match version {
-            Some(version) if !self.has_tenant() => {
-                self.reading().get_many(version, asked.space, keys)
-            }
-            _ => self.ask_slowly(asked, keys),
+            Some(version) => self.ask_at(version, asked.space, keys),
+            None => self.ask_slowly(asked, keys),
         }
     }
 

@@ -130,9 +130,11 @@ impl ReadVersion {
         self.held_back
     }
 
-    /// Keeps the database as it is at the version.
-    pub(super) fn keep(&mut self, pinned: Arc<dyn Endpoint>) {
-        self.pinned = Some(pinned);
+    /// Keeps the database as it is at the version. Gives what was kept of an earlier one, to be
+    /// dropped without the lock.
+    #[must_use = "letting a pinned snapshot go may take a while"]
+    pub(super) fn keep(&mut self, pinned: Arc<dyn Endpoint>) -> Option<Arc<dyn Endpoint>> {
+        self.pinned.replace(pinned)
     }
 
     /// What was kept, to be dropped without the lock.
@@ -173,6 +175,21 @@ mod tests {
         assert_eq!((version.known(), version.metadata()), (Some(7), Some(None)));
         version.forget();
         assert!(version.is_unset() && version.metadata().is_none());
+    }
+
+    #[test]
+    fn locked_ranges_are_those_of_the_version() {
+        let (mut version, mut after) = (ReadVersion::default(), After::default());
+        assert!(version.ask().is_none() && !version.is_apart());
+        let locks = RangeLocks::new(Vec::new());
+        let locked = ReadVersionReply { range_locks: Some(locks.clone()), ..answer(7) };
+        assert_eq!(version.note(Ok(locked), &mut after), Ok(7));
+        assert!(version.is_apart() && version.apart().1 == Some(locks));
+        version.forget();
+        assert!(!version.is_apart(), "another version has others, or none");
+        assert!(version.ask().is_none());
+        assert_eq!(version.note(Ok(answer(8)), &mut after), Ok(8));
+        assert!(!version.is_apart());
     }
 
     #[test]

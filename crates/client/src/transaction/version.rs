@@ -168,9 +168,11 @@ impl Inner {
         let mut state = self.lock();
         // Nobody would let it go of a transaction that is dead already.
         if state.life.is_in(epoch) && !state.life.is_dead() {
-            state.version.keep(pinned);
+            let earlier = state.version.keep(pinned);
             // Readers learn of the version under the lock, later.
             self.reads_apart.store(true, Ordering::Relaxed);
+            drop(state);
+            drop(earlier);
         }
     }
 

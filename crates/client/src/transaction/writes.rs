@@ -218,8 +218,8 @@ impl Inner {
         &'a self,
         state: &'a mut State,
     ) -> (&'a mut special_keys::Special, Writer<'a>) {
-        let (api, allowed, has_written) = (self.api_version(), state.allowed(), state.size() > 0);
-        (&mut state.special, Writer { env: self.env(), api, allowed, has_written })
+        let (api, allowed, is_begun) = (self.api_version(), state.allowed(), state.size() > 0);
+        (&mut state.special, Writer { env: self.env(), api, allowed, is_begun })
     }
 }
 
