@@ -12,6 +12,7 @@
 //! their own there too.
 
 use crate::dataset::Dataset;
+use crate::load::{TICK, lock};
 use crate::machine::{CpuOfSlices, CpuTimes, CpuUse};
 use crate::outcome::Measurement;
 use crate::plan::Plan;
@@ -27,14 +28,12 @@ use plinth_env::{Env, block_on};
 use plinth_types::Result;
 use std::future::{Future, poll_fn};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
 /// Longest warm-up.
 const WARM_UP_MAX: Duration = Duration::from_secs(1);
-/// How often progress is shown.
-const TICK: Duration = Duration::from_millis(100);
 
 /// What a client's transaction has at hand.
 pub struct Client {
@@ -242,11 +241,6 @@ impl Run {
             retries += 1;
         }
     }
-}
-
-/// What a mutex guards, whoever panicked while it was locked.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Lets the other clients of the thread go first, once.

@@ -25,7 +25,8 @@ const ROWS_A_TRANSACTION: u64 = 100;
 const LOADERS: u64 = 32;
 /// Parts of the load whose time is noted.
 const TENTHS: u64 = 10;
-const TICK: Duration = Duration::from_millis(100);
+/// How often progress is shown.
+pub(crate) const TICK: Duration = Duration::from_millis(100);
 
 /// How the rows were loaded.
 #[derive(Clone, PartialEq, Debug)]
@@ -179,6 +180,7 @@ impl Loading {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// What a mutex guards, whoever panicked while it was locked.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

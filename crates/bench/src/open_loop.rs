@@ -14,7 +14,8 @@
 //! code: that is the peak that rates are parts of.
 
 use crate::alarm::Alarm;
-use crate::clients::{Client, lock};
+use crate::clients::Client;
+use crate::load::lock;
 use crate::machine::{CpuTimes, CpuUse};
 use crate::random::Random;
 use crate::tally::Tally;

@@ -12,9 +12,9 @@
 //! a second says little.
 
 use super::{Group, Workload, load};
-use crate::clients::lock;
 use crate::dataset::{Dataset, MAX_ROWS};
 use crate::figures;
+use crate::load::lock;
 use crate::outcome::{Figure, Outcome};
 use crate::place::Place;
 use crate::random::Random;

@@ -12,8 +12,9 @@
 use super::mix::set_random;
 use super::turns::{TURNS, in_turns};
 use super::{Group, Workload};
-use crate::clients::{Client, lock};
+use crate::clients::Client;
 use crate::figures;
+use crate::load::lock;
 use crate::open_loop::{Arrivals, Begin, Kind, Offered, PEAK_UNDER_WAY, Parts, offer};
 use crate::outcome::{Figure, Measurement, Outcome};
 use crate::tally::Tally;

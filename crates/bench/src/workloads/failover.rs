@@ -11,9 +11,9 @@
 //! it too. The client is one of Plinth's own, in a loop of retries, and knows nothing.
 
 use super::{Group, Workload};
-use crate::clients::lock;
 use crate::figures;
 use crate::host::{Cluster, Mishap};
+use crate::load::lock;
 use crate::outcome::{Figure, Outcome};
 use crate::place::Place;
 use crate::unit::Unit;

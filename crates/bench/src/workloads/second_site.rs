@@ -9,9 +9,9 @@
 //! two looks in it.
 
 use super::{Group, Workload};
-use crate::clients::lock;
 use crate::figures;
 use crate::host::Server;
+use crate::load::lock;
 use crate::open_loop::{Arrivals, Offered, PEAK_UNDER_WAY, offer};
 use crate::outcome::{Figure, Measurement, Outcome};
 use crate::place::Place;
