@@ -105,6 +105,17 @@ impl World {
         }));
     }
 
+    /// Changes the rules of all servers, as they lie on their disks.
+    pub(super) fn change_rules(&mut self, text: &'static str) {
+        if let Some((before, _)) = &mut self.rules {
+            *before = text;
+        }
+        for env in &self.machines.envs {
+            let writing = env.files().replace(RULES, text.as_bytes());
+            self.sim().run_until(writing).expect("the disk has no faults");
+        }
+    }
+
     /// The machine loses its power, and is started again.
     pub(super) fn crash(&mut self, at: usize) {
         self.machines.crash(at);

@@ -23,6 +23,19 @@ groups:
   - {record: 'load:sum', expr: sum(load)}
   - {alert: High, expr: 'load > 1', for: 10s, labels: {severity: page}, annotations: {v: '{{ $value }}'}}
 "#;
+/// The same with another group.
+const MORE: &str = r#"
+groups:
+- name: load
+  interval: 5s
+  rules:
+  - {record: 'load:sum', expr: sum(load)}
+  - {alert: High, expr: 'load > 1', for: 10s, labels: {severity: page}, annotations: {v: '{{ $value }}'}}
+- name: more
+  interval: 5s
+  rules:
+  - {alert: Higher, expr: 'load > 2', for: 10s}
+"#;
 const ALERTMANAGER: u16 = 9093;
 
 /// What an Alertmanager heard.
@@ -355,50 +368,113 @@ fn files_that_change_hold_and_those_that_make_no_sense_do_not() {
     assert_eq!(alerts["data"]["result"], serde_json::json!([]));
 }
 
+/// Three servers, and what is around them.
+struct Three {
+    world: World,
+    looker: Env,
+    heard: Arc<Heard>,
+    value: Arc<Mutex<f64>>,
+}
+
+impl Three {
+    /// Behind forty seconds of a load that is high.
+    fn new(seed: u64) -> Self {
+        let heard = Arc::new(Heard::default());
+        let world = World::with_rules(seed, |sim| {
+            let env = sim.process("alertmanager");
+            let at = SocketAddr::new(sim.ip(&env), ALERTMANAGER);
+            alertmanager(&env, at, &heard);
+            Some((TEXT, config(at)))
+        });
+        let value = Arc::new(Mutex::new(7.0));
+        let (looker, sender) = (world.sim().process("looker"), world.sim().process("sender"));
+        let [lines, _] = world.doors();
+        load(&sender, lines, value.clone());
+        let three = Self { world, looker, heard, value };
+        three.run(40);
+        three
+    }
+
+    fn run(&self, seconds: u64) {
+        self.world.sim().run_for(Duration::from_secs(seconds));
+    }
+
+    fn owner(&self) -> usize {
+        self.world.owner(&self.looker).expect("somebody owns the series")
+    }
+
+    /// The state of an alert, and since when it is there, as another server than the owner says.
+    fn alert(&self, name: &str, owner: usize) -> (Json, Json) {
+        let [_, questions] = self.world.doors();
+        let others = (1..questions.len()).map(|more| questions[(owner + more) % questions.len()]);
+        let mut answers = others
+            .map(|other| self.world.sim().run_until(ask(&self.looker, other, "/api/v1/alerts")));
+        let answer = answers.find_map(|answer| answer).expect("any server that is there answers");
+        let alerts = answer["data"]["alerts"].as_array().expect("it is a list");
+        let alert = alerts.iter().find(|alert| alert["labels"]["alertname"] == name);
+        let alert = alert.unwrap_or_else(|| panic!("{name} isn't there: {answer}"));
+        (alert["state"].clone(), alert["activeAt"].clone())
+    }
+}
+
 /// Whoever owns the series next evaluates, and knows since when alerts are there.
 #[test]
 fn another_server_goes_on_where_the_owner_ended() {
-    let heard = Arc::new(Heard::default());
-    let mut manager = None;
-    let mut world = World::with_rules(6, |sim| {
-        let env = sim.process("alertmanager");
-        let at = SocketAddr::new(sim.ip(&env), ALERTMANAGER);
-        alertmanager(&env, at, &heard);
-        manager = Some(at);
-        Some((TEXT, config(at)))
-    });
-    let value = Arc::new(Mutex::new(7.0));
-    let (looker, sender) = (world.sim().process("looker"), world.sim().process("sender"));
-    let [lines, questions] = world.doors();
-    load(&sender, lines, value.clone());
-    world.sim().run_for(Duration::from_secs(40));
-    let alert = |world: &World, owner: usize| {
-        let other = questions[(owner + 1) % questions.len()];
-        let answer = world.sim().run_until(ask(&looker, other, "/api/v1/alerts"));
-        let answer = answer.expect("any server answers");
-        let alert = &answer["data"]["alerts"][0];
-        (alert["state"].clone(), alert["activeAt"].clone())
-    };
-    let first = world.owner(&looker).expect("somebody owns the series");
-    let before = alert(&world, first);
+    let mut three = Three::new(6);
+    let first = three.owner();
+    let before = three.alert("High", first);
     assert_eq!(before.0, "firing");
-    world.crash(first);
-    world.sim().run_for(Duration::from_secs(30));
-    let next = world.owner(&looker).expect("somebody owns them again");
+    three.world.crash(first);
+    three.run(30);
+    let next = three.owner();
     assert_ne!(next, first);
-    world.restart(first);
-    world.sim().run_for(Duration::from_secs(10));
-    assert_eq!(alert(&world, next), before);
+    three.world.restart(first);
+    three.run(10);
+    assert_eq!(three.alert("High", next), before);
     // Clean ends too.
-    world.end(next);
-    world.sim().run_for(Duration::from_secs(20));
-    let last = world.owner(&looker).expect("somebody owns them again");
-    assert_eq!(alert(&world, last), before);
-    *value.lock().unwrap() = 0.0;
-    world.sim().run_for(Duration::from_secs(60));
-    assert_eq!(heard.changes(), [high(false), high(true)]);
-    let alerts = heard.alerts.lock().unwrap().clone();
+    three.world.end(next);
+    three.run(20);
+    assert_eq!(three.alert("High", three.owner()), before);
+    *three.value.lock().unwrap() = 0.0;
+    three.run(60);
+    assert_eq!(three.heard.changes(), [high(false), high(true)]);
+    let alerts = three.heard.alerts.lock().unwrap().clone();
     let since: std::collections::BTreeSet<_> =
         alerts.iter().map(|(alert, _)| alert["startsAt"].to_string()).collect();
     assert_eq!(since.len(), 1, "it is one alert to whoever hears of it: {since:?}");
+}
+
+/// A server that came to own the series evaluated its files as it had read them at its own start,
+/// and threw away what was kept of a group that had been added since.
+#[test]
+fn another_server_goes_on_with_the_files_as_they_are_by_then() {
+    let mut three = Three::new(7);
+    three.world.change_rules(MORE);
+    three.run(60);
+    let first = three.owner();
+    let before = three.alert("Higher", first);
+    assert_eq!(before.0, "firing");
+    three.world.crash(first);
+    three.run(40);
+    let next = three.owner();
+    assert_ne!(next, first);
+    assert_eq!(three.alert("Higher", next), before);
+}
+
+/// As above, with files that nobody can read at the moment: what was kept stays until they can be.
+#[test]
+fn what_was_kept_outlives_files_that_make_no_sense() {
+    let mut three = Three::new(8);
+    three.world.change_rules(MORE);
+    three.run(60);
+    let first = three.owner();
+    let before = three.alert("Higher", first);
+    three.world.change_rules("groups: [{name: load, rules: [{alert: High, expr: 'sum('}]}]");
+    three.world.crash(first);
+    three.run(30);
+    three.world.change_rules(MORE);
+    three.run(30);
+    let next = three.owner();
+    assert_eq!(three.alert("High", next).0, "firing");
+    assert_eq!(three.alert("Higher", next), before);
 }

@@ -97,6 +97,8 @@ async fn take_over(
     before: Vec<Group>,
 ) -> plinth_series::Result<Vec<Running>> {
     let mut kept = saved(store.0.kept().await?);
+    // Whoever evaluated before may have read them since this server did.
+    rules.read_again(env).await;
     let mut here: BTreeMap<String, Group> =
         before.into_iter().map(|group| (group.key(), group)).collect();
     rules.show_nothing();
@@ -113,6 +115,10 @@ async fn take_over(
         }
         rules.show(&key, group.status());
         running.push(Running { group, kept, kept_at: None, had_alerts: false });
+    }
+    if rules.counts.is_outdated.load(Ordering::Relaxed) {
+        // Nobody knows which groups there should be.
+        return Ok(running);
     }
     // Groups that are no more: their series end.
     for (key, saved) in kept {
@@ -153,7 +159,6 @@ fn saved(kept: BTreeMap<String, Vec<u8>>) -> BTreeMap<String, Saved> {
 /// stops.
 async fn watch(env: &Env, rules: &Rules, store: &Owned, is_over: &AtomicBool) {
     let mut read = env.now();
-    let mut told = None;
     loop {
         race(rules.stop.wait(), env.sleep(LOOK)).await;
         if rules.is_stopping() || store.0.failure().is_some() {
@@ -163,16 +168,8 @@ async fn watch(env: &Env, rules: &Rules, store: &Owned, is_over: &AtomicBool) {
             continue;
         }
         read = env.now();
-        let changed = rules.files.changed(env).await;
-        rules.counts.is_outdated.store(changed.is_err(), Ordering::Relaxed);
-        match changed {
-            Ok(true) => break events::rules_changed(),
-            Ok(false) => told = None,
-            Err(why) if told.as_ref() == Some(&why) => {}
-            Err(why) => {
-                events::rules_not_read(&why);
-                told = Some(why);
-            }
+        if rules.read_again(env).await {
+            break;
         }
     }
     is_over.store(true, Ordering::Relaxed);

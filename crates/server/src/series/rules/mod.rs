@@ -44,6 +44,8 @@ pub(crate) struct Rules {
     statuses: Mutex<BTreeMap<String, Arc<GroupStatus>>>,
     notifiers: Vec<Arc<notify::Notifier>>,
     counts: Counts,
+    /// What was told last to be wrong with the files.
+    told: Mutex<Option<String>>,
     stop: Signal,
     is_stopping: AtomicBool,
 }
@@ -86,6 +88,7 @@ impl Rules {
             statuses: Mutex::default(),
             notifiers: notifiers.map(|notifier| notifier.map(Arc::new)).collect::<Result<_>>()?,
             counts: Counts::default(),
+            told: Mutex::default(),
             stop: Signal::new(),
             is_stopping: AtomicBool::new(false),
         }))
@@ -113,6 +116,33 @@ impl Rules {
             race(self.stop.wait(), env.sleep(PAUSE)).await;
             if self.is_stopping() {
                 return;
+            }
+        }
+    }
+
+    /// Reads the files again; whether they have changed, or make sense again, and hold from now on.
+    /// If they make none, that is told once.
+    async fn read_again(&self, env: &Env) -> bool {
+        let changed = self.files.changed(env).await;
+        self.counts.is_outdated.store(changed.is_err(), Ordering::Relaxed);
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        match changed {
+            Ok(is_changed) => {
+                // What was put off while they made no sense is to be done, also if they are as they
+                // were before.
+                let made_none = told.take().is_some();
+                let holds_anew = is_changed || made_none;
+                if holds_anew {
+                    events::rules_changed();
+                }
+                holds_anew
+            }
+            Err(why) => {
+                if told.as_ref() != Some(&why) {
+                    events::rules_not_read(&why);
+                }
+                *told = Some(why);
+                false
             }
         }
     }
