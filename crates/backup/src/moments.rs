@@ -1,8 +1,7 @@
 //! Moments as people write them: UTC, or with an offset; FoundationDB's form and RFC 3339's.
 
-use plinth_types::calendar::{self, Date};
+use plinth_types::calendar::{date_and_time, instant};
 use plinth_types::{Error, Result};
-use std::fmt::Write;
 
 /// The milliseconds since 1970 that a text says: `2026-11-25T03:05:34Z`,
 /// `2026-11-25 03:05:34+0100`, FoundationDB's `2026/11/25.03:05:34+0100`, a date, or seconds since
@@ -22,20 +21,16 @@ fn parse(text: &str) -> Option<u64> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return text.parse::<u64>().ok()?.checked_mul(1000);
     }
-    u64::try_from(calendar::instant(text)? / 1_000_000).ok()
+    u64::try_from(instant(text)? / 1_000_000).ok()
 }
 
 /// A time as RFC 3339 writes it, in UTC, to the millisecond.
 pub fn show_time(millis: u64) -> String {
-    let (seconds, of_second) = ((millis / 1000) as i64, millis % 1000);
-    let Date { year, month, day } = Date::of_days(seconds / 86_400);
-    let mut text = format!("{year:04}-{month:02}-{day:02}T");
-    let of_day = seconds % 86_400;
-    let _ = write!(text, "{:02}:{:02}:{:02}", of_day / 3600, of_day / 60 % 60, of_day % 60);
-    if of_second > 0 {
-        let _ = write!(text, ".{of_second:03}");
+    let second = date_and_time((millis / 1000) as i64);
+    match millis % 1000 {
+        0 => second + "Z",
+        of_second => format!("{second}.{of_second:03}Z"),
     }
-    text + "Z"
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::machine::Machine;
 use crate::outcome::Outcome;
 use crate::table::{self, Style};
 use crate::{Error, Result, Settings, words};
-use plinth_types::calendar::Date;
+use plinth_types::calendar::date_and_time;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::Duration;
@@ -280,15 +280,7 @@ fn line(text: &mut String, bullet: &str, words: &str) {
 
 /// A time since the Unix epoch as `2026-11-21 21:09:04`, UTC.
 fn date(since_epoch: Duration) -> String {
-    let seconds = since_epoch.as_secs();
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let Date { year, month, day } = Date::of_days(days as i64);
-    format!(
-        "{year}-{month:02}-{day:02} {:02}:{:02}:{:02}",
-        second / 3600,
-        second / 60 % 60,
-        second % 60
-    )
+    date_and_time(since_epoch.as_secs() as i64).replace('T', " ")
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! logs: the same in one object, with the target besides.
 
 use plinth_bench::Value;
-use plinth_types::calendar::Date;
+use plinth_types::calendar::date_and_time;
 use std::fmt::{Debug, Write as _};
 use std::time::Duration;
 use tracing::Metadata;
@@ -83,11 +83,7 @@ impl Visit for Fields {
 
 /// A time since 1970 as `2026-11-22T01:20:33.512Z`.
 pub(crate) fn timestamp(at: Duration) -> String {
-    let (days, seconds) = (at.as_secs() / 86_400, at.as_secs() % 86_400);
-    let Date { year, month, day } = Date::of_days(days as i64);
-    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    let millis = at.subsec_millis();
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+    format!("{}.{:03}Z", date_and_time(at.as_secs() as i64), at.subsec_millis())
 }
 
 #[cfg(test)]

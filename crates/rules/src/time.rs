@@ -1,27 +1,16 @@
 //! Times as dates, for people and for JSON.
 
-use plinth_types::calendar::Date;
+use plinth_types::calendar::date_and_time;
 
 pub(crate) const SECOND: i64 = 1_000_000_000;
 
-/// Nanoseconds since 1970 as `2026-01-01`, `00:00:00`, and the nanoseconds of the second.
-pub(crate) fn written(time: i64) -> (String, String, i64) {
-    let seconds = time.div_euclid(SECOND);
-    let Date { year, month, day } = Date::of_days(seconds.div_euclid(86_400));
-    let rest = seconds.rem_euclid(86_400);
-    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    let date = format!("{year:04}-{month:02}-{day:02}");
-    (date, format!("{hour:02}:{minute:02}:{second:02}"), time.rem_euclid(SECOND))
-}
-
 /// A time as RFC 3339 has it, to the nanosecond where it isn't a whole second.
 pub(crate) fn rfc3339(time: i64) -> String {
-    let (date, clock, nanosecond) = written(time);
-    let fraction = match nanosecond {
+    let fraction = match time.rem_euclid(SECOND) {
         0 => String::new(),
         nanosecond => format!(".{nanosecond:09}").trim_end_matches('0').to_string(),
     };
-    format!("{date}T{clock}{fraction}Z")
+    format!("{}{fraction}Z", date_and_time(time.div_euclid(SECOND)))
 }
 
 #[cfg(test)]

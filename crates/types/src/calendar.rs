@@ -53,6 +53,15 @@ pub fn days_of_month(year: i64, month: i64) -> i64 {
     }
 }
 
+/// A second since 1970 as `2026-11-25T03:05:34`, in UTC: RFC 3339's form, but for a fraction and the
+/// `Z` behind it.
+pub fn date_and_time(seconds: i64) -> String {
+    let Date { year, month, day } = Date::of_days(seconds.div_euclid(86_400));
+    let of_day = seconds.rem_euclid(86_400);
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")
+}
+
 /// The nanoseconds since 1970 of a moment in RFC 3339's form, `2026-11-25T03:05:34.25+01:00`, as
 /// freely as people write it: a blank or a point for the `T`, slashes in the date, an offset
 /// without a colon, or with hours alone, no offset for UTC, no seconds, or a date alone, which is
@@ -128,6 +137,19 @@ fn number(text: &str) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_written_of_a_second_is_read_again() {
+        for (second, text) in [
+            (0, "1970-01-01T00:00:00"),
+            (-1, "1969-12-31T23:59:59"),
+            (951_782_400, "2000-02-29T00:00:00"),
+            (1_764_039_934, "2025-11-25T03:05:34"),
+        ] {
+            assert_eq!(date_and_time(second), text);
+            assert_eq!(instant(text), Some(i128::from(second) * 1_000_000_000));
+        }
+    }
 
     #[test]
     fn moments_are_read_as_people_write_them() {

@@ -1,6 +1,6 @@
 //! What a time in seconds is in the calendar, in UTC.
 
-use plinth_types::calendar::{Date, days_of_month};
+use plinth_types::calendar::{Date, date_and_time, days_of_month};
 
 const DAY: i64 = 86_400;
 
@@ -46,8 +46,5 @@ pub(crate) fn function(name: &str) -> Option<fn(f64) -> f64> {
 
 /// A time in nanoseconds, as RFC 3339 has it, to the second.
 pub(crate) fn rfc3339(nanoseconds: i64) -> String {
-    let (days, rest) = split(nanoseconds.div_euclid(1_000_000_000));
-    let Date { year, month, day } = Date::of_days(days);
-    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    date_and_time(nanoseconds.div_euclid(1_000_000_000)) + "Z"
 }

@@ -4,6 +4,8 @@
 //! digit: people match on these texts.
 
 use super::digits::general;
+use crate::time::SECOND;
+use plinth_types::calendar::date_and_time;
 use std::net::IpAddr;
 
 /// With a prefix for thousands, or thousandths.
@@ -82,12 +84,13 @@ pub(super) fn timestamp(seconds: f64) -> Result<String, String> {
         );
         return Err(why);
     }
-    let (date, clock, nanosecond) = crate::time::written(nanoseconds as i64);
-    let fraction = match nanosecond / 1_000_000 {
+    let nanoseconds = nanoseconds as i64;
+    let shown = date_and_time(nanoseconds.div_euclid(SECOND)).replace('T', " ");
+    let fraction = match nanoseconds.rem_euclid(SECOND) / 1_000_000 {
         0 => String::new(),
         millis => format!(".{millis:03}").trim_end_matches('0').to_string(),
     };
-    Ok(format!("{date} {clock}{fraction} +0000 UTC"))
+    Ok(format!("{shown}{fraction} +0000 UTC"))
 }
 
 /// The first letter of each word as a capital. A dot, a colon or an apostrophe between two letters
