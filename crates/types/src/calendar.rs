@@ -53,8 +53,8 @@ pub fn days_of_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// A second since 1970 as `2026-11-25T03:05:34`, in UTC: RFC 3339's form, but for a fraction and the
-/// `Z` behind it.
+/// A second since 1970 as `2026-11-25T03:05:34`, in UTC: RFC 3339's form, but for a fraction and
+/// the `Z` behind it.
 pub fn date_and_time(seconds: i64) -> String {
     let Date { year, month, day } = Date::of_days(seconds.div_euclid(86_400));
     let of_day = seconds.rem_euclid(86_400);
