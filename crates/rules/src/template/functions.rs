@@ -4,6 +4,7 @@
 //! they are shows when it is carried out. Functions that give times and durations as objects, and
 //! those that call other templates, are not among them.
 
+use super::bounded::Bounded;
 use super::context::{Context, Stop};
 use super::digits::general;
 use super::gofmt::sprintf;
@@ -11,6 +12,7 @@ use super::human;
 use super::value::Value;
 use regex_lite::{Regex, RegexBuilder};
 use std::cmp::Ordering;
+use std::fmt::Write;
 
 /// What a compiled regular expression may take in bytes.
 const MAX_REGEX: usize = 1 << 20;
@@ -55,15 +57,16 @@ static FUNCTIONS: [Function; 42] = [
     function("len", (1, 1), length),
     function("index", (1, 3), index),
     function("slice", (1, 3), slice),
-    function("print", (0, MANY), |_, given| Ok(Value::text(printed(given, false)))),
-    function("println", (0, MANY), |_, given| Ok(Value::text(printed(given, true)))),
+    function("print", (0, MANY), |_, given| Ok(Value::text(printed(given, false)?))),
+    function("println", (0, MANY), |_, given| Ok(Value::text(printed(given, true)?))),
     function("printf", (1, MANY), |_, given| {
-        Ok(Value::text(sprintf(&text(&given[0])?, &given[1..])))
+        let format = text(&given[0])?;
+        Bounded::written(|out| sprintf(out, &format, &given[1..])).map(Value::text)
     }),
-    function("html", (1, MANY), |_, given| Ok(Value::text(escaped_html(&printed(given, false))))),
-    function("js", (1, MANY), |_, given| Ok(Value::text(escaped_js(&printed(given, false))))),
+    function("html", (1, MANY), |_, given| Ok(Value::text(escaped_html(&printed(given, false)?)))),
+    function("js", (1, MANY), |_, given| Ok(Value::text(escaped_js(&printed(given, false)?)))),
     function("urlquery", (1, MANY), |_, given| {
-        Ok(Value::text(human::query_escaped(&printed(given, false))))
+        Ok(Value::text(human::query_escaped(&printed(given, false)?)))
     }),
     function("urlQueryEscape", (1, 1), |_, given| {
         Ok(Value::text(human::query_escaped(&text(&given[0])?)))
@@ -84,9 +87,7 @@ static FUNCTIONS: [Function; 42] = [
         let regex = regex(&text(&given[0])?)?;
         let (replacement, within) = (text(&given[1])?, text(&given[2])?);
         run.visit(within.len())?;
-        // What each match becomes is bounded by what the text and the replacement are.
-        run.visit(regex.find_iter(&within).count().saturating_mul(replacement.len()))?;
-        Ok(Value::text(regex.replace_all(&within, &*replacement).into_owned()))
+        replaced(run, &regex, (&replacement, &within))
     }),
     function("match", (2, 2), |run, given| {
         let (pattern, within) = (text(&given[0])?, text(&given[1])?);
@@ -268,19 +269,56 @@ fn slice(_: &mut Context<'_>, given: Given<'_>) -> Result<Value> {
 }
 
 /// As Go's `Print` writes operands: a blank between two of which neither is a text.
-fn printed(given: Given<'_>, is_line: bool) -> String {
-    let mut out = String::new();
-    for (place, value) in given.iter().enumerate() {
-        let is_text = |value: &Value| matches!(value, Value::Text(_));
-        if place > 0 && (is_line || (!is_text(value) && !is_text(&given[place - 1]))) {
-            out.push(' ');
+fn printed(given: Given<'_>, is_line: bool) -> Result<String> {
+    let is_text = |value: &Value| matches!(value, Value::Text(_));
+    Bounded::written(|out| {
+        for (place, value) in given.iter().enumerate() {
+            if place > 0 && (is_line || (!is_text(value) && !is_text(&given[place - 1]))) {
+                out.write_char(' ')?;
+            }
+            write!(out, "{value}")?;
         }
-        out.push_str(&value.printed());
+        out.write_str(if is_line { "\n" } else { "" })
+    })
+}
+
+/// What a text becomes by putting a replacement in place of each match.
+fn replaced(
+    run: &mut Context<'_>,
+    regex: &Regex,
+    (replacement, within): (&str, &str),
+) -> Result<Value> {
+    let mut out = Bounded::default();
+    let mut end = 0;
+    for found in regex.captures_iter(within) {
+        run.visit(1 + replacement.len())?;
+        let Some(whole) = found.get(0) else { continue };
+        out.add(|out| out.push_str(&within[end..whole.start()]))?;
+        end = whole.end();
+        // One reference at a time: each may stand for the whole text.
+        for part in references(replacement) {
+            out.add(|out| found.expand(part, out))?;
+        }
     }
-    if is_line {
-        out.push('\n');
-    }
-    out
+    out.add(|out| out.push_str(&within[end..]))?;
+    Ok(Value::text(out.into_text()))
+}
+
+/// The parts of a replacement, of which each has one reference to a group at most, at its
+/// beginning.
+fn references(replacement: &str) -> impl Iterator<Item = &str> {
+    let mut rest = replacement;
+    std::iter::from_fn(move || {
+        let len = match rest.strip_prefix('$') {
+            // Two of them stand for one.
+            Some(behind) if behind.starts_with('$') => 2,
+            Some(behind) => behind.find('$').map_or(rest.len(), |at| at + 1),
+            None => rest.find('$').unwrap_or(rest.len()),
+        };
+        let (part, behind) = rest.split_at(len);
+        rest = behind;
+        (len > 0).then_some(part)
+    })
 }
 
 fn escaped_html(text: &str) -> String {

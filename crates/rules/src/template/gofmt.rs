@@ -3,9 +3,11 @@
 //! A format has flags, a width and a precision; what doesn't fit its verb is printed with a mark
 //! (`%!d(float64=3)`), as Go does, and is no error. Widths and precisions are bounded.
 
+use super::bounded::Bounded;
 use super::digits::{exponential, general, shortest, special};
 use super::value::Value;
 use plinth_promql::quoted;
+use std::fmt::{self, Write};
 
 /// The widest field, and the most digits: those who ask for more get these.
 const MAX_WIDTH: usize = 1000;
@@ -22,15 +24,17 @@ struct Directive {
     precision: Option<usize>,
 }
 
-/// A text made of a format and values.
-pub(super) fn sprintf(format: &str, values: &[Value]) -> String {
-    let mut out = String::new();
+/// Writes a text made of a format and values.
+///
+/// # Errors
+/// If it is longer than there is room for.
+pub(super) fn sprintf(out: &mut Bounded, format: &str, values: &[Value]) -> fmt::Result {
     let mut values_left = values.iter();
     let mut characters = format.chars().peekable();
     let mut is_extra_checked = true;
     while let Some(character) = characters.next() {
         if character != '%' {
-            out.push(character);
+            out.write_char(character)?;
             continue;
         }
         let mut directive = Directive::default();
@@ -48,27 +52,37 @@ pub(super) fn sprintf(format: &str, values: &[Value]) -> String {
             directive.precision = Some(digits(&mut characters).unwrap_or(0));
         }
         match characters.next() {
-            None => out.push_str("%!(NOVERB)"),
-            Some('%') => out.push('%'),
+            None => out.write_str("%!(NOVERB)")?,
+            Some('%') => out.write_char('%')?,
             Some(verb @ ('*' | '[')) => {
                 // Neither is of use with a format that stands in a rule.
-                out.push_str(&format!("%!{verb}(BADINDEX)"));
+                write!(out, "%!{verb}(BADINDEX)")?;
                 is_extra_checked = false;
             }
             Some(verb) => match values_left.next() {
-                None => out.push_str(&format!("%!{verb}(MISSING)")),
+                None => write!(out, "%!{verb}(MISSING)")?,
                 Some(value) => {
-                    out.push_str(&directive.padded(&directive.written(verb, value), value))
+                    out.write_str(&directive.padded(&directive.written(verb, value)?, value))?;
                 }
             },
         }
     }
-    let extra: Vec<String> =
-        values_left.map(|value| format!("{}={}", value.kind(), value.printed())).collect();
-    if !extra.is_empty() && is_extra_checked {
-        out.push_str(&format!("%!(EXTRA {})", extra.join(", ")));
+    if values_left.len() > 0 && is_extra_checked {
+        out.write_str("%!(EXTRA ")?;
+        for (place, value) in values_left.enumerate() {
+            let between = if place > 0 { ", " } else { "" };
+            write!(out, "{between}{}={value}", value.kind())?;
+        }
+        out.write_str(")")?;
     }
-    out
+    Ok(())
+}
+
+/// A value as it is printed, within what a text may have.
+fn printed(value: &Value) -> Result<String, fmt::Error> {
+    let mut out = Bounded::default();
+    write!(out, "{value}")?;
+    Ok(out.into_text())
 }
 
 fn digits(characters: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Option<usize> {
@@ -81,13 +95,13 @@ fn digits(characters: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Option<u
 }
 
 impl Directive {
-    fn written(&self, verb: char, value: &Value) -> String {
+    fn written(&self, verb: char, value: &Value) -> Result<String, fmt::Error> {
         let sign = |text: String, is_negative: bool| match (is_negative, self.plus, self.space) {
             (false, true, _) => format!("+{text}"),
             (false, false, true) => format!(" {text}"),
             _ => text,
         };
-        match (verb, value) {
+        Ok(match (verb, value) {
             ('v', Value::Int(number)) | ('d', Value::Int(number)) => {
                 sign(number.to_string(), *number < 0)
             }
@@ -109,11 +123,11 @@ impl Directive {
                 let is_signed = text.starts_with(['-', '+']);
                 sign(text, is_signed)
             }
-            ('v', value) => value.printed(),
-            ('s', value @ (Value::Map(_) | Value::List(_))) => value.printed(),
+            ('v', value) => printed(value)?,
+            ('s', value @ (Value::Map(_) | Value::List(_))) => printed(value)?,
             (verb, Value::Nil) => format!("%!{verb}(<nil>)"),
-            (verb, value) => format!("%!{verb}({}={})", value.kind(), value.printed()),
-        }
+            (verb, value) => format!("%!{verb}({}={})", value.kind(), printed(value)?),
+        })
     }
 
     fn float(&self, verb: char, number: f64) -> String {

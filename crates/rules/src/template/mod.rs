@@ -8,6 +8,7 @@
 //! What it may write, how many steps it may take and how deep it is nested are bounded, and a run
 //! never waits: who carries it out answers its queries (`run.rs`).
 
+mod bounded;
 mod context;
 mod digits;
 mod functions;

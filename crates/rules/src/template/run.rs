@@ -4,15 +4,14 @@
 //! one and runs the template again, which comes to the same place. So nothing here waits. What is
 //! written and how much is done are counted.
 
+use super::bounded::{self, Bounded};
 use super::context::{Context, Stop};
 use super::functions::Function;
 use super::parse::{Command, Node, Operand, Pipeline};
 use super::value::{Sample, Value};
 use super::{Answers, Data, Outside};
+use std::fmt::Write;
 use std::sync::Arc;
-
-/// Bytes that a template may write.
-const MAX_OUTPUT: usize = 64 << 10;
 
 /// How it goes on behind a node.
 #[derive(PartialEq, Eq)]
@@ -26,7 +25,7 @@ enum Flow {
 struct Run<'a> {
     context: Context<'a>,
     variables: Vec<(String, Value)>,
-    out: String,
+    out: Bounded,
 }
 
 /// The text of a template.
@@ -45,30 +44,24 @@ pub(super) fn run(
     ];
     let variables = known.map(|(name, value)| (name.to_string(), value)).to_vec();
     let context = Context { data, outside, answers, visits: 0 };
-    let mut run = Run { context, variables, out: String::new() };
+    let mut run = Run { context, variables, out: Bounded::default() };
     run.list(nodes, &Value::Data)?;
-    Ok(run.out)
+    Ok(run.out.into_text())
 }
 
 impl Run<'_> {
-    fn write(&mut self, text: &str) -> Result<(), Stop> {
-        if self.out.len() + text.len() > MAX_OUTPUT {
-            let why = format!("the template writes more than {MAX_OUTPUT} bytes");
-            return Err(Stop::Wrong(why));
-        }
-        self.out.push_str(text);
-        Ok(())
-    }
-
     fn list(&mut self, nodes: &[Node], dot: &Value) -> Result<Flow, Stop> {
         for node in nodes {
             self.context.visit(1)?;
             let flow = match node {
-                Node::Text(text) => self.write(text).map(|()| Flow::On)?,
+                Node::Text(text) => {
+                    self.out.write_str(text).map_err(|_| bounded::too_much())?;
+                    Flow::On
+                }
                 Node::Action(pipeline) => {
                     let value = self.pipeline(pipeline, dot)?;
                     if pipeline.variables.is_empty() {
-                        self.write(&value.printed())?;
+                        write!(self.out, "{value}").map_err(|_| bounded::too_much())?;
                     }
                     Flow::On
                 }
@@ -207,9 +200,7 @@ impl Run<'_> {
         })?;
         if let Value::Text(text) = &value {
             self.context.visit(text.len() / 64)?;
-            if text.len() > MAX_OUTPUT {
-                return Err(Stop::Wrong(format!("a text of more than {MAX_OUTPUT} bytes")));
-            }
+            bounded::check(text)?;
         }
         Ok(value)
     }

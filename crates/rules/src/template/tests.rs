@@ -4,6 +4,7 @@
 //! The expected texts are those of `promtool test rules`, version 2.42, for these values.
 
 use super::*;
+use plinth_env::{Env, Open, block_on};
 
 fn expanded(text: &str, value: f64) -> String {
     let labels: Labels = [("__name__", "m"), ("a", "1")].into_iter().collect();
@@ -189,6 +190,61 @@ fn what_is_not_known_is_refused_when_it_is_read() {
     ] {
         let found = Template::parse(text).expect_err(text);
         assert!(found.contains(why), "{text}: {found}");
+    }
+}
+
+/// The most memory that this process has had so far, where its system says that.
+fn memory_highest() -> usize {
+    let mut status = [0; 2048];
+    let env = Env::real();
+    let reading = async {
+        let file = env.files().open("/proc/self/status", Open::Read).await?;
+        file.read_at(0, &mut status).await
+    };
+    let read = block_on(reading).unwrap_or_default();
+    let status = String::from_utf8_lossy(&status[..read]);
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<usize>().ok());
+    kib.unwrap_or_default() << 10
+}
+
+/// How long a text is was looked at when it was there: some templates, short ones, made gigabytes.
+#[test]
+fn a_text_that_gets_too_long_is_not_made_first() {
+    let before = memory_highest();
+    let long =
+        |text: &str| format!("{{{{ $x := {text:?} }}}}{}", "{{ $x = print $x $x }}".repeat(11));
+    let (letters, references) = (long("aaaaaaaaaaaaaaaa"), long("$0$0$0$0$0$0$0$0"));
+    let many = " $x".repeat(15_000);
+    for text in [
+        format!("{letters}{{{{ print{many} }}}}"),
+        format!("{letters}{{{{ println{many} }}}}"),
+        format!("{letters}{{{{ html{many} }}}}"),
+        format!("{letters}{{{{ js{many} }}}}"),
+        format!("{letters}{{{{ urlquery{many} }}}}"),
+        format!("{letters}{{{{ printf \"{}\"{many} }}}}", "%s".repeat(1000)),
+        format!("{letters}{{{{ printf \"x\"{many} }}}}"),
+        format!("{letters}{{{{ $y := $x }}}}{references}{{{{ reReplaceAll \"a+\" $x $y }}}}"),
+    ] {
+        let found = expanded(&text, 1.0);
+        let more = memory_highest() - before;
+        assert!(more < 100 << 20, "{more} bytes for {}", &text[text.len() - 20..]);
+        assert!(found.contains("more than 65536 bytes"), "{}", &found[..found.len().min(200)]);
+    }
+}
+
+#[test]
+fn replacements_are_those_of_go() {
+    for (pattern, replacement, wanted) in [
+        ("(b)(c)?", "[$1$2]", "a[bc]a[b]"),
+        ("(b)(c)?", "$$1$0", "a$1bca$1b"),
+        ("(?P<name>b)", "<${name}$>", "a<b$>ca<b$>"),
+        ("b", "$1x$", "a$ca$"),
+        ("", "-", "-a-b-c-a-b-"),
+        ("c?$", "$", "abcab$"),
+    ] {
+        let text = format!("{{{{ reReplaceAll {pattern:?} {replacement:?} \"abcab\" }}}}");
+        assert_eq!(expanded(&text, 1.0), wanted, "{text}");
     }
 }
 

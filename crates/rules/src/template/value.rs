@@ -3,6 +3,7 @@
 use super::digits;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 /// Names with values.
@@ -64,27 +65,6 @@ impl Value {
         }
     }
 
-    /// As `{{ }}` prints it.
-    pub(super) fn printed(&self) -> String {
-        match self {
-            Self::Nil => "<no value>".into(),
-            Self::Bool(is_true) => is_true.to_string(),
-            Self::Int(number) => number.to_string(),
-            Self::Float(number) => digits::shortest(*number),
-            Self::Text(text) => text.to_string(),
-            Self::Map(map) => printed_map(map),
-            Self::Sample(sample) => {
-                format!("&{{{} {}}}", printed_map(&sample.labels), digits::shortest(sample.value))
-            }
-            Self::List(list) => {
-                let parts: Vec<String> =
-                    list.iter().map(|sample| Self::Sample(sample.clone()).printed()).collect();
-                format!("[{}]", parts.join(" "))
-            }
-            Self::Data => "data".into(),
-        }
-    }
-
     /// How it stands to another value of the same kind.
     pub(super) fn compared(&self, other: &Self) -> Result<Option<Ordering>, String> {
         match (self, other) {
@@ -118,7 +98,40 @@ impl Value {
     }
 }
 
-fn printed_map(map: &BTreeMap<String, String>) -> String {
-    let parts: Vec<String> = map.iter().map(|(name, value)| format!("{name}:{value}")).collect();
-    format!("map[{}]", parts.join(" "))
+/// As `{{ }}` prints it. A list may be long: what it is written to says how far it goes.
+impl fmt::Display for Value {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nil => out.write_str("<no value>"),
+            Self::Bool(is_true) => write!(out, "{is_true}"),
+            Self::Int(number) => write!(out, "{number}"),
+            Self::Float(number) => out.write_str(&digits::shortest(*number)),
+            Self::Text(text) => out.write_str(text),
+            Self::Map(map) => write_map(out, map),
+            Self::Sample(sample) => write_sample(out, sample),
+            Self::List(list) => {
+                out.write_str("[")?;
+                for (place, sample) in list.iter().enumerate() {
+                    out.write_str(if place > 0 { " " } else { "" })?;
+                    write_sample(out, sample)?;
+                }
+                out.write_str("]")
+            }
+            Self::Data => out.write_str("data"),
+        }
+    }
+}
+
+fn write_sample(out: &mut fmt::Formatter<'_>, sample: &Sample) -> fmt::Result {
+    out.write_str("&{")?;
+    write_map(out, &sample.labels)?;
+    write!(out, " {}}}", digits::shortest(sample.value))
+}
+
+fn write_map(out: &mut fmt::Formatter<'_>, map: &BTreeMap<String, String>) -> fmt::Result {
+    out.write_str("map[")?;
+    for (place, (name, value)) in map.iter().enumerate() {
+        write!(out, "{}{name}:{value}", if place > 0 { " " } else { "" })?;
+    }
+    out.write_str("]")
 }
