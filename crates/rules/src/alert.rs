@@ -8,7 +8,8 @@
 //!       +----------------------------+------- 15 minutes ---------- inactive: resolved
 //! ```
 //! The times of all of this are those of evaluations, never of a clock, so the same evaluations
-//! give the same alerts. That an alert is resolved is told for a quarter of an hour, in case nobody
+//! give the same alerts; where those go back they all go back, so that what has been stays as long
+//! as it has been. That an alert is resolved is told for a quarter of an hour, in case nobody
 //! heard it the first time.
 
 use crate::file::ALERT_NAME;
@@ -135,6 +136,22 @@ pub(crate) struct Patience {
 }
 
 impl Alerts {
+    /// The clock was moved by so much: what was so long ago still is.
+    pub(crate) fn move_times(&mut self, by: i64) {
+        for alert in self.active.values_mut() {
+            alert.active_at = alert.active_at.saturating_add(by);
+            let others = [
+                &mut alert.fired_at,
+                &mut alert.resolved_at,
+                &mut alert.sent_at,
+                &mut alert.kept_since,
+            ];
+            for time in others.into_iter().flatten() {
+                *time = time.saturating_add(by);
+            }
+        }
+    }
+
     /// Takes in what an evaluation gave.
     ///
     /// # Errors

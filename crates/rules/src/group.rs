@@ -145,6 +145,12 @@ impl Group {
             let times = slot.saturating_sub(last) / self.interval;
             outcome.missed = u64::try_from(times - 1).unwrap_or(0);
         }
+        if let Some(last) = self.slot.filter(|last| slot < *last) {
+            // Times to come would make nothing of what has been: a firing alert would be pending,
+            // a resolved one not told. The evaluation before is taken to be one interval ago.
+            let by = slot.saturating_sub(last).saturating_sub(self.interval);
+            self.rules.iter_mut().for_each(|rule| rule.alerts.move_times(by));
+        }
         if self.restore == Restore::Carried {
             self.restore = Restore::Done;
             if let Some(until) = self.slot {

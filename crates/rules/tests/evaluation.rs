@@ -230,15 +230,43 @@ fn times_are_slots_and_a_clock_may_jump() {
     assert_eq!(group.next(earlier), earlier + MINUTE);
 }
 
-/// With the clock an hour back an alert that was there since "later" is neither lost nor fires
-/// early.
+/// With the clock an hour back what was there since "later" became pending for an hour, and what
+/// was resolved then was told to nobody.
 #[test]
 fn alerts_outlive_a_clock_that_is_set_back() {
-    let mut group = group("groups: [{name: g, rules: [{alert: A, expr: vector(1), for: 5m}]}]");
+    let text = "groups: [{name: g, interval: 1m, rules: [{alert: A, expr: 'a > 1', for: 5m}, {alert: B, expr: 'b > 1', for: 5m}]}]";
+    let mut group = group(text);
     let series = Series::default();
-    run(&mut group, &series, 100 * MINUTE);
-    for minute in 40..=50 {
-        run(&mut group, &series, minute * MINUTE);
-        assert_eq!(states(&group)[0].1, AlertState::Pending);
+    for minute in (30..=60).chain(90..=100) {
+        let high = |is_high: bool| if is_high { 5.0 } else { 0.0 };
+        series.add("a{a=\"a\"}", minute * MINUTE, high(minute <= 45 || minute >= 90));
+        series.add("b{a=\"b\"}", minute * MINUTE, high(minute <= 45 || minute >= 98));
     }
+    let mut heard = Vec::new();
+    for minute in (90..=100).chain(40..=60) {
+        for notice in run(&mut group, &series, minute * MINUTE).notices {
+            let name = notice.labels.get("a").to_string();
+            assert!(notice.starts_at <= minute * MINUTE && notice.starts_at < notice.ends_at);
+            heard.push((minute, name, notice.is_resolved));
+        }
+        let state = |is_firing| if is_firing { AlertState::Firing } else { AlertState::Pending };
+        let of = |name: &str, is_firing| (name.to_string(), state(is_firing));
+        let wanted = match minute {
+            90..98 => vec![of("a", minute >= 95)],
+            98..=100 => vec![of("a", true), of("b", false)],
+            // B was there for two minutes, and this is the third.
+            40..=45 => vec![of("a", true), of("b", minute >= 42)],
+            _ => Vec::new(),
+        };
+        assert_eq!(states(&group), wanted, "{minute}");
+    }
+    let of = |name: &str| -> Vec<(i64, bool)> {
+        let of = heard.iter().filter(|(_, heard, _)| heard == name);
+        of.map(|(minute, _, is_resolved)| (*minute, *is_resolved)).collect()
+    };
+    // Told again every second minute, as without it; then resolved for a quarter of an hour.
+    let firing = [95, 97, 99, 40, 42, 44].map(|minute| (minute, false));
+    let resolved = [46, 48, 50, 52, 54, 56, 58, 60].map(|minute| (minute, true));
+    assert_eq!(of("a"), [&firing[..], &resolved].concat());
+    assert_eq!(of("b"), [&[(42, false), (44, false)][..], &resolved].concat());
 }
