@@ -26,6 +26,9 @@ const LOOK: Duration = Duration::from_secs(1);
 const READ_AGAIN: Duration = Duration::from_secs(15);
 /// How often it is kept how far a group without alerts is.
 const KEEP: Duration = Duration::from_secs(60);
+/// How long it may take to keep it: alerts wait for that, also those that say that nothing can be
+/// committed.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// What the names begin with under which something is kept.
 const KEPT: &str = "rules/";
 
@@ -194,10 +197,15 @@ async fn lane(
                 return;
             }
             rules.note(&running.group.key(), running.group.status(), &outcome);
+            running.keep(env, rules, &store.0).await;
+            // Keeping it may have been the first to meet with whoever has the series now. What
+            // can't be kept for another reason is told all the same.
+            if store.0.failure().is_some() {
+                return;
+            }
             for notifier in &rules.notifiers {
                 notifier.add(&outcome.notices);
             }
-            running.keep(env, rules, &store.0).await;
         }
         let now = wall(env);
         let next = groups.iter().map(|running| running.group.next(now)).min().unwrap_or(i64::MAX);
@@ -229,13 +237,70 @@ impl Running {
             }
             Ok::<_, plinth_series::Error>(())
         };
-        match result.await {
-            Ok(()) => {
+        match race(result, env.sleep(PATIENCE)).await {
+            First::Left(Ok(())) => {
                 self.had_alerts = self.group.has_alerts();
                 (self.kept, self.kept_at) = (saved, Some(now));
             }
             // It is tried again behind the next evaluation.
-            Err(_) => drop(rules.counts.unsaved.fetch_add(1, Ordering::Relaxed)),
+            First::Left(Err(_)) | First::Right(()) => {
+                rules.counts.unsaved.fetch_add(1, Ordering::Relaxed);
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::RulesConfig;
+    use plinth_client::Database;
+    use plinth_env::simulated::Simulation;
+    use plinth_pipeline::{Node, NodeConfig};
+
+    const FIRES: &str = "groups: [{name: g, interval: 1s, rules: [{alert: A, expr: vector(1)}]}]";
+
+    /// Rules of which alerts are told with each evaluation, and a database with series.
+    async fn opened(env: &Env, text: &str) -> (Rules, Database) {
+        env.files().replace("/rules.yml", text.as_bytes()).await.unwrap();
+        let config = RulesConfig {
+            files: vec!["/rules.yml".into()],
+            alertmanagers: vec!["http://nowhere".into()],
+            ..RulesConfig::default()
+        };
+        let mut rules = Rules::open(env, &config, None).await.unwrap().unwrap();
+        rules.options.resend = 0;
+        let node = Node::in_memory(env, NodeConfig::default()).await.unwrap();
+        (rules, Database::new(Arc::new(node.endpoint())))
+    }
+
+    /// Evaluates for some seconds; how many alerts are to be told then.
+    async fn evaluated(
+        env: &Env,
+        (rules, store): (&Rules, &Owned),
+        running: &mut [Running],
+        seconds: u64,
+    ) -> u64 {
+        rules.notifiers[0].forget();
+        let is_over = AtomicBool::new(false);
+        let lane = lane(env, rules, store, (running, &is_over));
+        race(lane, env.sleep(Duration::from_secs(seconds))).await;
+        rules.notifiers[0].waiting()
+    }
+
+    /// Alerts were told before what they come from was kept, so a server that had lost the series
+    /// and didn't know it told of alerts beside the one that has them.
+    #[test]
+    fn whoever_has_the_series_no_longer_tells_nobody() {
+        let sim = Simulation::new(1);
+        let env = sim.process("server");
+        sim.run_until(async {
+            let (rules, database) = opened(&env, FIRES).await;
+            let store = Owned(SeriesStore::open(&database).await.unwrap());
+            let mut running = take_over(&env, &rules, &store, Vec::new()).await.unwrap();
+            assert_eq!(evaluated(&env, (&rules, &store), &mut running, 3).await, 1);
+            let _theirs = SeriesStore::open(&database).await.unwrap();
+            assert_eq!(evaluated(&env, (&rules, &store), &mut running, 3).await, 0);
+        });
     }
 }
