@@ -16,7 +16,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const FORMAT: u64 = 1;
 
-/// What is kept of a group.
+/// What is kept of a group. A text that is empty is nothing: what holds them may have room for one
+/// and not for the other.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Saved {
     /// Its alerts.
@@ -149,7 +150,11 @@ fn labels(json: &Json) -> Option<Labels> {
     pairs.collect::<Option<Vec<_>>>().map(|pairs| pairs.into_iter().collect())
 }
 
+/// Nothing, if there was no room for them.
 fn read_alerts(text: &str) -> Result<(Option<i64>, ByRule<Vec<Alert>>), String> {
+    if text.is_empty() {
+        return Ok(Default::default());
+    }
     let json = read(text)?;
     Ok((json["slot"].as_i64(), by_rule(&json, "alerts", read_alert)?))
 }
@@ -176,7 +181,11 @@ fn read_alert(json: &Json) -> Option<Alert> {
     })
 }
 
+/// Nothing, if there was no room for them.
 fn read_series(text: &str) -> Result<(ByRule<BTreeSet<Labels>>, BTreeSet<Labels>), String> {
+    if text.is_empty() {
+        return Ok(Default::default());
+    }
     let json = read(text)?;
     let series = by_rule(&json, "series", labels)?;
     let series = series.into_iter().map(|(rule, lists)| {

@@ -186,7 +186,7 @@ fn what_was_kept_and_is_damaged_is_refused_and_changes_nothing() {
     let saved = before.save();
     let mut next = group(TEXT);
     let empty = next.save();
-    for cut in [0, 1, saved.alerts.len() / 2, saved.alerts.len() - 1] {
+    for cut in [1, saved.alerts.len() / 2, saved.alerts.len() - 1] {
         let broken = plinth_rules::Saved { alerts: saved.alerts[..cut].into(), ..saved.clone() };
         assert!(next.load(&broken).is_err());
     }
@@ -199,6 +199,21 @@ fn what_was_kept_and_is_damaged_is_refused_and_changes_nothing() {
         plinth_rules::Saved { series: saved.series.replace("\"series\"", "\"seriez\""), ..saved };
     assert!(next.load(&other).is_err());
     assert_eq!(next.save(), empty);
+}
+
+/// A group of so many series that there was no room for them lost its alerts with them.
+#[test]
+fn of_what_was_kept_one_part_is_enough() {
+    let series = Series::default();
+    let mut before = group(TEXT);
+    evaluate(&mut before, &series, 1..=3, 99);
+    let saved = before.save();
+    let mut next = group(TEXT);
+    next.load(&plinth_rules::Saved { series: String::new(), ..saved.clone() }).unwrap();
+    assert_eq!(states(&next), states(&before));
+    let mut next = group(TEXT);
+    next.load(&plinth_rules::Saved { alerts: String::new(), ..saved.clone() }).unwrap();
+    assert_eq!((states(&next), next.save().series), (Vec::new(), saved.series));
 }
 
 /// The format, byte by byte: what one version wrote the next one reads.

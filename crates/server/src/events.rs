@@ -167,6 +167,11 @@ pub(crate) fn rules_not_restored(group: &str, why: &str) {
     tracing::warn!(group, why, "what was kept of a group of rules makes no sense");
 }
 
+/// How far a group is can't be kept, and why; told at the beginning of a time in which it can't.
+pub(crate) fn rules_not_kept(group: &str, why: &str) {
+    tracing::warn!(group, why, "how far a group of rules is can't be kept: a restart forgets it");
+}
+
 /// What evaluates rules has failed, which is a fault of ours: it begins again.
 pub(crate) fn rules_failed(why: &plinth_env::TaskFailed) {
     tracing::error!(error = %why, "the evaluation of rules has failed: it begins again soon");

@@ -39,6 +39,8 @@ struct Running {
     kept_at: Option<Duration>,
     /// Whether there were alerts in what is kept.
     had_alerts: bool,
+    /// Whether it couldn't be kept the last time.
+    is_unkept: bool,
 }
 
 /// Evaluates whenever this server owns the series, until it stops.
@@ -117,7 +119,8 @@ async fn take_over(
             events::rules_not_restored(&key, &why);
         }
         rules.show(&key, group.status());
-        running.push(Running { group, kept, kept_at: None, had_alerts: false });
+        let (had_alerts, is_unkept) = (false, false);
+        running.push(Running { group, kept, kept_at: None, had_alerts, is_unkept });
     }
     if rules.counts.is_outdated.load(Ordering::Relaxed) {
         // Nobody knows which groups there should be.
@@ -223,30 +226,39 @@ impl Running {
             return;
         }
         let saved = self.group.save();
-        let key = self.group.key();
-        let result = async {
-            // What is said to be there has to be there first.
-            store.sync().await?;
-            for (part, text, before) in [
-                ("alerts", &saved.alerts, &self.kept.alerts),
-                ("series", &saved.series, &self.kept.series),
-            ] {
-                if text != before {
-                    store.keep(&format!("{KEPT}{key}/{part}"), text.as_bytes()).await?;
-                }
-            }
-            Ok::<_, plinth_series::Error>(())
-        };
-        match race(result, env.sleep(PATIENCE)).await {
+        match race(self.keep_all(store, saved), env.sleep(PATIENCE)).await {
             First::Left(Ok(())) => {
                 self.had_alerts = self.group.has_alerts();
-                (self.kept, self.kept_at) = (saved, Some(now));
+                (self.kept_at, self.is_unkept) = (Some(now), false);
             }
             // It is tried again behind the next evaluation.
-            First::Left(Err(_)) | First::Right(()) => {
-                rules.counts.unsaved.fetch_add(1, Ordering::Relaxed);
+            First::Left(Err(why)) => self.is_not_kept(rules, &why.to_string()),
+            First::Right(()) => self.is_not_kept(rules, &format!("not within {PATIENCE:?}")),
+        }
+    }
+
+    fn is_not_kept(&mut self, rules: &Rules, why: &str) {
+        rules.counts.unsaved.fetch_add(1, Ordering::Relaxed);
+        if !std::mem::replace(&mut self.is_unkept, true) {
+            events::rules_not_kept(&self.group.key(), why);
+        }
+    }
+
+    /// Keeps what isn't kept yet: alerts also if there is no room for the series.
+    async fn keep_all(&mut self, store: &SeriesStore, saved: Saved) -> plinth_series::Result<()> {
+        // What is said to be there has to be there first.
+        store.sync().await?;
+        let key = self.group.key();
+        for (part, text, kept) in [
+            ("alerts", saved.alerts, &mut self.kept.alerts),
+            ("series", saved.series, &mut self.kept.series),
+        ] {
+            if text != *kept {
+                store.keep(&format!("{KEPT}{key}/{part}"), text.as_bytes()).await?;
+                *kept = text;
             }
         }
+        Ok(())
     }
 }
 
