@@ -40,6 +40,7 @@ pub mod conformance;
 mod import;
 mod memory;
 mod removal;
+mod sequential;
 pub mod ssd;
 
 pub use checkpoint::Pace;

@@ -10,6 +10,7 @@
 
 use super::format::{BLOCK_TARGET, Header, Kind, Totals, push_block, push_footer, push_row};
 use super::{UNFINISHED, file_name};
+use crate::sequential::SequentialFile;
 use plinth_env::{Env, File, Open};
 use plinth_format::Identity;
 use plinth_types::{Bytes, LogPosition, Result, probe};
@@ -100,8 +101,8 @@ pub async fn write(
         return Err(error);
     }
     let path = writing.put_in_place(dir).await?;
-    let Writing { totals, written: bytes, longest_step, .. } = writing;
-    Ok(Written { path, at, totals, bytes, longest_step })
+    let Writing { totals, output, longest_step, .. } = writing;
+    Ok(Written { path, at, totals, bytes: output.written(), longest_step })
 }
 
 /// The name of a checkpoint while it is being written.
@@ -112,7 +113,8 @@ pub(super) fn unfinished_path(dir: &Path, at: LogPosition) -> PathBuf {
 /// A checkpoint that is being written.
 pub(super) struct Writing {
     env: Env,
-    file: File,
+    /// Whole blocks go there.
+    output: SequentialFile,
     header: Header,
     pace: Pace,
     /// When the step that is under way, or the last one, was begun.
@@ -123,10 +125,6 @@ pub(super) struct Writing {
     body_rows: u32,
     blocks: u64,
     totals: Totals,
-    /// Whole blocks that are not written yet.
-    out: Vec<u8>,
-    written: u64,
-    synced: u64,
 }
 
 impl Writing {
@@ -136,7 +134,7 @@ impl Writing {
         out.extend_from_slice(&header.encode());
         Self {
             env: env.clone(),
-            file,
+            output: SequentialFile::new(file, out, pace.sync_every),
             header,
             pace,
             step_begun: env.now(),
@@ -145,9 +143,6 @@ impl Writing {
             body_rows: 0,
             blocks: 0,
             totals: Totals::default(),
-            out,
-            written: 0,
-            synced: 0,
         }
     }
 
@@ -155,7 +150,7 @@ impl Writing {
         let mut from = Some(Bytes::new());
         while let Some(begin) = from {
             from = source.visit(&begin, HELPING, |key, value| self.push(key, value))?;
-            if self.out.len() >= PORTION {
+            if self.output.out.len() >= PORTION {
                 self.keep_pace().await;
                 self.flush().await?;
             }
@@ -171,7 +166,7 @@ impl Writing {
 
     /// Writes out what has gathered, if it is enough.
     pub async fn flush_if_full(&mut self) -> Result<()> {
-        if self.out.len() < PORTION {
+        if self.output.out.len() < PORTION {
             return Ok(());
         }
         self.env.yield_now().await;
@@ -181,10 +176,10 @@ impl Writing {
     /// There are no more rows: the file is whole, and durable.
     pub async fn end(&mut self) -> Result<()> {
         self.close_block();
-        push_footer(&mut self.out, &self.header, self.blocks, &self.totals);
+        push_footer(&mut self.output.out, &self.header, self.blocks, &self.totals);
         self.flush().await?;
         self.step_begun = self.env.now();
-        self.file.sync_all().await?;
+        self.output.file().sync_all().await?;
         self.end_step();
         Ok(())
     }
@@ -214,7 +209,7 @@ impl Writing {
             return;
         }
         let (body, rows) = (&self.body, self.body_rows);
-        push_block(&mut self.out, self.header.seed(), Kind::Rows, self.blocks, |out| {
+        push_block(&mut self.output.out, self.header.seed(), Kind::Rows, self.blocks, |out| {
             out.extend_from_slice(body);
             rows
         });
@@ -225,13 +220,7 @@ impl Writing {
 
     async fn flush(&mut self) -> Result<()> {
         self.step_begun = self.env.now();
-        self.file.write_all_at(self.written, &self.out).await?;
-        self.written += self.out.len() as u64;
-        self.out.clear();
-        if self.written - self.synced >= self.pace.sync_every {
-            self.file.sync_data().await?;
-            self.synced = self.written;
-        }
+        self.output.flush().await?;
         self.end_step();
         Ok(())
     }
@@ -244,7 +233,7 @@ impl Writing {
     /// be a burst.
     async fn keep_pace(&self) {
         if let Some(rate) = self.pace.bytes_per_second {
-            let apart = Duration::from_secs_f64(self.out.len() as f64 / rate.max(1) as f64);
+            let apart = Duration::from_secs_f64(self.output.out.len() as f64 / rate.max(1) as f64);
             let ahead = (self.step_begun + apart).saturating_sub(self.env.now());
             if !ahead.is_zero() {
                 self.env.sleep(ahead).await;

@@ -74,7 +74,7 @@ pub(super) async fn flush(engine: &Engine) -> Result<bool> {
         }
     };
     let written: u64 = tables.iter().map(|table| table.footer().row_bytes).sum();
-    engine.flushed_bytes.fetch_add(written, Ordering::Relaxed);
+    engine.making.flushed.fetch_add(written, Ordering::Relaxed);
     let ids: Vec<u64> = tables.iter().map(|table| table.id()).collect();
     let flush = engine.state().next_flush;
     let added = tables.into_iter().map(|table| Placed { level: 0, flush, table }).collect();
@@ -88,7 +88,7 @@ pub(super) async fn flush(engine: &Engine) -> Result<bool> {
         next = engine.window.release(horizon, Some(from));
     }
     engine.divide_memory();
-    engine.bells.compactor.notify();
+    engine.life.wakeups.compactor.notify();
     Ok(true)
 }
 
@@ -210,7 +210,7 @@ pub(super) async fn run_flusher(engine: Arc<Engine>) {
     let mut last = env.now();
     let mut pause = PERIOD;
     while !engine.is_closing() {
-        race(engine.bells.flusher.wait(), env.sleep(pause)).await;
+        race(engine.life.wakeups.flusher.wait(), env.sleep(pause)).await;
         pause = PERIOD;
         if engine.is_closing() {
             return;
@@ -239,7 +239,7 @@ pub(super) async fn run_compactor(engine: Arc<Engine>) {
         let failed = !engine.is_closing() && note(&engine, Worker::Compactor, result);
         if !more {
             let pause = if failed { PAUSE_AFTER_FAILURE } else { 5 * PERIOD };
-            race(engine.bells.compactor.wait(), env.sleep(pause)).await;
+            race(engine.life.wakeups.compactor.wait(), env.sleep(pause)).await;
         }
         bury(&engine).await;
     }

@@ -171,9 +171,7 @@ struct Engine {
     /// For reads that end at once or not at all.
     instant: Loader,
     reads: Arc<ReadCounts>,
-    flushed_bytes: AtomicU64,
     pins: Mutex<Vec<Arc<State>>>,
-    bells: Bells,
     trouble: maintain::Trouble,
     life: Life,
 }
@@ -187,9 +185,9 @@ struct Gates {
     compact: Gate,
 }
 
-/// Signals to the tasks.
+/// Wakes the tasks before their time.
 #[derive(Default)]
-struct Bells {
+struct Wakeups {
     flusher: Signal,
     compactor: Signal,
 }
@@ -198,6 +196,7 @@ struct Bells {
 #[derive(Default)]
 struct Life {
     closing: AtomicBool,
+    wakeups: Wakeups,
     tasks: Mutex<Vec<Task>>,
     /// What must outlive the tasks.
     kept: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
@@ -347,9 +346,7 @@ impl SsdStorage {
             pool: Arc::default(),
             instant: Loader::new(&making.cache, &reads),
             reads,
-            flushed_bytes: AtomicU64::new(0),
             pins: Mutex::default(),
-            bells: Bells::default(),
             trouble: Mutex::default(),
             life: Life::default(),
             making,
@@ -392,6 +389,7 @@ fn making(
         cache: Arc::new(Cache::new(0)),
         next_id: AtomicU64::new(next_id),
         written: AtomicU64::new(0),
+        flushed: AtomicU64::new(0),
         spare: Spare::default(),
     })
 }
@@ -458,8 +456,8 @@ impl Engine {
 
     fn begin_close(&self) {
         self.life.closing.store(true, Ordering::Release);
-        self.bells.flusher.notify();
-        self.bells.compactor.notify();
+        self.life.wakeups.flusher.notify();
+        self.life.wakeups.compactor.notify();
     }
 
     fn is_closing(&self) -> bool {
@@ -486,7 +484,7 @@ impl Engine {
             flushed_runs: state.flushed().count() as u64,
             device_reads: self.reads.device.load(Ordering::Relaxed),
             uncached_reads: self.reads.uncached.load(Ordering::Relaxed),
-            flushed_bytes: self.flushed_bytes.load(Ordering::Relaxed),
+            flushed_bytes: self.making.flushed.load(Ordering::Relaxed),
             written_bytes: self.making.written.load(Ordering::Relaxed),
             pinned_bytes: held.iter().map(|(_, bytes)| bytes).sum(),
             pinned: pins.len() as u64,
@@ -705,7 +703,7 @@ impl Writer for SsdStorage {
     fn forget_before(&mut self, version: Version, _budget: usize) -> bool {
         self.engine.window.overlay().raise_oldest(version);
         if maintain::wants_flush(&self.engine) {
-            self.engine.bells.flusher.notify();
+            self.engine.life.wakeups.flusher.notify();
         }
         false
     }

@@ -107,6 +107,6 @@ impl Drop for Pinned {
         }
         drop(pins);
         // Files that only this snapshot needed go now.
-        self.engine.bells.flusher.notify();
+        self.engine.life.wakeups.flusher.notify();
     }
 }

@@ -12,7 +12,8 @@ use super::index::{IndexBuilder, separator_between};
 use super::pages::Pages;
 use super::rows::{RowsBlock, RowsBuilder};
 use super::table::{Graveyard, Table, damage, decode_parts, table_path};
-use plinth_env::{Env, File, Open};
+use crate::sequential::SequentialFile;
+use plinth_env::{Env, Open};
 use plinth_format::{Identity, push_bytes, push_number};
 use plinth_types::{Result, Version, planted};
 use std::path::PathBuf;
@@ -41,6 +42,8 @@ pub(crate) struct Making {
     pub next_id: AtomicU64,
     /// Bytes written to tables.
     pub written: AtomicU64,
+    /// Bytes of rows that flushes wrote.
+    pub flushed: AtomicU64,
     pub spare: Spare,
 }
 
@@ -75,20 +78,17 @@ impl Spare {
 /// Makes one table.
 struct TableWriter {
     making: Arc<Making>,
-    file: File,
+    output: SequentialFile,
     header: Header,
     pages: Pages,
     /// The most bytes for the body of the present block, unless it is a single row.
     limit: usize,
     rows: RowsBuilder,
     body: Vec<u8>,
-    out: Vec<u8>,
     index: IndexBuilder,
     hashes: Vec<u64>,
     footer: Footer,
     last_key: Vec<u8>,
-    written: u64,
-    synced: u64,
 }
 
 impl TableWriter {
@@ -104,30 +104,22 @@ impl TableWriter {
         let limit = pages.limit(out.len() as u64);
         Ok(Self {
             making: making.clone(),
-            file,
+            output: SequentialFile::new(file, out, SYNC_EVERY),
             header,
             pages,
             limit,
             rows: RowsBuilder::default(),
             body: Vec::new(),
-            out,
             index: IndexBuilder::default(),
             hashes,
             footer: Footer::default(),
             last_key: Vec::new(),
-            written: 0,
-            synced: 0,
         })
-    }
-
-    /// Where in the file the next block begins.
-    fn place(&self) -> u64 {
-        self.written + self.out.len() as u64
     }
 
     /// About how long the file will be.
     fn len(&self) -> u64 {
-        self.written + (self.out.len() + self.index.bytes() + self.hashes.len() * 5 / 4) as u64
+        self.output.place() + (self.index.bytes() + self.hashes.len() * 5 / 4) as u64
     }
 
     fn push(&mut self, key: &[u8], value: Option<&[u8]>) {
@@ -159,9 +151,17 @@ impl TableWriter {
         self.rows.finish(&mut self.body);
         let number = self.footer.blocks as u32;
         let (seed, compression) = (self.header.seed(), self.making.compression);
-        let (at, raw_len) = (self.place(), self.body.len());
+        let (at, raw_len) = (self.output.place(), self.body.len());
         let pad = |len| self.pages.close(at, raw_len, len);
-        let len = push_block(&mut self.out, seed, Kind::Rows, number, &self.body, compression, pad);
+        let len = push_block(
+            &mut self.output.out,
+            seed,
+            Kind::Rows,
+            number,
+            &self.body,
+            compression,
+            pad,
+        );
         self.limit = self.pages.limit(at + len as u64);
         self.index.push(&separator, len);
         self.footer.blocks += 1;
@@ -178,14 +178,8 @@ impl TableWriter {
     }
 
     async fn flush(&mut self) -> Result<()> {
-        self.file.write_all_at(self.written, &self.out).await?;
-        self.written += self.out.len() as u64;
-        self.making.written.fetch_add(self.out.len() as u64, Ordering::Relaxed);
-        self.out.clear();
-        if self.written - self.synced >= SYNC_EVERY {
-            self.file.sync_data().await?;
-            self.synced = self.written;
-        }
+        let bytes = self.output.flush().await?;
+        self.making.written.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
 
@@ -193,7 +187,7 @@ impl TableWriter {
         self.close_block();
         let seed = self.header.seed();
         let mut number = self.footer.blocks as u32;
-        let mut place = self.place();
+        let mut place = self.output.place();
         let compression = self.making.compression;
         let filter = Filter::of(&self.hashes).encode();
         let index = std::mem::take(&mut self.index).finish(&self.last_key);
@@ -205,20 +199,31 @@ impl TableWriter {
             (Kind::Index, &index, &mut footer.index_at, compression),
         ] {
             *at = place;
-            place += push_block(&mut self.out, seed, kind, number, body, compression, |_| 0) as u64;
+            place += push_block(&mut self.output.out, seed, kind, number, body, compression, |_| 0)
+                as u64;
             number += 1;
         }
         footer.footer_at = place;
         let body = footer.encode(&self.header);
-        push_block(&mut self.out, seed, Kind::Footer, number, &body, Compression::None, |_| 0);
+        push_block(
+            &mut self.output.out,
+            seed,
+            Kind::Footer,
+            number,
+            &body,
+            Compression::None,
+            |_| 0,
+        );
         self.flush().await?;
         if !planted!("tables are not synced") {
-            self.file.sync_all().await?;
+            self.output.file().sync_all().await?;
         }
         let parts = decode_parts(self.header, footer, &clears, &filter, &index)
-            .map_err(|flaw| damage(&self.file, flaw, footer.clears_at))?;
-        self.making.spare.give(self.out, self.hashes);
-        Ok(Table::new(parts, self.file, self.written, &self.making.graveyard))
+            .map_err(|flaw| damage(self.output.file(), flaw, footer.clears_at))?;
+        let len = self.output.written();
+        let (file, out) = self.output.into_parts();
+        self.making.spare.give(out, self.hashes);
+        Ok(Table::new(parts, file, len, &self.making.graveyard))
     }
 }
 
@@ -263,9 +268,9 @@ impl RunWriter {
     /// Whether a row can be pushed at once; else [`RunWriter::make_room`] is to be awaited first.
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.current
-            .as_ref()
-            .is_some_and(|table| table.out.len() < PORTION && table.len() < self.making.table_bytes)
+        self.current.as_ref().is_some_and(|table| {
+            table.output.out.len() < PORTION && table.len() < self.making.table_bytes
+        })
     }
 
     /// Writes out what has gathered. `next` is the key of the row to come.
