@@ -242,6 +242,7 @@ impl<'a> Mutations<'a> {
 impl<'a> Iterator for Mutations<'a> {
     type Item = MutationRef<'a>;
 
+    #[inline]
     fn next(&mut self) -> Option<MutationRef<'a>> {
         let (mutation, rest) = split(self.rest)?;
         self.rest = rest;
@@ -249,6 +250,7 @@ impl<'a> Iterator for Mutations<'a> {
     }
 }
 
+#[inline]
 fn split(bytes: &[u8]) -> Option<(MutationRef<'_>, &[u8])> {
     let (header, rest) = bytes.split_first_chunk::<HEADER>()?;
     let kind = MutationType::from_code(i32::from(header[0]))?;

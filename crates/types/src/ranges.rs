@@ -184,6 +184,7 @@ pub struct Ranges<'a> {
 impl<'a> Iterator for Ranges<'a> {
     type Item = RangeRef<'a>;
 
+    #[inline]
     fn next(&mut self) -> Option<RangeRef<'a>> {
         let (header, rest) = self.rest.split_first_chunk::<HEADER>()?;
         let len1 = u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;
@@ -212,6 +213,7 @@ impl KeyList {
     }
 
     /// Adds a key; gives its position.
+    #[inline]
     pub fn push(&mut self, key: &[u8]) -> usize {
         self.bytes.extend_from_slice(key);
         self.ends.push(self.bytes.len() as u32);
@@ -238,6 +240,7 @@ impl KeyList {
     ///
     /// # Panics
     /// If the list has no such position, like a slice.
+    #[inline]
     pub fn get(&self, index: usize) -> &[u8] {
         let begin = index.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
         &self.bytes[begin..self.ends[index] as usize]

@@ -9,7 +9,7 @@
 //! same name and lock that. So a lock can be asked whether the name still leads to its file.
 
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -32,6 +32,9 @@ pub(crate) struct RealLock {
     name: PathBuf,
     /// Closing it gives the system's lock back.
     file: Option<File>,
+    /// Device and inode of the file, which nothing else has while it is open. It is asked for at
+    /// each commit whether the name still leads there.
+    place: (u64, u64),
 }
 
 impl RealLock {
@@ -52,12 +55,13 @@ impl RealLock {
         };
         let file = file.map_err(failed)?;
         let canonical = std::fs::canonicalize(path).map_err(failed)?;
+        let name = std::path::absolute(path).map_err(failed)?;
+        let place = place_of(&file.metadata().map_err(failed)?);
         if !taken().insert(canonical.clone()) {
             return Err(lock_taken(path, Some("this process".into())));
         }
         // From here on, dropping the lock takes the name out of the set again.
-        let mut lock =
-            Self { canonical, name: std::path::absolute(path).map_err(failed)?, file: None };
+        let mut lock = Self { canonical, name, file: None, place };
         match file.try_lock() {
             Ok(()) => {
                 lock.file = Some(file);
@@ -71,12 +75,13 @@ impl RealLock {
 
 impl RealLock {
     pub(crate) fn is_in_place(&self) -> bool {
-        let Some(file) = self.file.as_ref().and_then(|file| file.metadata().ok()) else {
-            return false;
-        };
-        std::fs::metadata(&self.name)
-            .is_ok_and(|there| (there.dev(), there.ino()) == (file.dev(), file.ino()))
+        std::fs::metadata(&self.name).is_ok_and(|there| place_of(&there) == self.place)
     }
+}
+
+/// Device and inode.
+fn place_of(file: &Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
 }
 
 /// The process that has the lock of a file, where the system tells: its number, and what it is
