@@ -47,6 +47,12 @@ const LAYERS: &[Layer] = &[
         uses: &["plinth-types", "plinth-env", "plinth-format"],
         tests_use: &[],
     },
+    Layer {
+        level: 2,
+        name: "plinth-telemetry",
+        uses: &["plinth-types", "plinth-env"],
+        tests_use: &[],
+    },
     Layer { level: 2, name: "plinth-tls", uses: &["plinth-types", "plinth-env"], tests_use: &[] },
     Layer {
         level: 3,
@@ -193,6 +199,7 @@ const LAYERS: &[Layer] = &[
         uses: &[
             "plinth-types",
             "plinth-env",
+            "plinth-telemetry",
             "plinth-tls",
             "plinth",
             "plinth-peers",

@@ -46,15 +46,10 @@ mod dr;
 mod failure;
 mod interrupt;
 mod layers;
-mod log;
-mod log_line;
-mod log_wish;
 mod member;
 mod migrate;
 mod monitor;
 mod nodes;
-#[cfg(feature = "otel")]
-mod otel;
 mod process;
 mod reference;
 mod scratch;
@@ -97,7 +92,7 @@ fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         Some(("dev", options)) => return server::dev(options),
         _ => {}
     }
-    let _listening = log::begin_as_asked()?;
+    let _listening = plinth_telemetry::begin_as_asked().map_err(Failure::usage)?;
     match matches.subcommand() {
         Some(("bench", options)) => bench::run(options),
         Some(("demo", options)) => demo::run(options.get_flag("short")),

@@ -8,7 +8,6 @@ use crate::agents::Agents;
 use crate::dev_nodes;
 use crate::failure::{BEGINS_ANEW, Failure, tell};
 use crate::interrupt;
-use crate::log;
 use crate::member::{self, Member, Plan};
 use crate::process;
 use crate::scratch::Scratch;
@@ -85,7 +84,8 @@ pub fn dev_command() -> Command {
 pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let env = Env::real();
     let settings = Settings::read(&env, options)?;
-    let _listening = log::begin(settings.text("log").unwrap_or("text"))?;
+    let _listening =
+        plinth_telemetry::begin(settings.text("log").unwrap_or("text")).map_err(Failure::usage)?;
     let home = Home::of(&settings)?.ok_or_else(|| {
         Failure::usage(
             "no directory is named for the database: --dir, PLINTH_DIR, or dir in the file that --config names",
@@ -102,7 +102,8 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
 pub fn dev(options: &ArgMatches) -> Result<u8, Failure> {
     let env = Env::real();
     let settings = Settings::read(&env, options)?;
-    let _listening = log::begin(settings.text("log").unwrap_or("text,warn"))?;
+    let _listening = plinth_telemetry::begin(settings.text("log").unwrap_or("text,warn"))
+        .map_err(Failure::usage)?;
     let given = Home::of(&settings)?;
     let scratch = match &given {
         Some(Home::Directory(_)) => None,

@@ -13,7 +13,6 @@ mod hostile;
 mod tests;
 
 use crate::failure::Failure;
-use crate::log_wish;
 use clap::{Arg, ArgAction, ArgMatches};
 use plinth::series::Retention;
 use plinth_env::Env;
@@ -390,7 +389,7 @@ impl Kind {
                 "rules are allowed such as \"cpu.*=30d,audit=forever,*=1y\", by ms, s, m, h, d, w and y"
                     .to_owned()
             }
-            Self::Log => log_wish::ALLOWED.to_owned(),
+            Self::Log => plinth_telemetry::ALLOWED.to_owned(),
         }
     }
 
@@ -405,7 +404,7 @@ impl Kind {
             Self::Flag => matches!(text, "true" | "false"),
             Self::OneOf(names) => names.contains(&text),
             Self::Retention => !text.is_empty() && text.parse::<Retention>().is_ok(),
-            Self::Log => log_wish::makes_sense(text),
+            Self::Log => plinth_telemetry::makes_sense(text),
         };
         if valid { Ok(()) } else { Err(self.allowed()) }
     }

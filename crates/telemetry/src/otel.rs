@@ -8,12 +8,10 @@
 //! sends them once a second. What a collector doesn't take is dropped and counted, and the count is
 //! sent as an attribute with the next ones.
 
-use crate::failure::Failure;
-use crate::log_line::Fields;
-use plinth_bench::Value;
+use crate::line::Fields;
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal, Stream, Task};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,18 +76,15 @@ struct Open {
 
 impl Export {
     /// What the environment asks for; begins to send it.
-    pub fn from_environment(env: &Env) -> Result<Option<Arc<Self>>, Failure> {
+    pub fn from_environment(env: &Env) -> Result<Option<Arc<Self>>, String> {
         let text = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
         let Some(endpoint) = text(ENDPOINT) else { return Ok(None) };
         let place = Place::parse(&endpoint).ok_or_else(|| {
-            Failure::usage(format!(
-                "{ENDPOINT} is {endpoint:?}; http://HOST:PORT is allowed, and no https"
-            ))
+            format!("{ENDPOINT} is {endpoint:?}; http://HOST:PORT is allowed, and no https")
         })?;
         let ratio = text(RATIO).map_or(Some(1.0), |ratio| ratio.parse::<f64>().ok());
         let ratio = ratio.filter(|ratio| (0.0..=1.0).contains(ratio));
-        let ratio =
-            ratio.ok_or_else(|| Failure::usage(format!("{RATIO} is a number from 0 to 1")))?;
+        let ratio = ratio.ok_or_else(|| format!("{RATIO} is a number from 0 to 1"))?;
         let export = Arc::new(Self {
             env: env.clone(),
             place,

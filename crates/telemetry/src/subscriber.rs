@@ -1,5 +1,5 @@
-//! What the program tells of its work as it goes on: a line on standard error for each event, if
-//! `PLINTH_LOG` asks for it, or a server's setting `log`.
+//! Who listens: a line on standard error for each event, if `PLINTH_LOG` asks for it, or a server's
+//! setting `log`.
 //!
 //! A server tells what an operator would want to know unless it is told otherwise; other commands
 //! tell nothing. `PLINTH_LOG=text` is for people, `PLINTH_LOG=json` for programs that gather logs,
@@ -7,11 +7,10 @@
 //! how much. An event is whole in its line, so no spans are kept for it. With the feature `otel`
 //! both go to a collector as well, if one is named.
 
-use crate::failure::Failure;
-use crate::log_line::Fields;
-use crate::log_wish::{ALLOWED, Form, makes_sense, read};
+use crate::line::Fields;
 #[cfg(feature = "otel")]
 use crate::otel::Export;
+use crate::wish::{ALLOWED, Form, makes_sense, read};
 use plinth_env::Env;
 use std::io::Write as _;
 #[cfg(feature = "otel")]
@@ -46,14 +45,21 @@ impl Drop for Listening {
 }
 
 /// Begins to print and to send events, if the environment asks for that.
-pub fn begin_as_asked() -> Result<Listening, Failure> {
+///
+/// # Errors
+/// What is wrong with the environment, for its user.
+pub fn begin_as_asked() -> Result<Listening, String> {
     let wish = std::env::var_os(VARIABLE).unwrap_or_default();
-    let refuse = || Failure::usage(format!("{VARIABLE} is {wish:?}; {ALLOWED}"));
+    let refuse = || format!("{VARIABLE} is {wish:?}; {ALLOWED}");
     begin(wish.to_str().filter(|wish| makes_sense(wish)).ok_or_else(refuse)?)
 }
 
-/// Begins to print events as a wish that makes sense says, and to send them, if that is asked for.
-pub fn begin(wish: &str) -> Result<Listening, Failure> {
+/// Begins to print events as a wish that makes sense says, and to send them, if the environment
+/// asks for that.
+///
+/// # Errors
+/// What is wrong with the environment, for its user.
+pub fn begin(wish: &str) -> Result<Listening, String> {
     let env = Env::real();
     let printed = read(wish).filter(|(form, _)| *form != Form::Off);
     #[cfg(feature = "otel")]

@@ -1,5 +1,4 @@
-//! How somebody says what is to be told of the program's work: the form of an event's line, and how
-//! much.
+//! How somebody says what is to be told: the form of an event's line, and how much.
 
 use tracing::Level;
 

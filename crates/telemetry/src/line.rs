@@ -3,8 +3,8 @@
 //! Text is for people: time, level, message, then `name=value`. JSON is for programs that gather
 //! logs: the same in one object, with the target besides.
 
-use plinth_bench::Value;
 use plinth_types::calendar::date_and_time;
+use serde_json::Value;
 use std::fmt::{Debug, Write as _};
 use std::time::Duration;
 use tracing::Metadata;
