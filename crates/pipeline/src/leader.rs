@@ -62,7 +62,7 @@ pub(crate) struct Batch {
     pub sync_span: tracing::Span,
 }
 
-impl Appended for Batch {
+impl Appended for Box<Batch> {
     fn position(&self) -> Option<Position> {
         self.position
     }
@@ -74,7 +74,7 @@ impl Appended for Batch {
 
 impl Batch {
     /// It is not known whether it will be found committed.
-    pub fn unknown(self, cause: &Error) {
+    pub fn unknown(self: Box<Self>, cause: &Error) {
         self.decided.accepted.into_iter().for_each(|accepted| accepted.answer.unknown(cause));
     }
 
@@ -140,7 +140,8 @@ pub(crate) struct Leader {
     pub replica: Arc<Replica>,
     pub queue: CommitQueue,
     pub batcher: BatchLock<Batcher>,
-    pub in_flight: InFlight<Batch>,
+    /// Boxed: a batch is passed on several times on its way, and has half a kilobyte.
+    pub in_flight: InFlight<Box<Batch>>,
     /// Commit workers that wait for the log to commit, and lend it their threads.
     pub waiting_for_log: AtomicUsize,
     pub versions: Versions,
@@ -292,9 +293,9 @@ impl Leader {
     }
 
     /// Tells whoever waits for a batch that it has taken effect, or for what it changed.
-    fn answer(&self, batch: Batch, fired: Vec<Promise<Version>>, settled: Duration) {
+    fn answer(&self, batch: Box<Batch>, fired: Vec<Promise<Version>>, settled: Duration) {
         let Replica { env, counters, waiting, .. } = &*self.replica;
-        let Batch { version, decided, formed, appended, .. } = batch;
+        let Batch { version, decided, formed, appended, .. } = *batch;
         counters.committed.add(decided.accepted.len() as u64);
         let took = formed + env.now().saturating_sub(appended);
         plinth_usdt::commit(version, decided.accepted.len(), took);

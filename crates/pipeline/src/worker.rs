@@ -197,7 +197,7 @@ async fn begin(leader: &Leader, batcher: &mut Batcher, batch: Vec<Submitted>) {
     let appended = replica.env.now();
     let formed = appended.saturating_sub(began);
     let sync_span = events::log_sync(&span);
-    let batch = Batch {
+    let batch = Box::new(Batch {
         version,
         position,
         lease: assigned.lease,
@@ -206,7 +206,7 @@ async fn begin(leader: &Leader, batcher: &mut Batcher, batch: Vec<Submitted>) {
         appended,
         span,
         sync_span,
-    };
+    });
     if let Err((batch, cause)) = leader.in_flight.push(batch) {
         batch.unknown(&cause);
     }
