@@ -51,6 +51,8 @@ mod error;
 pub mod event;
 pub mod ingest;
 mod name;
+#[cfg(feature = "parquet")]
+pub mod parquet;
 mod query;
 mod store;
 pub mod time;

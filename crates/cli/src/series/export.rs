@@ -42,7 +42,7 @@ enum Writer {
     },
     #[cfg(feature = "parquet")]
     Parquet {
-        table: Box<super::parquet::Writer>,
+        table: Box<plinth::series::parquet::Writer>,
         cells: Option<Cells>,
     },
 }
@@ -134,7 +134,7 @@ impl Writer {
             }
             #[cfg(feature = "parquet")]
             Format::Parquet => {
-                let table = Box::new(super::parquet::Writer::new().map_err(unwritten)?);
+                let table = Box::new(plinth::series::parquet::Writer::new().map_err(unwritten)?);
                 Ok(Self::Parquet { table, cells: None })
             }
             #[cfg(not(all(feature = "arrow", feature = "parquet")))]

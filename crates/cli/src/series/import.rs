@@ -190,7 +190,7 @@ fn take_table(
     };
     let unread =
         |why| Failure::of(format!("cannot read {name} as Parquet, nothing was taken"), why);
-    let table = super::parquet::Reader::open(file, len).map_err(unread)?;
+    let table = plinth::series::parquet::Reader::open(file, len).map_err(unread)?;
     let task = terminal::progress().counted(&format!("importing {name}"), table.rows(), "rows");
     let mut session =
         Session::new(plinth::series::ingest::Protocol::Csv, env.random_u64(), &Memory::default());

@@ -12,8 +12,6 @@
 mod delete;
 mod export;
 mod import;
-#[cfg(feature = "parquet")]
-mod parquet;
 mod plot;
 mod query;
 mod rules;

@@ -4,6 +4,8 @@
 //! enough for a group. What was written is taken out of a buffer behind each; the end of the file
 //! says where everything lies, and without it there is nothing.
 
+use crate::Value;
+use crate::dump::Cell;
 use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::{ParquetError, Result};
@@ -11,8 +13,6 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
-use plinth::series::Value;
-use plinth::series::dump::Cell;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -5,14 +5,14 @@
 //! programs choose.
 
 use super::{Reader, Writer};
+use crate::Value;
+use crate::dump::Cell;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, FloatType, Int32Type, Int64Type};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
-use plinth::block_on;
-use plinth::series::Value;
-use plinth::series::dump::Cell;
+use plinth_env::block_on;
 use plinth_env::{Env, Open, TemporaryDir};
 use std::sync::Arc;
 

@@ -5,6 +5,8 @@
 //! the length of the file, what a dictionary claims to hold against the bytes that it has, and
 //! where the library gives up nevertheless that is an error like any other.
 
+use crate::Value;
+use crate::dump::Cell;
 use parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type as Physical};
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
@@ -12,11 +14,9 @@ use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReader};
 use parquet::schema::types::{ColumnDescPtr, ColumnDescriptor};
-use plinth::Bytes;
-use plinth::block_on;
-use plinth::series::Value;
-use plinth::series::dump::Cell;
 use plinth_env::File;
+use plinth_env::block_on;
+use plinth_types::Bytes;
 use std::io::{BufReader, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
