@@ -92,7 +92,8 @@ fn run(arguments: &[String]) -> Result<bool> {
         "test" => test::run(&rest),
         "fix" => fix(),
         "demo" => cargo::run(
-            &[&["run", "--release", "--package", "plinth-cli", "--", "demo"], &rest[..]].concat(),
+            &[&["run", "--profile", "quick", "--package", "plinth-cli", "--", "demo"], &rest[..]]
+                .concat(),
         ),
         "bench" => cargo::run(
             &[&["run", "--release", "--package", "plinth-cli", "--", "bench"], &rest[..]].concat(),
