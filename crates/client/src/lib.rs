@@ -68,8 +68,8 @@ pub use options::{DatabaseOption, OptionParameter, TransactionOption};
 pub use pinned::PinnedSnapshot;
 pub use plinth_env::reply::Reply;
 pub use plinth_types::{
-    Bytes, ChangeBatch, Changes, ChangesRequest, Error, KeyRange, KeySelector, KeyValue,
-    MutationType, RangeResult, Result, Rows, Version, Versionstamp,
+    Bytes, ChangeBatch, Changes, ChangesRequest, Error, ErrorKind, KeyRange, KeySelector, KeyValue,
+    MutationType, RangeResult, Result, Rows, Version, Versionstamp, codes,
 };
 pub use range::{ConflictRangeType, RangeOptions, StreamingMode};
 pub use stream::RangeStream;

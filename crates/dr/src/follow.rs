@@ -19,7 +19,7 @@ use plinth_env::Env;
 use plinth_env::reply::Reply;
 use plinth_env::sync::{First as Either, race};
 use plinth_types::{
-    Changes, ChangesRequest, Error, MutationList, MutationType, Result, Version, planted,
+    Changes, ChangesRequest, Error, MutationList, MutationType, Result, Version, codes, planted,
     system::{METADATA_VERSION, NORMAL_END},
 };
 use std::time::Duration;
@@ -416,5 +416,12 @@ fn size(mutations: &MutationList) -> usize {
 
 /// A node that is gone, or behind: another one, or the same one later, has the answer.
 fn may_get_better(error: &Error) -> bool {
-    error.is_retryable() || matches!(error.code(), 1006 | 1026 | 1043 | 1100)
+    error.is_retryable()
+        || matches!(
+            error.code(),
+            codes::ALL_ALTERNATIVES_FAILED
+                | codes::CONNECTION_FAILED
+                | codes::SHUTDOWN_IN_PROGRESS
+                | codes::BROKEN_PROMISE
+        )
 }

@@ -10,7 +10,7 @@ use crate::rows::{BEAT, Beat, PLACE, Place, Wanted, hex};
 use crate::sites::{Direction, Sites, head};
 use crate::system::{self, within};
 use plinth_client::Database;
-use plinth_types::{Result, Version, version::VERSIONS_PER_SECOND};
+use plinth_types::{Result, Version, codes, version::VERSIONS_PER_SECOND};
 use std::time::Duration;
 
 /// How long the first is asked before it counts as out of reach.
@@ -103,7 +103,7 @@ pub async fn status(from: Option<&Database>, to: &Database) -> Result<Option<Sta
             let sites = Sites::new(from.clone(), to.clone());
             match within(from, PATIENCE, sites.direction()).await {
                 Ok(found) => found.map(|direction| (direction, true)),
-                Err(error) if error.code() == 1004 => {
+                Err(error) if error.code() == codes::TIMED_OUT => {
                     within(to, PATIENCE, head(to)).await?.map(|head| (of_second(head), false))
                 }
                 Err(error) => return Err(error),

@@ -73,7 +73,7 @@
 //! | give parts of an application their own keys | [`directory`] |
 //! | keep time series, and write points and keys in one transaction | `Database::series`, `series` (feature `series`) |
 //! | back it up and restore it | `backup`, `Builder::loader` (feature `backup`) |
-//! | see what went wrong, and what to do | [`Error`], with FoundationDB's numbers |
+//! | see what went wrong, and what to do | [`Error`], [`ErrorKind`], [`codes`]: FoundationDB's numbers |
 //! | know what is too large | [`limits`] |
 //!
 //! ## Role
@@ -137,8 +137,8 @@ pub use plinth_series as series;
 pub use plinth_types::atomic;
 pub use plinth_types::error::ErrorPredicate;
 pub use plinth_types::{
-    Bytes, Error, KeyRange, KeySelector, KeyValue, MutationType, RangeResult, Result, Rows,
-    Version, Versionstamp, key_after, limits, printable, strinc,
+    Bytes, Error, ErrorKind, KeyRange, KeySelector, KeyValue, MutationType, RangeResult, Result,
+    Rows, Version, Versionstamp, codes, key_after, limits, printable, strinc,
 };
 #[cfg(feature = "backup")]
 pub use restore::DirectoryLoader;

@@ -49,7 +49,7 @@ pub mod version;
 pub use bytes::Bytes;
 pub use changes::{ChangeBatch, Changes, ChangesRequest, StreamRow};
 pub use commit::{CommitReply, CommitRequest, Conflicts};
-pub use error::{Error, Resource, Result};
+pub use error::{Error, ErrorKind, Resource, Result, codes};
 pub use key::{KeyRange, KeySelector, key_after, strinc};
 pub use located::{Located, LocatedMember};
 pub use mutation::{Mutation, MutationList, MutationRef, MutationType};

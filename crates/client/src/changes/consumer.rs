@@ -8,7 +8,7 @@ use super::for_system;
 use crate::database::Database;
 use crate::transact::transact;
 use crate::transaction::Transaction;
-use plinth_types::{Changes, ChangesRequest, Error, Result, Version, probe};
+use plinth_types::{Changes, ChangesRequest, Error, Result, Version, codes, probe};
 use std::time::Duration;
 
 /// About how many bytes of mutations come at a time.
@@ -130,5 +130,13 @@ impl ChangeConsumer {
 
 /// A node that is gone, or behind: another one, or the same one later, has the answer.
 fn may_get_better(error: &Error) -> bool {
-    matches!(error.code(), 1006 | 1009 | 1026 | 1037 | 1043 | 1100)
+    matches!(
+        error.code(),
+        codes::ALL_ALTERNATIVES_FAILED
+            | codes::FUTURE_VERSION
+            | codes::CONNECTION_FAILED
+            | codes::PROCESS_BEHIND
+            | codes::SHUTDOWN_IN_PROGRESS
+            | codes::BROKEN_PROMISE
+    )
 }

@@ -9,6 +9,7 @@
 
 use super::RemoteOptions;
 use super::cluster_file::{Address, ClusterFile};
+use super::refusal;
 use super::scout::Lost;
 use super::slots::{Answer, Pending, Slots, unknown};
 use crate::endpoint::ReadVersionReply;
@@ -356,7 +357,7 @@ impl Link {
     /// No connection could be made: who has given up is forgotten, and if another attempt can't
     /// help either, all are told.
     pub(super) fn refused(&self, why: &Error) {
-        let is_final = self.gives_up() || matches!(why.code(), 2100 | 2104 | 2107);
+        let is_final = self.gives_up() || refusal::is_final(why);
         let mut state = self.lock();
         let state_ref = &mut *state;
         state_ref.failure = Some(why.clone());

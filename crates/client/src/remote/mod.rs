@@ -27,6 +27,7 @@ mod conversation;
 mod dial;
 mod link;
 mod many;
+mod refusal;
 mod scout;
 mod slots;
 mod snapshot;

@@ -4,7 +4,7 @@
 
 use plinth_env::Timer;
 use plinth_env::reply::Promise;
-use plinth_types::{Error, Result};
+use plinth_types::{Error, Result, codes};
 use std::time::Duration;
 
 /// Seconds that the first wait is drawn from.
@@ -53,7 +53,11 @@ impl Backoff {
         match error.code() {
             1007 | 1009 => Ok(VERSION_DELAY.min(most)),
             1020 | 1021 | 1037 | 1038 | 1042 | 1051 | 1078 | 1079 | 1213 | 1223 | 1235 | 1242 => {
-                let overloaded = matches!(error.code(), 1042 | 1078);
+                let overloaded = matches!(
+                    error.code(),
+                    codes::COMMIT_PROXY_MEMORY_LIMIT_EXCEEDED
+                        | codes::GRV_PROXY_MEMORY_LIMIT_EXCEEDED
+                );
                 let cap = if overloaded { OVERLOAD } else { most.as_secs_f64() };
                 // 53 random bits: a number from 0 up to, and without, 1.
                 let random = (random() >> 11) as f64 / (1u64 << 53) as f64;

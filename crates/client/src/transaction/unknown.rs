@@ -9,14 +9,17 @@ use super::{Inner, Transaction};
 use crate::options::TransactionOption;
 use crate::range::RangeOptions;
 use bytes::Bytes;
-use plinth_types::{Error, Result, Version, Versionstamp, key_after, limits, probe, system};
+use plinth_types::{Error, Result, Version, Versionstamp, codes, key_after, limits, probe, system};
 
 /// Records of commits at this version and before have been removed.
 const EXPIRED_VERSION: &[u8] = b"\xff\x02/idmpExpiredVersion";
 
 /// Whether a commit that failed like this may have taken effect, now or later.
 pub(super) fn is_unknown(error: &Error) -> bool {
-    matches!(error.code(), 1021 | 1026 | 1100)
+    matches!(
+        error.code(),
+        codes::COMMIT_UNKNOWN_RESULT | codes::CONNECTION_FAILED | codes::BROKEN_PROMISE
+    )
 }
 
 impl Inner {

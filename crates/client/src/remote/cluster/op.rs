@@ -3,7 +3,7 @@
 //! What may be asked again is kept as a function; the promise is kept by the first answer that
 //! counts. An operation that is not done stays with the steward, so that none is forgotten.
 
-use super::super::RemoteEndpoint;
+use super::super::{RemoteEndpoint, refusal};
 use super::Cluster;
 use plinth_env::reply::{Listener, Promise, Reply};
 use plinth_types::{Error, Result};
@@ -147,7 +147,7 @@ impl<T: Send + 'static> Op<T> {
             result.as_ref().err().is_some_and(|error| self.is_to_be_asked_again(cluster, error));
         match &result {
             Err(error) if *error == Error::all_alternatives_failed() => server.lost(None),
-            Err(error) if matches!(error.code(), 2100 | 2104 | 2107) => server.lost(Some(error)),
+            Err(error) if refusal::is_final(error) => server.lost(Some(error)),
             Err(error) if *error == Error::commit_unknown_result() => {}
             // It has waited for something to tell.
             _ if matches!(self.whom, Whom::AnyForLong | Whom::WhoeverHasIt) => server.is_there(),

@@ -5,6 +5,7 @@
 //! does has been silent. All of them are asked, so that one that was lost is noticed when it is
 //! back.
 
+use super::super::refusal;
 use super::Cluster;
 use plinth_env::reply::Reply;
 use plinth_env::sync::race;
@@ -69,7 +70,7 @@ fn locate(cluster: &Arc<Cluster>, at: usize) {
                 cluster.note(at, &located);
             }
             Err(error) => {
-                let is_final = matches!(error.code(), 2100 | 2104 | 2107);
+                let is_final = refusal::is_final(&error);
                 server.lost(is_final.then_some(&error));
             }
         }
