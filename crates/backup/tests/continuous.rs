@@ -237,7 +237,7 @@ fn a_broken_backup_begins_anew_by_itself() {
         let tr = db.create_transaction();
         tr.clear("large");
         tr.commit().await.unwrap();
-        let lost = tr.committed_version();
+        let lost = tr.committed_version().unwrap();
         let runs = Agent::start(&machine, &db);
         until(&db, "broken", |tag| tag.broken > 0).await;
         // What was lost is not taken for nothing while nothing comes behind it.

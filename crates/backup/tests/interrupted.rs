@@ -407,8 +407,9 @@ fn dies_in_its_log(seed: u64) {
             let mut list = MutationList::new();
             list.push(MutationType::Add, b"sum", &1_u64.to_le_bytes());
             list.push(MutationType::Set, key.as_bytes(), &value);
-            log.push(tr.committed_version(), list.iter());
-            end = tr.committed_version() + 1;
+            let version = tr.committed_version().unwrap();
+            log.push(version, list.iter());
+            end = version + 1;
         }
         backup.put_log(log, end).await.unwrap();
         let expected = rows_of(&db).await;

@@ -66,7 +66,7 @@ async fn commits(
         list.push(Set, b"one more", &value);
         model.insert(Bytes::from_static(b"one more"), value);
         tr.commit().await.unwrap();
-        commits.push((tr.committed_version(), list, model.clone()));
+        commits.push((tr.committed_version().unwrap(), list, model.clone()));
     }
     commits
 }

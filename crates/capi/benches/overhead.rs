@@ -139,7 +139,7 @@ fn range(bench: &mut Bench, round: usize) -> usize {
     }
     let begin = key(bench.chance() / 2);
     let mut options = RangeOptions::from(&begin[..]..&b"l"[..]);
-    options.limit = 1000;
+    options.limit = Some(1000);
     options.mode = StreamingMode::Exact;
     let result = bench.transactions[0].snapshot().get_range(options).wait().expect("a read");
     let looked: usize =

@@ -136,7 +136,7 @@ fn main() {
 
 fn reads(bench: &Bench) {
     bench.case("create a transaction and drop it", 1, |db, _| {
-        db.create_transaction().committed_version() as u64
+        db.create_transaction().committed_version().unwrap_or(0) as u64
     });
     bench.case("get, 10 together, a read", 10, |db, n| {
         let tr = db.create_transaction();
@@ -176,14 +176,14 @@ fn writes(bench: &Bench) {
     bench.case("set, 1 and commit, a transaction", 1, |db, n| {
         let tr = db.create_transaction();
         tr.set(key(n), [b'v'; 54]);
-        tr.commit().wait().map_or(0, |()| tr.committed_version() as u64)
+        tr.commit().wait().map_or(0, |()| tr.committed_version().unwrap_or(0) as u64)
     });
     bench.case("set, 10 and commit, a transaction", 1, |db, n| {
         let tr = db.create_transaction();
         for at in 0..10 {
             tr.set(key(10 * n + at), [b'v'; 54]);
         }
-        tr.commit().wait().map_or(0, |()| tr.committed_version() as u64)
+        tr.commit().wait().map_or(0, |()| tr.committed_version().unwrap_or(0) as u64)
     });
     bench.case("set, 10 and commit in transact, a transaction", 1, |db, n| {
         let done = block_on(db.transact(|tr| async move {

@@ -7,48 +7,33 @@ use bytes::Bytes;
 use plinth_types::{KeyRange, KeySelector, strinc};
 use std::ops::{Bound, RangeBounds};
 
-/// How much of a range one batch carries, with FoundationDB's codes.
+/// How much of a range one batch carries.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-#[repr(i32)]
 pub enum StreamingMode {
     /// All of the range will be wanted soon: big batches.
-    WantAll = -2,
+    WantAll,
     /// Small batches first, then bigger ones.
     #[default]
-    Iterator = -1,
+    Iterator,
     /// Exactly `limit` rows in one batch.
-    Exact = 0,
+    Exact,
     /// Little: when few rows are expected to be used.
-    Small = 1,
+    Small,
     /// More.
-    Medium = 2,
+    Medium,
     /// Much.
-    Large = 3,
+    Large,
     /// As much as one client gets out of one range.
-    Serial = 4,
+    Serial,
 }
 
 impl StreamingMode {
-    /// The mode with this code.
-    pub fn from_code(code: i32) -> Option<Self> {
-        Some(match code {
-            -2 => Self::WantAll,
-            -1 => Self::Iterator,
-            0 => Self::Exact,
-            1 => Self::Small,
-            2 => Self::Medium,
-            3 => Self::Large,
-            4 => Self::Serial,
-            _ => return None,
-        })
-    }
-
     /// The bytes that a batch is meant to have; `None` for as many as it takes.
     ///
     /// `iteration` counts the batches of one range from 1; only [`StreamingMode::Iterator`] looks
     /// at it.
-    pub fn target_bytes(self, iteration: i32) -> Option<i32> {
-        const ITERATIONS: [i32; 10] =
+    pub fn target_bytes(self, iteration: usize) -> Option<usize> {
+        const ITERATIONS: [usize; 10] =
             [4096, 6144, 9216, 13_824, 20_736, 31_104, 46_656, 69_984, 80_000, 120_000];
         Some(match self {
             Self::Exact => return None,
@@ -56,7 +41,7 @@ impl StreamingMode {
             Self::Medium => 1000,
             Self::Large => 4096,
             Self::WantAll | Self::Serial => 80_000,
-            Self::Iterator => ITERATIONS[(iteration.clamp(1, 10) - 1) as usize],
+            Self::Iterator => ITERATIONS[iteration.clamp(1, 10) - 1],
         })
     }
 }
@@ -78,7 +63,7 @@ pub enum ConflictRangeType {
 /// use plinth_client::{RangeOptions, StreamingMode};
 /// let first_ten = RangeOptions::from("a".."b").limit(10).mode(StreamingMode::WantAll);
 /// let last_one = RangeOptions::prefix("users/").reverse(true).limit(1);
-/// # assert_eq!((first_ten.limit, last_one.reverse), (10, true));
+/// # assert_eq!((first_ten.limit, last_one.reverse), (Some(10), true));
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RangeOptions {
@@ -86,14 +71,14 @@ pub struct RangeOptions {
     pub begin: KeySelector,
     /// Selects the first row not to give.
     pub end: KeySelector,
-    /// Most rows to give; 0 for all.
-    pub limit: i32,
-    /// Bytes after which a batch ends; 0 for what the mode says. A stream looks at the mode alone.
-    pub target_bytes: i32,
+    /// Most rows to give, at least 1; `None` for all.
+    pub limit: Option<usize>,
+    /// Bytes after which a batch ends, at least 1; `None` for what the mode says.
+    pub target_bytes: Option<usize>,
     /// How much a batch carries.
     pub mode: StreamingMode,
     /// The number of the batch within the range, from 1.
-    pub iteration: i32,
+    pub iteration: usize,
     /// From the end to the begin.
     pub reverse: bool,
 }
@@ -104,8 +89,8 @@ impl RangeOptions {
         Self {
             begin,
             end,
-            limit: 0,
-            target_bytes: 0,
+            limit: None,
+            target_bytes: None,
             mode: StreamingMode::Iterator,
             iteration: 1,
             reverse: false,
@@ -122,17 +107,18 @@ impl RangeOptions {
         )
     }
 
-    /// Gives at most this many rows; 0 for all.
+    /// Gives at most this many rows, at least 1: of a read without any, which is
+    /// `range_limits_invalid`, nothing could be told.
     #[must_use]
-    pub fn limit(mut self, rows: i32) -> Self {
-        self.limit = rows;
+    pub fn limit(mut self, rows: usize) -> Self {
+        self.limit = Some(rows);
         self
     }
 
-    /// Ends a batch after this many bytes; 0 for what the mode says.
+    /// Ends a batch after this many bytes, at least 1.
     #[must_use]
-    pub fn target_bytes(mut self, bytes: i32) -> Self {
-        self.target_bytes = bytes;
+    pub fn target_bytes(mut self, bytes: usize) -> Self {
+        self.target_bytes = Some(bytes);
         self
     }
 
@@ -145,7 +131,7 @@ impl RangeOptions {
 
     /// Sets the number of the batch within the range, from 1.
     #[must_use]
-    pub fn iteration(mut self, iteration: i32) -> Self {
+    pub fn iteration(mut self, iteration: usize) -> Self {
         self.iteration = iteration;
         self
     }
@@ -158,7 +144,8 @@ impl RangeOptions {
     }
 
     /// The read of what is left after a batch that ended at `last`, its last key, having given
-    /// `rows` rows.
+    /// `rows` rows. If those were all that the limit allows, its limit is `Some(0)`, and nothing is
+    /// left to read.
     #[must_use]
     pub fn after(mut self, last: &[u8], rows: usize) -> Self {
         let last = Bytes::copy_from_slice(last);
@@ -167,9 +154,7 @@ impl RangeOptions {
         } else {
             self.begin = KeySelector::first_greater_than(last);
         }
-        if self.limit > 0 {
-            self.limit = self.limit.saturating_sub(i32::try_from(rows).unwrap_or(i32::MAX));
-        }
+        self.limit = self.limit.map(|limit| limit.saturating_sub(rows));
         self.iteration = self.iteration.saturating_add(1);
         self
     }
@@ -247,22 +232,19 @@ impl Limits {
     /// `client_invalid_operation`, `range_limits_invalid` (checked later, hence the nesting).
     pub(crate) fn of(options: &RangeOptions) -> plinth_types::Result<Option<Self>> {
         use plinth_types::Error;
-        const UNLIMITED: i32 = -1;
-        let unlimited_if_zero = |n: i32| if n == 0 { UNLIMITED } else { n };
-        let rows = unlimited_if_zero(options.limit);
-        let mut bytes = unlimited_if_zero(options.target_bytes);
-        if options.mode == StreamingMode::Exact && rows == UNLIMITED && bytes == UNLIMITED {
+        let (rows, mut bytes) = (options.limit, options.target_bytes);
+        if options.mode == StreamingMode::Exact && rows.is_none() && bytes.is_none() {
             return Err(Error::exact_mode_without_limits());
         }
-        if options.mode == StreamingMode::Iterator && options.iteration <= 0 {
+        if options.mode == StreamingMode::Iterator && options.iteration == 0 {
             return Err(Error::client_invalid_operation().with_detail("iterations count from 1"));
         }
         if let Some(target) = options.mode.target_bytes(options.iteration) {
-            bytes = if bytes == UNLIMITED { target } else { bytes.min(target) };
+            bytes = Some(bytes.map_or(target, |bytes| bytes.min(target)));
         }
-        if rows < UNLIMITED || bytes < UNLIMITED {
+        if rows == Some(0) || bytes == Some(0) {
             return Ok(None);
         }
-        Ok(Some(Self { rows: usize::try_from(rows).ok(), bytes: usize::try_from(bytes).ok() }))
+        Ok(Some(Self { rows, bytes }))
     }
 }

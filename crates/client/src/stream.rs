@@ -134,8 +134,7 @@ impl RangeStream {
         self.given = 0;
         if let Some((last, _)) = batch.rows.last() {
             let range = self.range.clone().after(last, batch.rows.len());
-            let all_given = self.range.limit > 0 && range.limit == 0;
-            self.more = batch.more && !all_given;
+            self.more = batch.more && range.limit != Some(0);
             self.range = range;
         }
         self.rows = batch.rows;

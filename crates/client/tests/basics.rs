@@ -15,7 +15,7 @@ fn writes_are_seen_by_their_transaction_and_after_commit_by_others() {
     assert_eq!(tr.get("a").wait().unwrap().unwrap(), "1");
     assert_eq!(db.create_transaction().get("a").wait().unwrap(), None);
     tr.commit().wait().unwrap();
-    assert!(tr.committed_version() > 0);
+    assert!(tr.committed_version() > Some(0));
     let tr = db.create_transaction();
     assert_eq!(tr.get("a").wait().unwrap().unwrap(), "1");
     assert_eq!(tr.get("n").wait().unwrap().unwrap(), &5u64.to_le_bytes()[..]);

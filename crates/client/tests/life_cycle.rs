@@ -122,7 +122,7 @@ fn committed() {
         let (endpoint, db) = stand_in();
         let tr = transaction(&db);
         tr.commit().wait().unwrap();
-        assert!(tr.committed_version() > 0);
+        assert!(tr.committed_version() > Some(0));
         (endpoint, tr)
     };
     check("committed", make, |name| match name {
@@ -141,7 +141,7 @@ fn commit_refused() {
         let stamp = tr.versionstamp();
         assert_eq!(code(tr.commit().wait()), 1020);
         assert_eq!(code(stamp.wait()), 2020);
-        assert_eq!(tr.committed_version(), -1);
+        assert_eq!(tr.committed_version(), None);
         (endpoint, tr)
     };
     check("its commit failed", make, |name| match name {

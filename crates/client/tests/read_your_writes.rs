@@ -143,25 +143,29 @@ impl Program {
 
     fn read_range(&mut self, snapshot: bool) {
         let ((begin, plain_begin), (end, plain_end)) = (self.selector(), self.selector());
-        let limit = if self.random.chance(60) { 1 + self.random.below(8) as i32 } else { 0 };
-        let target_bytes =
-            if self.random.chance(30) { 1 + self.random.below(100) as i32 } else { 0 };
-        let modes = [-2, -1, 1, 2, 3, 4].map(|code| StreamingMode::from_code(code).unwrap());
-        let mode = if limit > 0 && self.random.chance(30) {
+        let limit = self.random.chance(60).then(|| 1 + self.random.below(8));
+        let target_bytes = self.random.chance(30).then(|| 1 + self.random.below(100));
+        let modes = [
+            StreamingMode::WantAll,
+            StreamingMode::Iterator,
+            StreamingMode::Small,
+            StreamingMode::Medium,
+            StreamingMode::Large,
+            StreamingMode::Serial,
+        ];
+        let mode = if limit.is_some() && self.random.chance(30) {
             StreamingMode::Exact
         } else {
             *self.random.pick(&modes)
         };
         let reverse = self.random.chance(40);
-        let options = RangeOptions::new(begin, end)
-            .limit(limit)
-            .target_bytes(target_bytes)
+        let mut options = RangeOptions::new(begin, end)
             .mode(mode)
-            .iteration(1 + self.random.below(3) as i32)
+            .iteration(1 + self.random.below(3))
             .reverse(reverse);
-        let most = |n: i32| if n == 0 { usize::MAX } else { n as usize };
-        let of_mode =
-            mode.target_bytes(options.iteration).map_or(usize::MAX, |bytes| bytes as usize);
+        (options.limit, options.target_bytes) = (limit, target_bytes);
+        let most = |n: Option<usize>| n.unwrap_or(usize::MAX);
+        let of_mode = most(mode.target_bytes(options.iteration));
         let limits =
             RangeLimits { rows: most(limit), bytes: most(target_bytes).min(of_mode), reverse };
         let what = format!("get_range {options:?} snapshot {snapshot}");

@@ -155,7 +155,7 @@ fn the_transaction_and_the_connection_show_themselves() {
             .unwrap();
         let version =
             &writes.rows.row(0).unwrap().0[special("transaction/write_conflict_range/v").len()..];
-        assert_eq!(&version[..8], &tr.committed_version().to_be_bytes());
+        assert_eq!(&version[..8], &tr.committed_version().unwrap().to_be_bytes());
     }
 }
 

@@ -110,7 +110,7 @@ fn versionstamps_are_those_of_the_commit() {
     tr.atomic_op("value", b"..........\0\0\0\0", MutationType::SetVersionstampedValue);
     tr.commit().wait().unwrap();
     let stamp = stamp.wait().unwrap();
-    assert_eq!(stamp.version(), tr.committed_version());
+    assert_eq!(Some(stamp.version()), tr.committed_version());
     let tr = db.create_transaction();
     assert_eq!(tr.get("value").wait().unwrap().as_deref(), Some(&stamp.as_bytes()[..]));
     let key = [b"k", &stamp.as_bytes()[..]].concat();

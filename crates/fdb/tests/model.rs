@@ -129,18 +129,18 @@ fn read(random: &mut Random, tr: &Transaction, model: &Map) -> Option<Vec<Vec<u8
         }
         _ => {
             let (begin, end) = bounds(random);
-            let (limit, reverse) = (random.below(8) as i32, random.below(2) == 0);
-            let options = RangeOptions::from(&begin[..]..&end[..])
-                .limit(limit)
+            let (limit, reverse) = (random.below(8) as usize, random.below(2) == 0);
+            let mut options = RangeOptions::from(&begin[..]..&end[..])
                 .mode(StreamingMode::WantAll)
                 .reverse(reverse);
+            options.limit = (limit > 0).then_some(limit);
             let rows = tr.range(options).collect_blocking().unwrap();
             let mut wanted: Vec<_> = model.range(begin.clone()..end.clone()).collect();
             if reverse {
                 wanted.reverse();
             }
             if limit > 0 {
-                wanted.truncate(limit as usize);
+                wanted.truncate(limit);
             }
             let rows: Vec<_> =
                 rows.iter().map(|row| (row.key.to_vec(), row.value.to_vec())).collect();

@@ -112,7 +112,7 @@ fn attempt(db: &Database, from: Version, ranges: &[KeyRange]) -> Result<Attempt>
         }
         tr.add_write_conflict_key(MARK);
         match tr.commit().wait() {
-            Ok(()) => return Ok(Attempt::Unchanged(tr.committed_version())),
+            Ok(()) => return Ok(Attempt::Unchanged(tr.committed_version().unwrap_or(from))),
             Err(error) if error == Error::not_committed() => {
                 return Ok(Attempt::Changed(reported(&tr)?));
             }

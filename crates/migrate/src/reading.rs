@@ -44,7 +44,7 @@ pub(crate) fn read(
     let mut part = Part { rows: Vec::new(), sum: Sum::default(), next: range.begin.clone() };
     loop {
         let rest = KeyRange::new(part.next.clone(), range.end.clone());
-        let target = i32::try_from(most_bytes).unwrap_or(0);
+        let target = usize::try_from(most_bytes).unwrap_or(usize::MAX);
         let ask = RangeOptions::from(rest).mode(StreamingMode::WantAll).target_bytes(target);
         let result = tr.snapshot().get_range(ask).wait()?;
         part.sum = part.sum.with(Sum::of(&result.rows));

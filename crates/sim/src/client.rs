@@ -9,6 +9,7 @@ use crate::stage::{Life, Stage, lock};
 use plinth_client::{Database, RangeOptions, Transaction, TransactionOption};
 use plinth_env::simulated::Random;
 use plinth_env::sync::{First, race};
+use plinth_types::version::INVALID_VERSION;
 use plinth_types::{Bytes, Error, Result, Version};
 use std::future::Future;
 use std::pin::Pin;
@@ -158,7 +159,7 @@ impl Client {
             let transaction = database.create_transaction();
             body(transaction.clone()).await.map_err(|error| (error, false))?;
             transaction.commit().await.map_err(|error| (error, true))?;
-            Ok(transaction.committed_version())
+            Ok(transaction.committed_version().unwrap_or(INVALID_VERSION))
         });
         match done.await {
             None => Outcome::Unknown,

@@ -268,7 +268,7 @@ async fn ask(tr: &Transaction, asked: &Asked) -> Result<Told> {
         Asked::GetKey(selector) => Told::Key(tr.get_key(selector.clone()).await?),
         Asked::Range { begin, end, limit, reverse } => {
             let range = RangeOptions::from(begin.clone()..end.clone());
-            let range = range.limit(*limit as i32).mode(StreamingMode::Exact).reverse(*reverse);
+            let range = range.limit(*limit).mode(StreamingMode::Exact).reverse(*reverse);
             let result = tr.get_range(range).await?;
             let rows = result.rows.key_values().map(|row| (row.key, row.value)).collect();
             Told::Rows { rows, more: result.more }

@@ -21,7 +21,7 @@ use plinth::client::Database;
 use plinth::{Bytes, KeyValue, RangeOptions, Result, Transaction, TransactionOption};
 
 /// How many of the oldest items a consumer chooses from.
-const WINDOW: i32 = 8;
+const WINDOW: usize = 8;
 
 /// Mistakes that people make in such a layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -45,7 +45,7 @@ pub async fn set(db: &Database, key: &[u8], value: &[u8]) -> Version {
     let tr = db.create_transaction();
     tr.set(key, value);
     tr.commit().await.unwrap();
-    tr.committed_version()
+    tr.committed_version().unwrap()
 }
 
 /// Commits random transactions of sets, clears and additions, here and in the model.

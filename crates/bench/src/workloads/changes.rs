@@ -165,7 +165,7 @@ impl Kind for Writes {
         let asked = begin.env.now();
         transaction.commit().await?;
         let now = begin.env.now();
-        lock(&self.answered).push((transaction.committed_version(), now));
+        lock(&self.answered).extend(transaction.committed_version().map(|version| (version, now)));
         Ok(Parts { commit: Some(now - asked), operations: 1, ..Parts::default() })
     }
 }

@@ -118,7 +118,7 @@ async fn rows(
     keys: u64,
 ) -> plinth_types::Result<u64> {
     let range = key(first)..key((first + keys).min(MAX_ROWS));
-    let mut options = RangeOptions::from(range).limit(keys as i32).mode(StreamingMode::Exact);
+    let mut options = RangeOptions::from(range).limit(keys as usize).mode(StreamingMode::Exact);
     let mut seen = 0;
     loop {
         let batch = transaction.get_range(options.clone()).await?;

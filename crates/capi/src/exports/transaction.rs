@@ -8,6 +8,7 @@ use crate::argument::{Code, bytes, guard, guard_code, guard_future, handle, opti
 use crate::fork;
 use crate::future::FutureCore;
 use plinth_client::{ConflictRangeType, RangeOptions, StreamingMode, Transaction};
+use plinth_types::version::INVALID_VERSION;
 use plinth_types::{Bytes, Error, KeySelector, Result};
 use std::ffi::c_int;
 
@@ -164,15 +165,37 @@ fn range_options(
     (mode, iteration): (c_int, c_int),
     reverse: c_int,
 ) -> Result<RangeOptions> {
-    let mode = StreamingMode::from_code(mode).ok_or_else(|| {
-        Error::client_invalid_operation().with_detail(format!("{mode} is no streaming mode"))
-    })?;
-    Ok(RangeOptions::new(begin, end)
-        .limit(limit)
-        .target_bytes(target_bytes)
-        .mode(mode)
-        .iteration(iteration)
-        .reverse(reverse != 0))
+    let mode = streaming_mode(mode)?;
+    // What is below 1 is refused by a read, but a moment later: its keys come first.
+    let iteration = usize::try_from(iteration).unwrap_or(0);
+    let mut options =
+        RangeOptions::new(begin, end).mode(mode).iteration(iteration).reverse(reverse != 0);
+    (options.limit, options.target_bytes) = (limit_of(limit), limit_of(target_bytes));
+    Ok(options)
+}
+
+/// A limit of C's: 0 and -1 are none, and what is less can't be met.
+fn limit_of(limit: c_int) -> Option<usize> {
+    match limit {
+        0 | -1 => None,
+        limit => Some(usize::try_from(limit).unwrap_or(0)),
+    }
+}
+
+fn streaming_mode(code: c_int) -> Result<StreamingMode> {
+    Ok(match code {
+        -2 => StreamingMode::WantAll,
+        -1 => StreamingMode::Iterator,
+        0 => StreamingMode::Exact,
+        1 => StreamingMode::Small,
+        2 => StreamingMode::Medium,
+        3 => StreamingMode::Large,
+        4 => StreamingMode::Serial,
+        _ => {
+            let detail = format!("{code} is no streaming mode");
+            return Err(Error::client_invalid_operation().with_detail(detail));
+        }
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -334,7 +357,7 @@ unsafe extern "C" fn fdb_transaction_get_committed_version(
 ) -> Code {
     guard_code(|| {
         // SAFETY: C gives a handle of this library's, and a place for the result.
-        unsafe { store(out, handle(tr)?.committed_version()) };
+        unsafe { store(out, handle(tr)?.committed_version().unwrap_or(INVALID_VERSION)) };
         Ok(())
     })
 }

@@ -35,7 +35,7 @@ pub fn transactions(story: &Story, database: &Database) -> Result<(), Failure> {
         format!("{}: nobody else sees it yet", show(other.as_deref())),
     )?;
     transaction.commit().wait().map_err(failed("commit"))?;
-    let version = transaction.committed_version();
+    let version = transaction.committed_version().unwrap_or_default();
     story.code("tr.commit()", format!("on disk, as version {version}"))?;
     let shelf = shelf(database)?;
     story.code("db.get_range(RangeOptions::prefix(\"shelf/\"))", &shelf)?;

@@ -83,7 +83,7 @@ pub fn get_range<Out: Write>(
     let limit = arguments.get(2).map_or(Ok(LIMIT), |limit| number(limit, "LIMIT"))?;
     let count = i32::unsigned_abs(limit);
     let first = RangeOptions::from(begin.clone()..end)
-        .limit(i32::try_from(count).unwrap_or(i32::MAX))
+        .limit(count as usize)
         .reverse(limit < 0)
         .mode(StreamingMode::WantAll);
     let batches = session.read(|transaction| rows(transaction, first.clone()))?;
@@ -102,7 +102,7 @@ pub fn get_range<Out: Write>(
 /// All rows of a range, up to its limit, batch by batch.
 fn rows(transaction: &Transaction, mut options: RangeOptions) -> plinth::Result<Vec<Rows>> {
     let mut batches = Vec::new();
-    while options.limit > 0 {
+    while options.limit != Some(0) {
         let batch = transaction.get_range(options.clone()).wait()?;
         let last = batch.rows.last().filter(|_| batch.more).map(|(last, _)| last.to_vec());
         let count = batch.rows.len();

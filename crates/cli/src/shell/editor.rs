@@ -25,7 +25,7 @@ use std::time::Duration;
 const HISTORY_FILE: &str = ".plinth_history";
 const HISTORY_LINES: usize = 10_000;
 /// Keys proposed at most.
-const KEYS: i32 = 40;
+const KEYS: usize = 40;
 /// Longest wait for them, in milliseconds: whoever types waits meanwhile.
 const KEYS_TIMEOUT_MS: i64 = 500;
 

@@ -160,7 +160,7 @@ impl<Out: Write> Session<Out> {
         loop {
             body(&transaction);
             match transaction.commit().wait() {
-                Ok(()) => return Ok(Some(transaction.committed_version())),
+                Ok(()) => return Ok(transaction.committed_version()),
                 Err(error) => again(&transaction, error)?,
             }
         }

@@ -100,7 +100,7 @@ fn list<Out: Write>(
     }
     let last = strinc(MAP).unwrap_or_default();
     let end = if end == b"\xff" { last } else { Bytes::from([MAP, end].concat()) };
-    let range = RangeOptions::from([MAP, begin].concat()..end.to_vec()).limit(limit);
+    let range = RangeOptions::from([MAP, begin].concat()..end.to_vec()).limit(limit as usize);
     let found = manage(session, |transaction| transaction.get_range(range.clone()).wait())?;
     if found.rows.is_empty() {
         return Ok(writeln!(session.out, "The cluster has no tenants in the specified range")?);

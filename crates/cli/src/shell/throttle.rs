@@ -22,7 +22,7 @@ const TAG_BYTES: usize = 16;
 /// How long a rule holds unless it is said, in seconds.
 const USUAL: f64 = 3600.0;
 /// Rules that are listed.
-const LISTED: i32 = 1000;
+const LISTED: usize = 1000;
 /// The priorities that a rule may hold for, with those below, by their number in its key.
 const PRIORITIES: [&str; 2] = ["batch", "default"];
 
@@ -96,8 +96,7 @@ fn off<Out: Write>(session: &mut Session<Out>, tag: &[u8]) -> Result<(), Refusal
 fn list<Out: Write>(session: &mut Session<Out>) -> Result<(), Refusal> {
     let (rows, now) = session.read(|transaction| {
         may_touch_system_keys(transaction)?;
-        let mut range = RangeOptions::from(BEGIN..END);
-        range.limit = LISTED;
+        let range = RangeOptions::from(BEGIN..END).limit(LISTED);
         Ok((
             block_on(transaction.range(range).collect())?,
             transaction.env().wall_clock().as_secs_f64(),

@@ -28,10 +28,9 @@ pub fn commit<Out: Write>(session: &mut Session<Out>) -> Result<(), Refusal> {
     begun.transaction.commit().wait()?;
     let version = begun.transaction.committed_version();
     session.transaction = None;
-    if version < 0 {
-        writeln!(session.out, "Committed (nothing was written)")?;
-    } else {
-        writeln!(session.out, "Committed ({version})")?;
+    match version {
+        None => writeln!(session.out, "Committed (nothing was written)")?,
+        Some(version) => writeln!(session.out, "Committed ({version})")?,
     }
     Ok(())
 }

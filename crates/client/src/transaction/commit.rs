@@ -176,9 +176,10 @@ impl Inner {
 
     fn judge(&self, epoch: u64, sent: &Sent, result: Result<CommitReply>) -> Result<Done, Failure> {
         match result {
-            Ok(CommitReply::Committed { version, batch_index }) => {
-                Ok(Done { version, stamp: Ok(Versionstamp::new(version, batch_index)) })
-            }
+            Ok(CommitReply::Committed { version, batch_index }) => Ok(Done {
+                version: Some(version),
+                stamp: Ok(Versionstamp::new(version, batch_index)),
+            }),
             Ok(CommitReply::Conflict { conflicting_reads }) => {
                 let mut state = self.lock();
                 if state.life.is_in(epoch) {
@@ -209,11 +210,7 @@ impl Inner {
         }
         let result = match result {
             Ok(done) => {
-                let start = if done.version > 0 {
-                    done.version
-                } else {
-                    state.version.known().unwrap_or(0)
-                };
+                let start = done.version.or(state.version.known()).unwrap_or(0);
                 state.watches.start(self.database(), self.prefix(), start, &mut after);
                 self.note_commit(state, &done, &mut after);
                 Ok(())

@@ -139,8 +139,18 @@ impl Transaction {
         self.inner.env()
     }
 
-    /// The version at which the transaction was committed; -1 before, and if it wrote nothing.
-    pub fn committed_version(&self) -> Version {
+    /// The version at which the transaction was committed; `None` before, and if it wrote nothing.
+    ///
+    /// ```
+    /// # fn example(db: plinth_client::Database) -> plinth_client::Result<()> {
+    /// let tr = db.create_transaction();
+    /// tr.set("hello", "world");
+    /// assert_eq!(tr.committed_version(), None);
+    /// tr.commit().wait()?;
+    /// assert!(tr.committed_version().is_some());
+    /// # Ok(()) }
+    /// ```
+    pub fn committed_version(&self) -> Option<Version> {
         self.inner.lock().outcome.committed_version()
     }
 

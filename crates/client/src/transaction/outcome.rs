@@ -3,31 +3,20 @@
 use super::after::After;
 use super::done::Done;
 use plinth_env::reply::{Promise, Reply, promise};
-use plinth_types::version::INVALID_VERSION;
 use plinth_types::{Error, RangeList, Result, Version, Versionstamp};
 
 /// What became of the last commit.
+#[derive(Default)]
 pub(super) struct Outcome {
-    committed_version: Version,
+    committed_version: Option<Version>,
     stamp: Option<Result<Versionstamp>>,
     waiting: Vec<Promise<Versionstamp>>,
     /// The read conflict ranges that conflicted, if that was asked for.
     conflicting: Option<Box<RangeList>>,
 }
 
-impl Default for Outcome {
-    fn default() -> Self {
-        Self {
-            committed_version: INVALID_VERSION,
-            stamp: None,
-            waiting: Vec::new(),
-            conflicting: None,
-        }
-    }
-}
-
 impl Outcome {
-    pub(super) fn committed_version(&self) -> Version {
+    pub(super) fn committed_version(&self) -> Option<Version> {
         self.committed_version
     }
 
@@ -94,13 +83,13 @@ mod tests {
     #[test]
     fn who_asked_before_hears_of_it_and_who_asks_later_too() {
         let (mut outcome, mut after) = (Outcome::default(), After::default());
-        assert_eq!((outcome.committed_version(), outcome.known_stamp()), (INVALID_VERSION, None));
+        assert_eq!((outcome.committed_version(), outcome.known_stamp()), (None, None));
         let before = outcome.stamp();
         let stamp = Versionstamp::new(9, 2);
-        outcome.succeed(&Done { version: 9, stamp: Ok(stamp) }, &mut after);
+        outcome.succeed(&Done { version: Some(9), stamp: Ok(stamp) }, &mut after);
         after.run();
         assert_eq!((before.wait(), outcome.stamp().wait()), (Ok(stamp), Ok(stamp)));
-        assert_eq!((outcome.committed_version(), outcome.known_stamp()), (9, Some(stamp)));
+        assert_eq!((outcome.committed_version(), outcome.known_stamp()), (Some(9), Some(stamp)));
     }
 
     #[test]

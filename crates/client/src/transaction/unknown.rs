@@ -39,7 +39,7 @@ impl Inner {
         match self.find_record(id, read_version).await.map_err(still_unknown)? {
             Some(stamp) => {
                 probe!("client: lost commit found by its record");
-                Ok(Done { version: stamp.version(), stamp: Ok(stamp) })
+                Ok(Done { version: Some(stamp.version()), stamp: Ok(stamp) })
             }
             None => {
                 probe!("client: lost commit known to have come to nothing");

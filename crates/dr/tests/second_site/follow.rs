@@ -171,8 +171,7 @@ fn a_paused_one_stands_still_and_goes_on() {
         );
         set_paused(&sites, false).await.unwrap();
         machine.sleep(Duration::from_secs(11)).await;
-        run_until(&machine, &sites, async |status| status.whole_at >= Some(tr.committed_version()))
-            .await;
+        run_until(&machine, &sites, async |status| status.whole_at >= tr.committed_version()).await;
         assert_eq!(read_aware(&sites.to, "news").await.as_deref(), Some(&b"1"[..]));
     });
 }
@@ -210,8 +209,7 @@ fn tenants_and_the_metadata_version_go_along() {
         );
         tr.commit().await.unwrap();
         machine.sleep(Duration::from_secs(11)).await;
-        run_until(&machine, &sites, async |status| status.whole_at >= Some(tr.committed_version()))
-            .await;
+        run_until(&machine, &sites, async |status| status.whole_at >= tr.committed_version()).await;
         let rows = rows_of(&sites.to).await;
         assert!(rows == rows_of(&sites.from).await);
         let tenants = rows.keys().filter(|key| key.starts_with(b"\xff/tenant/nameIndex/")).count();

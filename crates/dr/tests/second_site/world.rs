@@ -182,15 +182,13 @@ impl History {
             Err(error) if error == Error::database_locked() => return,
             committed => committed.unwrap(),
         }
-        if tr.committed_version() < 0 {
-            return;
-        }
+        let Some(version) = tr.committed_version() else { return };
         let stamp = if stamped.is_empty() { None } else { Some(stamp.await.unwrap()) };
         for name in stamped {
             let stamp = stamp.as_ref().unwrap().as_bytes();
             change(model, [&b"stamp/"[..], stamp, &name].concat().into(), Some("x".into()));
         }
-        self.commits.push((tr.committed_version(), changes));
+        self.commits.push((version, changes));
     }
 }
 

@@ -67,7 +67,7 @@ fn commit(db: &Database, body: impl Fn(&Transaction)) -> Result<i64> {
     tr.set_option(TransactionOption::SpecialKeySpaceEnableWrites)?;
     body(&tr);
     tr.commit().wait()?;
-    Ok(tr.committed_version())
+    Ok(tr.committed_version().unwrap())
 }
 
 fn key(number: u64) -> Vec<u8> {

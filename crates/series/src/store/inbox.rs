@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Rows that are taken in at a time.
-const ROWS: i32 = 64;
+const ROWS: usize = 64;
 
 /// Whether anything waits, as `tr` sees it.
 pub(super) async fn has_any(tr: &Transaction, keys: &Keys) -> plinth_types::Result<bool> {

@@ -23,7 +23,7 @@ use plinth_client::{KeySelector, RangeOptions, StreamingMode};
 use std::ops::Range;
 
 /// Leaves of a page.
-const LEAVES: i32 = 4;
+const LEAVES: usize = 4;
 
 /// Late points, in the direction of the query.
 pub(super) struct Late {
@@ -177,7 +177,7 @@ impl Late {
             .reverse(is_backward)
             .mode(StreamingMode::WantAll);
         let mut rows = reader.page(range).await?;
-        let are_more = rows.len() >= LEAVES as usize;
+        let are_more = rows.len() >= LEAVES;
         let last_key = rows.last().map(|row| row.key.clone());
         if is_backward {
             rows.reverse();

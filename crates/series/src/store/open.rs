@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 /// Batches of the tail that are read in one transaction.
-const BATCHES_AT_ONCE: i32 = 100;
+const BATCHES_AT_ONCE: usize = 100;
 
 /// How long it is before a commit that failed is tried again by itself: a locked database stays so
 /// for a while.

@@ -66,7 +66,7 @@ impl<'a> Index<'a> {
         loop {
             let range =
                 RangeOptions::from(Bytes::copy_from_slice(begin)..Bytes::copy_from_slice(end));
-            let range = range.limit(PAGE as i32).mode(StreamingMode::WantAll);
+            let range = range.limit(PAGE).mode(StreamingMode::WantAll);
             match self.tr.snapshot().range(range).collect().await {
                 Ok(rows) => return Ok(rows),
                 Err(error) => retry::again(&self.tr, error.into()).await?,

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 const ROWS: u64 = 100;
 const MOST_ROWS: u64 = 1000;
 /// Bytes after which a page ends, whatever its rows.
-const PAGE_BYTES: i32 = 512 << 10;
+const PAGE_BYTES: usize = 512 << 10;
 /// What a page shows of a value.
 const SHOWN: usize = 256;
 /// How long a transaction may take, in milliseconds, and how often it is tried.
@@ -42,8 +42,9 @@ pub(super) async fn range(shared: &Shared, query: &Query) -> Result<Answer, Answ
         KeySelector::first_greater_or_equal(from.clone()),
         KeySelector::first_greater_or_equal(to.clone()),
     );
-    (range.mode, range.target_bytes, range.reverse) = (StreamingMode::WantAll, PAGE_BYTES, reverse);
-    range.limit = i32::try_from(limit).unwrap_or(i32::MAX);
+    (range.mode, range.target_bytes, range.reverse) =
+        (StreamingMode::WantAll, Some(PAGE_BYTES), reverse);
+    range.limit = usize::try_from(limit).ok();
     let read = |tr: Transaction| {
         let range = (from < to).then(|| range.clone());
         async move {

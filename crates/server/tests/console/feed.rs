@@ -20,7 +20,7 @@ fn set(db: &Database, key: &str, value: &[u8]) -> Version {
     let tr = db.create_transaction();
     tr.set(key, value);
     block_on(tr.commit()).unwrap();
-    tr.committed_version()
+    tr.committed_version().unwrap()
 }
 
 /// Asks for a stream, without the chunks of HTTP/1.1.
@@ -58,7 +58,7 @@ fn a_stream_comes_as_events_goes_on_behind_the_last_one_and_says_when_it_is_over
     tr.clear_range("a2", "y");
     tr.atomic_op("x", [1, 0], MutationType::Add);
     block_on(tr.commit()).unwrap();
-    let first = tr.committed_version();
+    let first = tr.committed_version().unwrap();
     let second = set(&db, "a3", b"v");
     let path = "/api/changes/or%2Fd+r%20s";
     let mut raw = follow(&server, path, "");

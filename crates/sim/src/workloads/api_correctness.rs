@@ -180,7 +180,7 @@ impl ApiCorrectness {
         let ((begin, end), limit, reverse) =
             (self.two(client), 1 + client.index(50), client.chance(0.5));
         let options = RangeOptions::from(begin.clone()..end.clone())
-            .limit(limit as i32)
+            .limit(limit)
             .reverse(reverse)
             .mode(StreamingMode::WantAll);
         let found = tr.range(options).collect().await?;

@@ -131,26 +131,26 @@ async fn read(client: &Client, tr: &Transaction) -> (Expected, Result<()>) {
 async fn range(client: &Client, tr: &Transaction) -> (Expected, Result<()>) {
     let modes = [StreamingMode::Exact, StreamingMode::Iterator, StreamingMode::Small];
     let (begin, end) = (key(client), key(client));
-    let pick = |list: [i32; 4]| list[client.index(list.len())];
-    let mut options = RangeOptions::from(begin.clone()..end.clone())
-        .limit(pick([0, 1, 5, -2]))
-        .target_bytes(pick([0, 0, 100, -2]))
-        .iteration(pick([1, 1, 0, -1]))
-        .mode(modes[client.index(modes.len())]);
+    let pick = |list: [Option<usize>; 4]| list[client.index(list.len())];
+    let mut options = RangeOptions::from(begin.clone()..end.clone());
+    options.limit = pick([None, Some(1), Some(5), Some(0)]);
+    options.target_bytes = pick([None, None, Some(100), Some(0)]);
+    options.iteration = pick([Some(1), Some(1), None, None]).unwrap_or(0);
+    options.mode = modes[client.index(modes.len())];
     options.reverse = client.chance(0.5);
     let (mode, limit, bytes) = (options.mode, options.limit, options.target_bytes);
-    let expected = if mode == StreamingMode::Exact && limit == 0 && bytes == 0 {
+    let expected = if mode == StreamingMode::Exact && limit.is_none() && bytes.is_none() {
         Some(Error::exact_mode_without_limits())
-    } else if mode == StreamingMode::Iterator && options.iteration <= 0 {
+    } else if mode == StreamingMode::Iterator && options.iteration == 0 {
         Some(Error::client_invalid_operation())
     } else if is_beyond(&begin) || is_beyond(&end) {
         Some(Error::key_outside_legal_range())
-    } else if limit < -1 || bytes < -1 {
+    } else if limit == Some(0) || bytes == Some(0) {
         Some(Error::range_limits_invalid())
     } else {
         None
     };
-    let what = format!("range {} to {} {mode:?} {limit} {bytes}", brief(&begin), brief(&end));
+    let what = format!("range {} to {} {mode:?} {limit:?} {bytes:?}", brief(&begin), brief(&end));
     ((what, expected), tr.get_range(options).await.map(drop))
 }
 

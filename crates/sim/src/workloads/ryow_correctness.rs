@@ -151,10 +151,10 @@ impl RyowCorrectness {
         // The mode `Exact` wants a limit.
         let limit =
             if wanted.mode == StreamingMode::Exact { wanted.limit.max(1) } else { wanted.limit };
-        let options = RangeOptions::new(wanted.begin.clone(), wanted.end.clone())
-            .limit(limit as i32)
+        let mut options = RangeOptions::new(wanted.begin.clone(), wanted.end.clone())
             .reverse(wanted.reverse)
             .mode(wanted.mode);
+        options.limit = (limit > 0).then_some(limit);
         let most = if limit == 0 { usize::MAX } else { limit };
         let expected = between(rows, &wanted.begin, &wanted.end, most, wanted.reverse);
         let found = if client.chance(0.3) && wanted.mode != StreamingMode::Exact {

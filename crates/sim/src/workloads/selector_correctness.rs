@@ -79,7 +79,7 @@ impl SelectorCorrectness {
         let reverse = client.chance(0.5);
         let limit = 1 + client.index(70);
         let options = RangeOptions::new(begin.clone(), end.clone())
-            .limit(limit as i32)
+            .limit(limit)
             .reverse(reverse)
             .mode(StreamingMode::Exact);
         let found = tr.get_range(options).await?;

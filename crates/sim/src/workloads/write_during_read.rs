@@ -177,7 +177,7 @@ fn issue(tr: &Transaction, asked: &Asked, snapshot: bool) -> Pending {
         }
         Asked::Range { begin, end, limit, reverse } => {
             let range = RangeOptions::from(begin.clone()..end.clone());
-            let range = range.limit(*limit as i32).mode(StreamingMode::Exact).reverse(*reverse);
+            let range = range.limit(*limit).mode(StreamingMode::Exact).reverse(*reverse);
             Pending::Range(if snapshot { at.get_range(range) } else { tr.get_range(range) })
         }
     }
