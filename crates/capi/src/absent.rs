@@ -88,6 +88,7 @@ mod tests {
     use plinth_client::remote::{ClusterFile, RemoteEndpoint};
     use plinth_client::{Database, TransactionOption};
     use std::sync::Arc;
+    use std::time::Duration;
 
     fn unreachable() -> Database {
         let file = ClusterFile::parse("nobody:there@127.0.0.1:1").unwrap();
@@ -107,7 +108,7 @@ mod tests {
     #[test]
     fn operations_wait_until_their_timeout() {
         let tr = unreachable().create_transaction();
-        tr.set_option(TransactionOption::Timeout(20)).unwrap();
+        tr.set_option(TransactionOption::Timeout(Some(Duration::from_millis(20)))).unwrap();
         let read = tr.get("key");
         assert_eq!(tr.commit().wait(), Err(Error::transaction_timed_out()));
         assert_eq!(read.wait(), Err(Error::transaction_timed_out()));

@@ -10,6 +10,7 @@ mod support;
 use plinth_client::{Error, KeySelector, MutationType, TransactionOption};
 use plinth_types::{CommitRequest, system};
 use std::sync::Arc;
+use std::time::Duration;
 use support::{StandIn, stand_in};
 
 fn last(endpoint: &Arc<StandIn>) -> CommitRequest {
@@ -376,7 +377,7 @@ fn keys_must_be_legal_and_long_ones_are_cut() {
 fn on_error_knows_what_to_retry() {
     let (_endpoint, db) = stand_in();
     let tr = db.create_transaction();
-    tr.set_option(TransactionOption::MaxRetryDelay(0)).unwrap();
+    tr.set_option(TransactionOption::MaxRetryDelay(Duration::ZERO)).unwrap();
     for code in [1020, 1021, 1037, 1038, 1051, 1079, 1213, 1223, 1235, 1242, 1007, 1009, 1039] {
         tr.on_error_code(code).wait().unwrap();
     }

@@ -228,7 +228,7 @@ fn timed_out() {
     let make = || {
         let (endpoint, db) = stand_in();
         let tr = transaction(&db);
-        tr.set_option(TransactionOption::Timeout(1)).unwrap();
+        tr.set_option(TransactionOption::Timeout(Some(Duration::from_millis(1)))).unwrap();
         eventually("the timeout", || code(tr.get_read_version().wait()) == 1031);
         (endpoint, tr)
     };
@@ -237,7 +237,7 @@ fn timed_out() {
     let (_endpoint, db) = stand_in();
     let tr = db.create_transaction();
     plinth_env::block_on(Env::real().sleep(Duration::from_millis(5)));
-    tr.set_option(TransactionOption::Timeout(2)).unwrap();
+    tr.set_option(TransactionOption::Timeout(Some(Duration::from_millis(2)))).unwrap();
     assert_eq!(code(tr.get("k").wait()), 1031);
     tr.reset();
     assert_eq!(code(tr.get("k").wait()), 0);

@@ -6,6 +6,7 @@
 mod support;
 
 use plinth_client::{DatabaseOption, Error, OptionParameter, TransactionOption};
+use std::time::Duration;
 use support::{StandIn, stand_in};
 
 fn int(n: i64) -> Vec<u8> {
@@ -131,20 +132,33 @@ fn options_that_depend_on_what_came_before() {
     assert_eq!(tr.watch("k").wait().unwrap_err().code(), 1034);
     // Old API versions have a cache of read versions to choose.
     let tr = db.clone().with_api_version(710).create_transaction();
-    tr.set_option(TransactionOption::UseGrvCache).unwrap();
+    tr.set_option_raw(1101, None).unwrap();
+}
+
+#[test]
+fn what_rust_says_is_what_c_says() {
+    let (_endpoint, db) = stand_in();
+    let tr = db.create_transaction();
+    let longest = Duration::from_millis(i32::MAX as u64);
+    tr.set_option(TransactionOption::Timeout(Some(longest))).unwrap();
+    let too_long = TransactionOption::Timeout(Some(longest + Duration::from_nanos(1)));
+    assert_eq!(tr.set_option(too_long).unwrap_err(), Error::invalid_option_value());
+    assert!(tr.set_option(TransactionOption::MaxRetryDelay(Duration::MAX)).is_err());
+    tr.set_option(TransactionOption::RetryLimit(Some(i32::MAX as usize))).unwrap();
+    assert!(tr.set_option(TransactionOption::RetryLimit(Some(usize::MAX))).is_err());
 }
 
 #[test]
 fn persistent_options_survive_a_retry_and_defaults_a_reset() {
     let (endpoint, db) = stand_in();
-    db.set_option(DatabaseOption::TransactionRetryLimit(1)).unwrap();
+    db.set_option(DatabaseOption::TransactionRetryLimit(Some(1))).unwrap();
     db.set_option(DatabaseOption::TransactionSizeLimit(64)).unwrap();
     let tr = db.create_transaction();
     assert!(tr.on_error_code(1020).wait().is_ok());
     assert_eq!(tr.on_error_code(1020).wait().unwrap_err().code(), 1020);
     tr.reset();
-    tr.set_option(TransactionOption::RetryLimit(-1)).unwrap();
-    tr.set_option(TransactionOption::MaxRetryDelay(0)).unwrap();
+    tr.set_option(TransactionOption::RetryLimit(None)).unwrap();
+    tr.set_option(TransactionOption::MaxRetryDelay(Duration::ZERO)).unwrap();
     for _ in 0..3 {
         assert!(tr.on_error_code(1020).wait().is_ok());
     }
@@ -164,11 +178,12 @@ fn persistent_options_survive_a_retry_and_defaults_a_reset() {
     let (_endpoint, db) = stand_in();
     let old = db.with_api_version(600);
     assert_eq!(
-        old.set_option(DatabaseOption::TransactionTimeout(5)).unwrap_err(),
+        old.set_option(DatabaseOption::TransactionTimeout(Some(Duration::from_millis(5))))
+            .unwrap_err(),
         Error::invalid_option()
     );
     let tr = old.create_transaction();
-    tr.set_option(TransactionOption::RetryLimit(1)).unwrap();
+    tr.set_option(TransactionOption::RetryLimit(Some(1))).unwrap();
     for _ in 0..3 {
         assert!(tr.on_error_code(1020).wait().is_ok());
     }

@@ -78,7 +78,7 @@ impl Writers {
 /// A transfer, unless the database has been locked for good meanwhile.
 fn transfer_or_end(db: &Database, from: u64, to: u64, stop: &AtomicBool) {
     let outcome = db.transact_blocking(|tr| {
-        tr.set_option(TransactionOption::RetryLimit(5))?;
+        tr.set_option(TransactionOption::RetryLimit(Some(5)))?;
         step(tr, from, to)
     });
     match outcome {
@@ -186,7 +186,7 @@ fn under_the_lock_even_writes_without_conflict_ranges_are_copied() {
                     return;
                 }
                 let outcome = source.transact_blocking(|tr| {
-                    tr.set_option(TransactionOption::RetryLimit(0))?;
+                    tr.set_option(TransactionOption::RetryLimit(Some(0)))?;
                     tr.set_option(TransactionOption::NextWriteNoWriteConflictRange)?;
                     tr.set(account(n * 7), balance(n));
                     Ok(())

@@ -19,6 +19,7 @@ use plinth_server::Limits;
 use plinth_types::{Bytes, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead};
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::time::Duration;
 
 #[test]
 fn every_call_gives_what_it_gives_in_the_process() {
@@ -157,10 +158,10 @@ fn operations_wait_for_a_server_that_is_not_there_until_their_timeout() {
     let db =
         Database::new(Arc::new(plinth_client::remote::RemoteEndpoint::connect(&Env::real(), file)));
     let tr = db.create_transaction();
-    tr.set_option(TransactionOption::Timeout(50)).unwrap();
+    tr.set_option(TransactionOption::Timeout(Some(Duration::from_millis(50)))).unwrap();
     assert_eq!(tr.get("k").wait(), Err(Error::transaction_timed_out()));
     tr.reset();
-    tr.set_option(TransactionOption::Timeout(50)).unwrap();
+    tr.set_option(TransactionOption::Timeout(Some(Duration::from_millis(50)))).unwrap();
     tr.set("k", "v");
     assert_eq!(tr.commit().wait(), Err(Error::transaction_timed_out()));
 }

@@ -414,7 +414,7 @@ fn a_majority_that_is_gone_is_waited_for_until_the_timeout_and_then_found_again(
     (0..SERVERS).for_each(|at| world.kill(at));
     let error = world.sim.run_until(async {
         let tr = db.create_transaction();
-        tr.set_option(TransactionOption::Timeout(2000)).unwrap();
+        tr.set_option(TransactionOption::Timeout(Some(Duration::from_millis(2000)))).unwrap();
         tr.get("counter").await.unwrap_err()
     });
     assert_eq!(error, Error::transaction_timed_out());

@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 /// Bytes that are read at a time.
 const PIECE: usize = 1 << 20;
 /// How often a transaction is tried whose points find no room in the inbox: for a minute or so.
-const TRIES: i64 = 120;
+const TRIES: usize = 120;
 /// A line of progress is printed each time that this many bytes more were read, where there is no
 /// terminal.
 const LINE_BYTES: u64 = 1 << 30;
@@ -304,7 +304,7 @@ impl Sink {
                     session.points().map(|(name, point)| (name.as_str(), point)).collect();
                 database.try_transact_blocking(|tr| {
                     // Nobody who takes them in: that is to be told, within a minute or so.
-                    tr.set_option(TransactionOption::RetryLimit(TRIES))?;
+                    tr.set_option(TransactionOption::RetryLimit(Some(TRIES)))?;
                     layer.append_all(tr, points.iter().copied()).wait()
                 })?;
                 session.discard();

@@ -26,8 +26,8 @@ const HISTORY_FILE: &str = ".plinth_history";
 const HISTORY_LINES: usize = 10_000;
 /// Keys proposed at most.
 const KEYS: usize = 40;
-/// Longest wait for them, in milliseconds: whoever types waits meanwhile.
-const KEYS_TIMEOUT_MS: i64 = 500;
+/// Longest wait for them: whoever types waits meanwhile.
+const KEYS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Reads lines from the terminal and runs them, until `exit` or Ctrl-D.
 pub fn converse(mut session: Session<impl Write>) -> Result<(), Failure> {
@@ -142,7 +142,7 @@ pub fn propose(database: &Database, typed: &str) -> (usize, Vec<String>) {
 /// Names of streams of changes. Whoever types waits no longer than for keys.
 fn streams(database: &Database, word: &str) -> Vec<String> {
     let env = database.endpoint().env().clone();
-    let late = env.sleep(Duration::from_millis(KEYS_TIMEOUT_MS as u64));
+    let late = env.sleep(KEYS_TIMEOUT);
     let Some(begin) = spelled(word) else { return Vec::new() };
     match block_on(race(database.list_changes(), late)) {
         First::Left(Ok(streams)) => {
@@ -205,7 +205,7 @@ fn spelled(word: &str) -> Option<Vec<u8>> {
 fn keys(database: &Database, word: &str) -> Vec<String> {
     let Some(prefix) = spelled(word) else { return Vec::new() };
     let transaction = database.create_transaction();
-    let limited = transaction.set_option(TransactionOption::Timeout(KEYS_TIMEOUT_MS));
+    let limited = transaction.set_option(TransactionOption::Timeout(Some(KEYS_TIMEOUT)));
     let rows = limited
         .and_then(|()| transaction.get_range(RangeOptions::prefix(prefix).limit(KEYS)).wait());
     rows.map(|batch| batch.rows.iter().map(|(key, _)| quoted(key)).collect()).unwrap_or_default()

@@ -1,48 +1,66 @@
 //! Database options: limits of the handle, and defaults for its transactions.
 //!
 //! A default holds for transactions created afterwards, and for older ones once they are reset.
+//! What stands without a variant has no effect: C's callers set it, programs in Rust needn't.
+
+use std::time::Duration;
 
 super::options! {
     /// An option of a database handle.
+    ///
+    /// ```
+    /// use plinth_client::DatabaseOption;
+    /// use std::time::Duration;
+    ///
+    /// # fn example(db: plinth_client::Database) -> plinth_client::Result<()> {
+    /// db.set_option(DatabaseOption::TransactionTimeout(Some(Duration::from_secs(5))))?;
+    /// db.set_option(DatabaseOption::MaxWatches(100))?;
+    /// # Ok(()) }
+    /// ```
     DatabaseOption;
-    /// No effect.
-    10 LocationCacheSize "location_cache_size" (i64 Int);
-    /// How many watches may be outstanding: up to 1,000,000; 10,000 unless set.
-    20 MaxWatches "max_watches" (i64 Int);
-    /// No effect.
-    21 MachineId "machine_id" (String String);
-    /// No effect.
-    22 DatacenterId "datacenter_id" (String String);
-    /// Snapshot reads of new transactions see those transactions' writes.
-    26 SnapshotRywEnable "snapshot_ryw_enable";
-    /// Snapshot reads of new transactions see the database alone.
-    27 SnapshotRywDisable "snapshot_ryw_disable";
-    /// Default of the transaction option of that name.
-    405 TransactionLoggingMaxFieldLength "transaction_logging_max_field_length" (i64 Int);
-    /// Default timeout in milliseconds.
-    500 TransactionTimeout "transaction_timeout" (i64 Int);
-    /// Default retry limit.
-    501 TransactionRetryLimit "transaction_retry_limit" (i64 Int);
-    /// Default of the longest wait of `on_error`, in milliseconds.
-    502 TransactionMaxRetryDelay "transaction_max_retry_delay" (i64 Int);
-    /// Default size limit in bytes.
-    503 TransactionSizeLimit "transaction_size_limit" (i64 Int);
-    /// Transactions take risky read versions.
-    504 TransactionCausalReadRisky "transaction_causal_read_risky";
-    /// Addresses of keys come with ports.
-    505 TransactionIncludePortInAddress "transaction_include_port_in_address";
-    /// Transactions have automatic idempotency.
-    506 TransactionAutomaticIdempotency "transaction_automatic_idempotency";
-    /// Transactions may read versionstamped data before the stamp is filled in.
-    700 TransactionBypassUnreadable "transaction_bypass_unreadable";
-    /// Using a transaction while it commits fails that use alone.
-    701 TransactionUsedDuringCommitProtectionDisable "transaction_used_during_commit_protection_disable";
-    /// Transactions report the keys they conflicted on.
-    702 TransactionReportConflictingKeys "transaction_report_conflicting_keys";
-    /// No effect.
-    800 UseConfigDatabase "use_config_database";
-    /// No effect.
-    900 TestCausalReadRisky "test_causal_read_risky" (i64 Int);
+    10 "location_cache_size" Int;
+    20 "max_watches" Int =>
+        /// How many watches may be outstanding: up to 1,000,000; 10,000 unless set.
+        MaxWatches(usize);
+    21 "machine_id" String;
+    22 "datacenter_id" String;
+    26 "snapshot_ryw_enable" None =>
+        /// Snapshot reads of new transactions see those transactions' writes.
+        SnapshotRywEnable;
+    27 "snapshot_ryw_disable" None =>
+        /// Snapshot reads of new transactions see the database alone.
+        SnapshotRywDisable;
+    405 "transaction_logging_max_field_length" Int;
+    500 "transaction_timeout" Int =>
+        /// Default timeout; `None`: never.
+        TransactionTimeout(Option<Duration>);
+    501 "transaction_retry_limit" Int =>
+        /// Default retry limit; `None`: without.
+        TransactionRetryLimit(Option<usize>);
+    502 "transaction_max_retry_delay" Int =>
+        /// Default of the longest wait of `on_error`.
+        TransactionMaxRetryDelay(Duration);
+    503 "transaction_size_limit" Int =>
+        /// Default size limit in bytes.
+        TransactionSizeLimit(usize);
+    504 "transaction_causal_read_risky" None =>
+        /// Transactions take risky read versions.
+        TransactionCausalReadRisky;
+    505 "transaction_include_port_in_address" None;
+    506 "transaction_automatic_idempotency" None =>
+        /// Transactions have automatic idempotency.
+        TransactionAutomaticIdempotency;
+    700 "transaction_bypass_unreadable" None =>
+        /// Transactions may read versionstamped data before the stamp is filled in.
+        TransactionBypassUnreadable;
+    701 "transaction_used_during_commit_protection_disable" None =>
+        /// Using a transaction while it commits fails that use alone.
+        TransactionUsedDuringCommitProtectionDisable;
+    702 "transaction_report_conflicting_keys" None =>
+        /// Transactions report the keys they conflicted on.
+        TransactionReportConflictingKeys;
+    800 "use_config_database" None;
+    900 "test_causal_read_risky" Int;
 }
 
 impl DatabaseOption {

@@ -1,6 +1,7 @@
 //! Options with FoundationDB's codes: typed for Rust, and as code and bytes for the C library.
 //!
-//! An enum variant is only a name for a code and its parameter. Both ways of setting an option end
+//! An enum variant is only a name for a code and its parameter; an option without effect has none,
+//! and is for C. Both ways of setting an option end
 //! in the same function, which takes code and bytes, so that they cannot differ. [`parameter`] has
 //! the rules that hold for every option: which kind of value it takes, and how that value looks.
 
@@ -13,6 +14,7 @@ pub(crate) use settings::{Effect, Settings, Situation};
 pub use transaction::TransactionOption;
 
 use plinth_types::{Error, Result};
+use std::time::Duration;
 
 /// The kind of value an option takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +50,33 @@ impl OptionValue {
 impl From<i64> for OptionValue {
     fn from(value: i64) -> Self {
         Self::Int(value.to_le_bytes())
+    }
+}
+
+impl From<usize> for OptionValue {
+    fn from(value: usize) -> Self {
+        i64::try_from(value).unwrap_or(i64::MAX).into()
+    }
+}
+
+impl From<Option<usize>> for OptionValue {
+    /// Without limit is -1.
+    fn from(value: Option<usize>) -> Self {
+        value.map_or_else(|| Self::from(-1_i64), Self::from)
+    }
+}
+
+impl From<Duration> for OptionValue {
+    /// Milliseconds, rounded up.
+    fn from(value: Duration) -> Self {
+        i64::try_from(value.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX).into()
+    }
+}
+
+impl From<Option<Duration>> for OptionValue {
+    /// Never is 0, so that no time at all is the shortest one.
+    fn from(value: Option<Duration>) -> Self {
+        value.map_or_else(|| Self::from(0_i64), |value| value.max(Duration::from_millis(1)).into())
     }
 }
 
@@ -96,48 +125,65 @@ pub(crate) mod parameter {
     }
 }
 
-/// Declares an enum of options: variants with their codes, names and parameters.
+/// Declares an enum of options: codes with their names and the kinds of their values, and a variant
+/// for each that does something.
 macro_rules! options {
     (
         $(#[$outer:meta])* $name:ident;
-        $( $(#[$doc:meta])* $code:literal $variant:ident $text:literal $(($parameter:ident $kind:ident))?; )*
+        $(
+            $code:literal $text:literal $kind:ident
+            $( => $(#[$doc:meta])* $variant:ident $(($parameter:ty))? )?;
+        )*
     ) => {
         $(#[$outer])*
         #[derive(Clone, PartialEq, Eq, Debug)]
         #[non_exhaustive]
         pub enum $name {
-            $( $(#[$doc])* $variant $(($parameter))?, )*
+            $( $( $(#[$doc])* $variant $(($parameter))?, )? )*
         }
 
         impl $name {
-            /// FoundationDB's code and name of every option, and the kind of its value.
+            /// FoundationDB's code and name of every option, and the kind of its value: those too
+            /// that have no effect, and no variant.
             pub const ALL: &[(i32, &str, $crate::options::OptionParameter)] = &[
-                $( ($code, $text, $crate::options::options!(@kind $($kind)?)), )*
+                $( ($code, $text, $crate::options::OptionParameter::$kind), )*
             ];
 
             /// FoundationDB's code.
             pub fn code(&self) -> i32 {
                 match self {
-                    $( $crate::options::options!(@pattern $variant $($parameter)?) => $code, )*
+                    $( $( $crate::options::options!(@pattern $variant $(($parameter))?) => $code, )? )*
                 }
             }
 
-            #[allow(clippy::useless_conversion, reason = "the macro serves integers of several widths")]
             pub(crate) fn value(&self) -> $crate::options::OptionValue {
                 match self {
-                    $( $crate::options::options!(@bind value $variant $($parameter)?)
-                        => $crate::options::options!(@value value $($parameter)?), )*
+                    $( $( $crate::options::options!(@bind value $variant $(($parameter))?)
+                        => $crate::options::options!(@value value $(($parameter))?), )? )*
                 }
             }
         }
     };
-    (@kind) => { $crate::options::OptionParameter::None };
-    (@kind $kind:ident) => { $crate::options::OptionParameter::$kind };
     (@pattern $variant:ident) => { Self::$variant };
-    (@pattern $variant:ident $parameter:ident) => { Self::$variant(_) };
+    (@pattern $variant:ident ($parameter:ty)) => { Self::$variant(_) };
     (@bind $value:ident $variant:ident) => { Self::$variant };
-    (@bind $value:ident $variant:ident $parameter:ident) => { Self::$variant($value) };
+    (@bind $value:ident $variant:ident ($parameter:ty)) => { Self::$variant($value) };
     (@value $value:ident) => { $crate::options::OptionValue::None };
-    (@value $value:ident $parameter:ident) => { $value.clone().into() };
+    (@value $value:ident ($parameter:ty)) => { $value.clone().into() };
 }
 pub(crate) use options;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_time_is_not_never_and_no_retry_is_not_any_number() {
+        assert_eq!(OptionValue::from(None::<Duration>), OptionValue::from(0_i64));
+        assert_eq!(OptionValue::from(Some(Duration::ZERO)), OptionValue::from(1_i64));
+        assert_eq!(OptionValue::from(Some(Duration::from_micros(2_001))), OptionValue::from(3_i64));
+        assert_eq!(OptionValue::from(Duration::ZERO), OptionValue::from(0_i64));
+        assert_eq!(OptionValue::from(None::<usize>), OptionValue::from(-1_i64));
+        assert_eq!(OptionValue::from(Some(0_usize)), OptionValue::from(0_i64));
+    }
+}

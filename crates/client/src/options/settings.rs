@@ -30,7 +30,8 @@ pub(crate) struct Settings {
     pub(crate) special: SpecialAccess,
     pub(crate) commit: CommitOptions,
     pub(crate) version: VersionOptions,
-    pub(crate) retry_limit: i32,
+    /// `None`: any number.
+    pub(crate) retry_limit: Option<usize>,
     pub(crate) max_retry_delay: Duration,
     pub(crate) timeout: Option<Duration>,
     pub(crate) log_identifier: Option<Box<[u8]>>,
@@ -98,7 +99,7 @@ impl Settings {
                 idempotency: None,
             },
             version: VersionOptions::default(),
-            retry_limit: -1,
+            retry_limit: None,
             max_retry_delay: Duration::from_secs(1),
             timeout: None,
             log_identifier: None,
@@ -145,7 +146,7 @@ impl Settings {
                 options.timeout = (timeout > 0).then(|| Duration::from_millis(timeout as u64));
                 return Ok(Effect::ArmTimeout);
             }
-            501 => options.retry_limit = parameter::int(value, -1, MOST)? as i32,
+            501 => options.retry_limit = usize::try_from(parameter::int(value, -1, MOST)?).ok(),
             502 => {
                 options.max_retry_delay =
                     Duration::from_millis(parameter::int(value, 0, MOST)? as u64)

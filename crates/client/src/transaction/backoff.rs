@@ -19,7 +19,7 @@ pub(super) type Waiting = (Promise<()>, Timer);
 
 /// How often a transaction was tried again, and how long it waits the next time.
 pub(super) struct Backoff {
-    retries: i32,
+    retries: usize,
     /// Seconds that the next wait is drawn from.
     next: f64,
     waiting: Option<Box<Waiting>>,
@@ -37,15 +37,15 @@ impl Backoff {
     }
 
     /// How long to wait before the next try, at most `most`, or the error that there will be none:
-    /// `limit` tries have been (-1: any number may be), or another try can't help.
+    /// `limit` tries have been (`None`: any number may be), or another try can't help.
     pub(super) fn delay(
         &mut self,
         error: &Error,
-        limit: i32,
+        limit: Option<usize>,
         most: Duration,
         random: impl FnOnce() -> u64,
     ) -> Result<Duration> {
-        let limit_reached = limit != -1 && self.retries >= limit;
+        let limit_reached = limit.is_some_and(|limit| self.retries >= limit);
         self.retries = self.retries.saturating_add(1);
         if limit_reached {
             return Err(error.clone());
@@ -90,7 +90,7 @@ mod tests {
     fn waits_double_up_to_the_longest_and_a_reset_forgets_them() {
         let mut backoff = Backoff::new();
         let wait = |backoff: &mut Backoff| {
-            let delay = backoff.delay(&Error::not_committed(), -1, MOST, || u64::MAX).unwrap();
+            let delay = backoff.delay(&Error::not_committed(), None, MOST, || u64::MAX).unwrap();
             (delay.as_secs_f64() * 1000.0).round() as u64
         };
         let waits: Vec<u64> = (0..5).map(|_| wait(&mut backoff)).collect();
@@ -103,17 +103,17 @@ mod tests {
     fn the_limit_counts_every_error() {
         let mut backoff = Backoff::new();
         let error = Error::not_committed();
-        assert!(backoff.delay(&error, 2, MOST, || 0).is_ok());
-        assert!(backoff.delay(&Error::future_version(), 2, MOST, || 0).is_ok());
-        assert_eq!(backoff.delay(&error, 2, MOST, || 0), Err(error.clone()));
+        assert!(backoff.delay(&error, Some(2), MOST, || 0).is_ok());
+        assert!(backoff.delay(&Error::future_version(), Some(2), MOST, || 0).is_ok());
+        assert_eq!(backoff.delay(&error, Some(2), MOST, || 0), Err(error.clone()));
     }
 
     #[test]
     fn what_another_try_cannot_mend_comes_back() {
         let mut backoff = Backoff::new();
         let error = Error::key_too_large();
-        assert_eq!(backoff.delay(&error, -1, MOST, || 0), Err(error));
+        assert_eq!(backoff.delay(&error, None, MOST, || 0), Err(error));
         let gone = Error::transaction_too_old();
-        assert_eq!(backoff.delay(&gone, -1, MOST, || 0), Ok(VERSION_DELAY));
+        assert_eq!(backoff.delay(&gone, None, MOST, || 0), Ok(VERSION_DELAY));
     }
 }

@@ -14,6 +14,7 @@ use plinth_client::{
 };
 use plinth_types::{Bytes, KeySelector, key_after, printable, strinc, system};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Rows of a page, unless it is said how many, and at most.
 const ROWS: u64 = 100;
@@ -22,9 +23,9 @@ const MOST_ROWS: u64 = 1000;
 const PAGE_BYTES: usize = 512 << 10;
 /// What a page shows of a value.
 const SHOWN: usize = 256;
-/// How long a transaction may take, in milliseconds, and how often it is tried.
-const TIMEOUT: i64 = 5000;
-const RETRIES: i64 = 5;
+/// How long a transaction may take, and how often it is tried.
+const TIMEOUT: Duration = Duration::from_secs(5);
+const RETRIES: usize = 5;
 /// Bytes of a change's body: a value of the greatest size with every byte escaped.
 pub(super) const CHANGE_BYTES: usize = 1 << 20;
 
@@ -128,8 +129,8 @@ pub(super) async fn change(shared: &Shared, what: &str, body: &Value) -> Result<
 fn database(shared: &Shared) -> Result<Database, Answer> {
     let database = Database::new(shared.endpoint.clone());
     let options = [
-        DatabaseOption::TransactionTimeout(TIMEOUT),
-        DatabaseOption::TransactionRetryLimit(RETRIES),
+        DatabaseOption::TransactionTimeout(Some(TIMEOUT)),
+        DatabaseOption::TransactionRetryLimit(Some(RETRIES)),
     ];
     for option in options {
         database.set_option(option).map_err(|error| Answer::database(&error))?;

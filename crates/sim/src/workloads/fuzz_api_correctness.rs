@@ -13,6 +13,7 @@ use crate::fixed::wrong;
 use plinth_client::{KeySelector, RangeOptions, StreamingMode, Transaction, TransactionOption};
 use plinth_types::{Error, Result, limits, system};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Errors that come from what goes on around, whatever the arguments: too old, future, conflict,
 /// unknown, behind, closing, overloaded, gone, disk.
@@ -174,9 +175,9 @@ async fn option(client: &Client, tr: &Transaction) -> (Expected, Result<()>) {
     let (option, expected) = match client.below(6) {
         0 => (TransactionOption::SizeLimit(31), invalid),
         1 => (TransactionOption::SizeLimit(10_000_001), invalid),
-        2 => (TransactionOption::RetryLimit(-2), invalid),
+        2 => (TransactionOption::RetryLimit(Some(1 << 31)), invalid),
         3 => (TransactionOption::SizeLimit(32), None),
-        4 => (TransactionOption::MaxRetryDelay(-1), invalid),
+        4 => (TransactionOption::MaxRetryDelay(Duration::MAX), invalid),
         _ => {
             let unknown = tr.set_option_raw(12_345, None);
             return (("option 12345".into(), Some(Error::invalid_option())), unknown);
