@@ -8,7 +8,7 @@ use crate::database::Database;
 use crate::options::TransactionOption;
 use crate::prefix::TenantPrefix;
 use crate::special_keys::tenants::{name_key, prefix_of};
-use crate::transact::{transact, transact_blocking};
+use crate::transact::{transact, transact_blocking, transact_mut};
 use crate::transaction::{Task, Transaction};
 use bytes::Bytes;
 use plinth_env::reply::{Reply, promise};
@@ -124,6 +124,17 @@ impl Tenant {
         Fut: Future<Output = Result<T>>,
     {
         transact(self.create_transaction(), body).await
+    }
+
+    /// As [`Database::transact_mut`], on the tenant's keys.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn transact_mut<T, F>(&self, body: F) -> Result<T>
+    where
+        F: AsyncFnMut(Transaction) -> Result<T>,
+    {
+        transact_mut(self.create_transaction(), body).await
     }
 
     /// As [`Database::transact_blocking`], on the tenant's keys.

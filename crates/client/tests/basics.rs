@@ -34,6 +34,23 @@ fn reads_issued_together_travel_together() {
 }
 
 #[test]
+fn a_body_may_change_what_it_borrows() {
+    let (endpoint, db) = StandIn::new(true, 1);
+    endpoint.load(&[(b"a", b"1"), (b"b", b"22")]);
+    endpoint.lock().faults.commit = vec![Error::not_committed()];
+    let (keys, mut runs, mut longest) = (["a", "b"].map(String::from), 0, 0);
+    let done = block_on(db.transact_mut(async |tr| {
+        (runs, longest) = (runs + 1, 0);
+        for key in &keys {
+            longest = longest.max(tr.get(key).await?.map_or(0, |value| value.len()));
+        }
+        tr.set("longest", longest.to_le_bytes());
+        Ok(())
+    }));
+    assert_eq!((done, runs, longest), (Ok(()), 2, 2));
+}
+
+#[test]
 fn the_retry_loop_runs_until_the_commit_succeeds() {
     for delayed in [false, true] {
         let (endpoint, db) = StandIn::new(delayed, 1);

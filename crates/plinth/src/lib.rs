@@ -13,7 +13,7 @@
 //! let db = Database::in_memory()?; // on disk: Database::open("./data")?
 //!
 //! // Keys are made of tuples, so that they sort as one would expect.
-//! db.transact(|tr| async move {
+//! db.transact(async |tr| {
 //!     for (name, score) in [("Ada", 1815), ("Grace", 1906), ("Barbara", 1939)] {
 //!         tr.set(tuple::pack(&("score", name)), tuple::pack(&score));
 //!     }
@@ -23,7 +23,7 @@
 //!
 //! // Reads and writes of one transaction belong together: nobody's points are lost.
 //! let score = db
-//!     .transact(|tr| async move {
+//!     .transact(async |tr| {
 //!         let key = tuple::pack(&("score", "Ada"));
 //!         let score: i64 = tr.get(&key).await?.map_or(Ok(0), |value| tuple::unpack(&value))?;
 //!         tr.set(&key, tuple::pack(&(score + 10)));
@@ -34,7 +34,7 @@
 //!
 //! // Ranges are streams, in the order of the keys.
 //! let names = db
-//!     .transact(|tr| async move {
+//!     .transact(async |tr| {
 //!         let mut rows = tr.range(tuple::range(&("score",)));
 //!         let mut names = Vec::new();
 //!         while let Some(row) = rows.next().await {
