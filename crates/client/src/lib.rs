@@ -65,7 +65,7 @@ pub use endpoint::{Description, Endpoint, Pinned, Priority, ReadVersionReply, Re
 pub use mapped::{Mapped, MappedRangeResult, MappedRow};
 pub use operator::Retries;
 pub use options::{DatabaseOption, OptionParameter, TransactionOption};
-pub use pinned::PinnedSnapshot;
+pub use pinned::{PinnedSnapshot, ReadTransaction};
 pub use plinth_env::reply::Reply;
 pub use plinth_types::{
     Bytes, ChangeBatch, Changes, ChangesRequest, Error, ErrorKind, KeyRange, KeySelector, KeyValue,

@@ -203,7 +203,10 @@ where
 }
 
 /// Commits what a body has done; `None` if it is to be run again.
-async fn settle<T, E: TransactError>(tr: &Transaction, result: Result<T, E>) -> Option<Result<T, E>> {
+async fn settle<T, E: TransactError>(
+    tr: &Transaction,
+    result: Result<T, E>,
+) -> Option<Result<T, E>> {
     let failure = match result {
         Ok(value) => match tr.commit().await {
             Ok(()) => return Some(Ok(value)),

@@ -57,7 +57,7 @@ async fn pinned_with(db: &Database, value: &str) -> PinnedSnapshot {
         // Whoever asks for a version moves the window.
         db.transact_blocking(|tr| tr.get_read_version().wait()).unwrap();
         let snapshot = db.pin_snapshot().await.unwrap();
-        let last = snapshot.transact_blocking(|tr| tr.get("last").wait()).unwrap();
+        let last = snapshot.get("last").wait().unwrap();
         if last.as_deref() == Some(value.as_bytes()) {
             return snapshot;
         }
@@ -86,7 +86,7 @@ fn a_pinned_snapshot_stays_as_it_was() {
         let later = pinned_with(&db, "after").await;
         assert!(later.version() > snapshot.version());
         for (snapshot, value) in [(&snapshot, "before"), (&later, "after")] {
-            let tr = snapshot.create_transaction();
+            let tr = snapshot.begin_read();
             assert_eq!(tr.get_read_version().await, Ok(snapshot.version()));
             let rows = tr.range(RangeOptions::from("key".."kez")).collect().await.unwrap();
             assert!(rows.len() == ROWS && rows.iter().all(|row| row.value == value.as_bytes()));
@@ -189,12 +189,12 @@ fn a_pinned_snapshot_takes_no_writes_and_has_nothing_to_watch() {
         let db = Database::new(ssd.endpoint.clone());
         write(&db, "v");
         let snapshot = pinned_with(&db, "v").await;
-        let tr = snapshot.create_transaction();
+        let endpoint = snapshot.endpoint();
+        let tr = Database::new(endpoint.clone()).create_transaction();
         tr.set("key", "no");
         let refused = tr.commit().await.unwrap_err();
         assert_eq!(refused, Error::transaction_read_only());
         assert_eq!(refused.detail(), Some("a pinned snapshot takes no writes"));
-        let endpoint = snapshot.endpoint();
         let refused = endpoint.watch("key".into(), None, snapshot.version()).await.unwrap_err();
         assert_eq!(refused, Error::unsupported_operation());
         assert_eq!(endpoint.pin_snapshot().await.err(), Some(Error::unsupported_operation()));
@@ -220,8 +220,8 @@ fn a_snapshot_is_counted_until_its_last_handle_has_gone() {
         while count(&db).await > 1 {
             db.endpoint().env().sleep(Duration::from_millis(5)).await;
         }
-        again.transact_blocking(|tr| tr.get("last").wait()).unwrap();
-        let tr = again.create_transaction();
+        again.read_blocking(|tr| tr.get("last").wait()).unwrap();
+        let tr = again.begin_read();
         drop(again);
         // A transaction is a handle as well.
         tr.get("last").await.unwrap();
@@ -283,7 +283,7 @@ fn the_engine_memory_keeps_the_newest_version_and_says_what_that_costs() {
         for _ in 0..3 {
             write(&db, "later");
         }
-        let tr = snapshot.create_transaction();
+        let tr = snapshot.begin_read();
         assert_eq!(tr.get_read_version().await, Ok(snapshot.version()));
         let rows =
             tr.range(RangeOptions::from("key".."kez").reverse(true)).collect().await.unwrap();

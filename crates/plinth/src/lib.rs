@@ -122,8 +122,8 @@ pub use plinth_client::remote::{ClusterFile, RemoteOptions};
 pub use plinth_client::remote::{Source, TlsOptions};
 pub use plinth_client::{
     ConflictRangeType, DatabaseOption, Get, Mapped, MappedRangeResult, MappedRow, PinnedSnapshot,
-    RangeOptions, RangeStream, Reply, Snapshot, StreamingMode, Tenant, TransactError, Transaction,
-    TransactionOption,
+    RangeOptions, RangeStream, ReadTransaction, Reply, Snapshot, StreamingMode, Tenant,
+    TransactError, Transaction, TransactionOption,
 };
 pub use plinth_env::{Env, block_on};
 #[cfg(feature = "fdb")]

@@ -119,7 +119,7 @@ impl World {
     }
 
     fn read(&self, snapshot: &PinnedSnapshot) -> Result<Option<Bytes>> {
-        self.sim.run_until(snapshot.transact(|tr| async move { tr.get("k").await }))
+        self.sim.run_until(snapshot.read(async |tr| tr.get("k").await))
     }
 
     /// What the server says of the snapshots that it holds, asked from another machine.

@@ -103,8 +103,7 @@ async fn copy(
         db.endpoint().env().sleep(std::time::Duration::from_millis(100)).await;
     };
     let transaction = sqlite.transaction()?;
-    let read = snapshot.create_transaction();
-    let mut rows = read.range(RangeOptions::from(range.begin..range.end));
+    let mut rows = snapshot.range(RangeOptions::from(range.begin..range.end));
     while let Some(row) = rows.next().await {
         let row = row?;
         put(&transaction, &row.key, &row.value)?;

@@ -163,8 +163,7 @@ impl PinnedSnapshots {
 
 /// The rows of all writers.
 async fn read(snapshot: &PinnedSnapshot) -> Result<Rows> {
-    let tr = snapshot.create_transaction();
-    let rows = tr.range(RangeOptions::prefix(format!("{NAME}/"))).collect().await?;
+    let rows = snapshot.range(RangeOptions::prefix(format!("{NAME}/"))).collect().await?;
     Ok(rows.into_iter().map(|row| (row.key, row.value)).collect())
 }
 
