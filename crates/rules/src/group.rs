@@ -9,12 +9,12 @@
 use crate::alert::{Alert, Alerts, Notice, Patience, labels_of};
 use crate::file::{GroupSpec, RuleKind, RuleSpec};
 use crate::restore::{self, Bounds, Restore};
-use crate::rule::{Evaluated, Rule};
+use crate::rule::{Evaluated, Rule, stale};
 use crate::store::{Store, Written};
 use crate::template::{Answers, Data, Expanded, Outside, Template, human};
 use crate::time::SECOND;
 use plinth_env::Env;
-use plinth_promql::{Answered, Labels, NAME, STALE};
+use plinth_promql::{Answered, Labels, NAME};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How rules are evaluated, as Prometheus' flags say it. Durations are nanoseconds.
@@ -214,14 +214,7 @@ impl Group {
         };
         outcome.points += points.len() as u64;
         let rule = &mut self.rules[place];
-        let series: BTreeSet<Labels> = points.iter().map(|(labels, _)| labels.clone()).collect();
-        let gone = rule.series.difference(&series).map(|labels| (labels.clone(), stale(time)));
-        let all: Vec<Written> = gone.chain(points).collect();
-        if !all.is_empty() {
-            store.write(&all).await?;
-        }
-        rule.series = series;
-        Ok(())
+        rule.write(store, points, time).await
     }
 
     /// Ends the series of rules that are no more.
@@ -235,11 +228,6 @@ impl Group {
             self.ended.clear();
         }
     }
-}
-
-/// The mark by which a series ends.
-pub(crate) fn stale(time: i64) -> (i64, f64) {
-    (time, f64::from_bits(STALE))
 }
 
 fn wall(env: &Env) -> i64 {

@@ -26,7 +26,8 @@
 //! 1. No file and no template makes it panic, loop, or run out of stack or memory: sizes, depths,
 //!    copies of aliases, steps and what is written are bounded.
 //! 2. A group that was saved and loaded evaluates as it would have without.
-//! 3. A series that a rule wrote and writes no longer gets the mark of its end once.
+//! 3. A series that a rule wrote and writes no longer gets the mark of its end, and gets it once
+//!    unless a write failed meanwhile.
 //!
 //! ## Not here
 //! When groups are evaluated, where what is saved stays, who is told of alerts, HTTP: the server.

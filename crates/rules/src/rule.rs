@@ -2,7 +2,8 @@
 
 use crate::alert::Alerts;
 use crate::file::{RuleKind, RuleSpec};
-use plinth_promql::Labels;
+use crate::store::{Store, Written};
+use plinth_promql::{Labels, STALE};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ pub(crate) struct Rule {
     pub(crate) spec: RuleSpec,
     /// Of one that alerts.
     pub(crate) alerts: Alerts,
-    /// The series that it wrote to the last time.
+    /// The series that it wrote to the last time, as far as they have no end.
     pub(crate) series: BTreeSet<Labels>,
     pub(crate) last: Option<Evaluated>,
 }
@@ -28,6 +29,11 @@ pub struct Evaluated {
     pub error: Option<String>,
 }
 
+/// The mark by which a series ends.
+pub(crate) fn stale(time: i64) -> (i64, f64) {
+    (time, f64::from_bits(STALE))
+}
+
 impl Rule {
     /// For how long its alerts have to be there; `None` if it gives none.
     pub(crate) fn hold(&self) -> Option<i64> {
@@ -35,5 +41,36 @@ impl Rule {
             RuleKind::Alert { hold, .. } => Some(*hold),
             RuleKind::Record => None,
         }
+    }
+
+    /// Writes points, and ends the series that it has no more.
+    ///
+    /// # Errors
+    /// Why one of them can't be written. A series that is refused is none of the rule's from then
+    /// on, as with Prometheus; behind a write that failed each may be there, so all are.
+    pub(crate) async fn write<S: Store>(
+        &mut self,
+        store: &S,
+        points: Vec<Written>,
+        time: i64,
+    ) -> Result<(), String> {
+        let series: BTreeSet<Labels> = points.iter().map(|(labels, _)| labels.clone()).collect();
+        let gone = self.series.difference(&series).map(|labels| (labels.clone(), stale(time)));
+        let all: Vec<Written> = gone.chain(points).collect();
+        if all.is_empty() {
+            return Ok(());
+        }
+        let refused = match store.write(&all).await {
+            Ok(refused) => refused,
+            Err(why) => {
+                self.series.extend(series);
+                return Err(why);
+            }
+        };
+        self.series = series;
+        for (place, _) in &refused {
+            self.series.remove(&all[*place].0);
+        }
+        refused.into_iter().next().map_or(Ok(()), |(_, why)| Err(why))
     }
 }

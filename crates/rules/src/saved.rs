@@ -6,9 +6,9 @@
 //! edited keeps the alerts of all rules that are still there. Numbers are nanoseconds since 1970.
 
 use crate::alert::{Alert, AlertState};
-use crate::group::{Group, stale};
+use crate::group::Group;
 use crate::restore::Restore;
-use crate::rule::Rule;
+use crate::rule::{Rule, stale};
 use crate::store::Written;
 use plinth_promql::{Labels, format_value};
 use serde_json::{Map, Value as Json, json};

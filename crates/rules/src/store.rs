@@ -24,7 +24,11 @@ pub trait Store: Sync {
         until: i64,
     ) -> impl Future<Output = Result<Vec<Written>, String>> + Send;
 
-    /// Writes points; who asks from then on sees them. Those of one series that can't be written
-    /// keep none of the others back.
-    fn write(&self, points: &[Written]) -> impl Future<Output = Result<(), String>> + Send;
+    /// Writes points; who asks from then on sees them. Gives the places of those whose series
+    /// can't be, each with the reason: they keep none of the others back. Behind an error any of
+    /// them may have been written.
+    fn write(
+        &self,
+        points: &[Written],
+    ) -> impl Future<Output = Result<Vec<(usize, String)>, String>> + Send;
 }

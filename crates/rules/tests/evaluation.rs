@@ -42,6 +42,50 @@ fn a_series_that_is_given_no_longer_ends_at_once_and_once() {
     assert_eq!(series.value("r", 2 * MINUTE), None, "it doesn't linger for five minutes");
 }
 
+/// Which points of series with `i` were written: minute, series, whether it is the end.
+fn written(series: &Series) -> Vec<(i64, String, bool)> {
+    let written = series.written.lock().unwrap();
+    let point = |(labels, (time, value)): &(plinth_promql::Labels, (i64, f64))| {
+        (time / MINUTE, labels.get("i").to_string(), value.to_bits() == STALE)
+    };
+    written.iter().map(point).collect()
+}
+
+/// As long as one series of a rule was refused, what it wrote to was taken to be what it had
+/// written to before the first refusal: others that vanished never got an end.
+#[test]
+fn series_end_beside_one_that_is_refused() {
+    let mut group = group("groups: [{name: g, rules: [{record: r, expr: 'a > 1'}]}]");
+    let series = Series::default();
+    for (minute, value) in [(1, 2.0), (2, 2.0), (3, 0.0), (4, 0.0), (5, 2.0)] {
+        series.add("a{i=\"1\"}", minute * MINUTE, value);
+        series.add(&format!("a{{i={REFUSED:?}}}"), minute * MINUTE, 2.0);
+        assert_eq!(run(&mut group, &series, minute * MINUTE).failures, 1);
+        assert_eq!(errors(&group), ["the series is refused"]);
+    }
+    let is = |minute, is_end| (minute, "1".to_string(), is_end);
+    assert_eq!(written(&series), [is(1, false), is(2, false), is(3, true), is(5, false)]);
+}
+
+#[test]
+fn series_end_that_a_write_may_have_reached_before_it_failed() {
+    let mut group = group("groups: [{name: g, rules: [{record: r, expr: 'a > 1'}]}]");
+    let series = Series::default();
+    for (minute, one, other) in [(1, 2.0, 2.0), (2, 0.0, 2.0), (3, 0.0, 0.0), (4, 0.0, 0.0)] {
+        series.add("a{i=\"1\"}", minute * MINUTE, one);
+        series.add("a{i=\"2\"}", minute * MINUTE, other);
+        series.is_cut.store(minute != 2 && minute != 4, Ordering::Relaxed);
+        let outcome = run(&mut group, &series, minute * MINUTE);
+        assert_eq!(outcome.failures, u64::from(minute != 2 && minute != 4));
+    }
+    let is = |minute, i: &str, is_end| (minute, i.to_string(), is_end);
+    // At the third minute nothing was written of the only point, which is an end.
+    assert_eq!(
+        written(&series),
+        [is(1, "1", false), is(2, "1", true), is(2, "2", false), is(4, "2", true)]
+    );
+}
+
 #[test]
 fn an_alert_is_pending_then_fires_then_is_resolved_and_that_is_told_for_a_quarter_of_an_hour() {
     let text = "groups: [{name: g, interval: 1m, rules: [{alert: High, expr: 'a > 1', for: 2m, labels: {severity: page}, annotations: {v: '{{ $value }}'}}]}]";

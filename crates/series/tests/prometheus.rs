@@ -459,3 +459,18 @@ fn series_are_deleted_by_what_they_are_named_by() {
     assert_eq!(all(), "{code:200,host:a},41");
     assert_eq!(data(&store, "label/__name__/values", ""), r#"["http_requests_total"]"#);
 }
+
+/// Whoever evaluates rules has to know which of its series are there, to end them.
+#[test]
+fn points_whose_series_are_refused_are_told_and_keep_none_of_the_others_back() {
+    let store = store();
+    let point = |host: &str| {
+        let pairs = [("__name__", "r"), ("host", host)];
+        (pairs.into_iter().collect::<plinth_promql::Labels>(), (600_000_000_000, 7.0))
+    };
+    let long = "x".repeat(100_000);
+    let points = [point("a"), point(&long), point("b")];
+    let refused = block_on(store.append_labelled(&points)).unwrap();
+    assert!(matches!(refused[..], [(1, plinth_series::Error::Name { .. })]), "{refused:?}");
+    assert_eq!(vector(&store, "count(r)"), "{},2");
+}

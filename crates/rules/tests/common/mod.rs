@@ -16,7 +16,12 @@ pub struct Series {
     /// All that was written, in its order.
     pub written: Mutex<Vec<Written>>,
     pub is_away: AtomicBool,
+    /// Whether a write fails behind its first half.
+    pub is_cut: AtomicBool,
 }
+
+/// A value of a label `i`, with which a series is refused.
+pub const REFUSED: &str = "refused";
 
 impl Series {
     /// Adds a point; `name` is a selector, as `up{job="a"}`.
@@ -71,14 +76,21 @@ impl Store for Series {
         Ok(newest)
     }
 
-    async fn write(&self, points: &[Written]) -> Result<(), String> {
+    async fn write(&self, points: &[Written]) -> Result<Vec<(usize, String)>, String> {
         self.check()?;
+        let is_cut = self.is_cut.load(Ordering::Relaxed);
+        let taken = if is_cut { points.len() / 2 } else { points.len() };
         let mut memory = self.memory.lock().unwrap();
-        for (labels, (time, value)) in points {
+        let mut refused = Vec::new();
+        for (place, (labels, (time, value))) in points[..taken].iter().enumerate() {
+            if labels.get("i") == REFUSED {
+                refused.push((place, "the series is refused".to_string()));
+                continue;
+            }
             memory.add(labels, *time, *value);
+            self.written.lock().unwrap().push((labels.clone(), (*time, *value)));
         }
-        self.written.lock().unwrap().extend(points.iter().cloned());
-        Ok(())
+        if is_cut { Err("the write was cut off".into()) } else { Ok(refused) }
     }
 }
 

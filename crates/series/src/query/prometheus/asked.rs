@@ -60,25 +60,29 @@ impl SeriesStore {
     }
 
     /// Appends points to the series with these labels, which are made if there are none. A store
-    /// that is behind is waited for. They are durable with the next [`SeriesStore::sync`].
+    /// that is behind is waited for. They are durable with the next [`SeriesStore::sync`]. Gives
+    /// the places of points whose series can't be, with the reason: they keep none of the others
+    /// back.
     ///
     /// # Errors
-    /// The first one; what can't be written of one series keeps none of the others back, unless
-    /// nothing can be.
-    pub async fn append_labelled(&self, points: &[(Labels, Sample)]) -> Result<()> {
+    /// If the store takes none any more; some of the points may have been taken before.
+    pub async fn append_labelled(
+        &self,
+        points: &[(Labels, Sample)],
+    ) -> Result<Vec<(usize, Error)>> {
         self.check_stored().await?;
         let names: Vec<String> = points.iter().map(|(labels, _)| name_of(labels)).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let mut first = Ok(());
+        let mut refused = Vec::new();
         let series = match self.all_series(&names).await {
             Ok(series) => series.into_iter().map(Some).collect(),
             Err(Error::Name { .. } | Error::TooMany { .. }) => {
                 let mut some = Vec::with_capacity(names.len());
-                for name in &names {
+                for (place, name) in names.iter().enumerate() {
                     match self.series(name).await {
                         Ok(series) => some.push(Some(series)),
                         Err(why @ (Error::Name { .. } | Error::TooMany { .. })) => {
-                            first = first.and(Err(why));
+                            refused.push((place, why));
                             some.push(None);
                         }
                         Err(why) => return Err(why),
@@ -90,10 +94,10 @@ impl SeriesStore {
         };
         for (series, (_, point)) in series.iter().zip(points) {
             if let Some(series) = series {
-                first = first.and(self.append_waiting(series, *point).await);
+                self.append_waiting(series, *point).await?;
             }
         }
-        first
+        Ok(refused)
     }
 
     async fn append_waiting(&self, series: &Series, (time, value): Sample) -> Result<()> {

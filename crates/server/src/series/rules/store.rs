@@ -25,7 +25,8 @@ impl Store for Owned {
         self.0.newest(matchers, after, until).await
     }
 
-    async fn write(&self, points: &[Written]) -> Result<(), String> {
-        self.0.append_labelled(points).await.map_err(|error| error.to_string())
+    async fn write(&self, points: &[Written]) -> Result<Vec<(usize, String)>, String> {
+        let refused = self.0.append_labelled(points).await.map_err(|error| error.to_string())?;
+        Ok(refused.into_iter().map(|(place, why)| (place, why.to_string())).collect())
     }
 }
