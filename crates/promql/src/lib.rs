@@ -44,12 +44,14 @@ mod labels;
 mod lexer;
 mod matcher;
 mod parse;
+mod pattern;
 mod source;
 
 pub use fault::ParseError;
 pub use labels::{Labels, NAME, is_plain_label, quoted};
 pub use matcher::{MatchOp, Matcher};
 pub use parse::{nanoseconds, parse, parse_selector};
+pub use pattern::compiled;
 pub use source::{Memory, STALE, Sample, Samples, Source};
 
 use eval::{Evaluator, Steps};

@@ -5,7 +5,8 @@
 //! costs a look-up.
 
 use crate::labels::quoted;
-use regex_lite::{Regex, RegexBuilder};
+use crate::pattern;
+use regex_lite::Regex;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -62,7 +63,7 @@ impl Matcher {
     pub fn new(label: &str, op: MatchOp, value: &str) -> Result<Self, String> {
         let test = match op {
             MatchOp::Equal | MatchOp::NotEqual => Test::Is,
-            MatchOp::Matches | MatchOp::MatchesNot => pattern(value)?,
+            MatchOp::Matches | MatchOp::MatchesNot => test(value)?,
         };
         Ok(Self { label: label.to_string(), op, value: value.to_string(), test })
     }
@@ -101,7 +102,7 @@ impl fmt::Display for Matcher {
     }
 }
 
-fn pattern(text: &str) -> Result<Test, String> {
+fn test(text: &str) -> Result<Test, String> {
     let is_plain = |text: &str| !text.contains(|c| r"\.+*?()[]{}^$|".contains(c));
     // A newline is a character like all others: Prometheus compiles with `s`.
     for (end, more) in [(".*", false), (".+", true)] {
@@ -120,8 +121,5 @@ fn pattern(text: &str) -> Result<Test, String> {
 
 /// A regular expression that the whole of a text has to fit.
 pub(crate) fn compile(text: &str) -> Result<Regex, String> {
-    RegexBuilder::new(&format!("^(?s:{text})$"))
-        .size_limit(MAX_REGEX)
-        .build()
-        .map_err(|error| error.to_string())
+    pattern::compiled(&format!("^(?s:{text})$"), MAX_REGEX)
 }

@@ -401,8 +401,7 @@ fn kind(name: &str, fields: &mut Fields<'_>) -> QueryResult<Kind> {
 fn pattern(fields: &mut Fields<'_>) -> QueryResult<Option<regex_lite::Regex>> {
     let Some(json) = fields.take("filter") else { return Ok(None) };
     let pattern = json.text("filter", "a regular expression")?;
-    let regex = regex_lite::RegexBuilder::new(pattern).size_limit(1 << 20).build();
-    match regex {
+    match plinth_promql::compiled(pattern, 1 << 20) {
         Ok(regex) => Ok(Some(regex)),
         Err(error) => {
             Err(QueryError::field("filter", format_args!("no regular expression: {error}")))
