@@ -36,9 +36,11 @@
 #![forbid(unsafe_code)]
 
 mod alert;
+mod digits;
 mod fault;
 mod file;
 mod group;
+mod json;
 mod restore;
 mod rule;
 mod saved;

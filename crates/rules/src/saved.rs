@@ -7,11 +7,12 @@
 
 use crate::alert::{Alert, AlertState};
 use crate::group::Group;
+use crate::json::{object, texts};
 use crate::restore::Restore;
 use crate::rule::{Rule, stale};
 use crate::store::Written;
 use plinth_promql::{Labels, format_value};
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const FORMAT: u64 = 1;
@@ -96,17 +97,10 @@ fn identity(rule: &Rule) -> String {
     format!("{}{}", rule.spec.name, rule.spec.plain_labels())
 }
 
-fn object(labels: &Labels) -> Json {
-    let pairs = labels.iter().map(|(name, value)| (name.to_string(), Json::from(value)));
-    pairs.collect::<Map<_, _>>().into()
-}
-
 fn written(alert: &Alert) -> Json {
-    let annotations: Map<String, Json> =
-        alert.annotations.iter().map(|(name, text)| (name.clone(), text.as_str().into())).collect();
     json!({
         "labels": object(&alert.labels),
-        "annotations": annotations,
+        "annotations": texts(&alert.annotations),
         "value": format_value(alert.value),
         "state": alert.state.word(),
         "active": alert.active_at,

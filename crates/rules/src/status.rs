@@ -4,12 +4,14 @@
 //! under way.
 
 use crate::alert::{Alert, AlertState};
+use crate::digits::exponential;
 use crate::file::RuleKind;
 use crate::group::Group;
+use crate::json::{object, texts};
 use crate::rule::Evaluated;
 use crate::time::{SECOND, rfc3339};
 use plinth_promql::{Labels, Matcher, parse_selector};
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -261,16 +263,6 @@ fn at(last: Option<&Evaluated>) -> String {
     last.map_or(NEVER.to_string(), |last| rfc3339(last.at))
 }
 
-fn object(labels: &Labels) -> Json {
-    let pairs = labels.iter().map(|(name, value)| (name.to_string(), Json::from(value)));
-    pairs.collect::<Map<_, _>>().into()
-}
-
-fn texts(texts: &[(String, String)]) -> Json {
-    let pairs = texts.iter().map(|(name, value)| (name.clone(), Json::from(value.as_str())));
-    pairs.collect::<Map<_, _>>().into()
-}
-
 fn shown_rule(rule: &RuleStatus, without_alerts: bool) -> Json {
     let error = rule.last.as_ref().and_then(|last| last.error.as_deref());
     let health = match (&rule.last, error) {
@@ -309,25 +301,12 @@ fn shown(alert: &Alert) -> Json {
         "annotations": texts(&alert.annotations),
         "state": alert.state.word(),
         "activeAt": rfc3339(alert.active_at),
-        "value": exponential(alert.value),
+        "value": exponential(alert.value, None),
     });
     if let Some(since) = alert.kept_since {
         json["keepFiringSince"] = rfc3339(since).into();
     }
     json
-}
-
-/// A value with an exponent, as Prometheus shows that of an alert.
-fn exponential(value: f64) -> String {
-    if !value.is_finite() {
-        return plinth_promql::format_value(value);
-    }
-    let text = format!("{value:e}");
-    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    match exponent.strip_prefix('-') {
-        Some(exponent) => format!("{digits}e-{exponent:0>2}"),
-        None => format!("{digits}e+{exponent:0>2}"),
-    }
 }
 
 /// Alerts as Alertmanager takes them in; `outside` is what they get besides.

@@ -4,9 +4,9 @@
 //! they are shows when it is carried out. Functions that give times and durations as objects, and
 //! those that call other templates, are not among them.
 
+use crate::digits::general;
 use super::bounded::Bounded;
 use super::context::{Context, Stop};
-use super::digits::general;
 use super::gofmt::sprintf;
 use super::human;
 use super::value::Value;

@@ -4,8 +4,8 @@
 //! (`%!d(float64=3)`), as Go does, and is no error. Widths and precisions are bounded.
 
 use super::bounded::Bounded;
-use super::digits::{exponential, general, shortest, special};
 use super::value::Value;
+use crate::digits::{exponential, general, shortest, special};
 use plinth_promql::quoted;
 use std::fmt::{self, Write};
 
@@ -136,7 +136,7 @@ impl Directive {
         }
         let text = match (verb, self.precision) {
             ('f' | 'F', digits) => format!("{number:.*}", digits.unwrap_or(6)),
-            ('e' | 'E', digits) => exponential(number, digits.unwrap_or(6)),
+            ('e' | 'E', digits) => exponential(number, Some(digits.unwrap_or(6))),
             (_, Some(digits)) => general(number, digits),
             (_, None) => shortest(number),
         };

@@ -3,7 +3,7 @@
 //! What they write is compared with what Prometheus' own program wrote (`tests.rs`), digit by
 //! digit: people match on these texts.
 
-use super::digits::general;
+use crate::digits::general;
 use crate::time::SECOND;
 use plinth_types::calendar::date_and_time;
 use std::net::IpAddr;

@@ -10,7 +10,6 @@
 
 mod bounded;
 mod context;
-mod digits;
 mod functions;
 mod gofmt;
 pub(crate) mod human;

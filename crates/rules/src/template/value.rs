@@ -1,6 +1,6 @@
 //! What a template works with, as Go has it: what is true, and how a value is printed.
 
-use super::digits;
+use crate::digits;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;

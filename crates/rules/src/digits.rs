@@ -1,20 +1,17 @@
 //! Floats as texts and back, as Go has them.
 
 /// A float as `%v` has it: the digits that it takes, with an exponent where that is long.
-pub(super) fn shortest(number: f64) -> String {
+pub(crate) fn shortest(number: f64) -> String {
     if let Some(text) = special(number) {
         return text.into();
     }
     let text = format!("{number:e}");
-    let (digits, exponent) = parts(&text);
-    if !(-4..6).contains(&exponent) {
-        return format!("{digits}e{}", signed(exponent));
-    }
-    number.to_string()
+    let (_, exponent) = parts(&text);
+    if (-4..6).contains(&exponent) { number.to_string() } else { signed(&text) }
 }
 
 /// What a number is called that is none.
-pub(super) fn special(number: f64) -> Option<&'static str> {
+pub(crate) fn special(number: f64) -> Option<&'static str> {
     match number {
         number if number.is_nan() => Some("NaN"),
         f64::INFINITY => Some("+Inf"),
@@ -28,20 +25,23 @@ fn parts(text: &str) -> (&str, i32) {
     (digits, exponent.parse().unwrap_or(0))
 }
 
-/// An exponent with its sign and two digits at least.
-fn signed(exponent: i32) -> String {
-    format!("{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.unsigned_abs())
+/// A number with an exponent as Rust writes it, its exponent with a sign and two digits at least.
+fn signed(text: &str) -> String {
+    let (digits, exponent) = parts(text);
+    format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.unsigned_abs())
 }
 
-/// As `%e` has it, with so many digits behind the point.
-pub(super) fn exponential(number: f64, digits: usize) -> String {
-    let text = format!("{number:.digits$e}");
-    let (digits, exponent) = parts(&text);
-    format!("{digits}e{}", signed(exponent))
+/// As `%e` has it, with so many digits behind the point; with those that it takes if none are said.
+pub(crate) fn exponential(number: f64, digits: Option<usize>) -> String {
+    match (special(number), digits) {
+        (Some(text), _) => text.into(),
+        (None, Some(digits)) => signed(&format!("{number:.digits$e}")),
+        (None, None) => signed(&format!("{number:e}")),
+    }
 }
 
 /// As `%.4g` has it: so many digits in all, zeros at the end left out.
-pub(super) fn general(number: f64, digits: usize) -> String {
+pub(crate) fn general(number: f64, digits: usize) -> String {
     if let Some(text) = special(number) {
         return text.into();
     }
@@ -53,14 +53,14 @@ pub(super) fn general(number: f64, digits: usize) -> String {
         false => text.to_string(),
     };
     if exponent < -4 || exponent >= digits as i32 {
-        return format!("{}e{}", without_zeros(mantissa), signed(exponent));
+        return signed(&format!("{}e{exponent}", without_zeros(mantissa)));
     }
     let behind = usize::try_from(digits as i32 - 1 - exponent).unwrap_or(0);
     without_zeros(&format!("{number:.behind$}"))
 }
 
 /// A float as Go reads it.
-pub(super) fn parse_float(text: &str) -> Option<f64> {
+pub(crate) fn parse_float(text: &str) -> Option<f64> {
     match text.trim_start_matches(['+', '-']).to_ascii_lowercase().as_str() {
         "inf" | "infinity" | "nan" => text.parse().ok(),
         _ => text.replace('_', " ").parse().ok(),
