@@ -4,18 +4,15 @@
 //! they are shows when it is carried out. Functions that give times and durations as objects, and
 //! those that call other templates, are not among them.
 
-use crate::digits::general;
 use super::bounded::Bounded;
 use super::context::{Context, Stop};
 use super::gofmt::sprintf;
 use super::human;
+use super::pattern::{self, Pattern};
 use super::value::Value;
-use regex_lite::{Regex, RegexBuilder};
+use crate::digits::general;
 use std::cmp::Ordering;
 use std::fmt::Write;
-
-/// What a compiled regular expression may take in bytes.
-const MAX_REGEX: usize = 1 << 20;
 
 type Given<'a> = &'a [Value];
 type Result<T> = std::result::Result<T, Stop>;
@@ -84,15 +81,15 @@ static FUNCTIONS: [Function; 42] = [
     }),
     function("sortByLabel", (2, 2), sorted),
     function("reReplaceAll", (3, 3), |run, given| {
-        let regex = regex(&text(&given[0])?)?;
+        let pattern = Pattern::compiled(run, &text(&given[0])?)?;
         let (replacement, within) = (text(&given[1])?, text(&given[2])?);
-        run.visit(within.len())?;
-        replaced(run, &regex, (&replacement, &within))
+        replaced(run, &pattern, (&replacement, &within))
     }),
     function("match", (2, 2), |run, given| {
         let (pattern, within) = (text(&given[0])?, text(&given[1])?);
-        run.visit(within.len())?;
-        Ok(Value::Bool(regex(&pattern)?.is_match(&within)))
+        let pattern = Pattern::compiled(run, &pattern)?;
+        pattern.search(run, &within)?;
+        Ok(Value::Bool(pattern.regex.is_match(&within)))
     }),
     function("title", (1, 1), |_, given| Ok(Value::text(human::titled(&text(&given[0])?)))),
     function("toUpper", (1, 1), |_, given| Ok(Value::text(text(&given[0])?.to_uppercase()))),
@@ -145,6 +142,12 @@ pub(super) fn find(name: &str) -> Option<&'static Function> {
 }
 
 impl Function {
+    /// Whether it may look at all that it is given. Those that take any number of arguments end as
+    /// soon as what they make of them is too long, but for the one that compares.
+    pub(super) fn looks_at_all(&self) -> bool {
+        self.most != MANY || self.name == "eq"
+    }
+
     /// What is wrong with so many arguments.
     pub(super) fn wrong_count(&self, given: usize) -> Option<String> {
         let wanted = match (self.least, self.most) {
@@ -161,7 +164,7 @@ impl Function {
     pub(super) fn check(&self, first: &str) -> std::result::Result<(), String> {
         match (self.name, first) {
             ("reReplaceAll" | "match", pattern) => {
-                compiled(pattern).map(drop).map_err(|why| format!("{}: {why}", self.name))
+                pattern::check(pattern).map_err(|why| format!("{}: {why}", self.name))
             }
             ("query", expression) => plinth_promql::parse(expression)
                 .map(drop)
@@ -196,15 +199,6 @@ fn sample(value: &Value) -> Result<&super::value::Sample> {
         Value::Sample(sample) => Ok(sample),
         other => wrong(format!("wrong type for value; expected a sample; got {}", other.kind())),
     }
-}
-
-fn compiled(pattern: &str) -> std::result::Result<Regex, String> {
-    let built = RegexBuilder::new(pattern).size_limit(MAX_REGEX).build();
-    built.map_err(|error| format!("the pattern {pattern:?}: {error}"))
-}
-
-fn regex(pattern: &str) -> Result<Regex> {
-    compiled(pattern).map_err(Stop::Wrong)
 }
 
 fn equal(_: &mut Context<'_>, given: Given<'_>) -> Result<Value> {
@@ -285,14 +279,17 @@ fn printed(given: Given<'_>, is_line: bool) -> Result<String> {
 /// What a text becomes by putting a replacement in place of each match.
 fn replaced(
     run: &mut Context<'_>,
-    regex: &Regex,
+    pattern: &Pattern,
     (replacement, within): (&str, &str),
 ) -> Result<Value> {
     let mut out = Bounded::default();
     let mut end = 0;
-    for found in regex.captures_iter(within) {
+    pattern.search(run, within)?;
+    for found in pattern.regex.captures_iter(within) {
         run.visit(1 + replacement.len())?;
         let Some(whole) = found.get(0) else { continue };
+        // The next one is looked for from there on, to the end if it has to be.
+        pattern.search(run, &within[whole.end()..])?;
         out.add(|out| out.push_str(&within[end..whole.start()]))?;
         end = whole.end();
         // One reference at a time: each may stand for the whole text.
@@ -360,10 +357,13 @@ fn first(_: &mut Context<'_>, given: Given<'_>) -> Result<Value> {
     }
 }
 
-fn sorted(_: &mut Context<'_>, given: Given<'_>) -> Result<Value> {
+fn sorted(run: &mut Context<'_>, given: Given<'_>) -> Result<Value> {
     let (label, Value::List(list)) = (text(&given[0])?, &given[1]) else {
         return wrong(format!("wrong type for value; expected a vector; got {}", given[1].kind()));
     };
+    // A comparison looks a label up on both sides.
+    let each = list.len().checked_ilog2().unwrap_or(0) as usize + 1;
+    run.visit(list.len().saturating_mul(each))?;
     let mut list = list.to_vec();
     list.sort_by(|one, other| one.labels.get(&*label).cmp(&other.labels.get(&*label)));
     Ok(Value::List(list.into()))

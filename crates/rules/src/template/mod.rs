@@ -15,6 +15,7 @@ mod gofmt;
 pub(crate) mod human;
 mod lexer;
 mod parse;
+mod pattern;
 mod run;
 mod value;
 

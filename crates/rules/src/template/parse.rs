@@ -156,6 +156,7 @@ impl Parser {
         let is_range = word == "range";
         let pipeline = self.pipeline(&mut tokens, is_range)?;
         tokens.finish()?;
+        let declared = self.variables.len();
         self.loops += usize::from(is_range);
         let (then, end) = self.list()?;
         self.loops -= usize::from(is_range);
@@ -166,7 +167,8 @@ impl Parser {
                 Vec::new()
             }
             Some(End { at, mut rest, .. }) => {
-                self.variables.truncate(known);
+                // What the block declares `else` knows too; what stands in it, it doesn't.
+                self.variables.truncate(declared);
                 let again = match rest.peek() {
                     None => None,
                     Some(Token::Word(again)) if again == word && !is_range => Some(again.clone()),

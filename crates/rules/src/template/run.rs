@@ -113,12 +113,14 @@ impl Run<'_> {
         let items: Vec<(Value, Value)> = match &value {
             Value::Nil => Vec::new(),
             Value::List(list) => {
+                self.context.visit(list.len())?;
                 let item = |(place, sample): (usize, &Arc<Sample>)| {
                     (Value::Int(place as i64), Value::Sample(sample.clone()))
                 };
                 list.iter().enumerate().map(item).collect()
             }
             Value::Map(map) => {
+                self.context.visit(map.len())?;
                 let item = |(name, value): (&String, &String)| {
                     (Value::text(name.as_str()), Value::text(value.as_str()))
                 };
@@ -127,6 +129,9 @@ impl Run<'_> {
             other => return Err(Stop::Wrong(format!("range can't iterate over {}", other.kind()))),
         };
         if items.is_empty() {
+            for name in &pipeline.variables {
+                self.assign(name, value.clone(), pipeline.declares)?;
+            }
             let flow = self.list(otherwise, dot)?;
             self.variables.truncate(known);
             return Ok(flow);
@@ -137,7 +142,7 @@ impl Run<'_> {
                 _ => vec![item.clone()],
             };
             for (name, value) in pipeline.variables.iter().zip(values) {
-                self.assign(name, value, pipeline.declares);
+                self.assign(name, value, pipeline.declares)?;
             }
             let flow = self.list(each, &item)?;
             self.variables.truncate(known);
@@ -152,17 +157,25 @@ impl Run<'_> {
     fn pipeline(&mut self, pipeline: &Pipeline, dot: &Value) -> Result<Value, Stop> {
         let value = self.value(pipeline, dot)?;
         for name in &pipeline.variables {
-            self.assign(name, value.clone(), pipeline.declares);
+            self.assign(name, value.clone(), pipeline.declares)?;
         }
         Ok(value)
     }
 
-    fn assign(&mut self, name: &str, value: Value, declares: bool) {
-        let known = self.variables.iter_mut().rev().find(|(known, _)| known == name);
-        match known {
-            Some((_, known)) if !declares => *known = value,
-            _ => self.variables.push((name.to_string(), value)),
+    fn assign(&mut self, name: &str, value: Value, declares: bool) -> Result<(), Stop> {
+        match if declares { None } else { self.place(name)? } {
+            Some(place) => self.variables[place].1 = value,
+            None => self.variables.push((name.to_string(), value)),
         }
+        Ok(())
+    }
+
+    /// Where the newest variable of this name stands.
+    fn place(&mut self, name: &str) -> Result<Option<usize>, Stop> {
+        let place = self.variables.iter().rposition(|(known, _)| known == name);
+        let passed = self.variables.len() - place.unwrap_or(0);
+        self.context.visit(passed / 16)?;
+        Ok(place)
     }
 
     fn value(&mut self, pipeline: &Pipeline, dot: &Value) -> Result<Value, Stop> {
@@ -194,6 +207,11 @@ impl Run<'_> {
     }
 
     fn call(&mut self, function: &Function, given: &[Value]) -> Result<Value, Stop> {
+        if function.looks_at_all() {
+            for value in given {
+                self.context.visit(value.text_len() / 64)?;
+            }
+        }
         let value = (function.run)(&mut self.context, given).map_err(|stop| match stop {
             Stop::Wrong(why) => Stop::Wrong(format!("error calling {}: {why}", function.name)),
             query => query,
@@ -206,16 +224,20 @@ impl Run<'_> {
     }
 
     fn operand(&mut self, operand: &Operand, dot: &Value) -> Result<Value, Stop> {
+        self.context.visit(1)?;
         Ok(match operand {
             Operand::Dot => dot.clone(),
             Operand::Nil => Value::Nil,
             Operand::Bool(is_true) => Value::Bool(*is_true),
             Operand::Int(number) => Value::Int(*number),
             Operand::Float(number) => Value::Float(*number),
-            Operand::Text(text) => Value::text(text.as_str()),
+            Operand::Text(text) => {
+                self.context.visit(text.len() / 64)?;
+                Value::text(text.as_str())
+            }
             Operand::Variable(name) => {
-                let known = self.variables.iter().rev().find(|(known, _)| known == name);
-                known.map_or(Value::Nil, |(_, value)| value.clone())
+                let place = self.place(name)?;
+                place.map_or(Value::Nil, |place| self.variables[place].1.clone())
             }
             Operand::Call(function) => self.call(function, &[])?,
             Operand::Pipeline(pipeline) => self.pipeline(pipeline, dot)?,

@@ -148,6 +148,13 @@ fn functions_and_blocks_are_those_of_prometheus() {
         ),
         ("{{ index $labels 1 }}", "!error calling index: value has type int; should be string"),
         ("{{ now }}", "1.5"),
+        // `else` knows what its block declares.
+        (r#"{{ with $x := "" }}y{{ else }}[{{ $x }}]{{ end }}"#, "[]"),
+        ("{{ if $x := 0 }}y{{ else }}[{{ $x }}]{{ end }}", "[0]"),
+        ("{{ if $x := 0 }}y{{ else if $y := 0 }}x{{ else }}[{{ $x }}{{ $y }}]{{ end }}", "[00]"),
+        (r#"{{ range $x := query "no" }}y{{ else }}[{{ $x }}]{{ end }}"#, "[[]]"),
+        (r#"{{ range $i, $x := query "no" }}y{{ else }}[{{ $i }}{{ $x }}]{{ end }}"#, "[[][]]"),
+        (r#"{{ $x := 1 }}{{ range $x = query "no" }}y{{ else }}[{{ $x }}]{{ end }}"#, "[[]]"),
     ] {
         assert_eq!(expanded(text, 2.0), wanted, "{text}");
     }
@@ -159,6 +166,9 @@ fn what_is_not_known_is_refused_when_it_is_read() {
         ("a\n {{ nope 1 }}", "template:2:5: function \"nope\" not defined"),
         ("{{ $nope }}", "undefined variable \"$nope\""),
         ("{{ if true }}{{ $x := 1 }}{{ end }}{{ $x }}", "undefined variable \"$x\""),
+        ("{{ if $x := 1 }}{{ end }}{{ $x }}", "undefined variable \"$x\""),
+        ("{{ if 1 }}{{ $x := 1 }}{{ else }}{{ $x }}{{ end }}", "undefined variable \"$x\""),
+        ("{{ with $x := 1 }}{{ else }}{{ end }}{{ $x }}", "undefined variable \"$x\""),
         ("{{ $x = 1 }}", "undefined variable \"$x\""),
         ("{{ template \"x\" }}", "{{template}} is not known here"),
         ("{{ if true }}", "unclosed {{if}}"),
@@ -252,6 +262,8 @@ fn replacements_are_those_of_go() {
 fn hostile_templates_end() {
     let deep = format!("{}1{}", "{{ if 1 }}".repeat(40), "{{ end }}".repeat(40));
     assert!(Template::parse(&deep).unwrap_err().contains("nested more than"));
+    let chain = format!("{{{{ if 0 }}}}{}{{{{ end }}}}", "{{ else if 0 }}".repeat(4000));
+    assert!(Template::parse(&chain).unwrap_err().contains("nested more than"));
     let parens = format!("{{{{ {}1{} }}}}", "(".repeat(5000), ")".repeat(5000));
     assert!(Template::parse(&parens).unwrap_err().contains("nested more than"));
     let chain = format!("{{{{ .{} }}}}", "a.".repeat(20_000));
@@ -268,4 +280,50 @@ fn hostile_templates_end() {
     let _ = expanded(replaced, 1.0);
     let queries: String = (0..100).map(|n| format!("{{{{ query \"x{n}\" }}}}")).collect();
     assert!(expanded(&queries, 1.0).contains("different queries"));
+}
+
+/// A template over `m`, a hundred thousand series, to the end that it takes too long.
+fn takes_too_long(text: &str) {
+    let labels: Labels = [("a", "1")].into_iter().collect();
+    let series: Vec<(Labels, f64)> = vec![(labels.clone(), 1.0); 100_000];
+    let mut answers = Answers::default();
+    answers.add("m".into(), Ok(series));
+    let template = Template::parse(text).unwrap();
+    let data = Data::new(&labels, 1.0, 0);
+    match template.expand(&data, &Outside::default(), &answers) {
+        Expanded::Failed(why) => assert!(why.contains("takes too long"), "{text}: {why}"),
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+/// Each of these was little work, as it was counted, and minutes of it.
+#[test]
+fn what_takes_time_is_counted_as_that() {
+    let many = |text: &str, times: usize| text.repeat(times);
+    takes_too_long(&many(r#"{{ range query "m" }}{{ end }}"#, 20));
+    takes_too_long(&many(r#"{{ len (sortByLabel "a" (query "m")) }}"#, 20));
+    // A search for each byte that goes to the end of the text.
+    let long = format!("{{{{ $x := {:?} }}}}", "a".repeat(30_000));
+    takes_too_long(&format!(r#"{long}{{{{ reReplaceAll "a.*b|a|b{{200}}" "" $x }}}}"#));
+    takes_too_long(&format!(r#"{long}{}"#, r#"{{ match "[a-z]{2000}b" $x }}"#));
+    takes_too_long(&many(r#"{{ match "(x{50}){200}" "y" }}"#, 1000));
+    // Arguments, texts and variables count, too.
+    let arguments = many(" 1", 30_000);
+    takes_too_long(&format!(
+        r#"{{{{ range query "m" }}}}{{{{ len (print{arguments}) }}}}{{{{ end }}}}"#
+    ));
+    takes_too_long(&format!(
+        r#"{long}{{{{ range query "m" }}}}{{{{ eq $x $x $x }}}}{{{{ end }}}}"#
+    ));
+    let variables = many("{{ $y := 1 }}", 4000);
+    takes_too_long(&format!(
+        r#"{{{{ $z := 1 }}}}{variables}{{{{ range query "m" }}}}{{{{ $z }}}}{{{{ end }}}}"#
+    ));
+}
+
+#[test]
+fn what_rules_ask_of_patterns_is_little() {
+    let text = "the disk /dev/sda1 of host-17 is nearly full. ".repeat(80);
+    let text = format!(r#"{{{{ reReplaceAll "[^a-z]+" "_" {text:?} | len }}}}"#);
+    assert_eq!(expanded(&text, 1.0), "3200");
 }

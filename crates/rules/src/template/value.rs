@@ -36,6 +36,11 @@ impl Value {
         Self::Text(text.into())
     }
 
+    /// The bytes of a text.
+    pub(super) fn text_len(&self) -> usize {
+        if let Self::Text(text) = self { text.len() } else { 0 }
+    }
+
     /// What kind of value it is, as errors say.
     pub(super) fn kind(&self) -> &'static str {
         match self {
