@@ -8,7 +8,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use plinth_types::Result;
+use plinth_types::{Error, Result};
 
 use crate::World;
 use crate::failure::{is_disk_full, short_read};
@@ -151,8 +151,22 @@ impl Files {
 
     /// The whole contents of a file.
     pub async fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
+        self.read_at_most(path, usize::MAX).await
+    }
+
+    /// The whole contents of a file that may have so many bytes.
+    ///
+    /// # Errors
+    /// `file_too_large` if it has more; none of it is read then.
+    pub async fn read_at_most(&self, path: impl AsRef<Path>, most: usize) -> Result<Vec<u8>> {
+        let path = path.as_ref();
         let file = self.open(path, Open::Read).await?;
-        let mut contents = vec![0; usize::try_from(file.len().await?).unwrap_or(usize::MAX)];
+        let len = file.len().await?;
+        let Some(len) = usize::try_from(len).ok().filter(|len| *len <= most) else {
+            let why = format!("{} has {len} bytes, of {most} that it may have", path.display());
+            return Err(Error::file_too_large().with_detail(why));
+        };
+        let mut contents = vec![0; len];
         let mut filled = 0;
         while filled < contents.len() {
             match file.read_at(filled as u64, &mut contents[filled..]).await? {

@@ -13,6 +13,8 @@ use std::collections::BTreeSet;
 
 /// The label that has an alert's name.
 pub(crate) const ALERT_NAME: &str = "alertname";
+/// Bytes of one file: of what is longer nothing needs to be read.
+pub const MAX_FILE_BYTES: usize = yaml::MAX_BYTES;
 /// Rules of one file.
 const MAX_RULES: usize = 20_000;
 /// What an evaluation may be apart from the next: below it, it would do nothing else.

@@ -52,7 +52,7 @@ mod yaml;
 
 pub use alert::{Alert, AlertState, Notice};
 pub use fault::{Fault, Place};
-pub use file::{GroupSpec, RuleKind, RuleSpec, parse};
+pub use file::{GroupSpec, MAX_FILE_BYTES, RuleKind, RuleSpec, parse};
 pub use group::{Group, Options, Outcome};
 pub use rule::Evaluated;
 pub use saved::Saved;

@@ -5,7 +5,7 @@ use crate::terminal;
 use clap::{Arg, ArgMatches, Command};
 use plinth_bench::words::grouped;
 use plinth_env::{Env, block_on};
-use plinth_rules::RuleKind;
+use plinth_rules::{MAX_FILE_BYTES, RuleKind};
 
 /// The command line of `plinth series rules`.
 pub fn command() -> Command {
@@ -32,7 +32,7 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let env = Env::real();
     let mut faults = Vec::new();
     for file in options.get_many::<String>("file").into_iter().flatten() {
-        let bytes = block_on(env.files().read(file))
+        let bytes = block_on(env.files().read_at_most(file, MAX_FILE_BYTES))
             .map_err(|error| Failure::of(format!("cannot read {file}"), error))?;
         let Ok(text) = std::str::from_utf8(&bytes) else {
             faults.push(format!("{file}: it is no UTF-8"));

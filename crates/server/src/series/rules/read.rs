@@ -2,7 +2,7 @@
 //! starting, and again when they change, when it keeps the rules from changing.
 
 use plinth_env::Env;
-use plinth_rules::{Group, GroupSpec, Options};
+use plinth_rules::{Group, GroupSpec, MAX_FILE_BYTES, Options};
 use plinth_types::{Error, Result};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -42,7 +42,7 @@ impl Files {
     async fn texts(&self, env: &Env) -> Result<Vec<Vec<u8>>> {
         let mut texts = Vec::new();
         for path in &self.paths {
-            texts.push(env.files().read(path).await?);
+            texts.push(env.files().read_at_most(path, MAX_FILE_BYTES).await?);
         }
         Ok(texts)
     }
@@ -83,5 +83,30 @@ impl Files {
         let specs = self.specs(&texts)?;
         *self.lock() = Read { texts, specs };
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plinth_env::Open;
+    use plinth_env::simulated::Simulation;
+
+    /// A name that had come to be that of a file of gigabytes was read, every 15 seconds.
+    #[test]
+    fn of_a_file_that_is_too_long_nothing_is_read() {
+        let sim = Simulation::new(1);
+        let env = sim.process("server");
+        sim.run_until(async {
+            let path = PathBuf::from("/rules.yml");
+            env.files().replace(&path, b"groups: []").await.unwrap();
+            let files = Files::open(&env, std::slice::from_ref(&path)).await.unwrap();
+            let file = env.files().open(&path, Open::Write).await.unwrap();
+            file.set_len(1 << 50).await.unwrap();
+            let why = files.changed(&env).await.unwrap_err();
+            assert!(why.contains("/rules.yml has 1125899906842624 bytes"), "{why}");
+            let why = Files::open(&env, &[path]).await.err().unwrap();
+            assert_eq!(why, Error::file_too_large());
+        });
     }
 }
