@@ -140,6 +140,20 @@ pub async fn until_set(flag: &AtomicBool, env: &Env, tick: Duration) {
     }
 }
 
+/// Lets the other futures that are polled with this one go first, those of its task and of its
+/// thread: for one that has much to do at a time.
+pub async fn pause() {
+    let mut is_done = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut is_done, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 /// Waits for the first of two futures, preferring `left`; the other is left as it is.
 ///
 /// ```

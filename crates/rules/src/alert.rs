@@ -17,6 +17,7 @@ use crate::store::Written;
 use crate::time::SECOND;
 use plinth_promql::{Labels, NAME};
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 
 /// For how long it is told that an alert is resolved.
 const RESOLVED: i64 = 15 * 60 * SECOND;
@@ -29,7 +30,7 @@ pub(crate) const FOR_STATE: &str = "ALERTS_FOR_STATE";
 const ALERT_STATE: &str = "alertstate";
 
 /// How far an alert has got.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum AlertState {
     /// It fired, and does no longer.
     Inactive,
@@ -127,15 +128,39 @@ pub(crate) struct Alerts {
     pub(crate) active: BTreeMap<Labels, Alert>,
 }
 
-/// For how long an alert has to be there, and how long it stays.
+/// For how long an alert has to be there, how long it stays, and how many there may be.
 #[derive(Clone, Copy)]
 pub(crate) struct Patience {
     pub(crate) hold: i64,
     pub(crate) keep_firing: i64,
+    /// As the group says it: 0 if it says none.
     pub(crate) limit: usize,
 }
 
 impl Alerts {
+    /// Looks whether there are more than there may be.
+    ///
+    /// # Errors
+    /// If so; then none is left.
+    pub(crate) fn check_count(&mut self, count: usize, limit: usize) -> Result<(), String> {
+        let most = if limit > 0 { limit.min(MAX_ALERTS) } else { MAX_ALERTS };
+        if count <= most {
+            return Ok(());
+        }
+        self.active.clear();
+        Err(format!("exceeded limit of {most} with {count} alerts"))
+    }
+
+    /// A number that is another one if there is another alert, or one has got further: what each
+    /// evaluation makes anew, its value and its texts, doesn't count, nor when it was told.
+    pub(crate) fn fingerprint(&self, hasher: &mut impl Hasher) {
+        for (labels, alert) in &self.active {
+            labels.hash(hasher);
+            let Alert { state, active_at, fired_at, resolved_at, kept_since, .. } = alert;
+            (state, active_at, fired_at, resolved_at, kept_since).hash(hasher);
+        }
+    }
+
     /// The clock was moved by so much: what was so long ago still is.
     pub(crate) fn move_times(&mut self, by: i64) {
         for alert in self.active.values_mut() {
@@ -198,12 +223,7 @@ impl Alerts {
                 _ => {}
             }
         }
-        let most = if patience.limit > 0 { patience.limit } else { MAX_ALERTS };
-        if count > most {
-            self.active.clear();
-            return Err(format!("exceeded limit of {most} with {count} alerts"));
-        }
-        Ok(())
+        self.check_count(count, patience.limit)
     }
 
     /// The points that say which alerts there are.
@@ -224,7 +244,7 @@ impl Alerts {
         (resend, interval): (i64, i64),
         generator: &str,
     ) -> Vec<Notice> {
-        let valid = 4 * resend.max(interval);
+        let valid = resend.max(interval).saturating_mul(4);
         let mut notices = Vec::new();
         for alert in self.active.values_mut().filter(|alert| alert.is_due(time, resend)) {
             alert.sent_at = Some(time);

@@ -6,16 +6,18 @@
 //! and doesn't any more gets the mark by which a series ends. How it went with each rule is kept
 //! for whoever asks ([`crate::GroupStatus`]).
 
-use crate::alert::{Alert, Alerts, Notice, Patience, labels_of};
+use crate::alert::{Alerts, Notice, Patience};
 use crate::file::{GroupSpec, RuleKind, RuleSpec};
 use crate::restore::{self, Bounds, Restore};
 use crate::rule::{Evaluated, Rule, stale};
 use crate::store::{Store, Written};
-use crate::template::{Answers, Data, Expanded, Outside, Template, human};
+use crate::template::{Outside, human};
 use crate::time::SECOND;
+use crate::writer::{Asking, Writer};
 use plinth_env::Env;
-use plinth_promql::{Answered, Labels, NAME};
+use plinth_promql::{Labels, NAME};
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// How rules are evaluated, as Prometheus' flags say it. Durations are nanoseconds.
 #[derive(Clone, Debug)]
@@ -28,6 +30,8 @@ pub struct Options {
     pub tolerance: i64,
     /// How long an alert has to be there after a pause before it fires, at least.
     pub grace: i64,
+    /// How long a rule may take for what it asks, its templates' queries included.
+    pub deadline: i64,
     /// What templates see.
     pub outside: Outside,
 }
@@ -39,6 +43,7 @@ impl Default for Options {
             resend: 60 * SECOND,
             tolerance: 3600 * SECOND,
             grace: 600 * SECOND,
+            deadline: 60 * SECOND,
             outside: Outside::default(),
         }
     }
@@ -106,9 +111,15 @@ impl Group {
         Bounds { tolerance: self.options.tolerance, grace: self.options.grace }
     }
 
-    /// Whether it has alerts, resolved ones among them.
-    pub fn has_alerts(&self) -> bool {
-        self.rules.iter().any(|rule| !rule.alerts.active.is_empty())
+    /// A number that is another one if there is another alert or one has got further: what is kept
+    /// of the group is not what it was. What merely is new with each evaluation doesn't count.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for (place, rule) in self.rules.iter().enumerate() {
+            place.hash(&mut hasher);
+            rule.alerts.fingerprint(&mut hasher);
+        }
+        hasher.finish()
     }
 
     /// The last time for which it is evaluated, at `now` or before.
@@ -143,7 +154,7 @@ impl Group {
         let mut outcome = Outcome::default();
         if let Some(last) = self.slot {
             let times = slot.saturating_sub(last) / self.interval;
-            outcome.missed = u64::try_from(times - 1).unwrap_or(0);
+            outcome.missed = u64::try_from(times.saturating_sub(1)).unwrap_or(0);
         }
         if let Some(last) = self.slot.filter(|last| slot < *last) {
             // Times to come would make nothing of what has been: a firing alert would be pending,
@@ -161,7 +172,7 @@ impl Group {
         self.slot = Some(slot);
         for place in 0..self.rules.len() {
             let (begun, at) = (env.now(), wall(env));
-            let result = self.evaluate_rule(store, slot, place, &mut outcome).await;
+            let result = self.evaluate_rule((store, env), slot, place, &mut outcome).await;
             outcome.evaluations += 1;
             outcome.failures += u64::from(result.is_err());
             let took = env.now().saturating_sub(begun);
@@ -184,25 +195,27 @@ impl Group {
 
     async fn evaluate_rule<S: Store>(
         &mut self,
-        store: &S,
+        (store, env): (&S, &Env),
         slot: i64,
         place: usize,
         outcome: &mut Outcome,
     ) -> Result<(), String> {
         let time = slot.saturating_sub(self.query_offset);
-        let rule = &self.rules[place];
-        let given = vector(store, &rule.spec.expr, time).await?;
-        let points = match &rule.spec.kind {
-            RuleKind::Record => recorded(&rule.spec, given, self.limit, time)?,
+        let asking = Asking::new(store, env, self.options.deadline);
+        let Rule { spec, alerts, .. } = &mut self.rules[place];
+        let given = asking.vector(&spec.expr, time).await?;
+        let points = match &spec.kind {
+            RuleKind::Record => recorded(spec, given, self.limit, time)?,
             RuleKind::Alert { hold, keep_firing, annotations } => {
-                let writer = Writer { spec: &rule.spec, annotations, options: &self.options };
-                let given = writer.alerts(store, given, slot).await?;
+                // Before their texts are made, each of which may take a while.
+                alerts.check_count(given.len(), self.limit)?;
+                let writer = Writer { spec, annotations, outside: &self.options.outside };
+                let given = writer.alerts(&asking, given, slot).await?;
                 let patience =
                     Patience { hold: *hold, keep_firing: *keep_firing, limit: self.limit };
-                let generator = human::link(&rule.spec.expr, 1);
-                let alerts = &mut self.rules[place].alerts;
                 alerts.take(given, slot, patience)?;
                 let pace = (self.options.resend, self.interval);
+                let generator = human::link(&spec.expr, 1);
                 outcome.notices.extend(alerts.notices(slot, pace, &generator));
                 let rule = &self.rules[place];
                 if self.restore.is_written(rule, self.bounds()) {
@@ -240,17 +253,6 @@ fn spread(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, hash)
 }
 
-/// What an expression gives, as series.
-async fn vector<S: Store>(store: &S, expr: &str, time: i64) -> Result<Vec<(Labels, f64)>, String> {
-    match store.instant(expr, time).await? {
-        Answered::Vector(series) => Ok(series),
-        Answered::Scalar(number) => Ok(vec![(Labels::default(), number)]),
-        Answered::String(_) | Answered::Matrix(_) => {
-            Err("rule result is not a vector or scalar".into())
-        }
-    }
-}
-
 /// What a rule records of what its expression gave.
 fn recorded(
     spec: &RuleSpec,
@@ -274,71 +276,4 @@ fn recorded(
         return Err(format!("exceeded limit of {limit} with {} series", points.len()));
     }
     Ok(points.into_iter().collect())
-}
-
-/// Makes alerts of series.
-struct Writer<'a> {
-    spec: &'a RuleSpec,
-    annotations: &'a [(String, Template)],
-    options: &'a Options,
-}
-
-impl Writer<'_> {
-    async fn alerts<S: Store>(
-        &self,
-        store: &S,
-        given: Vec<(Labels, f64)>,
-        slot: i64,
-    ) -> Result<BTreeMap<Labels, Alert>, String> {
-        let mut alerts = BTreeMap::new();
-        for (series, value) in given {
-            let mut answers = Answers::default();
-            let data = Data::new(&series, value, slot);
-            let mut labels = Vec::new();
-            for (name, template) in &self.spec.labels {
-                let text = self.expanded(store, template, &data, &mut answers, slot).await;
-                labels.push((name.clone(), text));
-            }
-            let mut annotations = Vec::new();
-            for (name, template) in self.annotations {
-                let text = self.expanded(store, template, &data, &mut answers, slot).await;
-                annotations.push((name.clone(), text));
-            }
-            let labels = labels_of(&series, labels, &self.spec.name);
-            let alert = Alert::new(labels.clone(), annotations, (slot, value));
-            if alerts.insert(labels, alert).is_some() {
-                return Err(
-                    "vector contains metrics with the same labelset after applying alert labels"
-                        .into(),
-                );
-            }
-        }
-        Ok(alerts)
-    }
-
-    /// The text of a template; if nothing comes of it, why, as Prometheus has it.
-    async fn expanded<S: Store>(
-        &self,
-        store: &S,
-        template: &Template,
-        data: &Data,
-        answers: &mut Answers,
-        slot: i64,
-    ) -> String {
-        loop {
-            match template.expand(data, &self.options.outside, answers) {
-                Expanded::Text(text) => return text,
-                Expanded::Asks(query) => {
-                    let answer = vector(store, &query, slot).await;
-                    answers.add(query, answer);
-                }
-                Expanded::Failed(why) => {
-                    let name = &self.spec.name;
-                    return format!(
-                        "<error expanding template: error executing template __alert_{name}: {why}>"
-                    );
-                }
-            }
-        }
-    }
 }

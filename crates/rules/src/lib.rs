@@ -48,6 +48,7 @@ mod status;
 mod store;
 mod template;
 mod time;
+mod writer;
 mod yaml;
 
 pub use alert::{Alert, AlertState, Notice};

@@ -51,11 +51,12 @@ pub(crate) struct Bounds {
 impl Bounds {
     /// Since when an alert is taken to be there, `now`, that was until a time, since another one.
     fn active_at(self, hold: i64, (since, until): (i64, i64), now: i64) -> i64 {
-        let left = hold - (until - since);
+        // What was kept may have any times, and a file any durations.
+        let left = hold.saturating_sub(until.saturating_sub(since));
         match left {
             left if left <= 0 => since,
-            left if left < self.grace => now + self.grace - hold,
-            _ => since + (now - until),
+            left if left < self.grace => now.saturating_add(self.grace).saturating_sub(hold),
+            _ => since.saturating_add(now.saturating_sub(until)),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What rules are evaluated over: a narrow trait, which answers questions and takes points.
 
 use plinth_promql::{Answered, Labels, Matcher, Sample};
+use std::time::Duration;
 
 /// A point for the series with these labels, the metric among them.
 pub type Written = (Labels, Sample);
@@ -8,11 +9,12 @@ pub type Written = (Labels, Sample);
 /// Series, to be asked and to be written to. Times are nanoseconds since 1970. What goes wrong is
 /// told as a text, which is shown to people as the rule's last error.
 pub trait Store: Sync {
-    /// The value of an expression at one time.
+    /// The value of an expression at one time, which may take so long.
     fn instant(
         &self,
         expr: &str,
         time: i64,
+        within: Duration,
     ) -> impl Future<Output = Result<Answered, String>> + Send;
 
     /// The newest point of each series that meets all conditions and has one later than the first

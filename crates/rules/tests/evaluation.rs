@@ -4,10 +4,13 @@
 //! exact: which points are written, which alerts are there, who is told of what and when.
 
 use crate::common::*;
+use plinth_env::simulated::Simulation;
+use plinth_env::{Env, block_on};
 use plinth_promql::STALE;
 use plinth_rules::{AlertState, Options, Outside};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 #[test]
 fn rules_of_a_group_see_what_those_before_them_wrote() {
@@ -154,6 +157,110 @@ fn a_limit_is_an_error_and_no_alert_is_left() {
     let wanted = ["exceeded limit of 1 with 2 alerts", "exceeded limit of 1 with 2 series"];
     assert_eq!(errors(&group), wanted);
     assert!(states(&group).is_empty());
+}
+
+/// The texts of ten thousand alerts and more were made before it was seen that there were too many.
+#[test]
+fn more_alerts_than_there_may_be_are_refused_before_their_texts_are_made() {
+    let text = "groups: [{name: g, limit: LIMIT, rules: [{alert: A, expr: a, annotations: {v: '{{ query \"b\" | len }}'}}]}]";
+    let series = Series::default();
+    for place in 0..10_001 {
+        series.add(&format!("a{{a=\"{place}\"}}"), MINUTE, 1.0);
+    }
+    for (limit, most) in [("2", 2), ("0", 10_000), ("20000", 10_000)] {
+        let mut group = group(&text.replace("LIMIT", limit));
+        run(&mut group, &series, MINUTE);
+        assert_eq!(errors(&group), [format!("exceeded limit of {most} with 10001 alerts")]);
+    }
+    assert_eq!(*series.asked.lock().unwrap(), ["a"; 3]);
+}
+
+/// Each query of each template of each alert had a minute of its own.
+#[test]
+fn a_rule_has_one_deadline_for_all_that_it_asks() {
+    let text = r#"groups: [{name: g, rules: [{alert: A, expr: a, annotations: {v: '{{ query "b" | len }}{{ query "c" | len }}{{ query "d" | len }}'}}]}]"#;
+    let sim = Simulation::new(1);
+    let env = sim.process("server");
+    let mut group = group(text);
+    let series = Series::default();
+    for place in ["1", "2", "3"] {
+        series.add(&format!("a{{a={place:?}}}"), MINUTE, 1.0);
+    }
+    *series.cost.lock().unwrap() = Some((env.clone(), Duration::from_secs(4)));
+    // The expression, and three queries for each alert.
+    let outcome = sim.run_until(group.evaluate(&series, &env, MINUTE));
+    assert_eq!((outcome.failures, series.asked.lock().unwrap().len()), (0, 10));
+    *series.cost.lock().unwrap() = Some((env.clone(), Duration::from_secs(9)));
+    let outcome = sim.run_until(group.evaluate(&series, &env, 2 * MINUTE));
+    assert_eq!((outcome.failures, outcome.notices.len()), (1, 0));
+    assert_eq!(errors(&group), ["it takes longer than 60s"]);
+    assert_eq!(series.asked.lock().unwrap().len(), 10 + 7);
+    assert_eq!(states(&group).len(), 3, "what was there stays");
+}
+
+/// A group of many alerts kept its thread until all their texts were made.
+#[test]
+fn others_on_the_thread_go_first_between_two_alerts() {
+    let mut group = group("groups: [{name: g, rules: [{alert: A, expr: a}]}]");
+    let series = Series::default();
+    for place in 0..100 {
+        series.add(&format!("a{{a=\"{place}\"}}"), MINUTE, 1.0);
+    }
+    let env = Env::real();
+    let mut evaluation = std::pin::pin!(group.evaluate(&series, &env, MINUTE));
+    let mut polls = 0;
+    let outcome = block_on(std::future::poll_fn(|context| {
+        polls += 1;
+        evaluation.as_mut().poll(context)
+    }));
+    assert_eq!(outcome.notices.len(), 100);
+    assert!(polls > 100, "{polls}");
+}
+
+/// What has happened is kept at once, so that another server goes on from it. That is not so of a
+/// value, which the next evaluation finds again; almost all of them did so.
+#[test]
+fn a_group_is_another_one_when_something_has_happened_to_an_alert() {
+    let mut group = group(
+        "groups: [{name: g, rules: [{alert: A, expr: 'a > 1', for: 2m, keep_firing_for: 2m, annotations: {v: '{{ $value }}'}}]}]",
+    );
+    let series = Series::default();
+    let mut happened = Vec::new();
+    for minute in 1..=30 {
+        let value = if (3..=8).contains(&minute) { minute as f64 } else { 0.0 };
+        series.add("a{a=\"1\"}", minute * MINUTE, value);
+        let before = group.fingerprint();
+        run(&mut group, &series, minute * MINUTE);
+        if group.fingerprint() != before {
+            happened.push(minute);
+        }
+    }
+    // Pending, firing, kept, resolved, forgotten.
+    assert_eq!(happened, [3, 5, 9, 11, 27]);
+}
+
+/// They made the evaluation panic.
+#[test]
+fn durations_of_centuries_overflow_nothing() {
+    let text = "groups: [{name: g, interval: 290y, query_offset: 290y, rules: [{alert: A, expr: vector(1), keep_firing_for: 290y}, {alert: B, expr: vector(1), for: 290y}]}]";
+    let series = Series::default();
+    let mut before = group(text);
+    for minute in 1..=2 {
+        run(&mut before, &series, minute * MINUTE);
+    }
+    assert_eq!(told(&run(&mut before, &series, 3 * MINUTE).notices), [("A".to_string(), false)]);
+    for active in ["-9223372036854775808", "9223372036854775807", "0"] {
+        let mut saved = before.save();
+        saved.alerts =
+            saved.alerts.replace("\"active\":60000000000", &format!("\"active\":{active}"));
+        for slot in [i64::MIN, 0, 30 * MINUTE, i64::MAX] {
+            let mut next = group(text);
+            next.load(&saved).unwrap();
+            assert_eq!(run(&mut next, &series, slot).failures, 0);
+            run(&mut next, &series, slot.saturating_add(MINUTE));
+            assert_eq!(next.status().rules.len(), 2);
+        }
+    }
 }
 
 #[test]

@@ -1,10 +1,14 @@
 //! Series in memory that rules are evaluated over, and groups that are evaluated time after time.
+//!
+//! The series may be away, refuse some of what is written, break a write off, and take their time,
+//! by whatever clock they are given. All that was asked and written is noted.
 
 use plinth_env::{Env, block_on};
 use plinth_promql::{Answered, Labels, Matcher, Memory, Options as Query, Samples, Source};
 use plinth_rules::{AlertState, Group, Notice, Options, Outcome, Store, Written};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 pub const SECOND: i64 = 1_000_000_000;
 pub const MINUTE: i64 = 60 * SECOND;
@@ -12,10 +16,14 @@ pub const MINUTE: i64 = 60 * SECOND;
 /// Series in memory.
 #[derive(Default)]
 pub struct Series {
-    memory: Mutex<Memory>,
+    memory: Mutex<Arc<Memory>>,
     /// All that was written, in its order.
     pub written: Mutex<Vec<Written>>,
     pub is_away: AtomicBool,
+    /// How long a query takes, and by whose clock.
+    pub cost: Mutex<Option<(Env, Duration)>>,
+    /// All expressions that were asked for.
+    pub asked: Mutex<Vec<String>>,
     /// Whether a write fails behind its first half.
     pub is_cut: AtomicBool,
 }
@@ -26,7 +34,7 @@ pub const REFUSED: &str = "refused";
 impl Series {
     /// Adds a point; `name` is a selector, as `up{job="a"}`.
     pub fn add(&self, name: &str, time: i64, value: f64) {
-        self.memory.lock().unwrap().add(&labels(name), time, value);
+        Arc::make_mut(&mut self.memory.lock().unwrap()).add(&labels(name), time, value);
     }
 
     fn check(&self) -> Result<(), String> {
@@ -39,7 +47,7 @@ impl Series {
 
     /// The value of an expression that gives one series.
     pub fn value(&self, expr: &str, time: i64) -> Option<f64> {
-        match block_on(self.instant(expr, time)).unwrap() {
+        match block_on(self.instant(expr, time, Duration::MAX)).unwrap() {
             Answered::Vector(series) => {
                 assert!(series.len() < 2, "{expr}: {series:?}");
                 series.first().map(|(_, value)| *value)
@@ -51,10 +59,18 @@ impl Series {
 }
 
 impl Store for Series {
-    async fn instant(&self, expr: &str, time: i64) -> Result<Answered, String> {
+    async fn instant(&self, expr: &str, time: i64, within: Duration) -> Result<Answered, String> {
         self.check()?;
+        self.asked.lock().unwrap().push(expr.to_string());
+        let cost = self.cost.lock().unwrap().clone();
+        if let Some((env, cost)) = cost {
+            env.sleep(cost.min(within)).await;
+            if cost >= within {
+                return Err("the query timed out".into());
+            }
+        }
         let memory = self.memory.lock().unwrap().clone();
-        let answer = plinth_promql::instant(&memory, expr, time, &Query::default()).await;
+        let answer = plinth_promql::instant(&*memory, expr, time, &Query::default()).await;
         answer.map(|answer| answer.value).map_err(|error| error.to_string())
     }
 
@@ -87,7 +103,7 @@ impl Store for Series {
                 refused.push((place, "the series is refused".to_string()));
                 continue;
             }
-            memory.add(labels, *time, *value);
+            Arc::make_mut(&mut memory).add(labels, *time, *value);
             self.written.lock().unwrap().push((labels.clone(), (*time, *value)));
         }
         if is_cut { Err("the write was cut off".into()) } else { Ok(refused) }

@@ -44,8 +44,8 @@ use cursor::Text;
 use merge::{Bounds, Rows};
 use output::Sink;
 use parse::{Kind, Output, Suggest};
+use plinth_env::sync::pause;
 use source::Source;
-use std::task::Poll;
 
 /// Text of a piece, about.
 const PIECE: usize = 64 << 10;
@@ -304,19 +304,6 @@ fn cut<T>(offset: &mut u64, limit: &mut u64, rows: &mut Rows<T>) {
     }
     rows.truncate(usize::try_from(*limit).unwrap_or(usize::MAX).min(rows.len()));
     *limit -= rows.len() as u64;
-}
-
-/// Lets other tasks of the thread go first.
-async fn pause() {
-    let mut is_done = false;
-    std::future::poll_fn(|context| {
-        if std::mem::replace(&mut is_done, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 impl std::fmt::Debug for Answer {

@@ -24,7 +24,7 @@ const LANES: usize = 8;
 const LOOK: Duration = Duration::from_secs(1);
 /// How often files are read again.
 const READ_AGAIN: Duration = Duration::from_secs(15);
-/// How often it is kept how far a group without alerts is.
+/// How often it is kept how far a group is with which nothing happens.
 const KEEP: Duration = Duration::from_secs(60);
 /// How long it may take to keep it: alerts wait for that, also those that say that nothing can be
 /// committed.
@@ -37,8 +37,8 @@ struct Running {
     group: Group,
     kept: Saved,
     kept_at: Option<Duration>,
-    /// Whether there were alerts in what is kept.
-    had_alerts: bool,
+    /// What the group was when it was kept: see [`Group::fingerprint`].
+    kept_as: u64,
     /// Whether it couldn't be kept the last time.
     is_unkept: bool,
 }
@@ -119,8 +119,8 @@ async fn take_over(
             events::rules_not_restored(&key, &why);
         }
         rules.show(&key, group.status());
-        let (had_alerts, is_unkept) = (false, false);
-        running.push(Running { group, kept, kept_at: None, had_alerts, is_unkept });
+        let (kept_as, is_unkept) = (group.fingerprint(), false);
+        running.push(Running { group, kept, kept_at: None, kept_as, is_unkept });
     }
     if rules.counts.is_outdated.load(Ordering::Relaxed) {
         // Nobody knows which groups there should be.
@@ -200,7 +200,7 @@ async fn lane(
                 return;
             }
             rules.note(&running.group.key(), running.group.status(), &outcome);
-            running.keep(env, rules, &store.0).await;
+            running.keep(env, rules, &store.0, !outcome.notices.is_empty()).await;
             // Keeping it may have been the first to meet with whoever has the series now. What
             // can't be kept for another reason is told all the same.
             if store.0.failure().is_some() {
@@ -218,18 +218,18 @@ async fn lane(
 }
 
 impl Running {
-    /// Keeps how far the group is, as far as that is news.
-    async fn keep(&mut self, env: &Env, rules: &Rules, store: &SeriesStore) {
+    /// Keeps how far the group is, as far as that is news; always before anybody is told.
+    async fn keep(&mut self, env: &Env, rules: &Rules, store: &SeriesStore, is_told: bool) {
         let now = env.now();
         let is_due = self.kept_at.is_none_or(|at| now.saturating_sub(at) >= KEEP);
-        if !is_due && !self.group.has_alerts() && !self.had_alerts {
+        let is = self.group.fingerprint();
+        if !is_due && !is_told && !self.is_unkept && is == self.kept_as {
             return;
         }
         let saved = self.group.save();
         match race(self.keep_all(store, saved), env.sleep(PATIENCE)).await {
             First::Left(Ok(())) => {
-                self.had_alerts = self.group.has_alerts();
-                (self.kept_at, self.is_unkept) = (Some(now), false);
+                (self.kept_at, self.kept_as, self.is_unkept) = (Some(now), is, false);
             }
             // It is tried again behind the next evaluation.
             First::Left(Err(why)) => self.is_not_kept(rules, &why.to_string()),
@@ -269,6 +269,7 @@ mod tests {
     use plinth_client::Database;
     use plinth_env::simulated::Simulation;
     use plinth_pipeline::{Node, NodeConfig};
+    use std::collections::BTreeSet;
 
     const FIRES: &str = "groups: [{name: g, interval: 1s, rules: [{alert: A, expr: vector(1)}]}]";
 
@@ -298,6 +299,27 @@ mod tests {
         let lane = lane(env, rules, store, (running, &is_over));
         race(lane, env.sleep(Duration::from_secs(seconds))).await;
         rules.notifiers[0].waiting()
+    }
+
+    /// A group with alerts was kept, and the series synced for it, with each evaluation.
+    #[test]
+    fn a_group_with_which_nothing_happens_is_kept_once_a_minute() {
+        let sim = Simulation::new(2);
+        let env = sim.process("server");
+        sim.run_until(async {
+            let (mut rules, database) = opened(&env, FIRES).await;
+            rules.options.resend = 1000 * 1_000_000_000;
+            let store = Owned(SeriesStore::open(&database).await.unwrap());
+            let mut running = take_over(&env, &rules, &store, Vec::new()).await.unwrap();
+            let mut kept = BTreeSet::new();
+            for _ in 0..130 {
+                evaluated(&env, (&rules, &store), &mut running, 1).await;
+                let all = saved(store.0.kept().await.unwrap());
+                kept.extend(all.into_values().map(|saved| saved.alerts));
+            }
+            // When it fires, and behind each minute.
+            assert_eq!(kept.len(), 3, "{kept:?}");
+        });
     }
 
     /// Alerts were told before what they come from was kept, so a server that had lost the series

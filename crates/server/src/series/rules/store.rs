@@ -5,15 +5,12 @@ use plinth_rules::{Store, Written};
 use plinth_series::SeriesStore;
 use std::time::Duration;
 
-/// How long an expression may take.
-const TIMEOUT: Duration = Duration::from_secs(60);
-
 /// A store that this server owns.
 pub(super) struct Owned(pub(super) SeriesStore);
 
 impl Store for Owned {
-    async fn instant(&self, expr: &str, time: i64) -> Result<Answered, String> {
-        self.0.promql(expr, time, TIMEOUT).await
+    async fn instant(&self, expr: &str, time: i64, within: Duration) -> Result<Answered, String> {
+        self.0.promql(expr, time, within).await
     }
 
     async fn newest(
