@@ -601,6 +601,7 @@ fn config(
             rules: RulesConfig {
                 files: settings.texts("rules").into_iter().map(PathBuf::from).collect(),
                 alertmanagers: settings.texts("alertmanager"),
+                alertmanager_ca: settings.path("alertmanager-ca"),
                 external_url: settings.text("rules-url").map(ToOwned::to_owned),
                 external_labels: settings.labels("rules-labels"),
             },

@@ -162,7 +162,11 @@ pub struct RulesConfig {
     /// Files of rules, as Prometheus has them. They are read again when they change.
     pub files: Vec<PathBuf>,
     /// Where Alertmanagers are, such as `http://127.0.0.1:9093`: each is told of all alerts.
+    /// `https` takes the feature `tls`.
     pub alertmanagers: Vec<String>,
+    /// Certificates of authorities (PEM), whom those behind `https` have to be signed by; otherwise
+    /// the system's.
+    pub alertmanager_ca: Option<PathBuf>,
     /// Where people find this server, for links in alerts; otherwise the address of
     /// [`SeriesConfig::http`].
     pub external_url: Option<String>,

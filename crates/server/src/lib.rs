@@ -57,6 +57,7 @@ mod nodes;
 mod outbox;
 mod page;
 mod place;
+mod post;
 mod registry;
 mod series;
 mod server;

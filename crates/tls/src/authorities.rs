@@ -11,7 +11,7 @@ use plinth_types::{Error, Result};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Names another file than the system's, as OpenSSL has it.
@@ -49,7 +49,16 @@ impl Authorities {
                 "the system's list of authorities is in none of the usual places; name it by {VARIABLE}"
             ))
         })?;
-        let contents = env.files().read(&file).await;
+        Self::of_file(env, &file).await
+    }
+
+    /// Reads a file of certificates (PEM): these are trusted, and nobody else.
+    ///
+    /// # Errors
+    /// `tls_error` if it can't be read, or has no certificate.
+    pub async fn of_file(env: &Env, file: &Path) -> Result<Self> {
+        let wrong = |why: String| Error::tls_error().with_detail(why);
+        let contents = env.files().read(file).await;
         let contents = contents.map_err(|error| wrong(format!("{}: {error}", file.display())))?;
         let found = CertificateDer::pem_slice_iter(&contents).filter_map(std::result::Result::ok);
         let mut roots = RootCertStore::empty();

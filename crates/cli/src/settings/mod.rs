@@ -197,7 +197,13 @@ const ALL: &[Setting] = &[
         "alertmanager",
         Kind::Texts,
         Otherwise("none"),
-        "The Alertmanagers that are told of alerts, each as http://HOST:PORT",
+        "The Alertmanagers that are told of alerts, each as http://HOST:PORT or https://HOST:PORT",
+    ),
+    Setting::new(
+        "alertmanager-ca",
+        Kind::Path,
+        Otherwise("those that the system trusts"),
+        "Certificates of authorities (PEM) by which Alertmanagers behind https have to be signed",
     ),
     Setting::new(
         "rules-url",

@@ -81,12 +81,16 @@ impl Rules {
         let here = http.map(|door| format!("http://{}", door.local_address())).unwrap_or_default();
         let url = config.external_url.clone().unwrap_or(here);
         let outside = Outside::new(&url, config.external_labels.clone());
-        let notifiers = config.alertmanagers.iter().map(|url| notify::Notifier::new(url));
+        let mut notifiers = Vec::new();
+        for url in &config.alertmanagers {
+            let trusted = config.alertmanager_ca.as_deref();
+            notifiers.push(Arc::new(notify::Notifier::open(env, url, trusted).await?));
+        }
         Ok(Some(Self {
             files: read::Files::open(env, &config.files).await?,
             options: Options { outside, ..Options::default() },
             statuses: Mutex::default(),
-            notifiers: notifiers.map(|notifier| notifier.map(Arc::new)).collect::<Result<_>>()?,
+            notifiers,
             counts: Counts::default(),
             told: Mutex::default(),
             stop: Signal::new(),
@@ -208,7 +212,7 @@ pub(super) fn start(hub: &Arc<Hub>) {
     let Some(rules) = &hub.rules else { return };
     drop(hub.env.spawn_network("watch rules", evaluate_on(hub.clone())));
     for notifier in &rules.notifiers {
-        let sending = notify::run(hub.clone(), notifier.clone(), rules.options.outside.clone());
+        let sending = notify::run(hub.env.clone(), notifier.clone(), rules.options.outside.clone());
         drop(hub.env.spawn_network("tell alertmanager", sending));
     }
 }

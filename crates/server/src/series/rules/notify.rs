@@ -4,20 +4,18 @@
 //! Alertmanager that was away hears of each alert once, as it is then. One that fires says until
 //! when it is to be believed; if that has passed it is dropped, since a newer word of it comes
 //! within a minute. While an Alertmanager can't be told it is tried again, later and later, up to
-//! half a minute; what it refuses is dropped, since it would refuse it again.
+//! half a minute; what it refuses is dropped, since it would refuse it again. Both are counted as
+//! errors. Nothing of this holds up a server that stops.
 
 use crate::events;
-use crate::http::{Io, Whole};
-use crate::series::Hub;
-use hyper::client::conn::http1;
-use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
-use hyper::{Method, Request, StatusCode};
+use crate::post::Recipient;
 use plinth_env::sync::{First, race};
-use plinth_env::{Env, Signal, Stream};
+use plinth_env::{Env, Signal};
 use plinth_promql::Labels;
 use plinth_rules::{Notice, Outside, posted};
-use plinth_types::{Bytes, Error, Result};
+use plinth_types::Result;
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -25,25 +23,23 @@ use std::time::Duration;
 /// Alerts that may wait, and how many of them are sent at a time: as with Prometheus.
 const MOST: usize = 10_000;
 const AT_ONCE: usize = 256;
+/// Where an Alertmanager takes alerts.
+const PATH: &str = "/api/v2/alerts";
+/// How long what is under way may take when the server stops.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// How long an Alertmanager may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long it is until another try, at first and at last.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Where an Alertmanager is.
-struct Address {
-    url: String,
-    host: String,
-    port: u16,
-    path: String,
-}
-
 /// An Alertmanager, and what it has to be told.
 pub(super) struct Notifier {
-    address: Address,
+    recipient: Recipient,
+    url: String,
     queue: Mutex<Queue>,
     wake: Signal,
+    stop: Signal,
     is_stopping: AtomicBool,
     sent: AtomicU64,
     errors: AtomicU64,
@@ -101,36 +97,22 @@ impl Queue {
 }
 
 impl Notifier {
-    /// The Alertmanager at a URL.
+    /// The Alertmanager at a URL. One behind TLS is trusted if the system trusts it, or the file of
+    /// certificates says so.
     ///
     /// # Errors
-    /// If it is none.
-    pub(super) fn new(url: &str) -> Result<Self> {
-        let wrong = |why: &str| {
-            let why = format!("{url} is no address of an Alertmanager: {why}");
-            Error::client_invalid_operation().with_detail(why)
-        };
-        let Some(rest) = url.strip_prefix("http://") else {
-            return Err(wrong("http://HOST:PORT[/PATH] expected"));
-        };
-        let (place, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
-        let (host, port) = match place.rsplit_once(':') {
-            Some((host, port)) if !host.is_empty() && !place.ends_with(']') => {
-                (host, port.parse().map_err(|_| wrong("the port is no number up to 65535"))?)
-            }
-            _ => (place, 80),
-        };
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        if host.is_empty() || host.contains(['@', '?', '#', ' ']) || path.contains(['?', '#', ' '])
-        {
-            return Err(wrong("http://HOST:PORT[/PATH] expected"));
-        }
-        let path = format!("{}/api/v2/alerts", path.trim_end_matches('/'));
-        let url = format!("http://{place}{path}");
+    /// If it is no such URL; if nobody is trusted.
+    pub(super) async fn open(env: &Env, url: &str, trusted: Option<&Path>) -> Result<Self> {
+        let recipient = Recipient::open(env, url, trusted).await.map_err(|error| {
+            let why = format!("the Alertmanager {url}: {}", error.detail().unwrap_or_default());
+            error.with_detail(why)
+        })?;
         Ok(Self {
-            address: Address { url, host: host.to_string(), port, path },
+            url: format!("{}{PATH}", recipient.url()),
+            recipient,
             queue: Mutex::default(),
             wake: Signal::new(),
+            stop: Signal::new(),
             is_stopping: AtomicBool::new(false),
             sent: AtomicU64::new(0),
             errors: AtomicU64::new(0),
@@ -140,7 +122,7 @@ impl Notifier {
 
     /// Where alerts are sent.
     pub(super) fn url(&self) -> &str {
-        &self.address.url
+        &self.url
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -166,7 +148,7 @@ impl Notifier {
 
     pub(super) fn stop(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
-        self.wake.notify();
+        self.stop.notify();
     }
 
     fn is_stopping(&self) -> bool {
@@ -203,8 +185,7 @@ enum Refusal {
 }
 
 /// Tells an Alertmanager of what there is, until the server stops.
-pub(super) async fn run(hub: Arc<Hub>, notifier: Arc<Notifier>, outside: Outside) {
-    let env = &hub.env;
+pub(super) async fn run(env: Env, notifier: Arc<Notifier>, outside: Outside) {
     let mut pause = PAUSE;
     let mut is_away = false;
     while !notifier.is_stopping() {
@@ -212,26 +193,22 @@ pub(super) async fn run(hub: Arc<Hub>, notifier: Arc<Notifier>, outside: Outside
         let (first, expired) = notifier.lock().first(now);
         notifier.dropped.fetch_add(expired, Ordering::Relaxed);
         if first.is_empty() {
-            notifier.wake.wait().await;
+            race(notifier.stop.wait(), notifier.wake.wait()).await;
             continue;
         }
-        let notices: Vec<Notice> = first.iter().map(|(_, notice)| notice.clone()).collect();
-        let body = posted(&notices, &outside);
-        let result = match race(post(env, &notifier.address, body), env.sleep(TIMEOUT)).await {
-            First::Left(result) => result,
-            First::Right(()) => Err(Refusal::Away(format!("no answer within {TIMEOUT:?}"))),
-        };
-        let away = match result {
-            Ok(()) => {
+        let away = match notifier.tell(&env, &first, &outside).await {
+            None => return,
+            Some(Ok(())) => {
                 notifier.sent.fetch_add(first.len() as u64, Ordering::Relaxed);
                 None
             }
-            Err(Refusal::Final(why)) => {
+            Some(Err(Refusal::Final(why))) => {
+                notifier.errors.fetch_add(1, Ordering::Relaxed);
                 notifier.dropped.fetch_add(first.len() as u64, Ordering::Relaxed);
                 events::alerts_refused(notifier.url(), &why);
                 None
             }
-            Err(Refusal::Away(why)) => Some(why),
+            Some(Err(Refusal::Away(why))) => Some(why),
         };
         let Some(why) = away else {
             notifier.lock().done(&first);
@@ -245,47 +222,42 @@ pub(super) async fn run(hub: Arc<Hub>, notifier: Arc<Notifier>, outside: Outside
         if !std::mem::replace(&mut is_away, true) {
             events::alertmanager_away(notifier.url(), &why);
         }
-        env.sleep(pause).await;
+        race(notifier.stop.wait(), env.sleep(pause)).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
-/// Sends alerts, and hears that they were taken.
-async fn post(env: &Env, address: &Address, body: String) -> std::result::Result<(), Refusal> {
-    let away = |why: &dyn std::fmt::Display| Refusal::Away(why.to_string());
-    let stream = connect(env, address).await.map_err(|why| away(&why))?;
-    let (mut sender, connection) =
-        http1::handshake::<_, Whole>(Io(stream)).await.map_err(|why| away(&why))?;
-    // It ends when nobody holds the answer any more.
-    drop(env.spawn_network("alertmanager", async move {
-        let _ = connection.await;
-    }));
-    let request = Request::builder()
-        .method(Method::POST)
-        .uri(&address.path)
-        .header(HOST, format!("{}:{}", address.host, address.port))
-        .header(CONTENT_TYPE, "application/json")
-        .header(USER_AGENT, concat!("plinth/", env!("CARGO_PKG_VERSION")))
-        .body(Whole(Bytes::from(body)))
-        .map_err(|why| away(&why))?;
-    let response = sender.send_request(request).await.map_err(|why| away(&why))?;
-    match response.status() {
-        status if status.is_success() => Ok(()),
-        status @ (StatusCode::BAD_REQUEST
-        | StatusCode::PAYLOAD_TOO_LARGE
-        | StatusCode::UNPROCESSABLE_ENTITY) => Err(Refusal::Final(format!("status {status}"))),
-        status => Err(Refusal::Away(format!("status {status}"))),
+impl Notifier {
+    /// Sends alerts, and hears that they were taken; `None` if the server stops before.
+    async fn tell(
+        &self,
+        env: &Env,
+        alerts: &[(u64, Notice)],
+        outside: &Outside,
+    ) -> Option<std::result::Result<(), Refusal>> {
+        let notices: Vec<Notice> = alerts.iter().map(|(_, notice)| notice.clone()).collect();
+        let asking = self.recipient.post(env, PATH, posted(&notices, outside));
+        let stopping = async {
+            self.stop.wait().await;
+            env.sleep(FAREWELL).await;
+        };
+        let status = match race(race(asking, stopping), env.sleep(TIMEOUT)).await {
+            First::Left(First::Left(Ok(status))) => status,
+            First::Left(First::Left(Err(why))) => return Some(Err(Refusal::Away(why))),
+            First::Left(First::Right(())) => return None,
+            First::Right(()) => {
+                return Some(Err(Refusal::Away(format!("no answer within {TIMEOUT:?}"))));
+            }
+        };
+        Some(match status {
+            200..=299 => Ok(()),
+            // These say that it was too early or too much.
+            408 | 425 | 429 => Err(Refusal::Away(format!("status {status}"))),
+            400..=499 => Err(Refusal::Final(format!("status {status}"))),
+            _ => Err(Refusal::Away(format!("status {status}"))),
+        })
     }
 }
 
-/// A connection to the first of its addresses that answers.
-async fn connect(env: &Env, address: &Address) -> Result<Stream> {
-    let mut last = Error::lookup_failed().with_detail(&*address.host);
-    for place in env.sockets().resolve(&address.host, address.port).await? {
-        match env.sockets().connect(place).await {
-            Ok(stream) => return Ok(stream),
-            Err(why) => last = why,
-        }
-    }
-    Err(last)
-}
+#[cfg(test)]
+mod tests;
