@@ -37,6 +37,12 @@ impl Series {
         Arc::make_mut(&mut self.memory.lock().unwrap()).add(&labels(name), time, value);
     }
 
+    /// Adds the points of a line such as `up{job="a"} 0+1x10`, so far apart.
+    pub fn load(&self, line: &str, step: i64) {
+        let mut memory = self.memory.lock().unwrap();
+        assert!(crate::script::load(Arc::make_mut(&mut memory), line, step), "{line}");
+    }
+
     fn check(&self) -> Result<(), String> {
         if self.is_away.load(Ordering::Relaxed) {
             Err("the series are away".into())
