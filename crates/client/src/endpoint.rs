@@ -29,6 +29,13 @@ pub trait Endpoint: Send + Sync + 'static {
     /// `database_locked` while the database is locked, unless `lock_aware`.
     fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply>;
 
+    /// Whether [`Endpoint::get_many`] may run what others wait for on the thread that calls it, or
+    /// wait itself: then it isn't called under a lock that those may want. A connection does, when
+    /// it breaks.
+    fn get_many_calls_back(&self) -> bool {
+        true
+    }
+
     /// The values of these keys, in the keys' order; `None` where a key doesn't exist.
     fn get_many(
         &self,

@@ -122,6 +122,12 @@ impl Endpoint for InProcess {
         pace::begin(leader, request)
     }
 
+    /// Memory answers, or a task is begun that will.
+    #[inline]
+    fn get_many_calls_back(&self) -> bool {
+        false
+    }
+
     fn get_many(
         &self,
         version: Version,

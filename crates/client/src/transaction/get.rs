@@ -1,8 +1,9 @@
 //! The future of a point read, and how a batch of them is sent and answered.
 //!
 //! A read takes the transaction's lock when it is called. When its value is wanted and is not there
-//! yet, the batch is taken under the lock, asked for without it, and what came at once is noted and
-//! taken under the lock again: nobody locks once more to look.
+//! yet, the batch is taken under the lock and asked for. Where the endpoint calls nobody back
+//! meanwhile, what comes at once is noted and taken before the lock is free again, so a lone read
+//! of a database in this process locks twice. Else the batch is asked for without the lock.
 
 use super::after::After;
 use super::batches::Place;
@@ -63,6 +64,13 @@ impl Inner {
     #[inline]
     fn settled_version(&self, state: &State) -> Option<Version> {
         state.version.known().filter(|_| self.tenant_known().is_none())
+    }
+
+    /// Whether point reads can be sent while the lock is held: nobody is called back, and nothing
+    /// is looked up under the lock to send them.
+    #[inline]
+    fn asks_under_lock(&self) -> bool {
+        !self.reads_apart() && !self.endpoint().get_many_calls_back()
     }
 
     /// Asks for a batch's keys.
@@ -155,14 +163,23 @@ impl Inner {
         };
         let asked = Asked { epoch: state.life.epoch(), slot, space };
         let version = self.settled_version(&state);
-        drop(state);
-        let mut reply = self.ask(asked, version, &keys);
+        let (mut state, mut reply) = match version.filter(|_| self.asks_under_lock()) {
+            Some(version) => {
+                let reply = self.ask_at(version, space, &keys);
+                (Some(state), reply)
+            }
+            None => {
+                drop(state);
+                (None, self.ask(asked, version, &keys))
+            }
+        };
         let Some(answer) = reply.try_take() else {
+            drop(state);
             self.note_when_answered(asked, keys, reply);
             return self.take_or_wait(place, waker);
         };
         let mut after = After::default();
-        let mut state = self.lock();
+        let mut state = state.take().unwrap_or_else(|| self.lock());
         state.note_answer(asked, keys, answer, &mut after);
         let value = state.batches.take(place);
         drop(state);

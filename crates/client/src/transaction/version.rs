@@ -123,12 +123,18 @@ impl Inner {
         reply
     }
 
+    /// Whether reads are of something else than the whole database, which the lock tells.
+    #[inline]
+    pub(super) fn reads_apart(&self) -> bool {
+        self.reads_apart.load(Ordering::Relaxed)
+    }
+
     /// Where the version is read from: what is kept of it, if it is pinned, and what isn't locked
     /// of it.
     #[inline]
     pub(super) fn reading(&self) -> Reading<'_> {
         let reading = Reading::current(self.endpoint());
-        if !self.reads_apart.load(Ordering::Relaxed) {
+        if !self.reads_apart() {
             return reading;
         }
         let (pinned, locks) = self.lock().version.apart();
