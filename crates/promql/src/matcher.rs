@@ -27,7 +27,8 @@ pub enum MatchOp {
 }
 
 impl MatchOp {
-    fn text(self) -> &'static str {
+    /// How it is written.
+    pub fn text(self) -> &'static str {
         match self {
             Self::Equal => "=",
             Self::NotEqual => "!=",

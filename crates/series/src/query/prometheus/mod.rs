@@ -8,11 +8,13 @@
 mod answer;
 mod asked;
 mod source;
+mod tree;
 
 use crate::name::plain;
 use crate::store::{Listing, SeriesStore};
 use crate::time::{duration, parse_moment};
 use answer::{Reply, metric};
+use plinth_promql::ast::Node;
 use plinth_promql::{
     Answered, Error, Labels, MAX_STEPS, NAME, Options, ParseError, nanoseconds, parse_selector,
 };
@@ -37,7 +39,7 @@ type Failure = Error<crate::Error>;
 /// Whether a path is answered here.
 pub fn is_prometheus(path: &str) -> bool {
     let Some(path) = path.strip_prefix("/api/v1/") else { return false };
-    let fixed = ["query", "query_range", "format_query", "labels", "series"];
+    let fixed = ["query", "query_range", "format_query", "parse_query", "labels", "series"];
     fixed.contains(&path) || fixed_answer(path).is_some() || label_of(path).is_some()
 }
 
@@ -81,7 +83,10 @@ pub async fn prometheus(
     let path = path.strip_prefix("/api/v1/").unwrap_or_default();
     let reply = match path {
         "query" | "query_range" => query(store, path == "query_range", &parameters, now).await,
-        "format_query" => formatted(&parameters),
+        "format_query" => {
+            parsed(&parameters).map(|node| Json::from(node.to_string())).map(|it| Reply::of(&it))
+        }
+        "parse_query" => parsed(&parameters).map(|node| Reply::of(&tree::tree(&node))),
         "labels" => {
             labels(store, &parameters).await.and_then(|labels| limited(labels, &parameters))
         }
@@ -213,11 +218,9 @@ fn time(text: &str) -> Option<i64> {
     parse_moment(text, None)
 }
 
-/// An expression as it is written best.
-fn formatted(parameters: &Parameters) -> Result<Reply, Failure> {
-    let text = parameters.needed("query")?;
-    let node = plinth_promql::parse(text).map_err(Failure::Parse)?;
-    Ok(Reply::of(&Json::from(node.to_string())))
+/// An expression that is asked about, not evaluated.
+fn parsed(parameters: &Parameters) -> Result<Node, Failure> {
+    plinth_promql::parse(parameters.needed("query")?).map_err(Failure::Parse)
 }
 
 async fn query(
