@@ -1,4 +1,6 @@
-//! Who votes, by which name: servers that are excluded stay so, and are not counted on.
+//! Who votes, by which name, and how clients hear of it: servers that are excluded stay so and are
+//! not counted on; a cluster file that names one server or a part of them leads to all; a server
+//! whose directory is older than what it has acknowledged ends. All with real processes and files.
 
 use super::common::scratch;
 use super::{Cluster, command, count, members, status_until, unused_addresses};
@@ -88,6 +90,25 @@ fn a_cluster_file_that_names_one_server_leads_to_the_others() {
     let known = alone[other].1.endpoint().describe().connection_string;
     assert!(cluster.addresses.iter().all(|address| known.contains(address)), "{known}");
     until_all_are_named(&cluster, &alone[other].0);
+}
+
+/// The server that leads never said that it doesn't, so a client that knew it alone was lost with
+/// it, and its status said that its cluster file was as it should be.
+#[test]
+fn a_client_that_knows_the_leader_alone_learns_of_the_others_before_it_is_gone() {
+    let place = scratch();
+    let mut cluster = Cluster::form(place.path());
+    let (leader, env) = (cluster.leader(), Env::real());
+    let file = place.path().join("leader.cluster");
+    let line = format!("test:three@{}\n", cluster.addresses[leader]);
+    block_on(env.files().replace(&file, line.as_bytes())).unwrap();
+    let db = Database::connect(&file).unwrap();
+    count(&db, "leader/1").unwrap();
+    until_all_are_named(&cluster, &file);
+    let path = serde_json::json!(file.display().to_string());
+    status_until(&db, |status| status.pointer("/client/cluster_file/path") == Some(&path));
+    cluster.servers[leader].take().unwrap().kill();
+    count(&db, "leader/2").unwrap();
 }
 
 /// Waits until a cluster file names all servers.

@@ -24,6 +24,7 @@ pub(super) async fn run(link: Arc<Link>) {
             match opening {
                 First::Left(Ok(Opened { stream, rest, version })) => {
                     link.connected(version);
+                    link.looks_for_others();
                     let why = Conversation::new(link.clone(), stream, rest).await;
                     link.disconnected(&why);
                     pause = PAUSES[0];

@@ -110,6 +110,13 @@ impl Link {
         }
     }
 
+    /// There is a connection, and a server that may know of others.
+    pub(super) fn looks_for_others(&self) {
+        if let Lost::Waits(Some(scout)) = &self.lost {
+            scout.go();
+        }
+    }
+
     fn gives_up(&self) -> bool {
         matches!(self.lost, Lost::GivesUp)
     }

@@ -273,12 +273,8 @@ impl Core {
 
     fn status_json(self: &Arc<Self>) -> Reply<String> {
         let (core, unreachable) = (self.clone(), self.clone());
-        status::unless_absent(
-            &self.env,
-            move || unreachable.failure(),
-            move || core.asked_status(),
-            self.describe(),
-        )
+        let ask = move || status::told(&core.env, (*core.file).clone(), core.asked_status());
+        status::unless_absent(&self.env, move || unreachable.failure(), ask, self.describe())
     }
 
     /// Why the server can't be reached, if that was tried and there is no connection.

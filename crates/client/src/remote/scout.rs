@@ -1,9 +1,10 @@
-//! A cluster file with one address may be that of one server of several, which another one leads.
+//! A cluster file with one address may be that of one server of several.
 //!
-//! Such a client asks its server alone, as it would one that is all there is, until that says that
-//! it doesn't lead (1037). Then it is asked who the others are, and from then on all of them are
-//! asked what each can answer; the cluster file is made to name those who vote. One that is alone
-//! in its cluster and doesn't lead for a moment is asked again with the next refusal.
+//! Such a client asks its server alone, as it would one that is all there is, until it knows of
+//! others: from then on all of them are asked what each can answer, and the cluster file is made to
+//! name those who vote, so that the client gets on without the server that its file named. The
+//! server is asked who they are with each connection, when it says that it doesn't lead (1037), and
+//! now and then while it is the only one of a cluster, which may get others at any time.
 
 use super::Core;
 use super::cluster::Cluster;
@@ -14,6 +15,10 @@ use plinth_proto::request;
 use plinth_types::Located;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+/// How long after a server was the only one of its cluster it is asked again.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// What becomes of what waits for an answer while there is no connection.
 #[derive(Clone)]
@@ -31,6 +36,8 @@ pub(super) struct Scout {
     cluster: OnceLock<Arc<Cluster>>,
     /// Whether the server has been asked, and hasn't answered.
     is_out: AtomicBool,
+    /// Whether it will be asked again.
+    is_due: AtomicBool,
     is_over: AtomicBool,
 }
 
@@ -64,9 +71,28 @@ impl Scout {
         reply.on_complete(move |located| {
             if let (Ok(located), Some(core)) = (located, core.upgrade()) {
                 scout.learn(&core, &located);
+                // One that is no member of a cluster becomes none while it runs.
+                if located.term > 0 {
+                    scout.go_again(&core);
+                }
             }
             scout.is_out.store(false, Ordering::Release);
         });
+    }
+
+    /// Asks once more, later, unless several servers are known by now.
+    fn go_again(self: &Arc<Self>, core: &Core) {
+        if self.cluster.get().is_some() || self.is_due.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (scout, env) = (Arc::downgrade(self), core.env.clone());
+        drop(core.env.spawn_network("scout", async move {
+            env.sleep(AGAIN).await;
+            if let Some(scout) = scout.upgrade() {
+                scout.is_due.store(false, Ordering::Release);
+                scout.go();
+            }
+        }));
     }
 
     fn learn(&self, core: &Core, located: &Located) {
@@ -75,6 +101,9 @@ impl Scout {
         }
         let connect = || Cluster::connect(&core.env, &core.file, &core.options, &core.database);
         let cluster = self.cluster.get_or_init(connect);
+        // The file's one address is that of whoever said so. Nobody may ask for anything for long,
+        // and the file is to name the others by then.
+        cluster.note(0, located);
         if self.is_over.load(Ordering::Acquire) {
             cluster.close();
         }

@@ -150,7 +150,7 @@ impl Cluster {
     }
 
     /// Notes what a server has said about who leads.
-    fn note(self: &Arc<Self>, at: usize, located: &Located) {
+    pub(super) fn note(self: &Arc<Self>, at: usize, located: &Located) {
         self.server(at).introduce(located.node);
         self.learn(located);
         self.follow_coordinators(located);
