@@ -145,6 +145,14 @@ fn shell() -> Command {
         )
         .arg(Arg::new("create").long("create").action(ArgAction::SetTrue).requires("dir").help("Makes the database if there is none"))
         .arg(text("exec", "COMMANDS").help("Runs these, separated by semicolons, and ends"))
+        .arg(
+            Arg::new("timeout")
+                .long("timeout")
+                .value_name("SECONDS")
+                .requires("exec")
+                .value_parser(value_parser!(u64).range(1..))
+                .help("Ends with exit code 1 if the commands aren't done by then; what was committed stays [default: waits]"),
+        )
 }
 
 fn check() -> Command {

@@ -54,7 +54,7 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let source = targets[0].open(true).map_err(|error| Failure::opening(&from, &error))?;
     let destination = targets[1].open(false).map_err(|error| Failure::opening(&to, &error))?;
     let stop = interrupt::flag();
-    let task = Arc::new(terminal::progress().counted("migrating", PER_MILLE, "thousandths"));
+    let task = Arc::new(terminal::progress().counted("migrating", PERCENT, "percent"));
     let settings = Settings {
         source_is_exclusive: matches!(targets[0], Target::Directory(_)),
         lock_source: options.get_flag("lock"),
@@ -97,19 +97,19 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     }
 }
 
-const PER_MILLE: u64 = 1000;
+const PERCENT: u64 = 100;
 
 fn shown(progress: &Progress) -> (u64, String) {
     let copied = progress.copied.bytes;
     match progress.phase {
         Phase::Copying => {
-            let share = progress.clean_pieces as u64 * PER_MILLE / progress.pieces.max(1) as u64;
+            let share = progress.clean_pieces as u64 * PERCENT / progress.pieces.max(1) as u64;
             (share / 2, format!("copied {}, read {}", bytes(copied), bytes(progress.bytes_read)))
         }
         Phase::Verifying => {
-            let share = progress.bytes_verified * PER_MILLE / copied.max(1);
+            let share = progress.bytes_verified * PERCENT / copied.max(1);
             (
-                PER_MILLE / 2 + share / 2,
+                PERCENT / 2 + share / 2,
                 format!("verified {} of {}", bytes(progress.bytes_verified), bytes(copied)),
             )
         }

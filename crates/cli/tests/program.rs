@@ -277,6 +277,19 @@ fn the_shell_runs_commands_of_its_command_line() {
     assert!(place.left_behind().is_empty(), "{:?}", place.left_behind());
 }
 
+/// A script that asks a server which is down waited for ever.
+#[test]
+fn a_shell_with_a_timeout_waits_no_longer_for_a_server_that_is_down() {
+    let place = Place::new();
+    let env = plinth_env::Env::real();
+    let address = plinth_env::block_on(env.unused_addresses(1)).unwrap()[0];
+    let file = place.path("down.cluster");
+    let line = format!("down:down@{address}\n");
+    plinth_env::block_on(env.files().replace(&file, line.as_bytes())).unwrap();
+    let shell = ["shell", "--cluster-file", &file, "--timeout", "1", "--exec", "get a; get b"];
+    place.run(&shell).complains(1, &["were not done within 1 s (--timeout)"]);
+}
+
 #[test]
 fn shell_and_bench_reach_a_server_by_its_cluster_file() {
     use std::io::{BufRead, BufReader};

@@ -144,7 +144,9 @@ fn expressions_are_answered_in_the_terminal() {
     let at = "2026-01-01T00:00:02Z";
     let total = "sum by (host) ({__name__=~\"disk.*\"})";
     assert_eq!(query(&["--at", at, total]), "{host=\"a\"}  -7\n");
-    assert_eq!(query(&["--at", at, "1", "+", "1"]), "2\n");
+    assert_eq!(query(&["--at", at, "1 + 1"]), "2\n");
+    // As the pages write it; options behind the expression were taken for a part of it.
+    assert_eq!(query(&["-1", "--at", at]), "-1\n");
     let range = ["--from", "2026-01-01", "--to", "2026-01-01T00:00:20Z", "--step", "10s"];
     let of_a = "{__name__=\"cpu.user\", host=\"a\"}";
     let answered = query(&[&range[..], &["--format", "csv", of_a]].concat());

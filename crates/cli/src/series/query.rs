@@ -41,17 +41,15 @@ pub fn command(command: Command) -> Command {
             .help("text, plot (of a range), csv (series,time,value) or json (Prometheus' answer) [default: plot with --from, else text]"),
         Arg::new("expression")
             .value_name("EXPRESSION")
-            .num_args(1..)
             .required(true)
             .allow_hyphen_values(true)
-            .help("PromQL, such as 'rate(http_requests_total[5m])'; as one argument, or its words"),
+            .help("PromQL, such as 'rate(http_requests_total[5m])', as one argument"),
     ])
 }
 
 /// Runs the command with these options.
 pub fn run(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
-    let words = options.get_many::<String>("expression").into_iter().flatten();
-    let expression = words.map(String::as_str).collect::<Vec<_>>().join(" ");
+    let expression = options.get_one::<String>("expression").cloned().unwrap_or_default();
     let now = i64::try_from(Env::real().wall_clock().as_nanos()).unwrap_or(i64::MAX);
     let time = |name| options.get_one::<i64>(name).copied();
     let range = time("from").map(|from| (from, time("to").unwrap_or(now)));

@@ -28,19 +28,24 @@ mod transaction;
 mod tuples;
 mod words;
 
-use crate::failure::Failure;
+use crate::failure::{FAILED, Failure};
 use crate::target::Target;
 use clap::ArgMatches;
 use plinth::Database;
+use plinth_env::Env;
 use session::{Next, Session};
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The name under which a database in memory alone is opened, for trying things out.
 const IN_MEMORY: &str = ":memory:";
 
 /// Runs the command with these options.
 pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
+    if let Some(seconds) = options.get_one::<u64>("timeout") {
+        end_after(*seconds);
+    }
     let database = open(options)?;
     let session = Session::new((*database).clone(), std::io::stdout());
     let result = match options.get_one::<String>("exec") {
@@ -52,6 +57,16 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     result?;
     closed.map_err(|error| Failure::of("cannot close the database", error))?;
     Ok(0)
+}
+
+/// Ends the program once so much time has passed, wherever it is: a script doesn't wait for ever.
+fn end_after(seconds: u64) {
+    let env = Env::real();
+    drop(env.clone().spawn("timeout", async move {
+        env.sleep(Duration::from_secs(seconds)).await;
+        eprintln!("plinth: the commands were not done within {seconds} s (--timeout)");
+        std::process::exit(i32::from(FAILED));
+    }));
 }
 
 fn open(options: &ArgMatches) -> Result<Database, Failure> {
