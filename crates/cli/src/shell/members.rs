@@ -16,6 +16,8 @@ const PROCESSES: &[u8] = b"\xff\xff/configuration/coordinators/processes";
 const EXCLUDED: &str = "management/excluded/";
 /// How long a command waits, and how often it looks.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// After which somebody is told that it is waited.
+const QUIET: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(200);
 
 /// How many servers vote in a mode.
@@ -48,13 +50,22 @@ fn until<Out: Write>(
     is_so: impl Fn(&[MemberPlace]) -> bool,
 ) -> Result<(), Refusal> {
     let env = session.database.endpoint().env().clone();
-    let end = env.now() + PATIENCE;
+    let (begun, mut is_told) = (env.now(), false);
     loop {
         let found = members(session)?;
         if is_so(&found) {
             return Ok(writeln!(session.out, "{done}")?);
         }
-        if env.now() > end {
+        let waited = env.now().saturating_sub(begun);
+        if waited > QUIET && !is_told {
+            is_told = true;
+            writeln!(
+                session.out,
+                "Noted; waiting for the servers (Ctrl-C ends the waiting alone)"
+            )?;
+            session.out.flush()?;
+        }
+        if waited > PATIENCE {
             let list = |votes: bool| {
                 let those = found.iter().filter(|member| member.votes == votes);
                 those.map(|member| &*member.address).collect::<Vec<_>>().join(", ")
@@ -62,7 +73,8 @@ fn until<Out: Write>(
             let (voters, learners) = (list(true), list(false));
             return Ok(writeln!(
                 session.out,
-                "It is noted, and comes to be when the servers can: one that gets a vote has to be there and to have everything.\n\
+                "It comes to be when the servers can: one that gets a vote has to be there and to have everything,\n\
+                 and one that `coordinators` has named keeps its vote until others are named.\n\
                  Now {voters} vote; the others: {learners}"
             )?);
         }

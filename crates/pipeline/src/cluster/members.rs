@@ -43,7 +43,7 @@ const WISH_BYTES: usize = 1 << 20;
 pub(crate) fn removed(node: NodeId) -> Error {
     Error::client_invalid_operation().with_detail(format!(
         "node {node} was removed from its cluster and serves nothing; to have this server take part again, as a new node, start it \
-         with an empty directory"
+         with an empty directory; `include` its address first if that was excluded as failed, else it is removed again"
     ))
 }
 

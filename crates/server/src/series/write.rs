@@ -173,7 +173,14 @@ async fn end(
         (Ok(()), 0) => StatusCode::NO_CONTENT,
         (Ok(()), _) => StatusCode::BAD_REQUEST,
     };
-    let text = told(hub, &session);
+    let text = match status {
+        // Nobody can say what of it is durable: all is to be sent again.
+        StatusCode::SERVICE_UNAVAILABLE => {
+            hub.counts.add(session.saved(), session.refused());
+            String::from_utf8_lossy(session.replies()).into_owned()
+        }
+        _ => told(hub, &session),
+    };
     opened.waiting.put(session);
     (status, text)
 }
