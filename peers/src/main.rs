@@ -131,15 +131,10 @@ fn run(options: &Options) -> Result<()> {
 
 /// Plinth as the benchmark runs it: clients are tasks.
 fn tasks(path: &Path, options: &Options) -> Result<Column> {
-    let database = plinth::Database::open(path)?;
+    let database = plinth::Local::open(path)?.into_database();
     let settings = Settings { rows: options.rows, time: options.time, ..Settings::default() };
-    let bench = Bench::prepare(
-        (*database).clone(),
-        path.to_owned(),
-        settings,
-        Progress::Lines,
-        Arc::default(),
-    )?;
+    let bench =
+        Bench::prepare(database, path.to_owned(), settings, Progress::Lines, Arc::default())?;
     let load = bench.load.as_ref().map(plinth_bench::workloads::Load::rate);
     let mut cells = vec![load.map_or_else(String::new, words::short)];
     for workload in workloads::ALL {

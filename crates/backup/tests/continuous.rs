@@ -12,7 +12,7 @@ use common::*;
 use plinth::backup::agent::{self, State, Wish};
 use plinth::backup::restore::{Goal, Mapping, Plan, RestoreControl, restore_into};
 use plinth::backup::{Agent, Backup, expire, verify};
-use plinth::{Database, EngineKind, Env, Error, Version};
+use plinth::{Builder, Database, EngineKind, Env, Error, Version};
 use plinth_env::simulated::Simulation;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -64,7 +64,7 @@ async fn compare(machine: &Env, history: &History, random: &mut Random, name: &s
         restore_dir(machine, &backup, Goal::Version(at), Mapping::default(), &dir, "memory")
             .await
             .unwrap();
-        let rows = rows_of(&*open(machine, &dir, "memory").await).await;
+        let rows = rows_of(&open(machine, &dir, "memory").await).await;
         // Between the two commits of a step the model has the one before, but for what the first
         // did.
         let stamp = rows
@@ -81,7 +81,7 @@ async fn compare(machine: &Env, history: &History, random: &mut Random, name: &s
             restore_dir(machine, &backup, Goal::Version(exact), Mapping::default(), &dir, "memory")
                 .await
                 .unwrap();
-            let rows = rows_of(&*open(machine, &dir, "memory").await).await;
+            let rows = rows_of(&open(machine, &dir, "memory").await).await;
             let expected = before.map(|before| history[before].1.clone()).unwrap_or_default();
             assert!(rows == expected, "{name}: version {exact} of {from} to {to}");
         }
@@ -184,9 +184,9 @@ fn agents_and_machines_die_and_the_backup_goes_on() {
         let mut random = Random::new(seed);
         let mut history = History::new();
         simulation.run_until(async {
-            let db = open(&machine, "/db", "memory").await;
-            agent::start(&db, "default", &wish()).await.unwrap();
-            db.close_async().await.unwrap();
+            let local = open_local(&machine, "/db", "memory").await;
+            agent::start(local.database(), "default", &wish()).await.unwrap();
+            local.close_async().await.unwrap();
         });
         for _ in 0..3 {
             simulation.run_until(async {
@@ -522,14 +522,14 @@ fn what_is_merged_meanwhile_is_read_all_the_same() {
             Backup::open(&machine, Arc::new(target), None).await.unwrap()
         };
         let restore = async |backup: &Backup, dir: &str| {
-            let builder = Database::builder(dir).env(machine.clone()).engine(EngineKind::Memory);
+            let builder = Builder::new(dir).env(machine.clone()).engine(EngineKind::Memory);
             let mut loader = builder.loader(plan.version).await.unwrap();
             restore_into(backup, &plan, &RestoreControl::default(), &mut loader).await
         };
         assert!(before.logs.len() > 6, "{before:?}");
         for (which, dir) in [(5, "/middle"), (0, "/begin")] {
             restore(&slow(which).await, dir).await.unwrap();
-            let rows = rows_of(&*open(&machine, dir, "memory").await).await;
+            let rows = rows_of(&open(&machine, dir, "memory").await).await;
             assert!(rows == history.last().unwrap().1, "{dir}");
         }
         let before = backup.contents().await.unwrap();

@@ -181,9 +181,9 @@ fn judge(dir: &Path, name: &str, known: &Known) {
                 "memory",
             );
             restored.await.unwrap_or_else(|error| panic!("{name} to {at}: {error}"));
-            let db = open(&machine, &to, "memory").await;
-            assert!(rows_of(&db).await == *rows, "{name}: version {at}");
-            db.close_async().await.unwrap();
+            let local = open_local(&machine, &to, "memory").await;
+            assert!(rows_of(local.database()).await == *rows, "{name}: version {at}");
+            local.close_async().await.unwrap();
         }
     });
 }

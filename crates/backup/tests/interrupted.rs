@@ -31,11 +31,12 @@ fn a_crash_during_a_snapshot_leaves_those_before() {
         let simulation = Simulation::new(round);
         let mut machine = simulation.process("node");
         let model = simulation.run_until(async {
-            let db = open(&machine, "/db", "memory").await;
+            let local = open_local(&machine, "/db", "memory").await;
+            let db = local.database();
             let mut model = Model::default();
-            write_some(&db, &mut model, &mut Random::new(round), 40).await;
-            take_snapshot(&new_backup(&machine, &db).await, &db, &small_files()).await.unwrap();
-            db.close_async().await.unwrap();
+            write_some(db, &mut model, &mut Random::new(round), 40).await;
+            take_snapshot(&new_backup(&machine, db).await, db, &small_files()).await.unwrap();
+            local.close_async().await.unwrap();
             model
         });
         let env = machine.clone();
@@ -57,7 +58,7 @@ fn a_crash_during_a_snapshot_leaves_those_before() {
             let restored =
                 restore_dir(&machine, &backup, Goal::Newest, Mapping::default(), "/new", "memory");
             restored.await.unwrap();
-            let mut rows = rows_of(&*open(&machine, "/new", "memory").await).await;
+            let mut rows = rows_of(&open(&machine, "/new", "memory").await).await;
             let has_second = rows.remove(&b"second"[..]).is_some();
             assert_eq!(has_second, contents.snapshots.len() == 2, "round {round}");
             assert!(rows == model, "round {round}");
@@ -107,7 +108,7 @@ fn what_expires_goes_only_when_what_stays_is_durable() {
                 restore_dir(&machine, &backup, Goal::Newest, Mapping::default(), "/new", "memory");
             restored.await.unwrap_or_else(|error| panic!("round {round}: {error}"));
             assert!(
-                rows_of(&*open(&machine, "/new", "memory").await).await == model,
+                rows_of(&open(&machine, "/new", "memory").await).await == model,
                 "round {round}"
             );
         });
@@ -150,7 +151,7 @@ fn a_crash_during_a_restore_leaves_no_directory_or_a_whole_one() {
                 restore(machine.clone()).await.unwrap();
                 assert!(!machine.files().exists("/new.restoring").await.unwrap());
             }
-            let rows = rows_of(&*open(&machine, "/new", "memory").await).await;
+            let rows = rows_of(&open(&machine, "/new", "memory").await).await;
             assert!(rows == model, "round {round}");
             assert_eq!(restore(machine.clone()).await, Err(Error::restore_destination_not_empty()));
         });

@@ -11,7 +11,7 @@ use plinth::backup::restore::{Goal, Mapping, Plan, RestoreControl, restore_into}
 use plinth::backup::{
     Backup, LogBuilder, Moment, Object, SnapshotSettings, everything, take_snapshot, verify,
 };
-use plinth::{Database, Env, Error, KeyRange, MutationType, Version};
+use plinth::{Builder, Database, Env, Error, KeyRange, MutationType, Version};
 use plinth_env::simulated::Simulation;
 use plinth_types::{Bytes, MutationList, atomic};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -164,7 +164,7 @@ fn every_version_can_be_restored() {
             restore_dir(&machine, &backup, Goal::Newest, mapping, "/part", "memory").await.unwrap();
             let mut expected = model.clone();
             expected.retain(|key, _| range.contains(key));
-            let part = rows_of(&*open(&machine, "/part", "memory").await).await;
+            let part = rows_of(&open(&machine, "/part", "memory").await).await;
             assert!(part == expected, "seed {seed}");
         });
     }
@@ -232,11 +232,8 @@ fn what_a_plan_tells_is_what_is_read() {
                 let control = RestoreControl::default();
                 read.lock().unwrap().clear();
                 let report = if into == "a directory" {
-                    let mut loader = Database::builder(&dir)
-                        .env(machine.clone())
-                        .loader(plan.version)
-                        .await
-                        .unwrap();
+                    let mut loader =
+                        Builder::new(&dir).env(machine.clone()).loader(plan.version).await.unwrap();
                     restore_into(&watched, &plan, &control, &mut loader).await.unwrap()
                 } else {
                     let to = open(&machine, &dir, "memory").await;
@@ -300,7 +297,7 @@ fn a_time_is_found_among_files_of_which_few_have_a_moment() {
         restore_dir(&machine, &backup, Goal::Time(wanted), Mapping::default(), "/at", "memory")
             .await
             .unwrap();
-        let rows = rows_of(&*open(&machine, "/at", "memory").await).await;
+        let rows = rows_of(&open(&machine, "/at", "memory").await).await;
         assert_eq!(rows[&b"a"[..]], [1][..], "the last moment before that is in the first file");
     });
 }
@@ -397,7 +394,7 @@ fn a_gap_ends_what_can_be_restored_and_moments_say_when() {
                 restore_dir(&machine, &backup, goal, Mapping::default(), &dir, "memory")
                     .await
                     .unwrap();
-                let rows = rows_of(&*open(&machine, &dir, "memory").await).await;
+                let rows = rows_of(&open(&machine, &dir, "memory").await).await;
                 assert_eq!(rows[&b"a"[..]], [expected][..], "{n}");
             }
         }

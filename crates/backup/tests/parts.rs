@@ -11,7 +11,7 @@ use plinth::backup::restore::{
     status,
 };
 use plinth::backup::{Backup, Gap, Help, LogBuilder, SnapshotSettings, take_snapshot, verify};
-use plinth::{Database, Env, Error, KeyRange, MutationType};
+use plinth::{Builder, Env, Error, KeyRange, MutationType};
 use plinth_env::simulated::Simulation;
 use plinth_env::sync::{First, race};
 use plinth_types::MutationList;
@@ -21,7 +21,8 @@ use std::time::Duration;
 /// A backup with a snapshot in files of some rows each and 40 changes behind it, and what there
 /// was.
 async fn backed_up(machine: &Env) -> (Backup, Model) {
-    let db = open(machine, "/db", "memory").await;
+    let local = open_local(machine, "/db", "memory").await;
+    let db = local.database().clone();
     for n in 0..300 {
         set(&db, format!("row/{n:03}").as_bytes(), &[n as u8; 20]).await;
     }
@@ -40,7 +41,7 @@ async fn backed_up(machine: &Env) -> (Backup, Model) {
         log.push(end - 1, list.iter());
     }
     backup.put_log(log, end).await.unwrap();
-    db.close_async().await.unwrap();
+    local.close_async().await.unwrap();
     (backup, saved)
 }
 
@@ -80,7 +81,7 @@ fn a_restore_tells_the_rows_that_it_brought_in() {
             assert_eq!((plan.cuts_files(), plan.rows() > expected.rows), (is_cut, is_cut));
             let whole = plan.row_bytes() + plan.log_bytes();
             let control = RestoreControl::default();
-            let builder = Database::builder(format!("/new{n}")).env(machine.clone());
+            let builder = Builder::new(format!("/new{n}")).env(machine.clone());
             let mut loader = builder.loader(plan.version).await.unwrap();
             let told = restore_into(&backup, &plan, &control, &mut loader).await.unwrap();
             assert_eq!((told, done(&control)), (expected.clone(), whole));

@@ -22,7 +22,8 @@ fn everything_comes_back_by_both_engines() {
         let simulation = Simulation::new(seed as u64);
         let machine = simulation.process("node");
         simulation.run_until(async {
-            let db = open(&machine, "/db", engine).await;
+            let local = open_local(&machine, "/db", engine).await;
+            let db = local.database().clone();
             let mut model = Model::default();
             let mut random = Random::new(seed as u64);
             write_some(&db, &mut model, &mut random, 60).await;
@@ -42,13 +43,13 @@ fn everything_comes_back_by_both_engines() {
             restore_dir(&machine, &backup, Goal::Newest, Mapping::default(), "/new", engine)
                 .await
                 .unwrap();
-            let new = open(&machine, "/new", engine).await;
-            assert!(rows_of(&new).await == expected, "seed {seed}");
+            let new = open_local(&machine, "/new", engine).await;
+            assert!(rows_of(new.database()).await == expected, "seed {seed}");
             // Versions go on.
-            let stamp = set(&new, b"more", b"").await;
+            let stamp = set(new.database(), b"more", b"").await;
             assert!(stamp > report.version);
             new.close_async().await.unwrap();
-            db.close_async().await.unwrap();
+            local.close_async().await.unwrap();
         });
     }
 }

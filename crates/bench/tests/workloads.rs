@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A database in a directory, and what can be done around it without a second process.
-struct Local(plinth::Database, Engine);
+struct Local(plinth::Local, Engine);
 
 /// What was written moves on to tables as soon as that; with the usual window a small memory would
 /// have the load wait for it.
@@ -44,9 +44,10 @@ impl Host for Local {
         transactions: u64,
         memory: Option<u64>,
     ) -> plinth::Result<Crash> {
-        let database = self.builder(directory, memory).open()?;
+        let local = self.builder(directory, memory).open()?;
+        let database = local.database().clone();
         Bench::prepare(
-            (*database).clone(),
+            database.clone(),
             directory.into(),
             tiny(rows),
             Progress::Silent,
@@ -54,7 +55,7 @@ impl Host for Local {
         )
         .unwrap();
         if self.1 == Engine::Memory {
-            database.checkpoint()?;
+            local.checkpoint()?;
         }
         // One after the other they take a sync each.
         let transactions = transactions.min(500);
@@ -64,7 +65,7 @@ impl Host for Local {
                 Ok(())
             })?;
         }
-        drop(database);
+        drop((local, database));
         let report = block_on(plinth::check(&Env::real(), directory))?;
         let (checkpoint_bytes, log_bytes) =
             (report.checkpoint_bytes + report.table_bytes, report.log_bytes);
@@ -75,11 +76,11 @@ impl Host for Local {
         if memory.is_some() && self.1 == Engine::Memory {
             return Err(plinth::Error::unsupported_operation());
         }
-        Ok((*self.builder(directory, memory).must_be_new().open()?).clone())
+        Ok(self.builder(directory, memory).must_be_new().open()?.into_database())
     }
 
     fn open(&self, directory: &Path, memory: Option<u64>) -> plinth::Result<Database> {
-        Ok((*self.builder(directory, memory).must_exist().open()?).clone())
+        Ok(self.builder(directory, memory).must_exist().open()?.into_database())
     }
 
     fn loader(
@@ -99,14 +100,13 @@ impl Host for Local {
 impl Local {
     fn builder(&self, directory: &Path, memory: Option<u64>) -> plinth::Builder {
         let engine = if self.1 == Engine::Ssd { EngineKind::Ssd } else { EngineKind::Memory };
-        let builder = plinth::Database::builder(directory).engine(engine).window(WINDOW);
+        let builder = plinth::Builder::new(directory).engine(engine).window(WINDOW);
         memory.into_iter().fold(builder, plinth::Builder::memory_bytes)
     }
 }
 
 fn database() -> Database {
-    // The client's handle keeps the endpoint alive, and that the node.
-    (*plinth::Database::in_memory().unwrap()).clone()
+    plinth::Local::in_memory().unwrap().into_database()
 }
 
 fn tiny(rows: u64) -> Settings {
@@ -135,8 +135,8 @@ fn prepare(
 #[test]
 fn the_stream_that_is_measured_delivers_every_commit() {
     let (directory, files) = (directory(), directory());
-    let local = plinth::Database::open(files.path()).unwrap();
-    let bench = prepare(&local, &directory, tiny(500)).unwrap();
+    let local = plinth::Local::open(files.path()).unwrap();
+    let bench = prepare(local.database(), &directory, tiny(500)).unwrap();
     let changes = ALL.iter().find(|workload| workload.name == "changes").unwrap();
     let outcome = bench.run_one(changes).unwrap();
     assert_eq!(outcome.to_json()["not_delivered"], 0, "{:?}", outcome.notes);
@@ -190,8 +190,8 @@ fn check_details(name: &str, outcome: &Outcome) {
 #[test]
 fn every_workload_runs_and_says_what_it_did() {
     let (directory, files) = (directory(), directory());
-    let local = plinth::Database::open(files.path()).unwrap();
-    let mut bench = prepare(&local, &directory, tiny(3_000)).unwrap();
+    let local = plinth::Local::open(files.path()).unwrap();
+    let mut bench = prepare(local.database(), &directory, tiny(3_000)).unwrap();
     bench.host = Some(Arc::new(Local(local, Engine::Memory)));
     assert_eq!(bench.load.as_ref().unwrap().rows, 3_000);
     for workload in ALL {
@@ -255,10 +255,10 @@ fn every_workload_runs_and_says_what_it_did() {
 fn what_is_about_data_larger_than_memory_runs_on_tables() {
     const MEMORY: u64 = 16 << 20;
     let files = directory();
-    let builder = plinth::Database::builder(files.path()).engine(EngineKind::Ssd).window(WINDOW);
+    let builder = plinth::Builder::new(files.path()).engine(EngineKind::Ssd).window(WINDOW);
     let local = builder.memory_bytes(MEMORY).open().unwrap();
     let settings = Settings { memory: Some(MEMORY), ..tiny(400_000) };
-    let mut bench = prepare(&local, &files, settings).unwrap();
+    let mut bench = prepare(local.database(), &files, settings).unwrap();
     assert!(bench.engine == "ssd" && bench.dataset.bytes() > MEMORY);
     bench.host = Some(Arc::new(Local(local, Engine::Ssd)));
     for workload in workloads::select(&["larger", "budget", "uncached", "restart"]).unwrap() {
@@ -346,7 +346,7 @@ fn a_restart_that_lost_a_commit_is_an_error_and_no_figure() {
     let directory = directory();
     let mut bench = prepare(&database(), &directory, tiny(300)).unwrap();
     bench.host =
-        Some(Arc::new(Forgetful(Local(plinth::Database::in_memory().unwrap(), Engine::Memory))));
+        Some(Arc::new(Forgetful(Local(plinth::Local::in_memory().unwrap(), Engine::Memory))));
     let [restart] = workloads::select(&["restart"]).unwrap()[..] else { panic!("one workload") };
     let error = bench.run_one(restart).unwrap_err().to_string();
     assert!(

@@ -20,11 +20,7 @@ pub struct Agents {
 
 impl Agents {
     /// Begins; for a member of a cluster `cluster` is the same database, wherever it is led.
-    pub fn start(
-        env: &Env,
-        database: &Database,
-        cluster: Option<&plinth::client::Database>,
-    ) -> Self {
+    pub fn start(env: &Env, database: &Database, cluster: Option<&Database>) -> Self {
         let backups = match cluster {
             Some(cluster) => Agent::start_in_cluster(env, database, cluster),
             None => Agent::start(env, database),

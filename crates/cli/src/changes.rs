@@ -6,7 +6,7 @@
 
 use crate::failure::{Failure, INTERRUPTED};
 use crate::interrupt;
-use crate::target::Target;
+use crate::target::{Open, Target};
 use crate::terminal;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::client::{ChangeBatch, ChangeStream, TransactionOption};
@@ -96,22 +96,23 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let Some((command, options)) = options.subcommand() else {
         return Err(Failure::usage("plinth changes register, list, tail or remove"));
     };
-    let database = open(options)?;
+    let opened = open(options)?;
+    let database = &opened.database;
     let done = match command {
-        "register" => register(&database, options),
-        "list" => list(&database),
-        "tail" => tail(&database, options),
+        "register" => register(database, options),
+        "list" => list(database),
+        "tail" => tail(database, options),
         _ => {
             let name = name(options);
             let removed = database.remove_changes(&name).wait();
             removed.map(|()| 0).map_err(|error| Failure::of(format!("cannot remove {name}"), error))
         }
     }?;
-    database.close().map_err(|error| Failure::of("cannot close the database", error))?;
+    opened.close().map_err(|error| Failure::of("cannot close the database", error))?;
     Ok(done)
 }
 
-fn open(options: &ArgMatches) -> Result<Database, Failure> {
+fn open(options: &ArgMatches) -> Result<Open, Failure> {
     let named = |name: &str| options.get_one::<PathBuf>(name).cloned();
     let from_environment = || std::env::var_os("FDB_CLUSTER_FILE").map(PathBuf::from);
     let target = match (named("dir"), named("cluster-file").or_else(from_environment)) {
@@ -173,7 +174,7 @@ fn list(database: &Database) -> Result<u8, Failure> {
 
 /// The newest version that is committed now, which is as far as `--once` goes: the server that
 /// gives changes may lag.
-pub fn committed(database: &plinth::client::Database) -> plinth::Result<Version> {
+pub fn committed(database: &Database) -> plinth::Result<Version> {
     let transaction = database.create_transaction();
     transaction.set_option(TransactionOption::LockAware)?;
     transaction.get_read_version().wait()

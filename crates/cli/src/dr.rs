@@ -6,10 +6,10 @@
 
 use crate::failure::{Failure, INTERRUPTED};
 use crate::interrupt;
-use crate::target::Target;
+use crate::target::{Open, Target};
 use crate::terminal;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use plinth::{Database, Error, block_on};
+use plinth::{Error, block_on};
 use plinth_bench::words::{bytes, grouped};
 use plinth_dr::{
     Agent, Control, DEFAULT_TAG, Ending, Leftover, Phase, Sites, StartSettings, Status, Waits,
@@ -138,11 +138,11 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
 
 /// The databases of a command.
 struct Opened {
-    from: Option<(String, Database)>,
-    to: (String, Database),
+    from: Option<(String, Open)>,
+    to: (String, Open),
 }
 
-fn open(options: &ArgMatches, side: &str) -> Result<Option<(String, Database)>, Failure> {
+fn open(options: &ArgMatches, side: &str) -> Result<Option<(String, Open)>, Failure> {
     let Some(name) = options.get_one::<String>(side).cloned() else { return Ok(None) };
     let target = Target::named(&name).map_err(|error| Failure::usage(error.to_string()))?;
     if matches!(target, Target::Foundation(_)) && side == "to" {
@@ -170,7 +170,7 @@ impl Opened {
     fn sites(&self) -> Result<Sites, Failure> {
         let (_, from) =
             self.from.as_ref().ok_or_else(|| Failure::usage("say which database: --from"))?;
-        Ok(Sites::new((**from).clone(), (*self.to.1).clone()))
+        Ok(Sites::new(from.database.clone(), self.to.1.database.clone()))
     }
 
     /// The names, in the order of who is written and who follows.
@@ -180,8 +180,8 @@ impl Opened {
     }
 
     fn found(&self) -> Result<Option<Status>, Failure> {
-        let from = self.from.as_ref().map(|(_, database)| &**database);
-        block_on(plinth_dr::status(from, &self.to.1)).map_err(failed)
+        let from = self.from.as_ref().map(|(_, opened)| &opened.database);
+        block_on(plinth_dr::status(from, &self.to.1.database)).map_err(failed)
     }
 
     fn start(&self, options: &ArgMatches) -> Result<u8, Failure> {
@@ -225,12 +225,14 @@ impl Opened {
 
     /// Prints a line each time that something is different, until that fails.
     async fn watch(&self) -> Failure {
-        let (env, mut said) = (self.to.1.endpoint().env().clone(), None);
+        let (env, mut said) = (self.to.1.database.endpoint().env().clone(), None);
         loop {
             env.sleep(LOOK).await;
-            let from = self.from.as_ref().map(|(_, database)| &**database);
+            let from = self.from.as_ref().map(|(_, opened)| &opened.database);
             // What is wrong the agent says, or tries again.
-            let Ok(Some(status)) = plinth_dr::status(from, &self.to.1).await else { continue };
+            let Ok(Some(status)) = plinth_dr::status(from, &self.to.1.database).await else {
+                continue;
+            };
             let new =
                 (status.phase, status.is_reversed, copied_tenths(&status), status.problem.clone());
             if said.as_ref() != Some(&new) {
@@ -330,7 +332,8 @@ impl Opened {
     }
 
     fn wait(&self) -> Result<u8, Failure> {
-        let (from, mut said) = (self.from.as_ref().map(|(_, database)| &**database), String::new());
+        let (from, mut said) =
+            (self.from.as_ref().map(|(_, opened)| &opened.database), String::new());
         let control = Control { stop: interrupt::flag() };
         let tell = |waits: Waits<'_>| {
             let what = match waits {
@@ -345,7 +348,7 @@ impl Opened {
                 said = what;
             }
         };
-        match block_on(plinth_dr::wait(from, &self.to.1, &control, tell)) {
+        match block_on(plinth_dr::wait(from, &self.to.1.database, &control, tell)) {
             Ok(status) => {
                 let (from, to) = self.names(status.is_reversed);
                 let version = status.whole_at.unwrap_or_default();
@@ -379,7 +382,9 @@ impl Opened {
 
     /// Whether the first is a FoundationDB.
     fn is_followed_one_way(&self) -> bool {
-        self.from.as_ref().is_some_and(|(_, from)| from.endpoint().change_capture().is_some())
+        self.from
+            .as_ref()
+            .is_some_and(|(_, from)| from.database.endpoint().change_capture().is_some())
     }
 
     /// What is said of a FoundationDB whose place was taken.
@@ -388,7 +393,7 @@ impl Opened {
         let lock = self
             .from
             .as_ref()
-            .and_then(|(_, from)| block_on(plinth_dr::lock_of(from)).ok().flatten());
+            .and_then(|(_, from)| block_on(plinth_dr::lock_of(&from.database)).ok().flatten());
         let unlock = lock
             .map_or("fdbcli's unlock".to_owned(), |uid| format!("fdbcli --exec 'unlock {uid}'"));
         format!(
@@ -410,7 +415,7 @@ impl Opened {
         };
         let to = &self.to.0;
         let version = match options.get_flag("dstonly") {
-            true => block_on(plinth_dr::abort_second(&self.to.1, leftover)),
+            true => block_on(plinth_dr::abort_second(&self.to.1.database, leftover)),
             false => {
                 let tag = options.get_one::<String>("tag").cloned().unwrap_or_default();
                 block_on(plinth_dr::abort(&self.sites()?, &tag))

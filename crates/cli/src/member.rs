@@ -6,7 +6,7 @@
 
 use crate::failure::{Failure, tell};
 use plinth::cluster::{Members, Membership, Spoken, Voter};
-use plinth::{Builder, ClusterFile, Database, Error};
+use plinth::{Builder, ClusterFile, Error};
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, block_on};
 use plinth_peers::forming::{self, Ground, Wish};
@@ -29,7 +29,7 @@ const SETTLED: Duration = Duration::from_millis(200);
 
 /// A member that is up.
 pub struct Member {
-    pub database: Database,
+    pub member: plinth::Member,
     pub mesh: Arc<Mesh>,
 }
 
@@ -144,19 +144,19 @@ pub fn open(
     let mesh = Mesh::start(env, standing, trust);
     mesh.is_at(&own);
     let opened = block_on(builder.open_member(mesh.clone()));
-    let database = opened.map_err(|error| Failure::opening(plan.dir.display(), &error))?;
-    let receiver = database.clone();
+    let member = opened.map_err(|error| Failure::opening(plan.dir.display(), &error))?;
+    let receiver = member.clone();
     mesh.deliver_to(move |frame| receiver.receive(frame));
-    let receiver = database.clone();
+    let receiver = member.clone();
     mesh.deliver_parcels_to(move |parcel| receiver.receive_parcel(parcel));
-    follow_members(&mesh, &database);
-    follow_coordinators(env, plan.file.clone(), &database);
-    Ok(Some(Member { database, mesh }))
+    follow_members(&mesh, &member);
+    follow_coordinators(env, plan.file.clone(), &member);
+    Ok(Some(Member { member, mesh }))
 }
 
 /// New nodes are taken in, and what becomes of this one and others is heard.
-fn follow_members(mesh: &Mesh, database: &Database) {
-    let host = database.clone();
+fn follow_members(mesh: &Mesh, member: &plinth::Member) {
+    let host = member.clone();
     mesh.take_in_by(Box::new(move |address| {
         let host = host.clone();
         Box::pin(async move {
@@ -164,26 +164,26 @@ fn follow_members(mesh: &Mesh, database: &Database) {
             Ok((node, members, index))
         })
     }));
-    let removed = database.clone();
+    let removed = member.clone();
     mesh.when_removed(move || removed.be_removed());
-    let moved = database.clone();
+    let moved = member.clone();
     mesh.when_moved(move |node, address| moved.note_move(node, address));
 }
 
 /// The server's cluster file names those who vote, whoever writes it besides: a client that heard
 /// of others a while ago may do so last.
-fn follow_coordinators(env: &Env, mut file: ClusterFile, database: &Database) {
-    let (task_env, database) = (env.clone(), database.clone());
+fn follow_coordinators(env: &Env, mut file: ClusterFile, member: &plinth::Member) {
+    let (task_env, member) = (env.clone(), member.clone());
     drop(env.spawn_network("cluster file", async move {
         let env = task_env;
         let mut told = None;
         loop {
             env.sleep(Duration::from_millis(500 + env.random_u64() % 1000)).await;
-            if database.failure().is_some() {
+            if member.local().failure().is_some() {
                 return;
             }
-            let Some(Membership { members, .. }) = database.membership() else { return };
-            if members.is_joint() || database.leadership().leader.is_none() {
+            let Some(Membership { members, .. }) = member.membership() else { return };
+            if members.is_joint() || member.leadership().leader.is_none() {
                 continue;
             }
             let voters = members.nodes.iter().filter(|node| node.part.stays());
@@ -322,11 +322,11 @@ impl Member {
         let served = async {
             let mut since = env.now();
             loop {
-                let leadership = self.database.leadership();
-                if leadership.is_ready || self.database.failure().is_some() {
+                let leadership = self.member.leadership();
+                if leadership.is_ready || self.member.local().failure().is_some() {
                     return;
                 }
-                if leadership.leader.is_none() || self.database.is_catching_up() {
+                if leadership.leader.is_none() || self.member.is_catching_up() {
                     since = env.now();
                 }
                 // By then the leader has said whether it lacks entries that nobody has any more.
@@ -341,6 +341,6 @@ impl Member {
 
     /// Gives the leader's part to somebody else, if this member has it.
     pub fn hand_over(&self) {
-        block_on(self.database.hand_over());
+        block_on(self.member.hand_over());
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::failure::{DAMAGED, Failure, INTERRUPTED};
 use crate::interrupt;
-use crate::target::Target;
+use crate::target::{Open, Target};
 use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::{Database, Error};
@@ -73,8 +73,8 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
         }),
         ..Settings::default()
     };
-    let name = describe(&source, &targets[0]);
-    let result = migrate(&source, &destination, &name, &settings);
+    let name = describe(&source.database, &targets[0]);
+    let result = migrate(&source.database, &destination.database, &name, &settings);
     drop((settings, task));
     match result {
         Ok(report) => {
@@ -156,6 +156,6 @@ fn target(text: &str) -> Result<Target, Failure> {
     Target::named(text).map_err(|error| Failure::usage(error.to_string()))
 }
 
-fn close(database: Database, name: &str) -> Result<(), Failure> {
+fn close(database: Open, name: &str) -> Result<(), Failure> {
     database.close().map_err(|error| Failure::of(format!("cannot close {name}"), error))
 }

@@ -66,8 +66,8 @@ pub fn top_command() -> Command {
 fn open(options: &ArgMatches) -> Result<(String, Database), Failure> {
     let name = options.get_one::<String>("database").cloned().unwrap_or_default();
     let target = Target::named(&name).map_err(|error| Failure::usage(error.to_string()))?;
-    let database = target.open(true).map_err(|error| Failure::opening(&name, &error))?;
-    Ok((name, database))
+    let opened = target.open(true).map_err(|error| Failure::opening(&name, &error))?;
+    Ok((name, opened.database))
 }
 
 fn look(name: &str, database: &Database) -> Result<Value, Failure> {
@@ -386,7 +386,7 @@ mod tests {
     use super::*;
 
     fn document(committed: u64) -> Value {
-        let database = Database::in_memory().unwrap();
+        let database = plinth::Local::in_memory().unwrap().into_database();
         let mut document: Value = database.status_json().wait().unwrap().parse().unwrap();
         document["cluster"]["workload"]["transactions"]["committed"]["counter"] = committed.into();
         document

@@ -18,7 +18,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use plinth::client::remote::{RemoteEndpoint, RemoteOptions};
 use plinth::cluster::Spoken;
 use plinth::series::SeriesLimits;
-use plinth::{Builder, Compression, Database, EngineKind, block_on, fdb};
+use plinth::{Builder, Compression, Database, EngineKind, Local, block_on, fdb};
 use plinth_env::Env;
 use plinth_server::{
     Among, ConsoleConfig, Limits, PROTOCOLS, Page, RulesConfig, SeriesConfig, Server, ServerConfig,
@@ -280,8 +280,18 @@ impl std::fmt::Display for Home {
 /// A database that is open, and how the server stands to others that have it open.
 struct Opened {
     database: Database,
+    /// The node, if it is in this process.
+    local: Option<Local>,
     member: Option<Member>,
     among: Option<Among>,
+}
+
+impl Opened {
+    /// One in this process.
+    fn here(local: Local) -> Self {
+        let database = local.database().clone();
+        Self { database, local: Some(local), member: None, among: None }
+    }
 }
 
 /// Opens the database, serves it, says so and where it is found, and goes on until somebody asks
@@ -303,12 +313,12 @@ fn serve(
         Home::Directory(dir) => open(env, settings, dir, file.as_deref().unwrap_or(dir), &stop)?,
         Home::Store { target, .. } => Some(open_store(env, settings, target, &stop)?),
     };
-    let Some(Opened { database, member, among }) = opened else { return Ok(0) };
+    let Some(Opened { database, local, member, among }) = opened else { return Ok(0) };
     // Those of a FoundationDB cluster are its own affair.
     let cluster = among.as_ref().map(|among| &among.database);
     let agents = matches!(home, Home::Directory(_)).then(|| Agents::start(env, &database, cluster));
     let layers = agents.as_ref().map(|agents| Page::new(agents.layers()));
-    let metrics = Some(measurements(env, &database, agents.as_ref(), version));
+    let metrics = Some(measurements(env, local.as_ref(), agents.as_ref(), version));
     let peers = member.as_ref().map(|member| member.mesh.clone());
     let mut config = ServerConfig {
         metrics,
@@ -333,8 +343,8 @@ fn serve(
     if member.as_ref().is_none_or(|member| member.until_served(env, is_to_end)) {
         announce(&server, &found)?;
     }
-    until_end(env, &server, &database, &stop, &hangup);
-    tell_why(&database, &server);
+    until_end(env, &server, local.as_ref(), &stop, &hangup);
+    tell_why(local.as_ref(), &server);
     if let Some(agents) = agents {
         block_on(agents.end(env));
     }
@@ -343,12 +353,12 @@ fn serve(
     }
     let code = if server.is_to_begin_anew() { BEGINS_ANEW } else { 0 };
     block_on(server.stop());
-    if let Some(error) = database.failure() {
+    if let Some(error) = local.as_ref().and_then(Local::failure) {
         // A new process finds out what is on the disk. Whoever started this one learns by the exit
         // code whether to start another.
         return Err(Failure::of_database(format!("the database in {home} failed"), &error));
     }
-    let closed = database.close();
+    let closed = local.map_or(Ok(()), Local::close);
     if let Some(member) = &member {
         block_on(member.mesh.end());
     }
@@ -362,13 +372,13 @@ fn serve(
 fn until_end(
     env: &Env,
     server: &Server,
-    database: &Database,
+    local: Option<&Local>,
     stop: &AtomicBool,
     hangup: &AtomicBool,
 ) {
     while !stop.load(Ordering::Relaxed)
         && !server.is_to_begin_anew()
-        && database.failure().is_none()
+        && local.is_none_or(|local| local.failure().is_none())
     {
         block_on(env.sleep(TICK));
         if hangup.swap(false, Ordering::Relaxed) {
@@ -386,21 +396,22 @@ fn until_end(
 /// the agents.
 fn measurements(
     env: &Env,
-    database: &Database,
+    local: Option<&Local>,
     agents: Option<&Agents>,
     version: &'static str,
 ) -> Page {
-    let (measured, own, of_agents) = (database.clone(), env.clone(), agents.map(Agents::metrics));
+    let (measured, own, of_agents) = (local.cloned(), env.clone(), agents.map(Agents::metrics));
     Page::new(move || {
         let of_process = process::metrics(&own, version, env!("PLINTH_COMMIT"));
         let of_agents = of_agents.as_ref().map(|page| page()).unwrap_or_default();
-        measured.metrics_text() + &of_process + &of_agents
+        let measured = measured.as_ref().map(Local::metrics_text).unwrap_or_default();
+        measured + &of_process + &of_agents
     })
 }
 
 /// Has the log say why the server ends.
-fn tell_why(database: &Database, server: &Server) {
-    match database.failure() {
+fn tell_why(local: Option<&Local>, server: &Server) {
+    match local.and_then(Local::failure) {
         Some(error) => tracing::error!(error = %error, "the server ends: the database failed"),
         None if server.is_to_begin_anew() => {
             tracing::info!("the server ends, to be started again: a client has asked for it");
@@ -434,12 +445,13 @@ fn open(
             };
             let Some(member) = member::open(env, &plan, builder, stop)? else { return Ok(None) };
             let among = Some(among(env, file, settings)?);
-            Ok(Some(Opened { database: member.database.clone(), member: Some(member), among }))
+            let local = member.member.local().clone();
+            Ok(Some(Opened { among, member: Some(member), ..Opened::here(local) }))
         }
         None => {
             let opened = starting::interruptible(env, stop, || builder.open());
             let failed = |error| Failure::opening(dir.display(), &error);
-            Ok(Some(Opened { database: opened.map_err(failed)?, member: None, among: None }))
+            Ok(Some(Opened::here(opened.map_err(failed)?)))
         }
     }
 }
@@ -474,16 +486,17 @@ fn open_store(
     let opened = starting::interruptible(env, stop, || fdb::Foundation::open(target));
     let opened = opened.map_err(|error| Failure::of(format!("cannot open {target}"), error))?;
     opened.watch_over();
-    let database = Database::over(Arc::new(opened));
+    let database = Database::new(Arc::new(opened));
     // Servers on several machines may all listen on the same loopback address.
     let number = format!("{:016x}", env.random_u64());
     let name = match public(settings) {
         Some(address) => format!("{address}/{number}"),
         None => number,
     };
-    let shared = plinth::client::Database::new(database.endpoint().clone());
+    // With options of its own.
+    let shared = Database::new(database.endpoint().clone());
     let among = Some(among_of(shared, name, settings)?);
-    Ok(Opened { database, member: None, among })
+    Ok(Opened { database, local: None, member: None, among })
 }
 
 /// With whom a member shares the series: with all other members, on the database of their cluster,
@@ -500,15 +513,11 @@ fn among(env: &Env, file: &Path, settings: &Settings) -> Result<Among, Failure> 
     let endpoint = RemoteEndpoint::with_options(env, named, &options);
     // A server is told apart by where it is: no other one is there while it lives.
     let name = public(settings).map(|address| address.to_string()).unwrap_or_default();
-    among_of(plinth::client::Database::new(Arc::new(endpoint)), name, settings)
+    among_of(Database::new(Arc::new(endpoint)), name, settings)
 }
 
 /// Servers that share the series of this database.
-fn among_of(
-    database: plinth::client::Database,
-    name: String,
-    settings: &Settings,
-) -> Result<Among, Failure> {
+fn among_of(database: Database, name: String, settings: &Settings) -> Result<Among, Failure> {
     let machine = public(settings).map(|address| address.ip()).filter(|ip| !ip.is_unspecified());
     Ok(Among { database, name, machine, tls: tls_of_nodes(settings)? })
 }
@@ -522,8 +531,7 @@ fn public(settings: &Settings) -> Option<SocketAddr> {
 fn builder(env: &Env, settings: &Settings, dir: &Path) -> plinth::Result<Builder> {
     let engine = EngineKind::from_name(settings.text("engine").unwrap_or_default())?;
     let workers = settings.count("commit-workers").unwrap_or_else(|| commit_workers(env));
-    let mut builder =
-        Database::builder(dir).engine(engine).env(env.clone()).commit_workers(workers);
+    let mut builder = Builder::new(dir).engine(engine).env(env.clone()).commit_workers(workers);
     if let Some(bytes) = settings.bytes("memory") {
         builder = builder.memory_bytes(bytes);
     }

@@ -2,9 +2,40 @@
 //! what FoundationDB's C library takes.
 
 use crate::silence;
-use plinth::{Database, Error, fdb};
+use plinth::{Builder, Database, Error, Local, fdb};
 use plinth_env::{Env, block_on};
 use std::path::PathBuf;
+
+/// A database that was opened, wherever it is.
+#[derive(Clone)]
+pub struct Open {
+    /// The handle on it.
+    pub database: Database,
+    /// The node, if it is in this process.
+    pub local: Option<Local>,
+}
+
+impl Open {
+    /// Closes it, if it is in this process.
+    ///
+    /// # Errors
+    /// As [`Local::close`].
+    pub fn close(self) -> Result<(), Error> {
+        self.local.map_or(Ok(()), Local::close)
+    }
+}
+
+impl From<Local> for Open {
+    fn from(local: Local) -> Self {
+        Self { database: local.database().clone(), local: Some(local) }
+    }
+}
+
+impl From<Database> for Open {
+    fn from(database: Database) -> Self {
+        Self { database, local: None }
+    }
+}
 
 /// Where a database is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,19 +84,20 @@ impl Target {
     ///
     /// # Errors
     /// Those of opening; `file_not_found` for a directory without a database that `must_exist`.
-    pub fn open(&self, must_exist: bool) -> Result<Database, Error> {
-        match self {
+    pub fn open(&self, must_exist: bool) -> Result<Open, Error> {
+        Ok(match self {
             Self::Directory(path) => {
-                let builder = Database::builder(path);
-                if must_exist { builder.must_exist().open() } else { builder.open() }
+                let builder = Builder::new(path);
+                let builder = if must_exist { builder.must_exist() } else { builder };
+                builder.open()?.into()
             }
             Self::ClusterFile(path) => {
                 let database = Database::connect(path)?;
                 silence::watch(database.endpoint());
-                Ok(database)
+                database.into()
             }
-            Self::Foundation(target) => Database::foundationdb(target),
-        }
+            Self::Foundation(target) => fdb::open(target)?.into(),
+        })
     }
 }
 

@@ -8,7 +8,7 @@ mod common;
 
 use common::{Running, scratch};
 use plinth::backup::restore;
-use plinth::{Database, RangeOptions};
+use plinth::{Builder, Database, Local, RangeOptions};
 use plinth_env::{Env, block_on};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -76,9 +76,10 @@ fn rows(db: &Database) -> Vec<plinth::KeyValue> {
 }
 
 fn rows_in(dir: &Path) -> Vec<plinth::KeyValue> {
-    let db = Database::builder(dir).must_exist().open().unwrap();
-    let rows = rows(&db);
-    db.close().unwrap();
+    let local = Builder::new(dir).must_exist().open().unwrap();
+    let db = local.database();
+    let rows = rows(db);
+    local.close().unwrap();
     rows
 }
 
@@ -87,9 +88,10 @@ fn a_backup_that_is_damaged_hides_no_other_one() {
     let place = scratch();
     let path = |name: &str| place.path().join(name).display().to_string();
     let dir = path("shop");
-    let db = Database::open(&dir).unwrap();
-    fill(&db, 10);
-    db.close().unwrap();
+    let local = Local::open(&dir).unwrap();
+    let db = local.database();
+    fill(db, 10);
+    local.close().unwrap();
     for name in ["backups/a", "backups/b", "backups/c"] {
         ended(0, &["backup", "now", "--dir", &dir, &path(name)]);
     }
@@ -106,10 +108,11 @@ fn a_directory_goes_into_a_backup_and_comes_back() {
     let place = scratch();
     let path = |name: &str| place.path().join(name).display().to_string();
     let (dir, url, key) = (path("shop"), path("backups/shop"), path("key"));
-    let db = Database::open(&dir).unwrap();
-    fill(&db, 3000);
-    let original = rows(&db);
-    db.close().unwrap();
+    let local = Local::open(&dir).unwrap();
+    let db = local.database();
+    fill(db, 3000);
+    let original = rows(db);
+    local.close().unwrap();
     let env = Env::real();
     let files = env.files();
     block_on(files.replace(&key, &[9; 32])).unwrap();
@@ -299,10 +302,11 @@ fn what_takes_long_tells_how_far_it_is() {
     let place = scratch();
     let path = |name: &str| place.path().join(name).display().to_string();
     let (url, dir, continuous) = (path("backup"), path("one"), path("continuous"));
-    let db = Database::open(&dir).unwrap();
-    fill(&db, 500);
-    let original = rows(&db);
-    db.close().unwrap();
+    let local = Local::open(&dir).unwrap();
+    let db = local.database();
+    fill(db, 500);
+    let original = rows(db);
+    local.close().unwrap();
     let quick = plinth(&["backup", "now", "--dir", &dir, &url]);
     assert!(
         quick.status.success() && quick.stderr.is_empty(),

@@ -1,7 +1,7 @@
 //! `plinth changes` as a user has it: a stream is registered, followed in a pipe, acknowledged and
 //! removed.
 
-use plinth::Database;
+use plinth::Local;
 use plinth_env::{Env, block_on};
 use std::process::{Command, Output};
 
@@ -20,14 +20,15 @@ fn a_stream_is_followed_in_a_pipe_and_comes_once_when_acknowledged() {
     let dir = folder.path().join("data");
     let path = dir.to_str().expect("a path of letters");
     let write = |key: &str| {
-        let db = Database::open(&dir).expect("a database");
+        let local = Local::open(&dir).expect("a database");
+        let db = local.database();
         db.transact_blocking(|tr| {
             tr.set(key, "1");
             tr.set("elsewhere", "1");
             Ok(())
         })
         .expect("a commit");
-        db.close().expect("it closes");
+        local.close().expect("it closes");
     };
     write("order/0");
     let registered =

@@ -4,7 +4,7 @@
 //! And `plinth dr` between two servers. What is promised while the source is written is tested in
 //! `crates/migrate` and `crates/dr`; here it is names, words and exit codes.
 
-use plinth::{Database, RangeOptions};
+use plinth::{Builder, Database, Local, RangeOptions};
 use plinth_env::{Env, TemporaryDir, block_on};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
@@ -60,17 +60,19 @@ fn by_library(cluster_file: &str) -> String {
 fn a_database_goes_out_through_the_c_library_and_comes_back() {
     let place = place();
     let (here, there, back) = (path(&place, "here"), path(&place, "there"), path(&place, "back"));
-    let db = Database::open(&here).unwrap();
-    fill(&db, 5000);
-    let original = rows(&db);
-    db.close().unwrap();
+    let local = Local::open(&here).unwrap();
+    let db = local.database();
+    fill(db, 5000);
+    let original = rows(db);
+    local.close().unwrap();
     let out = migrated(&here, &by_library(&there));
     assert!(out.contains("rows         5,000") && out.contains("of both sides"), "{out}");
     migrated(&by_library(&there), &back);
     for copy in [&there, &back] {
-        let db = Database::builder(copy).must_exist().open().unwrap();
-        assert_eq!(rows(&db), original, "{copy}");
-        db.close().unwrap();
+        let local = Builder::new(copy).must_exist().open().unwrap();
+        let db = local.database();
+        assert_eq!(rows(db), original, "{copy}");
+        local.close().unwrap();
     }
 }
 
@@ -105,15 +107,16 @@ impl Drop for Server {
 fn a_server_can_be_filled_and_emptied_by_its_cluster_file() {
     let place = place();
     let (here, back) = (path(&place, "here"), path(&place, "back"));
-    let db = Database::open(&here).unwrap();
-    fill(&db, 3000);
-    let original = rows(&db);
-    db.close().unwrap();
+    let local = Local::open(&here).unwrap();
+    let db = local.database();
+    fill(db, 3000);
+    let original = rows(db);
+    local.close().unwrap();
     let (_server, cluster_file) = Server::start(&place, "served");
     migrated(&here, &cluster_file);
     migrated(&cluster_file, &back);
     assert_eq!(rows(&Database::connect(&cluster_file).unwrap()), original);
-    assert_eq!(rows(&Database::open(&back).unwrap()), original);
+    assert_eq!(rows(&Local::open(&back).unwrap().into_database()), original);
     // And it is locked if that is asked for.
     let output = migrate(&cluster_file, &path(&place, "last"), &["--lock"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -132,9 +135,10 @@ fn what_can_not_be_done_is_said_with_the_place_and_the_remedy() {
     };
     refused(&here, &there, 1, "holds no database");
     for dir in [&here, &there] {
-        let db = Database::open(dir).unwrap();
-        fill(&db, 1);
-        db.close().unwrap();
+        let local = Local::open(dir).unwrap();
+        let db = local.database();
+        fill(db, 1);
+        local.close().unwrap();
     }
     refused(&here, &there, 1, "take an empty one");
     refused(&here, &here, 1, "lock_file_failure");

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Running, scratch};
-use plinth::Database;
+use plinth::{Database, Local};
 use plinth_bench::Value;
 use plinth_env::{Env, TemporaryDir, block_on};
 use std::process::{Command, Output, Stdio};
@@ -19,13 +19,14 @@ fn run(arguments: &[&str], log: &str) -> Output {
 fn filled() -> (TemporaryDir, String) {
     let place = block_on(Env::real().files().temporary_dir("plinth-cli-monitor")).unwrap();
     let dir = place.path().join("data").display().to_string();
-    let db = Database::open(&dir).unwrap();
+    let local = Local::open(&dir).unwrap();
+    let db = local.database();
     db.transact_blocking(|tr| {
         tr.set("key", "value");
         Ok(())
     })
     .unwrap();
-    db.close().unwrap();
+    local.close().unwrap();
     (place, dir)
 }
 

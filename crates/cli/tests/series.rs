@@ -5,7 +5,7 @@
 //! killed while it does, at another moment each time, and started again on what is left. In the end
 //! the database is opened without a server and its points are counted.
 
-use plinth::Database;
+use plinth::Local;
 use plinth_env::{Env, block_on};
 use plinth_series::{Direction, SeriesStore};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -120,7 +120,7 @@ fn what_was_acknowledged_survives_kill_9() {
         kill.wait().unwrap();
         server.child.wait().unwrap();
     }
-    let db = Database::open(&dir).unwrap();
+    let db = Local::open(&dir).unwrap().into_database();
     let store = block_on(SeriesStore::open(&db)).unwrap();
     let times = |name: &str| -> Vec<i64> {
         let points = block_on(async {
@@ -299,7 +299,7 @@ fn what_senders_of_every_kind_were_told_is_durable_survives_kill_9() {
             next[which] = sent;
         }
     }
-    let db = Database::open(&dir).unwrap();
+    let db = Local::open(&dir).unwrap().into_database();
     let store = block_on(SeriesStore::open(&db)).unwrap();
     let points = |name: &str| -> Vec<(i64, i64)> {
         let points = block_on(async {

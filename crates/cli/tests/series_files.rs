@@ -4,7 +4,8 @@
 //! What a format does with each value is tested in `crates/series`; here it is files, words and
 //! exit codes.
 
-use plinth::Database;
+use plinth::Local;
+use plinth::series::SeriesLayer;
 use plinth_env::{Env, TemporaryDir, block_on};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Output, Stdio};
@@ -386,8 +387,8 @@ fn standard_input_is_a_file_too() {
     child.stdin.take().unwrap().write_all(b"cpu,host=a user=0.5 1\ncpu,host=a user=1.5 2").unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(text(&output.stdout).contains("2 points are committed"), "{output:?}");
-    let db = Database::open(&dir).unwrap();
-    let store = block_on(db.series().open()).unwrap();
+    let db = Local::open(&dir).unwrap().into_database();
+    let store = block_on(SeriesLayer::new(&db).open()).unwrap();
     let user = block_on(store.existing("cpu.user host=a")).unwrap().unwrap();
     assert_eq!(block_on(user.aggregate(..)).unwrap().map(|summary| summary.sum), Some(2.0));
 }

@@ -16,7 +16,22 @@ pub const API_VERSION: i32 = 730;
 /// The oldest API version whose behaviour this client has.
 pub const API_VERSION_OLDEST: i32 = 200;
 
-/// A handle on a database. Clones share options and watches.
+/// A handle on a database, wherever that is: in this process (`plinth::Local` opens one), behind
+/// servers (`Database::connect`), behind FoundationDB's C library (`plinth::fdb::open`). Cheap to
+/// clone; clones share options and watches.
+///
+/// ```
+/// use plinth_client::{Database, Result};
+///
+/// /// How often a page was seen, and once more now.
+/// fn visit(db: &Database, page: &str) -> Result<u64> {
+///     db.transact_blocking(|tr| {
+///         let seen = tr.get(page).wait()?.map_or(0, |seen| seen.len() as u64);
+///         tr.append_if_fits(page, "|");
+///         Ok(seen + 1)
+///     })
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Database {
     shared: Arc<Shared>,

@@ -208,13 +208,12 @@ async fn follow(run: &Run, direction: &Direction) -> Result<Done> {
 mod tests {
     use super::*;
     use crate::{StartSettings, start};
-    use plinth_client::Database;
     use plinth_env::block_on;
 
     /// It ended the agent for good, as if the stream had been lost (seed 47 of spec `dr`).
     #[test]
     fn what_a_run_meets_that_was_taken_over_from_is_nobodys_problem() {
-        let open = || Database::new(plinth::Database::in_memory().unwrap().endpoint().clone());
+        let open = || plinth::Local::in_memory().unwrap().into_database();
         block_on(async {
             let sites = Sites::new(open(), open());
             start(&sites, &StartSettings::default()).await.unwrap();

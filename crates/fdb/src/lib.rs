@@ -41,3 +41,18 @@ mod watch;
 
 pub use endpoint::Foundation;
 pub use target::Target;
+
+/// Opens a database of Apple's FoundationDB through its C library, which is loaded now. Whatever
+/// runs on Plinth runs on it.
+///
+/// ```no_run
+/// let db = plinth_fdb::open(&"fdb:/etc/foundationdb/fdb.cluster".parse()?)?;
+/// # Ok::<(), plinth_types::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`Foundation::open`].
+pub fn open(target: &Target) -> plinth_types::Result<plinth_client::Database> {
+    let foundation = Foundation::open(target)?;
+    Ok(plinth_client::Database::new(std::sync::Arc::new(foundation)))
+}

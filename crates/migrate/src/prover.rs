@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn exactly_the_written_ranges_are_found() {
-        let db = plinth::Database::in_memory().unwrap();
+        let db = plinth::Local::in_memory().unwrap().into_database();
         for seed in 0..12 {
             let mut random = Random::new(seed);
             let pieces = pieces(&mut random);
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn a_version_that_has_left_the_window_proves_nothing() {
         let window = std::time::Duration::from_micros(1);
-        let db = plinth::Builder::in_memory().window(window).open().unwrap();
+        let db = plinth::Builder::in_memory().window(window).open().unwrap().into_database();
         let from = read_version(&db).unwrap();
         for _ in 0..3 {
             set(&db, b"a");

@@ -5,7 +5,7 @@
 //! put together from different versions has neither. That a naive copy is caught by this is a test
 //! of its own.
 
-use plinth::{Database, Error, TransactionOption};
+use plinth::{Builder, Database, Error, TransactionOption};
 use plinth_env::simulated::Random;
 use plinth_env::{Env, block_on};
 use plinth_migrate::{Settings, migrate};
@@ -139,7 +139,7 @@ fn a_copy_of_a_database_in_use_is_one_version_of_it() {
 
 #[test]
 fn the_whole_state_is_that_of_the_reported_version() {
-    let source = provided(plinth::Builder::in_memory().window(Duration::from_secs(600)));
+    let source = provided(Builder::in_memory().window(Duration::from_secs(600)));
     source
         .transact_blocking(|tr| {
             (0..ACCOUNTS).for_each(|n| tr.set(account(n), balance(BALANCE)));

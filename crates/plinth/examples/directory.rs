@@ -4,10 +4,10 @@
 //! `cargo run --example directory`
 
 use plinth::directory::Directory;
-use plinth::{Database, Result};
+use plinth::{Local, Result};
 
 pub(crate) fn main() -> Result<()> {
-    let db = Database::in_memory()?;
+    let db = Local::in_memory()?.into_database();
     let root = Directory::root();
 
     // Creating directories and writing to them is one transaction, or nothing.

@@ -2,10 +2,10 @@
 //!
 //! `cargo run --example hello`
 
-use plinth::{Database, Result, tuple};
+use plinth::{Local, Result, tuple};
 
 pub(crate) fn main() -> Result<()> {
-    let db = Database::in_memory()?;
+    let db = Local::in_memory()?.into_database();
 
     db.transact_blocking(|tr| {
         tr.set("hello", "world");

@@ -5,7 +5,7 @@
 //! `cargo run --example queue`
 
 use plinth::tuple::Versionstamp;
-use plinth::{Database, RangeOptions, Result, Subspace, Transaction};
+use plinth::{Local, RangeOptions, Result, Subspace, Transaction};
 use std::sync::Mutex;
 
 struct Queue {
@@ -35,7 +35,7 @@ impl Queue {
 }
 
 pub(crate) fn main() -> Result<()> {
-    let db = Database::in_memory()?;
+    let db = Local::in_memory()?.into_database();
     let queue = Queue::new(Subspace::new(&"jobs"));
     let taken = Mutex::new(Vec::new());
 

@@ -2,10 +2,10 @@
 //!
 //! `cargo run --example watch`
 
-use plinth::{Database, Result};
+use plinth::{Local, Result};
 
 pub(crate) fn main() -> Result<()> {
-    let db = Database::in_memory()?;
+    let db = Local::in_memory()?.into_database();
     db.transact_blocking(|tr| {
         tr.set("light", "red");
         Ok(())

@@ -2,15 +2,16 @@
 //! process.
 //!
 //! ## Getting started
-//! A [`Database`] is opened, and asked to run transactions. A transaction reads and writes keys,
+//! A database is opened, and asked to run transactions. A transaction reads and writes keys,
 //! both any bytes, as if it were alone: if another one gets in its way it is run again. When it has
 //! returned, what it wrote is on the disk.
 //!
 //! ```
-//! use plinth::{Database, Result, tuple};
+//! use plinth::{Local, Result, tuple};
 //!
 //! # async fn example() -> Result<()> {
-//! let db = Database::in_memory()?; // on disk: Database::open("./data")?
+//! let node = Local::in_memory()?; // on disk: Local::open("./data")?
+//! let db = node.database();
 //!
 //! // Keys are made of tuples, so that they sort as one would expect.
 //! db.transact(async |tr| {
@@ -45,17 +46,17 @@
 //!     })
 //!     .await?;
 //! assert_eq!(names, ["Ada", "Barbara", "Grace"]);
-//! db.close_async().await
+//! node.close_async().await
 //! # }
 //! # plinth::block_on(example()).unwrap();
 //! ```
 //!
 //! Any runtime will do, and none is needed:
-//! [`transact_blocking`](client::Database::transact_blocking) takes an ordinary closure, and every
+//! [`transact_blocking`](Database::transact_blocking) takes an ordinary closure, and every
 //! future has `wait()`.
 //!
 //! ```
-//! # let db = plinth::Database::in_memory()?;
+//! # let db = plinth::Local::in_memory()?.into_database();
 //! let visits = db.transact_blocking(|tr| {
 //!     tr.add("visits", 1_u64.to_le_bytes()); // atomic: never conflicts
 //!     tr.get("visits").wait()
@@ -66,12 +67,13 @@
 //!
 //! | to | there is |
 //! |---|---|
-//! | open, connect, close | [`Database`], [`Builder`] |
+//! | open, check its health, close | [`Local`], [`Builder`] |
+//! | run transactions; connect to a server | [`Database`] |
 //! | verify every checksum of a directory, or bring out what is readable | [`check()`], [`salvage()`] |
 //! | read, write, watch, commit | [`Transaction`], [`RangeOptions`], [`RangeStream`], [`TransactionOption`] |
 //! | make keys and values of data | [`mod@tuple`], [`Subspace`] |
 //! | give parts of an application their own keys | [`directory`] |
-//! | keep time series, and write points and keys in one transaction | `Database::series`, `series` (feature `series`) |
+//! | keep time series, and write points and keys in one transaction | `series::SeriesLayer` (feature `series`) |
 //! | back it up and restore it | `backup`, `Builder::loader` (feature `backup`) |
 //! | see what went wrong, and what to do | [`Error`], [`ErrorKind`], [`codes`]: FoundationDB's numbers |
 //! | know what is too large | [`limits`] |
@@ -95,24 +97,25 @@
 //! 1. The layers use the public API alone, and what they write is what FoundationDB's own bindings
 //!    write.
 //! 2. No input makes a layer panic: bytes that mean nothing are an [`Error`].
-//! 3. Whoever holds a [`Database`], or a transaction of one, holds it open.
+//! 3. Whoever holds a [`Database`] that is open here, or a transaction of one, holds it open.
 //!
 //! ## Not here
 //! Transactions (`client`), the commit pipeline (`pipeline`), words and error numbers (`types`).
-//! Read next: `database.rs`, [`mod@tuple`], [`subspace`], then [`directory`] with `layer.rs` and
+//! Read next: `local.rs`, [`mod@tuple`], [`subspace`], then [`directory`] with `layer.rs` and
 //! `allocator.rs`.
 #![forbid(unsafe_code)]
 
-mod database;
 pub mod directory;
+mod local;
 mod member;
 #[cfg(feature = "backup")]
 mod restore;
 pub mod subspace;
 pub mod tuple;
 
-pub use database::{Builder, Database};
 pub use directory::Directory;
+pub use local::{Builder, Local};
+pub use member::Member;
 #[cfg(feature = "backup")]
 pub use plinth_backup as backup;
 pub use plinth_client as client;
@@ -121,9 +124,9 @@ pub use plinth_client::remote::{ClusterFile, RemoteOptions};
 #[cfg(feature = "tls")]
 pub use plinth_client::remote::{Source, TlsOptions};
 pub use plinth_client::{
-    ConflictRangeType, DatabaseOption, Get, Mapped, MappedRangeResult, MappedRow, PinnedSnapshot,
-    RangeOptions, RangeStream, ReadTransaction, Reply, Snapshot, StreamingMode, Tenant,
-    TransactError, Transaction, TransactionOption,
+    ConflictRangeType, Database, DatabaseOption, Get, Mapped, MappedRangeResult, MappedRow,
+    PinnedSnapshot, RangeOptions, RangeStream, ReadTransaction, Reply, Snapshot, StreamingMode,
+    Tenant, TransactError, Transaction, TransactionOption,
 };
 pub use plinth_env::{Env, block_on};
 #[cfg(feature = "fdb")]

@@ -1,40 +1,85 @@
-//! A database that is a member of a cluster: what its program does besides, which is to bring
-//! frames from the other members.
+//! A member of a cluster: a database in this process that others have too.
+//!
+//! What its program does besides is to bring frames from the other members, and to tell them what
+//! they want to know.
 
-use crate::Database;
-use plinth_pipeline::cluster::{Frame, Leadership, Membership, Parcel};
-use plinth_types::{Error, Result};
+use crate::{Builder, Local};
+use plinth_client::Database;
+use plinth_pipeline::cluster::{Frame, Leadership, Membership, Parcel, Peers};
+use plinth_pipeline::{Host, Node};
+use plinth_types::Result;
+use std::fmt;
+use std::sync::Arc;
 
-impl Database {
+/// A member of a cluster that is open in this process: see [`Builder::open_member`]. Cheap to
+/// clone; every clone is a handle of the same one.
+#[derive(Clone)]
+pub struct Member {
+    local: Local,
+    host: Arc<Host>,
+}
+
+impl Builder {
+    /// Makes the directory of a member of a cluster, unless it is one already.
+    ///
+    /// # Errors
+    /// As [`Builder::open`]; `client_invalid_operation` if the directory is that of another node,
+    /// or of a database of its own.
+    pub async fn form_member(&self, membership: &Membership) -> Result<()> {
+        let (env, directory, config) = self.of_member()?;
+        Node::form(&env, directory, config, membership).await
+    }
+
+    /// Opens the directory of a member of a cluster, which takes part in it at once; `peers` brings
+    /// what it says to other members. It answers reads of the versions that it has come to, and
+    /// begins and commits transactions while it leads.
+    ///
+    /// # Errors
+    /// As [`Builder::open`]; `file_not_found` if there is nothing, `client_invalid_operation` if it
+    /// is a database of its own.
+    pub async fn open_member(self, peers: Arc<dyn Peers>) -> Result<Member> {
+        let (env, directory, config) = self.of_member()?;
+        let host = Host::open(&env, directory, config.clone(), peers).await?;
+        Ok(Member { local: Local::of_member(&host), host })
+    }
+}
+
+impl Member {
+    /// What any database in this process has: its handle, its measurements, its end.
+    pub fn local(&self) -> &Local {
+        &self.local
+    }
+
+    /// The handle on the database of the cluster, by way of this member.
+    pub fn database(&self) -> &Database {
+        self.local.database()
+    }
+
     /// A frame of another member has arrived. Gives the answer if there is one that is known at
-    /// once, which is for whoever sent the frame. Where this is no member, nothing happens.
+    /// once, which is for whoever sent the frame.
     #[must_use = "somebody waits for the answer"]
     pub fn receive(&self, frame: Frame) -> Option<Frame> {
-        self.member()?.receive_and_answer(frame)
+        self.host.receive_and_answer(frame)
     }
 
-    /// A parcel of another member has arrived: something about rows that one of both lacks. Where
-    /// this is no member, nothing happens.
+    /// A parcel of another member has arrived: something about rows that one of both lacks.
     pub fn receive_parcel(&self, parcel: Parcel) {
-        if let Some(member) = self.member() {
-            member.receive_parcel(parcel);
-        }
+        self.host.receive_parcel(parcel);
     }
 
-    /// Whether this is a member that serves nothing, because it takes in rows or entries that it
-    /// lacks.
+    /// Whether it serves nothing, because it takes in rows or entries that it lacks.
     pub fn is_catching_up(&self) -> bool {
-        self.member().is_some_and(|member| member.is_catching_up())
+        self.host.is_catching_up()
     }
 
-    /// Who leads, as far as this member knows; nobody where it is no member.
+    /// Who leads, as far as this member knows.
     pub fn leadership(&self) -> Leadership {
-        self.member().map(|member| member.leadership()).unwrap_or_default()
+        self.host.leadership()
     }
 
-    /// Who the members of the cluster are; `None` where this is none.
+    /// Who the members of the cluster are, as far as this one knows.
     pub fn membership(&self) -> Option<Membership> {
-        self.member()?.membership()
+        self.host.membership()
     }
 
     /// Takes a new node in, at this address: see [`plinth_pipeline::Node::take_in`].
@@ -42,31 +87,28 @@ impl Database {
     /// # Errors
     /// As there.
     pub async fn take_in(&self, address: &str) -> Result<Membership> {
-        match self.member() {
-            Some(node) => node.take_in(address).await,
-            None => Err(Error::unsupported_operation().with_detail("this database is no cluster")),
-        }
+        self.host.take_in(address).await
     }
 
     /// Others of the cluster have proven that this node is no member any more.
     pub fn be_removed(&self) {
-        if let Some(node) = self.member() {
-            node.be_removed();
-        }
+        self.host.be_removed();
     }
 
     /// A member is at another address than it was.
     pub fn note_move(&self, member: u64, address: &str) {
-        if let Some(node) = self.member() {
-            node.note_move(member, address);
-        }
+        self.host.note_move(member, address);
     }
 
     /// Gives the leader's part to another member, if this one has it: to be called before it is
     /// closed.
     pub async fn hand_over(&self) {
-        if let Some(member) = self.member() {
-            member.hand_over().await;
-        }
+        self.host.hand_over().await;
+    }
+}
+
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Member").field("leadership", &self.leadership()).finish_non_exhaustive()
     }
 }

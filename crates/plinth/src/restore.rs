@@ -8,7 +8,7 @@
 //! Always: there is no DIR, or an empty one, until everything is in it. A crash before leaves
 //! `DIR.restoring`, which the next restore to DIR removes.
 
-use crate::{Builder, Database};
+use crate::{Builder, Local};
 use plinth_backup::restore::Loader;
 use plinth_backup::{Piece, target::Doing};
 use plinth_client::Endpoint;
@@ -32,7 +32,7 @@ pub struct DirectoryLoader {
     import: Option<Import>,
     /// The rows of the system's keys, which come at the end.
     system: BTreeMap<Bytes, Bytes>,
-    opened: Option<Database>,
+    opened: Option<Local>,
     _lock: DirLock,
 }
 
@@ -131,15 +131,15 @@ impl DirectoryLoader {
             import.put_in_place().await?;
         }
         let builder = Builder::of(self.env.clone(), self.place(), self.config.clone());
-        let db = builder.must_exist().open_async().await?;
-        let client = (*db).clone();
-        self.opened = Some(db);
-        Ok(client)
+        let local = builder.must_exist().open_async().await?;
+        let db = local.database().clone();
+        self.opened = Some(local);
+        Ok(db)
     }
 
     async fn rename(&mut self) -> Result<()> {
         match self.opened.take() {
-            Some(db) => db.close_async().await?,
+            Some(local) => local.close_async().await?,
             None => {
                 return Err(Error::client_invalid_operation().with_detail("nothing was restored"));
             }

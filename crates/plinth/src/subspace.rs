@@ -10,7 +10,7 @@
 //! assert!(users.range().contains(&key));
 //!
 //! // What takes a range takes a subspace, or part of one.
-//! # let db = plinth::Database::in_memory()?;
+//! # let db = plinth::Local::in_memory()?.into_database();
 //! let (all, of_one) = db.transact_blocking(|tr| {
 //!     tr.set(&key, "Ada");
 //!     let all = tr.get_range(&users).wait()?;

@@ -16,8 +16,8 @@ mod damage;
 mod fill;
 
 use archives::{KEPT, hex, kept, list, pack, rows_of_archive, unpack};
-use plinth::series::{Direction, Settings, Value};
-use plinth::{Database, Env, TransactionOption, block_on};
+use plinth::series::{Direction, SeriesLayer, Settings, Value};
+use plinth::{Builder, Database, Env, TransactionOption, block_on};
 use plinth_env::TemporaryDir;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -104,25 +104,26 @@ fn judge(place: &Place, name: &str, expected: &[String]) {
     let dir = place.dir();
     let report = block_on(plinth::check(&Env::real(), &dir)).unwrap();
     assert!(report.problems.is_empty(), "{name}: {:?}", report.problems);
-    let db = Database::builder(&dir).must_exist().open();
-    let db = db.unwrap_or_else(|error| panic!("{name} doesn't open: {error}"));
-    let (found, all) = (rows(&db).into_iter().collect(), expected.iter().cloned().collect());
+    let local = Builder::new(&dir).must_exist().open();
+    let local = local.unwrap_or_else(|error| panic!("{name} doesn't open: {error}"));
+    let db = local.database();
+    let (found, all) = (rows(db).into_iter().collect(), expected.iter().cloned().collect());
     assert!(found == all, "{name}: {}", difference(&found, &all));
     let committed = db.transact_blocking(|tr| {
         tr.set(ADDED, name);
         Ok(())
     });
     committed.unwrap_or_else(|error| panic!("{name} takes no commits: {error}"));
-    db.checkpoint().unwrap();
+    local.checkpoint().unwrap();
     // Its owner's lock, and what it leaves behind, are of the same format too.
     block_on(async {
-        let store = db.series().open().await?;
+        let store = SeriesLayer::new(db).open().await?;
         store.series(fill::SERIES[0]).await?.append(fill::NEXT_POINT, 1.5)?;
         store.sync().await
     })
     .unwrap_or_else(|error| panic!("{name} takes no points: {error}"));
-    db.close().unwrap();
-    let db = Database::builder(&dir).must_exist().open().unwrap();
+    local.close().unwrap();
+    let db = Builder::new(&dir).must_exist().open().unwrap().into_database();
     // Rows of series change when points come; those are compared as points.
     let of_series = format!("row {}", hex(b"\x02plinth.series\x00"));
     let lasting = |lines: &[String]| -> BTreeSet<String> {
@@ -159,7 +160,7 @@ fn todays_directories_are_read() {
     for (engine, crashed) in [("memory", false), ("memory", true), ("ssd", false), ("ssd", true)] {
         let place = Place::new();
         let db = fill::fill(&place.dir(), engine);
-        let expected = rows(&db);
+        let expected = rows(db.database());
         let archive = place.outside().join("db.tar.gz");
         if crashed {
             // As it lies there: nothing is being written, and nobody has closed it.
@@ -202,7 +203,7 @@ fn a_newer_format_is_refused_in_words_and_left_alone() {
             let kind = damage::make_newer(&place.dir().join(&file));
             *tried.entry(kind).or_insert(0) += 1;
             let before = damage::contents(&place.dir());
-            let opened = Database::builder(place.dir()).must_exist().open();
+            let opened = Builder::new(place.dir()).must_exist().open();
             let error = opened
                 .err()
                 .unwrap_or_else(|| panic!("{name}: {} of format 99 is opened", file.display()));

@@ -8,7 +8,7 @@ mod place {
 
 use place::Place;
 use plinth::directory::Directory;
-use plinth::{Bytes, Database, EngineKind, Env, Error, Result, tuple};
+use plinth::{Builder, Bytes, Database, EngineKind, Env, Error, Result, tuple};
 use plinth_env::simulated::Simulation;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -74,7 +74,7 @@ fn a_window_is_as_long_as_it_was_said() {
             let place = Place::new(&simulation);
             simulation.run_until(async {
                 let window = Duration::from_secs(window);
-                let db = place.open(Database::builder("/db").engine(engine).window(window)).await;
+                let db = place.open(Builder::new("/db").engine(engine).window(window)).await;
                 for (seconds, expected) in
                     [(in_time, None), (too_late, Some(Error::transaction_too_old()))]
                 {
@@ -91,7 +91,6 @@ fn a_window_is_as_long_as_it_was_said() {
                     assert_eq!(read.as_ref().err(), expected.as_ref(), "{told}");
                     assert!(read.is_err() || read.unwrap() == "old", "{told}");
                 }
-                db.close_async().await.unwrap();
             });
         }
     }
@@ -114,13 +113,12 @@ fn tasks_that_create_directories_at_the_same_time_get_different_ones() {
         let place = Place::new(&simulation);
         let acknowledged = Acknowledged::default();
         simulation.run_until(async {
-            let db = place.open(Database::builder("/db")).await;
+            let db = place.open(Builder::new("/db")).await;
             for task in spawn_creators(place.env(), &db, &acknowledged) {
                 task.await.unwrap();
             }
             assert_eq!(acknowledged.lock().unwrap().len(), 48);
             check(&db, &acknowledged).await;
-            db.close_async().await.unwrap();
         });
     }
 }
@@ -134,7 +132,7 @@ fn a_crash_keeps_what_was_acknowledged() {
         let mut place = Place::new(&simulation);
         let acknowledged = Acknowledged::default();
         let half = async {
-            let db = place.open(Database::builder("/db")).await;
+            let db = place.open(Builder::new("/db")).await;
             let _tasks = spawn_creators(place.env(), &db, &acknowledged);
             while acknowledged.lock().unwrap().len() < 20 {
                 place.env().sleep(std::time::Duration::from_micros(50)).await;
@@ -144,7 +142,7 @@ fn a_crash_keeps_what_was_acknowledged() {
         place.crash(&simulation);
         interrupted += usize::from(acknowledged.lock().unwrap().len() < 48);
         simulation.run_until(async {
-            let db = place.open(Database::builder("/db").must_exist()).await;
+            let db = place.open(Builder::new("/db").must_exist()).await;
             check(&db, &acknowledged).await;
         });
     }

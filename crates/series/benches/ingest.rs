@@ -10,7 +10,7 @@
     reason = "a benchmark takes the machine's time and looks at files"
 )]
 
-use plinth::{Database, RangeOptions};
+use plinth::{Database, Local, RangeOptions};
 use plinth_env::{Env, block_on};
 use plinth_series::workload::{self, Random, SEED_METRICS};
 use plinth_series::{Error, Points, Series, SeriesStore, Settings};
@@ -27,8 +27,9 @@ fn main() {
     let env = Env::real();
     let directory =
         block_on(env.files().temporary_dir("series-ingest")).expect("a temporary directory");
-    let db = Database::open(directory.path()).expect("a new database");
-    let store = block_on(SeriesStore::open(&db)).expect("no series yet");
+    let local = Local::open(directory.path()).expect("a new database");
+    let db = local.database();
+    let store = block_on(SeriesStore::open(db)).expect("no series yet");
     let (series, points) = generate(&store, hosts, steps);
     let count = series.len() * steps;
 
@@ -66,9 +67,9 @@ fn main() {
     let each = begin.elapsed().as_secs_f64() / series.len() as f64;
     println!("aggregate of a whole series: {:.3} ms (sum of all {sum:e})", each * 1e3);
 
-    let rows = rows(&db);
+    let rows = rows(db);
     println!("{:.3} bytes a point in keys and values", rows as f64 / count as f64);
-    db.checkpoint().expect("a checkpoint");
+    local.checkpoint().expect("a checkpoint");
     let files = bytes_below(&directory.path().join("gen-1/checkpoint"));
     println!("{:.3} bytes a point in the checkpoint's files", files as f64 / count as f64);
 }

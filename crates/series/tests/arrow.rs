@@ -9,7 +9,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, Int64Type, TimestampNanosecondType};
 use arrow_array::{Array, RecordBatch};
 use arrow_ipc::reader::StreamReader;
-use plinth::Database;
+use plinth::Local;
 use plinth_env::block_on;
 use plinth_series::arrow::Sheet;
 use plinth_series::dump::{Cell, Cells};
@@ -20,7 +20,7 @@ use plinth_series::{ARROW_CONTENT_TYPE, Direction, Query, SeriesStore, Value, ev
 /// value; and events.
 fn store() -> SeriesStore {
     let mut random = Random::new(5);
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let store = block_on(SeriesStore::open(&db)).unwrap();
     let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 5e-324, f64::MAX];
     for name in ["x host=a", "x host=b", "y host=a", "y host=ä,\"c"] {

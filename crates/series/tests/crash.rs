@@ -5,7 +5,7 @@
 //! A simulated world, from a seed: the database, its log and the task that commits every few
 //! milliseconds are the real ones.
 
-use plinth::Database;
+use plinth::{Builder, Database};
 use plinth_env::Env;
 use plinth_env::simulated::Simulation;
 use plinth_series::workload::Random;
@@ -22,7 +22,7 @@ const NAMES: [&str; 4] = ["m a=1", "m a=2", "m a=3", "m a=4"];
 type History = BTreeMap<(usize, i64), (Vec<i64>, usize)>;
 
 async fn open(env: &Env, settings: &Settings) -> Result<(Database, SeriesStore, Vec<Series>)> {
-    let db = Database::builder("/db").env(env.clone()).open_async().await?;
+    let db = Builder::new("/db").env(env.clone()).open_async().await?.into_database();
     let store = SeriesStore::open_with(&db, settings.clone()).await?;
     let series = store.all_series(&NAMES).await?;
     Ok((db, store, series))

@@ -4,7 +4,7 @@
 //! Nothing is committed unless the test asks for it, so what a new opening finds is exactly what
 //! was synced. The seed is in each message.
 
-use plinth::Database;
+use plinth::{Database, Local};
 use plinth_env::{Env, block_on};
 use plinth_series::ingest::{Memory, Protocol, Session};
 use plinth_series::workload::Random;
@@ -43,7 +43,7 @@ fn browsed(store: &SeriesStore, metric: &str) -> Series {
 /// of leaves that were there, and was lost.
 #[test]
 fn a_series_that_was_looked_for_is_written_to_like_any_other() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let store = open(&db);
     append(&block_on(store.series("m a=1")).unwrap(), 0..10);
     block_on(store.sync()).unwrap();
@@ -64,7 +64,7 @@ fn a_series_that_was_looked_for_is_written_to_like_any_other() {
 /// lost, and what it deleted stayed.
 #[test]
 fn a_series_that_was_browsed_can_be_deleted_from_and_not_be_appended_to() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let store = open(&db);
     // All of it in leaves, so that the next opening has nothing of it in memory.
     append(&block_on(store.series("m a=1")).unwrap(), 0..32);
@@ -93,7 +93,7 @@ fn a_series_that_was_browsed_can_be_deleted_from_and_not_be_appended_to() {
 /// Deleting through a handle of the one before took the name of the one that there is.
 #[test]
 fn an_old_handle_deletes_no_new_series_of_its_name() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let store = open(&db);
     let old = block_on(store.series("m a=1")).unwrap();
     append(&old, 0..3);
@@ -111,7 +111,7 @@ fn an_old_handle_deletes_no_new_series_of_its_name() {
 /// hour's worth each.
 #[test]
 fn a_delete_that_is_far_from_the_open_leaf_leaves_it_open() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let store = open(&db);
     let series = block_on(store.series("m a=1")).unwrap();
     append(&series, 0..10);
@@ -133,7 +133,7 @@ fn a_delete_that_is_far_from_the_open_leaf_leaves_it_open() {
 /// appended to that was gone with the next start.
 #[test]
 fn points_that_come_while_their_series_is_deleted_again_and_again_are_kept_behind_the_last_time() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let store = open(&db);
     let (is_over, env) = (Arc::new(AtomicBool::new(false)), Env::real());
     let deletes = {
@@ -263,7 +263,7 @@ fn check_span(
 fn a_history_behind_the_present_is_read_a_few_leaves_at_a_time() {
     for seed in 0..3 {
         let mut random = Random::new(seed);
-        let db = Database::in_memory().unwrap();
+        let db = Local::in_memory().unwrap().into_database();
         let open = Settings { commit_every: None, leaf_points: 500, ..Settings::default() };
         let store = block_on(SeriesStore::open_with(&db, open)).unwrap();
         let (series, mut model) = history(&mut random, &store);
@@ -298,7 +298,7 @@ const HOUR: i64 = 3600 * SECOND;
 #[test]
 fn points_go_when_they_are_older_than_their_metric_is_kept() {
     const NOW: i64 = 1_767_225_600 * SECOND;
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let store = open(&db);
     let names = [
         "cpu.user host=a",

@@ -4,7 +4,7 @@
 //! A simulated world, from a seed: the machine's disk has so much room left, and a session sends
 //! until the store refuses.
 
-use plinth::Database;
+use plinth::{Builder, Database};
 use plinth_env::simulated::Simulation;
 use plinth_env::{Env, is_disk_full};
 use plinth_series::ingest::{Memory, Protocol, Session};
@@ -15,7 +15,7 @@ use std::time::Duration;
 const NAME: &str = "m a=1";
 
 async fn open(env: &Env) -> Result<(Database, SeriesStore)> {
-    let db = Database::builder("/db").env(env.clone()).open_async().await?;
+    let db = Builder::new("/db").env(env.clone()).open_async().await?.into_database();
     // What asks for commits is the test alone.
     let settings = Settings { leaf_points: 50, commit_every: None, ..Settings::default() };
     let store = SeriesStore::open_with(&db, settings).await?;

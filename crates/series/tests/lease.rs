@@ -2,7 +2,7 @@
 //! a holder that is gone is followed within five seconds, one that gives up at once; and who was
 //! deposed neither commits nor answers, although he knows nothing of it yet.
 
-use plinth::Database;
+use plinth::{Builder, Database};
 use plinth_env::Env;
 use plinth_env::simulated::Simulation;
 use plinth_series::{Candidate, Claim, Error, Look, SeriesLimits, SeriesStore, Settings};
@@ -14,7 +14,8 @@ const NAME: &str = "load host=a";
 fn run<F: Future<Output = ()>>(test: impl FnOnce(Env, Database) -> F) {
     let sim = Simulation::new(7);
     let env = sim.process("machine");
-    let database = sim.run_until(Database::builder("/db").env(env.clone()).open_async()).unwrap();
+    let database = sim.run_until(Builder::new("/db").env(env.clone()).open_async());
+    let database = database.unwrap().into_database();
     sim.run_until(test(env, database));
 }
 

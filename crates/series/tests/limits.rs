@@ -4,7 +4,7 @@
 //! 4.9 MB of gzip once made 1.2 million series within 15 s, which took 1.3 GB beside a bound of 512
 //! MiB; then keys couldn't be written either.
 
-use plinth::Database;
+use plinth::{Database, Local};
 use plinth_env::{Env, block_on};
 use plinth_series::ingest::{Memory, Protocol, Session};
 use plinth_series::{Error, Newcomers, SeriesLimits, SeriesStore, Settings};
@@ -57,7 +57,7 @@ fn count(store: &SeriesStore, name: &str) -> u64 {
 
 #[test]
 fn one_series_too_many_is_refused_by_name_and_points_of_the_others_are_taken() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let store = open(&db, limits(5, 3));
     let mut session = session();
     let text: String = (0..4).map(|host| point(&format!("cpu host={host}"), 1)).collect();
@@ -101,7 +101,7 @@ fn one_series_too_many_is_refused_by_name_and_points_of_the_others_are_taken() {
 
 #[test]
 fn a_session_that_was_refused_a_series_gets_it_once_there_is_room() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let store = open(&db, limits(2, 2));
     let mut session = session();
     let rows = |time| (0..3).map(|host| point(&format!("m host={host}"), time)).collect::<String>();
@@ -119,7 +119,7 @@ fn a_session_that_was_refused_a_series_gets_it_once_there_is_room() {
 
 #[test]
 fn memory_for_series_has_a_bound_of_its_own() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let store = open(&db, SeriesLimits { memory: 300_000, ..SeriesLimits::default() });
     let mut session = session();
     let mut text = String::new();
@@ -138,7 +138,7 @@ fn memory_for_series_has_a_bound_of_its_own() {
 
 #[test]
 fn rows_of_series_have_a_bound_and_keys_are_written_beside_it() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let store = open(&db, SeriesLimits { stored: Some(50_000), ..SeriesLimits::default() });
     let mut session = session();
     let mut text = String::new();
@@ -166,7 +166,7 @@ fn rows_of_series_have_a_bound_and_keys_are_written_beside_it() {
 
 #[test]
 fn a_sender_that_makes_series_too_fast_waits_and_those_that_are_there_cost_him_nothing() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let store = open(&db, SeriesLimits::default());
     let env = Env::real();
     let sender = Arc::new(Newcomers::new(&env, 1_000));

@@ -4,7 +4,7 @@
 //! depends on. Random expressions over random series have a test of their own,
 //! `prometheus_model.rs`.
 
-use plinth::Database;
+use plinth::Local;
 use plinth_env::block_on;
 use plinth_series::{SeriesStore, delete_series, is_prometheus, prometheus};
 
@@ -12,7 +12,7 @@ use plinth_series::{SeriesStore, delete_series, is_prometheus, prometheus};
 /// them; and a gauge.
 fn store() -> SeriesStore {
     block_on(async {
-        let db = Database::in_memory().unwrap();
+        let db = Local::in_memory().unwrap().into_database();
         let store = SeriesStore::open(&db).await.unwrap();
         for (host, restart) in [("a", i64::MAX), ("b", 20)] {
             let counter =
@@ -125,8 +125,9 @@ fn milliseconds_are_exact() {
 /// Small and large values were printed with hundreds of digits, where Prometheus has an exponent.
 #[test]
 fn values_are_printed_as_prometheus_does() {
-    let store =
-        block_on(async { SeriesStore::open(&Database::in_memory().unwrap()).await.unwrap() });
+    let store = block_on(async {
+        SeriesStore::open(&Local::in_memory().unwrap().into_database()).await.unwrap()
+    });
     let values = [5e-324, 1e-6, 9.5e-7, -1.5e-10, -0.0, 1e20, 1e21, -1.25e300, f64::INFINITY];
     block_on(async {
         let series = store.series("m a=1").await.unwrap();
@@ -333,7 +334,7 @@ fn a_request_says_how_much_and_how_far_back() {
 #[test]
 fn labels_with_blanks_and_backslashes_are_what_they_were() {
     let store = block_on(async {
-        let db = Database::in_memory().unwrap();
+        let db = Local::in_memory().unwrap().into_database();
         let store = SeriesStore::open(&db).await.unwrap();
         for (name, value) in [
             ("m job=node\\ x path=C:\\\\a\\ b", 1),
@@ -418,7 +419,7 @@ fn a_series_that_has_ended_has_no_value() {
 fn a_condition_looks_at_all_series_of_a_metric() {
     const SERIES: usize = 20_500;
     let store = block_on(async {
-        let db = Database::in_memory().unwrap();
+        let db = Local::in_memory().unwrap().into_database();
         let store = SeriesStore::open(&db).await.unwrap();
         let names: Vec<String> = (0..SERIES).map(|host| format!("m host=h{host}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -8,7 +8,7 @@
 mod common;
 
 use common::{ask, filled as store};
-use plinth::Database;
+use plinth::Local;
 use plinth_env::block_on;
 use plinth_series::workload::Random;
 use plinth_series::{Name, Query, QueryLimits, SeriesStore, Settings, Value, event};
@@ -85,7 +85,7 @@ impl Model {
             commit_every: None,
             ..Settings::default()
         };
-        let db = Database::in_memory().unwrap();
+        let db = Local::in_memory().unwrap().into_database();
         let store = block_on(SeriesStore::open_with(&db, settings.clone())).unwrap();
         // One after the other: the order of lines is that in which series came to be.
         let series: Vec<_> =
@@ -619,7 +619,7 @@ fn names_are_found_and_suggested() {
 #[test]
 fn a_query_may_read_more_points_than_it_may_hold() {
     let settings = Settings { leaf_points: 100, commit_every: None, ..Settings::default() };
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let store = block_on(SeriesStore::open_with(&db, settings)).unwrap();
     let series = block_on(store.series("m host=a")).unwrap();
     for time in 0..5000 {

@@ -7,7 +7,7 @@
 mod common;
 
 use common::{ask, filled as store};
-use plinth::Database;
+use plinth::Local;
 use plinth_env::block_on;
 use plinth_series::{Query, QueryError, QueryLimits, SeriesStore, Settings};
 
@@ -137,7 +137,7 @@ fn bombs_of_json_are_refused_or_answered() {
 #[test]
 fn what_all_queries_hold_together_is_bounded() {
     let store = block_on(async {
-        let db = Database::in_memory().unwrap();
+        let db = Local::in_memory().unwrap().into_database();
         let settings = Settings { query_bytes: 100_000, commit_every: None, ..Settings::default() };
         let store = SeriesStore::open_with(&db, settings).await.unwrap();
         for host in 0..20 {

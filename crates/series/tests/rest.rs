@@ -3,7 +3,7 @@
 //!
 //! In a simulated world, where an hour is over at once.
 
-use plinth::{Database, RangeOptions};
+use plinth::{Builder, Database, RangeOptions};
 use plinth_env::Env;
 use plinth_env::simulated::Simulation;
 use plinth_series::workload::Random;
@@ -22,7 +22,7 @@ async fn open(
     settings: &Settings,
     count: usize,
 ) -> Result<(Database, SeriesStore, Vec<Series>)> {
-    let db = Database::builder("/db").env(env.clone()).open_async().await?;
+    let db = Builder::new("/db").env(env.clone()).open_async().await?.into_database();
     let store = SeriesStore::open_with(&db, settings.clone()).await?;
     let names: Vec<String> = (0..count).map(|which| format!("load host={which}")).collect();
     let series = store.all_series(&names.iter().map(String::as_str).collect::<Vec<_>>()).await?;

@@ -4,7 +4,7 @@
 //! Nothing is committed here unless a session asks for it, so what an opening without a farewell
 //! finds is exactly what was acknowledged.
 
-use plinth::Database;
+use plinth::{Database, Local};
 use plinth_env::block_on;
 use plinth_series::ingest::{Memory, Protocol, Session};
 use plinth_series::{Direction, Point, SeriesStore, Settings};
@@ -51,7 +51,7 @@ fn points(name: &str, times: std::ops::Range<i64>) -> String {
 
 #[test]
 fn a_store_that_is_behind_is_waited_for_and_takes_every_point() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let store = open(&db, Settings { open_points: 70, ..settings() });
     let mut session = session();
     feed(&mut session, &store, &(points("m a=1", 0..20_000) + "+SYNC\n"));
@@ -62,7 +62,7 @@ fn a_store_that_is_behind_is_waited_for_and_takes_every_point() {
 
 #[test]
 fn what_a_session_ends_with_is_committed_without_being_asked() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let store = open(&db, settings());
     let mut session = session();
     feed(&mut session, &store, &points("m a=1", 0..10));
@@ -73,7 +73,7 @@ fn what_a_session_ends_with_is_committed_without_being_asked() {
 
 #[test]
 fn points_for_a_series_that_was_deleted_begin_another() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let store = open(&db, settings());
     let mut session = session();
     feed(&mut session, &store, &(points("m a=1", 0..10) + "+SYNC\n"));
@@ -86,7 +86,7 @@ fn points_for_a_series_that_was_deleted_begin_another() {
 /// A `+SYNC` in a datagram cost a commit whose acknowledgement nobody hears.
 #[test]
 fn a_sync_that_is_forgone_commits_nothing() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let store = open(&db, settings());
     let mut session = session();
     let text = points("m a=1", 0..10) + "+SYNC\n";
@@ -119,7 +119,7 @@ fn what_is_remembered_of_names_can_go_at_any_moment() {
     }
     let names = ["d a=1", "e a=1", "f a=1", "m host=7", "n host=7", "!o host=7", "p host=7"];
     let found = |memory: Memory, piece: usize| -> Vec<Vec<(i64, String)>> {
-        let db = Database::in_memory().unwrap();
+        let db = Local::in_memory().unwrap().into_database();
         let store = open(&db, settings());
         let mut session = Session::new(Protocol::Resp, 5, &memory);
         let (mut held, mut points) = (Vec::new(), 0);
@@ -152,7 +152,7 @@ fn what_is_remembered_of_names_can_go_at_any_moment() {
 /// Each datagram with a dictionary left its names behind for good.
 #[test]
 fn a_session_that_begins_again_forgets_its_dictionary() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let store = open(&db, settings());
     let memory = Memory::bounded(0, 0);
     let mut session = Session::new(Protocol::Resp, 5, &memory);
@@ -172,7 +172,7 @@ fn a_session_that_begins_again_forgets_its_dictionary() {
 /// large, so that their sender got no further.
 #[test]
 fn new_names_of_the_largest_size_are_taken_however_many_come_at_once() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let store = open(&db, settings());
     let mut session = session();
     let tags: String = (0..128).map(|tag| format!(" t{tag}=1")).collect();

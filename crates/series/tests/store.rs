@@ -5,7 +5,7 @@
 //! the last sync covered. All values are small multiples of 1/4, whose sums do not depend on the
 //! order. The seed is in each message.
 
-use plinth::{Database, TransactionOption};
+use plinth::{Database, Local, TransactionOption};
 use plinth_env::block_on;
 use plinth_series::workload::Random;
 use plinth_series::{
@@ -49,7 +49,7 @@ impl Model {
             commit_every: None,
             ..Settings::default()
         };
-        let db = Database::in_memory().unwrap();
+        let db = Local::in_memory().unwrap().into_database();
         let (store, series) = open(&db, &settings);
         let now = vec![Points::new(); NAMES.len()];
         let time = [-5000, 0, 1 << 60][random.below(3) as usize];
@@ -213,7 +213,7 @@ fn every_query_agrees_with_a_map_across_openings() {
 /// was once taken for a repetition of the first.
 #[test]
 fn a_delete_right_behind_a_full_leaf_loses_nothing() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let settings = Settings { leaf_points: 4, commit_every: None, ..Settings::default() };
     let store = block_on(SeriesStore::open_with(&db, settings)).unwrap();
     let series = block_on(store.series("m a=1")).unwrap();
@@ -228,7 +228,7 @@ fn a_delete_right_behind_a_full_leaf_loses_nothing() {
 /// without an end has them counted from 1970.
 #[test]
 fn steps_are_counted_from_an_end_that_is_named() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let store = block_on(SeriesStore::open_with(&db, Settings::default())).unwrap();
     let series = block_on(store.series("m a=1")).unwrap();
     let (first, last) = (i64::MIN, i64::MAX);
@@ -251,7 +251,7 @@ fn steps_are_counted_from_an_end_that_is_named() {
 /// too large from about a million on, and then nothing was saved any more.
 #[test]
 fn many_late_points_of_one_series_are_saved() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let settings = Settings { commit_every: None, ..Settings::default() };
     let store = block_on(SeriesStore::open_with(&db, settings.clone())).unwrap();
     let (count, last) = (1_300_000_i64, 10_000_000_000);
@@ -287,7 +287,7 @@ fn many_late_points_of_one_series_are_saved() {
 /// Nothing overflows at the ends of time, whatever is asked about them.
 #[test]
 fn the_first_and_the_last_nanosecond_are_points_like_others() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let settings = Settings { leaf_points: 2, commit_every: None, ..Settings::default() };
     let store = block_on(SeriesStore::open_with(&db, settings)).unwrap();
     let series = block_on(store.series("m a=1")).unwrap();
@@ -349,8 +349,8 @@ fn a_directory_keeps_what_was_synced() {
     let directory = block_on(plinth_env::Env::real().files().temporary_dir("series")).unwrap();
     let name = "temperature room=7";
     for round in 0..3 {
-        let db = Database::open(directory.path()).unwrap();
-        let store = block_on(SeriesStore::open(&db)).unwrap();
+        let local = Local::open(directory.path()).unwrap();
+        let store = block_on(SeriesStore::open(local.database())).unwrap();
         let series = block_on(store.series(name)).unwrap();
         let before = block_on(series.aggregate(..)).unwrap().map_or(0, |summary| summary.count);
         assert_eq!(before, round * 5000);
@@ -359,13 +359,13 @@ fn a_directory_keeps_what_was_synced() {
         }
         block_on(store.sync()).unwrap();
         drop((series, store));
-        db.close().unwrap();
+        local.close().unwrap();
     }
 }
 
 #[test]
 fn what_was_appended_is_committed_without_being_asked() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let store = block_on(SeriesStore::open(&db)).unwrap();
     let series = block_on(store.series("m a=1")).unwrap();
     series.append(5, 1.5).unwrap();
@@ -395,7 +395,7 @@ fn what_was_appended_is_committed_without_being_asked() {
 fn a_sync_that_is_dropped_on_its_way_is_made_good_by_the_next() {
     for polls in 1..8 {
         let settings = Settings { leaf_points: 1, commit_every: None, ..Settings::default() };
-        let db = Database::in_memory().unwrap();
+        let db = Local::in_memory().unwrap().into_database();
         let (store, series) = open(&db, &settings);
         for time in 0..200 {
             series[0].append(time, 1.0).unwrap();
@@ -453,7 +453,7 @@ fn among_many_series_a_sync_seals_little_more_than_came_and_the_tail_stays_bound
     const TOGETHER: usize = 100;
     let settings =
         Settings { leaf_points: 64, tail_bytes: 30_000, commit_every: None, ..Settings::default() };
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let (store, series) = hosts(&db, &settings, SERIES);
     let (mut sealed, mut most_open, mut random) = (0, 0, Random::new(6));
     for round in 0..20 {
@@ -488,7 +488,7 @@ fn a_batch_that_all_series_need_does_not_make_one_sync_seal_them_all() {
     const TOGETHER: usize = 100;
     let settings =
         Settings { leaf_points: 64, tail_bytes: 80_000, commit_every: None, ..Settings::default() };
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let (store, series) = hosts(&db, &settings, SERIES);
     let mut random = Random::new(7);
     for series in &series {
@@ -516,7 +516,7 @@ fn the_tail_is_never_more_than_half_as_long_again() {
     const TOGETHER: usize = 100;
     let settings =
         Settings { leaf_points: 64, tail_bytes: 60_000, commit_every: None, ..Settings::default() };
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let (store, series) = hosts(&db, &settings, SERIES);
     for series in &series {
         let points: Vec<Point> =
@@ -539,7 +539,7 @@ fn the_tail_is_never_more_than_half_as_long_again() {
 /// points.
 #[test]
 fn what_lies_behind_a_full_leaf_stays_in_the_tail() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let settings = Settings { leaf_points: 10, commit_every: None, ..Settings::default() };
     let store = block_on(SeriesStore::open_with(&db, settings.clone())).unwrap();
     let series = block_on(store.series("m a=1")).unwrap();
@@ -564,7 +564,7 @@ fn what_lies_behind_a_full_leaf_stays_in_the_tail() {
 
 #[test]
 fn who_appends_more_than_may_wait_is_told_and_loses_nothing() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let settings = Settings {
         leaf_points: 10,
         unsaved_points: 100,
@@ -594,7 +594,7 @@ fn who_appends_more_than_may_wait_is_told_and_loses_nothing() {
 /// Whatever they are, a sync seals enough of them for more to come.
 #[test]
 fn points_in_no_leaf_are_never_more_than_twice_what_they_should_be() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let settings =
         Settings { leaf_points: 1000, open_points: 100, commit_every: None, ..Settings::default() };
     let store = block_on(SeriesStore::open_with(&db, settings)).unwrap();
@@ -614,7 +614,7 @@ fn points_in_no_leaf_are_never_more_than_twice_what_they_should_be() {
 
 #[test]
 fn a_series_takes_no_more_than_a_leaf_can_have_before_it_is_saved() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let settings = Settings { commit_every: None, ..Settings::default() };
     let store = block_on(SeriesStore::open_with(&db, settings)).unwrap();
     let series = block_on(store.series("m a=1")).unwrap();
@@ -629,7 +629,7 @@ fn a_series_takes_no_more_than_a_leaf_can_have_before_it_is_saved() {
 
 #[test]
 fn who_was_succeeded_can_write_no_more() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let quiet = Settings { commit_every: None, ..Settings::default() };
     let first = block_on(SeriesStore::open_with(&db, quiet.clone())).unwrap();
     let mine = block_on(first.series("m a=1")).unwrap();
@@ -648,7 +648,7 @@ fn who_was_succeeded_can_write_no_more() {
 
 #[test]
 fn series_are_found_by_their_tags_and_can_be_deleted() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let store = block_on(SeriesStore::open(&db)).unwrap();
     let names = [
         "cpu host=a os=x",
@@ -679,7 +679,7 @@ fn series_are_found_by_their_tags_and_can_be_deleted() {
 #[test]
 fn futures_can_be_sent_to_other_threads() {
     fn sent<T: Send>(_: &T) {}
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let store = block_on(SeriesStore::open(&db)).unwrap();
     let series = block_on(store.series("m a=1")).unwrap();
     sent(&SeriesStore::open(&db));
@@ -693,7 +693,7 @@ fn futures_can_be_sent_to_other_threads() {
 /// What is under restore is told as that, not as a database that somebody has to unlock.
 #[test]
 fn series_whose_keys_are_locked_say_so() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let range = KeyRange::new(&b""[..], &b"\xff"[..]);
     let locks = RangeLocks::new(vec![RangeLock { range, owner: [1; 16] }]);
     db.transact_blocking(|tr| {

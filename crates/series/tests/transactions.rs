@@ -5,7 +5,7 @@
 //! And in simulation with crashes, where each transaction writes a key beside its points, so that
 //! keys and points say the same afterwards.
 
-use plinth::{Database, tuple};
+use plinth::{Builder, Database, Local, tuple};
 use plinth_env::simulated::Simulation;
 use plinth_env::{Env, block_on};
 use plinth_series::workload::Random;
@@ -63,7 +63,7 @@ impl Model {
             open_points: [2000, 1 << 20][random.below(2) as usize],
             ..quiet()
         };
-        let db = Database::in_memory().unwrap();
+        let db = Local::in_memory().unwrap().into_database();
         let layer = SeriesLayer::with_settings(&db, settings.clone());
         let store = block_on(layer.open()).unwrap();
         let now = vec![Points::new(); NAMES.len()];
@@ -211,7 +211,7 @@ fn reads_agree_with_a_map_whoever_wrote() {
 
 #[test]
 fn a_retried_body_writes_its_points_once_and_with_its_last_values() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let layer = SeriesLayer::new(&db);
     let mut runs = 0;
     db.try_transact_blocking(|tr| {
@@ -233,7 +233,7 @@ fn a_retried_body_writes_its_points_once_and_with_its_last_values() {
 
 #[test]
 fn who_only_looks_writes_nothing_and_takes_nothing_away() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let layer = SeriesLayer::with_settings(&db, quiet());
     let owner = block_on(layer.open()).unwrap();
     let mine = block_on(owner.series("m a=1")).unwrap();
@@ -254,7 +254,7 @@ fn who_only_looks_writes_nothing_and_takes_nothing_away() {
 
 #[test]
 fn who_only_looks_finds_series_that_nobody_has_taken_in() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let layer = SeriesLayer::with_settings(&db, quiet());
     let owner = block_on(layer.open()).unwrap();
     block_on(owner.series("m a=0 b=1")).unwrap();
@@ -289,7 +289,7 @@ fn who_only_looks_finds_series_that_nobody_has_taken_in() {
 
 #[test]
 fn more_points_than_a_row_holds_keep_their_order() {
-    let db = Database::in_memory().unwrap();
+    let db = Local::in_memory().unwrap().into_database();
     let layer = SeriesLayer::with_settings(&db, quiet());
     let store = block_on(layer.open()).unwrap();
     let names: Vec<String> = (0..700).map(|n| format!("m a={n:04}{}", "x".repeat(100))).collect();
@@ -323,7 +323,7 @@ fn what_transactions_write_is_taken_in_without_being_asked() {
     let simulation = Simulation::new(1);
     let env = simulation.process("node");
     simulation.run_until(async {
-        let db = Database::builder("/db").env(env.clone()).open_async().await.unwrap();
+        let db = Builder::new("/db").env(env.clone()).open_async().await.unwrap().into_database();
         let layer = SeriesLayer::new(&db);
         let store = layer.open().await.unwrap();
         db.try_transact(|tr| {
@@ -354,7 +354,7 @@ fn a_full_inbox_makes_writers_wait_for_an_owner() {
     let simulation = Simulation::new(1);
     let env = simulation.process("node");
     simulation.run_until(async {
-        let db = Database::builder("/db").env(env.clone()).open_async().await.unwrap();
+        let db = Builder::new("/db").env(env.clone()).open_async().await.unwrap().into_database();
         let settings = Settings { inbox_bytes: 3000, ..Settings::default() };
         let layer = SeriesLayer::with_settings(&db, settings.clone());
         let (theirs, writer) = (db.clone(), layer.clone());
@@ -499,7 +499,12 @@ fn keys_and_points_of_a_transaction_survive_a_crash_together() {
                 (machine.clone(), settings.clone(), acknowledged.clone());
             let (one, two) = (Random::new(random.next()), Random::new(random.next()));
             let task = machine.spawn("application", async move {
-                let db = Database::builder("/db").env(env.clone()).open_async().await.unwrap();
+                let db = Builder::new("/db")
+                    .env(env.clone())
+                    .open_async()
+                    .await
+                    .unwrap()
+                    .into_database();
                 let owning = own(env.clone(), db.clone(), settings_now, one);
                 drop(env.spawn("owner", async move { panic!("seed {seed}: {:?}", owning.await) }));
                 let ended = transact(env, db, two, next, done).await;
@@ -510,7 +515,8 @@ fn keys_and_points_of_a_transaction_survive_a_crash_together() {
             drop(task);
             machine = simulation.restart(&machine);
             let checked = async {
-                let db = Database::builder("/db").env(machine.clone()).open_async().await?;
+                let db =
+                    Builder::new("/db").env(machine.clone()).open_async().await?.into_database();
                 let view = SeriesStore::view(&db, settings.clone()).await?;
                 check(&db, &view, &acknowledged, seed).await?;
                 let store = SeriesStore::open_with(&db, settings.clone()).await?;

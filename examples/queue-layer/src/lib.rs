@@ -17,7 +17,7 @@
 //! The queue can be made with one of two mistakes that are easily made. `tests/simulation.rs` shows
 //! that the simulation finds both.
 
-use plinth::client::Database;
+use plinth::Database;
 use plinth::{Bytes, KeyValue, RangeOptions, Result, Transaction, TransactionOption};
 
 /// How many of the oldest items a consumer chooses from.

@@ -1,6 +1,6 @@
 //! The file is in step after stops between any two steps, and nothing takes effect twice.
 
-use plinth::{Database, MutationType, block_on};
+use plinth::{Database, Local, MutationType, block_on};
 use plinth_to_sqlite::Mirror;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ fn rows_in(file: &PathBuf) -> Rows {
 #[test]
 fn a_file_is_in_step_whenever_it_was_stopped() {
     let file = std::env::temp_dir().join(format!("plinth-to-sqlite-{}.db", std::process::id()));
-    let db = Database::in_memory().expect("a database");
+    let db = Local::in_memory().expect("a database").into_database();
     (0..20).for_each(|round| write(&db, round));
     for life in 0..10_u64 {
         let mut mirror = block_on(Mirror::open(&db, b"order/", &file)).expect("it opens");
@@ -80,7 +80,7 @@ fn a_file_is_in_step_whenever_it_was_stopped() {
 fn what_sqlite_did_not_take_comes_again() {
     let file =
         std::env::temp_dir().join(format!("plinth-to-sqlite-busy-{}.db", std::process::id()));
-    let db = Database::in_memory().expect("a database");
+    let db = Local::in_memory().expect("a database").into_database();
     write(&db, 1);
     let mut mirror = block_on(Mirror::open(&db, b"order/", &file)).expect("it opens");
     let other = Connection::open(&file).expect("a file");

@@ -2,7 +2,7 @@
 
 use super::CACHE_BYTES;
 use crate::store::{Key, Result, Seen, Store};
-use plinth::{Database, RangeOptions, StreamingMode, Transaction};
+use plinth::{Builder, Database, EngineKind, Local, RangeOptions, StreamingMode, Transaction};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use std::sync::Arc;
 struct Plinth(Database, &'static str);
 
 pub fn open(path: &Path) -> Result<Arc<dyn Store>> {
-    Ok(Arc::new(Plinth(Database::open(path)?, "Plinth (threads)")))
+    Ok(Arc::new(Plinth(Local::open(path)?.into_database(), "Plinth (threads)")))
 }
 
 /// The engine `ssd`, whose files are sorted tables like those of fjall and RocksDB.
 pub fn open_ssd(path: &Path) -> Result<Arc<dyn Store>> {
-    let database = Database::builder(path).engine("ssd").memory_bytes(CACHE_BYTES).open()?;
-    Ok(Arc::new(Plinth(database, "Plinth ssd (threads)")))
+    let local = Builder::new(path).engine(EngineKind::Ssd).memory_bytes(CACHE_BYTES).open()?;
+    Ok(Arc::new(Plinth(local.into_database(), "Plinth ssd (threads)")))
 }
 
 fn read(transaction: &Transaction, keys: &[Key], seen: Seen<'_>) -> plinth::Result<()> {
@@ -43,7 +43,7 @@ impl Store for Plinth {
     fn range(&self, first: &Key, rows: usize, seen: Seen<'_>) -> Result<u64> {
         let transaction = self.0.create_transaction();
         let range = RangeOptions::from(first.as_slice()..b"\xff".as_slice());
-        let mut options = range.limit(rows as i32).mode(StreamingMode::Exact);
+        let mut options = range.limit(rows).mode(StreamingMode::Exact);
         let mut count = 0;
         loop {
             let batch = transaction.get_range(options.clone()).wait()?;

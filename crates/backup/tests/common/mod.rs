@@ -8,7 +8,7 @@ use plinth::backup::restore::{Goal, Loader, Mapping, Plan, RestoreControl, Resto
 use plinth::backup::restore::{restore_into, restore_served};
 use plinth::backup::target::{Doing, Object};
 use plinth::backup::{Backup, Directory, Target, everything};
-use plinth::{Database, EngineKind, KeySelector, Result, Version};
+use plinth::{Builder, Database, EngineKind, KeySelector, Local, Result, Version};
 use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest, Reply};
 use plinth_env::Env;
 pub use plinth_env::simulated::Random;
@@ -24,7 +24,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub type Model = BTreeMap<Bytes, Bytes>;
 
 pub async fn open(machine: &Env, dir: &str, engine: &str) -> Database {
-    Database::builder(dir)
+    open_local(machine, dir, engine).await.into_database()
+}
+
+/// One that is to be closed.
+pub async fn open_local(machine: &Env, dir: &str, engine: &str) -> Local {
+    Builder::new(dir)
         .env(machine.clone())
         .engine(EngineKind::from_name(engine).unwrap())
         .open_async()
@@ -134,7 +139,7 @@ pub async fn restore_dir(
     engine: &str,
 ) -> Result<RestoreReport> {
     let plan = Plan::make(backup, goal, mapping).await?;
-    let builder = Database::builder(Path::new(dir))
+    let builder = Builder::new(Path::new(dir))
         .env(machine.clone())
         .engine(EngineKind::from_name(engine).unwrap());
     let mut loader = builder.loader(plan.version).await?;

@@ -121,7 +121,7 @@ fn an_idle_database_is_not_behind() {
         restore_dir(&machine, &backup, Goal::Time(now), Mapping::default(), "/idle", "memory")
             .await
             .unwrap();
-        let rows = rows_of(&*open(&machine, "/idle", "memory").await).await;
+        let rows = rows_of(&open(&machine, "/idle", "memory").await).await;
         assert!(rows == history.last().unwrap().1);
         // What is committed then does not wait.
         let version = set(&db, b"first", b"").await;

@@ -6,10 +6,11 @@
 
 use super::progress::Waiting;
 use super::{
-    check_is_whole, count, credentials, database_args, database_id, key_file, key_ranges,
+    Opened, check_is_whole, count, credentials, database_args, database_id, key_file, key_ranges,
     open_backup, open_database, ranges, read_key, url,
 };
 use crate::failure::Failure;
+use crate::target::Open;
 use crate::terminal;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::backup::agent::{self, DEFAULT_TAG, State, TagStatus, Wish};
@@ -158,7 +159,7 @@ fn start(options: &ArgMatches) -> Result<u8, Failure> {
         snapshot_interval: interval(options).unwrap_or(Wish::new("").snapshot_interval),
         ..Wish::new(url)
     };
-    let db = open_database(options)?.db;
+    let Opened { db, opened, .. } = open_database(options)?;
     check_place(&wish, &database_id(&db)?, options)?;
     check_is_whole(&db)?;
     block_on(agent::start(&db, &tag, &wish)).map_err(failed)?;
@@ -170,7 +171,7 @@ fn start(options: &ArgMatches) -> Result<u8, Failure> {
         "the backup {tag} to {} begins; see plinth backup status\n",
         redacted(&wish.url)
     ))?;
-    close(db)
+    close(opened)
 }
 
 /// Refuses a place with another backup in it, where that can be seen from here: the server, which
@@ -184,8 +185,8 @@ fn check_place(wish: &Wish, database: &str, options: &ArgMatches) -> Result<(), 
     }
 }
 
-fn close(db: Database) -> Result<u8, Failure> {
-    db.close().map_err(|error| Failure::of("cannot close the database", error))?;
+fn close(opened: Open) -> Result<u8, Failure> {
+    opened.close().map_err(|error| Failure::of("cannot close the database", error))?;
     Ok(0)
 }
 
@@ -194,7 +195,7 @@ fn interval(options: &ArgMatches) -> Option<Duration> {
 }
 
 fn modify(options: &ArgMatches) -> Result<u8, Failure> {
-    let db = open_database(options)?.db;
+    let Opened { db, opened, .. } = open_database(options)?;
     let interval = interval(options).unwrap_or_default();
     block_on(agent::modify(&db, &tag(options), interval)).map_err(failed)?;
     terminal::print(&format!(
@@ -202,19 +203,20 @@ fn modify(options: &ArgMatches) -> Result<u8, Failure> {
         tag(options),
         interval.as_secs()
     ))?;
-    close(db)
+    close(opened)
 }
 
 fn change(options: &ArgMatches, state: State, what: &str) -> Result<u8, Failure> {
-    let (db, tag) = (open_database(options)?.db, tag(options));
+    let Opened { db, opened, .. } = open_database(options)?;
+    let tag = tag(options);
     block_on(agent::change(&db, &tag, state)).map_err(failed)?;
     if state == State::Discontinuing && options.get_flag("wait") {
         until(&db, &tag, |status| status.ended.is_some())?;
         terminal::print(&format!("the backup {tag} has ended\n"))?;
-        return close(db);
+        return close(opened);
     }
     terminal::print(&format!("the backup {tag} {what}\n"))?;
-    close(db)
+    close(opened)
 }
 
 fn found(db: &Database, tag: &str) -> Result<TagStatus, Failure> {
@@ -224,10 +226,11 @@ fn found(db: &Database, tag: &str) -> Result<TagStatus, Failure> {
 }
 
 fn wait(options: &ArgMatches) -> Result<u8, Failure> {
-    let (db, tag) = (open_database(options)?.db, tag(options));
+    let Opened { db, opened, .. } = open_database(options)?;
+    let tag = tag(options);
     let status = until(&db, &tag, |status| status.is_restorable || status.ended.is_some())?;
     terminal::print(&lines(&status))?;
-    close(db)
+    close(opened)
 }
 
 /// Waits until a backup is so, and shows how far it is meanwhile.
@@ -276,7 +279,7 @@ fn saved(status: &TagStatus) -> String {
 }
 
 fn status(options: &ArgMatches) -> Result<u8, Failure> {
-    let db = open_database(options)?.db;
+    let Opened { db, opened, .. } = open_database(options)?;
     let tags = match options.get_one::<String>("tag") {
         Some(tag) => vec![found(&db, tag)?],
         None => block_on(agent::tags(&db)).map_err(failed)?,
@@ -285,7 +288,7 @@ fn status(options: &ArgMatches) -> Result<u8, Failure> {
         let all: serde_json::Map<_, _> =
             tags.iter().map(|status| (status.tag.clone(), status.to_json())).collect();
         terminal::print(&format!("{:#}\n", serde_json::json!({ "tags": all })))?;
-        return close(db);
+        return close(opened);
     }
     if tags.is_empty() {
         terminal::print("no continuous backup was ever begun\n")?;
@@ -293,7 +296,7 @@ fn status(options: &ArgMatches) -> Result<u8, Failure> {
     for status in &tags {
         terminal::print(&lines(status))?;
     }
-    close(db)
+    close(opened)
 }
 
 fn lines(status: &TagStatus) -> String {

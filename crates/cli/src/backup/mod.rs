@@ -11,7 +11,7 @@ mod restore;
 mod show;
 
 use crate::failure::Failure;
-use crate::target::Target as Named;
+use crate::target::{Open, Target as Named};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::backup::target::redacted;
 use plinth::backup::{self, Backup, Key};
@@ -149,6 +149,7 @@ fn count(number: u64, thing: &str) -> String {
 /// A database that was opened for a command.
 struct Opened {
     db: Database,
+    opened: Open,
     /// Whether this process alone has it.
     is_exclusive: bool,
     name: String,
@@ -164,8 +165,8 @@ fn open_database(options: &ArgMatches) -> Result<Opened, Failure> {
         }
         path => path.display().to_string(),
     };
-    let db = target.open(true).map_err(|error| Failure::opening(&name, &error))?;
-    Ok(Opened { db, is_exclusive: dir.is_some(), name })
+    let opened = target.open(true).map_err(|error| Failure::opening(&name, &error))?;
+    Ok(Opened { db: opened.database.clone(), opened, is_exclusive: dir.is_some(), name })
 }
 
 /// What is half there isn't backed up: nobody could tell that from the whole.

@@ -1,7 +1,9 @@
 //! `plinth backup now`: a snapshot, and nothing that runs on.
 
 use super::progress::watched;
-use super::{check_is_whole, database_id, key_ranges, open_database, read_key, target, url};
+use super::{
+    Opened, check_is_whole, database_id, key_ranges, open_database, read_key, target, url,
+};
 use crate::failure::{Failure, INTERRUPTED};
 use crate::interrupt;
 use crate::terminal::{self, Terminal};
@@ -10,8 +12,8 @@ use plinth::Error;
 use plinth::backup::target::redacted;
 use plinth::backup::{Backup, Lease, SnapshotReport, SnapshotSettings, everything, take_snapshot};
 use plinth_bench::words::{bytes, grouped};
+use plinth_env::Env;
 use plinth_env::sync::{First, race};
-use plinth_env::{Env, block_on};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -22,14 +24,14 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let target = target(&env, &url, options)?;
     let url = redacted(&url);
     let opened = open_database(options)?;
-    let (db, name) = (opened.db, opened.name);
+    let Opened { db, opened, is_exclusive, name } = opened;
     let failed = |error: Error| Failure::of(format!("cannot back up {name} to {url}"), error);
     let id = database_id(&db)?;
     check_is_whole(&db)?;
     let stop = interrupt::flag();
     let settings = SnapshotSettings {
         ranges: if ranges.is_empty() { everything() } else { ranges },
-        is_exclusive: opened.is_exclusive,
+        is_exclusive,
         workers: options.get_one::<u64>("workers").map_or(4, |count| *count as usize),
         stop: stop.clone(),
         ..SnapshotSettings::default()
@@ -38,7 +40,7 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
         db.endpoint().range_size(range.clone()).wait().unwrap_or_default()
     };
     let total = settings.ranges.iter().map(size).sum::<i64>().max(0) as u64;
-    let client = (*db).clone();
+    let client = db.clone();
     let (inner, saved, began) = (env.clone(), settings.saved.clone(), env.now());
     let taken = watched(&env, "backing up", total, &saved, async move {
         let backup = Backup::open_or_create(&inner, target, key, &id, &settings.ranges).await?;
@@ -54,8 +56,7 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
         }
         taken => taken.map_err(failed)?,
     };
-    block_on(db.close_async())
-        .map_err(|error| Failure::of(format!("cannot close {name}"), error))?;
+    opened.close().map_err(|error| Failure::of(format!("cannot close {name}"), error))?;
     let rate = report.bytes as f64 / took.max(0.001);
     let lines = [
         format!("rows         {}, {}", grouped(report.rows), bytes(report.bytes)),

@@ -133,7 +133,7 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
             let engine = options.get_one::<String>("engine").map_or("memory", |engine| engine);
             let engine = EngineKind::from_name(engine)
                 .map_err(|error| Failure::usage(error.detail().unwrap_or_default()))?;
-            let builder = Database::builder(dir).engine(engine);
+            let builder = Builder::new(dir).engine(engine);
             (into_directory(&env, &backup, &plan, &control, builder), dir.display().to_string())
         }
         Destination::Served(db, name) => {
@@ -276,7 +276,7 @@ fn into_served(
     db: &Database,
 ) -> Result<RestoreReport, Error> {
     let (backup, plan, inner) = (backup.clone(), plan.clone(), control.clone());
-    let client = (**db).clone();
+    let client = db.clone();
     watched(env, "restoring", total(&plan), &control.restored, async move {
         restore_served(&backup, &plan, &inner, &client).await
     })
@@ -288,6 +288,7 @@ fn total(plan: &Plan) -> u64 {
 
 fn connect(file: &std::path::Path) -> Result<Database, Failure> {
     let opened = Named::ClusterFile(file.to_path_buf()).open(true);
+    let opened = opened.map(|opened| opened.database);
     opened.map_err(|error| Failure::of(format!("cannot open {}", file.display()), error))
 }
 

@@ -8,7 +8,7 @@ use super::serve::{self, failed};
 use super::writer::Amount;
 use crate::command::BENCH_WRITER;
 use plinth::backup::restore::Loader;
-use plinth::{Builder, Database, EngineKind, Error, Result, Version, block_on};
+use plinth::{Builder, Database, EngineKind, Error, Local, Result, Version, block_on};
 use plinth_bench::host::{Cluster, Crash, Host, Mishap, Server, Waits};
 use plinth_env::Env;
 use plinth_sim::servers::{Event, Servers};
@@ -19,17 +19,17 @@ use std::process::{Child, Command, Stdio};
 /// The database that is measured, and the engine of those made beside it.
 pub struct LocalHost {
     pub env: Env,
-    pub database: Database,
+    pub local: Local,
     pub engine: EngineKind,
 }
 
 impl Host for LocalHost {
     fn checkpoint(&self) -> Result<()> {
-        self.database.checkpoint().map(drop)
+        self.local.checkpoint().map(drop)
     }
 
     fn take_longest_waits(&self) -> Waits {
-        let waits = self.database.take_longest_waits();
+        let waits = self.local.take_longest_waits();
         Waits { sync: waits.sync, work: waits.work, checkpoint_step: waits.checkpoint_step }
     }
 
@@ -65,21 +65,21 @@ impl Host for LocalHost {
         })
     }
 
-    fn create(&self, directory: &Path, memory: Option<u64>) -> Result<plinth::client::Database> {
+    fn create(&self, directory: &Path, memory: Option<u64>) -> Result<Database> {
         if memory.is_some() && self.engine == EngineKind::Memory {
             let text =
                 format!("the engine {} takes the memory that its data needs", self.engine.name());
             return Err(Error::unsupported_operation().with_detail(text));
         }
-        opened(Database::builder(directory).must_be_new().engine(self.engine), memory)
+        opened(Builder::new(directory).must_be_new().engine(self.engine), memory)
     }
 
-    fn open(&self, directory: &Path, memory: Option<u64>) -> Result<plinth::client::Database> {
-        opened(Database::builder(directory).must_exist(), memory)
+    fn open(&self, directory: &Path, memory: Option<u64>) -> Result<Database> {
+        opened(Builder::new(directory).must_exist(), memory)
     }
 
     fn loader(&self, directory: &Path, version: Version) -> Result<Box<dyn Loader>> {
-        let loader = block_on(Database::builder(directory).engine(self.engine).loader(version))?;
+        let loader = block_on(Builder::new(directory).engine(self.engine).loader(version))?;
         Ok(Box::new(loader))
     }
 
@@ -117,11 +117,11 @@ fn event(mishap: Mishap) -> (Event, u64) {
 }
 
 impl Cluster for Processes {
-    fn database(&self) -> Result<plinth::client::Database> {
+    fn database(&self) -> Result<Database> {
         self.0.database().map_err(failed("cannot connect"))
     }
 
-    fn one(&self, at: usize) -> Result<Box<dyn Fn() -> plinth::client::Database + Send>> {
+    fn one(&self, at: usize) -> Result<Box<dyn Fn() -> Database + Send>> {
         let connect = self.0.one(at).map_err(failed("cannot connect"))?;
         Ok(Box::new(connect))
     }
@@ -153,11 +153,11 @@ impl Cluster for Processes {
 }
 
 /// The client's handle, which keeps the database open.
-fn opened(mut builder: Builder, memory: Option<u64>) -> Result<plinth::client::Database> {
+fn opened(mut builder: Builder, memory: Option<u64>) -> Result<Database> {
     if let Some(bytes) = memory {
         builder = builder.memory_bytes(bytes);
     }
-    Ok((*builder.open()?).clone())
+    Ok(builder.open()?.into_database())
 }
 
 /// Reads what the child acknowledges, and kills it when that is enough; gives the last number it

@@ -20,7 +20,7 @@ use crate::target::Target;
 use crate::terminal::{self, Terminal};
 use clap::ArgMatches;
 use host::LocalHost;
-use plinth::{Database, EngineKind};
+use plinth::{Builder, Database, EngineKind, Local};
 use plinth_bench::workloads::{self, Workload};
 use plinth_bench::{Bench, Outcome, Place, Provenance, Report, SERVED, Settings, Style};
 use plinth_env::{Env, Open, block_on};
@@ -54,9 +54,15 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     if let Some(file) = options.get_one::<PathBuf>("cluster-file") {
         let target = Target::of_cluster_file(Some(file))
             .map_err(|error| Failure::usage(error.to_string()))?;
-        let database = target.open(true).map_err(|error| Failure::of("cannot connect", error))?;
+        let opened = target.open(true).map_err(|error| Failure::of("cannot connect", error))?;
         let place = Directory::new(&env, options.get_one("dir"), None)?;
-        reports.push(measure_served(&database, &place.path, settings.clone(), &workloads, &stop)?);
+        reports.push(measure_served(
+            &opened.database,
+            &place.path,
+            settings.clone(),
+            &workloads,
+            &stop,
+        )?);
     }
     if !options.contains_id("cluster-file") {
         reports.extend(measure_engines(
@@ -194,10 +200,10 @@ fn measure_larger(
         .map_err(|error| Failure::of(format!("cannot make {}", directory.display()), error))?;
     let place = Place::new(env, directory.join(LARGER_DIRECTORY))?;
     let settings = settings.of_budget();
-    let database = open(&place.path, BOUNDED, settings.memory)?;
+    let local = open(&place.path, BOUNDED, settings.memory)?;
+    let database = local.into_database();
     let progress = terminal::progress();
-    let bench =
-        Bench::prepare((*database).clone(), place.path.clone(), settings, progress, stop.clone())?;
+    let bench = Bench::prepare(database, place.path.clone(), settings, progress, stop.clone())?;
     Ok(workloads.iter().map(|workload| (workload.name, bench.run_one(workload))).collect())
 }
 
@@ -210,12 +216,12 @@ fn measure(
     provenance: Provenance,
     stop: &Arc<AtomicBool>,
 ) -> Result<Report, Failure> {
-    let database = open(path, &provenance.engine, settings.memory)?;
+    let local = open(path, &provenance.engine, settings.memory)?;
+    let database = local.database().clone();
     let progress = terminal::progress();
-    let mut bench =
-        Bench::prepare((*database).clone(), path.to_owned(), settings, progress, stop.clone())?;
+    let mut bench = Bench::prepare(database, path.to_owned(), settings, progress, stop.clone())?;
     let (env, engine) = (env.clone(), engine_of(&provenance.engine)?);
-    bench.host = Some(Arc::new(LocalHost { env, database, engine }));
+    bench.host = Some(Arc::new(LocalHost { env, local, engine }));
     Ok(bench.run(workloads, provenance)?)
 }
 
@@ -229,13 +235,13 @@ fn measure_served(
 ) -> Result<Report, Failure> {
     let progress = terminal::progress();
     let bench =
-        Bench::prepare((**database).clone(), path.to_owned(), settings, progress, stop.clone())?;
+        Bench::prepare(database.clone(), path.to_owned(), settings, progress, stop.clone())?;
     let engine = format!("{}{SERVED}", bench.engine);
     Ok(bench.run(workloads, provenance(&engine))?)
 }
 
-fn open(path: &Path, engine: &str, memory: Option<u64>) -> Result<Database, Failure> {
-    let mut builder = Database::builder(path).engine(engine_of(engine)?);
+fn open(path: &Path, engine: &str, memory: Option<u64>) -> Result<Local, Failure> {
+    let mut builder = Builder::new(path).engine(engine_of(engine)?);
     if let Some(bytes) = memory {
         builder = builder.memory_bytes(bytes);
     }

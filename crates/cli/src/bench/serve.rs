@@ -53,6 +53,6 @@ pub fn start(directory: &Path, engine: &str) -> Result<Server> {
     if !line.starts_with("ready ") {
         return Err(failed("the server ended before it was ready")("see above for its reason"));
     }
-    let database = (*Database::connect(directory.join("fdb.cluster"))?).clone();
+    let database = Database::connect(directory.join("fdb.cluster"))?;
     Ok(Server { database, process: Box::new(process) })
 }

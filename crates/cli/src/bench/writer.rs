@@ -35,12 +35,12 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let engine = options.get_one::<String>("engine").cloned().unwrap_or_default();
     let amount = Amount { rows: number("rows"), transactions: number("transactions") };
     let memory = options.get_one::<u64>("memory").copied();
-    let database = open(&path, &engine, memory)?;
+    let local = open(&path, &engine, memory)?;
     let settings = Settings { rows: amount.rows, memory, ..Settings::default() };
     let bench =
-        Bench::prepare((*database).clone(), path, settings, Progress::Silent, Arc::default())?;
+        Bench::prepare(local.database().clone(), path, settings, Progress::Silent, Arc::default())?;
     // An engine without checkpoints has its own way of being quick at the next start.
-    let _ = database.checkpoint();
+    let _ = local.checkpoint();
     let plan = Plan { title: String::new(), clients: CLIENTS, threads: 1, time: LIFE, slices: 0 };
     let acknowledged = Arc::default();
     drive(&bench, &plan, Writes { acknowledged, tell: amount.transactions })?;

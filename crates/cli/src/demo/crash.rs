@@ -125,7 +125,7 @@ fn recover(
     let (found, count) =
         read_all(&database).map_err(|error| Failure::of("cannot read after the crash", error))?;
     story.code(
-        "Database::open(..)",
+        "Local::open(..)",
         format!("recovered in {opened}, {} rows", words::grouped(found.len() as u64)),
     )?;
     let missing = acknowledged

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::interrupt;
 use crate::scratch::Scratch;
 use crate::terminal::Terminal;
-use plinth::Database;
+use plinth::{Database, Local};
 use plinth_env::Env;
 use std::path::Path;
 use story::Story;
@@ -41,6 +41,7 @@ pub fn run(short: bool) -> Result<u8, Failure> {
 }
 
 fn open(path: &Path) -> Result<Database, Failure> {
-    Database::open(path)
+    Local::open(path)
+        .map(Local::into_database)
         .map_err(|error| Failure::of(format!("cannot open {}", path.display()), error))
 }

@@ -20,13 +20,7 @@ pub fn chapter(story: &Story, path: &Path, short: bool) -> Result<(), Failure> {
     }
     let progress = if short { Progress::Silent } else { terminal::progress() };
     let database = open(path)?;
-    let bench = Bench::prepare(
-        (*database).clone(),
-        path.to_owned(),
-        settings,
-        progress,
-        story.stop.clone(),
-    )?;
+    let bench = Bench::prepare(database, path.to_owned(), settings, progress, story.stop.clone())?;
     let report = bench.run(&workloads::select(&["guide"])?, provenance("memory"))?;
     story.say("")?;
     story.show(&report.brief(story.terminal().style()))

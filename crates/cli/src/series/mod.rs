@@ -17,11 +17,11 @@ mod query;
 mod rules;
 
 use crate::failure::Failure;
-use crate::target::Target;
+use crate::target::{Open, Target};
 use crate::terminal;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::series::dump::Form;
-use plinth::series::{Error, Name, Series, SeriesStore, Summary, Value, time};
+use plinth::series::{Error, Name, Series, SeriesLayer, SeriesStore, Summary, Value, time};
 use plinth::{Database, block_on};
 use plinth_bench::words::{duration, grouped};
 use plinth_env::Env;
@@ -195,13 +195,14 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
         _ => plot::run(&place, options)?,
     };
     let name = place.name.clone();
-    place.database.close().map_err(|error| Failure::of(format!("cannot close {name}"), error))?;
+    place.opened.close().map_err(|error| Failure::of(format!("cannot close {name}"), error))?;
     Ok(code)
 }
 
 /// A database with series.
 struct Place {
     database: Database,
+    opened: Open,
     name: String,
     /// Whether no other process has it.
     is_ours: bool,
@@ -225,18 +226,18 @@ impl Place {
             Target::Directory(path) | Target::ClusterFile(path) => path.display().to_string(),
             Target::Foundation(target) => target.to_string(),
         };
-        let database = target.open(!may_make).map_err(|error| match dir {
+        let opened = target.open(!may_make).map_err(|error| match dir {
             None if file.is_none() => {
                 Failure::of("no --dir DIR and no --cluster-file FILE is given", error)
             }
             _ => Failure::opening(&name, &error),
         })?;
-        Ok(Self { database, name, is_ours: dir.is_some() })
+        Ok(Self { database: opened.database.clone(), opened, name, is_ours: dir.is_some() })
     }
 
     /// Its series, to be read; to be written too where nobody else has them.
     fn store(&self) -> Result<SeriesStore, Failure> {
-        let layer = self.database.series();
+        let layer = SeriesLayer::new(&self.database);
         let opened =
             block_on(async { if self.is_ours { layer.open().await } else { layer.view().await } });
         opened.map_err(|error| self.failed(error))

@@ -8,7 +8,7 @@ use super::commands;
 use super::session::{Next, Session};
 use super::words::{self, quoted};
 use crate::failure::Failure;
-use plinth::client::Database;
+use plinth::Database;
 use plinth::{RangeOptions, TransactionOption, block_on};
 use plinth_env::sync::{First, race};
 use rustyline::completion::{Completer, Pair};

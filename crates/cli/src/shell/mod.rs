@@ -29,9 +29,9 @@ mod tuples;
 mod words;
 
 use crate::failure::{FAILED, Failure};
-use crate::target::Target;
+use crate::target::{Open, Target};
 use clap::ArgMatches;
-use plinth::Database;
+use plinth::{Builder, Local};
 use plinth_env::Env;
 use session::{Next, Session};
 use std::io::{BufRead, IsTerminal, Write};
@@ -46,14 +46,14 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     if let Some(seconds) = options.get_one::<u64>("timeout") {
         end_after(*seconds);
     }
-    let database = open(options)?;
-    let session = Session::new((*database).clone(), std::io::stdout());
+    let opened = open(options)?;
+    let session = Session::new(opened.database.clone(), std::io::stdout());
     let result = match options.get_one::<String>("exec") {
         Some(line) => execute(session, line),
         None if std::io::stdin().is_terminal() => editor::converse(session),
         None => read_lines(session, std::io::stdin().lock()),
     };
-    let closed = database.close();
+    let closed = opened.close();
     result?;
     closed.map_err(|error| Failure::of("cannot close the database", error))?;
     Ok(0)
@@ -69,16 +69,16 @@ fn end_after(seconds: u64) {
     }));
 }
 
-fn open(options: &ArgMatches) -> Result<Database, Failure> {
+fn open(options: &ArgMatches) -> Result<Open, Failure> {
     let Some(dir) = options.get_one::<PathBuf>("dir") else { return connect(options) };
-    let database = if dir.as_os_str() == IN_MEMORY {
-        Database::in_memory()
+    let local = if dir.as_os_str() == IN_MEMORY {
+        Local::in_memory()
     } else if options.get_flag("create") {
-        Database::open(dir)
+        Local::open(dir)
     } else {
-        Database::builder(dir).must_exist().open()
+        Builder::new(dir).must_exist().open()
     };
-    database.map_err(|error| {
+    local.map(Open::from).map_err(|error| {
         if error == plinth::Error::file_not_found() && !options.get_flag("create") {
             return Failure::of(
                 format!("cannot open {}", dir.display()),
@@ -91,7 +91,7 @@ fn open(options: &ArgMatches) -> Result<Database, Failure> {
 
 /// The database of a server, by its cluster file: the one given, else where clients look for one;
 /// or FoundationDB's.
-fn connect(options: &ArgMatches) -> Result<Database, Failure> {
+fn connect(options: &ArgMatches) -> Result<Open, Failure> {
     let file = options.get_one::<PathBuf>("cluster-file");
     Target::of_cluster_file(file).and_then(|target| target.open(true)).map_err(|error| match file {
         Some(file) => Failure::of(format!("cannot connect by {}", file.display()), error),

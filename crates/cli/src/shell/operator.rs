@@ -7,7 +7,7 @@
 
 use super::session::{Refusal, Session, again};
 use super::words::quoted;
-use plinth::client::Database;
+use plinth::Database;
 use plinth::{Transaction, TransactionOption};
 use plinth_bench::Value;
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@
 //! `commit`, `rollback`, or an error of the database, which rolls it back.
 
 use super::interrupts::Interrupts;
-use plinth::client::Database;
+use plinth::Database;
 use plinth::{Error, Transaction};
 use std::collections::BTreeMap;
 use std::fmt;

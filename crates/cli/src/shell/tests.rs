@@ -6,7 +6,7 @@
 
 use super::editor::propose;
 use super::session::{Next, Session};
-use plinth::{ClusterFile, Database, Env, RemoteOptions, block_on};
+use plinth::{ClusterFile, Database, Env, Local, RemoteOptions, block_on};
 use plinth_server::{Server, ServerConfig};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -24,9 +24,9 @@ struct Shell {
 
 impl Shell {
     fn new() -> Self {
-        let database = Database::in_memory().unwrap();
+        let database = Local::in_memory().unwrap().into_database();
         Self {
-            session: Session::new((*database).clone(), Vec::new()),
+            session: Session::new(database.clone(), Vec::new()),
             _database: database,
             server: None,
         }
@@ -34,16 +34,12 @@ impl Shell {
 
     /// A shell on a database that a server serves.
     fn over_network() -> Self {
-        let database = Database::in_memory().unwrap();
+        let database = Local::in_memory().unwrap().into_database();
         let listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
         let config = ServerConfig { listen, ..ServerConfig::default() };
         let server = block_on(Server::start(database.endpoint().clone(), config)).unwrap();
         let far = Database::connect_to(&Env::real(), file(&server));
-        Self {
-            session: Session::new((*far).clone(), Vec::new()),
-            _database: database,
-            server: Some(server),
-        }
+        Self { session: Session::new(far, Vec::new()), _database: database, server: Some(server) }
     }
 
     /// Another client of the server, with one connection, called `other`.
@@ -159,7 +155,7 @@ fn a_transaction_of_several_commands_is_committed_or_leaves_no_trace() {
     let mut shell = Shell::with_rows();
     assert_eq!(shell.does("begin"), "Transaction started\n");
     assert_eq!(shell.does("set a 10; get a"), "`a' is `10'\n", "it sees its own writes");
-    let other = plinth::client::Database::clone(&shell.session.database);
+    let other = shell.session.database.clone();
     let seen = || other.transact_blocking(|tr| tr.get("a").wait()).unwrap().unwrap();
     assert_eq!(&seen()[..], b"1", "and nobody else does");
     assert!(shell.refuses("begin").contains("begun already"));

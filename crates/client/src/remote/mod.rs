@@ -23,6 +23,7 @@
 
 mod cluster;
 mod cluster_file;
+mod connect;
 mod conversation;
 mod dial;
 mod link;

@@ -4,7 +4,7 @@
 //! what is tested. Databases can be put some way off, where answers to commits get lost: [`Lossy`].
 
 use plinth::client::{MutationType, TransactionOption};
-use plinth::{Database, EngineKind, KeySelector, Version};
+use plinth::{Builder, Database, EngineKind, KeySelector, Version};
 use plinth_client::{ChangeCapture, Endpoint, ReadVersionRequest};
 use plinth_dr::{Agent, Control, Ending, Sites, StartSettings, Status, start};
 use plinth_env::Env;
@@ -25,12 +25,13 @@ use std::time::Duration;
 pub type Model = BTreeMap<Bytes, Bytes>;
 
 pub async fn open(machine: &Env, dir: &str) -> Database {
-    Database::builder(dir)
+    Builder::new(dir)
         .env(machine.clone())
         .engine(EngineKind::Memory)
         .open_async()
         .await
         .unwrap()
+        .into_database()
 }
 
 /// The same database as the library below the facade knows it.

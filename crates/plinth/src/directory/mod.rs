@@ -6,9 +6,9 @@
 //! here, and those made here are found by them.
 //!
 //! ```
-//! use plinth::{Database, directory::Directory};
+//! use plinth::{Local, directory::Directory};
 //!
-//! let db = Database::in_memory()?;
+//! let db = Local::in_memory()?.into_database();
 //! let root = Directory::root();
 //! let name = db.transact_blocking(|tr| {
 //!     let users = root.create_or_open(tr, ["app", "users"]).wait()?;

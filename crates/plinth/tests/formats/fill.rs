@@ -1,10 +1,10 @@
 //! What the directories are filled with: every kind of mutation, tenants, series, some of it in
 //! files of the engine, some behind it in the log.
 
-use plinth::series::{SeriesStore, Settings, Value};
+use plinth::series::{SeriesLayer, SeriesStore, Settings, Value};
 use plinth::{
-    Database, EngineKind, Env, MutationType, Result, Transaction, TransactionOption, block_on,
-    tuple,
+    Builder, Database, EngineKind, Env, Local, MutationType, Result, Transaction,
+    TransactionOption, block_on, tuple,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -26,37 +26,39 @@ impl Numbers {
 }
 
 /// A new database with all of it, open.
-pub fn fill(dir: &Path, engine: &str) -> Database {
+pub fn fill(dir: &Path, engine: &str) -> Local {
     // Tables get what has left the window.
-    let db = Database::builder(dir)
+    let local = Builder::new(dir)
         .engine(EngineKind::from_name(engine).unwrap())
         .window(Duration::from_millis(200))
         .must_be_new()
         .open()
         .unwrap();
+    let db = local.database();
     let mut numbers = Numbers(7);
     for round in 0..3 {
-        write(&db, &mut numbers, round).unwrap();
-        block_on(write_points(&db, round)).unwrap();
+        write(db, &mut numbers, round).unwrap();
+        block_on(write_points(db, round)).unwrap();
         if round < 2 {
-            into_files(&db);
+            into_files(&local);
         }
     }
     // Left in the inbox: their owner has not seen them.
-    let layer = db.series();
+    let layer = SeriesLayer::new(db);
     db.transact_blocking(|tr| {
         layer.append(tr, SERIES[2], 77, 7).wait().expect("the name is one");
         Ok(())
     })
     .unwrap();
-    db
+    local
 }
 
 /// Waits until all that was committed is in files of the engine.
-fn into_files(db: &Database) {
+fn into_files(local: &Local) {
+    let db = local.database();
     let newest = commit(db, |tr| tr.set(tuple::pack(&("mark",)), "")).unwrap();
     // Versions go on with commits, and with them the window.
-    while db.checkpoint().unwrap() < newest {
+    while local.checkpoint().unwrap() < newest {
         commit(db, |tr| tr.add(tuple::pack(&("waited",)), 1_u64.to_le_bytes())).unwrap();
         block_on(Env::real().sleep(Duration::from_millis(20)));
     }

@@ -6,5 +6,5 @@ pub fn in_memory() -> plinth::Database {
 
 /// The same with other settings.
 pub fn provided(builder: plinth::Builder) -> plinth::Database {
-    builder.open().unwrap()
+    builder.open().unwrap().into_database()
 }

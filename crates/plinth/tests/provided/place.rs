@@ -26,7 +26,7 @@ impl Place {
 
     /// Opens the database.
     pub async fn open(&self, builder: Builder) -> Database {
-        builder.env(self.process.clone()).open_async().await.unwrap()
+        builder.env(self.process.clone()).open_async().await.unwrap().into_database()
     }
 
     /// The power fails, and is there again.

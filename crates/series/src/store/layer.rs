@@ -33,8 +33,8 @@ use plinth_client::{Database, Transaction};
 /// let sales = view.existing("shop.sales region=eu").await?.expect("somebody has bought something");
 /// assert_eq!(sales.aggregate(..).await?.map(|summary| summary.sum), Some(12.5));
 /// # Ok(()) }
-/// # let db = plinth::Database::in_memory().unwrap();
-/// # plinth_env::block_on(example((*db).clone())).unwrap();
+/// # let db = plinth::Local::in_memory().unwrap().into_database();
+/// # plinth_env::block_on(example(db)).unwrap();
 /// ```
 ///
 /// Points of one time: the one that was committed last counts. Between a transaction and the

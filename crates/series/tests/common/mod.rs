@@ -2,7 +2,7 @@
 //! maps; stores with points that a test says; asking.
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use plinth::Database;
+use plinth::Local;
 use plinth_env::block_on;
 use plinth_series::workload::Random;
 use plinth_series::{Name, Query, SeriesStore};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// An empty store.
 pub fn store() -> SeriesStore {
-    block_on(SeriesStore::open(&Database::in_memory().unwrap())).unwrap()
+    block_on(SeriesStore::open(&Local::in_memory().unwrap().into_database())).unwrap()
 }
 
 /// One of these.
@@ -67,7 +67,7 @@ pub fn is_near(a: f64, b: f64) -> bool {
 /// A store with some points, a second apart, by series.
 pub fn filled(series: &[(&str, &[f64])]) -> SeriesStore {
     block_on(async {
-        let db = Database::in_memory().unwrap();
+        let db = Local::in_memory().unwrap().into_database();
         let store = SeriesStore::open(&db).await.unwrap();
         for (name, values) in series {
             let series = store.series(name).await.unwrap();

@@ -14,6 +14,6 @@ pub fn in_memory() -> plinth::Database {
 
 /// The same with other settings.
 pub fn provided(builder: plinth::Builder) -> plinth::Database {
-    let near = builder.open().unwrap();
-    plinth::Database::over(served::provided(near.endpoint().clone()))
+    let near = builder.open().unwrap().into_database();
+    plinth::Database::new(served::provided(near.endpoint().clone()))
 }

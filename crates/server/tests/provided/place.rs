@@ -33,7 +33,7 @@ impl Place {
 
     /// Opens the database, has it served, and connects to it.
     pub async fn open(&self, builder: Builder) -> Database {
-        let near = builder.env(self.server.clone()).open_async().await.unwrap();
+        let near = builder.env(self.server.clone()).open_async().await.unwrap().into_database();
         let (promise, started) = promise();
         let config = ServerConfig { listen: vec![self.address], ..ServerConfig::default() };
         drop(self.server.spawn("server", async move {
