@@ -39,7 +39,7 @@ impl SyncTimes {
     /// was there.
     pub fn measure(&mut self, bench: &Bench, time: Duration) -> Result<()> {
         let env = &bench.env;
-        block_on(async {
+        Ok(block_on(async {
             let path = bench.directory.join(SYNC_FILE_NAME);
             let file = env.files().open(&path, Open::Create).await?;
             file.allocate(SYNC_FILE as u64).await?;
@@ -56,7 +56,7 @@ impl SyncTimes {
             }
             drop(file);
             env.files().remove(&path).await
-        })
+        })?)
     }
 
     /// Adds what another measured.

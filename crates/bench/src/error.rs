@@ -44,6 +44,12 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+impl From<plinth_env::IoError> for Error {
+    fn from(error: plinth_env::IoError) -> Self {
+        Self::Database(error.into())
+    }
+}
+
 impl From<plinth_types::Error> for Error {
     fn from(error: plinth_types::Error) -> Self {
         Self::Database(error)

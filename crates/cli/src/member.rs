@@ -77,7 +77,7 @@ impl Ground for Founder {
     }
 
     fn is_founded(&self) -> Pin<Box<dyn Future<Output = Result<bool, Error>> + Send + '_>> {
-        Box::pin(self.env.files().exists(self.dir.join("IDENTITY")))
+        Box::pin(async { Ok(self.env.files().exists(self.dir.join("IDENTITY")).await?) })
     }
 
     fn say(&self, text: &str) {
@@ -116,7 +116,7 @@ pub fn open(
     builder: Builder,
     stop: &Arc<AtomicBool>,
 ) -> Result<Option<Member>, Failure> {
-    let ours = |name: &str| block_on(env.files().exists(plan.dir.join(name)));
+    let ours = |name: &str| block_on(env.files().exists(plan.dir.join(name))).map_err(Error::from);
     let cannot = format!("cannot be a member of {}", plan.file.connection_string());
     let failed = |error: Error| Failure::of_database(&cannot, &error);
     let (wish, own) = block_on(wish(env, plan)).map_err(failed)?;

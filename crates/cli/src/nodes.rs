@@ -36,13 +36,15 @@ impl Nodes {
     /// quiet one says nothing but that it is ready.
     pub fn start(env: &Env, place: &Path, count: usize, quiet: bool) -> Result<Self, Failure> {
         let path = place.join(CLUSTER_FILE);
-        let failed = |error| Failure::of(format!("cannot use {}", path.display()), error);
+        let cannot = format!("cannot use {}", path.display());
+        let failed = |error: plinth_env::IoError| Failure::of(&cannot, error);
         if !block_on(env.files().exists(&path)).map_err(failed)? {
             block_on(env.keeping_private().files().create_dir_all(place)).map_err(failed)?;
             let line = format!("dev:nodes@{}\n", unused_addresses(env, count)?.join(","));
             block_on(env.files().replace(&path, line.as_bytes())).map_err(failed)?;
         }
-        let file = block_on(ClusterFile::read(env, &path)).map_err(failed)?;
+        let file =
+            block_on(ClusterFile::read(env, &path)).map_err(|error| Failure::of(&cannot, error))?;
         if file.addresses().len() != count {
             let there = file.addresses().len();
             return Err(Failure::usage(format!(

@@ -685,9 +685,10 @@ fn tls_of_nodes(settings: &Settings) -> Result<Option<TlsOptions>, Failure> {
 /// The cluster file, if there is one that names several servers: then this one is a member of a
 /// cluster.
 fn cluster(env: &Env, file: &Path) -> Result<Option<plinth::ClusterFile>, Failure> {
-    let failed =
-        |error| Failure::of(format!("cannot use the cluster file {}", file.display()), error);
-    if !block_on(env.files().exists(file)).map_err(failed)? {
+    let failed = |error: plinth::Error| {
+        Failure::of(format!("cannot use the cluster file {}", file.display()), error)
+    };
+    if !block_on(env.files().exists(file)).map_err(|error| failed(error.into()))? {
         return Ok(None);
     }
     let named = block_on(plinth::ClusterFile::read(env, file)).map_err(failed)?;
@@ -696,9 +697,10 @@ fn cluster(env: &Env, file: &Path) -> Result<Option<plinth::ClusterFile>, Failur
 
 /// The address that an existing cluster file gives the server.
 fn listed(env: &Env, file: &Path) -> Result<Option<SocketAddr>, Failure> {
-    let failed =
-        |error| Failure::of(format!("cannot use the cluster file {}", file.display()), error);
-    if !block_on(env.files().exists(file)).map_err(failed)? {
+    let failed = |error: plinth::Error| {
+        Failure::of(format!("cannot use the cluster file {}", file.display()), error)
+    };
+    if !block_on(env.files().exists(file)).map_err(|error| failed(error.into()))? {
         return Ok(None);
     }
     let file = block_on(plinth::ClusterFile::read(env, file)).map_err(failed)?;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use plinth_env::reply::{Reply, promise};
 use plinth_env::simulated::Simulation;
 use plinth_env::{Env, Signal, block_on};
+use plinth_types::Error;
 
 /// Prints nanoseconds per round, the median of several runs.
 fn measure(env: &Env, name: &str, rounds: u64, mut run: impl FnMut(u64)) {
@@ -35,13 +36,13 @@ fn main() {
 fn replies(env: &Env, scale: &dyn Fn(u64) -> u64) {
     measure(env, "ready reply, waited for", scale(1_000_000), |rounds| {
         for at in 0..rounds {
-            let reply = Reply::ready(Ok(black_box(at)));
+            let reply = Reply::<_, Error>::ready(Ok(black_box(at)));
             black_box(reply.wait().is_ok());
         }
     });
     measure(env, "ready reply, block_on", scale(1_000_000), |rounds| {
         for at in 0..rounds {
-            black_box(block_on(Reply::ready(Ok(black_box(at)))).is_ok());
+            black_box(block_on(Reply::<_, Error>::ready(Ok(black_box(at)))).is_ok());
         }
     });
     measure(env, "promise, send, wait on one thread", scale(1_000_000), |rounds| {

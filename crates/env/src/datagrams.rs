@@ -10,9 +10,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll, ready};
 
-use plinth_types::Result;
 use tokio::io::ReadBuf;
 
+use crate::failure::IoResult;
 use crate::real::sockets::RealDatagrams;
 use crate::real::sockets::RealSockets;
 use crate::simulated::sockets::datagrams::SimulatedDatagrams;
@@ -38,7 +38,7 @@ impl Sockets {
     /// # Errors
     /// `address_in_use`, `bind_failed`; `unsupported_operation` for real sockets without the
     /// feature `net`.
-    pub fn datagrams(&self, address: SocketAddr) -> Result<Datagrams> {
+    pub fn datagrams(&self, address: SocketAddr) -> IoResult<Datagrams> {
         let kind = match self.world() {
             World::Real(_) => Kind::Real(RealSockets::datagrams(address)?),
             World::Simulated(host) => Kind::Simulated(host.datagrams(address)?),

@@ -8,10 +8,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use plinth_types::{Error, Result};
-
 use crate::World;
-use crate::failure::{is_disk_full, short_read};
+use crate::failure::{IoError, IoErrorKind, IoResult, short_read};
 use crate::open::Open;
 use crate::real::files::{RealFile, RealFiles};
 use crate::real::locks::RealLock;
@@ -34,7 +32,7 @@ impl Files {
     }
 
     /// Makes a directory and those above it, durably. No error if it exists.
-    pub async fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
+    pub async fn create_dir_all(&self, path: impl AsRef<Path>) -> IoResult<()> {
         match &self.world {
             World::Real(_) => RealFiles::create_dir_all(path.as_ref(), self.is_private),
             World::Simulated(host) => host.create_dir_all(path.as_ref()).await,
@@ -44,9 +42,9 @@ impl Files {
     /// Opens a file.
     ///
     /// # Errors
-    /// `file_not_found`; `file_not_readable` or `file_not_writable` without permission or on a full
-    /// disk ([`is_disk_full`]); `io_error` for everything else.
-    pub async fn open(&self, path: impl AsRef<Path>, open: Open) -> Result<File> {
+    /// `NotFound`; `NotReadable` or `NotWritable` without permission; `DiskFull`; `Failed` for
+    /// everything else.
+    pub async fn open(&self, path: impl AsRef<Path>, open: Open) -> IoResult<File> {
         match &self.world {
             World::Real(_) => Ok(File {
                 kind: FileKind::Real(RealFiles::open(path.as_ref(), open, self.is_private)?),
@@ -58,7 +56,7 @@ impl Files {
     }
 
     /// Removes a file. Those who have it open go on using it.
-    pub async fn remove(&self, path: impl AsRef<Path>) -> Result<()> {
+    pub async fn remove(&self, path: impl AsRef<Path>) -> IoResult<()> {
         match &self.world {
             World::Real(_) => RealFiles::remove(path.as_ref()),
             World::Simulated(host) => host.remove(path.as_ref()).await,
@@ -66,7 +64,7 @@ impl Files {
     }
 
     /// Removes a directory with all that is in it. No error if it doesn't exist.
-    pub async fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
+    pub async fn remove_dir_all(&self, path: impl AsRef<Path>) -> IoResult<()> {
         match &self.world {
             World::Real(_) => RealFiles::remove_dir_all(path.as_ref()),
             World::Simulated(host) => host.remove_dir_all(path.as_ref()).await,
@@ -74,7 +72,7 @@ impl Files {
     }
 
     /// Gives a file another name in one step, replacing what had that name.
-    pub async fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
+    pub async fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> IoResult<()> {
         match &self.world {
             World::Real(_) => RealFiles::rename(from.as_ref(), to.as_ref()),
             World::Simulated(host) => host.rename(from.as_ref(), to.as_ref()).await,
@@ -82,7 +80,7 @@ impl Files {
     }
 
     /// The names of what is in a directory, sorted. Names that are not UTF-8 are left out.
-    pub async fn list(&self, dir: impl AsRef<Path>) -> Result<Vec<String>> {
+    pub async fn list(&self, dir: impl AsRef<Path>) -> IoResult<Vec<String>> {
         match &self.world {
             World::Real(_) => RealFiles::list(dir.as_ref()),
             World::Simulated(host) => host.list(dir.as_ref()).await,
@@ -90,7 +88,7 @@ impl Files {
     }
 
     /// Whether there is a file or directory of this name.
-    pub async fn exists(&self, path: impl AsRef<Path>) -> Result<bool> {
+    pub async fn exists(&self, path: impl AsRef<Path>) -> IoResult<bool> {
         match &self.world {
             World::Real(_) => RealFiles::exists(path.as_ref()),
             World::Simulated(host) => host.exists(path.as_ref()).await,
@@ -98,7 +96,7 @@ impl Files {
     }
 
     /// Makes the entries of a directory durable: files made, renamed and removed in it.
-    pub async fn sync_dir(&self, dir: impl AsRef<Path>) -> Result<()> {
+    pub async fn sync_dir(&self, dir: impl AsRef<Path>) -> IoResult<()> {
         match &self.world {
             World::Real(_) => RealFiles::sync_dir(dir.as_ref()),
             World::Simulated(host) => host.sync_dir(dir.as_ref()).await,
@@ -107,7 +105,7 @@ impl Files {
 
     /// Whether others than its owner may do anything with a file or directory. Never so where there
     /// is nobody else, in a simulation.
-    pub async fn is_open_to_others(&self, path: impl AsRef<Path>) -> Result<bool> {
+    pub async fn is_open_to_others(&self, path: impl AsRef<Path>) -> IoResult<bool> {
         match &self.world {
             World::Real(_) => RealFiles::is_open_to_others(path.as_ref()),
             World::Simulated(_) => Ok(false),
@@ -115,7 +113,7 @@ impl Files {
     }
 
     /// How many bytes can still be written to the disk that holds `path`.
-    pub async fn free_space(&self, path: impl AsRef<Path>) -> Result<u64> {
+    pub async fn free_space(&self, path: impl AsRef<Path>) -> IoResult<u64> {
         match &self.world {
             World::Real(_) => RealFiles::free_space(path.as_ref()),
             World::Simulated(host) => host.free_space(path.as_ref()).await,
@@ -127,9 +125,9 @@ impl Files {
     /// one, whatever name they use for it, and ends with the process, however that ends.
     ///
     /// # Errors
-    /// `lock_file_failure`, naming the path, and where that can be told the process, if somebody
+    /// `Locked`, naming the path, and where that can be told the process, if somebody
     /// has it.
-    pub async fn lock(&self, path: impl AsRef<Path>) -> Result<DirLock> {
+    pub async fn lock(&self, path: impl AsRef<Path>) -> IoResult<DirLock> {
         match &self.world {
             World::Real(_) => Ok(DirLock {
                 kind: LockKind::Real(RealLock::take(path.as_ref(), self.is_private)?),
@@ -141,7 +139,7 @@ impl Files {
     }
 
     /// A new directory of its own for scratch files, removed when the value is dropped.
-    pub async fn temporary_dir(&self, prefix: &str) -> Result<TemporaryDir> {
+    pub async fn temporary_dir(&self, prefix: &str) -> IoResult<TemporaryDir> {
         let path = match &self.world {
             World::Real(_) => RealFiles::temporary_dir(prefix)?,
             World::Simulated(host) => host.temporary_dir(prefix).await?,
@@ -150,21 +148,21 @@ impl Files {
     }
 
     /// The whole contents of a file.
-    pub async fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
+    pub async fn read(&self, path: impl AsRef<Path>) -> IoResult<Vec<u8>> {
         self.read_at_most(path, usize::MAX).await
     }
 
     /// The whole contents of a file that may have so many bytes.
     ///
     /// # Errors
-    /// `file_too_large` if it has more; none of it is read then.
-    pub async fn read_at_most(&self, path: impl AsRef<Path>, most: usize) -> Result<Vec<u8>> {
+    /// `TooLarge` if it has more; none of it is read then.
+    pub async fn read_at_most(&self, path: impl AsRef<Path>, most: usize) -> IoResult<Vec<u8>> {
         let path = path.as_ref();
         let file = self.open(path, Open::Read).await?;
         let len = file.len().await?;
         let Some(len) = usize::try_from(len).ok().filter(|len| *len <= most) else {
             let why = format!("{} has {len} bytes, of {most} that it may have", path.display());
-            return Err(Error::file_too_large().with_detail(why));
+            return Err(IoError::new(IoErrorKind::TooLarge, why));
         };
         let mut contents = vec![0; len];
         let mut filled = 0;
@@ -181,7 +179,7 @@ impl Files {
     /// Gives the file `path` these contents in one durable step: after a crash it has the old or
     /// the new ones, and once this returns the new ones. Writes a file beside it with `.new`
     /// appended.
-    pub async fn replace(&self, path: impl AsRef<Path>, contents: &[u8]) -> Result<()> {
+    pub async fn replace(&self, path: impl AsRef<Path>, contents: &[u8]) -> IoResult<()> {
         self.replace_by(path.as_ref(), ".new", contents).await
     }
 
@@ -195,7 +193,7 @@ impl Files {
         path: impl AsRef<Path>,
         random: u64,
         contents: &[u8],
-    ) -> Result<()> {
+    ) -> IoResult<()> {
         let path = path.as_ref();
         let suffix = format!(".new-{random:016x}");
         let replaced = self.replace_by(path, &suffix, contents).await;
@@ -206,7 +204,7 @@ impl Files {
         replaced
     }
 
-    async fn replace_by(&self, path: &Path, suffix: &str, contents: &[u8]) -> Result<()> {
+    async fn replace_by(&self, path: &Path, suffix: &str, contents: &[u8]) -> IoResult<()> {
         let beside = beside(path, suffix);
         let written = async {
             let file = self.open(&beside, Open::Truncate).await?;
@@ -214,7 +212,7 @@ impl Files {
             file.sync_all().await
         };
         if let Err(error) = written.await {
-            if is_disk_full(&error) {
+            if error.is_disk_full() {
                 // The room it took is wanted; that it can't be removed adds nothing to the error.
                 let _ = self.remove(&beside).await;
             }
@@ -254,7 +252,7 @@ enum FileKind {
 impl File {
     /// Reads at `offset` into `buffer` and says how much: 0 at the end of the file, and maybe less
     /// than the buffer takes anywhere.
-    pub async fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    pub async fn read_at(&self, offset: u64, buffer: &mut [u8]) -> IoResult<usize> {
         match &self.kind {
             FileKind::Real(file) => file.read_at(offset, buffer),
             FileKind::Simulated(file) => file.read_at(offset, buffer).await,
@@ -264,8 +262,8 @@ impl File {
     /// Fills `buffer` from `offset` on.
     ///
     /// # Errors
-    /// `io_error` if the file ends before.
-    pub async fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+    /// `Failed` if the file ends before.
+    pub async fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> IoResult<()> {
         let mut filled = 0;
         while filled < buffer.len() {
             match self.read_at(offset + filled as u64, &mut buffer[filled..]).await? {
@@ -278,7 +276,7 @@ impl File {
 
     /// Writes all of `bytes` at `offset`, making the file longer where needed. On an error, any
     /// part of them may have been written.
-    pub async fn write_all_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+    pub async fn write_all_at(&self, offset: u64, bytes: &[u8]) -> IoResult<()> {
         match &self.kind {
             FileKind::Real(file) => file.write_all_at(offset, bytes),
             FileKind::Simulated(file) => file.write_all_at(offset, bytes).await,
@@ -289,7 +287,7 @@ impl File {
     ///
     /// After an error nothing is known about any write since the last success, and a later success
     /// says nothing about them either.
-    pub async fn sync_data(&self) -> Result<()> {
+    pub async fn sync_data(&self) -> IoResult<()> {
         match &self.kind {
             FileKind::Real(file) => file.sync_data(),
             FileKind::Simulated(file) => file.sync().await,
@@ -298,7 +296,7 @@ impl File {
 
     /// Makes everything about the file durable (`fsync`). Its name is its directory's matter.
     /// For errors see [`File::sync_data`].
-    pub async fn sync_all(&self) -> Result<()> {
+    pub async fn sync_all(&self) -> IoResult<()> {
         match &self.kind {
             FileKind::Real(file) => file.sync_all(),
             FileKind::Simulated(file) => file.sync().await,
@@ -306,7 +304,7 @@ impl File {
     }
 
     /// The length in bytes.
-    pub async fn len(&self) -> Result<u64> {
+    pub async fn len(&self) -> IoResult<u64> {
         match &self.kind {
             FileKind::Real(file) => file.len(),
             FileKind::Simulated(file) => file.len(),
@@ -314,7 +312,7 @@ impl File {
     }
 
     /// Cuts the file or makes it longer; what is added reads as zeros and takes no room yet.
-    pub async fn set_len(&self, len: u64) -> Result<()> {
+    pub async fn set_len(&self, len: u64) -> IoResult<()> {
         match &self.kind {
             FileKind::Real(file) => file.set_len(len),
             FileKind::Simulated(file) => file.set_len(len).await,
@@ -324,7 +322,7 @@ impl File {
     /// Makes the file at least `len` bytes long by writing zeros, so that after one
     /// [`File::sync_all`] writes up to there need no room and change nothing but contents.
     /// On an error the file may be longer than before.
-    pub async fn allocate(&self, len: u64) -> Result<()> {
+    pub async fn allocate(&self, len: u64) -> IoResult<()> {
         const ZEROS: &[u8] = &[0; 256 * 1024];
         if let FileKind::Simulated(file) = &self.kind {
             return file.allocate(len).await;
@@ -341,7 +339,7 @@ impl File {
     /// Asks the system to forget what it keeps of the file in memory, so that reads go to the disk
     /// again. Only what is durable can be forgotten. It is a wish: systems without such a call, and
     /// simulated ones, do nothing.
-    pub async fn forget_cached(&self) -> Result<()> {
+    pub async fn forget_cached(&self) -> IoResult<()> {
         match &self.kind {
             FileKind::Real(file) => file.forget_cached(),
             FileKind::Simulated(_) => Ok(()),

@@ -67,12 +67,12 @@ use std::time::Duration;
 
 pub use burst::{Burst, Over};
 pub use datagrams::{Datagrams, MAX_DATAGRAM};
-pub use failure::is_disk_full;
+pub use failure::{IoError, IoErrorKind, IoResult, is_disk_full};
 pub use files::{DirLock, File, Files, TemporaryDir};
 pub use open::Open;
 pub use park::block_on;
 pub use prefetch::{prefetch, prefetch_lines};
-pub use reply::{Promise, Reply};
+pub use reply::{Promise, Reply, Unanswered};
 pub use sockets::{Listener, Sockets, Stream, Transport};
 pub use sync::Signal;
 pub use task::{Task, TaskFailed};
@@ -259,8 +259,8 @@ impl Env {
     /// is away.
     ///
     /// # Errors
-    /// `bind_failed` if there are too few; those of [`Sockets::listen`].
-    pub async fn unused_addresses(&self, count: usize) -> plinth_types::Result<Vec<SocketAddr>> {
+    /// `NotBound` if there are too few; those of [`Sockets::listen`].
+    pub async fn unused_addresses(&self, count: usize) -> IoResult<Vec<SocketAddr>> {
         self.inner.sockets.unused(self.random_u64(), count).await
     }
 

@@ -10,8 +10,7 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-use plinth_types::{Error, Result};
-
+use crate::failure::{IoError, IoErrorKind, IoResult};
 use crate::{Env, Stream};
 
 /// How long one address is tried before the next is tried beside it. One that refuses has its turn
@@ -23,14 +22,16 @@ impl Env {
     /// this order, the next a quarter of a second after the one before, or when that has failed.
     ///
     /// # Errors
-    /// That of the last one that failed, if all have; `lookup_failed` if there is none.
-    pub async fn connect_to_any(&self, places: &[SocketAddr]) -> Result<Stream> {
+    /// That of the last one that failed, if all have; `UnknownHost` if there is none.
+    pub async fn connect_to_any(&self, places: &[SocketAddr]) -> IoResult<Stream> {
         if let [place] = places {
             return self.sockets().connect(*place).await;
         }
-        let mut failure = Error::lookup_failed().with_detail("there is no address to connect to");
+        let none = "there is no address to connect to";
+        let mut failure = IoError::new(IoErrorKind::UnknownHost, none);
         let mut waiting = places.iter();
-        let mut tries: Vec<Pin<Box<dyn Future<Output = Result<Stream>> + Send + '_>>> = Vec::new();
+        let mut tries: Vec<Pin<Box<dyn Future<Output = IoResult<Stream>> + Send + '_>>> =
+            Vec::new();
         loop {
             match waiting.next() {
                 Some(place) => tries.push(Box::pin(self.sockets().connect(*place))),

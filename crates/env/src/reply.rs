@@ -3,63 +3,101 @@
 //! A [`Reply`] is either ready from the start (no allocation, no atomics: what a read answered from
 //! memory costs) or waits for its [`Promise`], which may be kept on any thread (one allocation for
 //! both). It is a future, can be waited for on a thread, or gets a function to call; dropping it
-//! tells the promise that nobody wants the answer. A promise dropped unsent gives `broken_promise`.
+//! tells the promise that nobody wants the answer. A promise dropped unsent gives
+//! [`Unanswered::Broken`].
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use plinth_types::{Error, Result};
+use plinth_types::Error;
 
 use crate::cell::{self, Receiver, Sender, cell};
 
+/// Why there is no answer, whatever was asked. The error of a reply is made of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Unanswered {
+    /// Whoever had promised the answer has gone.
+    Broken,
+    /// The answer was taken before.
+    Taken,
+    /// A simulated task, which must not block, would have to wait for it.
+    WouldBlock,
+}
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Error::from(*self).fmt(f)
+    }
+}
+
+impl std::error::Error for Unanswered {}
+
+impl From<Unanswered> for Error {
+    fn from(why: Unanswered) -> Self {
+        match why {
+            Unanswered::Broken => Self::broken_promise(),
+            Unanswered::Taken => Self::future_released(),
+            Unanswered::WouldBlock => Self::blocked_from_network_thread(),
+        }
+    }
+}
+
 /// The duty to answer.
-pub struct Promise<T> {
-    sender: Sender<Result<T>>,
+pub struct Promise<T, E: From<Unanswered> = Error> {
+    sender: Sender<Result<T, E>>,
 }
 
 /// An answer, now or later.
 #[must_use = "dropping a reply cancels what was asked for"]
-pub struct Reply<T> {
-    state: State<T>,
+pub struct Reply<T, E: From<Unanswered> = Error> {
+    state: State<T, E>,
 }
 
-enum State<T> {
-    Ready(Result<T>),
-    Pending(Receiver<Result<T>>),
+enum State<T, E> {
+    Ready(Result<T, E>),
+    Pending(Receiver<Result<T, E>>),
     Taken,
 }
 
 /// What can still take back a call that was left with [`Reply::on_complete`], which itself no
 /// longer can. Dropping it changes nothing.
-pub struct Listener<T> {
-    listener: cell::Listener<Result<T>>,
+pub struct Listener<T, E = Error> {
+    listener: cell::Listener<Result<T, E>>,
 }
 
-impl<T> Listener<T> {
+impl<T, E> Listener<T, E> {
     /// Drops the call, unless it has begun, and tells the promise that nobody wants the answer.
     pub fn cancel(self) {
         self.listener.cancel();
     }
 }
 
-impl<T> fmt::Debug for Listener<T> {
+impl<T, E> fmt::Debug for Listener<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Listener").finish_non_exhaustive()
     }
 }
 
-/// A promise and the reply that it completes.
+/// A promise and the reply that it completes, with FoundationDB's errors.
 pub fn promise<T: Send>() -> (Promise<T>, Reply<T>) {
-    let (sender, receiver) = cell();
-    (Promise { sender }, Reply { state: State::Pending(receiver) })
+    Promise::pair()
 }
 
-impl<T> Promise<T> {
+impl<T: Send, E: From<Unanswered> + Send> Promise<T, E> {
+    /// A promise and the reply that it completes.
+    pub fn pair() -> (Self, Reply<T, E>) {
+        let (sender, receiver) = cell();
+        (Self { sender }, Reply { state: State::Pending(receiver) })
+    }
+}
+
+impl<T, E: From<Unanswered>> Promise<T, E> {
     /// Gives the answer. Whoever waits for it is woken; a function given to [`Reply::on_complete`]
     /// is called here.
-    pub fn send(mut self, result: Result<T>) {
+    pub fn send(mut self, result: Result<T, E>) {
         self.sender.complete(result);
     }
 
@@ -75,24 +113,24 @@ impl<T> Promise<T> {
     }
 }
 
-impl<T> Drop for Promise<T> {
+impl<T, E: From<Unanswered>> Drop for Promise<T, E> {
     fn drop(&mut self) {
         if !self.sender.is_spent() {
-            self.sender.complete(Err(Error::broken_promise()));
+            self.sender.complete(Err(Unanswered::Broken.into()));
         }
     }
 }
 
-impl<T> fmt::Debug for Promise<T> {
+impl<T, E: From<Unanswered>> fmt::Debug for Promise<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Promise").field("cancelled", &self.is_cancelled()).finish()
     }
 }
 
-impl<T> Reply<T> {
+impl<T, E: From<Unanswered>> Reply<T, E> {
     /// An answer that is there already.
     #[inline]
-    pub const fn ready(result: Result<T>) -> Self {
+    pub const fn ready(result: Result<T, E>) -> Self {
         Self { state: State::Ready(result) }
     }
 
@@ -107,7 +145,7 @@ impl<T> Reply<T> {
 
     /// What can take back a call that is left with [`Reply::on_complete`] afterwards; `None` if the
     /// answer needs no promise.
-    pub fn listener(&self) -> Option<Listener<T>> {
+    pub fn listener(&self) -> Option<Listener<T, E>> {
         match &self.state {
             State::Pending(receiver) => Some(Listener { listener: receiver.listener() }),
             State::Ready(_) | State::Taken => None,
@@ -117,7 +155,7 @@ impl<T> Reply<T> {
     /// The answer if it is there. It is given once: afterwards there is none, and asking in another
     /// way gives `future_released`.
     #[inline]
-    pub fn try_take(&mut self) -> Option<Result<T>> {
+    pub fn try_take(&mut self) -> Option<Result<T, E>> {
         if let State::Pending(receiver) = &mut self.state {
             let result = receiver.take()?;
             self.state = State::Taken;
@@ -130,52 +168,75 @@ impl<T> Reply<T> {
     }
 }
 
-impl<T: Send + 'static> Reply<T> {
+impl<T: Send + 'static, E: From<Unanswered> + Send + 'static> Reply<T, E> {
     /// Calls `f` with the answer: here and now if it is there, else on the thread that gives it,
     /// which is why `f` must be quick and never wait.
     #[inline]
-    pub fn on_complete(self, f: impl FnOnce(Result<T>) + Send + 'static) {
+    pub fn on_complete(self, f: impl FnOnce(Result<T, E>) + Send + 'static) {
         match self.state {
             State::Ready(result) => f(result),
             State::Pending(mut receiver) if receiver.is_full() => match receiver.take() {
                 Some(result) => f(result),
-                None => f(Err(Error::future_released())),
+                None => f(Err(Unanswered::Taken.into())),
             },
             State::Pending(receiver) => receiver.on_complete(Box::new(f)),
-            State::Taken => f(Err(Error::future_released())),
+            State::Taken => f(Err(Unanswered::Taken.into())),
         }
     }
 }
 
-impl<T> Reply<T> {
+impl<T: Send + 'static, E: From<Unanswered> + Send + 'static> Reply<T, E> {
+    /// The same answer with an error of the layer above. One that is there already costs nothing;
+    /// dropping the other, the promise is told as before.
+    #[inline]
+    pub fn err_into<F: From<E> + From<Unanswered> + Send + 'static>(self) -> Reply<T, F> {
+        match self.state {
+            State::Ready(result) => Reply::ready(result.map_err(F::from)),
+            State::Pending(_) => self.err_into_later(),
+            State::Taken => Reply { state: State::Taken },
+        }
+    }
+
+    #[cold]
+    fn err_into_later<F: From<E> + From<Unanswered> + Send + 'static>(self) -> Reply<T, F> {
+        let (mut promise, reply) = Promise::pair();
+        if let Some(listener) = self.listener() {
+            promise.on_cancel(move || listener.cancel());
+        }
+        self.on_complete(move |result| promise.send(result.map_err(F::from)));
+        reply
+    }
+}
+
+impl<T, E: From<Unanswered>> Reply<T, E> {
     /// Parks the thread until the answer is there.
     ///
     /// # Errors
     /// The answer's own; `blocked_from_network_thread` in a simulated task, which would wait for
     /// ever.
     #[inline]
-    pub fn wait(self) -> Result<T> {
+    pub fn wait(self) -> Result<T, E> {
         match self.state {
             State::Ready(result) => result,
             State::Pending(receiver) => {
                 if crate::park::is_simulating() && !receiver.is_full() {
-                    return Err(Error::blocked_from_network_thread());
+                    return Err(Unanswered::WouldBlock.into());
                 }
-                receiver.wait().unwrap_or_else(|| Err(Error::future_released()))
+                receiver.wait().unwrap_or_else(|| Err(Unanswered::Taken.into()))
             }
-            State::Taken => Err(Error::future_released()),
+            State::Taken => Err(Unanswered::Taken.into()),
         }
     }
 }
 
 // Nothing in a reply is ever pinned: a ready value is moved out when it is asked for.
-impl<T> Unpin for Reply<T> {}
+impl<T, E: From<Unanswered>> Unpin for Reply<T, E> {}
 
-impl<T> Future for Reply<T> {
-    type Output = Result<T>;
+impl<T, E: From<Unanswered>> Future for Reply<T, E> {
+    type Output = Result<T, E>;
 
     #[inline]
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T, E>> {
         if let State::Pending(receiver) = &mut self.state {
             let polled = receiver.poll(context);
             if polled.is_ready() {
@@ -185,12 +246,12 @@ impl<T> Future for Reply<T> {
         }
         match std::mem::replace(&mut self.state, State::Taken) {
             State::Ready(result) => Poll::Ready(result),
-            State::Pending(_) | State::Taken => Poll::Ready(Err(Error::future_released())),
+            State::Pending(_) | State::Taken => Poll::Ready(Err(Unanswered::Taken.into())),
         }
     }
 }
 
-impl<T> fmt::Debug for Reply<T> {
+impl<T, E: From<Unanswered>> fmt::Debug for Reply<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
             State::Taken => "taken",

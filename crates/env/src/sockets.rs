@@ -14,10 +14,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use plinth_types::{Error, Result};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::World;
+use crate::failure::{IoError, IoErrorKind, IoResult};
 use crate::real::sockets::{RealListener, RealSockets, RealStream};
 use crate::simulated::sockets::streams::{SimulatedListener, SimulatedStream};
 
@@ -108,8 +108,8 @@ impl Sockets {
     /// Connects to a listener.
     ///
     /// # Errors
-    /// `connection_failed`; `unsupported_operation` for real sockets without the feature `net`.
-    pub async fn connect(&self, address: SocketAddr) -> Result<Stream> {
+    /// `NotConnected`; `NoSockets` for real sockets without the feature `net`.
+    pub async fn connect(&self, address: SocketAddr) -> IoResult<Stream> {
         let kind = match &self.world {
             World::Real(_) => StreamKind::Real(RealSockets::connect(address).await?),
             World::Simulated(host) => StreamKind::Simulated(host.connect(address).await?),
@@ -121,9 +121,9 @@ impl Sockets {
     /// name may take the system seconds; it is looked up on a thread of its own.
     ///
     /// # Errors
-    /// `lookup_failed` if there is no such host, or nobody can say now; always for names in
+    /// `UnknownHost` if there is no such host, or nobody can say now; always for names in
     /// simulation, but for `localhost`.
-    pub async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>> {
+    pub async fn resolve(&self, host: &str, port: u16) -> IoResult<Vec<SocketAddr>> {
         if host == "localhost" {
             return Ok(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))]);
         }
@@ -132,16 +132,15 @@ impl Sockets {
         }
         match &self.world {
             World::Real(_) => RealSockets::resolve(host, port).await,
-            World::Simulated(_) => Err(Error::lookup_failed().with_detail(host)),
+            World::Simulated(_) => Err(IoError::new(IoErrorKind::UnknownHost, host)),
         }
     }
 
     /// Listens on an address; port 0 takes a free one.
     ///
     /// # Errors
-    /// `address_in_use`, `bind_failed`; `unsupported_operation` for real sockets without the
-    /// feature `net`.
-    pub async fn listen(&self, address: SocketAddr) -> Result<Listener> {
+    /// `AddressInUse`, `NotBound`; `NoSockets` for real sockets without the feature `net`.
+    pub async fn listen(&self, address: SocketAddr) -> IoResult<Listener> {
         let kind = match &self.world {
             World::Real(_) => ListenerKind::Real(RealSockets::listen(address).await?),
             World::Simulated(host) => ListenerKind::Simulated(host.listen(address).await?),
@@ -151,7 +150,7 @@ impl Sockets {
 
     /// See [`Env::unused_addresses`](crate::Env::unused_addresses); `random` decides where to look
     /// first.
-    pub(crate) async fn unused(&self, random: u64, count: usize) -> Result<Vec<SocketAddr>> {
+    pub(crate) async fn unused(&self, random: u64, count: usize) -> IoResult<Vec<SocketAddr>> {
         let span = u64::from(OUTGOING_PORTS - SERVICES_PORTS);
         let ip = match &self.world {
             World::Real(_) => Ipv4Addr::LOCALHOST,
@@ -166,14 +165,13 @@ impl Sockets {
             let port = SERVICES_PORTS + ((random % span + step) % span) as u16;
             match self.listen(SocketAddr::from((ip, port))).await {
                 Ok(listener) => taken.push(listener),
-                Err(error) if error.code() == Error::address_in_use().code() => {}
+                Err(error) if error.kind() == IoErrorKind::AddressInUse => {}
                 Err(error) => return Err(error),
             }
         }
         if taken.len() < count {
-            return Err(
-                Error::bind_failed().with_detail(format!("fewer than {count} ports are unused"))
-            );
+            let what = format!("fewer than {count} ports are unused");
+            return Err(IoError::new(IoErrorKind::NotBound, what));
         }
         Ok(taken.iter().map(Listener::local_address).collect())
     }
@@ -183,13 +181,13 @@ impl Listener {
     /// Waits for the next connection.
     ///
     /// # Errors
-    /// `connection_failed` if none could be taken; the next one may be.
-    pub async fn accept(&self) -> Result<Stream> {
+    /// `NotConnected` if none could be taken; the next one may be.
+    pub async fn accept(&self) -> IoResult<Stream> {
         std::future::poll_fn(|context| self.poll_accept(context)).await
     }
 
     /// The same for those who poll.
-    pub fn poll_accept(&self, context: &mut Context<'_>) -> Poll<Result<Stream>> {
+    pub fn poll_accept(&self, context: &mut Context<'_>) -> Poll<IoResult<Stream>> {
         let kind = match &self.kind {
             ListenerKind::Real(listener) => listener.poll_accept(context).map_ok(StreamKind::Real),
             ListenerKind::Simulated(listener) => {

@@ -11,8 +11,8 @@ use std::time::Duration;
 use plinth_env::reply::promise;
 use plinth_env::simulated::{Random, Simulation};
 use plinth_env::sync::{First, Signal, race};
-use plinth_env::{Env, Open, block_on};
-use plinth_types::{Error, Result};
+use plinth_env::{Env, IoErrorKind, IoResult, Open, block_on};
+use plinth_types::Error;
 
 /// Runs a test in the real world and in some simulated ones.
 fn everywhere<F: Future<Output = ()> + Send + 'static>(test: impl Fn(Env) -> F) {
@@ -186,7 +186,10 @@ fn files_hold_what_is_written() {
         );
         let path = dir.path().join("file");
         let file = files.open(&path, Open::CreateNew).await.unwrap();
-        assert_eq!(files.open(&path, Open::CreateNew).await.unwrap_err(), Error::io_error());
+        assert_eq!(
+            files.open(&path, Open::CreateNew).await.unwrap_err(),
+            IoErrorKind::Failed.into()
+        );
         file.write_all_at(10, b"hello").await.unwrap();
         assert_eq!(file.len().await, Ok(15));
         let mut bytes = [9; 20];
@@ -195,7 +198,7 @@ fn files_hold_what_is_written() {
         assert_eq!(file.read_at(15, &mut bytes).await, Ok(0));
         assert_eq!(file.read_at(1000, &mut bytes).await, Ok(0));
         let error = file.read_exact_at(0, &mut bytes).await.unwrap_err();
-        assert_eq!(error, Error::io_error());
+        assert_eq!(error, IoErrorKind::Failed.into());
         assert!(error.to_string().contains("file"), "{error}");
         file.set_len(12).await.unwrap();
         file.set_len(14).await.unwrap();
@@ -251,7 +254,7 @@ fn names_can_be_made_changed_and_removed() {
             files.list(deep.join("no")).await.map(drop),
             files.sync_dir(deep.join("no")).await,
         ] {
-            assert_eq!(missing, Err(Error::file_not_found()));
+            assert_eq!(missing, Err(IoErrorKind::NotFound.into()));
         }
         assert!(files.free_space(&deep).await.unwrap() > 0);
         files.remove_dir_all(dir.path().join("a")).await.unwrap();
@@ -308,10 +311,10 @@ fn a_lock_excludes_others_until_it_is_dropped() {
         for path in [dir.path().to_path_buf(), dir.path().join("LOCK")] {
             let lock = env.files().lock(&path).await.unwrap();
             let error = env.files().lock(&path).await.unwrap_err();
-            assert_eq!(error, Error::lock_file_failure());
+            assert_eq!(error, IoErrorKind::Locked.into());
             assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
             let error = env.files().lock(&path).await.unwrap_err();
-            assert_eq!(error, Error::lock_file_failure(), "a refusal doesn't give the lock back");
+            assert_eq!(error, IoErrorKind::Locked.into(), "a refusal doesn't give the lock back");
             drop(lock);
             drop(env.files().lock(&path).await.unwrap());
         }
@@ -364,7 +367,7 @@ fn random_file_programs_agree_with_a_map() {
     }
 }
 
-async fn file_program(env: &Env, seed: u64) -> Result<()> {
+async fn file_program(env: &Env, seed: u64) -> IoResult<()> {
     let mut random = Random::new(seed);
     let dir = env.files().temporary_dir("plinth-env").await?;
     let mut model = std::collections::BTreeMap::<String, Vec<u8>>::new();

@@ -6,13 +6,13 @@
 use std::collections::BTreeSet;
 
 use plinth_env::simulated::{FaultPlan, Simulation, Unsynced};
-use plinth_env::{Env, Open, block_on, is_disk_full};
-use plinth_types::{Error, Result};
+use plinth_env::{Env, IoErrorKind, IoResult, Open, block_on};
+use plinth_types::Error;
 
 const SEEDS: u64 = 300;
 
 /// Writes and syncs `old` at the beginning of a file with a durable name.
-async fn with_file(env: &Env, old: &[u8]) -> Result<plinth_env::File> {
+async fn with_file(env: &Env, old: &[u8]) -> IoResult<plinth_env::File> {
     env.files().create_dir_all("/data").await?;
     let file = env.files().open("/data/file", Open::Create).await?;
     file.write_all_at(0, old).await?;
@@ -173,8 +173,8 @@ fn a_crash_ends_tasks_timers_locks_and_handles() {
     sim.crash(&env);
     assert!(sim.run_until(forever).is_err());
     assert!(sim.run_until(env.spawn("late", async {})).is_err());
-    assert_eq!(sim.run_until(file.write_all_at(0, b"x")), Err(Error::io_error()));
-    assert_eq!(sim.run_until(env.files().list("/data")), Err(Error::io_error()));
+    assert_eq!(sim.run_until(file.write_all_at(0, b"x")), Err(IoErrorKind::Failed.into()));
+    assert_eq!(sim.run_until(env.files().list("/data")), Err(IoErrorKind::Failed.into()));
     sim.run_for(std::time::Duration::from_secs(1));
     let again = sim.restart(&env);
     let lock_again = sim.run_until(again.files().lock("/data")).unwrap();
@@ -219,7 +219,7 @@ fn each_process_has_its_own_disk() {
     let sim = Simulation::new(3);
     let (one, two) = (sim.process("one"), sim.process("two"));
     sim.run_until(async { drop(with_file(&one, b"old").await.unwrap()) });
-    assert_eq!(sim.run_until(two.files().read("/data/file")), Err(Error::file_not_found()));
+    assert_eq!(sim.run_until(two.files().read("/data/file")), Err(IoErrorKind::NotFound.into()));
     sim.crash(&two);
     assert_eq!(sim.run_until(one.files().read("/data/file")).unwrap(), b"old");
 }
@@ -234,7 +234,7 @@ fn a_failed_sync_leaves_an_unknown_state_which_the_next_one_does_not_mend() {
         sim.update_faults(&env, |plan| plan.sync.fail = 1.0);
         sim.run_until(async {
             file.write_all_at(0, &[2; 1024]).await.unwrap();
-            assert_eq!(file.sync_data().await, Err(Error::io_error()));
+            assert_eq!(file.sync_data().await, Err(IoErrorKind::Failed.into()));
         });
         sim.set_faults(&env, FaultPlan::default());
         sim.run_until(file.sync_data()).unwrap();
@@ -278,14 +278,14 @@ fn a_full_disk_takes_what_fits_and_more_when_there_is_room() {
     sim.run_until(async {
         assert_eq!(env.files().free_space("/data").await, Ok(2 * 4096));
         let error = file.write_all_at(4096, &[2; 20_000]).await.unwrap_err();
-        assert!(is_disk_full(&error), "{error}");
+        assert!(error.is_disk_full(), "{error}");
         assert!(error.to_string().contains("/data/file"), "{error}");
         assert_eq!(file.len().await, Ok(3 * 4096));
         file.write_all_at(0, &[3; 3 * 4096]).await.unwrap();
         file.sync_data().await.unwrap();
         let other = env.files().open("/data/other", Open::Create).await.unwrap();
-        assert!(is_disk_full(&other.allocate(1).await.unwrap_err()));
-        assert!(!is_disk_full(&env.files().open("/data/no", Open::Read).await.unwrap_err()));
+        assert!(other.allocate(1).await.unwrap_err().is_disk_full());
+        assert!(!env.files().open("/data/no", Open::Read).await.unwrap_err().is_disk_full());
     });
     sim.update_faults(&env, |plan| plan.capacity = Some(1 << 20));
     sim.run_until(async {

@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use plinth_env::simulated::{FaultPlan, Random, Simulation};
 use plinth_env::sync::Signal;
-use plinth_env::{Env, Open};
-use plinth_types::Result;
+use plinth_env::{Env, IoResult, Open};
 
 const CHILD: &str = "PLINTH_ENV_TRACE_OF";
 
@@ -35,7 +34,7 @@ fn world(seed: u64) -> (u64, u64) {
     (sim.trace_hash(), sim.event_count())
 }
 
-async fn work(env: &Env, worker: u64, signal: &Signal) -> Result<()> {
+async fn work(env: &Env, worker: u64, signal: &Signal) -> IoResult<()> {
     let files = env.files();
     files.create_dir_all("/data").await?;
     let file = files.open(format!("/data/{}", worker % 2), Open::Create).await?;

@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use plinth_env::simulated::{CallKind, FaultPlan, Simulation};
-use plinth_env::{Env, File, Open};
-use plinth_types::{Error, Result};
+use plinth_env::{Env, File, IoErrorKind, IoResult, Open};
 
 fn with_file(sim: &Simulation) -> (Env, File) {
     let env = sim.process("node");
@@ -20,7 +19,7 @@ fn with_file(sim: &Simulation) -> (Env, File) {
 }
 
 /// One call of each kind, by a name for messages.
-async fn calls(env: &Env, file: &File) -> Vec<(&'static str, Result<()>)> {
+async fn calls(env: &Env, file: &File) -> Vec<(&'static str, IoResult<()>)> {
     let files = env.files();
     vec![
         ("read", file.read_at(0, &mut [0; 8]).await.map(drop)),
@@ -51,7 +50,7 @@ fn every_call_can_fail_and_names_itself_and_the_path() {
     sim.set_faults(&env, FaultPlan::failing(1.0, 0.0));
     for (name, result) in sim.run_until(calls(&env, &file)) {
         let error = result.expect_err(name);
-        assert_eq!(error, Error::io_error(), "{name}");
+        assert_eq!(error, IoErrorKind::Failed.into(), "{name}");
         let detail = error.detail().unwrap();
         assert!(detail.contains('/') && detail.contains("simulated fault"), "{name}: {detail}");
     }
@@ -129,8 +128,8 @@ fn flipped_bits_stay_flipped() {
     sim.crash(&env);
     let env = sim.restart(&env);
     assert_eq!(read(&env), bytes);
-    assert_eq!(sim.flip_bit(&env, "/file", 4096), Err(Error::file_not_found()));
-    assert_eq!(sim.flip_bit(&env, "/none", 0), Err(Error::file_not_found()));
+    assert_eq!(sim.flip_bit(&env, "/file", 4096), Err(IoErrorKind::NotFound.into()));
+    assert_eq!(sim.flip_bit(&env, "/none", 0), Err(IoErrorKind::NotFound.into()));
     let (path, at) = sim.flip_random_bit(&env).unwrap();
     assert_eq!(path.to_str(), Some("/file"));
     assert_ne!(read(&env)[at as usize], bytes[at as usize]);

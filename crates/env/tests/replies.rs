@@ -183,13 +183,13 @@ fn values_are_dropped_exactly_once() {
     let (kept, reply) = promise();
     reply.on_complete(drop);
     kept.send(Ok(value()));
-    drop(Reply::ready(Ok(value())).wait());
+    drop(Reply::<_, Error>::ready(Ok(value())).wait());
     assert_eq!(drops.load(Ordering::Relaxed), 5);
 }
 
 #[test]
 fn a_ready_reply_answers_at_once_and_once() {
-    let mut reply = Reply::ready(Ok(7));
+    let mut reply = Reply::<_, Error>::ready(Ok(7));
     assert!(reply.is_ready());
     assert_eq!(reply.try_take(), Some(Ok(7)));
     assert_eq!(reply.try_take(), None);
@@ -197,7 +197,8 @@ fn a_ready_reply_answers_at_once_and_once() {
     assert_eq!(reply.wait(), Err(Error::future_released()));
     let called = Arc::new(AtomicUsize::new(0));
     let theirs = called.clone();
-    Reply::ready(Ok(3)).on_complete(move |answer| theirs.store(answer.unwrap(), Ordering::Relaxed));
+    Reply::<_, Error>::ready(Ok(3))
+        .on_complete(move |answer| theirs.store(answer.unwrap(), Ordering::Relaxed));
     assert_eq!(called.load(Ordering::Relaxed), 3);
 }
 

@@ -25,9 +25,17 @@ impl fmt::Display for Corruption {
     }
 }
 
+impl std::error::Error for Corruption {}
+
+impl From<&Corruption> for Error {
+    fn from(corruption: &Corruption) -> Self {
+        Self::file_corrupt().with_detail(corruption.to_string())
+    }
+}
+
 impl From<Corruption> for Error {
     fn from(corruption: Corruption) -> Self {
-        Self::file_corrupt().with_detail(corruption.to_string())
+        Self::from(&corruption)
     }
 }
 

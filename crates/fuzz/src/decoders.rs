@@ -13,7 +13,7 @@ use plinth_tls::{Acceptor, Source, TlsOptions};
 use plinth_types::{Bytes, Error};
 
 /// A refusal is told to somebody, who wants to know why.
-fn told(error: &Error) {
+pub(crate) fn told(error: &Error) {
     assert!(
         error.code() != 0 && error.detail().is_some_and(|why| !why.is_empty()),
         "{error} without a word why"

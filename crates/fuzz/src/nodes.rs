@@ -3,6 +3,7 @@
 //! A body reaches a log behind a checksum, from another node that has checked it; it is still
 //! looked at as anything from outside is. What is taken is encoded to the same bytes again.
 
+use crate::decoders;
 use plinth_log::format::{Rewind, State, Vote};
 use plinth_log::{Entry, EntryHead, EntryKind, sections, sections_head};
 use plinth_peers::hello::{Hello, Purpose, Stage, Welcome, Word};
@@ -22,9 +23,7 @@ pub(crate) fn messages(bytes: &[u8]) {
             assert_eq!(Message::decode(&again), Ok(message));
             assert_eq!(again.len(), bytes.len());
         }
-        Err(error) => {
-            assert!(error.detail().is_some_and(|why| !why.is_empty()), "{error} without a word why")
-        }
+        Err(error) => decoders::told(&Error::from(&error)),
     }
 }
 
@@ -51,9 +50,7 @@ pub(crate) fn frames(bytes: &[u8]) {
             assert_eq!(again.len(), bytes.len());
             assert_eq!(Frame::decode(&Bytes::from(again)), Ok(frame));
         }
-        Err(error) => {
-            assert!(error.detail().is_some_and(|why| !why.is_empty()), "{error} without a word why")
-        }
+        Err(error) => decoders::told(&Error::from(&error)),
     }
 }
 
@@ -107,9 +104,7 @@ pub(crate) fn log_bodies(bytes: &[u8]) {
             assert_eq!(head[2..], bytes[2..head.len()]);
             assert_eq!(data, bytes[head.len()..]);
         }
-        Err(error) => {
-            assert!(error.detail().is_some_and(|why| !why.is_empty()), "{error} without a word why")
-        }
+        Err(error) => decoders::told(&Error::from(&error)),
     }
     if let Some(vote) = Vote::decode(bytes) {
         assert_eq!(vote.encode(), bytes);
@@ -152,12 +147,7 @@ pub(crate) fn chunks(bytes: &[u8]) {
                 assert_eq!(Chunk::decode(&again), Ok(chunk));
                 assert_eq!(Chunk::encoded_len(&again[..CHUNK_HEADER]), Ok(again.len()));
             }
-            Err(error) => {
-                assert!(
-                    error.detail().is_some_and(|why| !why.is_empty()),
-                    "{error} without a word why"
-                )
-            }
+            Err(error) => decoders::told(&Error::from(&error)),
         }
     }
 }

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use plinth_env::{Env, Open};
 use plinth_format::{Corruption, Flaw, Identity, hex};
-use plinth_types::{Error, Result, Version};
+use plinth_types::Version;
 
 use crate::entry::Entry;
+use crate::failure::{LogError, LogResult};
 use crate::findings::{CutTail, Findings};
 use crate::format::{Kind, RECORDS_START, RecordHeader};
 use crate::landmarks::Landmarks;
@@ -40,9 +41,9 @@ pub struct Report {
 /// Reads the whole log in `dir` and reports everything that is wrong with it.
 ///
 /// # Errors
-/// `file_not_found` if there is no log; `unsupported_operation` if a newer program wrote it; errors
+/// `Missing` if there is no log; `ForeignFormat` if a newer program wrote it; errors
 /// of files.
-pub async fn verify(env: &Env, dir: impl AsRef<Path>) -> Result<Report> {
+pub async fn verify(env: &Env, dir: impl AsRef<Path>) -> LogResult<Report> {
     let mut salvage = Salvage::open(env, dir).await?;
     let mut report =
         Report { segments: salvage.segments, identity: salvage.identity(), ..Report::default() };
@@ -119,13 +120,13 @@ impl Salvage {
     /// Opens the log in `dir`, whosever it is.
     ///
     /// # Errors
-    /// `file_not_found` if there is none; `unsupported_operation` if a newer program wrote it;
+    /// `Missing` if there is none; `ForeignFormat` if a newer program wrote it;
     /// errors of files.
-    pub async fn open(env: &Env, dir: impl AsRef<Path>) -> Result<Self> {
+    pub async fn open(env: &Env, dir: impl AsRef<Path>) -> LogResult<Self> {
         let dir = dir.as_ref();
         let files = survey_files(env, dir, Open::Read, false).await?;
         if files.directory.segments.is_empty() {
-            return Err(Error::file_not_found().with_detail(format!("no log in {}", dir.display())));
+            return Err(LogError::Missing(format!("no log in {}", dir.display())));
         }
         let mut problems = files.problems;
         let owners = files
@@ -166,7 +167,7 @@ impl Salvage {
     ///
     /// # Errors
     /// Errors of files.
-    pub async fn next(&mut self) -> Result<Option<Salvaged>> {
+    pub async fn next(&mut self) -> LogResult<Option<Salvaged>> {
         loop {
             let is_certain = |entry: &Entry| entry.version <= self.unsettled.committed;
             if let Some(entry) = self.unsettled.waiting.pop_front_if(|entry| is_certain(entry)) {
@@ -200,7 +201,7 @@ impl Salvage {
         }
     }
 
-    async fn next_record(&mut self) -> Result<Option<Found>> {
+    async fn next_record(&mut self) -> LogResult<Option<Found>> {
         if let Some(problem) = self.problems.pop() {
             return Ok(Some(Found::Problem(problem)));
         }
@@ -243,7 +244,7 @@ impl Salvage {
         Ok(Some(Found::Problem(stopped)))
     }
 
-    async fn durable_sequence(&mut self) -> Result<u64> {
+    async fn durable_sequence(&mut self) -> LogResult<u64> {
         if let Some(known) = self.durable_sequence {
             return Ok(known);
         }
@@ -253,7 +254,7 @@ impl Salvage {
     }
 
     /// Tells a torn tail from a clean end.
-    async fn note_tail(&mut self, stopped: Corruption) -> Result<()> {
+    async fn note_tail(&mut self, stopped: Corruption) -> LogResult<()> {
         let ends = self.walk.survey().await?.ends;
         let (at, offset) = (self.walk.at, self.walk.offset);
         let (mut bytes, mut begin) = (0, offset);

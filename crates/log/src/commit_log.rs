@@ -28,9 +28,10 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use plinth_types::{Error, Result, Version};
+use plinth_types::Version;
 
 use crate::entry::Entry;
+use crate::failure::{LogError, LogResult};
 use crate::position::{Position, Progress};
 
 /// What the methods give that wait: a boxed future.
@@ -52,30 +53,30 @@ pub trait CommitLog: Send {
     /// ready, and counts once [`LogView::committed`] has reached its position.
     ///
     /// # Errors
-    /// `version_invalid` if `version` is not above the last one or is above the lease;
-    /// `file_not_writable` if the disk is full, and other errors of files: nothing was appended
+    /// `Version` if `version` is not above the last one or is above the lease;
+    /// `Io` if the disk is full, and other errors of files: nothing was appended
     /// then, and the next append may succeed. If the term has ended, or [`LogView::check`] fails
     /// from now on, the entry's fate is unknown.
     fn append<'a>(
         &'a mut self,
         version: Version,
         parts: &'a [&'a [u8]],
-    ) -> Waiting<'a, Result<Position>>;
+    ) -> Waiting<'a, LogResult<Position>>;
 
     /// As [`CommitLog::append`], for an entry among whose mutations is the row that says who is a
     /// member from here on.
     ///
     /// # Errors
-    /// As there; `unsupported_operation` for a log that one node has to itself, `process_behind` if
+    /// As there; `Unsupported` for a log that one node has to itself, `Behind` if
     /// another such entry is under way: nothing was appended then.
     fn append_members<'a>(
         &'a mut self,
         version: Version,
         parts: &'a [&'a [u8]],
-    ) -> Waiting<'a, Result<Position>> {
+    ) -> Waiting<'a, LogResult<Position>> {
         let _ = (version, parts);
         let detail = "this log has no members";
-        Box::pin(std::future::ready(Err(Error::unsupported_operation().with_detail(detail))))
+        Box::pin(std::future::ready(Err(LogError::Unsupported(detail.into()))))
     }
 
     /// Appends an entry that lets versions up to `upto` be handed out, once it is committed.
@@ -84,7 +85,7 @@ pub trait CommitLog: Send {
     ///
     /// # Errors
     /// As those of [`CommitLog::append`].
-    fn extend_lease(&mut self, upto: Version) -> Waiting<'_, Result<Position>>;
+    fn extend_lease(&mut self, upto: Version) -> Waiting<'_, LogResult<Position>>;
 
     /// Has this node's disk say of every entry so far that it is durable, so that damage to the
     /// last of them is known to be damage and not a write cut short; writes down what consumers
@@ -93,14 +94,14 @@ pub trait CommitLog: Send {
     ///
     /// # Errors
     /// As those of [`CommitLog::append`] and [`LogView::drive`].
-    fn mark_durable(&mut self) -> Waiting<'_, Result<()>>;
+    fn mark_durable(&mut self) -> Waiting<'_, LogResult<()>>;
 
     /// Ends the writing as after [`CommitLog::mark_durable`], waits until no task of the log
     /// touches its files any longer, and ends every reader that waits.
     ///
     /// # Errors
     /// As those of [`CommitLog::mark_durable`]; the log is closed all the same.
-    fn close(self: Box<Self>) -> Waiting<'static, Result<()>>;
+    fn close(self: Box<Self>) -> Waiting<'static, LogResult<()>>;
 
     /// Panics if what the log believes of itself contradicts itself.
     fn check_invariants(&self);
@@ -118,8 +119,8 @@ pub trait LogView: Send + Sync {
     /// gave, it is the stream of committed positions; steps that come quickly are told as one.
     ///
     /// # Errors
-    /// That of [`LogView::check`]; `shutdown_in_progress` once the log is closed.
-    fn until_committed(&self, beyond: Position) -> Waiting<'_, Result<Progress>>;
+    /// That of [`LogView::check`]; `Closed` once the log is closed.
+    fn until_committed(&self, beyond: Position) -> Waiting<'_, LogResult<Progress>>;
 
     /// Whether entries become committed although nobody calls [`LogView::drive`].
     fn commits_by_itself(&self) -> bool {
@@ -136,19 +137,19 @@ pub trait LogView: Send + Sync {
     ///
     /// # Errors
     /// That of [`LogView::check`]. After a failed sync nothing is committed any more.
-    fn drive(&self) -> Waiting<'_, Result<Option<Progress>>>;
+    fn drive(&self) -> Waiting<'_, LogResult<Option<Progress>>>;
 
     /// Waits until `upto` is committed, driving meanwhile.
     ///
     /// # Errors
-    /// As those of [`LogView::drive`]; `client_invalid_operation` if nothing was appended there.
-    fn sync(&self, upto: Position) -> Waiting<'_, Result<()>>;
+    /// As those of [`LogView::drive`]; `Misused` if nothing was appended there.
+    fn sync(&self, upto: Position) -> Waiting<'_, LogResult<()>>;
 
     /// Whether a failure has ended the log, and which.
     ///
     /// # Errors
     /// The error that every append and sync gives since.
-    fn check(&self) -> Result<()>;
+    fn check(&self) -> LogResult<()>;
 
     /// Reads committed entries with versions from `from` on.
     fn reader(&self, from: Version) -> Box<dyn LogReader>;
@@ -157,17 +158,17 @@ pub trait LogView: Send + Sync {
     /// itself.
     ///
     /// # Errors
-    /// `client_invalid_operation` if there is no such consumer; `version_invalid` if it was
+    /// `Misused` if there is no such consumer; `Version` if it was
     /// dropped.
-    fn reader_of(&self, consumer: &str) -> Result<Box<dyn LogReader>>;
+    fn reader_of(&self, consumer: &str) -> LogResult<Box<dyn LogReader>>;
 
     /// Reads for a consumer from version `from` on, which lies behind what it has popped. It keeps
     /// nothing by itself either.
     ///
     /// # Errors
-    /// As those of [`LogView::reader_of`]; `version_invalid` if the consumer has popped beyond
+    /// As those of [`LogView::reader_of`]; `Version` if the consumer has popped beyond
     /// `from`.
-    fn reader_for(&self, consumer: &str, from: Version) -> Result<Box<dyn LogReader>>;
+    fn reader_for(&self, consumer: &str, from: Version) -> LogResult<Box<dyn LogReader>>;
 
     /// Makes `consumer` known: entries from version `from` on are kept until it pops them. One that
     /// is known already, be it from before a restart, stays where it is and gets the new bound.
@@ -178,17 +179,22 @@ pub trait LogView: Send + Sync {
     /// may be gone then. Its pops and readers fail from then on, until it is registered again.
     ///
     /// # Errors
-    /// `version_invalid` if entries from `from` on are gone already; `invalid_option_value` if the
+    /// `Version` if entries from `from` on are gone already; `Option` if the
     /// name is empty or too long, or there are too many consumers.
-    fn register(&self, consumer: &str, from: Version, bound_bytes: Option<u64>) -> Result<Version>;
+    fn register(
+        &self,
+        consumer: &str,
+        from: Version,
+        bound_bytes: Option<u64>,
+    ) -> LogResult<Version>;
 
     /// `consumer` needs no entries up to version `upto` any longer. What nobody needs goes once
     /// this is durable: as soon as anything appended later is. Popping backwards does nothing.
     ///
     /// # Errors
-    /// `client_invalid_operation` if there is no such consumer; `version_invalid` if it was
+    /// `Misused` if there is no such consumer; `Version` if it was
     /// dropped.
-    fn pop(&self, consumer: &str, upto: Version) -> Result<()>;
+    fn pop(&self, consumer: &str, upto: Version) -> LogResult<()>;
 
     /// Forgets a consumer: nothing is kept for it any longer. Without any consumer everything is
     /// kept.
@@ -201,7 +207,7 @@ pub trait LogView: Send + Sync {
     ///
     /// # Errors
     /// As those of [`LogView::reader_of`].
-    fn held_bytes(&self, consumer: &str) -> Result<u64>;
+    fn held_bytes(&self, consumer: &str) -> LogResult<u64>;
 
     /// Bytes that are kept for whoever needs entries from version `from` up to below `until`, and
     /// go if nobody does: counted in whole segments, without the one that is written to.
@@ -225,10 +231,10 @@ pub trait LogReader: Send {
     /// The next entry; `None` if there is none yet.
     ///
     /// # Errors
-    /// `version_invalid` if the entries asked for are gone, or the consumer it reads for was
-    /// dropped; `file_corrupt`, saying file, offset, what was expected and what was found, if the
+    /// `Version` if the entries asked for are gone, or the consumer it reads for was
+    /// dropped; `Corrupt`, saying file, offset, what was expected and what was found, if the
     /// log is damaged; errors of files.
-    fn next(&mut self) -> Waiting<'_, Result<Option<Entry>>>;
+    fn next(&mut self) -> Waiting<'_, LogResult<Option<Entry>>>;
 
     /// From now on the newest entries are kept in memory for this reader, within a bound, until it
     /// is dropped.
@@ -238,7 +244,7 @@ pub trait LogReader: Send {
     /// this reader, within a bound, until it is dropped.
     ///
     /// # Errors
-    /// As those of [`LogReader::next`]; that of [`LogView::check`]; `shutdown_in_progress` once the
+    /// As those of [`LogReader::next`]; that of [`LogView::check`]; `Closed` once the
     /// log is closed.
-    fn wait(&mut self) -> Waiting<'_, Result<Entry>>;
+    fn wait(&mut self) -> Waiting<'_, LogResult<Entry>>;
 }

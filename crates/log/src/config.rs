@@ -3,7 +3,7 @@
 //! Plain data, compared and copied; the limits of the settings are checked where a log is made or
 //! opened, so nothing here holds more than its fields say.
 
-use plinth_types::{Error, Result};
+use crate::failure::{LogError, LogResult};
 
 /// How a log lays itself out. [`LogConfig::default`] suits a database of any size.
 #[derive(Clone, Debug)]
@@ -48,8 +48,8 @@ impl LogConfig {
     /// The most syncs that may be asked to be in flight: each has a handle of its own on the file.
     pub const MAX_SYNCS_IN_FLIGHT: usize = 16;
 
-    pub(crate) fn check(&self) -> Result<()> {
-        let refuse = |what: String| Err(Error::invalid_option_value().with_detail(what));
+    pub(crate) fn check(&self) -> LogResult<()> {
+        let refuse = |what: String| Err(LogError::Option(what));
         if self.first_segment_bytes < Self::MIN_SEGMENT_BYTES {
             let (bytes, least) = (self.first_segment_bytes, Self::MIN_SEGMENT_BYTES);
             return refuse(format!("first_segment_bytes is {bytes}, at least {least} are needed"));

@@ -12,8 +12,9 @@
 
 use std::collections::BTreeMap;
 
-use plinth_types::{Error, Result, Version};
+use plinth_types::Version;
 
+use crate::failure::{LogError, LogResult};
 use crate::format::{MAX_CONSUMER_NAME_LEN, MAX_CONSUMERS};
 
 /// A consumer that the log knows.
@@ -35,9 +36,9 @@ pub(crate) struct Dropped {
 }
 
 impl Dropped {
-    fn error(&self) -> Error {
+    fn error(&self) -> LogError {
         let Self { name, popped, held_bytes, bound_bytes } = self;
-        Error::version_invalid().with_detail(format!(
+        LogError::Version(format!(
             "consumer {name} was dropped: it had popped up to version {popped} and held back {held_bytes} \
              bytes of the log, {bound_bytes} are its bound; take a snapshot and register it again"
         ))
@@ -85,12 +86,12 @@ impl Consumers {
     }
 
     /// An error if `name` is that of a consumer that was dropped.
-    pub(crate) fn check(&self, name: &str) -> Result<()> {
+    pub(crate) fn check(&self, name: &str) -> LogResult<()> {
         self.dropped.get(name).map_or(Ok(()), |dropped| Err(dropped.error()))
     }
 
     /// Where a consumer goes on.
-    pub(crate) fn next_of(&self, name: &str) -> Result<Version> {
+    pub(crate) fn next_of(&self, name: &str) -> LogResult<Version> {
         self.check(name)?;
         self.known
             .get(name)
@@ -125,7 +126,7 @@ impl Consumers {
     }
 
     /// An error if there may not be one more.
-    pub(crate) fn check_room(&self) -> Result<()> {
+    pub(crate) fn check_room(&self) -> LogResult<()> {
         if self.known.len() >= MAX_CONSUMERS {
             return refuse(format!("the log has {MAX_CONSUMERS} consumers already"));
         }
@@ -140,7 +141,7 @@ impl Consumers {
     }
 
     /// A consumer needs nothing up to this version any longer.
-    pub(crate) fn pop(&mut self, name: &str, upto: Version) -> Result<()> {
+    pub(crate) fn pop(&mut self, name: &str, upto: Version) -> LogResult<()> {
         self.check(name)?;
         let known = self.known.get_mut(name).ok_or_else(|| unknown(name))?;
         if upto > known.popped {
@@ -160,8 +161,8 @@ impl Consumers {
 }
 
 /// # Errors
-/// `invalid_option_value` for what can't be the name of a consumer.
-pub(crate) fn check_name(name: &str) -> Result<()> {
+/// `Option` for what can't be the name of a consumer.
+pub(crate) fn check_name(name: &str) -> LogResult<()> {
     if name.is_empty() || name.len() > MAX_CONSUMER_NAME_LEN {
         let len = name.len();
         return refuse(format!(
@@ -171,10 +172,10 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-fn refuse(what: String) -> Result<()> {
-    Err(Error::invalid_option_value().with_detail(what))
+fn refuse(what: String) -> LogResult<()> {
+    Err(LogError::Option(what))
 }
 
-fn unknown(name: &str) -> Error {
-    Error::client_invalid_operation().with_detail(format!("the log has no consumer {name}"))
+fn unknown(name: &str) -> LogError {
+    LogError::Misused(format!("the log has no consumer {name}"))
 }

@@ -7,7 +7,8 @@
 //!   | format | 0 | sections | tag, length | tag, length | mutations of the first | of the second |
 //! ```
 
-use plinth_types::{Bytes, Error, LogPosition, Result, Version};
+use crate::failure::{LogError, LogResult};
+use plinth_types::{Bytes, LogPosition, Version};
 
 /// What an entry is for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -127,9 +128,9 @@ pub fn sections_head(sections: &[(Tag, usize)]) -> Vec<u8> {
 /// The sections of a body: tag and bytes of each, in order.
 ///
 /// # Errors
-/// `file_corrupt` if these bytes are no such body.
-pub fn sections(body: &Bytes) -> Result<Vec<(Tag, Bytes)>> {
-    let corrupt = |what: String| Error::file_corrupt().with_detail(what);
+/// `Corrupt` if these bytes are no such body.
+pub fn sections(body: &Bytes) -> LogResult<Vec<(Tag, Bytes)>> {
+    let corrupt = LogError::Malformed;
     match body.first() {
         Some(&SECTIONS_FORMAT) => {}
         found => {
@@ -178,9 +179,16 @@ mod tests {
         assert_eq!(sections(&body), Ok(expected.to_vec()));
         // Every prefix, every longer body, and every other format is refused.
         for len in 0..body.len() {
-            assert_eq!(sections(&body.slice(..len)), Err(Error::file_corrupt()), "{len}");
+            assert_eq!(
+                sections(&body.slice(..len)),
+                Err(LogError::Malformed(String::new())),
+                "{len}"
+            );
         }
-        assert_eq!(sections(&[&body[..], b"x"].concat().into()), Err(Error::file_corrupt()));
+        assert_eq!(
+            sections(&[&body[..], b"x"].concat().into()),
+            Err(LogError::Malformed(String::new()))
+        );
         let old = sections(&Bytes::from_static(b"\x01mutations")).expect_err("format 1");
         assert!(old.to_string().contains("format 1, expected 2"), "{old}");
         assert_eq!(sections(&Bytes::from(sections_head(&[]))), Ok(Vec::new()));

@@ -9,10 +9,10 @@ pub(crate) mod mark;
 mod record;
 mod state;
 
+use crate::failure::LogError;
 use plinth_format::{
     FIELDS, Form, HeaderFlaw, IDENTITY_LEN, Identity, checksum, checksum_from, put, u32_at, u64_at,
 };
-use plinth_types::Error;
 
 pub(crate) use record::body_checksum;
 pub use record::{Kind, RECORD_HEADER_LEN, RecordHeader, record_span};
@@ -130,13 +130,13 @@ impl SegmentHeader {
 }
 
 /// The error of a file that another program can read.
-pub(crate) fn foreign_format(file: &str, format: u32) -> Error {
+pub(crate) fn foreign_format(file: &str, format: u32) -> LogError {
     let remedy = if format > FORMAT {
         "open it with a newer Plinth"
     } else {
         "it is from before the first release: copy its data with the program that wrote it"
     };
-    Error::unsupported_operation().with_detail(format!(
+    LogError::ForeignFormat(format!(
         "{file} has log format {format}, this program reads format {FORMAT}: {remedy}"
     ))
 }

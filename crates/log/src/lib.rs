@@ -56,6 +56,7 @@ mod config;
 pub mod conformance;
 mod consumers;
 mod entry;
+mod failure;
 mod findings;
 pub mod format;
 mod frame;
@@ -94,6 +95,7 @@ pub use entry::{
     ALL_ROWS, Entry, EntryHead, EntryKind, MAX_SECTIONS, SECTIONS_FORMAT, Tag, sections,
     sections_head,
 };
+pub use failure::{LogError, LogResult};
 pub use findings::{CutTail, Findings, Recovery};
 pub use format::Vote;
 pub use landmarks::{Landmarks, Mismatch};

@@ -6,10 +6,11 @@
 
 use std::sync::Arc;
 
-use plinth_types::{Result, Version};
+use plinth_types::Version;
 
 use crate::commit_log::{CommitLog, LogReader, LogView, Waiting};
 use crate::entry::Entry;
+use crate::failure::LogResult;
 use crate::log::LocalLog;
 use crate::position::{Position, Progress};
 use crate::reader::Reader;
@@ -33,19 +34,19 @@ impl CommitLog for LocalLog {
         &'a mut self,
         version: Version,
         parts: &'a [&'a [u8]],
-    ) -> Waiting<'a, Result<Position>> {
+    ) -> Waiting<'a, LogResult<Position>> {
         Box::pin(Self::append(self, version, parts))
     }
 
-    fn extend_lease(&mut self, upto: Version) -> Waiting<'_, Result<Position>> {
+    fn extend_lease(&mut self, upto: Version) -> Waiting<'_, LogResult<Position>> {
         Box::pin(Self::extend_lease(self, upto))
     }
 
-    fn mark_durable(&mut self) -> Waiting<'_, Result<()>> {
+    fn mark_durable(&mut self) -> Waiting<'_, LogResult<()>> {
         Box::pin(Self::mark_durable(self))
     }
 
-    fn close(self: Box<Self>) -> Waiting<'static, Result<()>> {
+    fn close(self: Box<Self>) -> Waiting<'static, LogResult<()>> {
         Box::pin(Self::close(*self))
     }
 
@@ -63,7 +64,7 @@ impl LogView for LocalView {
         Self::durable(self)
     }
 
-    fn until_committed(&self, beyond: Position) -> Waiting<'_, Result<Progress>> {
+    fn until_committed(&self, beyond: Position) -> Waiting<'_, LogResult<Progress>> {
         Box::pin(self.shared.until(move |inner| {
             let committed = inner.committed().progress();
             if committed.position > beyond {
@@ -73,16 +74,16 @@ impl LogView for LocalView {
         }))
     }
 
-    fn drive(&self) -> Waiting<'_, Result<Option<Progress>>> {
+    fn drive(&self) -> Waiting<'_, LogResult<Option<Progress>>> {
         Box::pin(drive(&self.shared))
     }
 
-    fn sync(&self, upto: Position) -> Waiting<'_, Result<()>> {
+    fn sync(&self, upto: Position) -> Waiting<'_, LogResult<()>> {
         let syncer = Syncer::new(self.shared.clone());
         Box::pin(async move { syncer.sync(upto).await })
     }
 
-    fn check(&self) -> Result<()> {
+    fn check(&self) -> LogResult<()> {
         Self::check(self)
     }
 
@@ -90,19 +91,24 @@ impl LogView for LocalView {
         Box::new(Self::reader(self, from))
     }
 
-    fn reader_of(&self, consumer: &str) -> Result<Box<dyn LogReader>> {
+    fn reader_of(&self, consumer: &str) -> LogResult<Box<dyn LogReader>> {
         Ok(Box::new(Self::reader_of(self, consumer)?))
     }
 
-    fn reader_for(&self, consumer: &str, from: Version) -> Result<Box<dyn LogReader>> {
+    fn reader_for(&self, consumer: &str, from: Version) -> LogResult<Box<dyn LogReader>> {
         Ok(Box::new(Self::reader_for(self, consumer, from)?))
     }
 
-    fn register(&self, consumer: &str, from: Version, bound_bytes: Option<u64>) -> Result<Version> {
+    fn register(
+        &self,
+        consumer: &str,
+        from: Version,
+        bound_bytes: Option<u64>,
+    ) -> LogResult<Version> {
         Self::register(self, consumer, from, bound_bytes)
     }
 
-    fn pop(&self, consumer: &str, upto: Version) -> Result<()> {
+    fn pop(&self, consumer: &str, upto: Version) -> LogResult<()> {
         Self::pop(self, consumer, upto)
     }
 
@@ -114,7 +120,7 @@ impl LogView for LocalView {
         Self::consumers(self)
     }
 
-    fn held_bytes(&self, consumer: &str) -> Result<u64> {
+    fn held_bytes(&self, consumer: &str) -> LogResult<u64> {
         Self::held_bytes(self, consumer)
     }
 
@@ -136,7 +142,7 @@ impl LogView for LocalView {
 }
 
 impl LogReader for Reader {
-    fn next(&mut self) -> Waiting<'_, Result<Option<Entry>>> {
+    fn next(&mut self) -> Waiting<'_, LogResult<Option<Entry>>> {
         Box::pin(Self::next(self))
     }
 
@@ -144,7 +150,7 @@ impl LogReader for Reader {
         Self::follow(self);
     }
 
-    fn wait(&mut self) -> Waiting<'_, Result<Entry>> {
+    fn wait(&mut self) -> Waiting<'_, LogResult<Entry>> {
         Box::pin(Self::wait(self))
     }
 }

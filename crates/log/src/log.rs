@@ -7,10 +7,11 @@ use std::path::Path;
 
 use plinth_env::Env;
 use plinth_format::Identity;
-use plinth_types::{Error, Result, Version};
+use plinth_types::Version;
 
 use crate::config::LogConfig;
 use crate::entry::{EntryHead, EntryKind};
+use crate::failure::{LogError, LogResult};
 use crate::findings::{Findings, Recovery};
 use crate::format::Vote;
 use crate::link::Link;
@@ -35,14 +36,14 @@ impl LocalLog {
     /// or none.
     ///
     /// # Errors
-    /// `client_invalid_operation` if there is a log already; `invalid_option_value`; errors of
+    /// `Misused` if there is a log already; `Option`; errors of
     /// files.
     pub async fn create(
         env: &Env,
         dir: impl AsRef<Path>,
         identity: Identity,
         config: LogConfig,
-    ) -> Result<(Self, Recovery)> {
+    ) -> LogResult<(Self, Recovery)> {
         Self::create_at(env, dir, identity, config, (0, 0, 0)).await
     }
 
@@ -51,14 +52,14 @@ impl LocalLog {
     /// to the version.
     ///
     /// # Errors
-    /// As those of [`LocalLog::create`]; `version_invalid` if the version is below 0.
+    /// As those of [`LocalLog::create`]; `Version` if the version is below 0.
     pub async fn create_at(
         env: &Env,
         dir: impl AsRef<Path>,
         identity: Identity,
         config: LogConfig,
         beginning: (u64, u64, Version),
-    ) -> Result<(Self, Recovery)> {
+    ) -> LogResult<(Self, Recovery)> {
         let dir = dir.as_ref();
         Opened::create_at(env, dir, identity, &config, beginning).await?;
         Self::open(env, dir, identity, config).await
@@ -67,15 +68,15 @@ impl LocalLog {
     /// Opens the log in `dir`, after whatever crash, and begins a new term. Reads all of it first.
     ///
     /// # Errors
-    /// `file_not_found` if there is none; `file_corrupt`, saying file, offset, what was expected
-    /// and what was found, if anything is damaged that was durable; `unsupported_operation` if
-    /// another version of the program wrote it; `client_invalid_operation` if it is another node's.
+    /// `Missing` if there is none; `Corrupt`, saying file, offset, what was expected
+    /// and what was found, if anything is damaged that was durable; `ForeignFormat` if
+    /// another version of the program wrote it; `Misused` if it is another node's.
     pub async fn open(
         env: &Env,
         dir: impl AsRef<Path>,
         identity: Identity,
         config: LogConfig,
-    ) -> Result<(Self, Recovery)> {
+    ) -> LogResult<(Self, Recovery)> {
         Self::open_when(env, dir, identity, config, |_| std::future::ready(Ok(()))).await
     }
 
@@ -85,13 +86,13 @@ impl LocalLog {
     ///
     /// # Errors
     /// As those of [`LocalLog::open`], and that of `permission`, after which nothing was changed.
-    pub async fn open_when<F: Future<Output = Result<()>>>(
+    pub async fn open_when<F: Future<Output = LogResult<()>>>(
         env: &Env,
         dir: impl AsRef<Path>,
         identity: Identity,
         config: LogConfig,
         permission: impl FnOnce(Findings) -> F,
-    ) -> Result<(Self, Recovery)> {
+    ) -> LogResult<(Self, Recovery)> {
         let commits = Commits::WhenDurable;
         let (mut opened, found) =
             Opened::open(env, dir.as_ref(), identity, config, commits, permission).await?;
@@ -108,16 +109,16 @@ impl LocalLog {
     /// and durable once a [`Syncer::sync`] of its position has returned.
     ///
     /// # Errors
-    /// `version_invalid` if `version` is not above the last one or is above the lease;
-    /// `file_not_writable` if the disk is full, and other errors of files: nothing was appended
-    /// then, and the next append writes to the same place. `io_error` for good once the log is
+    /// `Version` if `version` is not above the last one or is above the lease;
+    /// `Io` if the disk is full, and other errors of files: nothing was appended
+    /// then, and the next append writes to the same place. `Poisoned` for good once the log is
     /// poisoned.
-    pub async fn append(&mut self, version: Version, parts: &[&[u8]]) -> Result<Position> {
+    pub async fn append(&mut self, version: Version, parts: &[&[u8]]) -> LogResult<Position> {
         let lease = self.opened.writer.link.memory.lease;
         if version > lease {
             let detail =
                 format!("entry at version {version}, the lease ends at {lease}: extend it first");
-            return Err(Error::version_invalid().with_detail(detail));
+            return Err(LogError::Version(detail));
         }
         self.append_entry(EntryKind::Mutations, version, parts).await
     }
@@ -127,7 +128,7 @@ impl LocalLog {
         kind: EntryKind,
         version: Version,
         parts: &[&[u8]],
-    ) -> Result<Position> {
+    ) -> LogResult<Position> {
         let (index, previous) =
             (self.opened.writer.link.index + 1, self.opened.writer.link.version);
         let (term, committed) = (self.term(), self.committed().version);
@@ -141,7 +142,7 @@ impl LocalLog {
     ///
     /// # Errors
     /// As those of [`LocalLog::append`].
-    pub async fn extend_lease(&mut self, upto: Version) -> Result<Position> {
+    pub async fn extend_lease(&mut self, upto: Version) -> LogResult<Position> {
         if upto <= self.opened.writer.link.memory.lease {
             return Ok(self.written());
         }
@@ -156,7 +157,7 @@ impl LocalLog {
     ///
     /// # Errors
     /// As those of [`LocalLog::append`] and [`Syncer::sync`].
-    pub async fn mark_durable(&mut self) -> Result<()> {
+    pub async fn mark_durable(&mut self) -> LogResult<()> {
         self.opened.mark_durable().await
     }
 
@@ -186,7 +187,7 @@ impl LocalLog {
     ///
     /// # Errors
     /// As those of [`LocalLog::mark_durable`]; the log is closed all the same.
-    pub async fn close(self) -> Result<()> {
+    pub async fn close(self) -> LogResult<()> {
         self.opened.close().await
     }
 

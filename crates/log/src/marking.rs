@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plinth_env::sync::race;
-use plinth_types::{Result, Version, probe};
+use plinth_types::{Version, probe};
 
+use crate::failure::LogResult;
 use crate::shared::{Inner, Shared};
 
 /// How often it is looked whether there is something to note: a note is written at the second tick.
@@ -72,7 +73,7 @@ impl Drop for Task {
 }
 
 /// Notes how far the log is durable.
-async fn mark(shared: &Shared) -> Result<()> {
+async fn mark(shared: &Shared) -> LogResult<()> {
     probe!("log: durable without a record that says so");
     let durable = shared.with(|inner| inner.to_note());
     shared.marks.note(durable).await?;
@@ -81,7 +82,7 @@ async fn mark(shared: &Shared) -> Result<()> {
 }
 
 /// The last note of a log that is being closed, and durable.
-pub(crate) async fn mark_end(shared: &Shared) -> Result<()> {
+pub(crate) async fn mark_end(shared: &Shared) -> LogResult<()> {
     let durable = shared.with(|inner| inner.to_note());
     shared.marks.note(durable).await?;
     shared.marks.sync().await

@@ -24,8 +24,9 @@ use std::sync::{Mutex, PoisonError};
 
 use plinth_env::{Env, File, Open, Signal};
 use plinth_format::{Corruption, Flaw};
-use plinth_types::{Result, Version};
+use plinth_types::Version;
 
+use crate::failure::LogResult;
 use crate::format::mark::{MARK_LEN, MARK_PLACES, MARKS_LEN, Mark};
 
 pub(crate) fn marks_path(dir: &Path) -> PathBuf {
@@ -46,13 +47,13 @@ pub(crate) struct Marks {
 impl Marks {
     /// Makes the file of a new log, in place of one that may be there, durably: a log with a
     /// segment has it.
-    pub(crate) async fn create(env: &Env, dir: &Path, seed: u32) -> Result<()> {
+    pub(crate) async fn create(env: &Env, dir: &Path, seed: u32) -> LogResult<()> {
         let file = env.files().open(marks_path(dir), Open::Truncate).await?;
         let mut bytes = vec![0; MARKS_LEN];
         bytes[..MARK_LEN].copy_from_slice(&Mark { number: 1, ..Mark::default() }.encode(seed));
         file.write_all_at(0, &bytes).await?;
         file.sync_all().await?;
-        env.files().sync_dir(dir).await
+        Ok(env.files().sync_dir(dir).await?)
     }
 
     /// Reads the file. `None` if it isn't there.
@@ -60,7 +61,7 @@ impl Marks {
         env: &Env,
         dir: &Path,
         seed: u32,
-    ) -> Result<Option<Result<Mark, Corruption>>> {
+    ) -> LogResult<Option<Result<Mark, Corruption>>> {
         let path = marks_path(dir);
         if !env.files().exists(&path).await? {
             return Ok(None);
@@ -83,7 +84,7 @@ impl Marks {
     }
 
     /// Opens the file to write to it.
-    pub(crate) async fn open(env: &Env, dir: &Path, seed: u32, last: Mark) -> Result<Self> {
+    pub(crate) async fn open(env: &Env, dir: &Path, seed: u32, last: Mark) -> LogResult<Self> {
         let file = env.files().open(marks_path(dir), Open::Write).await?;
         Ok(Self {
             file,
@@ -95,7 +96,7 @@ impl Marks {
     }
 
     /// Notes that everything up to this record is durable.
-    pub(crate) async fn note(&self, (sequence, committed): (u64, Version)) -> Result<()> {
+    pub(crate) async fn note(&self, (sequence, committed): (u64, Version)) -> LogResult<()> {
         let mark = {
             let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
             assert!(sequence >= last.sequence, "what was durable once stays durable");
@@ -111,8 +112,8 @@ impl Marks {
     }
 
     /// Makes the last note durable.
-    pub(crate) async fn sync(&self) -> Result<()> {
-        self.file.sync_data().await
+    pub(crate) async fn sync(&self) -> LogResult<()> {
+        Ok(self.file.sync_data().await?)
     }
 }
 

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 
 use plinth_env::Env;
 use plinth_format::Identity;
-use plinth_types::{Error, Result, Version};
+use plinth_types::Version;
 
 use crate::config::LogConfig;
+use crate::failure::{LogError, LogResult};
 use crate::findings::{Findings, Recovery};
 use crate::format::Vote;
 use crate::format::mark::mark_seed;
@@ -42,16 +43,16 @@ impl Opened {
         identity: Identity,
         config: &LogConfig,
         (index, term, version): (u64, u64, Version),
-    ) -> Result<()> {
+    ) -> LogResult<()> {
         config.check()?;
         if version < 0 {
             let detail = format!("a log can't begin behind version {version}");
-            return Err(Error::version_invalid().with_detail(detail));
+            return Err(LogError::Version(detail));
         }
         env.files().create_dir_all(dir).await?;
         if !Directory::list(env, dir).await?.segments.is_empty() {
             let detail = format!("there is a log in {} already", dir.display());
-            return Err(Error::client_invalid_operation().with_detail(detail));
+            return Err(LogError::Misused(detail));
         }
         let wanted = NewSegment::new(identity, config, 1, config.first_segment_bytes);
         let first_record = |seed| {
@@ -71,20 +72,20 @@ impl Opened {
 
     /// Brings the log in `dir` into order, once there is permission to change it. Its tasks begin
     /// with [`Opened::start`].
-    pub(crate) async fn open<F: Future<Output = Result<()>>>(
+    pub(crate) async fn open<F: Future<Output = LogResult<()>>>(
         env: &Env,
         dir: &Path,
         identity: Identity,
         config: LogConfig,
         commits: Commits,
         permission: impl FnOnce(Findings) -> F,
-    ) -> Result<(Self, Recovery)> {
+    ) -> LogResult<(Self, Recovery)> {
         let dir: PathBuf = dir.to_path_buf();
         config.check()?;
         let recovered = recover(env, &dir, &identity, &config, commits, permission).await?;
         let link = recovered.start.link.clone();
         let Some(opening) = recovered.opening.checked_add(1) else {
-            return Err(Error::internal_error().with_detail("the log was opened 2^32 times"));
+            return Err(LogError::Internal("the log was opened 2^32 times".into()));
         };
         let shared = Shared::new(env.clone(), dir, identity, config, recovered.start);
         let writer = Writer::new(shared.clone(), link, opening, recovered.dirty);
@@ -98,14 +99,14 @@ impl Opened {
     }
 
     /// Writes down what this node promises, durably.
-    pub(crate) async fn vote(&mut self, vote: Vote) -> Result<Position> {
+    pub(crate) async fn vote(&mut self, vote: Vote) -> LogResult<Position> {
         let position = self.writer.write(Wanted::Vote(vote)).await?;
         self.syncer().sync(position).await?;
         Ok(position)
     }
 
     /// Writes the log's memory down in a new record, durably.
-    pub(crate) async fn mark(&mut self) -> Result<()> {
+    pub(crate) async fn mark(&mut self) -> LogResult<()> {
         let position = self.writer.write_state().await?;
         self.syncer().sync(position).await?;
         self.set_marker(position);
@@ -114,7 +115,7 @@ impl Opened {
 
     /// As [`Opened::mark_durable`], without waiting for a disk: only if everything is durable
     /// already, and what it writes is to be synced by the caller.
-    pub(crate) async fn begin_mark(&mut self) -> Result<Option<Position>> {
+    pub(crate) async fn begin_mark(&mut self) -> LogResult<Option<Position>> {
         let durable = self.view.shared.with(|inner| inner.durable.sequence);
         let is_marked = self.marker == self.writer.link.sequence && !self.writer.has_news();
         if is_marked || durable < self.writer.link.sequence {
@@ -127,7 +128,7 @@ impl Opened {
 
     /// Has the disk say of everything that it is durable; does nothing if nothing happened since
     /// the last time.
-    pub(crate) async fn mark_durable(&mut self) -> Result<()> {
+    pub(crate) async fn mark_durable(&mut self) -> LogResult<()> {
         if self.marker == self.writer.link.sequence && !self.writer.has_news() {
             return Ok(());
         }
@@ -150,7 +151,7 @@ impl Opened {
     }
 
     /// Leaves the log as after [`Opened::mark_durable`], and waits for its tasks to end.
-    pub(crate) async fn close(mut self) -> Result<()> {
+    pub(crate) async fn close(mut self) -> LogResult<()> {
         let marked = self.mark_durable().await;
         self.begin_close();
         let shared = &self.view.shared;

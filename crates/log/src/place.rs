@@ -5,9 +5,9 @@
 //! checked against the record before, as recovery does.
 
 use plinth_format::Flaw;
-use plinth_types::{Error, Result};
 
 use crate::entry::Entry;
+use crate::failure::LogResult;
 use crate::format::RECORDS_START;
 use crate::history::{Voids, is_void};
 use crate::link::{Link, Memory};
@@ -86,7 +86,7 @@ impl Place {
 
     /// Reads the record at this place, and goes on behind it. Gives the entry in it, unless it is
     /// one of the log's own, or void.
-    pub(crate) async fn step(&mut self) -> Result<Option<Entry>> {
+    pub(crate) async fn step(&mut self) -> LogResult<Option<Entry>> {
         let name = || self.pin.segment().name();
         let (header, body) = match self.scanner.record(self.offset).await? {
             Ok(record) => record,
@@ -100,7 +100,7 @@ impl Place {
         let mut link =
             self.link.clone().unwrap_or_else(|| Link::before(&header, Memory::default()));
         if let Err(flaw) = link.follow(&header, &body) {
-            return Err(Error::from(flaw.at(&name(), self.offset)));
+            return Err(flaw.at(&name(), self.offset).into());
         }
         self.offset += header.span();
         self.link = Some(link);

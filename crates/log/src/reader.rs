@@ -11,9 +11,10 @@
 
 use std::sync::Arc;
 
-use plinth_types::{Result, Version, probe};
+use plinth_types::{Version, probe};
 
 use crate::entry::Entry;
+use crate::failure::LogResult;
 use crate::place::{Opening, Place};
 use crate::shared::{Commits, Inner, Shared};
 use crate::tail::Resume;
@@ -48,10 +49,10 @@ impl Reader {
     /// The next committed entry; `None` if there is none yet: ask again later.
     ///
     /// # Errors
-    /// `version_invalid` if the first entries asked for have been popped, or the consumer that it
-    /// reads for was dropped; `file_corrupt`, saying file, offset, what was expected and what was
+    /// `Version` if the first entries asked for have been popped, or the consumer that it
+    /// reads for was dropped; `Corrupt`, saying file, offset, what was expected and what was
     /// found, if the log is damaged; errors of files.
-    pub async fn next(&mut self) -> Result<Option<Entry>> {
+    pub async fn next(&mut self) -> LogResult<Option<Entry>> {
         loop {
             self.check_consumer()?;
             if let Some(entry) = self.take_from_memory() {
@@ -83,8 +84,8 @@ impl Reader {
     ///
     /// # Errors
     /// As those of [`Reader::next`]; that of [`LocalView::check`](crate::LocalView::check);
-    /// `shutdown_in_progress` once the log is closed.
-    pub async fn wait(&mut self) -> Result<Entry> {
+    /// `Closed` once the log is closed.
+    pub async fn wait(&mut self) -> LogResult<Entry> {
         self.follow();
         loop {
             let seen = self.shared.with(|inner| inner.committed().sequence);
@@ -124,7 +125,7 @@ impl Reader {
         });
     }
 
-    fn check_consumer(&self) -> Result<()> {
+    fn check_consumer(&self) -> LogResult<()> {
         let Some(name) = &self.consumer else { return Ok(()) };
         self.shared.with(|inner| inner.consumers.check(name))
     }
@@ -133,8 +134,8 @@ impl Reader {
     /// to read begins.
     ///
     /// # Errors
-    /// `version_invalid` if that is gone, too.
-    fn leave_what_is_gone(&mut self) -> Result<bool> {
+    /// `Version` if that is gone, too.
+    fn leave_what_is_gone(&mut self) -> LogResult<bool> {
         let At::File(place) = &self.at else { return Ok(false) };
         let serial = place.pin.segment().header.serial;
         let next = place.link.as_ref().map_or(self.from, |link| link.version.saturating_add(1));
@@ -179,7 +180,7 @@ impl Reader {
     }
 
     /// Makes the place one at which there is a record to read. False if there is none.
-    fn find_place(&mut self) -> Result<bool> {
+    fn find_place(&mut self) -> LogResult<bool> {
         loop {
             if let At::File(place) = &self.at
                 && place.sequence() < place.upto
@@ -201,7 +202,7 @@ impl Reader {
 
 impl At {
     /// Goes to where there may be more to read. False if there is nothing more.
-    fn go_on(&mut self, inner: &Inner, from: Version, open: Opening) -> Result<bool> {
+    fn go_on(&mut self, inner: &Inner, from: Version, open: Opening) -> LogResult<bool> {
         let readable = inner.committed().sequence;
         let (serial, last) = match self {
             Self::Start => return self.begin(inner, from, open),
@@ -238,7 +239,7 @@ impl At {
         }
     }
 
-    fn begin(&mut self, inner: &Inner, from: Version, open: Opening) -> Result<bool> {
+    fn begin(&mut self, inner: &Inner, from: Version, open: Opening) -> LogResult<bool> {
         let Some(kept) = inner.first_with(from)? else { return Ok(false) };
         *self =
             Self::File(Place::at_beginning(inner, kept, None, (open, inner.committed().sequence)));

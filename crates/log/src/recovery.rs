@@ -20,9 +20,10 @@ use std::sync::Arc;
 
 use plinth_env::{Env, Open};
 use plinth_format::{Corruption, Flaw, Identity};
-use plinth_types::{Error, Result, Version, probe};
+use plinth_types::{Version, probe};
 
 use crate::config::LogConfig;
+use crate::failure::{LogError, LogResult};
 use crate::findings::{CutTail, Findings, Recovery};
 use crate::format::mark::mark_seed;
 use crate::format::{Kind, RECORDS_START};
@@ -52,17 +53,17 @@ pub(crate) struct Recovered {
 }
 
 /// Brings the log in `dir` into order, once there is permission to change it.
-pub(crate) async fn recover<F: Future<Output = Result<()>>>(
+pub(crate) async fn recover<F: Future<Output = LogResult<()>>>(
     env: &Env,
     dir: &Path,
     identity: &Identity,
     config: &LogConfig,
     commits: Commits,
     permission: impl FnOnce(Findings) -> F,
-) -> Result<Recovered> {
+) -> LogResult<Recovered> {
     let files = survey_files(env, dir, Open::Write, config.replays_torn_tail()).await?;
     if files.directory.segments.is_empty() {
-        return Err(Error::file_not_found().with_detail(format!("no log in {}", dir.display())));
+        return Err(LogError::Missing(format!("no log in {}", dir.display())));
     }
     for station in &files.stations {
         check_owner(&station.segment, identity, config.log_id)?;
@@ -131,19 +132,19 @@ struct Everything {
 }
 
 /// Removes what was being made when the log was open last.
-async fn remove_unfinished(env: &Env, dir: &Path, serials: &[u64]) -> Result<()> {
+async fn remove_unfinished(env: &Env, dir: &Path, serials: &[u64]) -> LogResult<()> {
     for serial in serials {
         match env.files().remove(unfinished_path(dir, *serial)).await {
             // A task of a log that was dropped a moment ago, and could not finish it either, has
             // removed it.
-            Err(error) if error == Error::file_not_found() => {}
+            Err(error) if error.is_not_found() => {}
             removed => removed?,
         }
     }
     Ok(())
 }
 
-async fn read_all(walk: &mut Walk) -> Result<Everything> {
+async fn read_all(walk: &mut Walk) -> LogResult<Everything> {
     let (mut kept, mut unsure) = (VecDeque::<Kept>::new(), VecDeque::new());
     let mut before = Before::default();
     let mut history = History::beginning(Link::origin());
@@ -225,7 +226,7 @@ async fn cut(
     walk: &mut Walk,
     survey: &Survey,
     stopped: &Corruption,
-) -> Result<Option<CutTail>> {
+) -> LogResult<Option<CutTail>> {
     let (at, offset) = (walk.at, walk.offset);
     let mut bytes = 0;
     for later in (at + 1..walk.stations.len()).rev() {
@@ -253,7 +254,7 @@ async fn cut(
     Ok(Some(CutTail { file, offset, bytes, reason }))
 }
 
-async fn overwrite(station: &Station, offset: u64, end: u64) -> Result<()> {
+async fn overwrite(station: &Station, offset: u64, end: u64) -> LogResult<()> {
     let zeros = vec![0; usize::try_from((end - offset).min(PIECE)).unwrap_or(0)];
     let mut at = offset;
     while at < end {
@@ -262,11 +263,14 @@ async fn overwrite(station: &Station, offset: u64, end: u64) -> Result<()> {
         station.segment.file.write_all_at(at, some.unwrap_or(&zeros)).await?;
         at += piece;
     }
-    if end > offset { station.segment.file.sync_data().await } else { Ok(()) }
+    if end > offset {
+        station.segment.file.sync_data().await?;
+    }
+    Ok(())
 }
 
 /// Writes the records above the last one known durable once more, and syncs them.
-async fn write_again(walk: &mut Walk, read: &Everything) -> Result<()> {
+async fn write_again(walk: &mut Walk, read: &Everything) -> LogResult<()> {
     let Some((_, first, start)) = read.unsure.front().copied() else { return Ok(()) };
     probe!("log: records not known durable written again");
     let mut begin = start;
@@ -287,7 +291,7 @@ async fn write_again(walk: &mut Walk, read: &Everything) -> Result<()> {
 }
 
 /// A segment that was made and not used yet.
-async fn adopt_next(env: &Env, config: &LogConfig, walk: &mut Walk) -> Result<Next> {
+async fn adopt_next(env: &Env, config: &LogConfig, walk: &mut Walk) -> LogResult<Next> {
     if walk.stations.len() <= walk.at + 1 {
         return Ok(Next::None);
     }

@@ -17,10 +17,11 @@ use std::sync::Arc;
 
 use plinth_env::Env;
 use plinth_format::Identity;
-use plinth_types::{Error, Result, Version};
+use plinth_types::Version;
 
 use crate::config::LogConfig;
 use crate::entry::{Entry, EntryHead};
+use crate::failure::{LogError, LogResult};
 use crate::findings::{Findings, Recovery};
 use crate::format::Vote;
 use crate::opened::Opened;
@@ -49,7 +50,7 @@ impl ReplicaLog {
         identity: Identity,
         config: LogConfig,
         beginning: (u64, u64, Version),
-    ) -> Result<(Self, Recovery)> {
+    ) -> LogResult<(Self, Recovery)> {
         let dir = dir.as_ref();
         Opened::create_at(env, dir, identity, &config, beginning).await?;
         Self::open(env, dir, identity, config).await
@@ -65,7 +66,7 @@ impl ReplicaLog {
         dir: impl AsRef<Path>,
         identity: Identity,
         config: LogConfig,
-    ) -> Result<(Self, Recovery)> {
+    ) -> LogResult<(Self, Recovery)> {
         Self::open_when(env, dir, identity, config, |_| std::future::ready(Ok(()))).await
     }
 
@@ -74,13 +75,13 @@ impl ReplicaLog {
     ///
     /// # Errors
     /// As those there.
-    pub async fn open_when<F: Future<Output = Result<()>>>(
+    pub async fn open_when<F: Future<Output = LogResult<()>>>(
         env: &Env,
         dir: impl AsRef<Path>,
         identity: Identity,
         config: LogConfig,
         permission: impl FnOnce(Findings) -> F,
-    ) -> Result<(Self, Recovery)> {
+    ) -> LogResult<(Self, Recovery)> {
         let commits = Commits::WhenTold;
         let (mut opened, recovery) =
             Opened::open(env, dir.as_ref(), identity, config, commits, permission).await?;
@@ -94,19 +95,19 @@ impl ReplicaLog {
     /// [`Syncer::sync`] of its position has returned.
     ///
     /// # Errors
-    /// `client_invalid_operation` or `version_invalid` if it can't follow the last entry: another
+    /// `Misused` or `Version` if it can't follow the last entry: another
     /// index than the next, a lower term, another previous version; and as those of
     /// [`LocalLog::append`](crate::LocalLog::append).
-    pub async fn append(&mut self, head: EntryHead, parts: &[&[u8]]) -> Result<Position> {
+    pub async fn append(&mut self, head: EntryHead, parts: &[&[u8]]) -> LogResult<Position> {
         self.opened.writer.write_entry(NewEntry { head, parts }).await
     }
 
     /// Voids all entries behind the one with this index. Does nothing if that is the last.
     ///
     /// # Errors
-    /// `client_invalid_operation` if there is no such entry, or one behind it is committed; errors
+    /// `Misused` if there is no such entry, or one behind it is committed; errors
     /// of files, after which nothing has happened.
-    pub async fn rewind(&mut self, index: u64) -> Result<Position> {
+    pub async fn rewind(&mut self, index: u64) -> LogResult<Position> {
         if index == self.opened.writer.link.index {
             return Ok(self.written());
         }
@@ -116,7 +117,7 @@ impl ReplicaLog {
                 let last = inner.written.index;
                 let detail =
                     format!("rewind to entry {index}: {committed} is committed, {last} the last");
-                Error::client_invalid_operation().with_detail(detail)
+                LogError::Misused(detail)
             })
         });
         self.opened.writer.write(Wanted::Rewind(&found?)).await
@@ -125,20 +126,20 @@ impl ReplicaLog {
     /// Writes down what this node promises. Durable when this returns.
     ///
     /// # Errors
-    /// `client_invalid_operation` if it takes back an earlier promise (a lower term, or another
+    /// `Misused` if it takes back an earlier promise (a lower term, or another
     /// vote in the same one); errors of files and syncs, after which it is not known whether it
     /// will be found.
-    pub async fn vote(&mut self, vote: Vote) -> Result<()> {
+    pub async fn vote(&mut self, vote: Vote) -> LogResult<()> {
         self.check_vote(vote)?;
         self.opened.vote(vote).await.map(drop)
     }
 
-    fn check_vote(&self, vote: Vote) -> Result<()> {
+    fn check_vote(&self, vote: Vote) -> LogResult<()> {
         let before = self.promised();
         let is_other = vote.term == before.term && before.vote != 0 && vote.vote != before.vote;
         if vote.term < before.term || is_other || vote.commit < before.commit {
             let detail = format!("{vote:?} after {before:?}");
-            return Err(Error::client_invalid_operation().with_detail(detail));
+            return Err(LogError::Misused(detail));
         }
         Ok(())
     }
@@ -148,7 +149,7 @@ impl ReplicaLog {
     ///
     /// # Errors
     /// As those of [`ReplicaLog::vote`]; files only.
-    pub async fn write_vote(&mut self, vote: Vote) -> Result<Position> {
+    pub async fn write_vote(&mut self, vote: Vote) -> LogResult<Position> {
         self.check_vote(vote)?;
         self.opened.writer.write(Wanted::Vote(vote)).await
     }
@@ -158,7 +159,7 @@ impl ReplicaLog {
     ///
     /// # Errors
     /// Those of files.
-    pub async fn begin_mark(&mut self) -> Result<Option<Position>> {
+    pub async fn begin_mark(&mut self) -> LogResult<Option<Position>> {
         self.opened.begin_mark().await
     }
 
@@ -170,14 +171,14 @@ impl ReplicaLog {
     /// Entries up to `index` are committed. Nothing is written: a later record says so.
     ///
     /// # Errors
-    /// `client_invalid_operation` if there are no entries up to there.
-    pub fn commit(&self, index: u64) -> Result<()> {
+    /// `Misused` if there are no entries up to there.
+    pub fn commit(&self, index: u64) -> LogResult<()> {
         let shared = &self.view().shared;
         let news = shared.with(|inner| {
             if index > inner.written.index {
                 let detail =
                     format!("commit of entry {index}, {} is the last", inner.written.index);
-                return Err(Error::client_invalid_operation().with_detail(detail));
+                return Err(LogError::Misused(detail));
             }
             Ok(inner.history.commit_index(index))
         })?;
@@ -256,7 +257,7 @@ impl ReplicaLog {
     ///
     /// # Errors
     /// As there.
-    pub async fn mark_durable(&mut self) -> Result<()> {
+    pub async fn mark_durable(&mut self) -> LogResult<()> {
         self.opened.mark_durable().await
     }
 
@@ -279,7 +280,7 @@ impl ReplicaLog {
     ///
     /// # Errors
     /// As there.
-    pub async fn close(self) -> Result<()> {
+    pub async fn close(self) -> LogResult<()> {
         self.opened.close().await
     }
 
@@ -324,8 +325,8 @@ impl EntryReader {
     /// [`EntryReader::go_to`].
     ///
     /// # Errors
-    /// `version_invalid` if it is gone; `file_corrupt` if the log is damaged; errors of files.
-    pub async fn next(&mut self) -> Result<Option<Entry>> {
+    /// `Version` if it is gone; `Corrupt` if the log is damaged; errors of files.
+    pub async fn next(&mut self) -> LogResult<Option<Entry>> {
         loop {
             match self.look()? {
                 Whereabouts::Nowhere => return Ok(None),
@@ -359,7 +360,7 @@ impl EntryReader {
     }
 
     /// Finds the next entry.
-    fn look(&mut self) -> Result<Whereabouts> {
+    fn look(&mut self) -> LogResult<Whereabouts> {
         let gullible = self.shared.config.replays_torn_tail();
         let open = Opening { gullible, holds: true };
         let (next, place) = (self.next, &mut self.place);

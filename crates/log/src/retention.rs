@@ -1,9 +1,10 @@
 //! Which segments are kept: for whom, from which entry on, and who loses the right to have any
 //! kept.
 
-use plinth_types::{Error, Result, Version, probe};
+use plinth_types::{Version, probe};
 
 use crate::consumers::Dropped;
+use crate::failure::{LogError, LogResult};
 use crate::format::RECORDS_START;
 use crate::shared::{Before, Inner, Kept};
 
@@ -15,7 +16,7 @@ impl Inner {
     }
 
     /// Whether entries from version `from` on are all there.
-    pub(crate) fn check_kept(&self, from: Version) -> Result<()> {
+    pub(crate) fn check_kept(&self, from: Version) -> LogResult<()> {
         let gone = self.gone();
         if gone.index == 0 || from > gone.version {
             return Ok(());
@@ -24,7 +25,7 @@ impl Inner {
             "entries from version {from} on were asked for, those up to {} have been popped",
             gone.version
         );
-        Err(Error::version_invalid().with_detail(detail))
+        Err(LogError::Version(detail))
     }
 
     /// The segment with this serial number, unless it is going.
@@ -34,7 +35,7 @@ impl Inner {
     }
 
     /// The segment with the first entry at or above version `from`, or the last segment.
-    pub(crate) fn first_with(&self, from: Version) -> Result<Option<&Kept>> {
+    pub(crate) fn first_with(&self, from: Version) -> LogResult<Option<&Kept>> {
         self.check_kept(from)?;
         let mut kept = self.segments.iter().filter(|kept| !kept.leaving);
         let oldest = kept.next();
@@ -80,13 +81,13 @@ impl Inner {
     }
 
     /// The segment with the entry of this index, which is written.
-    pub(crate) fn with_index(&self, index: u64) -> Result<&Kept> {
+    pub(crate) fn with_index(&self, index: u64) -> LogResult<&Kept> {
         let gone = self.gone().index;
         let kept = self.segments.iter().filter(|kept| !kept.leaving);
         let found = kept.take_while(|kept| kept.before.index < index).last();
         found.ok_or_else(|| {
             let detail = format!("entry {index} was asked for, those up to {gone} are gone");
-            Error::version_invalid().with_detail(detail)
+            LogError::Version(detail)
         })
     }
 }

@@ -10,8 +10,9 @@
 
 use plinth_env::File;
 use plinth_format::Flaw;
-use plinth_types::{Bytes, Result};
+use plinth_types::Bytes;
 
+use crate::failure::LogResult;
 use crate::format::{ALIGNMENT, RECORD_HEADER_LEN, RecordHeader, body_checksum};
 
 /// How much is read at once. A record that crosses its end is read again with the next piece.
@@ -69,7 +70,7 @@ impl Scanner {
     pub(crate) async fn record(
         &mut self,
         offset: u64,
-    ) -> Result<Result<(RecordHeader, Bytes), Flaw>> {
+    ) -> LogResult<Result<(RecordHeader, Bytes), Flaw>> {
         let header = match self.header(offset).await? {
             Ok(header) => header,
             Err(flaw) => return Ok(Err(flaw)),
@@ -95,7 +96,7 @@ impl Scanner {
         Ok(Ok((header, body)))
     }
 
-    async fn header(&mut self, offset: u64) -> Result<Result<RecordHeader, Flaw>> {
+    async fn header(&mut self, offset: u64) -> LogResult<Result<RecordHeader, Flaw>> {
         let bytes = self.bytes(offset, RECORD_HEADER_LEN as u64).await?;
         let Ok(bytes) = <&[u8; RECORD_HEADER_LEN]>::try_from(&bytes[..]) else {
             let found = format_args!("{} bytes", bytes.len()).to_string();
@@ -105,7 +106,7 @@ impl Scanner {
     }
 
     /// The first place from `offset` on with a readable header, whatever became of its body.
-    pub(crate) async fn find_header(&mut self, offset: u64) -> Result<Search> {
+    pub(crate) async fn find_header(&mut self, offset: u64) -> LogResult<Search> {
         let mut at = offset.next_multiple_of(ALIGNMENT);
         let mut last = offset;
         loop {
@@ -136,7 +137,7 @@ impl Scanner {
     }
 
     /// The `len` bytes at `offset`, fewer where the file or the limit ends.
-    pub(crate) async fn bytes(&mut self, offset: u64, len: u64) -> Result<Bytes> {
+    pub(crate) async fn bytes(&mut self, offset: u64, len: u64) -> LogResult<Bytes> {
         let end = (offset + len).min(self.limit).max(offset);
         let chunk_end = self.chunk_start + self.chunk.len() as u64;
         if offset < self.chunk_start || end > chunk_end {
@@ -149,7 +150,7 @@ impl Scanner {
         Ok(self.chunk.slice(from..to))
     }
 
-    async fn fill(&mut self, offset: u64, len: u64) -> Result<()> {
+    async fn fill(&mut self, offset: u64, len: u64) -> LogResult<()> {
         let len = usize::try_from(len.min(self.limit.saturating_sub(offset))).unwrap_or(usize::MAX);
         // Fresh memory costs more than what is read into it: where nobody kept a body, the piece
         // before is used again.

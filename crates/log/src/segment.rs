@@ -17,9 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use plinth_env::{Env, File, Open};
 use plinth_format::{Corruption, Flaw, HeaderFlaw, Identity, hex};
-use plinth_types::{Error, Result};
 
 use crate::config::LogConfig;
+use crate::failure::{LogError, LogResult};
 use crate::format::{HEADER_COPIES, HEADER_LEN, RECORDS_START, SegmentHeader, foreign_format};
 
 /// How much of a new file is written and synced at a time, so that the syncs of commits wait behind
@@ -35,7 +35,7 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    pub(crate) async fn list(env: &Env, dir: &Path) -> Result<Self> {
+    pub(crate) async fn list(env: &Env, dir: &Path) -> LogResult<Self> {
         let mut found = Self::default();
         for name in env.files().list(dir).await? {
             let kinds = [
@@ -102,7 +102,7 @@ impl Segment {
     }
 
     /// Opens the handles that syncs use. Must come before the first write that they are to cover.
-    pub(crate) async fn open_lanes(&self, env: &Env, count: usize) -> Result<()> {
+    pub(crate) async fn open_lanes(&self, env: &Env, count: usize) -> LogResult<()> {
         let mut lanes = Vec::with_capacity(count);
         for _ in 0..count {
             lanes.push(env.files().open(self.file.path(), Open::Write).await?);
@@ -185,7 +185,7 @@ impl Wanted {
         dir: &Path,
         records: impl FnOnce(u32) -> Vec<u8>,
         is_urgent: impl Fn() -> bool,
-    ) -> Result<Segment> {
+    ) -> LogResult<Segment> {
         let path = unfinished_path(dir, self.serial);
         let header = self.header(env, self.bytes, false);
         let mut block = header.encode_block();
@@ -208,7 +208,7 @@ impl Wanted {
         if let Err(error) = made.await {
             // The room is wanted back; that it can't be had adds nothing to the error.
             let _ = env.files().remove(&path).await;
-            return Err(error);
+            return Err(error.into());
         }
         self.finish(env, dir, &path, header).await
     }
@@ -220,7 +220,7 @@ impl Wanted {
         dir: &Path,
         spare: &Path,
         bytes: u64,
-    ) -> Result<Segment> {
+    ) -> LogResult<Segment> {
         let file = env.files().open(spare, Open::Write).await?;
         let header = self.header(env, bytes, true);
         file.write_all_at(0, &header.encode_block()).await?;
@@ -234,7 +234,7 @@ impl Wanted {
         dir: &Path,
         path: &Path,
         header: SegmentHeader,
-    ) -> Result<Segment> {
+    ) -> LogResult<Segment> {
         let name = segment_path(dir, self.serial);
         env.files().rename(path, &name).await?;
         env.files().sync_dir(dir).await?;
@@ -261,7 +261,7 @@ pub(crate) async fn find(
     dir: &Path,
     serial: u64,
     open: Open,
-) -> Result<Result<Found, Corruption>> {
+) -> LogResult<Result<Found, Corruption>> {
     let path = segment_path(dir, serial);
     let name = path.display().to_string();
     let file = env.files().open(&path, open).await?;
@@ -297,12 +297,11 @@ pub(crate) async fn find(
 }
 
 /// The error of opening somebody else's log.
-pub(crate) fn check_owner(segment: &Segment, identity: &Identity, log_id: u64) -> Result<()> {
+pub(crate) fn check_owner(segment: &Segment, identity: &Identity, log_id: u64) -> LogResult<()> {
     let header = &segment.header;
     let foreign = |what: &str, theirs: &[u8], ours: &[u8]| {
         let (name, theirs, ours) = (segment.name(), hex(theirs), hex(ours));
-        Err(Error::client_invalid_operation()
-            .with_detail(format!("{name} belongs to {what} {theirs}, not to {ours}")))
+        Err(LogError::Misused(format!("{name} belongs to {what} {theirs}, not to {ours}")))
     };
     if header.identity.cluster_id != identity.cluster_id {
         return foreign("cluster", &header.identity.cluster_id, &identity.cluster_id);

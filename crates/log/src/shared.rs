@@ -17,12 +17,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 
-use plinth_env::Env;
+use plinth_env::{Env, IoError};
 use plinth_format::Identity;
-use plinth_types::{Error, Result, Version, probe};
+use plinth_types::{Version, probe};
 
 use crate::config::LogConfig;
 use crate::consumers::Consumers;
+use crate::failure::{LogError, LogResult};
 use crate::format::{Kind, RECORDS_START, RecordHeader};
 use crate::history::History;
 use crate::link::Link;
@@ -92,7 +93,7 @@ pub(crate) struct Inner {
     pub(crate) syncs: Syncs,
     pub(crate) upkeep: Upkeep,
     /// Why nothing is written or acknowledged any longer.
-    pub(crate) poison: Option<Error>,
+    pub(crate) poison: Option<LogError>,
     waiters: Vec<Waker>,
 }
 
@@ -175,7 +176,7 @@ pub(crate) struct Start {
 
 impl Inner {
     /// An error if the log is poisoned.
-    pub(crate) fn check_poison(&self) -> Result<()> {
+    pub(crate) fn check_poison(&self) -> LogResult<()> {
         match &self.poison {
             None => Ok(()),
             Some(error) => Err(error.clone()),
@@ -183,19 +184,19 @@ impl Inner {
     }
 
     /// The error of waiting for a log that nobody appends to any more.
-    pub(crate) fn is_closed(&self) -> Option<Error> {
+    pub(crate) fn is_closed(&self) -> Option<LogError> {
         let what = "the log is closed: nothing more will be appended";
-        self.upkeep.is_closing.then(|| Error::shutdown_in_progress().with_detail(what))
+        self.upkeep.is_closing.then(|| LogError::Closed(what.into()))
     }
 
     /// Has the log refuse everything from now on. The first reason is kept.
-    pub(crate) fn poison(&mut self, cause: &Error) {
+    pub(crate) fn poison(&mut self, cause: &IoError) {
         probe!("log: poisoned");
         let cause = cause.detail().map_or_else(|| cause.to_string(), str::to_string);
         let detail = format!(
             "the log takes nothing more after a failure that left its files in doubt: {cause}"
         );
-        self.poison.get_or_insert(Error::io_error().with_detail(detail));
+        self.poison.get_or_insert(LogError::Poisoned(detail));
     }
 
     /// Up to which version no consumer needs anything, whatever crash may come.

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plinth_env::{Env, Open};
-use plinth_types::{Error, Result};
 
 use crate::config::LogConfig;
+use crate::failure::{LogError, LogResult};
 use crate::format::RECORDS_START;
 use crate::segment::{Segment, spare_path};
 
@@ -26,7 +26,7 @@ pub(crate) enum Next {
         urgent: bool,
     },
     Ready(Prepared),
-    Failed(Error),
+    Failed(LogError),
 }
 
 /// A segment that nothing has been written to, or nothing that counts.
@@ -94,7 +94,7 @@ pub(crate) struct Upkeep {
 }
 
 /// The spares found at a start.
-pub(crate) async fn adopt_spares(env: &Env, dir: &Path, serials: &[u64]) -> Result<Vec<Spare>> {
+pub(crate) async fn adopt_spares(env: &Env, dir: &Path, serials: &[u64]) -> LogResult<Vec<Spare>> {
     let mut spares = Vec::new();
     for serial in serials.iter().copied() {
         let file = env.files().open(spare_path(dir, serial), Open::Read).await?;

@@ -7,8 +7,7 @@
 
 use std::sync::Arc;
 
-use plinth_types::{Error, Result};
-
+use crate::failure::{LogError, LogResult};
 use crate::link::Link;
 use crate::position::{Position, Progress};
 use crate::segment::Segment;
@@ -29,7 +28,7 @@ struct Job {
 }
 
 enum Turn {
-    Done(Result<()>),
+    Done(LogResult<()>),
     Sync(Job),
 }
 
@@ -41,9 +40,9 @@ impl Syncer {
     /// Returns when the record at `upto` and all before it are durable.
     ///
     /// # Errors
-    /// If a sync fails, the log is poisoned: this and every later sync and append gives `io_error`.
+    /// If a sync fails, the log is poisoned: this and every later sync and append gives `Poisoned`.
     /// What had not been acknowledged may or may not be found at the next start.
-    pub async fn sync(&self, upto: Position) -> Result<()> {
+    pub async fn sync(&self, upto: Position) -> LogResult<()> {
         match self.shared.until(|inner| inner.turn(upto.sequence)).await {
             Turn::Done(result) => result,
             Turn::Sync(job) => {
@@ -63,7 +62,7 @@ impl Syncer {
     ///
     /// # Errors
     /// As those of [`Syncer::sync`].
-    pub async fn drive(&self) -> Result<Option<Position>> {
+    pub async fn drive(&self) -> LogResult<Option<Position>> {
         let job = self.shared.with(|inner| match inner.turn(inner.written.sequence) {
             Some(Turn::Sync(job)) => Ok(Some(job)),
             Some(Turn::Done(Err(error))) => Err(error),
@@ -77,10 +76,10 @@ impl Syncer {
 
 /// One sync on the caller's thread, if there is one to do: see
 /// [`LogView::drive`](crate::LogView::drive).
-pub(crate) async fn drive(shared: &Arc<Shared>) -> Result<Option<Progress>> {
+pub(crate) async fn drive(shared: &Arc<Shared>) -> LogResult<Option<Progress>> {
     let job = shared.with(|inner| {
         inner.check_poison()?;
-        Ok::<_, Error>(if inner.is_uncovered() { inner.take_lane() } else { None })
+        Ok::<_, LogError>(if inner.is_uncovered() { inner.take_lane() } else { None })
     })?;
     let Some(job) = job else { return Ok(None) };
     Lane { shared, lane: job.lane, is_held: true }.run(&job).await?;
@@ -108,7 +107,7 @@ impl Inner {
                 "position {upto} was asked to be synced, {} is the last",
                 self.written.sequence
             );
-            return Some(Turn::Done(Err(Error::client_invalid_operation().with_detail(detail))));
+            return Some(Turn::Done(Err(LogError::Misused(detail))));
         }
         if self.syncs.lanes.iter().flatten().any(|reaches| *reaches >= upto) {
             return None;
@@ -145,7 +144,7 @@ struct Lane<'a> {
 }
 
 impl Lane<'_> {
-    async fn run(mut self, job: &Job) -> Result<()> {
+    async fn run(mut self, job: &Job) -> LogResult<()> {
         let began = self.shared.env.now();
         // Older segments first: nothing may be durable that follows something which is not.
         for segment in &job.segments {

@@ -11,10 +11,11 @@
 
 use std::sync::Arc;
 
-use plinth_env::is_disk_full;
-use plinth_types::{Error, Result, probe};
+use plinth_env::IoError;
+use plinth_types::probe;
 
 use crate::config::LogConfig;
+use crate::failure::{LogError, LogResult};
 use crate::segment::{Segment, Wanted, segment_path, spare_path};
 use crate::shared::{Inner, Shared};
 use crate::supply::{Next, Prepared, Spare};
@@ -84,7 +85,7 @@ impl Run {
         });
     }
 
-    async fn try_make(&self, serial: u64, bytes: u64, spare: Option<Spare>) -> Result<Segment> {
+    async fn try_make(&self, serial: u64, bytes: u64, spare: Option<Spare>) -> LogResult<Segment> {
         let Shared { env, dir, identity, config, .. } = &*self.shared;
         let bytes = bytes.min(self.look_at_room().await);
         let mut wanted = Wanted::new(*identity, config, serial, bytes);
@@ -98,7 +99,7 @@ impl Run {
         loop {
             match wanted.make(env, dir, |_| Vec::new(), is_urgent).await {
                 // A small segment in the room that is left is better than none.
-                Err(error) if is_disk_full(&error) && wanted.bytes / 2 >= least => {
+                Err(error) if error.is_disk_full() && wanted.bytes / 2 >= least => {
                     probe!("log: smaller segment in the room that is left");
                     wanted.bytes /= 2;
                 }
@@ -149,7 +150,7 @@ impl Run {
     }
 }
 
-async fn rename_or_remove(shared: &Shared, serial: u64, keep: bool) -> Result<()> {
+async fn rename_or_remove(shared: &Shared, serial: u64, keep: bool) -> LogResult<()> {
     let Shared { env, dir, .. } = shared;
     let path = segment_path(dir, serial);
     let gone = if keep {
@@ -158,8 +159,8 @@ async fn rename_or_remove(shared: &Shared, serial: u64, keep: bool) -> Result<()
         env.files().remove(&path).await
     };
     // An earlier attempt may have come this far.
-    let is_gone_already = gone.as_ref().is_err_and(|error| *error == Error::file_not_found());
-    if is_gone_already { Ok(()) } else { gone }
+    let is_gone_already = gone.as_ref().is_err_and(IoError::is_not_found);
+    if is_gone_already { Ok(()) } else { Ok(gone?) }
 }
 
 impl Drop for Run {
@@ -172,7 +173,7 @@ impl Drop for Run {
             inner.upkeep.is_stuck = true;
             if matches!(inner.upkeep.next, Next::Wanted { .. }) {
                 let detail = "the task that makes log segments ended before its time";
-                inner.upkeep.next = Next::Failed(Error::internal_error().with_detail(detail));
+                inner.upkeep.next = Next::Failed(LogError::Internal(detail.into()));
             }
         });
     }

@@ -6,9 +6,10 @@
 
 use std::sync::Arc;
 
-use plinth_types::{Error, Result, Version};
+use plinth_types::Version;
 
 use crate::consumers::check_name;
+use crate::failure::{LogError, LogResult};
 use crate::position::Progress;
 use crate::reader::Reader;
 use crate::shared::Shared;
@@ -46,7 +47,7 @@ impl LocalView {
     ///
     /// # Errors
     /// The error that every append and sync gives since.
-    pub fn check(&self) -> Result<()> {
+    pub fn check(&self) -> LogResult<()> {
         self.shared.with(|inner| inner.check_poison())
     }
 
@@ -78,14 +79,14 @@ impl LocalView {
     /// [`LogView::register`](crate::LogView::register).
     ///
     /// # Errors
-    /// `version_invalid` if entries from `from` on are gone already; `invalid_option_value` if the
+    /// `Version` if entries from `from` on are gone already; `Option` if the
     /// name is empty or too long, or there are too many consumers.
     pub fn register(
         &self,
         consumer: &str,
         from: Version,
         bound_bytes: Option<u64>,
-    ) -> Result<Version> {
+    ) -> LogResult<Version> {
         check_name(consumer)?;
         // There are no versions below 1.
         let from = from.max(1);
@@ -106,9 +107,9 @@ impl LocalView {
     /// are reused or removed, once this is durable: as soon as anything appended later is.
     ///
     /// # Errors
-    /// `client_invalid_operation` if there is no such consumer; `version_invalid` if it was
+    /// `Misused` if there is no such consumer; `Version` if it was
     /// dropped. Popping backwards does nothing.
-    pub fn pop(&self, consumer: &str, upto: Version) -> Result<()> {
+    pub fn pop(&self, consumer: &str, upto: Version) -> LogResult<()> {
         let popped = self.shared.with(|inner| {
             inner.upkeep.is_stuck = false;
             inner.consumers.pop(consumer, upto)
@@ -127,7 +128,7 @@ impl LocalView {
     ///
     /// # Errors
     /// As those of [`LogView::reader_of`](crate::LogView::reader_of).
-    pub fn held_bytes(&self, consumer: &str) -> Result<u64> {
+    pub fn held_bytes(&self, consumer: &str) -> LogResult<u64> {
         self.shared.with(|inner| {
             let next = inner.consumers.next_of(consumer)?;
             Ok(inner.held_bytes(next - 1))
@@ -149,14 +150,14 @@ impl LocalView {
     /// itself.
     ///
     /// # Errors
-    /// As those of [`LocalView::reader_of`]; `version_invalid` if the consumer has popped beyond
+    /// As those of [`LocalView::reader_of`]; `Version` if the consumer has popped beyond
     /// `from`.
-    pub fn reader_for(&self, consumer: &str, from: Version) -> Result<Reader> {
+    pub fn reader_for(&self, consumer: &str, from: Version) -> LogResult<Reader> {
         let next = self.shared.with(|inner| inner.consumers.next_of(consumer))?;
         if from < next {
             let detail =
                 format!("consumer {consumer} goes on from version {next}, not from {from}");
-            return Err(Error::version_invalid().with_detail(detail));
+            return Err(LogError::Version(detail));
         }
         Ok(Reader::new(self.shared.clone(), from, Some(consumer.to_string())))
     }
@@ -165,9 +166,9 @@ impl LocalView {
     /// itself.
     ///
     /// # Errors
-    /// `client_invalid_operation` if there is no such consumer; `version_invalid` if it was
+    /// `Misused` if there is no such consumer; `Version` if it was
     /// dropped.
-    pub fn reader_of(&self, consumer: &str) -> Result<Reader> {
+    pub fn reader_of(&self, consumer: &str) -> LogResult<Reader> {
         let from = self.shared.with(|inner| inner.consumers.next_of(consumer))?;
         Ok(Reader::new(self.shared.clone(), from, Some(consumer.to_string())))
     }

@@ -12,8 +12,9 @@ use std::sync::Arc;
 
 use plinth_env::{Env, Open};
 use plinth_format::{Corruption, Flaw};
-use plinth_types::{Bytes, Result};
+use plinth_types::Bytes;
 
+use crate::failure::LogResult;
 use crate::format::mark::{Mark, mark_seed};
 use crate::format::{Kind, RECORDS_START, RecordHeader};
 use crate::link::{Link, Memory};
@@ -101,7 +102,7 @@ pub(crate) async fn survey_files(
     dir: &Path,
     open: Open,
     gullible: bool,
-) -> Result<Surroundings> {
+) -> LogResult<Surroundings> {
     let directory = Directory::list(env, dir).await?;
     let (mut stations, mut problems) = (Vec::new(), Vec::new());
     let mut before = None;
@@ -154,7 +155,7 @@ impl Walk {
     }
 
     /// The next record, or why there is none. Asked again after that it says the same.
-    pub(crate) async fn next(&mut self) -> Result<Result<Step, Corruption>> {
+    pub(crate) async fn next(&mut self) -> LogResult<Result<Step, Corruption>> {
         let flaw = match self.try_at(self.at, self.offset).await? {
             Ok(step) => return Ok(Ok(step)),
             Err(flaw) => flaw,
@@ -170,7 +171,7 @@ impl Walk {
     /// Where the damage is, once it is known that the place where the walk stopped is damaged and
     /// not the end: there, or at the beginning of the next segment if the one before it ended
     /// regularly.
-    pub(crate) async fn blame(&mut self, stopped: Corruption) -> Result<Corruption> {
+    pub(crate) async fn blame(&mut self, stopped: Corruption) -> LogResult<Corruption> {
         let (at, offset, next) = (self.at, self.offset, self.at + 1);
         if next >= self.stations.len()
             || self.scanner(at).find_header(offset).await?.header().is_some()
@@ -194,7 +195,7 @@ impl Walk {
     }
 
     /// Takes the step to the record at this place if it is the next one.
-    async fn try_at(&mut self, station: usize, offset: u64) -> Result<Result<Step, Flaw>> {
+    async fn try_at(&mut self, station: usize, offset: u64) -> LogResult<Result<Step, Flaw>> {
         let (header, body) = match self.scanner(station).record(offset).await? {
             Ok(record) => record,
             Err(flaw) => return Ok(Err(flaw)),
@@ -213,7 +214,7 @@ impl Walk {
     }
 
     /// Looks at every readable record header behind the place where the walk stopped.
-    pub(crate) async fn survey(&mut self) -> Result<Survey> {
+    pub(crate) async fn survey(&mut self) -> LogResult<Survey> {
         let mut survey = Survey { durable_sequence: self.marked, ..Survey::default() };
         let mut offset = self.offset;
         for station in self.stations.iter_mut().skip(self.at) {
@@ -234,7 +235,10 @@ impl Walk {
 
     /// Goes on at the first whole record behind the place where the walk stopped, if there is one.
     /// Tells what is wrong with readable headers on the way.
-    pub(crate) async fn resume(&mut self, problems: &mut Vec<Corruption>) -> Result<Option<Step>> {
+    pub(crate) async fn resume(
+        &mut self,
+        problems: &mut Vec<Corruption>,
+    ) -> LogResult<Option<Step>> {
         let expected = self.expected();
         let stopped = (self.at, self.offset);
         let (mut at, mut offset) = stopped;

@@ -9,11 +9,11 @@
 
 use std::sync::Arc;
 
-use plinth_env::is_disk_full;
-use plinth_types::{Bytes, Error, Result};
+use plinth_types::Bytes;
 
 use crate::consumers::Dropped;
 use crate::entry::EntryHead;
+use crate::failure::{LogError, LogResult};
 use crate::format::{
     MAX_BODY_LEN, RECORD_HEADER_LEN, RECORDS_START, RecordHeader, State, Vote, record_span,
 };
@@ -115,16 +115,16 @@ impl Writer {
     }
 
     /// Writes a state record with the consumers as they are now.
-    pub(crate) async fn write_state(&mut self) -> Result<Position> {
+    pub(crate) async fn write_state(&mut self) -> LogResult<Position> {
         self.write(Wanted::State).await
     }
 
     /// Writes an entry, with a state record before it if that is due.
-    pub(crate) async fn write_entry(&mut self, entry: NewEntry<'_>) -> Result<Position> {
+    pub(crate) async fn write_entry(&mut self, entry: NewEntry<'_>) -> LogResult<Position> {
         if entry.len() > MAX_BODY_LEN {
             let detail =
                 format!("an entry of {} bytes; the log takes up to {MAX_BODY_LEN}", entry.len());
-            return Err(Error::file_too_large().with_detail(detail));
+            return Err(LogError::TooLarge(detail));
         }
         let (head, last) = (&entry.head, &self.link);
         let has_version = head.kind.has_mutations();
@@ -138,7 +138,7 @@ impl Writer {
                 "entry at version {version} behind {previous}, {committed} committed; the last one is at {}",
                 last.version
             );
-            return Err(Error::version_invalid().with_detail(detail));
+            return Err(LogError::Version(detail));
         }
         if head.index != last.index + 1 || head.term < last.term {
             let EntryHead { index, term, .. } = head;
@@ -146,13 +146,13 @@ impl Writer {
                 "entry {index} of term {term}; the last one is {} of term {}",
                 last.index, last.term
             );
-            return Err(Error::client_invalid_operation().with_detail(detail));
+            return Err(LogError::Misused(detail));
         }
         self.write(Wanted::Entry(entry)).await
     }
 
     /// Writes one record, with a state record before it if that is due.
-    pub(crate) async fn write(&mut self, wanted: Wanted<'_>) -> Result<Position> {
+    pub(crate) async fn write(&mut self, wanted: Wanted<'_>) -> LogResult<Position> {
         let draft = self.draft(&wanted).await?;
         let segment = match &draft.switch {
             Some(next) => next.segment.clone(),
@@ -168,7 +168,7 @@ impl Writer {
             Ok(()) => self.accept(draft),
             Err(error) => {
                 self.reject(draft, &segment).await;
-                return Err(error);
+                return Err(error.into());
             }
         }
         if self.buffer.capacity() > BUFFER_KEPT {
@@ -178,7 +178,7 @@ impl Writer {
     }
 
     /// Puts the bytes of the next write into the buffer.
-    async fn draft(&mut self, wanted: &Wanted<'_>) -> Result<Draft> {
+    async fn draft(&mut self, wanted: &Wanted<'_>) -> LogResult<Draft> {
         let (known, changed, generation) = self.shared.with(|inner| {
             inner.check_poison()?;
             let generation = inner.consumers.generation;
@@ -186,7 +186,7 @@ impl Writer {
                 (generation != self.generation).then(|| Arc::new(inner.consumers.popped()));
             let (durable, committed) = (inner.durable.sequence, inner.committed().version);
             let known = Known { opening: self.opening, durable, committed };
-            Ok::<_, Error>((known, changed, generation))
+            Ok::<_, LogError>((known, changed, generation))
         })?;
         let mut popped: Option<Popped> = changed;
         if matches!(wanted, Wanted::State) && popped.is_none() {
@@ -241,7 +241,7 @@ impl Writer {
     }
 
     /// The next segment, which may have to be made first.
-    async fn next_segment(&self) -> Result<Prepared> {
+    async fn next_segment(&self) -> LogResult<Prepared> {
         self.shared.change(|inner| {
             let next = &mut inner.upkeep.next;
             if !matches!(next, Next::Ready(_)) {
@@ -256,7 +256,7 @@ impl Writer {
             match std::mem::take(&mut inner.upkeep.next) {
                 Next::Ready(prepared) => Some(Ok(prepared)),
                 Next::Failed(error) => Some(Err(error)),
-                Next::None => Some(Err(Error::shutdown_in_progress())),
+                Next::None => Some(Err(LogError::Closed(String::new()))),
                 wanted @ Next::Wanted { .. } => {
                     inner.upkeep.next = wanted;
                     None
@@ -344,7 +344,7 @@ impl Writer {
         // A full disk leaves a record cut short, which nobody can take for a whole one. If the
         // wiping fails for another reason, it is not known whether the record will be there after a
         // crash.
-        let fatal = [wiped.err().filter(|error| !is_disk_full(error)), synced.err()];
+        let fatal = [wiped.err().filter(|error| !error.is_disk_full()), synced.err()];
         if let Some(error) = fatal.into_iter().flatten().next() {
             self.shared.change(|inner| inner.poison(&error));
         }

@@ -7,8 +7,8 @@ use std::path::Path;
 use plinth_env::Env;
 use plinth_env::simulated::Simulation;
 use plinth_log::conformance::{Site, test_all};
-use plinth_log::{CommitLog, LocalLog, LogConfig};
-use plinth_types::{Result, Version};
+use plinth_log::{CommitLog, LocalLog, LogConfig, LogResult};
+use plinth_types::Version;
 use support::{DIR, IDENTITY, small};
 
 struct OneNode {
@@ -43,7 +43,7 @@ impl Site for OneNode {
         self.open().expect("a log opens after every crash")
     }
 
-    fn open(&mut self) -> Result<Box<dyn CommitLog>> {
+    fn open(&mut self) -> LogResult<Box<dyn CommitLog>> {
         let opened = self.sim.run_until(support::open(&self.env, self.config.clone()));
         opened.map(|(log, _)| -> Box<dyn CommitLog> { Box::new(log) })
     }

@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 
 use plinth_env::simulated::{Simulation, Unsynced};
 use plinth_env::{Env, Open};
-use plinth_log::{Entry, EntryKind, LocalLog, LogConfig, Report, Salvage, Salvaged, verify};
-use plinth_types::{Error, Result};
+use plinth_log::{
+    Entry, EntryKind, LocalLog, LogConfig, LogResult, Report, Salvage, Salvaged, verify,
+};
+use plinth_types::Error;
 use support::{DIR, body, commit, create_leased, open, read, small};
 
 const SEGMENT: u64 = 8192;
@@ -70,7 +72,7 @@ impl Specimen {
     }
 
     /// What `verify` says, and what opening and reading everything gives.
-    async fn examine(&self) -> (Report, Result<Vec<Entry>>) {
+    async fn examine(&self) -> (Report, LogResult<Vec<Entry>>) {
         let report = verify(&self.env, DIR).await.unwrap();
         let opened = match open(&self.env, config()).await {
             Err(error) => Err(error),
@@ -102,7 +104,12 @@ impl Specimen {
                 Vec::new()
             }
             Err(error) => {
-                assert_eq!(error, Error::file_corrupt(), "{} {offset}: {error}", path.display());
+                assert_eq!(
+                    Error::from(&error),
+                    Error::file_corrupt(),
+                    "{} {offset}: {error}",
+                    path.display()
+                );
                 assert!(error.to_string().contains(&report.problems[0].to_string()), "{error}");
                 report.problems.iter().map(ToString::to_string).collect()
             }
@@ -181,7 +188,7 @@ fn salvage_goes_past_damage_and_tells_what_is_missing() {
         specimen.flip(&path, 4096 + 1000, 4).await;
         specimen.flip(&path, 4096 + 2500, 4).await;
         let (report, opened) = specimen.examine().await;
-        assert_eq!(opened.unwrap_err(), Error::file_corrupt());
+        assert_eq!(Error::from(opened.unwrap_err()), Error::file_corrupt());
         assert_eq!(report.problems.len(), 2, "{:?}", report.problems);
 
         let (entries, problems) = salvage(&specimen.env).await;
@@ -218,7 +225,7 @@ fn a_missing_segment_is_named_and_the_others_can_be_salvaged() {
             specimen.env.files().remove(missing).await.unwrap();
             let (report, opened) = specimen.examine().await;
             let error = opened.unwrap_err();
-            assert_eq!(error, Error::file_corrupt());
+            assert_eq!(Error::from(&error), Error::file_corrupt());
             assert!(names(&error.to_string(), missing), "{error}");
             assert!(report.problems.iter().any(|problem| names(&problem.to_string(), missing)));
             let (entries, problems) = salvage(&specimen.env).await;
@@ -240,7 +247,7 @@ fn a_file_cut_short_is_named() {
                 file.set_len(len).await.unwrap();
                 let (report, opened) = specimen.examine().await;
                 let error = opened.unwrap_err();
-                assert_eq!(error, Error::file_corrupt(), "{len}");
+                assert_eq!(Error::from(&error), Error::file_corrupt(), "{len}");
                 assert!(names(&error.to_string(), path), "{error}");
                 assert!(!report.problems.is_empty());
                 let (entries, _) = salvage(&specimen.env).await;
@@ -275,7 +282,7 @@ fn damage_behind_a_running_log_is_not_served() {
                 Err(error) => break error,
             }
         };
-        assert_eq!(error, Error::file_corrupt());
+        assert_eq!(Error::from(&error), Error::file_corrupt());
         assert!(names(&error.to_string(), &path), "{error}");
         close_quietly(log).await;
     });
@@ -350,7 +357,7 @@ fn the_same_tear_in_an_idle_log_is_damage() {
         file.write_all_at(at + 100, &[0; 100]).await.unwrap();
         let before = env.files().read(&path).await.unwrap();
         let error = open(&env, small(65_536, 65_536)).await.unwrap_err();
-        assert_eq!(error, Error::file_corrupt());
+        assert_eq!(Error::from(&error), Error::file_corrupt());
         assert!(error.to_string().contains(&format!("offset {}", at - HEAD)), "{error}");
         assert_eq!(
             env.files().read(&path).await.unwrap(),
@@ -383,7 +390,7 @@ fn a_log_of_another_format_is_refused_in_words() {
                 [open(&specimen.env, config()).await.err(), verify(&specimen.env, DIR).await.err()]
             {
                 let error = error.expect("a refusal");
-                assert_eq!(error, Error::unsupported_operation());
+                assert_eq!(Error::from(&error), Error::unsupported_operation());
                 let told = error.to_string();
                 assert!(
                     told.contains(&format!("has log format {format}")) && told.contains(remedy),

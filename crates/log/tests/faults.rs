@@ -6,9 +6,9 @@ mod support;
 
 use std::time::Duration;
 
+use plinth_env::Env;
 use plinth_env::simulated::{CallKind, Simulation, Unsynced};
-use plinth_env::{Env, is_disk_full};
-use plinth_log::LocalLog;
+use plinth_log::{LocalLog, LogError};
 use plinth_types::Error;
 use support::{DIR, body, check, commit, create_leased, open, read, small};
 
@@ -45,15 +45,14 @@ fn a_full_disk_fails_appends_and_room_mends_it() {
                 }
             }
         });
-        assert!(is_disk_full(&error), "{error}");
-        assert_eq!(error, Error::file_not_writable());
+        assert!(error.is_disk_full(), "{error}");
+        assert_eq!(Error::from(&error), Error::file_not_writable());
         let before = log.written();
         sim.run_until(async {
             // The same again, for as long as there is no room; reads go on.
             for _ in 0..3 {
-                assert!(is_disk_full(
-                    &log.append(version, &[&body(version, 400)]).await.unwrap_err()
-                ));
+                let refused = log.append(version, &[&body(version, 400)]).await.unwrap_err();
+                assert!(refused.is_disk_full(), "{refused}");
                 assert_eq!(log.written(), before);
                 assert_eq!(read(&log, 1).await.unwrap().len() as i64, version - 1);
             }
@@ -89,7 +88,7 @@ fn a_log_on_a_full_disk_can_be_opened_and_read() {
             version += 1;
             match log.append(version, &[&body(version, 50)]).await {
                 Ok(position) => log.syncer().sync(position).await.unwrap(),
-                Err(error) => break assert!(is_disk_full(&error)),
+                Err(error) => break assert!(error.is_disk_full()),
             }
         }
     });
@@ -113,16 +112,16 @@ fn a_failed_sync_poisons_the_log_for_good() {
     let position = sim.run_until(log.append(2, &[&body(2, 100)])).unwrap();
     let syncer = log.syncer();
     let failed = sim.run_until(syncer.sync(position)).unwrap_err();
-    assert_eq!(failed, Error::io_error());
+    assert_eq!(Error::from(&failed), Error::io_error());
 
     sim.update_faults(&env, |faults| faults.sync.fail = 0.0);
     let syncs = sim.call_count(&env, CallKind::Sync);
     sim.run_until(async {
-        assert_eq!(syncer.sync(position).await, Err(Error::io_error()));
-        assert_eq!(log.append(3, &[b"x"]).await, Err(Error::io_error()));
-        assert_eq!(log.extend_lease(2_000_000).await, Err(Error::io_error()));
-        assert_eq!(log.mark_durable().await, Err(Error::io_error()));
-        assert!(log.check().unwrap_err().detail().unwrap().contains("segment-"));
+        assert_eq!(syncer.sync(position).await, Err(LogError::Poisoned(String::new())));
+        assert_eq!(log.append(3, &[b"x"]).await, Err(LogError::Poisoned(String::new())));
+        assert_eq!(log.extend_lease(2_000_000).await, Err(LogError::Poisoned(String::new())));
+        assert_eq!(log.mark_durable().await, Err(LogError::Poisoned(String::new())));
+        assert!(log.check().unwrap_err().to_string().contains("segment-"));
         // What was durable can still be read.
         assert_eq!(read(&log, 0).await.unwrap().len(), 1);
     });
@@ -278,8 +277,8 @@ fn an_append_waits_for_its_segment_and_fails_with_it() {
             }
         }
     });
-    assert_eq!(error, Error::io_error());
-    assert!(error.detail().unwrap().contains("rename"), "{error}");
+    assert_eq!(Error::from(&error), Error::io_error());
+    assert!(error.to_string().contains("rename"), "{error}");
     sim.update_faults(&env, |faults| faults.rename.fail = 0.0);
     sim.run_until(async {
         commit(&mut log, version, &body(version, 500)).await;

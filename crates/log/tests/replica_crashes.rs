@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use plinth_env::Env;
 use plinth_env::simulated::{FaultPlan, Simulation, Unsynced};
-use plinth_log::{EntryHead, EntryKind, LogConfig, ReplicaLog, Vote};
-use plinth_types::Result;
+use plinth_log::{EntryHead, EntryKind, LogConfig, LogError, LogResult, ReplicaLog, Vote};
 use support::{DIR, IDENTITY, body, small};
 
 /// Segments so small that the script begins a second one.
@@ -49,7 +48,7 @@ impl Script {
         progress.synced = progress.steps.len() - 1;
     }
 
-    async fn append(&mut self, term: u64, len: usize) -> Result<()> {
+    async fn append(&mut self, term: u64, len: usize) -> LogResult<()> {
         let (index, _) = self.log.last();
         let previous = self.log.last_version();
         let version = previous + 1 + term as i64;
@@ -60,13 +59,13 @@ impl Script {
         self.log.append(head, &[&body(version, len)]).await.map(drop)
     }
 
-    async fn rewind(&mut self, index: u64) -> Result<()> {
+    async fn rewind(&mut self, index: u64) -> LogResult<()> {
         self.now.0.truncate(index as usize);
         self.begin();
         self.log.rewind(index).await.map(drop)
     }
 
-    async fn vote(&mut self, term: u64, vote: u64) -> Result<()> {
+    async fn vote(&mut self, term: u64, vote: u64) -> LogResult<()> {
         self.now.1 = Vote { term, vote, commit: 0 };
         self.begin();
         self.log.vote(self.now.1).await?;
@@ -74,13 +73,13 @@ impl Script {
         Ok(())
     }
 
-    async fn sync(&mut self) -> Result<()> {
+    async fn sync(&mut self) -> LogResult<()> {
         self.log.syncer().sync(self.log.written()).await?;
         self.end();
         Ok(())
     }
 
-    async fn run(mut self) -> Result<()> {
+    async fn run(mut self) -> LogResult<()> {
         self.vote(1, 2).await?;
         for len in [100, 700, 2000, 30] {
             self.append(1, len).await?;
@@ -191,7 +190,9 @@ fn a_segment_stays_until_the_rewind_that_frees_it_is_durable() {
             // It is looked again what may go.
             script.log.view().pop("storage", 1)?;
             env.sleep(Duration::from_secs(1)).await;
-            env.files().exists(format!("{DIR}/segment-0000000000000001.log")).await
+            Ok::<_, LogError>(
+                env.files().exists(format!("{DIR}/segment-0000000000000001.log")).await?,
+            )
         });
         assert_eq!(kept, Ok(!is_synced));
         sim.crash_with(&env, Unsynced::Lost);

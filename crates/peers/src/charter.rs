@@ -136,8 +136,8 @@ impl Standing {
         let path = dir.join(FILE_NAME);
         let bytes = match env.files().read(&path).await {
             Ok(bytes) => bytes,
-            Err(error) if error == Error::file_not_found() => return Ok(None),
-            Err(error) => return Err(error),
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error.into()),
         };
         let standing = Self::decode(&bytes).map_err(|error| {
             let why = error.detail().unwrap_or_default().to_owned();
@@ -153,7 +153,7 @@ impl Standing {
     /// # Errors
     /// Those of files.
     pub async fn write(&self, env: &Env, dir: &Path) -> Result<()> {
-        env.keeping_private().files().replace(dir.join(FILE_NAME), &self.encode()).await
+        Ok(env.keeping_private().files().replace(dir.join(FILE_NAME), &self.encode()).await?)
     }
 
     fn encode(&self) -> Vec<u8> {

@@ -6,8 +6,7 @@
 //! is not taken, since it is of no use without those before it. Whatever is missing consensus sends
 //! again.
 
-use plinth_replication::{Frame, Parcel};
-use plinth_types::Result;
+use plinth_replication::{Frame, Parcel, ReplicationResult};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -40,7 +39,7 @@ impl Item {
         }
     }
 
-    pub(crate) fn encode(&self) -> Result<Vec<u8>> {
+    pub(crate) fn encode(&self) -> ReplicationResult<Vec<u8>> {
         match self {
             Self::Frame(frame) => frame.encode(),
             Self::Parcel(parcel) => parcel.encode(),

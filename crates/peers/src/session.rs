@@ -255,7 +255,7 @@ fn removed(node: NodeId, why: &Error) -> Error {
 fn may_be_member(shared: &Shared, hello: &Hello) -> Result<()> {
     let is_of_another =
         hello.purpose == Purpose::Frames && hello.cluster_id != shared.standing.charter.cluster_id;
-    if is_of_another { Ok(()) } else { hello.spoken.check(shared.protocol()) }
+    if is_of_another { Ok(()) } else { Ok(hello.spoken.check(shared.protocol())?) }
 }
 
 /// The link of a caller that says it is a member.

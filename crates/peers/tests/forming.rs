@@ -67,10 +67,10 @@ impl Ground for Directory {
                         );
                     }
                 }
-                Err(error) if error == Error::file_not_found() => {
+                Err(error) if error.is_not_found() => {
                     self.env.files().replace(&path, &identity).await?;
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
             if let Some((members, _)) = members {
                 assert!(members.node(standing.node).is_some());
@@ -81,7 +81,7 @@ impl Ground for Directory {
     }
 
     fn is_founded(&self) -> Pin<Box<dyn Future<Output = Result<bool>> + Send + '_>> {
-        Box::pin(self.env.files().exists(Path::new(DIR).join(IDENTITY)))
+        Box::pin(async { Ok(self.env.files().exists(Path::new(DIR).join(IDENTITY)).await?) })
     }
 
     fn say(&self, text: &str) {

@@ -87,7 +87,7 @@ fn ask(replica: &Replica, disk: Level) -> Verdict {
         return Verdict::Go;
     }
     match replica.storage.trouble() {
-        Some(error) => Verdict::Refused { cause: Cause::Tables, error, all: true },
+        Some(error) => Verdict::Refused { cause: Cause::Tables, error: error.into(), all: true },
         None => Verdict::Slower(Cause::Window),
     }
 }

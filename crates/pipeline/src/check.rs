@@ -81,7 +81,7 @@ async fn check_log(
     let log = match plinth_log::verify(env, &path).await {
         Ok(log) => log,
         Err(error) => {
-            report.problems.push(whole_file(path.display().to_string(), &error));
+            report.problems.push(whole_file(path.display().to_string(), &error.into()));
             return None;
         }
     };
@@ -114,7 +114,7 @@ async fn check_tables(
             tables.at
         }
         Err(error) => {
-            report.problems.push(whole_file(path.display().to_string(), &error));
+            report.problems.push(whole_file(path.display().to_string(), &error.into()));
             LogPosition::default()
         }
     }
@@ -136,7 +136,7 @@ async fn check_checkpoints(
             checkpoints.newest
         }
         Err(error) => {
-            report.problems.push(whole_file(path.display().to_string(), &error));
+            report.problems.push(whole_file(path.display().to_string(), &error.into()));
             LogPosition::default()
         }
     }
@@ -340,8 +340,8 @@ async fn salvage_log(
 ) -> Result<()> {
     let mut salvage = match Salvage::open(env, log_path(dir)).await {
         Ok(salvage) => salvage,
-        Err(error) if error == Error::file_not_found() => return Ok(()),
-        Err(error) => return Err(error),
+        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) => return Err(error.into()),
     };
     let mut last_index = None;
     while let Some(found) = salvage.next().await? {

@@ -9,7 +9,7 @@ use crate::metrics::Rated;
 use crate::replica::Replica;
 use crate::space::{LEAST_LOG, Level, with_reserve};
 use plinth_env::is_disk_full;
-use plinth_storage::Pace;
+use plinth_storage::{Flushed, Pace};
 use plinth_types::{Error, Result, Version, planted, probe};
 use std::sync::Arc;
 use std::time::Duration;
@@ -159,8 +159,7 @@ pub(crate) async fn follow_tables(replica: Arc<Replica>) {
         let is_long = space.level() == Level::Low && log.bytes() >= space.log_bound(u64::MAX);
         if wanted.is_some() || is_long || space.level() == Level::Kept {
             let oldest = storage.oldest();
-            let flushed =
-                with_reserve(&replica.space, || replica.writer().flush(Pace::default())).await;
+            let flushed = with_reserve(&replica.space, || flush(&replica)).await;
             replica.note_checkpoint(&flushed);
             if let Some((version, written)) = wanted
                 && (flushed.is_err() || oldest >= version)
@@ -176,4 +175,10 @@ pub(crate) async fn follow_tables(replica: Arc<Replica>) {
             popped = version;
         }
     }
+}
+
+/// Flushes at the pace of somebody who has time. The writer is let go of before.
+fn flush(replica: &Replica) -> impl Future<Output = Result<Flushed>> + use<> {
+    let flushed = replica.writer().flush(Pace::default());
+    async move { Ok(flushed.await?) }
 }

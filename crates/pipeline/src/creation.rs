@@ -132,8 +132,8 @@ async fn held_in(env: &Env, generation: &Path) -> Result<Option<String>> {
     }
     let found = match Salvage::open(env, &log).await {
         Ok(salvage) => first_rows(salvage).await?,
-        Err(error) if error == Error::file_not_found() => None,
-        Err(error) => return Err(error),
+        Err(error) if error.is_not_found() => None,
+        Err(error) => return Err(error.into()),
     };
     Ok(found.map(|found| match found {
         Salvaged::Entry(entry) => {
@@ -316,7 +316,7 @@ async fn make_directory(env: &Env, dir: &Path) -> Result<()> {
         let detail = format!("{}: there is no directory {}", dir.display(), parent.display());
         return Err(Error::file_not_found().with_detail(detail));
     }
-    env.files().create_dir_all(dir).await
+    Ok(env.files().create_dir_all(dir).await?)
 }
 
 fn check_wanted(dir: &Path, found: Found, creation: Creation) -> Result<()> {
@@ -377,7 +377,7 @@ pub(crate) async fn make_generation(
     Store::create(env, &path, identity.ids, identity.engine, at).await?;
     make_log(env, &path, identity, config, at).await?;
     env.files().sync_dir(&path).await?;
-    env.files().sync_dir(dir).await
+    Ok(env.files().sync_dir(dir).await?)
 }
 
 /// Makes the log of a generation, which goes on behind this entry.
@@ -392,9 +392,9 @@ pub(crate) async fn make_log(
     // Its background task must have ended before the log is opened for good: both would make the
     // next segment.
     if identity.member == 0 {
-        LocalLog::create_at(env, path, identity.ids, config, behind).await?.0.close().await
+        Ok(LocalLog::create_at(env, path, identity.ids, config, behind).await?.0.close().await?)
     } else {
-        ReplicaLog::create_at(env, path, identity.ids, config, behind).await?.0.close().await
+        Ok(ReplicaLog::create_at(env, path, identity.ids, config, behind).await?.0.close().await?)
     }
 }
 
@@ -422,7 +422,7 @@ pub(crate) async fn remove_leftovers(env: &Env, directory: &Directory) -> Result
         is_changed = true;
     }
     // Not one entry is written while the database can still be taken for one that is being made.
-    if is_changed { files.sync_dir(root).await } else { Ok(()) }
+    if is_changed { Ok(files.sync_dir(root).await?) } else { Ok(()) }
 }
 
 /// The bytes of `CREATING`.

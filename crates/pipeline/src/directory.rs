@@ -104,5 +104,5 @@ pub(crate) async fn remove_generation(env: &Env, root: &Path, generation: u64) -
     env.files().remove_dir_all(&removed).await?;
     env.files().rename(generation_path(root, generation), &removed).await?;
     env.files().sync_dir(root).await?;
-    env.files().remove_dir_all(&removed).await
+    Ok(env.files().remove_dir_all(&removed).await?)
 }

@@ -138,40 +138,44 @@ impl Endpoint for InProcess {
         metrics.read_values(keys.len());
         if self.is_future(version) {
             let keys = keys.clone();
-            return self
-                .at(version, move |replica| replica.storage.get_many(version, space, &keys));
+            return self.at(version, move |replica| {
+                replica.storage.get_many(version, space, &keys).err_into()
+            });
         }
         plinth_usdt::read(version, keys.len());
         if Metrics::is_sampled_read() && !keys.is_empty() {
             metrics.hot.note(Heat::Reads, keys.get(0));
-            let read = |replica: &Replica| replica.storage.get_many(version, space, keys);
-            return self.measured(read, |values| value_bytes(values));
+            let read =
+                |replica: &Replica| replica.storage.get_many(version, space, keys).err_into();
+            return self.measured(read, |values: &Vec<_>| value_bytes(values));
         }
-        self.replica().storage.get_many(version, space, keys)
+        self.replica().storage.get_many(version, space, keys).err_into()
     }
 
     fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
         self.replica().counters.metrics.read_values(1);
         if self.is_future(version) {
             let selector = selector.clone();
-            return self
-                .at(version, move |replica| replica.storage.get_key(version, space, &selector));
+            return self.at(version, move |replica| {
+                replica.storage.get_key(version, space, &selector).err_into()
+            });
         }
-        self.replica().storage.get_key(version, space, selector)
+        self.replica().storage.get_key(version, space, selector).err_into()
     }
 
     fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
         self.replica().counters.metrics.add(Count::Reads, 1);
         if self.is_future(version) {
             let read = read.clone();
-            return self
-                .at(version, move |replica| replica.storage.get_range(version, space, &read));
+            return self.at(version, move |replica| {
+                replica.storage.get_range(version, space, &read).err_into()
+            });
         }
         plinth_usdt::read_range(version, read.limit);
         if Metrics::is_sampled_read() {
             self.replica().counters.metrics.hot.note(Heat::Reads, &read.begin.key);
         }
-        let mut reply = self.replica().storage.get_range(version, space, read);
+        let mut reply = self.replica().storage.get_range(version, space, read).err_into();
         let Some(result) = reply.try_take() else { return reply };
         if let Ok(result) = &result {
             self.replica().counters.metrics.read_rows(result);
@@ -205,7 +209,7 @@ impl Endpoint for InProcess {
         let replica = replica.clone();
         read.on_complete(move |values| {
             let value = values.map(|values| (version, values.into_iter().next().flatten()));
-            replica.watches.compare(&key, id, value);
+            replica.watches.compare(&key, id, value.map_err(Error::from));
         });
         reply
     }

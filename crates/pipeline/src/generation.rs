@@ -203,7 +203,7 @@ impl Import {
     /// # Errors
     /// As [`plinth_storage::Import::take`].
     pub async fn take(&mut self, chunk: &Chunk) -> Result<()> {
-        self.engine.take(chunk).await
+        Ok(self.engine.take(chunk).await?)
     }
 
     /// The first key behind the chunks that were taken.
@@ -268,5 +268,5 @@ async fn keep_promise(
         log.vote(Vote { commit: promised.commit.max(new.commit), ..promised }).await
     };
     let closed = log.close().await;
-    kept.and(closed)
+    Ok(kept.and(closed)?)
 }

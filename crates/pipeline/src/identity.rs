@@ -78,7 +78,7 @@ pub(crate) fn unfinished_name() -> String {
 
 /// Writes the file, durably and in one step.
 pub(crate) async fn write(env: &Env, dir: &Path, identity: &DirectoryIdentity) -> Result<()> {
-    env.files().replace(dir.join(FILE_NAME), &encode(identity)).await
+    Ok(env.files().replace(dir.join(FILE_NAME), &encode(identity)).await?)
 }
 
 /// Reads the file.

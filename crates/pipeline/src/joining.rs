@@ -131,8 +131,8 @@ impl Node {
         });
         let taking_part =
             plinth_replication::Config { spoken: config.spoken, ..membership.taking_part() };
-        let member =
-            or_close(&*reader, Member::start(env, taking_part, log, peers.clone(), keeper)).await?;
+        let member = Member::start(env, taking_part, log, peers.clone(), keeper);
+        let member = or_close(&*reader, member.map_err(Error::from)).await?;
         let (config, view) = (config, Some(Arc::new(view) as Arc<dyn plinth_log::LogView>));
         let replica =
             Arc::new(Replica::new(env, config, Some(directory), (storage, view), beginning));

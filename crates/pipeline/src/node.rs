@@ -178,7 +178,7 @@ impl Node {
         }
         let closed = match &self.seat {
             Seat::Alone(leader) => match leader.batcher.take().await.log.take() {
-                Some(log) => log.close().await,
+                Some(log) => log.close().await.map_err(Error::from),
                 None => Ok(()),
             },
             Seat::Member(participant) => participant.until_ended().await,

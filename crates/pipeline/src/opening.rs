@@ -27,7 +27,7 @@ use plinth_env::Env;
 use plinth_env::reply::promise;
 use plinth_format::{Corruption, Identity};
 use plinth_log::{
-    Findings, LocalLog, LocalView, LogConfig, Mismatch, Recovery, ReplicaLog, Salvage,
+    Findings, LocalLog, LocalView, LogConfig, LogError, Mismatch, Recovery, ReplicaLog, Salvage,
 };
 use plinth_storage::{checkpoint, ssd};
 use plinth_types::{Error, LogPosition, Result, Version, planted};
@@ -59,7 +59,11 @@ impl NodeLog for LocalLog {
         config: LogConfig,
         permission: impl FnOnce(Findings) -> F + Send,
     ) -> Result<(Self, Recovery)> {
-        Self::open_when(env, dir, ids, config, permission).await
+        let asked = |findings| {
+            let answer = permission(findings);
+            async move { answer.await.map_err(LogError::Refused) }
+        };
+        Ok(Self::open_when(env, dir, ids, config, asked).await?)
     }
 
     fn view(&self) -> LocalView {
@@ -67,7 +71,7 @@ impl NodeLog for LocalLog {
     }
 
     async fn close(self) -> Result<()> {
-        Self::close(self).await
+        Ok(Self::close(self).await?)
     }
 }
 
@@ -79,7 +83,11 @@ impl NodeLog for ReplicaLog {
         config: LogConfig,
         permission: impl FnOnce(Findings) -> F + Send,
     ) -> Result<(Self, Recovery)> {
-        Self::open_when(env, dir, ids, config, permission).await
+        let asked = |findings| {
+            let answer = permission(findings);
+            async move { answer.await.map_err(LogError::Refused) }
+        };
+        Ok(Self::open_when(env, dir, ids, config, asked).await?)
     }
 
     fn view(&self) -> LocalView {
@@ -87,7 +95,7 @@ impl NodeLog for ReplicaLog {
     }
 
     async fn close(self) -> Result<()> {
-        Self::close(self).await
+        Ok(Self::close(self).await?)
     }
 }
 
@@ -138,7 +146,7 @@ async fn bring_up<L: NodeLog>(
         Ok(_) => {
             replay(env, &view, &mut engine, stored, Bounds::with_memory(config.ssd.memory)).await
         }
-        Err(error) => Err(error),
+        Err(error) => Err(error.into()),
     };
     let cleared = match replayed {
         Ok(last) if directory.is_current => remove_leftovers(env, directory).await.map(|()| last),

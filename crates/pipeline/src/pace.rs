@@ -148,7 +148,7 @@ impl Pace {
         let now = leader.replica.env.now();
         let rows = backpressure::look_at_memory(&leader.replica);
         leader.replica.health.refusals.tick(now);
-        leader.replica.health.note_damage(leader.replica.storage.damage(), now);
+        leader.replica.health.note_damage(leader.replica.damage(), now);
         self.queued = (self.queued.0 + leader.queue.depth().1 as u64, self.queued.1 + 1);
         if now >= self.looked + LOOK || self.rules_read.is_none() {
             self.looked = now;

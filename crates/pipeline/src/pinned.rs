@@ -45,7 +45,7 @@ impl Node {
     /// Those of writing files.
     pub async fn pin(&self) -> Result<Box<dyn PinnedVersion>> {
         let pinning = self.replica.writer().pin();
-        pinning.await
+        Ok(pinning.await?)
     }
 }
 
@@ -65,7 +65,7 @@ impl Endpoint for PinnedSnapshot {
         let mut keys = KeyList::new();
         keys.push(system::METADATA_VERSION);
         keys.push(system::RANGE_LOCKS);
-        let mut values = self.pinned.get_many(KeySpace::System, &keys);
+        let mut values = self.pinned.get_many(KeySpace::System, &keys).err_into();
         // What was half there at that version stays so.
         let answer = move |values: Vec<Option<Bytes>>| {
             let mut values = values.into_iter();
@@ -89,12 +89,12 @@ impl Endpoint for PinnedSnapshot {
         keys: &KeyList,
     ) -> Reply<Vec<Option<Bytes>>> {
         self.metrics().read_values(keys.len());
-        self.pinned.get_many(space, keys)
+        self.pinned.get_many(space, keys).err_into()
     }
 
     fn get_key(&self, _version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
         self.metrics().read_values(1);
-        self.pinned.get_key(space, selector)
+        self.pinned.get_key(space, selector).err_into()
     }
 
     fn get_range(
@@ -104,7 +104,7 @@ impl Endpoint for PinnedSnapshot {
         read: &RangeRead,
     ) -> Reply<RangeResult> {
         self.metrics().add(Count::Reads, 1);
-        let mut reply = self.pinned.get_range(space, read);
+        let mut reply = self.pinned.get_range(space, read).err_into();
         let Some(result) = reply.try_take() else { return reply };
         if let Ok(result) = &result {
             self.metrics().read_rows(result);

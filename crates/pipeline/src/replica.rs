@@ -30,7 +30,7 @@ use plinth_env::reply::Promise;
 use plinth_env::sync::{Signal, race};
 use plinth_log::LogView;
 use plinth_storage::{Change, Prepared, Writer};
-use plinth_types::{LogPosition, MutationList, MutationRef, Result, Version, planted};
+use plinth_types::{Error, LogPosition, MutationList, MutationRef, Result, Version, planted};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -119,8 +119,8 @@ impl Replica {
         let prepared = match prepared.await {
             Ok(prepared) => prepared,
             Err(error) => {
-                self.health.fail(error.clone());
-                return Err(error);
+                self.health.fail(error.clone().into());
+                return Err(error.into());
             }
         };
         assert!(!planted!("a commit worker panics while it applies"), "planted");
@@ -162,6 +162,12 @@ impl Replica {
     /// Who changes the storage, held for an instant.
     pub fn writer(&self) -> MutexGuard<'_, Box<dyn Writer>> {
         self.storage.writer()
+    }
+
+    /// What was wrong with the first of the damaged files that reads have met, and how often.
+    pub fn damage(&self) -> Option<(Error, u64)> {
+        let (error, times) = self.storage.damage()?;
+        Some((error.into(), times))
     }
 
     /// A checkpoint, or a flush that makes room, was written or could not be. The first failure in

@@ -22,10 +22,10 @@
 //! than `need`; whatever is not known holds nobody back.
 
 use crate::batch_lock::lock;
-use plinth_env::{Burst, Env, Open, Signal, is_disk_full};
+use plinth_env::{Burst, Env, IoError, IoErrorKind, Open, Signal, is_disk_full};
 use plinth_log::LogView;
 use plinth_storage::Reader;
-use plinth_types::{Error, Resource, Result, probe};
+use plinth_types::{Error, Result, probe};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -372,7 +372,7 @@ impl Space {
                 let room =
                     self.gauges().map_or(0, |gauges| gauges.free.saturating_sub(gauges.need));
                 if room < RESERVE_BYTES + 2 * MARGIN {
-                    return Err(no_room());
+                    return Err(IoErrorKind::DiskFull.into());
                 }
                 // In steps, so that no sync of a commit waits behind much.
                 for step in 1..=RESERVE_BYTES / STEP {
@@ -381,7 +381,7 @@ impl Space {
                 }
                 file.sync_all().await?;
             }
-            Ok::<_, Error>(())
+            Ok::<_, IoError>(())
         };
         match whole.await {
             Ok(()) => self.is_reserved.store(true, Ordering::Relaxed),
@@ -408,7 +408,7 @@ impl Space {
 }
 
 fn no_room() -> Error {
-    Error::file_not_writable().for_want_of(Resource::DiskSpace)
+    IoError::from(IoErrorKind::DiskFull).into()
 }
 
 /// A database whose disk is full may be opened with what its reserve gives back. Whether it had

@@ -6,7 +6,7 @@
 use crate::config::NodeConfig;
 use crate::directory::{Directory, checkpoint_path};
 use crate::identity::{DirectoryIdentity, EngineKind};
-use plinth_env::{Env, is_disk_full};
+use plinth_env::Env;
 use plinth_format::Identity;
 use plinth_storage::{
     CheckpointFiles, Import, MemoryReplay, MemoryStorage, Reader, SsdStorage, Writer, checkpoint,
@@ -137,8 +137,8 @@ impl Recovering {
         while storage.fullness() >= 1.0 {
             match storage.trouble() {
                 // All of it was in memory before the restart, and fits there again.
-                Some(error) if is_disk_full(&error) => break,
-                Some(error) => return Err(error),
+                Some(error) if error.is_disk_full() => break,
+                Some(error) => return Err(error.into()),
                 None => {}
             }
             env.sleep(PAUSE_WHILE_FULL).await;
@@ -193,7 +193,7 @@ impl Store {
             EngineKind::Ssd => {
                 let tables = tables_path(dir);
                 env.files().create_dir_all(&tables).await?;
-                SsdStorage::create_at(env, &tables, identity, at).await
+                Ok(SsdStorage::create_at(env, &tables, identity, at).await?)
             }
         }
     }
@@ -214,8 +214,8 @@ pub(crate) async fn import_engine(
     };
     env.files().create_dir_all(&dir).await?;
     match identity.engine {
-        EngineKind::Memory => checkpoint::import(env, &dir, ids, at).await,
-        EngineKind::Ssd => SsdStorage::import(env, &dir, ids, &config.ssd, at),
+        EngineKind::Memory => Ok(checkpoint::import(env, &dir, ids, at).await?),
+        EngineKind::Ssd => Ok(SsdStorage::import(env, &dir, ids, &config.ssd, at)?),
     }
 }
 

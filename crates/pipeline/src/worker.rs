@@ -99,7 +99,7 @@ async fn drive(leader: &Leader) {
                     return;
                 }
             }
-            Err(error) => return leader.lose_log(error),
+            Err(error) => return leader.lose_log(error.into()),
         }
     }
 }
@@ -119,7 +119,7 @@ pub(crate) async fn follow_commits(leader: Arc<Leader>) {
         };
         match told {
             Ok(progress) => committed = progress.position,
-            Err(error) => return leader.fail(error),
+            Err(error) => return leader.fail(error.into()),
         }
         leader.settle(Some(committed)).await;
     }
@@ -138,7 +138,7 @@ async fn wait_for_commit(leader: &Leader, position: Position) {
             note_sync(leader, began);
             leader.settle(Some(log.committed().position)).await;
         }
-        Err(error) => leader.lose_log(error),
+        Err(error) => leader.lose_log(error.into()),
     }
 }
 

@@ -56,7 +56,7 @@ async fn put(db: &InProcess, number: u64) -> Result<i64> {
 async fn fill_by_others(disk: &SmallDisk) {
     let file =
         Env::real().files().open(disk.dir.path().join("others"), Open::Create).await.unwrap();
-    assert!(is_disk_full(&file.allocate(1 << 30).await.unwrap_err()));
+    assert!(file.allocate(1 << 30).await.unwrap_err().is_disk_full());
 }
 
 /// Tries for so long; `ssd` has to wait until what was cleared has left the window.

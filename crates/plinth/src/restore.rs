@@ -156,7 +156,7 @@ impl DirectoryLoader {
         files.sync_dir(&root).await?;
         let parent = self.directory.parent().filter(|parent| !parent.as_os_str().is_empty());
         files.sync_dir(parent.unwrap_or(Path::new("."))).await?;
-        files.remove_dir_all(&root).await
+        Ok(files.remove_dir_all(&root).await?)
     }
 }
 

@@ -19,10 +19,10 @@
 
 mod planted;
 
+use crate::failure::{ReplicationError, ReplicationResult};
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-use plinth_types::{Error, Result};
 use raft::eraftpb::{ConfState, Entry, EntryType, HardState};
 use raft::{RawNode, StateRole};
 use slog::{Discard, Logger, o};
@@ -156,16 +156,16 @@ pub struct Core {
     /// before.
     behind: Option<EntryId>,
     /// Why this node may take no part, if a leader has shown that it lacks what it acknowledged.
-    forgotten: Option<Error>,
+    forgotten: Option<ReplicationError>,
 }
 
 impl Core {
     /// A node that has this log, and has promised this.
     ///
     /// # Errors
-    /// `invalid_option_value` if the configuration or what the log remembers contradicts itself.
-    pub fn new(config: Config, terms: Terms, promised: Promise) -> Result<Self> {
-        let invalid = |what: String| Error::invalid_option_value().with_detail(what);
+    /// `Invalid` if the configuration or what the log remembers contradicts itself.
+    pub fn new(config: Config, terms: Terms, promised: Promise) -> ReplicationResult<Self> {
+        let invalid = |what: String| ReplicationError::Invalid(what);
         config.members.check()?;
         config.spoken.check(config.members.protocol)?;
         if config.message_entries == 0 || config.election_ticks <= config.heartbeat_ticks {
@@ -324,8 +324,8 @@ impl Core {
     /// A message has arrived. One from an earlier term, or that comes too late, changes nothing.
     ///
     /// # Errors
-    /// `file_corrupt` if no node that keeps to the algorithm sends it. Nothing has changed then.
-    pub fn receive(&mut self, message: &Message) -> Result<()> {
+    /// `Malformed` if no node that keeps to the algorithm sends it. Nothing has changed then.
+    pub fn receive(&mut self, message: &Message) -> ReplicationResult<()> {
         message.check()?;
         self.look_for_what_is_forgotten(message);
         self.check(message)?;
@@ -354,7 +354,7 @@ impl Core {
         let last = self.node.raft.raft_log.last_index();
         let leads = self.members.part(from).is_some_and(Part::votes) && term >= self.node.raft.term;
         if kind == MessageKind::Heartbeat && to == self.config.id && commit > last && leads {
-            self.forgotten = Some(Error::file_corrupt().with_detail(format!(
+            self.forgotten = Some(ReplicationError::Forgotten(format!(
                 "node {to} has acknowledged entries up to {commit} to node {from}, which leads, and its log ends at {last}: its directory is \
                  an older copy, or its disk has lost what was synced. It doesn't know what it has promised to the others, and takes no part: \
                  start this server with an empty directory, as a new node"
@@ -365,15 +365,15 @@ impl Core {
     /// Why this node may take no part any more, if it has lost what it had acknowledged. A new
     /// process on the same directory doesn't know that before the leader's next heartbeat, and must
     /// not be started.
-    pub fn forgotten(&self) -> Option<&Error> {
+    pub fn forgotten(&self) -> Option<&ReplicationError> {
         self.forgotten.as_ref()
     }
 
     /// What would have `raft` panic, or count what nobody has.
-    fn check(&self, message: &Message) -> Result<()> {
+    fn check(&self, message: &Message) -> ReplicationResult<()> {
         let refuse = |what: String| {
             let Message { kind, from, .. } = message;
-            Err(Error::file_corrupt().with_detail(format!("{kind:?} of node {from} with {what}")))
+            Err(ReplicationError::Malformed(format!("{kind:?} of node {from} with {what}")))
         };
         let raft = &self.node.raft;
         if message.to != self.config.id {
@@ -474,10 +474,10 @@ impl Core {
     /// is appended as work says.
     ///
     /// # Errors
-    /// `process_behind` if this node doesn't lead, or another change is under way;
-    /// `invalid_option_value` if these can't follow those that there are.
-    pub fn propose_members(&mut self, next: &Members) -> Result<EntryId> {
-        let behind = |what: &str| Error::process_behind().with_detail(what);
+    /// `Behind` if this node doesn't lead, or another change is under way;
+    /// `Invalid` if these can't follow those that there are.
+    pub fn propose_members(&mut self, next: &Members) -> ReplicationResult<EntryId> {
+        let behind = |what: &str| ReplicationError::Behind(what.into());
         if self.node.raft.state != StateRole::Leader {
             return Err(behind("this node doesn't lead in that term, or no longer"));
         }
@@ -486,7 +486,7 @@ impl Core {
         }
         let Some(change) = self.members.step_to(next) else {
             let detail = format!("members {next:?} can't follow {:?}", self.members);
-            return Err(Error::invalid_option_value().with_detail(detail));
+            return Err(ReplicationError::Invalid(detail));
         };
         let change = self.config.planted_change(change);
         let dropped = |_| behind("another node is about to lead");
@@ -504,10 +504,9 @@ impl Core {
     /// The change of members that [`Work::members`] spoke of takes effect.
     ///
     /// # Errors
-    /// `file_corrupt` if it can't follow what was before: no leader makes such an entry.
-    pub fn take_effect(&mut self, members: Members) -> Result<()> {
-        let refuse =
-            |what: &str| Err(Error::file_corrupt().with_detail(format!("{what}: {members:?}")));
+    /// `Malformed` if it can't follow what was before: no leader makes such an entry.
+    pub fn take_effect(&mut self, members: Members) -> ReplicationResult<()> {
+        let refuse = |what: &str| Err(ReplicationError::Malformed(format!("{what}: {members:?}")));
         let Some(index) = self.changing else { return refuse("no change of members is due") };
         let Some(change) = self.members.step_to(&members) else {
             return refuse("members that can't follow those before");

@@ -11,14 +11,18 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use plinth_env::Env;
 use plinth_env::reply::Promise;
 use plinth_env::sync::race;
-use plinth_env::{Env, is_disk_full};
-use plinth_log::{Entry, EntryHead, EntryKind, EntryReader, Position, ReplicaLog, Syncer, Vote};
-use plinth_types::{Bytes, Error, Result, Version, planted, probe};
+use plinth_log::{
+    Entry, EntryHead, EntryKind, EntryReader, LogError, LogResult, Position, ReplicaLog, Syncer,
+    Vote,
+};
+use plinth_types::{Bytes, Version, planted, probe};
 
 use crate::NodeId;
 use crate::core::{Core, Follower, Work};
+use crate::failure::ReplicationError;
 use crate::inbox::{Event, Inbox, Left};
 use crate::members::Members;
 use crate::message::{Message, MessageKind};
@@ -47,7 +51,7 @@ struct Proposal {
     kind: EntryKind,
     version: Version,
     body: Bytes,
-    answer: Promise<Position>,
+    answer: Promise<Position, LogError>,
 }
 
 /// Where the bodies are of what the core wants to be appended.
@@ -72,7 +76,7 @@ pub(crate) struct Driver {
     syncing: Syncing,
     leading: Leading,
     /// The disk is full, and entries wait for room.
-    full: Option<Error>,
+    full: Option<LogError>,
 }
 
 /// What is to be synced.
@@ -193,9 +197,8 @@ impl Driver {
         followers
     }
 
-    async fn close(self, answer: Promise<()>) {
-        let cause = Error::shutdown_in_progress()
-            .with_detail("this node takes no more part in its cluster");
+    async fn close(self, answer: Promise<(), LogError>) {
+        let cause = LogError::Closed("this node takes no more part in its cluster".into());
         let left = Left { promised: self.log.promised(), terms: self.core.terms().clone() };
         self.inbox.with(|told| told.end.left = Some(left));
         self.inbox.end(&cause);
@@ -204,7 +207,7 @@ impl Driver {
         answer.send(self.log.close().await);
     }
 
-    fn fail(self, bodies: Bodies, cause: &Error) {
+    fn fail(self, bodies: Bodies, cause: &LogError) {
         if let Some(proposal) = bodies.proposal {
             proposal.answer.send(Err(cause.clone()));
         }
@@ -257,7 +260,7 @@ impl Driver {
         kind: EntryKind,
         version: Option<Version>,
         body: &Bytes,
-    ) -> Result<Option<(EntryId, Version)>> {
+    ) -> LogResult<Option<(EntryId, Version)>> {
         if self.core.role() != Role::Leader || self.core.term() != term {
             return Err(not_leading());
         }
@@ -268,7 +271,7 @@ impl Driver {
             let detail = format!(
                 "entry at version {version}: the last is at {last}, the lease ends at {lease}"
             );
-            return Err(Error::version_invalid().with_detail(detail));
+            return Err(LogError::Version(detail));
         }
         if kind == EntryKind::Lease
             && body.first_chunk().is_none_or(|upto| Version::from_le_bytes(*upto) <= lease)
@@ -278,7 +281,7 @@ impl Driver {
         let id = match kind {
             EntryKind::Members => {
                 // What it is among in a batch may be sent again.
-                let refused = |error: Error| Error::process_behind().with_detail(error.to_string());
+                let refused = |error: ReplicationError| LogError::Behind(error.to_string());
                 self.core.propose_members(&Members::of_entry(body)?).map_err(refused)?
             }
             _ => self.core.propose().ok_or_else(not_leading)?,
@@ -287,14 +290,14 @@ impl Driver {
     }
 
     /// Does everything that came of an event.
-    async fn work(&mut self, bodies: &mut Bodies) -> Result<()> {
+    async fn work(&mut self, bodies: &mut Bodies) -> LogResult<()> {
         if self.leading.begun.is_some() && self.core.role() != Role::Leader {
             // Whoever waits for what it appended is told now, not behind the sync of a promise.
             self.tell();
         }
         if let Some(forgotten) = self.core.forgotten() {
             probe!("replication: a member has lost what it acknowledged");
-            return Err(forgotten.clone());
+            return Err(forgotten.clone().into());
         }
         while let Some(work) = self.core.work() {
             self.do_work(work, bodies).await?;
@@ -308,7 +311,7 @@ impl Driver {
         Ok(())
     }
 
-    async fn do_work(&mut self, work: Work, bodies: &mut Bodies) -> Result<()> {
+    async fn do_work(&mut self, work: Work, bodies: &mut Bodies) -> LogResult<()> {
         let leads = self.core.role() == Role::Leader;
         if let Some(promise) = work.promise {
             let commit = promise.commit.max(self.log.promised().commit);
@@ -351,8 +354,8 @@ impl Driver {
         &mut self,
         head: EntryHead,
         body: &[u8],
-        answer: Option<Promise<Position>>,
-    ) -> Result<()> {
+        answer: Option<Promise<Position, LogError>>,
+    ) -> LogResult<()> {
         let mut answer = answer;
         loop {
             let written = self.log.append(head, &[body]).await;
@@ -362,7 +365,7 @@ impl Driver {
                 let detail =
                     format!("the disk of the leader is full, so another one is to lead: {error}");
                 if let Some(answer) = answer.take() {
-                    answer.send(Err(Error::commit_unknown_result().with_detail(detail)));
+                    answer.send(Err(LogError::Unknown(detail)));
                 }
                 self.wait_for_room(error.clone()).await?;
                 continue;
@@ -376,8 +379,8 @@ impl Driver {
 
     /// Whether a write that failed has left nothing behind, and succeeds once there is room on the
     /// disk.
-    fn may_wait_for_room(&self, error: &Error) -> bool {
-        is_disk_full(error) && self.log.view().check().is_ok() && !self.inbox.is_to_close()
+    fn may_wait_for_room(&self, error: &LogError) -> bool {
+        error.is_disk_full() && self.log.view().check().is_ok() && !self.inbox.is_to_close()
     }
 
     /// Waits a moment for room on the disk. A leader ceases to be one: it can't commit. Nothing is
@@ -385,7 +388,7 @@ impl Driver {
     ///
     /// # Errors
     /// The one that it is given, if room wouldn't help.
-    async fn wait_for_room(&mut self, error: Error) -> Result<()> {
+    async fn wait_for_room(&mut self, error: LogError) -> LogResult<()> {
         if !self.may_wait_for_room(&error) {
             return Err(error);
         }
@@ -400,11 +403,11 @@ impl Driver {
 
     /// A change of members is committed: it is written down, and takes effect, before anybody is
     /// told of it.
-    async fn change_members(&mut self, index: u64) -> Result<()> {
+    async fn change_members(&mut self, index: u64) -> LogResult<()> {
         let found = self.log.entries(index).next().await?;
         let Some(entry) = found.filter(|entry| entry.index == index) else {
             let detail = format!("entry {index} is committed, and is not there");
-            return Err(Error::internal_error().with_detail(detail));
+            return Err(LogError::Internal(detail));
         };
         let members = Members::of_entry(&entry.body)?;
         // Before it is written down: a program that can read what comes next begins here.
@@ -438,7 +441,7 @@ impl Driver {
     }
 
     /// `leads`: this node led when that was decided; on a full disk it may have ceased to.
-    async fn append(&mut self, id: EntryId, bodies: &mut Bodies, leads: bool) -> Result<()> {
+    async fn append(&mut self, id: EntryId, bodies: &mut Bodies, leads: bool) -> LogResult<()> {
         let EntryId { index, term } = id;
         let previous = self.log.last_version();
         let head = |kind, version, committed| EntryHead {
@@ -462,7 +465,7 @@ impl Driver {
         if !leads {
             let detail =
                 format!("entry {index} of term {term} is to be appended, and nobody has sent it");
-            return Err(Error::internal_error().with_detail(detail));
+            return Err(LogError::Internal(detail));
         }
         self.leading.begun = Some(id);
         self.write(head(EntryKind::Begin, previous, committed), &[], None).await

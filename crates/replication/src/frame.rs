@@ -13,8 +13,9 @@
 //!   head of an entry   | kind | 0 0 0 | length of its body 4 | version 8 | previous version 8 | committed version 8 |
 //! ```
 
+use crate::failure::{ReplicationError, ReplicationResult};
 use plinth_log::{Entry, EntryHead, EntryKind};
-use plinth_types::{Bytes, Error, Result, Version};
+use plinth_types::{Bytes, Version};
 
 use crate::members::Members;
 use crate::message::{MAX_FRAME, Message};
@@ -35,10 +36,10 @@ impl Frame {
     /// The frame's bytes.
     ///
     /// # Errors
-    /// `client_invalid_operation` if the entries aren't those of the message, or the frame is
+    /// `TooLarge` if the entries aren't those of the message, or the frame is
     /// longer than [`MAX_FRAME`]: nobody would take it.
-    pub fn encode(&self) -> Result<Vec<u8>> {
-        let invalid = |what: String| Err(Error::client_invalid_operation().with_detail(what));
+    pub fn encode(&self) -> ReplicationResult<Vec<u8>> {
+        let invalid = |what: String| Err(ReplicationError::TooLarge(what));
         if !self.is_whole() {
             return invalid(format!("{} entries in a frame of other ones", self.entries.len()));
         }
@@ -73,9 +74,9 @@ impl Frame {
     /// Reads a frame. Its entries are slices of these bytes.
     ///
     /// # Errors
-    /// `checksum_failed`; `file_corrupt` if these bytes are no frame, or none that a node could
+    /// `Damaged`; `Malformed` if these bytes are no frame, or none that a node could
     /// send.
-    pub fn decode(bytes: &Bytes) -> Result<Self> {
+    pub fn decode(bytes: &Bytes) -> ReplicationResult<Self> {
         let Some((head, rest)) = bytes.split_first_chunk::<MESSAGE>() else {
             return refuse(format!("{} bytes", bytes.len()));
         };
@@ -87,7 +88,7 @@ impl Frame {
         if found != checksum {
             let detail =
                 format!("a frame's checksum is {checksum:08x}, its bytes have {found:08x}");
-            return Err(Error::checksum_failed().with_detail(detail));
+            return Err(ReplicationError::Damaged(detail));
         }
         let Some((message, rest)) = rest.split_at_checked(message_len as usize) else {
             return refuse(format!("a message of {message_len} bytes"));
@@ -124,7 +125,11 @@ impl Frame {
 }
 
 /// The head of an entry, and the length of its body.
-fn entry_head(bytes: &[u8; ENTRY_HEAD], index: u64, term: u64) -> Result<(EntryHead, usize)> {
+fn entry_head(
+    bytes: &[u8; ENTRY_HEAD],
+    index: u64,
+    term: u64,
+) -> ReplicationResult<(EntryHead, usize)> {
     let [kind, len] = words(bytes);
     // The kind's byte, and three that are zero.
     let known = u8::try_from(kind).ok().and_then(EntryKind::from_code);
@@ -137,7 +142,7 @@ fn entry_head(bytes: &[u8; ENTRY_HEAD], index: u64, term: u64) -> Result<(EntryH
 }
 
 /// Whether a leader could have made this entry, behind one of version `previous`.
-fn check(entry: &Entry, previous: Option<Version>) -> Result<()> {
+fn check(entry: &Entry, previous: Option<Version>) -> ReplicationResult<()> {
     let Entry { kind, index, version, .. } = *entry;
     let follows = match kind {
         kind if kind.has_mutations() => version > entry.previous,
@@ -172,8 +177,8 @@ fn words<const N: usize>(bytes: &[u8]) -> [u32; N] {
     std::array::from_fn(|at| words.get(at).map_or(0, |bytes| u32::from_le_bytes(*bytes)))
 }
 
-fn refuse<T>(found: String) -> Result<T> {
-    Err(Error::file_corrupt().with_detail(format!("frame of a node with {found}")))
+fn refuse<T>(found: String) -> ReplicationResult<T> {
+    Err(ReplicationError::Malformed(format!("frame of a node with {found}")))
 }
 
 #[cfg(test)]

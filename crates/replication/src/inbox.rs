@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 use plinth_env::Signal;
-use plinth_env::reply::{Promise, promise};
-use plinth_log::{EntryKind, Position, Vote};
-use plinth_types::{Bytes, Error, Result, Version};
+use plinth_env::reply::Promise;
+use plinth_log::{EntryKind, LogError, LogResult, Position, Vote};
+use plinth_types::{Bytes, Version};
 
 use crate::NodeId;
 use crate::core::Follower;
@@ -29,17 +29,17 @@ pub(crate) enum Event {
         kind: EntryKind,
         version: Option<Version>,
         body: Bytes,
-        answer: Promise<Position>,
+        answer: Promise<Position, LogError>,
     },
     /// The disk is to say how far the log is durable.
-    Mark(Promise<()>),
+    Mark(Promise<(), LogError>),
     /// Everything up to this ticket is synced.
     Synced(u64),
     /// It wants to lead.
     Campaign,
     /// It wants another node to lead.
     HandOver,
-    Close(Promise<()>),
+    Close(Promise<(), LogError>),
 }
 
 /// What a member that was closed has promised, and has in its log.
@@ -71,7 +71,7 @@ pub(crate) struct Told {
     pub(crate) leads: Option<u64>,
     pub(crate) last: Last,
     /// Why entries wait to be written, if they do: the disk is full.
-    pub(crate) full: Option<Error>,
+    pub(crate) full: Option<LogError>,
     pub(crate) end: End,
     waiting: Vec<Waker>,
 }
@@ -88,7 +88,7 @@ pub(crate) struct Last {
 #[derive(Default)]
 pub(crate) struct End {
     /// Why it does nothing more.
-    pub(crate) cause: Option<Error>,
+    pub(crate) cause: Option<LogError>,
     /// What it left when it was closed.
     pub(crate) left: Option<Left>,
 }
@@ -111,7 +111,7 @@ struct Queue {
 }
 
 /// Answers whoever left an event, if somebody waits for that.
-fn answer(event: Event, why: &Error) {
+fn answer(event: Event, why: &LogError) {
     match event {
         Event::Append { answer, .. } => answer.send(Err(why.clone())),
         Event::Mark(answer) | Event::Close(answer) => answer.send(Err(why.clone())),
@@ -174,9 +174,9 @@ impl Inbox {
     }
 
     /// Has the member end.
-    pub(crate) async fn close(&self) -> Result<()> {
+    pub(crate) async fn close(&self) -> LogResult<()> {
         self.check()?;
-        let (promise, reply) = promise();
+        let (promise, reply) = Promise::pair();
         self.post(Event::Close(promise));
         reply.await
     }
@@ -187,7 +187,7 @@ impl Inbox {
     }
 
     /// Takes the wish for its end out of turn.
-    pub(crate) fn take_close(&self) -> Option<Promise<()>> {
+    pub(crate) fn take_close(&self) -> Option<Promise<(), LogError>> {
         let events = &mut self.queue().events;
         let at = events.iter().position(|event| matches!(event, Event::Close(_)))?;
         match events.remove(at) {
@@ -198,7 +198,7 @@ impl Inbox {
 
     /// Answers those who want something that a node does which has room on its disk, and which
     /// doesn't come to it for a while.
-    pub(crate) fn refuse(&self, why: &Error) {
+    pub(crate) fn refuse(&self, why: &LogError) {
         let asks = |event: &Event| matches!(event, Event::Append { .. } | Event::Mark(_));
         let asked: VecDeque<_> = {
             let mut queue = self.queue();
@@ -241,7 +241,7 @@ impl Inbox {
     }
 
     /// The member does nothing more. The first reason is kept; who waits is told.
-    pub(crate) fn end(&self, cause: &Error) {
+    pub(crate) fn end(&self, cause: &LogError) {
         self.change(|told| {
             (told.leads, told.leader) = (None, None);
             told.end.cause.get_or_insert_with(|| cause.clone());
@@ -253,7 +253,7 @@ impl Inbox {
     }
 
     /// The error of a member that has ended.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> LogResult<()> {
         self.with(|told| told.end.cause.clone()).map_or(Ok(()), Err)
     }
 

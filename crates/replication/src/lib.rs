@@ -38,6 +38,7 @@
 
 mod core;
 mod driver;
+mod failure;
 mod frame;
 mod inbox;
 mod member;
@@ -57,6 +58,7 @@ mod stand;
 mod terms;
 
 pub use core::{Config, Core, Follower, Promise, Work};
+pub use failure::{ReplicationError, ReplicationResult};
 pub use inbox::Left;
 pub use member::{Member, Standing};
 pub use members::{MAX_ADDRESS, MAX_MEMBERS, MAX_VOTERS, MemberNode, Members, Part};

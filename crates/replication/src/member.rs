@@ -6,10 +6,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use plinth_env::reply::{Reply, promise};
+use plinth_env::reply::{Promise as Answer, Reply};
 use plinth_env::{Env, Task};
-use plinth_log::{LocalView, ReplicaLog};
-use plinth_types::{Error, Result, Version};
+use plinth_log::{LocalView, LogError, LogResult, ReplicaLog};
+use plinth_types::Version;
 
 use crate::NodeId;
 use crate::core::{Config, Core, Follower, Promise};
@@ -47,7 +47,7 @@ pub struct Standing {
     /// begins. It needs rows.
     pub behind: Option<EntryId>,
     /// Why entries wait to be written, if they do: its disk is full.
-    pub full: Option<Error>,
+    pub full: Option<LogError>,
 }
 
 /// A node's part in a replicated log. Dropping it ends nothing: see [`Member::close`].
@@ -64,14 +64,14 @@ impl Member {
     /// Takes part with this log, in tasks of `env`. Who is a member is written down by `records`.
     ///
     /// # Errors
-    /// `invalid_option_value` if configuration and log contradict themselves or each other.
+    /// `Invalid` if configuration and log contradict themselves or each other.
     pub fn start(
         env: &Env,
         config: Config,
         log: ReplicaLog,
         peers: Arc<dyn Peers>,
         records: Arc<dyn Records>,
-    ) -> Result<Self> {
+    ) -> LogResult<Self> {
         let terms = Terms::of_runs(log.terms(), log.last().0)?.with_members(log.members());
         let promised = log.promised();
         let known = Promise {
@@ -140,7 +140,7 @@ impl Member {
     ///
     /// # Errors
     /// Why the member has ended.
-    pub async fn until<T>(&self, mut f: impl FnMut(&Standing) -> Option<T>) -> Result<T> {
+    pub async fn until<T>(&self, mut f: impl FnMut(&Standing) -> Option<T>) -> LogResult<T> {
         let ended = |told: &Told| told.end.cause.clone().map(Err);
         self.inbox.until(|told| ended(told).or_else(|| f(&standing(told)).map(Ok))).await
     }
@@ -154,7 +154,7 @@ impl Member {
     ///
     /// # Errors
     /// Why the member has ended.
-    pub async fn until_leads(&self) -> Result<ReplicatedLog> {
+    pub async fn until_leads(&self) -> LogResult<ReplicatedLog> {
         let term =
             self.inbox.until(|told| told.leads.map(Ok).or_else(|| told.end.cause.clone().map(Err)));
         Ok(ReplicatedLog::new(term.await?, self.inbox.clone(), self.view.clone()))
@@ -166,9 +166,9 @@ impl Member {
     /// applied them.
     ///
     /// # Errors
-    /// `process_behind` if it doesn't lead, or ceases to before there is proof; why the member has
+    /// `Behind` if it doesn't lead, or ceases to before there is proof; why the member has
     /// ended.
-    pub fn prove(&self) -> Reply<Version> {
+    pub fn prove(&self) -> Reply<Version, LogError> {
         self.proofs.ask()
     }
 
@@ -176,9 +176,9 @@ impl Member {
     ///
     /// # Errors
     /// Those of files; why the member has ended.
-    pub async fn mark_durable(&self) -> Result<()> {
+    pub async fn mark_durable(&self) -> LogResult<()> {
         self.inbox.check()?;
-        let (answer, reply) = promise();
+        let (answer, reply) = Answer::pair();
         self.inbox.post(Event::Mark(answer));
         reply.await
     }
@@ -187,7 +187,7 @@ impl Member {
     ///
     /// # Errors
     /// That.
-    pub fn check(&self) -> Result<()> {
+    pub fn check(&self) -> LogResult<()> {
         self.inbox.check()
     }
 
@@ -210,11 +210,11 @@ impl Member {
     ///
     /// # Errors
     /// Those of closing the log; why the member has ended, if it had.
-    pub async fn close(&self) -> Result<()> {
+    pub async fn close(&self) -> LogResult<()> {
         let closed = self.inbox.close().await;
         let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         for task in tasks {
-            task.await.map_err(Error::from)?;
+            task.await.map_err(|failed| LogError::Internal(failed.to_string()))?;
         }
         closed
     }

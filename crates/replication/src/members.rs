@@ -15,8 +15,9 @@
 //! own unless it takes another one's place; there is a voter before and after. Changes of voters go
 //! through a joint state; learners come and go one at a time.
 
+use crate::failure::{ReplicationError, ReplicationResult};
 use plinth_log::sections;
-use plinth_types::{Bytes, Error, MutationList, MutationType, Result, system};
+use plinth_types::{Bytes, Error, MutationList, MutationType, system};
 use raft::eraftpb::{
     ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, ConfState,
 };
@@ -221,9 +222,9 @@ impl Members {
     /// Whether these can be the members of a cluster.
     ///
     /// # Errors
-    /// `invalid_option_value`, saying what is wrong.
-    pub fn check(&self) -> Result<()> {
-        let refuse = |what: String| Err(Error::invalid_option_value().with_detail(what));
+    /// `Invalid`, saying what is wrong.
+    pub fn check(&self) -> ReplicationResult<()> {
+        let refuse = |what: String| Err(ReplicationError::Invalid(what));
         let ids = self.ids(|_| true);
         if ids.first().is_some_and(|first| *first == 0) || !ids.is_sorted_by(|one, next| one < next)
         {
@@ -352,38 +353,41 @@ impl Members {
     /// Reads the row's value.
     ///
     /// # Errors
-    /// `file_corrupt` if these bytes are none, or none that can be the members of a cluster.
-    pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let corrupt = |what: String| {
-            Error::file_corrupt().with_detail(format!("members of a cluster: {what}"))
-        };
+    /// `Malformed` if these bytes are none, or none that can be the members of a cluster.
+    pub fn decode(bytes: &[u8]) -> ReplicationResult<Self> {
+        let corrupt =
+            |what: String| ReplicationError::Malformed(format!("members of a cluster: {what}"));
         if let Some(format) = bytes.first().filter(|format| **format > FORMAT) {
             let detail = format!(
                 "members of a cluster: format {format}, newer than the {FORMAT} that this program reads; open it with a newer Plinth"
             );
-            return Err(Error::unsupported_operation().with_detail(detail));
+            return Err(ReplicationError::NewerFormat(detail));
         }
         let found =
             parse(bytes).ok_or_else(|| corrupt(format!("{} bytes that are none", bytes.len())))?;
-        found.check().map_err(|error| corrupt(error.detail().unwrap_or_default().to_owned()))?;
+        found.check().map_err(|error| corrupt(error.detail().to_owned()))?;
         Ok(found)
     }
 
     /// The members that an entry of that kind brings: the body has a row of them.
     ///
     /// # Errors
-    /// `file_corrupt` if it has none, or what isn't one.
-    pub fn of_entry(body: &Bytes) -> Result<Self> {
+    /// `Malformed` if it has none, or what isn't one.
+    pub fn of_entry(body: &Bytes) -> ReplicationResult<Self> {
+        let malformed = |error: Error| {
+            ReplicationError::Malformed(error.detail().unwrap_or_default().to_owned())
+        };
         let mut found = None;
-        for (_, mutations) in sections(body)? {
-            for mutation in &MutationList::decode(mutations.to_vec())? {
+        for (_, mutations) in sections(body).map_err(|error| malformed(error.into()))? {
+            for mutation in &MutationList::decode(mutations.to_vec()).map_err(malformed)? {
                 if mutation.kind == MutationType::Set && mutation.param1 == system::MEMBERS {
                     found = Some(Self::decode(mutation.param2)?);
                 }
             }
         }
-        found
-            .ok_or_else(|| Error::file_corrupt().with_detail("an entry with members that has none"))
+        found.ok_or_else(|| {
+            ReplicationError::Malformed("an entry with members that has none".into())
+        })
     }
 }
 

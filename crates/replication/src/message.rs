@@ -10,9 +10,8 @@
 //!   | kind | flags | 0 | entries | from | to | term | index | log term | commit | commit term | hint | context | a term each ...
 //! ```
 
-use plinth_types::{Error, Result};
-
 use crate::NodeId;
+use crate::failure::{ReplicationError, ReplicationResult};
 
 /// The most entries that one message may carry.
 pub const MAX_ENTRIES: usize = 4096;
@@ -162,8 +161,8 @@ impl Message {
     /// Reads a message.
     ///
     /// # Errors
-    /// `file_corrupt` if these bytes are none, or none that a node could send.
-    pub fn decode(bytes: &[u8]) -> Result<Self> {
+    /// `Malformed` if these bytes are none, or none that a node could send.
+    pub fn decode(bytes: &[u8]) -> ReplicationResult<Self> {
         let Some((head, rest)) = bytes.split_at_checked(NUMBERS) else {
             return refuse(format!("{} bytes", bytes.len()));
         };
@@ -212,8 +211,8 @@ impl Message {
     /// Whether a node could send it at all.
     ///
     /// # Errors
-    /// `file_corrupt` if not.
-    pub fn check(&self) -> Result<()> {
+    /// `Malformed` if not.
+    pub fn check(&self) -> ReplicationResult<()> {
         let Self { from, to, term, index, log_term, .. } = *self;
         if from == 0 || to == 0 || from == to {
             return refuse(format!("nodes {from} and {to}"));
@@ -253,8 +252,8 @@ impl Message {
     }
 }
 
-fn refuse<T>(found: String) -> Result<T> {
-    Err(Error::file_corrupt().with_detail(format!("message of a node with {found}")))
+fn refuse<T>(found: String) -> ReplicationResult<T> {
+    Err(ReplicationError::Malformed(format!("message of a node with {found}")))
 }
 
 #[cfg(test)]
@@ -321,12 +320,16 @@ mod tests {
         for message in wrong {
             assert_eq!(
                 Message::decode(&message.encode()),
-                Err(Error::file_corrupt()),
+                Err(ReplicationError::Malformed(String::new())),
                 "{message:?}"
             );
         }
         let strange = Message { members: vec![43], ..sample() };
-        assert_eq!(strange.check(), Err(Error::file_corrupt()), "it has entries 41 and 42");
+        assert_eq!(
+            strange.check(),
+            Err(ReplicationError::Malformed(String::new())),
+            "it has entries 41 and 42"
+        );
         let mut state = 5_u64;
         for round in 0..20_000 {
             let mut bytes = good.clone();

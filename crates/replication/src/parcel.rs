@@ -10,7 +10,8 @@
 //!   | checksum | length | head | 1 | kind | 0 | key | sender | receiver | transfer | number | about | index | term | key ... | payload ... |
 //! ```
 
-use plinth_types::{Bytes, Error, Result};
+use crate::failure::{ReplicationError, ReplicationResult};
+use plinth_types::Bytes;
 
 use crate::NodeId;
 use crate::message::MAX_FRAME;
@@ -98,12 +99,12 @@ impl Parcel {
     /// The parcel's bytes.
     ///
     /// # Errors
-    /// `client_invalid_operation` if it is longer than anybody takes.
-    pub fn encode(&self) -> Result<Vec<u8>> {
+    /// `TooLarge` if it is longer than anybody takes.
+    pub fn encode(&self) -> ReplicationResult<Vec<u8>> {
         if self.size() > MAX_FRAME || self.key.len() > MAX_KEY {
             let detail =
                 format!("a parcel of {} bytes, at most {MAX_FRAME} are taken", self.size());
-            return Err(Error::client_invalid_operation().with_detail(detail));
+            return Err(ReplicationError::TooLarge(detail));
         }
         let mut bytes = Vec::with_capacity(self.size());
         bytes.extend_from_slice(&[0; LENGTH]);
@@ -125,9 +126,9 @@ impl Parcel {
     /// Reads a parcel. Its payload is a slice of these bytes.
     ///
     /// # Errors
-    /// `checksum_failed`; `file_corrupt` if these bytes are no parcel, or none that a node could
+    /// `Damaged`; `Malformed` if these bytes are no parcel, or none that a node could
     /// send.
-    pub fn decode(bytes: &Bytes) -> Result<Self> {
+    pub fn decode(bytes: &Bytes) -> ReplicationResult<Self> {
         let Some((head, rest)) = bytes.split_first_chunk::<KEY>() else {
             return refuse(format!("{} bytes", bytes.len()));
         };
@@ -145,7 +146,7 @@ impl Parcel {
         if found != checksum {
             let detail =
                 format!("a parcel's checksum is {checksum:08x}, its bytes have {found:08x}");
-            return Err(Error::checksum_failed().with_detail(detail));
+            return Err(ReplicationError::Damaged(detail));
         }
         // The kind's byte, and three that are zero.
         let kind = ParcelKind::ALL.into_iter().find(|known| *known as u32 == word(HEAD));
@@ -177,8 +178,8 @@ impl Parcel {
     }
 }
 
-fn refuse<T>(found: String) -> Result<T> {
-    Err(Error::file_corrupt().with_detail(format!("parcel of a node with {found}")))
+fn refuse<T>(found: String) -> ReplicationResult<T> {
+    Err(ReplicationError::Malformed(format!("parcel of a node with {found}")))
 }
 
 #[cfg(test)]
@@ -232,7 +233,7 @@ mod tests {
             bytes[..LENGTH].copy_from_slice(&checksum.to_le_bytes());
             assert_eq!(
                 Parcel::decode(&bytes.into()),
-                Err(Error::file_corrupt()),
+                Err(ReplicationError::Malformed(String::new())),
                 "{value} at {at}"
             );
         }

@@ -4,8 +4,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use plinth_log::{Entry, EntryKind};
-use plinth_types::Result;
+use plinth_log::{Entry, EntryKind, LogResult};
 
 use crate::NodeId;
 use crate::members::Members;
@@ -59,7 +58,7 @@ pub trait Peers: Send + Sync {
 }
 
 /// Something that is done when it is done.
-pub type Doing<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
+pub type Doing<'a> = Pin<Box<dyn Future<Output = LogResult<()>> + Send + 'a>>;
 
 /// Where a node writes down who is a member.
 pub trait Records: Send + Sync {

@@ -9,9 +9,9 @@ use crate::message::Message;
 use crate::peers::{Frame, Peers};
 use crate::proving::{Proving, Taken};
 use crate::stand::Stand;
-use plinth_env::reply::{Promise, Reply, promise};
-use plinth_log::LocalView;
-use plinth_types::{Error, Version, probe};
+use plinth_env::reply::{Promise, Reply};
+use plinth_log::{LocalView, LogError};
+use plinth_types::{Version, probe};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -25,12 +25,12 @@ pub(crate) struct Proofs {
 struct State {
     proving: Proving,
     /// Who waits, by the number of the round.
-    waiting: BTreeMap<u64, Promise<Version>>,
+    waiting: BTreeMap<u64, Promise<Version, LogError>>,
     /// Rounds that are proven: whoever waits for one is answered once entries are committed here up
     /// to this index.
     proven: BTreeMap<u64, u64>,
     /// Why the node takes no more part.
-    ended: Option<Error>,
+    ended: Option<LogError>,
 }
 
 impl Proofs {
@@ -55,8 +55,8 @@ impl Proofs {
 
     /// Ready when it is proven that this node led after the call: the version up to which entries
     /// are committed.
-    pub(crate) fn ask(&self) -> Reply<Version> {
-        let (promise, reply) = promise();
+    pub(crate) fn ask(&self) -> Reply<Version, LogError> {
+        let (promise, reply) = Promise::pair();
         let asked = {
             let mut state = self.lock();
             if let Some(ended) = &state.ended {
@@ -145,7 +145,7 @@ impl Proofs {
     }
 
     /// The node takes no more part.
-    pub(crate) fn end(&self, cause: &Error) {
+    pub(crate) fn end(&self, cause: &LogError) {
         let waiting = {
             let mut state = self.lock();
             state.ended.get_or_insert_with(|| cause.clone());
@@ -165,6 +165,6 @@ impl Proofs {
     }
 }
 
-pub(crate) fn not_leading() -> Error {
-    Error::process_behind().with_detail("this node doesn't lead in that term, or no longer")
+pub(crate) fn not_leading() -> LogError {
+    LogError::Behind("this node doesn't lead in that term, or no longer".into())
 }

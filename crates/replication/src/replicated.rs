@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
-use plinth_env::reply::promise;
+use plinth_env::Promise;
 use plinth_log::{
-    CommitLog, EntryKind, LocalView, LogReader, LogView, Position, Progress, Waiting,
+    CommitLog, EntryKind, LocalView, LogError, LogReader, LogResult, LogView, Position, Progress,
+    Waiting,
 };
-use plinth_types::{Bytes, Error, Result, Version};
+use plinth_types::{Bytes, Version};
 
 use crate::inbox::{Event, Inbox};
 
@@ -37,9 +38,9 @@ impl ReplicatedLog {
         kind: EntryKind,
         version: Option<Version>,
         body: Vec<u8>,
-    ) -> Result<Position> {
+    ) -> LogResult<Position> {
         self.inbox.check()?;
-        let (answer, reply) = promise();
+        let (answer, reply) = Promise::pair();
         let (term, body) = (self.term, Bytes::from(body));
         self.inbox.post(Event::Append { term, kind, version, body, answer });
         reply.await
@@ -64,7 +65,7 @@ impl CommitLog for ReplicatedLog {
         &'a mut self,
         version: Version,
         parts: &'a [&'a [u8]],
-    ) -> Waiting<'a, Result<Position>> {
+    ) -> Waiting<'a, LogResult<Position>> {
         Box::pin(self.send(EntryKind::Mutations, Some(version), parts.concat()))
     }
 
@@ -72,24 +73,24 @@ impl CommitLog for ReplicatedLog {
         &'a mut self,
         version: Version,
         parts: &'a [&'a [u8]],
-    ) -> Waiting<'a, Result<Position>> {
+    ) -> Waiting<'a, LogResult<Position>> {
         Box::pin(self.send(EntryKind::Members, Some(version), parts.concat()))
     }
 
-    fn extend_lease(&mut self, upto: Version) -> Waiting<'_, Result<Position>> {
+    fn extend_lease(&mut self, upto: Version) -> Waiting<'_, LogResult<Position>> {
         Box::pin(self.send(EntryKind::Lease, None, upto.to_le_bytes().to_vec()))
     }
 
-    fn mark_durable(&mut self) -> Waiting<'_, Result<()>> {
+    fn mark_durable(&mut self) -> Waiting<'_, LogResult<()>> {
         Box::pin(async {
             self.inbox.check()?;
-            let (answer, reply) = promise();
+            let (answer, reply) = Promise::pair();
             self.inbox.post(Event::Mark(answer));
             reply.await
         })
     }
 
-    fn close(self: Box<Self>) -> Waiting<'static, Result<()>> {
+    fn close(self: Box<Self>) -> Waiting<'static, LogResult<()>> {
         Box::pin(async move { self.inbox.close().await })
     }
 
@@ -108,9 +109,9 @@ impl CommitLog for ReplicatedLog {
 
 impl View {
     /// The error of whoever waits for an entry of a term that has ended.
-    fn ended(&self, leads: Option<u64>) -> Option<Error> {
+    fn ended(&self, leads: Option<u64>) -> Option<LogError> {
         let detail = "this node ceased to lead before the entry was known committed";
-        (leads != Some(self.term)).then(|| Error::commit_unknown_result().with_detail(detail))
+        (leads != Some(self.term)).then(|| LogError::Unknown(detail.into()))
     }
 }
 
@@ -123,7 +124,7 @@ impl LogView for View {
         self.local.durable()
     }
 
-    fn until_committed(&self, beyond: Position) -> Waiting<'_, Result<Progress>> {
+    fn until_committed(&self, beyond: Position) -> Waiting<'_, LogResult<Progress>> {
         LogView::until_committed(&self.local, beyond)
     }
 
@@ -131,11 +132,11 @@ impl LogView for View {
         true
     }
 
-    fn drive(&self) -> Waiting<'_, Result<Option<Progress>>> {
+    fn drive(&self) -> Waiting<'_, LogResult<Option<Progress>>> {
         Box::pin(async { self.check().map(|()| None) })
     }
 
-    fn sync(&self, upto: Position) -> Waiting<'_, Result<()>> {
+    fn sync(&self, upto: Position) -> Waiting<'_, LogResult<()>> {
         Box::pin(async move {
             loop {
                 let committed = self.local.committed().position;
@@ -147,7 +148,7 @@ impl LogView for View {
                     let detail = format!(
                         "nothing was appended at {upto:?}, the last entry is at {written:?}"
                     );
-                    return Err(Error::client_invalid_operation().with_detail(detail));
+                    return Err(LogError::Misused(detail));
                 }
                 self.ended(leads).map_or(Ok(()), Err)?;
                 let ends = self.inbox.until(|told| self.ended(told.leads));
@@ -166,7 +167,7 @@ impl LogView for View {
         })
     }
 
-    fn check(&self) -> Result<()> {
+    fn check(&self) -> LogResult<()> {
         self.inbox.check()?;
         LogView::check(&self.local)
     }
@@ -175,19 +176,24 @@ impl LogView for View {
         LogView::reader(&self.local, from)
     }
 
-    fn reader_of(&self, consumer: &str) -> Result<Box<dyn LogReader>> {
+    fn reader_of(&self, consumer: &str) -> LogResult<Box<dyn LogReader>> {
         LogView::reader_of(&self.local, consumer)
     }
 
-    fn reader_for(&self, consumer: &str, from: Version) -> Result<Box<dyn LogReader>> {
+    fn reader_for(&self, consumer: &str, from: Version) -> LogResult<Box<dyn LogReader>> {
         LogView::reader_for(&self.local, consumer, from)
     }
 
-    fn register(&self, consumer: &str, from: Version, bound_bytes: Option<u64>) -> Result<Version> {
+    fn register(
+        &self,
+        consumer: &str,
+        from: Version,
+        bound_bytes: Option<u64>,
+    ) -> LogResult<Version> {
         LogView::register(&self.local, consumer, from, bound_bytes)
     }
 
-    fn pop(&self, consumer: &str, upto: Version) -> Result<()> {
+    fn pop(&self, consumer: &str, upto: Version) -> LogResult<()> {
         LogView::pop(&self.local, consumer, upto)
     }
 
@@ -199,7 +205,7 @@ impl LogView for View {
         LogView::consumers(&self.local)
     }
 
-    fn held_bytes(&self, consumer: &str) -> Result<u64> {
+    fn held_bytes(&self, consumer: &str) -> LogResult<u64> {
         LogView::held_bytes(&self.local, consumer)
     }
 

@@ -6,7 +6,7 @@
 //! version of its own, the cluster's ([`Members::protocol`](crate::Members::protocol)): it only
 //! rises, and to what every member has said that it speaks.
 
-use plinth_types::{Error, Result};
+use crate::failure::{ReplicationError, ReplicationResult};
 use std::fmt;
 
 use crate::NodeId;
@@ -28,8 +28,8 @@ impl Spoken {
     /// Those of this program, up to this one.
     ///
     /// # Errors
-    /// `invalid_option_value` if that is none of them.
-    pub fn up_to(newest: u16) -> Result<Self> {
+    /// `Invalid` if that is none of them.
+    pub fn up_to(newest: u16) -> ReplicationResult<Self> {
         let Self { oldest, newest: known } = Self::THIS;
         if (oldest..=known).contains(&newest) {
             return Ok(Self { oldest, newest });
@@ -37,7 +37,7 @@ impl Spoken {
         let detail = format!(
             "version {newest} of the servers' protocol: this program speaks {oldest} to {known}"
         );
-        Err(Error::invalid_option_value().with_detail(detail))
+        Err(ReplicationError::Invalid(detail))
     }
 
     /// The newest version that both speak.
@@ -49,11 +49,11 @@ impl Spoken {
     /// Whether a program that speaks this can be a member of a cluster with this protocol.
     ///
     /// # Errors
-    /// `incompatible_protocol_version`, saying what to do.
-    pub fn check(self, protocol: u16) -> Result<()> {
+    /// `Incompatible`, saying what to do.
+    pub fn check(self, protocol: u16) -> ReplicationResult<()> {
         let Self { oldest, newest } = self;
         let refuse = |what: &str| {
-            Err(Error::incompatible_protocol_version().with_detail(format!(
+            Err(ReplicationError::Incompatible(format!(
                 "the cluster's protocol is version {protocol}, and this server's program speaks {oldest} to {newest}: {what}"
             )))
         };
@@ -142,7 +142,7 @@ mod tests {
         }
         assert_eq!(Spoken::up_to(1), Ok(spoken(1, 1)));
         for wrong in [0, Spoken::THIS.newest + 1] {
-            assert_eq!(Spoken::up_to(wrong), Err(Error::invalid_option_value()));
+            assert_eq!(Spoken::up_to(wrong), Err(ReplicationError::Invalid(String::new())));
         }
     }
 
@@ -181,7 +181,7 @@ mod tests {
         for (protocol, told) in [(4, "newer"), (1, "older")] {
             let why = spoken.check(protocol).unwrap_err();
             assert!(
-                why.code() == 2100 && why.detail().is_some_and(|text| text.contains(told)),
+                matches!(why, ReplicationError::Incompatible(_)) && why.detail().contains(told),
                 "{why}"
             );
         }

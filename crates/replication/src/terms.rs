@@ -4,7 +4,7 @@
 //! has as many runs as it had leaders, so that all of it is in memory, and `raft` never waits for a
 //! disk.
 
-use plinth_types::{Error, Result};
+use crate::failure::{ReplicationError, ReplicationResult};
 use raft::eraftpb::{ConfState, Entry, EntryType, HardState, Snapshot};
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
 use std::collections::BTreeSet;
@@ -43,14 +43,13 @@ impl Terms {
     /// behind which the log begins. `last` is the index of the last entry.
     ///
     /// # Errors
-    /// `invalid_option_value` if they don't rise, or there is none.
-    pub fn of_runs(runs: Vec<(u64, u64)>, last: u64) -> Result<Self> {
+    /// `Invalid` if they don't rise, or there is none.
+    pub fn of_runs(runs: Vec<(u64, u64)>, last: u64) -> ReplicationResult<Self> {
         let rises = runs.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1);
         let Some((index, term)) =
             runs.first().copied().filter(|_| rises && runs.last().map(|run| run.0) <= Some(last))
         else {
-            return Err(Error::invalid_option_value()
-                .with_detail(format!("terms {runs:?} up to entry {last}")));
+            return Err(ReplicationError::Invalid(format!("terms {runs:?} up to entry {last}")));
         };
         Ok(Self { begins_behind: EntryId { index, term }, runs, last, members: Vec::new() })
     }

@@ -9,10 +9,10 @@ mod machines;
 use machines::{Cluster, NODES};
 use plinth_env::Env;
 use plinth_env::simulated::Simulation;
-use plinth_log::CommitLog;
 use plinth_log::conformance::{Site, test_all};
+use plinth_log::{CommitLog, LogResult};
 use plinth_replication::planted::Planted;
-use plinth_types::{Result, Version};
+use plinth_types::Version;
 
 impl Site for Cluster {
     fn world(&self) -> &Simulation {
@@ -35,7 +35,7 @@ impl Site for Cluster {
         Box::new(self.open_all().expect("logs open after every crash"))
     }
 
-    fn open(&mut self) -> Result<Box<dyn CommitLog>> {
+    fn open(&mut self) -> LogResult<Box<dyn CommitLog>> {
         // The leader has closed its log; the others are simply killed.
         self.envs.iter().for_each(|env| self.sim.kill(env));
         self.restart();

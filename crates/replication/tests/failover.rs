@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use machines::{Cluster, NODES};
 use plinth_env::simulated::FaultPlan;
-use plinth_log::{CommitLog, LogView, Position};
+use plinth_log::{CommitLog, LogError, LogResult, LogView, Position};
 use plinth_replication::ReplicatedLog;
 use plinth_replication::planted::Planted;
-use plinth_types::{Error, Result, Version};
+use plinth_types::Version;
 
 /// A new cluster, and the log of its leader with a lease that is long enough.
 fn formed(seed: u64) -> (Cluster, ReplicatedLog) {
@@ -30,7 +30,7 @@ fn append(
     log: &mut ReplicatedLog,
     version: Version,
     len: usize,
-) -> Result<Position> {
+) -> LogResult<Position> {
     let body = vec![version as u8; len];
     cluster.sim.run_until(log.append(version, &[&body]))
 }
@@ -97,9 +97,9 @@ fn what_a_lost_leader_had_alone_is_voided() {
         let mut log = cluster.await_leader(|at| at != lost);
         (10..=15).for_each(|version| commit(&cluster, &mut log, version, 300));
         let fate = cluster.sim.run_until(old.view().sync(last));
-        assert_eq!(fate, Err(Error::commit_unknown_result()), "seed {seed}");
+        assert_eq!(fate, Err(LogError::Unknown(String::new())), "seed {seed}");
         let refused = append(&cluster, &mut old, 6, 1);
-        assert_eq!(refused, Err(Error::process_behind()), "seed {seed}");
+        assert_eq!(refused, Err(LogError::Behind(String::new())), "seed {seed}");
         assert_eq!(versions(&cluster, lost), [1], "nothing that isn't committed is read");
         cluster.cut_off(None);
         await_version(&cluster, lost, 15);
@@ -122,9 +122,9 @@ fn a_leader_proves_that_it_leads_and_one_that_is_cut_off_does_not() {
         assert_eq!(cluster.sim.run_until(proof), Ok(0), "no mutations yet");
     }
     let follower = cluster.member((cluster.leader + 1) % NODES).expect("it follows");
-    assert_eq!(cluster.sim.run_until(follower.prove()), Err(Error::process_behind()));
+    assert_eq!(cluster.sim.run_until(follower.prove()), Err(LogError::Behind(String::new())));
     cluster.cut_off(Some(cluster.leader));
-    assert_eq!(cluster.sim.run_until(leader.prove()), Err(Error::process_behind()));
+    assert_eq!(cluster.sim.run_until(leader.prove()), Err(LogError::Behind(String::new())));
     assert_eq!(leader.leads(), None, "whoever hears of no majority leads no longer");
 }
 
@@ -152,10 +152,17 @@ fn a_leader_whose_disk_fails_gives_way() {
     cluster.sim.set_faults(&cluster.envs[lost], broken);
     let position = append(&cluster, &mut log, 2, 300).expect("it is written");
     let told = cluster.sim.run_until(view.sync(position)).expect_err("its sync fails");
-    assert!(told == Error::commit_unknown_result() || told == Error::io_error(), "{told}");
+    assert!(
+        matches!(told, LogError::Unknown(_) | LogError::Poisoned(_) | LogError::Io(_)),
+        "{told}"
+    );
     cluster.sim.run_for(Duration::from_millis(100));
-    assert_eq!(view.check(), Err(Error::io_error()));
-    assert_eq!(append(&cluster, &mut log, 3, 1), Err(Error::io_error()), "it takes nothing more");
+    assert_eq!(view.check(), Err(LogError::Poisoned(String::new())));
+    assert_eq!(
+        append(&cluster, &mut log, 3, 1),
+        Err(LogError::Poisoned(String::new())),
+        "it takes nothing more"
+    );
     let mut log = cluster.await_leader(|at| at != lost);
     commit(&cluster, &mut log, 10, 300);
     let found = versions(&cluster, cluster.leader);

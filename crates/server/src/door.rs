@@ -6,7 +6,7 @@
 use crate::counters::Counters;
 use crate::events::Bursts;
 use plinth_env::{Listener, Stream};
-use plinth_types::Result;
+use plinth_types::{Error, Result};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl Door {
     /// # Errors
     /// `connection_failed` if none could be taken; the next one may be.
     pub(crate) async fn accept(&self) -> Result<Stream> {
-        let accepted = self.listener.accept().await;
+        let accepted = self.listener.accept().await.map_err(Error::from);
         let stream =
             accepted.inspect_err(|error| self.bursts.not_accepted(self.local_address(), error))?;
         #[cfg(feature = "tls")]

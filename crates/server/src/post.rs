@@ -144,7 +144,7 @@ impl Recipient {
         let host = self.host.trim_start_matches('[').trim_end_matches(']');
         let mut connected = Err(Error::lookup_failed().with_detail(host));
         for place in env.sockets().resolve(host, self.port).await? {
-            connected = env.sockets().connect(place).await;
+            connected = env.sockets().connect(place).await.map_err(Error::from);
             if connected.is_ok() {
                 break;
             }

@@ -1,7 +1,6 @@
 //! An address to listen on, and whether another port will do.
 
-use plinth_env::{Datagrams, Env, Listener};
-use plinth_types::{Error, Result};
+use plinth_env::{Datagrams, Env, IoErrorKind, IoResult, Listener};
 use std::net::SocketAddr;
 
 /// An address to listen on.
@@ -27,10 +26,10 @@ impl Wanted {
     /// Nothing is tried out beforehand: what is listened on here is what is used.
     ///
     /// # Errors
-    /// `address_in_use`, `bind_failed`.
-    pub(crate) async fn listen(self, env: &Env) -> Result<Listener> {
+    /// `AddressInUse`, `NotBound`.
+    pub(crate) async fn listen(self, env: &Env) -> IoResult<Listener> {
         match env.sockets().listen(self.address).await {
-            Err(error) if self.gives_way && error == Error::address_in_use() => {
+            Err(error) if self.gives_way && error.kind() == IoErrorKind::AddressInUse => {
                 env.sockets().listen(SocketAddr::new(self.address.ip(), 0)).await
             }
             result => result,
@@ -41,9 +40,9 @@ impl Wanted {
     ///
     /// # Errors
     /// As [`Wanted::listen`].
-    pub(crate) fn datagrams(self, env: &Env) -> Result<Datagrams> {
+    pub(crate) fn datagrams(self, env: &Env) -> IoResult<Datagrams> {
         match env.sockets().datagrams(self.address) {
-            Err(error) if self.gives_way && error == Error::address_in_use() => {
+            Err(error) if self.gives_way && error.kind() == IoErrorKind::AddressInUse => {
                 env.sockets().datagrams(SocketAddr::new(self.address.ip(), 0))
             }
             result => result,

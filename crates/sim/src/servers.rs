@@ -9,7 +9,6 @@ use crate::proxy::Proxies;
 use plinth_client::Database;
 use plinth_client::remote::{ClusterFile, RemoteEndpoint};
 use plinth_env::{Env, block_on};
-use plinth_types::Error;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -57,7 +56,7 @@ impl Drop for Servers {
 }
 
 /// An error, and what it kept from happening.
-pub(crate) fn told(what: &str) -> impl Fn(Error) -> String {
+pub(crate) fn told<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> String {
     move |error| format!("{what}: {error}")
 }
 

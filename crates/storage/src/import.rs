@@ -10,11 +10,12 @@
 //! end it holds no state that could be opened, so a crash leaves none that is half there.
 
 use crate::chunk::Chunk;
-use plinth_types::{Bytes, LogPosition, Result};
+use crate::failure::StorageResult;
+use plinth_types::{Bytes, LogPosition};
 use std::pin::Pin;
 
 /// What [`Import::take`] gives, which looks at the chunk until it is taken.
-pub type Taking<'c> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'c>>;
+pub type Taking<'c> = Pin<Box<dyn Future<Output = StorageResult<()>> + Send + 'c>>;
 
 /// Takes the chunks of one place in the log into files of a new engine.
 pub trait Import: Send {
@@ -22,7 +23,7 @@ pub trait Import: Send {
     /// afterwards.
     ///
     /// # Errors
-    /// `client_invalid_operation` for a chunk of another place in the log, or one that is not
+    /// `OutOfPlace` for a chunk of another place in the log, or one that is not
     /// behind those before; those of writing files, after which the import can only be given up.
     fn take<'c>(&'c mut self, chunk: &'c Chunk) -> Taking<'c>;
 
@@ -34,5 +35,5 @@ pub trait Import: Send {
     ///
     /// # Errors
     /// Those of writing files; then there is no state.
-    fn finish(self: Box<Self>) -> Pin<Box<dyn Future<Output = Result<LogPosition>> + Send>>;
+    fn finish(self: Box<Self>) -> Pin<Box<dyn Future<Output = StorageResult<LogPosition>> + Send>>;
 }

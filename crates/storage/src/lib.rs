@@ -37,6 +37,7 @@ pub mod checkpoint;
 pub mod chunk;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+mod failure;
 mod import;
 mod memory;
 mod removal;
@@ -45,16 +46,16 @@ pub mod ssd;
 
 pub use checkpoint::Pace;
 pub use chunk::Chunk;
+pub use failure::{Answer, StorageError, StorageResult};
 pub use import::{Import, Taking};
 pub use memory::{
     CheckpointFiles, Loaded, Loader, MemoryReader, MemoryReplay, MemoryStorage, Snapshot,
 };
 pub use ssd::{SsdFigures, SsdReader, SsdSettings, SsdStorage};
 
-use plinth_env::Reply;
 use plinth_types::{
-    Bytes, Error, KeyList, KeySelector, KeySpace, LogPosition, MutationRef, RangeRead, RangeResult,
-    Result, Version,
+    Bytes, KeyList, KeySelector, KeySpace, LogPosition, MutationRef, RangeRead, RangeResult,
+    Version,
 };
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -77,8 +78,8 @@ pub type Changed<'c> = Option<&'c mut dyn FnMut(Change<'_>)>;
 /// The versions in the window over an engine, as everybody has them: reads, from any number of
 /// threads, and figures.
 ///
-/// Every read gives `transaction_too_old` if its version is below [`Reader::oldest`] and
-/// `future_version` if it is above [`Reader::newest`].
+/// Every read gives `TooOld` if its version is below [`Reader::oldest`] and
+/// `Future` if it is above [`Reader::newest`].
 pub trait Reader: Send + Sync {
     /// The values of the keys at `version`, in their order. Keys that `space` does not show have
     /// none, but for the metadata version's key.
@@ -87,11 +88,11 @@ pub trait Reader: Send + Sync {
         version: Version,
         space: KeySpace,
         keys: &KeyList,
-    ) -> Reply<Vec<Option<Bytes>>>;
+    ) -> Answer<Vec<Option<Bytes>>>;
 
     /// The key that a selector describes at `version`: empty before the first one, the end of the
     /// space after the last one. Costs a step for each key that the offset passes.
-    fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes>;
+    fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Answer<Bytes>;
 
     /// The rows from the key that the begin selector describes up to, and without, the one that the
     /// end selector does.
@@ -101,7 +102,8 @@ pub trait Reader: Send + Sync {
     /// the end of the range. `read_to_begin` is set when the begin selector would have moved before
     /// the first key, `read_through_end` when the end selector would have moved beyond the place
     /// behind the last key: then a new key at that end would change the rows.
-    fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult>;
+    fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead)
+    -> Answer<RangeResult>;
 
     /// Allows reads up to `version`, of which all batches have been applied. Versions pass without
     /// batches too.
@@ -154,13 +156,13 @@ pub trait Reader: Send + Sync {
     }
 
     /// Why files can't be written at the moment by what the engine does by itself, if so.
-    fn trouble(&self) -> Option<Error> {
+    fn trouble(&self) -> Option<StorageError> {
         None
     }
 
     /// The first damage that a read met with since it was opened, and how many times any was met
     /// with.
-    fn damage(&self) -> Option<(Error, u64)> {
+    fn damage(&self) -> Option<(StorageError, u64)> {
         None
     }
 
@@ -196,7 +198,8 @@ pub trait Writer: Send {
 
     /// Looks up what must be known before a batch can be applied: what its atomic operations
     /// change. Nothing else may be applied before it.
-    fn prepare(&mut self, mutations: &mut dyn Iterator<Item = MutationRef<'_>>) -> Reply<Prepared>;
+    fn prepare(&mut self, mutations: &mut dyn Iterator<Item = MutationRef<'_>>)
+    -> Answer<Prepared>;
 
     /// Applies a batch, the entry of the log at this position, in order. Atomic operations see what
     /// the mutations before them left; versionstamped ones have become `Set` before. Versions
@@ -228,16 +231,16 @@ pub trait Writer: Send {
     ///
     /// # Errors
     /// Those of writing files.
-    fn pin(&mut self) -> Reply<Box<dyn PinnedVersion>>;
+    fn pin(&mut self) -> Answer<Box<dyn PinnedVersion>>;
 
     /// Brings into files what the engine can: `memory` writes a checkpoint of the newest version,
     /// `ssd` moves what has left the window into tables. Commits go on meanwhile. After an error
     /// everything is as it was, but that old files may be left; may be dropped at any await.
     ///
     /// # Errors
-    /// Those of writing files, of which a full disk is the likely one; `unsupported_operation` for
+    /// Those of writing files, of which a full disk is the likely one; `Unsupported` for
     /// an engine without a directory.
-    fn flush(&mut self, pace: Pace) -> Waiting<Result<Flushed>>;
+    fn flush(&mut self, pace: Pace) -> Waiting<StorageResult<Flushed>>;
 
     /// Checks what must hold. Slow: for tests and simulation.
     ///
@@ -268,18 +271,18 @@ pub trait PinnedVersion: Send + Sync {
     fn position(&self) -> LogPosition;
 
     /// As [`Reader::get_many`].
-    fn get_many(&self, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>>;
+    fn get_many(&self, space: KeySpace, keys: &KeyList) -> Answer<Vec<Option<Bytes>>>;
 
     /// As [`Reader::get_key`].
-    fn get_key(&self, space: KeySpace, selector: &KeySelector) -> Reply<Bytes>;
+    fn get_key(&self, space: KeySpace, selector: &KeySelector) -> Answer<Bytes>;
 
     /// As [`Reader::get_range`].
-    fn get_range(&self, space: KeySpace, read: &RangeRead) -> Reply<RangeResult>;
+    fn get_range(&self, space: KeySpace, read: &RangeRead) -> Answer<RangeResult>;
 
     /// The rows from `begin` up to, and without, `end`, system rows too, as many as make about so
     /// many bytes: at least one, if there are any. The next chunk begins where this one ends, and
     /// the last one ends at `end`. Takes no room in a cache.
-    fn export(&self, begin: &[u8], end: &[u8], target_bytes: usize) -> Reply<Chunk>;
+    fn export(&self, begin: &[u8], end: &[u8], target_bytes: usize) -> Answer<Chunk>;
 
     /// As [`Reader::range_size`].
     fn range_size(&self, begin: &[u8], end: &[u8]) -> u64;

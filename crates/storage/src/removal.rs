@@ -5,8 +5,8 @@
 //! checkpoint of 68 MB at once stopped commits for 15 to 40 ms (ext4). A disk was seen to take 1 to
 //! 5 ms for each 4 MiB, a third of a millisecond for one.
 
+use crate::failure::StorageResult;
 use plinth_env::{Env, Open};
-use plinth_types::Result;
 use std::path::Path;
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl Removed {
 ///
 /// # Errors
 /// Those of opening, cutting and removing files; what is left of the file can be removed again.
-pub(crate) async fn remove_large_file(env: &Env, path: &Path) -> Result<Removed> {
+pub(crate) async fn remove_large_file(env: &Env, path: &Path) -> StorageResult<Removed> {
     let file = env.files().open(path, Open::Write).await?;
     let bytes = file.len().await?;
     let mut removed = Removed { bytes, ..Removed::default() };

@@ -8,8 +8,7 @@
 //! The file has [`SequentialFile::written`] bytes, and of these `synced` are durable; what
 //! [`SequentialFile::out`] has belongs right behind them.
 
-use plinth_env::File;
-use plinth_types::Result;
+use plinth_env::{File, IoResult};
 
 /// A file that is being written.
 pub(crate) struct SequentialFile {
@@ -45,7 +44,7 @@ impl SequentialFile {
     ///
     /// # Errors
     /// Those of writing and syncing a file.
-    pub async fn flush(&mut self) -> Result<u64> {
+    pub async fn flush(&mut self) -> IoResult<u64> {
         self.file.write_all_at(self.written, &self.out).await?;
         let bytes = self.out.len() as u64;
         self.written += bytes;

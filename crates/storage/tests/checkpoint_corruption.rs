@@ -8,10 +8,9 @@ mod support;
 
 use plinth_env::simulated::{Random, Simulation};
 use plinth_env::{Env, Open};
-use plinth_storage::MemoryStorage;
 use plinth_storage::checkpoint::{self, Identity, Pace, Salvage, Salvaged};
-use plinth_storage::{Reader, Writer};
-use plinth_types::{Error, LogPosition, MutationList, MutationType, Result};
+use plinth_storage::{MemoryStorage, Reader, StorageResult, Writer};
+use plinth_types::{LogPosition, MutationList, MutationType};
 use std::path::{Path, PathBuf};
 use support::{DIR, IDENTITY, Rows, churn, rows_of};
 
@@ -41,7 +40,7 @@ impl Specimen {
     }
 
     /// What loading says, how many problems verifying finds, and what salvage gives.
-    async fn examine(&self) -> (Result<Option<Rows>>, usize, Rows) {
+    async fn examine(&self) -> (StorageResult<Option<Rows>>, usize, Rows) {
         let loaded = MemoryStorage::load(&self.env, Path::new(DIR), IDENTITY).await;
         let report = checkpoint::verify(&self.env, Path::new(DIR), None).await.unwrap();
         let mut salvage = Salvage::open(&self.env, &self.path).await.unwrap();
@@ -71,10 +70,10 @@ impl Specimen {
     }
 }
 
-fn assert_named(result: Result<Option<Rows>>, what: &str) {
+fn assert_named(result: StorageResult<Option<Rows>>, what: &str) {
     let error = result.err().unwrap_or_else(|| panic!("{what} was served"));
-    assert_eq!(error, Error::file_corrupt(), "{what}: {error}");
-    let detail = error.detail().unwrap_or_default();
+    assert!(error.is_damage(), "{what}: {error}");
+    let detail = error.summary();
     for part in [".data at offset ", "expected ", "found "] {
         assert!(detail.contains(part), "{what}: {detail}");
     }
@@ -199,8 +198,8 @@ fn a_checkpoint_of_somebody_else_is_refused() {
             Identity { node_id: [9; 16], ..IDENTITY },
         ] {
             let error = MemoryStorage::load(&env, Path::new(DIR), other).await.err().unwrap();
-            assert_eq!(error, Error::file_corrupt());
-            assert!(error.detail().unwrap().contains(" id: expected 0909"), "{error}");
+            assert!(error.is_damage());
+            assert!(error.summary().contains(" id: expected 0909"), "{error}");
         }
         // Under another version's name.
         env.files()
@@ -210,8 +209,7 @@ fn a_checkpoint_of_somebody_else_is_refused() {
         let error = MemoryStorage::load(&env, Path::new(DIR), IDENTITY).await.err().unwrap();
         assert!(
             error
-                .detail()
-                .unwrap()
+                .summary()
                 .contains("version of the checkpoint: expected 2, as its name says, found 1"),
             "{error}"
         );

@@ -3,11 +3,10 @@
 
 mod support;
 
+use plinth_env::Env;
 use plinth_env::simulated::{CallKind, FaultPlan, Random, Simulation};
-use plinth_env::{Env, is_disk_full};
-use plinth_storage::PinnedVersion;
 use plinth_storage::checkpoint::{self, Pace};
-use plinth_storage::{MemoryStorage, Reader, Snapshot, Writer};
+use plinth_storage::{MemoryStorage, PinnedVersion, Reader, Snapshot, Writer};
 use plinth_types::{LogPosition, Version};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -134,7 +133,7 @@ fn a_full_disk_and_failing_calls_leave_the_old_checkpoint() {
             }
             Err(error) => {
                 failures += 1;
-                assert!(!full || is_disk_full(&error), "seed {seed}: {error}");
+                assert!(!full || error.is_disk_full(), "seed {seed}: {error}");
                 // The last step, syncing the directory, may fail after the file has its name.
                 let expected = if loaded.at.version == 10 { &old } else { &rows };
                 assert!(rows_of(&loaded.store) == *expected, "seed {seed}");

@@ -13,8 +13,8 @@ use plinth_env::simulated::{Random, Simulation};
 use plinth_env::{Env, Open};
 use plinth_storage::checkpoint::Identity;
 use plinth_storage::ssd::verify_ssd;
-use plinth_storage::{Reader, SsdSettings, SsdStorage, Writer};
-use plinth_types::{Error, LogPosition, MutationList, MutationType, Version};
+use plinth_storage::{Reader, SsdSettings, SsdStorage, StorageResult, Writer};
+use plinth_types::{LogPosition, MutationList, MutationType, Version};
 use rows::{Rows, rows_of};
 use salvage::salvage;
 use std::path::{Path, PathBuf};
@@ -66,7 +66,7 @@ async fn fill(env: &Env) -> Rows {
 }
 
 /// Reads everything; an error if any of it can't be read.
-async fn read(env: &Env) -> plinth_types::Result<Rows> {
+async fn read(env: &Env) -> StorageResult<Rows> {
     let store = SsdStorage::open(env, Path::new(DIR), IDENTITY, settings()).await?;
     let rows = rows_of(&*store).await;
     store.close().await;
@@ -123,8 +123,8 @@ fn a_flipped_bit_is_found_and_named_and_not_served() {
                 }
                 Err(error) => {
                     served_not += 1;
-                    assert!(error == Error::file_corrupt(), "seed {seed}: {error}");
-                    let detail = error.detail().unwrap_or_default();
+                    assert!(error.is_damage(), "seed {seed}: {error}");
+                    let detail = error.summary();
                     assert!(detail.contains(&name), "seed {seed}: {detail} does not name {name}");
                 }
             }

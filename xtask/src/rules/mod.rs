@@ -11,6 +11,7 @@ mod dependencies;
 mod headers;
 mod leftovers;
 mod links;
+mod numbers;
 mod readme;
 mod size;
 mod suites;
@@ -20,7 +21,7 @@ use crate::repository::Repository;
 
 /// Every rule, in the order in which its findings are printed.
 pub fn all(repository: &Repository) -> Vec<Finding> {
-    let rules: [fn(&Repository, &mut Vec<Finding>); 14] = [
+    let rules: [fn(&Repository, &mut Vec<Finding>); 15] = [
         size::files,
         size::functions_and_structs,
         size::weight,
@@ -35,6 +36,7 @@ pub fn all(repository: &Repository) -> Vec<Finding> {
         readme::is_run,
         circles::of_modules,
         suites::whole,
+        numbers::at_the_edge,
     ];
     let mut findings = Vec::new();
     for rule in rules {

@@ -6,7 +6,7 @@
 use super::{Doing, Object, Target};
 use bytes::Bytes;
 use plinth_env::{Env, Open};
-use plinth_types::{Error, Result};
+use plinth_types::Result;
 use std::path::{Path, PathBuf};
 
 /// A directory of a file system, made when the first object is put into it.
@@ -28,7 +28,7 @@ impl Directory {
 
     async fn make_room_for(&self, path: &Path) -> Result<()> {
         let parent = path.parent().unwrap_or(&self.root);
-        self.env.files().create_dir_all(parent).await
+        Ok(self.env.files().create_dir_all(parent).await?)
     }
 
     /// Lists the files below `dir`, which has the name `prefix`.
@@ -48,8 +48,8 @@ impl Directory {
                     match files.open(self.path(&name), Open::Read).await {
                         Ok(file) => found.push(Object { name, len: file.len().await? }),
                         // Deleted since.
-                        Err(error) if error == Error::file_not_found() => {}
-                        Err(error) => return Err(error),
+                        Err(error) if error.is_not_found() => {}
+                        Err(error) => return Err(error.into()),
                     }
                 }
             }
@@ -72,7 +72,7 @@ impl Target for Directory {
         Box::pin(async move {
             let path = self.path(name);
             self.make_room_for(&path).await?;
-            self.env.files().replace(&path, &contents).await
+            Ok(self.env.files().replace(&path, &contents).await?)
         })
     }
 
@@ -84,7 +84,7 @@ impl Target for Directory {
                 Ok(file) => file,
                 Err(error) => match self.env.files().exists(&path).await {
                     Ok(true) => return Ok(false),
-                    _ => return Err(error),
+                    _ => return Err(error.into()),
                 },
             };
             file.write_all_at(0, &contents).await?;
@@ -110,10 +110,11 @@ impl Target for Directory {
         Box::pin(async move {
             let path = self.path(name);
             match self.env.files().remove(&path).await {
-                Ok(()) => self.env.files().sync_dir(path.parent().unwrap_or(&self.root)).await,
-                Err(error) if error == Error::file_not_found() => Ok(()),
-                Err(error) => Err(error),
+                Ok(()) => self.env.files().sync_dir(path.parent().unwrap_or(&self.root)).await?,
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error.into()),
             }
+            Ok(())
         })
     }
 
@@ -121,10 +122,10 @@ impl Target for Directory {
     fn settle<'a>(&'a self, prefix: &'a str) -> Doing<'a, ()> {
         Box::pin(async move {
             let dir = self.path(prefix);
-            match self.env.files().exists(&dir).await? {
-                true => self.env.files().sync_dir(&dir).await,
-                false => Ok(()),
+            if self.env.files().exists(&dir).await? {
+                self.env.files().sync_dir(&dir).await?;
             }
+            Ok(())
         })
     }
 

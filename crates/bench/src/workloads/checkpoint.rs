@@ -203,7 +203,7 @@ fn plain_writer(
     let (env, path) = (bench.env.clone(), bench.directory.join(PLAIN_FILE));
     let (bytes, buffer) = (bench.dataset.bytes(), vec![0x5a; PLAIN_WRITE]);
     move || {
-        block_on(async {
+        Ok(block_on(async {
             let file = env.files().open(&path, Open::Truncate).await?;
             let (began, mut written) = (env.now(), 0);
             while written < bytes {
@@ -218,7 +218,7 @@ fn plain_writer(
             file.sync_all().await?;
             drop(file);
             env.files().remove(&path).await
-        })
+        })?)
     }
 }
 

@@ -226,8 +226,11 @@ fn key_ranges(options: &ArgMatches) -> Result<Vec<KeyRange>, Failure> {
 
 fn read_key(options: &ArgMatches) -> Result<Option<Key>, Failure> {
     let Some(path) = options.get_one::<PathBuf>("encryption-key-file") else { return Ok(None) };
-    let failed = |error| Failure::of(format!("cannot use the key file {}", path.display()), error);
-    let contents = block_on(Env::real().files().read(path)).map_err(failed)?;
+    let failed = |error: plinth::Error| {
+        Failure::of(format!("cannot use the key file {}", path.display()), error)
+    };
+    let contents =
+        block_on(Env::real().files().read(path)).map_err(|error| failed(error.into()))?;
     Key::of_file(&contents).map(Some).map_err(failed)
 }
 

@@ -95,10 +95,10 @@ impl ClusterFile {
         let path = path.as_ref();
         let place = path.display();
         let bytes = env.files().read(path).await.map_err(|error| {
-            if error == Error::file_not_found() {
+            if error.is_not_found() {
                 return Error::no_cluster_file_found().with_detail(place.to_string());
             }
-            error
+            error.into()
         })?;
         let file = Self::parse(&String::from_utf8_lossy(&bytes)).map_err(|error| {
             let why = error.detail().unwrap_or_default().to_owned();
@@ -205,7 +205,7 @@ impl ClusterFile {
         let line = format!("{}\n", self.connection_string());
         // Servers on one machine may share the file: none of them may rename what another one is
         // still writing.
-        env.files().replace_shared(path, env.random_u64(), line.as_bytes()).await
+        Ok(env.files().replace_shared(path, env.random_u64(), line.as_bytes()).await?)
     }
 
     /// What is wrong with the file that it was read from, which ought to say the same; `None` if it
@@ -274,7 +274,7 @@ impl Address {
     /// # Errors
     /// `lookup_failed` if there is no such host, or nobody can say now.
     pub async fn resolve(&self, env: &Env) -> Result<Vec<SocketAddr>> {
-        env.sockets().resolve(&self.host, self.port).await
+        Ok(env.sockets().resolve(&self.host, self.port).await?)
     }
 }
 

@@ -94,7 +94,7 @@ async fn connected(link: &Link, address: &Address) -> plinth_types::Result<Strea
     if places.is_empty() {
         return Err(Error::lookup_failed().with_detail(address.to_string()));
     }
-    link.env.connect_to_any(&places).await
+    Ok(link.env.connect_to_any(&places).await?)
 }
 
 #[cfg(feature = "tls")]

@@ -8,20 +8,18 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use plinth_types::{Error, Result};
-
-use crate::failure::{disk_full, file_error};
+use crate::failure::{IoError, IoResult, disk_full, file_error};
 use crate::open::Open;
 
 /// The file system.
 pub(crate) struct RealFiles;
 
 impl RealFiles {
-    pub(crate) fn create_dir_all(path: &Path, is_private: bool) -> Result<()> {
+    pub(crate) fn create_dir_all(path: &Path, is_private: bool) -> IoResult<()> {
         if path.is_dir() {
             return Ok(());
         }
-        let failed = |error| file_error("create directory", path, &error, true);
+        let failed = |error| file_error("create directory", path, error, true);
         // Those above first, each synced into its own parent, so that the whole way there is
         // durable.
         let parent = parent_of(path);
@@ -36,7 +34,7 @@ impl RealFiles {
         }
     }
 
-    pub(crate) fn open(path: &Path, open: Open, is_private: bool) -> Result<RealFile> {
+    pub(crate) fn open(path: &Path, open: Open, is_private: bool) -> IoResult<RealFile> {
         let mut options = std::fs::OpenOptions::new();
         let is_private = is_private || open == Open::CreatePrivate;
         options.read(true).write(open.writes()).mode(if is_private { 0o600 } else { 0o666 });
@@ -47,27 +45,27 @@ impl RealFiles {
             Open::Truncate => options.create(true).truncate(true),
         };
         let file =
-            options.open(path).map_err(|error| file_error("open", path, &error, open.writes()))?;
+            options.open(path).map_err(|error| file_error("open", path, error, open.writes()))?;
         Ok(RealFile { inner: Arc::new(Inner { file, path: path.to_path_buf() }) })
     }
 
-    pub(crate) fn remove(path: &Path) -> Result<()> {
-        std::fs::remove_file(path).map_err(|error| file_error("remove", path, &error, true))
+    pub(crate) fn remove(path: &Path) -> IoResult<()> {
+        std::fs::remove_file(path).map_err(|error| file_error("remove", path, error, true))
     }
 
-    pub(crate) fn remove_dir_all(path: &Path) -> Result<()> {
+    pub(crate) fn remove_dir_all(path: &Path) -> IoResult<()> {
         match std::fs::remove_dir_all(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            removed => removed.map_err(|error| file_error("remove directory", path, &error, true)),
+            removed => removed.map_err(|error| file_error("remove directory", path, error, true)),
         }
     }
 
-    pub(crate) fn rename(from: &Path, to: &Path) -> Result<()> {
-        std::fs::rename(from, to).map_err(|error| file_error("rename", from, &error, true))
+    pub(crate) fn rename(from: &Path, to: &Path) -> IoResult<()> {
+        std::fs::rename(from, to).map_err(|error| file_error("rename", from, error, true))
     }
 
-    pub(crate) fn list(dir: &Path) -> Result<Vec<String>> {
-        let failed = |error| file_error("list", dir, &error, false);
+    pub(crate) fn list(dir: &Path) -> IoResult<Vec<String>> {
+        let failed = |error| file_error("list", dir, error, false);
         let mut names = Vec::new();
         for entry in std::fs::read_dir(dir).map_err(failed)? {
             names.extend(entry.map_err(failed)?.file_name().into_string().ok());
@@ -77,37 +75,37 @@ impl RealFiles {
         Ok(names)
     }
 
-    pub(crate) fn exists(path: &Path) -> Result<bool> {
+    pub(crate) fn exists(path: &Path) -> IoResult<bool> {
         match path.try_exists() {
             // Below a file there is nothing.
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(false),
-            found => found.map_err(|error| file_error("look for", path, &error, false)),
+            found => found.map_err(|error| file_error("look for", path, error, false)),
         }
     }
 
-    pub(crate) fn sync_dir(dir: &Path) -> Result<()> {
+    pub(crate) fn sync_dir(dir: &Path) -> IoResult<()> {
         let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
         let synced = std::fs::File::open(dir).and_then(|dir| dir.sync_all());
-        synced.map_err(|error| file_error("sync directory", dir, &error, true))
+        synced.map_err(|error| file_error("sync directory", dir, error, true))
     }
 
-    pub(crate) fn is_open_to_others(path: &Path) -> Result<bool> {
+    pub(crate) fn is_open_to_others(path: &Path) -> IoResult<bool> {
         let metadata = std::fs::metadata(path);
         let mode = metadata
-            .map_err(|error| file_error("look at", path, &error, false))?
+            .map_err(|error| file_error("look at", path, error, false))?
             .permissions()
             .mode();
         Ok(mode & 0o077 != 0)
     }
 
-    pub(crate) fn free_space(path: &Path) -> Result<u64> {
+    pub(crate) fn free_space(path: &Path) -> IoResult<u64> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let space = rustix::fs::statvfs(path)
-            .map_err(|error| file_error("free space of", path, &io::Error::from(error), false))?;
+            .map_err(|error| file_error("free space of", path, error.into(), false))?;
         Ok(space.f_bavail.saturating_mul(space.f_frsize))
     }
 
-    pub(crate) fn temporary_dir(prefix: &str) -> Result<PathBuf> {
+    pub(crate) fn temporary_dir(prefix: &str) -> IoResult<PathBuf> {
         let mut random = [0; 8];
         crate::real::world::fill_random(&mut random);
         let path =
@@ -115,7 +113,7 @@ impl RealFiles {
         // What lies in it is its owner's alone: other users may look around where temporary files
         // are.
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
-        made.map_err(|error| file_error("create directory", &path, &error, true))?;
+        made.map_err(|error| file_error("create directory", &path, error, true))?;
         Ok(path)
     }
 }
@@ -145,54 +143,53 @@ impl RealFile {
         &self.inner.path
     }
 
-    pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> IoResult<usize> {
         loop {
             match self.inner.file.read_at(buffer, offset) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => return read.map_err(|error| self.failed("read", &error, false)),
+                read => return read.map_err(|error| self.failed("read", error, false)),
             }
         }
     }
 
-    pub(crate) fn write_all_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn write_all_at(&self, offset: u64, bytes: &[u8]) -> IoResult<()> {
         self.inner.file.write_all_at(bytes, offset).map_err(|error| match error.kind() {
             // What a file system without room left sometimes says instead.
             io::ErrorKind::WriteZero => disk_full("write", self.path()),
-            _ => self.failed("write", &error, true),
+            _ => self.failed("write", error, true),
         })
     }
 
-    pub(crate) fn sync_data(&self) -> Result<()> {
-        self.inner.file.sync_data().map_err(|error| self.failed("sync", &error, true))
+    pub(crate) fn sync_data(&self) -> IoResult<()> {
+        self.inner.file.sync_data().map_err(|error| self.failed("sync", error, true))
     }
 
-    pub(crate) fn sync_all(&self) -> Result<()> {
-        self.inner.file.sync_all().map_err(|error| self.failed("sync", &error, true))
+    pub(crate) fn sync_all(&self) -> IoResult<()> {
+        self.inner.file.sync_all().map_err(|error| self.failed("sync", error, true))
     }
 
     #[cfg(target_os = "linux")]
-    pub(crate) fn forget_cached(&self) -> Result<()> {
-        rustix::fs::fadvise(&self.inner.file, 0, None, rustix::fs::Advice::DontNeed).map_err(
-            |error| self.failed("forget what is in memory of", &io::Error::from(error), false),
-        )
+    pub(crate) fn forget_cached(&self) -> IoResult<()> {
+        rustix::fs::fadvise(&self.inner.file, 0, None, rustix::fs::Advice::DontNeed)
+            .map_err(|error| self.failed("forget what is in memory of", error.into(), false))
     }
 
     #[cfg(not(target_os = "linux"))]
     #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "what Linux can do")]
-    pub(crate) fn forget_cached(&self) -> Result<()> {
+    pub(crate) fn forget_cached(&self) -> IoResult<()> {
         Ok(())
     }
 
-    pub(crate) fn len(&self) -> Result<u64> {
+    pub(crate) fn len(&self) -> IoResult<u64> {
         let metadata = self.inner.file.metadata();
-        Ok(metadata.map_err(|error| self.failed("get length of", &error, false))?.len())
+        Ok(metadata.map_err(|error| self.failed("get length of", error, false))?.len())
     }
 
-    pub(crate) fn set_len(&self, len: u64) -> Result<()> {
-        self.inner.file.set_len(len).map_err(|error| self.failed("set length of", &error, true))
+    pub(crate) fn set_len(&self, len: u64) -> IoResult<()> {
+        self.inner.file.set_len(len).map_err(|error| self.failed("set length of", error, true))
     }
 
-    fn failed(&self, operation: &str, error: &io::Error, writing: bool) -> Error {
+    fn failed(&self, operation: &str, error: io::Error, writing: bool) -> IoError {
         file_error(operation, self.path(), error, writing)
     }
 }

@@ -15,9 +15,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use plinth_types::Result;
-
-use crate::failure::{file_error, lock_taken};
+use crate::failure::{IoResult, file_error, lock_taken};
 
 static TAKEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
@@ -38,8 +36,8 @@ pub(crate) struct RealLock {
 }
 
 impl RealLock {
-    pub(crate) fn take(path: &Path, is_private: bool) -> Result<Self> {
-        let failed = |error: io::Error| file_error("lock", path, &error, true);
+    pub(crate) fn take(path: &Path, is_private: bool) -> IoResult<Self> {
+        let failed = |error: io::Error| file_error("lock", path, error, true);
         let file = if path.is_dir() {
             File::open(path)
         } else {

@@ -5,8 +5,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
-use plinth_types::{Error, Result};
 use tokio::io::ReadBuf;
+
+use crate::failure::{IoError, IoErrorKind, IoResult};
 
 pub(crate) struct RealSockets;
 
@@ -19,25 +20,25 @@ pub(crate) struct RealStream(Infallible);
 /// Never exists.
 pub(crate) struct RealDatagrams(Infallible);
 
-fn without_net() -> Error {
-    Error::unsupported_operation()
-        .with_detail("this build has no real sockets (feature `net` of plinth-env)")
+fn without_net() -> IoError {
+    let what = "this build has no real sockets (feature `net` of plinth-env)";
+    IoError::new(IoErrorKind::NoSockets, what)
 }
 
 impl RealSockets {
-    pub(crate) async fn connect(_: SocketAddr) -> Result<RealStream> {
+    pub(crate) async fn connect(_: SocketAddr) -> IoResult<RealStream> {
         Err(without_net())
     }
 
-    pub(crate) async fn resolve(_: &str, _: u16) -> Result<Vec<SocketAddr>> {
+    pub(crate) async fn resolve(_: &str, _: u16) -> IoResult<Vec<SocketAddr>> {
         Err(without_net())
     }
 
-    pub(crate) async fn listen(_: SocketAddr) -> Result<RealListener> {
+    pub(crate) async fn listen(_: SocketAddr) -> IoResult<RealListener> {
         Err(without_net())
     }
 
-    pub(crate) fn datagrams(_: SocketAddr) -> Result<RealDatagrams> {
+    pub(crate) fn datagrams(_: SocketAddr) -> IoResult<RealDatagrams> {
         Err(without_net())
     }
 }
@@ -74,7 +75,7 @@ impl RealListener {
         match self.0 {}
     }
 
-    pub(crate) fn poll_accept(&self, _: &mut Context<'_>) -> Poll<Result<RealStream>> {
+    pub(crate) fn poll_accept(&self, _: &mut Context<'_>) -> Poll<IoResult<RealStream>> {
         match self.0 {}
     }
 }

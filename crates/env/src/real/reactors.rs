@@ -11,9 +11,9 @@ use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use plinth_types::{Error, Result};
 use tokio::runtime::{EnterGuard, Handle};
 
+use crate::failure::{IoError, IoErrorKind, IoResult};
 use crate::task::Completion;
 
 /// The most reactors there are, however many cores.
@@ -25,14 +25,14 @@ struct Reactors {
 }
 
 /// The reactors, started at the first call; or why there are none.
-fn reactors() -> Result<&'static Reactors> {
+fn reactors() -> IoResult<&'static Reactors> {
     static REACTORS: OnceLock<io::Result<Reactors>> = OnceLock::new();
     let reactors = REACTORS.get_or_init(|| {
         let handles = (0..count()).map(start).collect::<io::Result<_>>()?;
         Ok(Reactors { handles, next: AtomicUsize::new(0) })
     });
     let no_thread =
-        |error| Error::platform_error().with_detail(format!("no thread for sockets: {error}"));
+        |error| IoError::new(IoErrorKind::NoThread, format!("no thread for sockets: {error}"));
     reactors.as_ref().map_err(no_thread)
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn spawn(
 
 /// Has sockets register with the calling thread's reactor; with the first one if the thread is
 /// none.
-pub(crate) fn enter() -> Result<Option<EnterGuard<'static>>> {
+pub(crate) fn enter() -> IoResult<Option<EnterGuard<'static>>> {
     if Handle::try_current().is_ok() {
         return Ok(None);
     }

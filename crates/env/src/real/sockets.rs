@@ -12,11 +12,12 @@ use std::pin::Pin;
 use std::sync::Once;
 use std::task::{Context, Poll};
 
-use plinth_types::{Error, Resource, Result};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 use super::reactors;
+use crate::failure::{IoError, IoErrorKind, IoResult, socket_error};
+use crate::reply::{Promise, Unanswered};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 4096;
@@ -31,10 +32,8 @@ const MOST_FOR_FILES: u64 = 1024;
 pub(crate) struct RealSockets;
 
 impl RealSockets {
-    pub(crate) async fn connect(address: SocketAddr) -> Result<RealStream> {
-        let failed = |error: io::Error| {
-            Error::connection_failed().with_detail(format!("{address}: {error}"))
-        };
+    pub(crate) async fn connect(address: SocketAddr) -> IoResult<RealStream> {
+        let failed = |error: io::Error| socket_error(IoErrorKind::NotConnected, address, error);
         let mut connecting = Box::pin(TcpStream::connect(address));
         let connected = std::future::poll_fn(|context| {
             let _context = match reactors::enter() {
@@ -54,26 +53,26 @@ impl RealSockets {
 
     /// The system's call blocks, and can't be ended; so it has a thread that nobody waits for but
     /// the one who asked.
-    pub(crate) async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
+    pub(crate) async fn resolve(host: &str, port: u16) -> IoResult<Vec<SocketAddr>> {
         let host = host.to_owned();
-        let failed = |why: String| Error::lookup_failed().with_detail(why);
-        let (promise, reply) = crate::reply::promise();
+        let failed = |why: String| IoError::new(IoErrorKind::UnknownHost, why);
+        let (promise, reply) = Promise::<IoResult<_>, Unanswered>::pair();
         let look = move || {
             let found = (host.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
-            promise.send(match found {
+            promise.send(Ok(match found {
                 Ok(found) if !found.is_empty() => Ok(found),
                 Ok(_) => Err(failed(format!("{host} has no address"))),
                 Err(error) => Err(failed(format!("{host}: {error}"))),
-            });
+            }));
         };
         std::thread::Builder::new()
             .name("plinth-names".to_owned())
             .spawn(look)
             .map_err(|error| failed(format!("no thread could be started: {error}")))?;
-        reply.await
+        reply.await.unwrap_or_else(|_| Err(failed("the thread that looked it up has gone".into())))
     }
 
-    pub(crate) async fn listen(address: SocketAddr) -> Result<RealListener> {
+    pub(crate) async fn listen(address: SocketAddr) -> IoResult<RealListener> {
         static FILES: Once = Once::new();
         FILES.call_once(allow_many_files);
         let bind = || {
@@ -89,10 +88,10 @@ impl RealSockets {
             Ok(RealListener { inner, address })
         };
         let _context = reactors::enter()?;
-        bind().map_err(|error| not_bound(address, &error))
+        bind().map_err(|error| not_bound(address, error))
     }
 
-    pub(crate) fn datagrams(address: SocketAddr) -> Result<RealDatagrams> {
+    pub(crate) fn datagrams(address: SocketAddr) -> IoResult<RealDatagrams> {
         let bind = || {
             let inner = std::net::UdpSocket::bind(address)?;
             inner.set_nonblocking(true)?;
@@ -102,14 +101,14 @@ impl RealSockets {
             let address = inner.local_addr()?;
             Ok(RealDatagrams { inner: Registered::Detached(inner), address })
         };
-        bind().map_err(|error| not_bound(address, &error))
+        bind().map_err(|error| not_bound(address, error))
     }
 }
 
-fn not_bound(address: SocketAddr, error: &io::Error) -> Error {
+fn not_bound(address: SocketAddr, error: io::Error) -> IoError {
     match error.kind() {
-        io::ErrorKind::AddrInUse => Error::address_in_use().with_detail(address.to_string()),
-        _ => Error::bind_failed().with_detail(format!("{address}: {error}")),
+        io::ErrorKind::AddrInUse => IoError::new(IoErrorKind::AddressInUse, address.to_string()),
+        _ => socket_error(IoErrorKind::NotBound, address, error),
     }
 }
 
@@ -150,17 +149,17 @@ fn allow_many_files() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-fn not_accepted(error: &io::Error) -> Error {
-    Error::connection_failed().with_detail(error.to_string())
+fn not_accepted(error: &io::Error) -> IoError {
+    IoError::new(IoErrorKind::NotConnected, error.to_string())
 }
 
-fn too_few_descriptors() -> Error {
+fn too_few_descriptors() -> IoError {
     let detail = format!(
         "{} file descriptors are open, and those that are left are kept for files; allow the process more of them \
          (ulimit -n, LimitNOFILE)",
         below()
     );
-    Error::connection_failed().for_want_of(Resource::FileDescriptors).with_detail(detail)
+    IoError::new(IoErrorKind::TooManyConnections, detail)
 }
 
 /// A listening socket.
@@ -178,7 +177,7 @@ impl RealListener {
         below().saturating_sub(number(&self.inner))
     }
 
-    pub(crate) fn poll_accept(&self, context: &mut Context<'_>) -> Poll<Result<RealStream>> {
+    pub(crate) fn poll_accept(&self, context: &mut Context<'_>) -> Poll<IoResult<RealStream>> {
         let _context = reactors::enter()?;
         let accepted = self.inner.poll_accept(context);
         accepted.map(|accepted| {

@@ -50,7 +50,7 @@ pub struct FaultPlan {
     /// Changing names.
     pub rename: CallFaults,
     /// The size of the disk in bytes; writes beyond it fail with "no space left"
-    /// ([`is_disk_full`](crate::is_disk_full)). `None` for no bounds.
+    /// ([`IoErrorKind::DiskFull`](crate::IoErrorKind::DiskFull)). `None` for no bounds.
     pub capacity: Option<u64>,
     /// The probability that reading finds a bit turned over, for good, in what it reads.
     pub flip_on_read: f64,

@@ -9,14 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use plinth_types::{Error, Result};
-
 use super::disk::Disk;
 use super::faults::CallKind;
 use super::random::Random;
 use super::universe::{Core, Host};
 use super::waits::SimulatedSleep;
-use crate::failure::{file_error, lock_taken};
+use crate::failure::{IoError, IoErrorKind, IoResult, file_error, lock_taken};
 use crate::open::Open;
 
 /// How one call goes.
@@ -67,19 +65,19 @@ struct About<'a> {
 }
 
 impl About<'_> {
-    fn failed(&self, error: &io::Error) -> Error {
+    fn failed(&self, error: io::Error) -> IoError {
         let writing = !matches!(self.kind, CallKind::Read | CallKind::Open);
         file_error(self.operation, self.path, error, writing)
     }
 }
 
 impl Host {
-    fn dead() -> Error {
-        Error::io_error().with_detail("the process has crashed")
+    fn dead() -> IoError {
+        IoError::new(IoErrorKind::Failed, "the process has crashed")
     }
 
     /// Draws how a call goes.
-    fn begin(&self, core: &mut Core, about: &About<'_>, bytes: &[u8]) -> Result<Course> {
+    fn begin(&self, core: &mut Core, about: &About<'_>, bytes: &[u8]) -> IoResult<Course> {
         if !self.is_alive(core) {
             return Err(Self::dead());
         }
@@ -107,14 +105,14 @@ impl Host {
         course: &Course,
         about: &About<'_>,
         act: impl FnOnce(Acting<'_>) -> io::Result<T>,
-    ) -> Result<T> {
+    ) -> IoResult<T> {
         if !self.is_alive(core) {
             return Err(Self::dead());
         }
         let disk = &mut core.processes[self.process].disk;
         let acted = act(Acting { disk, random: &mut core.random, fails: course.fails });
         core.note("acted", self.process as u64, u64::from(acted.is_ok()));
-        acted.map_err(|error| about.failed(&error))
+        acted.map_err(|error| about.failed(error))
     }
 
     /// One call: it takes its time, and acts at its beginning or its end.
@@ -123,7 +121,7 @@ impl Host {
         about: About<'_>,
         bytes: &[u8],
         act: impl FnOnce(Acting<'_>) -> io::Result<T>,
-    ) -> Result<T> {
+    ) -> IoResult<T> {
         let (course, wake_at, early) = {
             let core = &mut *self.universe.lock();
             let course = self.begin(core, &about, bytes)?;
@@ -148,12 +146,12 @@ impl Host {
         about: About<'_>,
         point: impl FnOnce(&mut Disk) -> io::Result<P>,
         act: impl FnOnce(Acting<'_>, P) -> io::Result<()>,
-    ) -> Result<()> {
+    ) -> IoResult<()> {
         let (course, wake_at, point, skipped) = {
             let core = &mut *self.universe.lock();
             let course = self.begin(core, &about, &[])?;
             let process = &mut core.processes[self.process];
-            let point = point(&mut process.disk).map_err(|error| about.failed(&error))?;
+            let point = point(&mut process.disk).map_err(|error| about.failed(error))?;
             (course.fails, core.now + course.takes, point, process.plan.skip_sync)
         };
         SimulatedSleep::new(self.clone(), wake_at).await;
@@ -164,12 +162,12 @@ impl Host {
         self.act(&mut self.universe.lock(), &course, &about, |acting| act(acting, point))
     }
 
-    pub(crate) async fn create_dir_all(self: &Arc<Self>, path: &Path) -> Result<()> {
+    pub(crate) async fn create_dir_all(self: &Arc<Self>, path: &Path) -> IoResult<()> {
         let about = About { kind: CallKind::Rename, operation: "create directory", path, with: 0 };
         self.call(about, &[], |acting| acting.perhaps(|disk| disk.create_dir_all(path))).await
     }
 
-    pub(crate) async fn open(self: &Arc<Self>, path: &Path, open: Open) -> Result<SimulatedFile> {
+    pub(crate) async fn open(self: &Arc<Self>, path: &Path, open: Open) -> IoResult<SimulatedFile> {
         let about = About { kind: CallKind::Open, operation: "open", path, with: open as u64 };
         // The handle is made with the file, so that a task dropped meanwhile closes it again.
         let opened = self.call(about, &[], |acting| {
@@ -186,30 +184,30 @@ impl Host {
         opened.await
     }
 
-    pub(crate) async fn remove(self: &Arc<Self>, path: &Path) -> Result<()> {
+    pub(crate) async fn remove(self: &Arc<Self>, path: &Path) -> IoResult<()> {
         let about = About { kind: CallKind::Rename, operation: "remove", path, with: 0 };
         self.call(about, &[], |acting| acting.perhaps(|disk| disk.remove(path))).await
     }
 
-    pub(crate) async fn remove_dir_all(self: &Arc<Self>, path: &Path) -> Result<()> {
+    pub(crate) async fn remove_dir_all(self: &Arc<Self>, path: &Path) -> IoResult<()> {
         let about = About { kind: CallKind::Rename, operation: "remove directory", path, with: 0 };
         self.call(about, &[], |acting| acting.perhaps(|disk| disk.remove_dir_all(path))).await
     }
 
-    pub(crate) async fn rename(self: &Arc<Self>, from: &Path, to: &Path) -> Result<()> {
+    pub(crate) async fn rename(self: &Arc<Self>, from: &Path, to: &Path) -> IoResult<()> {
         let about = About { kind: CallKind::Rename, operation: "rename", path: from, with: 0 };
         let bytes = to.as_os_str().as_encoded_bytes();
         self.call(about, bytes, |acting| acting.perhaps(|disk| disk.rename(from, to))).await
     }
 
-    pub(crate) async fn list(self: &Arc<Self>, dir: &Path) -> Result<Vec<String>> {
+    pub(crate) async fn list(self: &Arc<Self>, dir: &Path) -> IoResult<Vec<String>> {
         let about = About { kind: CallKind::Open, operation: "list", path: dir, with: 0 };
         let list =
             |acting: Acting<'_>| acting.nothing_if_failing().and_then(|()| acting.disk.list(dir));
         self.call(about, &[], list).await
     }
 
-    pub(crate) async fn exists(self: &Arc<Self>, path: &Path) -> Result<bool> {
+    pub(crate) async fn exists(self: &Arc<Self>, path: &Path) -> IoResult<bool> {
         let about = About { kind: CallKind::Open, operation: "look for", path, with: 0 };
         let look = |acting: Acting<'_>| {
             acting.nothing_if_failing().and_then(|()| acting.disk.exists(path))
@@ -217,7 +215,7 @@ impl Host {
         self.call(about, &[], look).await
     }
 
-    pub(crate) async fn sync_dir(self: &Arc<Self>, dir: &Path) -> Result<()> {
+    pub(crate) async fn sync_dir(self: &Arc<Self>, dir: &Path) -> IoResult<()> {
         let about = About { kind: CallKind::Sync, operation: "sync directory", path: dir, with: 0 };
         let act = |acting: Acting<'_>, point| {
             acting.perhaps(|disk| {
@@ -228,13 +226,13 @@ impl Host {
         self.sync(about, |disk| disk.dir_sync_point(dir), act).await
     }
 
-    pub(crate) async fn free_space(self: &Arc<Self>, path: &Path) -> Result<u64> {
+    pub(crate) async fn free_space(self: &Arc<Self>, path: &Path) -> IoResult<u64> {
         let about = About { kind: CallKind::Open, operation: "free space of", path, with: 0 };
         let look = |acting: Acting<'_>| acting.nothing_if_failing().map(|()| acting.disk.free());
         self.call(about, &[], look).await
     }
 
-    pub(crate) async fn lock(self: &Arc<Self>, path: &Path) -> Result<SimulatedLock> {
+    pub(crate) async fn lock(self: &Arc<Self>, path: &Path) -> IoResult<SimulatedLock> {
         let about = About { kind: CallKind::Open, operation: "lock", path, with: 0 };
         let lock = |acting: Acting<'_>| {
             acting.nothing_if_failing()?;
@@ -245,7 +243,7 @@ impl Host {
         self.call(about, &[], lock).await?.ok_or_else(|| lock_taken(path, None))
     }
 
-    pub(crate) async fn temporary_dir(self: &Arc<Self>, prefix: &str) -> Result<PathBuf> {
+    pub(crate) async fn temporary_dir(self: &Arc<Self>, prefix: &str) -> IoResult<PathBuf> {
         let mut random = [0; 8];
         self.fill_random(&mut random);
         let path = Path::new("/tmp").join(format!("{prefix}-{:016x}", u64::from_le_bytes(random)));
@@ -295,15 +293,15 @@ impl SimulatedFile {
         About { kind, operation, path: &self.handle.path, with }
     }
 
-    fn writable(&self, about: &About<'_>) -> Result<()> {
+    fn writable(&self, about: &About<'_>) -> IoResult<()> {
         match self.handle.writes {
             true => Ok(()),
             // What the system says of a write to a file opened for reading.
-            false => Err(about.failed(&io::Error::other("the file was opened for reading"))),
+            false => Err(about.failed(io::Error::other("the file was opened for reading"))),
         }
     }
 
-    pub(crate) async fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    pub(crate) async fn read_at(&self, offset: u64, buffer: &mut [u8]) -> IoResult<usize> {
         let (host, file) = (&self.handle.host, self.handle.file);
         let flip = host.universe.lock().processes[host.process].plan.flip_on_read;
         let read = |acting: Acting<'_>| {
@@ -318,7 +316,7 @@ impl SimulatedFile {
         host.call(self.about(CallKind::Read, "read", offset), &[], read).await
     }
 
-    pub(crate) async fn write_all_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+    pub(crate) async fn write_all_at(&self, offset: u64, bytes: &[u8]) -> IoResult<()> {
         let file = self.handle.file;
         let about = self.about(CallKind::Write, "write", offset);
         self.writable(&about)?;
@@ -333,7 +331,7 @@ impl SimulatedFile {
         self.handle.host.call(about, bytes, write).await
     }
 
-    pub(crate) async fn allocate(&self, len: u64) -> Result<()> {
+    pub(crate) async fn allocate(&self, len: u64) -> IoResult<()> {
         let file = self.handle.file;
         let about = self.about(CallKind::Write, "allocate", len);
         self.writable(&about)?;
@@ -341,7 +339,7 @@ impl SimulatedFile {
         self.handle.host.call(about, &[], allocate).await
     }
 
-    pub(crate) async fn set_len(&self, len: u64) -> Result<()> {
+    pub(crate) async fn set_len(&self, len: u64) -> IoResult<()> {
         let file = self.handle.file;
         let about = self.about(CallKind::Write, "set length of", len);
         self.writable(&about)?;
@@ -349,7 +347,7 @@ impl SimulatedFile {
         self.handle.host.call(about, &[], set).await
     }
 
-    pub(crate) async fn sync(&self) -> Result<()> {
+    pub(crate) async fn sync(&self) -> IoResult<()> {
         let file = self.handle.file;
         let act = |acting: Acting<'_>, upto| {
             if acting.fails {
@@ -362,14 +360,14 @@ impl SimulatedFile {
         self.handle.host.sync(about, |disk| disk.sync_point(file), act).await
     }
 
-    pub(crate) fn len(&self) -> Result<u64> {
+    pub(crate) fn len(&self) -> IoResult<u64> {
         let host = &self.handle.host;
         let mut core = host.universe.lock();
         if !host.is_alive(&core) {
             return Err(Host::dead());
         }
         let len = core.processes[host.process].disk.len(self.handle.file);
-        len.map_err(|error| self.about(CallKind::Read, "get length of", 0).failed(&error))
+        len.map_err(|error| self.about(CallKind::Read, "get length of", 0).failed(error))
     }
 }
 

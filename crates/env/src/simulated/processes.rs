@@ -6,12 +6,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use plinth_types::{Error, Result};
-
 use super::Simulation;
 use super::disk::inode::Unsynced;
 use super::faults::{CallKind, FaultPlan};
 use super::universe::{Core, Host, Process};
+use crate::failure::{IoError, IoErrorKind, IoResult};
 use crate::{Env, World};
 
 impl Simulation {
@@ -97,16 +96,18 @@ impl Simulation {
     /// Turns one bit of the byte at `offset` of a file over, in whatever state the byte is.
     ///
     /// # Errors
-    /// `file_not_found` if there is no such byte.
-    pub fn flip_bit(&self, process: &Env, path: impl AsRef<Path>, offset: u64) -> Result<()> {
+    /// `NotFound` if there is no such byte.
+    pub fn flip_bit(&self, process: &Env, path: impl AsRef<Path>, offset: u64) -> IoResult<()> {
         let path = path.as_ref();
         let process = self.host(process).process;
         let core = &mut *self.universe().lock();
         let mask = 1 << core.random.below(8);
         core.note("flip", process as u64, offset);
         let disk = &mut core.processes[process].disk;
-        let missing =
-            || Error::file_not_found().with_detail(format!("byte {offset} of {}", path.display()));
+        let missing = || {
+            let what = format!("byte {offset} of {}", path.display());
+            IoError::new(IoErrorKind::NotFound, what)
+        };
         let file = disk.file(path).ok_or_else(missing)?;
         if disk.len(file).unwrap_or(0) <= offset {
             return Err(missing());

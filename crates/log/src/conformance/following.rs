@@ -7,9 +7,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use plinth_types::{Error, Version};
+use plinth_types::Version;
 
 use super::{Bench, Make, check};
+use crate::failure::LogError;
 
 pub(super) fn run_all(make: Make<'_>) {
     a_reader_that_waits_gets_each_entry_once(make);
@@ -95,10 +96,10 @@ fn waiting_ends_with_the_log(make: Make<'_>) {
     let process = bench.site.process();
     let (mut reader, view) = (bench.view.reader(2), bench.view.clone());
     let ended = process.spawn("reader", async move {
-        assert_eq!(reader.wait().await, Err(Error::shutdown_in_progress()));
+        assert_eq!(reader.wait().await, Err(LogError::Closed(String::new())));
         assert_eq!(reader.next().await, Ok(None));
         let committed = view.committed().position;
-        assert_eq!(view.until_committed(committed).await, Err(Error::shutdown_in_progress()));
+        assert_eq!(view.until_committed(committed).await, Err(LogError::Closed(String::new())));
     });
     bench.site.world().run_for(Duration::from_millis(10));
     let Bench { site, log, .. } = bench;
@@ -130,14 +131,14 @@ fn the_slowest_consumer_holds_the_log_back(make: Make<'_>) {
     bench.tend();
     assert!(bench.view.bytes() < all * 2 / 3, "{} of {all} bytes are left", bench.view.bytes());
     assert_eq!(bench.read(101).expect("entries").len(), 100);
-    assert_eq!(bench.read(1), Err(Error::version_invalid()));
-    assert_eq!(bench.view.register("late", 1, None), Err(Error::version_invalid()));
-    assert_eq!(bench.view.pop("nobody", 1), Err(Error::client_invalid_operation()));
-    assert_eq!(bench.view.reader_of("nobody").err(), Some(Error::client_invalid_operation()));
-    assert_eq!(bench.view.reader_for("nobody", 1).err(), Some(Error::client_invalid_operation()));
+    assert_eq!(bench.read(1), Err(LogError::Version(String::new())));
+    assert_eq!(bench.view.register("late", 1, None), Err(LogError::Version(String::new())));
+    assert_eq!(bench.view.pop("nobody", 1), Err(LogError::Misused(String::new())));
+    assert_eq!(bench.view.reader_of("nobody").err(), Some(LogError::Misused(String::new())));
+    assert_eq!(bench.view.reader_for("nobody", 1).err(), Some(LogError::Misused(String::new())));
     assert_eq!(
         bench.view.reader_for("backup", 100).err(),
-        Some(Error::version_invalid()),
+        Some(LogError::Version(String::new())),
         "it was popped"
     );
     let mut behind = bench.view.reader_for("backup", 170).expect("a reader");
@@ -145,7 +146,7 @@ fn the_slowest_consumer_holds_the_log_back(make: Make<'_>) {
     behind.follow();
     assert_eq!(bench.run(behind.next()).expect("an entry").map(|entry| entry.version), Some(171));
     drop(behind);
-    assert_eq!(bench.view.register("", 101, None), Err(Error::invalid_option_value()));
+    assert_eq!(bench.view.register("", 101, None), Err(LogError::Option(String::new())));
     bench.view.unregister("backup");
     assert_eq!(bench.view.consumers(), [("storage".to_string(), 151)]);
 }
@@ -188,11 +189,12 @@ fn a_consumer_beyond_its_bound_is_dropped_and_nobody_else(make: Make<'_>) {
     let names: Vec<_> = bench.view.consumers().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["brisk", "storage"]);
     assert_eq!(bench.versions(597), [597, 598, 599]);
-    assert_eq!(bench.view.register("feed", 1, Some(bound)), Err(Error::version_invalid()));
+    assert_eq!(bench.view.register("feed", 1, Some(bound)), Err(LogError::Version(String::new())));
     assert_eq!(bench.view.register("feed", 598, Some(bound)), Ok(598), "and may come back");
     assert_eq!(bench.view.pop("feed", 598), Ok(()));
 }
 
-fn names_feed(error: &Error) -> bool {
-    *error == Error::version_invalid() && error.to_string().contains("consumer feed was dropped")
+fn names_feed(error: &LogError) -> bool {
+    *error == LogError::Version(String::new())
+        && error.to_string().contains("consumer feed was dropped")
 }

@@ -12,10 +12,11 @@ use std::sync::Arc;
 
 use plinth_env::Env;
 use plinth_env::simulated::Simulation;
-use plinth_types::{Result, Version};
+use plinth_types::Version;
 
 use crate::commit_log::{CommitLog, LogReader, LogView};
 use crate::entry::Entry;
+use crate::failure::LogResult;
 use crate::position::Position;
 
 /// Where an implementation keeps one log, in a simulated world. Calls run the world until they are
@@ -39,7 +40,7 @@ pub trait Site {
     ///
     /// # Errors
     /// What opening gives.
-    fn open(&mut self) -> Result<Box<dyn CommitLog>>;
+    fn open(&mut self) -> LogResult<Box<dyn CommitLog>>;
 }
 
 /// Makes a site with segments (or whatever an implementation throws away at once) of about so many
@@ -110,7 +111,7 @@ impl Bench {
     }
 
     /// The committed entries from a version on, checked against what was appended.
-    fn read(&self, from: Version) -> Result<Vec<Entry>> {
+    fn read(&self, from: Version) -> LogResult<Vec<Entry>> {
         let mut reader = self.view.reader(from);
         self.run(read_all(&mut *reader))
     }
@@ -154,7 +155,7 @@ impl Bench {
     }
 }
 
-async fn read_all(reader: &mut dyn LogReader) -> Result<Vec<Entry>> {
+async fn read_all(reader: &mut dyn LogReader) -> LogResult<Vec<Entry>> {
     let mut entries = Vec::<Entry>::new();
     while let Some(entry) = reader.next().await? {
         check(entries.last(), &entry);

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use plinth_types::Error;
-
 use super::{Bench, Make};
+use crate::failure::LogError;
 
 pub(super) fn run_all(make: Make<'_>) {
     entries_come_back_in_order(make);
@@ -48,7 +47,7 @@ fn written_comes_before_committed(make: Make<'_>) {
         view.sync(beyond).await?;
         view.sync(crate::Position::from_sequence(beyond.sequence() + 1)).await
     });
-    assert_eq!(unknown, Err(Error::client_invalid_operation()), "nothing was appended there");
+    assert_eq!(unknown, Err(LogError::Misused(String::new())), "nothing was appended there");
 }
 
 fn a_drive_commits_what_is_written_on_the_callers_thread(make: Make<'_>) {
@@ -100,7 +99,7 @@ fn versions_rise_and_stay_below_the_lease(make: Make<'_>) {
     bench.commit(5, 1);
     for version in [5, 4, 1_000_001] {
         let refused = bench.site.world().run_until(bench.log.append(version, &[b"x"]));
-        assert_eq!(refused, Err(Error::version_invalid()), "version {version}");
+        assert_eq!(refused, Err(LogError::Version(String::new())), "version {version}");
     }
     let written = bench.log.written();
     let shorter = bench.site.world().run_until(bench.log.extend_lease(7));
@@ -132,8 +131,12 @@ fn a_log_begins_where_it_was_told(make: Make<'_>) {
     assert!(bench.log.term() > 3);
     assert_eq!(bench.view.committed().version, 500);
     assert!(bench.view.committed().lease >= 500);
-    assert_eq!(bench.read(500), Err(Error::version_invalid()), "entries up to 500 are not there");
-    assert_eq!(bench.view.register("late", 500, None), Err(Error::version_invalid()));
+    assert_eq!(
+        bench.read(500),
+        Err(LogError::Version(String::new())),
+        "entries up to 500 are not there"
+    );
+    assert_eq!(bench.view.register("late", 500, None), Err(LogError::Version(String::new())));
     assert_eq!(bench.view.register("storage", 501, None), Ok(501));
     bench.extend_lease(1000);
     let position = bench.commit(501, 10);

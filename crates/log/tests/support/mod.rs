@@ -4,8 +4,8 @@
 pub mod model;
 
 use plinth_env::Env;
-use plinth_log::{Entry, Identity, LocalLog, LocalView, LogConfig, Recovery};
-use plinth_types::{Result, Version};
+use plinth_log::{Entry, Identity, LocalLog, LocalView, LogConfig, LogResult, Recovery};
+use plinth_types::Version;
 
 pub const DIR: &str = "/data/log";
 pub const IDENTITY: Identity = Identity { cluster_id: [0xC1; 16], node_id: [0x0D; 16] };
@@ -36,7 +36,7 @@ pub async fn create(env: &Env, config: LogConfig) -> LocalLog {
     LocalLog::create(env, DIR, IDENTITY, config).await.expect("a new log").0
 }
 
-pub async fn open(env: &Env, config: LogConfig) -> Result<(LocalLog, Recovery)> {
+pub async fn open(env: &Env, config: LogConfig) -> LogResult<(LocalLog, Recovery)> {
     LocalLog::open(env, DIR, IDENTITY, config).await
 }
 
@@ -56,7 +56,7 @@ pub async fn commit(log: &mut LocalLog, version: Version, body: &[u8]) {
 }
 
 /// All durable entries from a version on.
-pub async fn read(view: &LocalView, from: Version) -> Result<Vec<Entry>> {
+pub async fn read(view: &LocalView, from: Version) -> LogResult<Vec<Entry>> {
     let (mut reader, mut entries) = (view.reader(from), Vec::new());
     while let Some(entry) = reader.next().await? {
         entries.push(entry);

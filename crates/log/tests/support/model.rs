@@ -8,11 +8,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use plinth_env::Env;
 use plinth_env::simulated::{FaultPlan, Random, Simulation, Unsynced};
-use plinth_env::{Env, is_disk_full};
 use plinth_log::planted::Planted;
-use plinth_log::{Entry, LocalLog, LocalView, LogConfig, Position, Recovery, verify};
-use plinth_types::{Error, Version};
+use plinth_log::{
+    Entry, LocalLog, LocalView, LogConfig, LogError, LogResult, Position, Recovery, verify,
+};
+use plinth_types::Version;
 
 use super::{DIR, IDENTITY, body, check, small};
 
@@ -261,7 +263,7 @@ fn open(
     sim.set_faults(env, FaultPlan::default());
     match opened {
         None => Ok(None),
-        Some(Err(error)) if under_faults && error != Error::file_corrupt() => Ok(None),
+        Some(Err(error)) if under_faults && !matches!(error, LogError::Corrupt(_)) => Ok(None),
         Some(Ok(opened)) => {
             let tail = report.torn_tail.map(|tail| (tail.file, tail.offset));
             let cut = opened.1.cut_tail.as_ref().map(|tail| (tail.file.clone(), tail.offset));
@@ -360,7 +362,7 @@ impl Work {
             };
             if let Err(error) = done
                 && let Err(poison) = self.log.check()
-                && poison.detail() != error.detail()
+                && poison.to_string() != error.to_string()
                 && self.log.check().is_ok()
             {
                 with(&self.model, |model| {
@@ -376,7 +378,7 @@ impl Work {
         }
     }
 
-    async fn append(&mut self) -> Result<(), Error> {
+    async fn append(&mut self) -> LogResult<()> {
         let small = if self.random.chance(0.95) { 600 } else { self.plan.body_max };
         let len = self.random.below(small) as usize;
         let version = with(&self.model, |model| {
@@ -400,7 +402,7 @@ impl Work {
                 Ok(())
             }
             Err(error) => {
-                with(&self.model, |model| model.stats.disk_full += u64::from(is_disk_full(&error)));
+                with(&self.model, |model| model.stats.disk_full += u64::from(error.is_disk_full()));
                 // Unless the log is in doubt about it itself, nothing was appended.
                 if self.log.check().is_ok() {
                     with(&self.model, |model| model.entries.pop());
@@ -410,7 +412,7 @@ impl Work {
         }
     }
 
-    async fn extend_lease(&mut self) -> Result<(), Error> {
+    async fn extend_lease(&mut self) -> LogResult<()> {
         let upto = with(&self.model, |model| {
             let upto =
                 model.lease_written.max(model.last_version()) + 1 + self.random.below(200) as i64;
@@ -451,7 +453,7 @@ impl Work {
         drop(self.env.spawn("sync", task));
     }
 
-    fn consume(&mut self) -> Result<(), Error> {
+    fn consume(&mut self) -> LogResult<()> {
         let place = self.random.index(CONSUMERS.len());
         let (known, durable) = with(&self.model, |model| (model.popped[place], model.acknowledged));
         let upto = with(&self.model, |model| {
@@ -473,7 +475,7 @@ impl Work {
         Ok(())
     }
 
-    async fn peek(&mut self) -> Result<(), Error> {
+    async fn peek(&mut self) -> LogResult<()> {
         let view: LocalView = self.log.view();
         let floor =
             with(&self.model, |model| model.popped.iter().flatten().min().copied().unwrap_or(0));

@@ -9,7 +9,7 @@
 //! name that its consumer has in the log, and outlives restarts.
 
 use crate::batch_lock::lock;
-use plinth_log::{ALL_ROWS, EntryKind, LogReader, LogView, sections_head};
+use plinth_log::{ALL_ROWS, EntryKind, LogError, LogReader, LogResult, LogView, sections_head};
 use plinth_types::{Error, LogPosition, MutationList, Result, Version, probe};
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
@@ -101,8 +101,8 @@ impl Keeper {
     /// `version_invalid` if the stream has lost what it held back.
     pub fn pop(&self, id: u64, upto: Version) -> Result<()> {
         match self {
-            Self::Log(kept) => kept.log.pop(&kept.name(id), upto),
-            Self::Memory(kept) => lock(kept).pop(id, upto),
+            Self::Log(kept) => Ok(kept.log.pop(&kept.name(id), upto)?),
+            Self::Memory(kept) => Ok(lock(kept).pop(id, upto)?),
         }
     }
 
@@ -132,7 +132,7 @@ impl Keeper {
     /// `version_invalid` if it has lost what it held back.
     pub fn held_bytes(&self, id: u64) -> Result<u64> {
         match self {
-            Self::Log(kept) => kept.log.held_bytes(&kept.name(id)),
+            Self::Log(kept) => Ok(kept.log.held_bytes(&kept.name(id))?),
             Self::Memory(kept) => {
                 let kept = lock(kept);
                 kept.check(id)?;
@@ -226,14 +226,14 @@ impl MemoryLog {
         Ok(())
     }
 
-    fn check(&self, id: u64) -> Result<()> {
+    fn check(&self, id: u64) -> LogResult<()> {
         let Some(bytes) = self.lost.get(&id) else { return Ok(()) };
         let detail =
             format!("the stream held back {bytes} bytes of changes, which is more than its bound");
-        Err(Error::version_invalid().with_detail(detail))
+        Err(LogError::Version(detail))
     }
 
-    fn pop(&mut self, id: u64, upto: Version) -> Result<()> {
+    fn pop(&mut self, id: u64, upto: Version) -> LogResult<()> {
         self.check(id)?;
         if let Some(known) = self.known.get_mut(&id) {
             known.popped = known.popped.max(upto);
@@ -312,7 +312,7 @@ struct MemoryReader {
 type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 impl LogReader for MemoryReader {
-    fn next(&mut self) -> Waiting<'_, Result<Option<plinth_log::Entry>>> {
+    fn next(&mut self) -> Waiting<'_, LogResult<Option<plinth_log::Entry>>> {
         let kept = lock(&self.kept);
         let result = kept.check(self.id).map(|()| {
             let at = kept.entries.partition_point(|entry| entry.version < self.next);
@@ -325,8 +325,8 @@ impl LogReader for MemoryReader {
 
     fn follow(&mut self) {}
 
-    fn wait(&mut self) -> Waiting<'_, Result<plinth_log::Entry>> {
+    fn wait(&mut self) -> Waiting<'_, LogResult<plinth_log::Entry>> {
         let detail = "entries in memory are looked at when they are applied";
-        Box::pin(std::future::ready(Err(Error::client_invalid_operation().with_detail(detail))))
+        Box::pin(std::future::ready(Err(LogError::Misused(detail.into()))))
     }
 }

@@ -18,7 +18,7 @@ pub(super) async fn run(this: Arc<Participant>) {
     loop {
         let entry = match race(reader.wait(), this.replica.health.until_failed()).await {
             First::Left(Ok(entry)) => entry,
-            First::Left(Err(error)) => return ended(&this, error).await,
+            First::Left(Err(error)) => return ended(&this, error.into()).await,
             First::Right(_) => return,
         };
         if let Err(error) = apply(&this, &entry).await {
@@ -33,7 +33,7 @@ async fn ended(this: &Participant, error: Error) {
         return this.fail(error);
     }
     if let Err(why) = this.member.until(|_| None::<()>).await {
-        this.fail_with(why);
+        this.fail_with(why.into());
     }
 }
 

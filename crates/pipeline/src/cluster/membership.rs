@@ -5,9 +5,9 @@
 //! it: see `Keeper`. Its bytes stand in `docs/format/members.md`. What it says is checked wherever
 //! it is made or read: nobody opens a member that could count itself twice, or not at all.
 
-use plinth_env::Env;
+use plinth_env::{Env, IoResult};
 use plinth_format::checksum;
-use plinth_replication::{Doing, Members, NodeId, Records};
+use plinth_replication::{Doing, Members, NodeId, Records, ReplicationError, ReplicationResult};
 use plinth_types::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -82,11 +82,11 @@ impl Membership {
     ///
     /// # Errors
     /// `invalid_option_value`, saying what is wrong.
-    pub fn check(&self) -> Result<()> {
+    pub fn check(&self) -> ReplicationResult<()> {
         self.members.check()?;
         if self.members.part(self.node).is_none() && !self.is_removed() {
             let detail = format!("node {} is none of the members", self.node);
-            return Err(Error::invalid_option_value().with_detail(detail));
+            return Err(ReplicationError::Invalid(detail));
         }
         Ok(())
     }
@@ -105,13 +105,20 @@ impl Records for Keeper {
         let members = Arc::new(members.clone());
         let membership =
             Membership { cluster_id: self.cluster_id, node: self.node, index, members };
-        Box::pin(async move { write(&self.env, &self.dir, &membership).await })
+        Box::pin(async move {
+            membership.check()?;
+            Ok(write_checked(&self.env, &self.dir, &membership).await?)
+        })
     }
 }
 
 /// Writes the file, durably and in one step.
 pub(crate) async fn write(env: &Env, dir: &Path, membership: &Membership) -> Result<()> {
     membership.check()?;
+    Ok(write_checked(env, dir, membership).await?)
+}
+
+async fn write_checked(env: &Env, dir: &Path, membership: &Membership) -> IoResult<()> {
     env.files().replace(dir.join(FILE_NAME), &encode(membership)).await
 }
 
@@ -126,12 +133,12 @@ pub(crate) async fn read(env: &Env, dir: &Path) -> Result<Membership> {
         |what: String| Error::file_corrupt().with_detail(format!("{}: {what}", path.display()));
     let bytes = match env.files().read(&path).await {
         Ok(bytes) => bytes,
-        Err(error) if error == Error::file_not_found() => {
+        Err(error) if error.is_not_found() => {
             return Err(corrupt(
                 "expected the members of this node's cluster, found no file".into(),
             ));
         }
-        Err(error) => return Err(error),
+        Err(error) => return Err(error.into()),
     };
     if let Some(format) = bytes.get(8..12).and_then(|bytes| bytes.first_chunk())
         && bytes.starts_with(MAGIC)
@@ -146,7 +153,7 @@ pub(crate) async fn read(env: &Env, dir: &Path) -> Result<Membership> {
         return Err(Error::unsupported_operation().with_detail(detail));
     }
     let membership = decode(&bytes).map_err(corrupt)?;
-    membership.check().map_err(|error| corrupt(error.detail().unwrap_or_default().to_string()))?;
+    membership.check().map_err(|error| corrupt(error.detail().to_owned()))?;
     Ok(membership)
 }
 
@@ -197,8 +204,7 @@ fn decode(bytes: &[u8]) -> std::result::Result<Membership, String> {
     if rest.len() != len {
         return Err(format!("offset {HEAD_LEN}: {} bytes of members, expected {len}", rest.len()));
     }
-    let members =
-        Members::decode(rest).map_err(|error| error.detail().unwrap_or_default().to_owned())?;
+    let members = Members::decode(rest).map_err(|error| error.detail().to_owned())?;
     Ok(Membership { cluster_id, node, index, members: Arc::new(members) })
 }
 
@@ -278,7 +284,8 @@ mod tests {
             members(sample().members.with_address(3, "a:1")),
         ];
         for membership in wrong {
-            assert_eq!(membership.check(), Err(Error::invalid_option_value()), "{membership:?}");
+            let refused = Err(ReplicationError::Invalid(String::new()));
+            assert_eq!(membership.check(), refused, "{membership:?}");
         }
     }
 }

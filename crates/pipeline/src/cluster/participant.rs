@@ -214,6 +214,7 @@ impl Participant {
             Ok(()) => self.member.close().await,
             Err(ended) => Err(ended),
         };
+        let closed = closed.map_err(Error::from);
         self.closed.change(|told| {
             told.get_or_insert(closed);
         });
@@ -267,7 +268,7 @@ pub(super) async fn follow_leadership(this: Arc<Participant>) {
         });
         let (term, leader) = match news.await {
             Ok(news) => news,
-            Err(why) => return this.fail_with(why),
+            Err(why) => return this.fail_with(why.into()),
         };
         this.replica.streams.set_cut_off(leader.is_none());
         known = this.leadership.change(|now| {

@@ -19,11 +19,11 @@ use crate::replica::Replica;
 use crate::sequencer::Sequencer;
 use crate::supervise::{self, Supervisor};
 use crate::versions::Versions;
-use plinth_env::reply::{Reply, promise};
+use plinth_env::reply::{Reply, Unanswered, promise};
 use plinth_env::sync::{First, race};
-use plinth_log::CommitLog;
+use plinth_log::{CommitLog, LogError, LogResult};
 use plinth_replication::{Member, ReplicatedLog};
-use plinth_types::{Error, MutationList, Result, Version, planted, probe};
+use plinth_types::{Error, MutationList, Version, planted, probe};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub(super) async fn run(this: Arc<Participant>) {
             First::Left(()) => break,
             First::Right(Ok(log)) => lead(&this, log).await,
             First::Right(Err(ended)) => {
-                this.fail(ended);
+                this.fail(ended.into());
                 break;
             }
         }
@@ -201,7 +201,7 @@ impl Prover for Proof {
 fn prove(member: &Member, replica: &Arc<Replica>) -> Reply<()> {
     let (done, reply) = promise();
     let replica = replica.clone();
-    member.prove().on_complete(move |proven: Result<Version>| match proven {
+    member.prove().on_complete(move |proven: LogResult<Version>| match proven {
         Ok(version) if version <= replica.newest() => done.send(Ok(())),
         Ok(version) => {
             let applied = replica.waiting.wait(&replica.env, version, || replica.newest());
@@ -210,8 +210,8 @@ fn prove(member: &Member, replica: &Arc<Replica>) -> Reply<()> {
         Err(_) if planted!("who waits for a proof is answered when a term ends") => {
             done.send(Ok(()))
         }
-        Err(error) if error == Error::broken_promise() => done.send(Err(Error::process_behind())),
-        Err(error) => done.send(Err(error)),
+        Err(LogError::Unanswered(Unanswered::Broken)) => done.send(Err(Error::process_behind())),
+        Err(error) => done.send(Err(error.into())),
     });
     reply
 }

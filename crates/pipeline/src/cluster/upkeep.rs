@@ -43,7 +43,7 @@ pub(crate) fn keep_for_followers(log: &LocalView) -> Result<()> {
         return Ok(());
     }
     let oldest = log.consumers().iter().map(|(_, from)| *from).min().unwrap_or(1);
-    log.register(CONSUMER, oldest, None).map(drop)
+    Ok(log.register(CONSUMER, oldest, None).map(drop)?)
 }
 
 /// Does what is due until the node closes.
@@ -61,7 +61,7 @@ pub(super) async fn run(this: Arc<Participant>) {
         if this.leader().is_none() {
             replica.space.look(0).await;
             replica.health.refusals.tick(replica.env.now());
-            replica.health.note_damage(replica.storage.damage(), replica.env.now());
+            replica.health.note_damage(replica.damage(), replica.env.now());
             if marked != Some(newest) && !this.is_over() && this.standing().full.is_none() {
                 // Best effort: what fails here fails where it counts, too.
                 let _ = this.member.mark_durable().await;

@@ -4,6 +4,7 @@
 //! or are a frame that is whole and could have been sent.
 
 use super::*;
+use crate::failure::{ReplicationError, ReplicationResult};
 use crate::message::MessageKind;
 
 fn message(entries: Vec<u64>) -> Message {
@@ -50,7 +51,7 @@ fn sample() -> Frame {
     Frame { message: Message { members: vec![44], ..message(vec![7, 8, 9, 9]) }, entries }
 }
 
-fn decode(bytes: Vec<u8>) -> Result<Frame> {
+fn decode(bytes: Vec<u8>) -> ReplicationResult<Frame> {
     Frame::decode(&Bytes::from(bytes))
 }
 
@@ -101,11 +102,11 @@ fn every_frame_comes_back_as_it_was() {
 #[test]
 fn what_nobody_would_take_is_not_sent() {
     let other = Frame { entries: vec![], ..sample() };
-    assert_eq!(other.encode().unwrap_err().code(), 2000);
+    assert_eq!(other.encode(), Err(ReplicationError::TooLarge(String::new())));
     let body = vec![7; MAX_FRAME];
     let large = entry(EntryKind::Mutations, 41, 9, [6, 5, 4], &body);
     let frame = Frame { message: message(vec![9]), entries: vec![large] };
-    assert_eq!(frame.encode().unwrap_err().code(), 2000);
+    assert_eq!(frame.encode(), Err(ReplicationError::TooLarge(String::new())));
 }
 
 #[test]
@@ -142,14 +143,18 @@ fn what_no_leader_could_have_made_is_refused() {
             message: Message { members, ..message(vec![9]) },
             entries: vec![entry.clone()],
         };
-        assert_eq!(decode(frame.encode().unwrap()), Err(Error::file_corrupt()), "{entry:?}");
+        assert_eq!(
+            decode(frame.encode().unwrap()),
+            Err(ReplicationError::Malformed(String::new())),
+            "{entry:?}"
+        );
     }
     let gap = vec![
         entry(EntryKind::Mutations, 41, 9, [6, 5, 4], b"x"),
         entry(EntryKind::Mutations, 42, 9, [9, 7, 4], b"x"),
     ];
     let frame = Frame { message: message(vec![9, 9]), entries: gap };
-    assert_eq!(decode(frame.encode().unwrap()), Err(Error::file_corrupt()));
+    assert_eq!(decode(frame.encode().unwrap()), Err(ReplicationError::Malformed(String::new())));
 }
 
 /// Whoever knows the checksum's algorithm gets no further than anybody else.

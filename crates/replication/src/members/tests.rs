@@ -4,6 +4,7 @@
 //! Numbers are never given twice, a joint state needs both majorities, and no bytes make a panic.
 
 use super::*;
+use crate::failure::ReplicationError;
 use plinth_env::simulated::Random;
 use plinth_log::{ALL_ROWS, sections_head};
 
@@ -28,9 +29,16 @@ fn the_bytes_of_members() {
     assert_eq!(bytes, expected);
     assert_eq!(Members::decode(&bytes), Ok(sample()));
     for len in 0..bytes.len() {
-        assert_eq!(Members::decode(&bytes[..len]), Err(Error::file_corrupt()), "{len}");
+        assert_eq!(
+            Members::decode(&bytes[..len]),
+            Err(ReplicationError::Malformed(String::new())),
+            "{len}"
+        );
     }
-    assert_eq!(Members::decode(&[&bytes[..], &[0]].concat()), Err(Error::file_corrupt()));
+    assert_eq!(
+        Members::decode(&[&bytes[..], &[0]].concat()),
+        Err(ReplicationError::Malformed(String::new()))
+    );
 }
 
 /// Who speaks the first protocol alone reads the first format alone: a later one names the
@@ -44,11 +52,12 @@ fn a_later_protocol_has_a_format_of_its_own_and_only_rises() {
     assert_eq!(Members::decode(&bytes), Ok(later.clone()));
     assert_eq!(
         Members::decode(&[&[2, 1, 0][..], &bytes[3..]].concat()),
-        Err(Error::file_corrupt())
+        Err(ReplicationError::Malformed(String::new()))
     );
     let newer = Members::decode(&[&[3][..], &bytes[1..]].concat()).unwrap_err();
     assert!(
-        newer == Error::unsupported_operation() && newer.to_string().contains("newer Plinth"),
+        newer == ReplicationError::NewerFormat(String::new())
+            && newer.to_string().contains("newer Plinth"),
         "{newer}"
     );
     for members in [&later, &sample()] {
@@ -74,11 +83,11 @@ fn an_entry_has_them_in_its_row() {
         let head = sections_head(&[(ALL_ROWS, rows.as_bytes().len())]);
         Bytes::from([&head[..], rows.as_bytes()].concat())
     };
-    assert_eq!(Members::of_entry(&body(&rows)), Err(Error::file_corrupt()));
+    assert_eq!(Members::of_entry(&body(&rows)), Err(ReplicationError::Malformed(String::new())));
     rows.push(MutationType::Set, system::MEMBERS, &sample().encode());
     assert_eq!(Members::of_entry(&body(&rows)), Ok(sample()));
     rows.push(MutationType::Set, system::MEMBERS, b"\x01");
-    assert_eq!(Members::of_entry(&body(&rows)), Err(Error::file_corrupt()));
+    assert_eq!(Members::of_entry(&body(&rows)), Err(ReplicationError::Malformed(String::new())));
 }
 
 #[test]
@@ -91,7 +100,7 @@ fn what_no_cluster_can_have_is_refused() {
     };
     assert_eq!(
         twice(Part::Voter).check(),
-        Err(Error::invalid_option_value()),
+        Err(ReplicationError::Invalid(String::new())),
         "two voters at one address"
     );
     assert_eq!(twice(Part::Learner).check(), Ok(()), "a new node in the place of another one");
@@ -103,7 +112,7 @@ fn what_no_cluster_can_have_is_refused() {
         sample().enter(&[], &[]),
     ];
     for members in wrong {
-        assert_eq!(members.check(), Err(Error::invalid_option_value()), "{members:?}");
+        assert_eq!(members.check(), Err(ReplicationError::Invalid(String::new())), "{members:?}");
     }
 }
 

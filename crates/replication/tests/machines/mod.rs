@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use plinth_env::Env;
 use plinth_env::simulated::{FaultPlan, Simulation};
-use plinth_log::{Identity, LogConfig, ReplicaLog};
+use plinth_log::{Identity, LogConfig, LogResult, ReplicaLog};
 use plinth_replication::planted::Planted;
 use plinth_replication::{
     Config, Doing, Frame, Member, Members, Message, NodeId, Parcel, Peers, Records, ReplicatedLog,
 };
-use plinth_types::{Result, Version};
+use plinth_types::Version;
 
 pub const DIR: &str = "/data/log";
 pub const NODES: usize = 3;
@@ -136,7 +136,7 @@ impl Cluster {
     }
 
     /// Opens all logs again after [`Cluster::restart`], and has them form a cluster.
-    pub fn open_all(&mut self) -> Result<ReplicatedLog> {
+    pub fn open_all(&mut self) -> LogResult<ReplicatedLog> {
         for at in 0..NODES {
             self.open_node(at)?;
         }
@@ -144,7 +144,7 @@ impl Cluster {
     }
 
     /// Opens the log of a node, which takes part again.
-    pub fn open_node(&self, at: usize) -> Result<()> {
+    pub fn open_node(&self, at: usize) -> LogResult<()> {
         let opened =
             ReplicaLog::open(&self.envs[at], Path::new(DIR), identity(at), self.config.clone());
         let (log, _) = self.sim.run_until(opened)?;

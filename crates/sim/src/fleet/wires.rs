@@ -9,8 +9,8 @@ use crate::link::Line;
 use crate::stage::lock;
 use plinth_env::Env;
 use plinth_pipeline::Host;
-use plinth_replication::{Frame, NodeId, Parcel, Peers, Spoken};
-use plinth_types::{Bytes, Result};
+use plinth_replication::{Frame, NodeId, Parcel, Peers, ReplicationResult, Spoken};
+use plinth_types::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -132,7 +132,7 @@ impl Wire {
     fn carry(
         &self,
         (from, to): (NodeId, NodeId),
-        encoded: Result<Vec<u8>>,
+        encoded: ReplicationResult<Vec<u8>>,
         deliver: fn(&Host, &Bytes),
     ) {
         let Weather { lost, doubled, late } = *lock(&self.wires.weather);

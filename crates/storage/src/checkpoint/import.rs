@@ -3,10 +3,11 @@
 use super::format::Header;
 use super::write::{Pace, Writing, unfinished_path};
 use crate::chunk::{Chunk, Sequence};
+use crate::failure::StorageResult;
 use crate::import::{Import, Taking};
 use plinth_env::{Env, Open};
 use plinth_format::Identity;
-use plinth_types::{Bytes, LogPosition, Result};
+use plinth_types::{Bytes, LogPosition};
 use std::path::Path;
 use std::pin::Pin;
 
@@ -29,7 +30,7 @@ pub async fn import(
     dir: &Path,
     identity: Identity,
     at: LogPosition,
-) -> Result<Box<dyn Import>> {
+) -> StorageResult<Box<dyn Import>> {
     let file = env.files().open(unfinished_path(dir, at), Open::Truncate).await?;
     let header = Header { identity, at, nonce: env.random_u64() };
     let writing =
@@ -54,7 +55,9 @@ impl Import for CheckpointImport {
         self.sequence.reached()
     }
 
-    fn finish(mut self: Box<Self>) -> Pin<Box<dyn Future<Output = Result<LogPosition>> + Send>> {
+    fn finish(
+        mut self: Box<Self>,
+    ) -> Pin<Box<dyn Future<Output = StorageResult<LogPosition>> + Send>> {
         Box::pin(async move {
             self.writing.end().await?;
             self.writing.put_in_place(&self.dir).await?;

@@ -27,9 +27,10 @@ pub use plinth_format::{Corruption, Identity};
 pub use salvage::{Report, Salvage, Salvaged, verify};
 pub use write::{Pace, Source, Written, write};
 
+use crate::failure::{StorageError, StorageResult};
 use crate::removal::remove_large_file;
 use plinth_env::Env;
-use plinth_types::{Error, Result, Version};
+use plinth_types::Version;
 use std::path::{Path, PathBuf};
 
 const PREFIX: &str = "checkpoint-";
@@ -52,7 +53,7 @@ pub fn path(dir: &Path, version: Version) -> PathBuf {
 ///
 /// # Errors
 /// Those of listing a directory.
-pub async fn list(env: &Env, dir: &Path) -> Result<Vec<(Version, PathBuf)>> {
+pub async fn list(env: &Env, dir: &Path) -> StorageResult<Vec<(Version, PathBuf)>> {
     let version = |name: &str| {
         let digits = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
         Version::from_str_radix(digits, 16).ok().filter(|version| file_name(*version) == name)
@@ -72,7 +73,7 @@ pub async fn list(env: &Env, dir: &Path) -> Result<Vec<(Version, PathBuf)>> {
 ///
 /// # Errors
 /// Those of listing, renaming and removing files.
-pub async fn remove_others(env: &Env, dir: &Path, keep: Version) -> Result<Removed> {
+pub async fn remove_others(env: &Env, dir: &Path, keep: Version) -> StorageResult<Removed> {
     let old: Vec<_> =
         list(env, dir).await?.into_iter().filter(|(version, _)| *version != keep).collect();
     for (version, path) in &old {
@@ -93,8 +94,8 @@ pub async fn remove_others(env: &Env, dir: &Path, keep: Version) -> Result<Remov
     Ok(removed)
 }
 
-fn newer_format(file: &str, format: u32) -> Error {
-    Error::unsupported_operation().with_detail(format!(
+fn newer_format(file: &str, format: u32) -> StorageError {
+    StorageError::NewerFormat(format!(
         "{file} has checkpoint format {format}, this program reads up to {FORMAT}: open it with a newer Plinth"
-    ))
+    ).into())
 }

@@ -3,9 +3,10 @@
 use super::format::Totals;
 use super::list;
 use super::walk::{Step, Walk};
+use crate::failure::StorageResult;
 use plinth_env::Env;
 use plinth_format::Identity;
-use plinth_types::{LogPosition, Result};
+use plinth_types::LogPosition;
 use std::path::Path;
 
 /// The newest checkpoint of a directory, which is read from its first row to its last.
@@ -17,9 +18,13 @@ impl Newest {
     /// Opens it; `None` if there is no checkpoint.
     ///
     /// # Errors
-    /// `file_corrupt`, naming file, offset, expected and found, if its head is damaged or another
-    /// node's; `unsupported_operation` if it is of a newer format; those of reading files.
-    pub(crate) async fn open(env: &Env, dir: &Path, identity: Identity) -> Result<Option<Self>> {
+    /// `Corrupt`, naming file, offset, expected and found, if its head is damaged or another
+    /// node's; `NewerFormat` if it is of a newer format; those of reading files.
+    pub(crate) async fn open(
+        env: &Env,
+        dir: &Path,
+        identity: Identity,
+    ) -> StorageResult<Option<Self>> {
         let Some((version, path)) = list(env, dir).await?.pop() else { return Ok(None) };
         let (walk, problem) = Walk::open(env, &path).await??;
         if let Some(problem) = problem {
@@ -37,12 +42,12 @@ impl Newest {
     /// Visits all rows, in key order.
     ///
     /// # Errors
-    /// `file_corrupt`, naming file, offset, expected and found; those of reading files. Some rows
+    /// `Corrupt`, naming file, offset, expected and found; those of reading files. Some rows
     /// may have been visited.
     pub(crate) async fn read(
         mut self,
         visit: &mut (dyn FnMut(&[u8], &[u8]) + Send),
-    ) -> Result<Totals> {
+    ) -> StorageResult<Totals> {
         loop {
             match self.walk.step(visit).await? {
                 Step::Rows => {}

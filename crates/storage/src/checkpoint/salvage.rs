@@ -3,9 +3,10 @@
 use super::format::{Header, Totals};
 use super::list;
 use super::walk::{Step, Walk};
+use crate::failure::StorageResult;
 use plinth_env::Env;
 use plinth_format::{Corruption, Identity};
-use plinth_types::{LogPosition, Result, Rows, RowsBuilder};
+use plinth_types::{LogPosition, Rows, RowsBuilder};
 use std::path::Path;
 
 /// What [`verify`] found.
@@ -27,9 +28,9 @@ pub struct Report {
 /// given.
 ///
 /// # Errors
-/// Those of listing the directory and opening its files, and `unsupported_operation` for a newer
+/// Those of listing the directory and opening its files, and `NewerFormat` for a newer
 /// format. Damage is no error here but part of the report.
-pub async fn verify(env: &Env, dir: &Path, identity: Option<Identity>) -> Result<Report> {
+pub async fn verify(env: &Env, dir: &Path, identity: Option<Identity>) -> StorageResult<Report> {
     let mut report = Report::default();
     for (version, path) in list(env, dir).await? {
         report.checkpoints += 1;
@@ -70,8 +71,8 @@ impl Salvage {
     /// can be told from anything else: then one problem is all it gives.
     ///
     /// # Errors
-    /// Those of opening and reading the file; `unsupported_operation` for a newer format.
-    pub async fn open(env: &Env, path: &Path) -> Result<Self> {
+    /// Those of opening and reading the file; `NewerFormat` for a newer format.
+    pub async fn open(env: &Env, path: &Path) -> StorageResult<Self> {
         match Walk::open(env, path).await? {
             Ok((walk, header_problem)) => Ok(Self { walk: Some(walk), header_problem }),
             Err(problem) => Ok(Self { walk: None, header_problem: Some(problem) }),
@@ -97,7 +98,7 @@ impl Salvage {
     ///
     /// # Errors
     /// Those of reading files that are not a matter of one place in it.
-    pub async fn next(&mut self) -> Result<Option<Salvaged>> {
+    pub async fn next(&mut self) -> StorageResult<Option<Salvaged>> {
         if let Some(problem) = self.header_problem.take() {
             return Ok(Some(Salvaged::Damage(problem)));
         }

@@ -10,9 +10,10 @@ use super::format::{
     MAX_BODY_LEN, Totals, decode_footer, header_in_footer,
 };
 use super::newer_format;
+use crate::failure::{StorageError, StorageResult};
 use plinth_env::{Env, File, Open};
 use plinth_format::{Corruption, Flaw, HeaderFlaw, Identity};
-use plinth_types::{Error, Result, Version, printable};
+use plinth_types::{Version, printable};
 use std::path::Path;
 
 /// Bytes read in one go.
@@ -34,7 +35,7 @@ pub(super) struct Walk {
     window_at: u64,
     place: Place,
     /// The error of the first read that failed.
-    unreadable: Option<Error>,
+    unreadable: Option<StorageError>,
 }
 
 /// How far the rows have come.
@@ -64,11 +65,11 @@ impl Walk {
     /// and the damage is given beside. If neither is whole, the damage is all.
     ///
     /// # Errors
-    /// `unsupported_operation` for a newer format; those of reading files.
+    /// `NewerFormat` for a newer format; those of reading files.
     pub(super) async fn open(
         env: &Env,
         path: &Path,
-    ) -> Result<Result<(Self, Option<Corruption>), Corruption>> {
+    ) -> StorageResult<Result<(Self, Option<Corruption>), Corruption>> {
         let name = path.display().to_string();
         let file = env.files().open(path, Open::Read).await?;
         let len = file.len().await?;
@@ -110,9 +111,9 @@ impl Walk {
     }
 
     /// # Errors
-    /// `file_corrupt` if the checkpoint is of another version than its name says, or another
+    /// `Corrupt` if the checkpoint is of another version than its name says, or another
     /// node's.
-    pub(super) fn expect(&self, version: Version, identity: Identity) -> Result<()> {
+    pub(super) fn expect(&self, version: Version, identity: Identity) -> StorageResult<()> {
         self.header.check(version, identity).map_err(|flaw| flaw.at(&self.name, 0).into())
     }
 
@@ -133,7 +134,7 @@ impl Walk {
     pub(super) async fn step(
         &mut self,
         visit: &mut (dyn FnMut(&[u8], &[u8]) + Send),
-    ) -> Result<Step> {
+    ) -> StorageResult<Step> {
         if self.place.ended {
             return Ok(Step::End);
         }
@@ -182,11 +183,11 @@ impl Walk {
     }
 
     /// The error of the first read that failed. What could not be read need not be damaged.
-    pub(super) fn read_error(&self) -> Option<&Error> {
+    pub(super) fn read_error(&self) -> Option<&StorageError> {
         self.unreadable.as_ref()
     }
 
-    fn unreadable(&mut self, error: Error) -> Flaw {
+    fn unreadable(&mut self, error: StorageError) -> Flaw {
         let flaw = Flaw::new("reading the file", "its bytes", &error);
         self.unreadable.get_or_insert(error);
         flaw
@@ -197,7 +198,7 @@ impl Walk {
         Step::Damage(flaw.at(&self.name, offset))
     }
 
-    async fn read_header(&mut self) -> Result<Result<BlockHeader, Flaw>> {
+    async fn read_header(&mut self) -> StorageResult<Result<BlockHeader, Flaw>> {
         if self.len.saturating_sub(self.at) < BLOCK_HEADER_LEN as u64 {
             self.place.ended = true;
             let missing = Flaw::new("the footer", "rows or a footer", "the end of the file");
@@ -209,7 +210,7 @@ impl Walk {
     }
 
     /// Sees to it that the window has these bytes, which the file has.
-    async fn fill(&mut self, at: u64, len: usize) -> Result<()> {
+    async fn fill(&mut self, at: u64, len: usize) -> StorageResult<()> {
         let end = self.window_at + self.window.len() as u64;
         if at >= self.window_at && at + len as u64 <= end {
             return Ok(());
@@ -223,12 +224,12 @@ impl Walk {
         if read.is_err() {
             self.window.clear();
         }
-        read
+        Ok(read?)
     }
 
     /// Moves to the first block at or behind `from` whose head is whole; to the end if there is
     /// none.
-    async fn find_next(&mut self, from: u64) -> Result<()> {
+    async fn find_next(&mut self, from: u64) -> StorageResult<()> {
         let mut at = from;
         while at + BLOCK_HEADER_LEN as u64 <= self.len && !self.place.ended {
             if self.fill(at, BLOCK_HEADER_LEN).await.is_err() {

@@ -10,10 +10,11 @@
 
 use super::format::{BLOCK_TARGET, Header, Kind, Totals, push_block, push_footer, push_row};
 use super::{UNFINISHED, file_name};
+use crate::failure::StorageResult;
 use crate::sequential::SequentialFile;
 use plinth_env::{Env, File, Open};
 use plinth_format::Identity;
-use plinth_types::{Bytes, LogPosition, Result, probe};
+use plinth_types::{Bytes, LogPosition, probe};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -72,7 +73,7 @@ pub trait Source: Sync {
         from: &[u8],
         target: usize,
         visit: impl FnMut(&[u8], &[u8]),
-    ) -> Result<Option<Bytes>>;
+    ) -> StorageResult<Option<Bytes>>;
 }
 
 /// Writes the rows of a source to a file in `dir`, which exists. Once this returns, the file is
@@ -87,7 +88,7 @@ pub async fn write(
     identity: Identity,
     source: &impl Source,
     pace: Pace,
-) -> Result<Written> {
+) -> StorageResult<Written> {
     let at = source.at();
     let unfinished = unfinished_path(dir, at);
     let file = env.files().open(&unfinished, Open::Truncate).await?;
@@ -146,7 +147,7 @@ impl Writing {
         }
     }
 
-    async fn all(&mut self, source: &impl Source) -> Result<()> {
+    async fn all(&mut self, source: &impl Source) -> StorageResult<()> {
         let mut from = Some(Bytes::new());
         while let Some(begin) = from {
             from = source.visit(&begin, HELPING, |key, value| self.push(key, value))?;
@@ -165,7 +166,7 @@ impl Writing {
     }
 
     /// Writes out what has gathered, if it is enough.
-    pub async fn flush_if_full(&mut self) -> Result<()> {
+    pub async fn flush_if_full(&mut self) -> StorageResult<()> {
         if self.output.out.len() < PORTION {
             return Ok(());
         }
@@ -174,7 +175,7 @@ impl Writing {
     }
 
     /// There are no more rows: the file is whole, and durable.
-    pub async fn end(&mut self) -> Result<()> {
+    pub async fn end(&mut self) -> StorageResult<()> {
         self.close_block();
         push_footer(&mut self.output.out, &self.header, self.blocks, &self.totals);
         self.flush().await?;
@@ -185,7 +186,7 @@ impl Writing {
     }
 
     /// Gives the file its name, durably.
-    pub async fn put_in_place(&mut self, dir: &Path) -> Result<PathBuf> {
+    pub async fn put_in_place(&mut self, dir: &Path) -> StorageResult<PathBuf> {
         let path = dir.join(file_name(self.header.at.version));
         self.step_begun = self.env.now();
         self.env.files().rename(unfinished_path(dir, self.header.at), &path).await?;
@@ -218,7 +219,7 @@ impl Writing {
         self.body.clear();
     }
 
-    async fn flush(&mut self) -> Result<()> {
+    async fn flush(&mut self) -> StorageResult<()> {
         self.step_begun = self.env.now();
         self.output.flush().await?;
         self.end_step();

@@ -6,11 +6,12 @@
 //! is bounded.
 
 use super::Chunk;
+use crate::failure::{StorageError, StorageResult};
 use plinth_format::{
     FIELDS, Flaw, Form, HeaderFlaw, checksum, compare, push_bytes, push_number, put, take,
     take_bytes, take_number, u32_at, u64_at, version_at,
 };
-use plinth_types::{Bytes, Error, LogPosition, Result, Rows, RowsBuilder, printable};
+use plinth_types::{Bytes, LogPosition, Rows, RowsBuilder, printable};
 
 /// The first bytes of every chunk.
 pub const MAGIC: [u8; 8] = *b"PLNTHROW";
@@ -43,7 +44,7 @@ const _: () = assert!(HEADER_LEN == 64 && AT_INDEX.is_multiple_of(8));
 ///
 /// # Errors
 /// As [`decode`].
-pub(super) fn length(header: &[u8]) -> Result<usize> {
+pub(super) fn length(header: &[u8]) -> StorageResult<usize> {
     Ok(HEADER_LEN + check_header(header)?.stored)
 }
 
@@ -52,17 +53,17 @@ struct Lengths {
     raw: usize,
 }
 
-fn refuse<T>(flaw: Flaw) -> Result<T> {
+fn refuse<T>(flaw: Flaw) -> StorageResult<T> {
     Err(flaw.at("chunk of rows", 0).into())
 }
 
-fn check_header(bytes: &[u8]) -> Result<Lengths> {
+fn check_header(bytes: &[u8]) -> StorageResult<Lengths> {
     let header = match FORM.decode(bytes, 0, FORMAT..=FORMAT) {
         Ok((header, _)) => header,
         Err(HeaderFlaw::Foreign(format)) if format > FORMAT => {
             let detail =
                 format!("a chunk of rows has format {format}, this program reads up to {FORMAT}");
-            return Err(Error::unsupported_operation().with_detail(detail));
+            return Err(StorageError::NewerFormat(detail.into()));
         }
         Err(HeaderFlaw::Foreign(format)) => {
             return refuse(Flaw::new("format of the chunk", FORMAT, format));
@@ -133,8 +134,8 @@ pub(super) fn encode(chunk: &Chunk, out: &mut Vec<u8>) {
 /// The chunk that these bytes are.
 ///
 /// # Errors
-/// `file_corrupt`, saying what is wrong; `unsupported_operation` for a newer format.
-pub(super) fn decode(bytes: &[u8]) -> Result<Chunk> {
+/// `Corrupt`, saying what is wrong; `NewerFormat` for a newer format.
+pub(super) fn decode(bytes: &[u8]) -> StorageResult<Chunk> {
     let lengths = check_header(bytes)?;
     let (header, stored) = bytes.split_at(HEADER_LEN);
     if stored.len() != lengths.stored {
@@ -167,7 +168,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Chunk> {
     decode_body(body, u32_at(header, AT_ROWS) as usize, at)
 }
 
-fn decode_body(body: &[u8], count: usize, at: LogPosition) -> Result<Chunk> {
+fn decode_body(body: &[u8], count: usize, at: LogPosition) -> StorageResult<Chunk> {
     let mut rest = body;
     let bounds = (take_bytes(&mut rest), take_bytes(&mut rest));
     let (Some(begin), Some(end)) = bounds else {

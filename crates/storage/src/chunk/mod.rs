@@ -17,9 +17,9 @@ mod format;
 
 pub use format::{FORMAT, HEADER_LEN};
 
+use crate::failure::{StorageError, StorageResult};
 use plinth_types::{
-    Bytes, Error, KeySelector, LogPosition, RangeRead, RangeResult, Result, Rows, key_after,
-    printable,
+    Bytes, KeySelector, LogPosition, RangeRead, RangeResult, Rows, key_after, printable,
 };
 
 /// The longest encoding of a chunk.
@@ -53,9 +53,9 @@ impl Chunk {
     /// The chunk that these bytes are, all of them.
     ///
     /// # Errors
-    /// `file_corrupt`, saying what was expected and found, for anything that no export has made;
-    /// `unsupported_operation` for a newer format.
-    pub fn decode(bytes: &[u8]) -> Result<Self> {
+    /// `Corrupt`, saying what was expected and found, for anything that no export has made;
+    /// `NewerFormat` for a newer format.
+    pub fn decode(bytes: &[u8]) -> StorageResult<Self> {
         format::decode(bytes)
     }
 
@@ -63,7 +63,7 @@ impl Chunk {
     ///
     /// # Errors
     /// As [`Chunk::decode`].
-    pub fn encoded_len(header: &[u8]) -> Result<usize> {
+    pub fn encoded_len(header: &[u8]) -> StorageResult<usize> {
         format::length(header)
     }
 
@@ -106,9 +106,9 @@ impl Sequence {
     }
 
     /// # Errors
-    /// `client_invalid_operation` if this is not the next one, or of another place in the log.
-    pub fn check(&self, chunk: &Chunk) -> Result<()> {
-        let refuse = |what: String| Err(Error::client_invalid_operation().with_detail(what));
+    /// `OutOfPlace` if this is not the next one, or of another place in the log.
+    pub fn check(&self, chunk: &Chunk) -> StorageResult<()> {
+        let refuse = |what: String| Err(StorageError::OutOfPlace(what.into()));
         if chunk.at != self.at {
             return refuse(format!("a chunk of {} among those of {}", chunk.at, self.at));
         }

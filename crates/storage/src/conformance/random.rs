@@ -8,9 +8,10 @@ use super::model::{Change, Model, Row};
 use super::{Make, Store, position};
 use crate::PinnedVersion;
 use crate::chunk::{Chunk, MOST_CHUNK_BYTES};
+use crate::failure::StorageError;
 use plinth_env::simulated::Random;
 use plinth_types::{
-    Error, KeyList, KeySelector, KeySpace, LogPosition, MutationList, MutationType, RangeRead,
+    KeyList, KeySelector, KeySpace, LogPosition, MutationList, MutationType, RangeRead,
     RangeResult, Version, system,
 };
 
@@ -355,11 +356,11 @@ impl Program {
         let mut keys = KeyList::new();
         keys.push(b"a");
         let early = self.store.get_many(self.newest + 1, KeySpace::Normal, &keys).wait();
-        assert_eq!(early, Err(Error::future_version()), "seed {}", self.seed);
+        assert_eq!(early, Err(StorageError::Future("".into())), "seed {}", self.seed);
         if self.oldest > 0 {
             let selector = KeySelector::first_greater_or_equal(&b""[..]);
             let late = self.store.get_key(self.oldest - 1, KeySpace::Normal, &selector).wait();
-            assert_eq!(late, Err(Error::transaction_too_old()), "seed {}", self.seed);
+            assert_eq!(late, Err(StorageError::TooOld("".into())), "seed {}", self.seed);
         }
     }
 

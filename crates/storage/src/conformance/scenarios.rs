@@ -6,9 +6,9 @@
 use super::random::exported;
 use super::{Make, Store, position};
 use crate::Reader;
+use crate::failure::StorageError;
 use plinth_types::{
-    Bytes, Error, KeyList, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Version,
-    system,
+    Bytes, KeyList, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Version, system,
 };
 
 pub(super) fn run_all(make: Make<'_>) {
@@ -64,7 +64,10 @@ fn a_batch_is_invisible_until_it_is_published(make: Make<'_>) {
     assert_eq!(get(&*store, 10, b"a"), None);
     let mut keys = KeyList::new();
     keys.push(b"a");
-    assert_eq!(store.get_many(20, KeySpace::Normal, &keys).wait(), Err(Error::future_version()));
+    assert_eq!(
+        store.get_many(20, KeySpace::Normal, &keys).wait(),
+        Err(StorageError::Future("".into()))
+    );
     store.publish(20);
     assert_eq!(get(&*store, 20, b"a").as_deref(), Some(&b"1"[..]));
     assert_eq!(get(&*store, 15, b"a"), None);
@@ -101,9 +104,9 @@ fn the_window_refuses_what_is_outside(make: Make<'_>) {
     assert_eq!(store.oldest(), 55, "the window does not move back");
     let selector = KeySelector::first_greater_or_equal(&b""[..]);
     let read = |version| store.get_key(version, KeySpace::Normal, &selector).wait().map(|_| ());
-    assert_eq!(read(54), Err(Error::transaction_too_old()));
+    assert_eq!(read(54), Err(StorageError::TooOld("".into())));
     assert_eq!((read(55), read(90)), (Ok(()), Ok(())));
-    assert_eq!(read(91), Err(Error::future_version()));
+    assert_eq!(read(91), Err(StorageError::Future("".into())));
     store.forget_before(500, 100);
     assert_eq!(store.oldest(), 90, "the newest version stays");
 }

@@ -7,7 +7,8 @@
 
 use super::epoch::{Epochs, Pin};
 use super::node::{Header, NodeRef};
-use plinth_types::{Error, Result, Version};
+use crate::failure::{StorageError, StorageResult};
+use plinth_types::Version;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU64, Ordering, fence};
@@ -89,18 +90,18 @@ impl Core {
 
     /// Whether `version` may be read, before a read.
     #[inline]
-    pub(crate) fn check(&self, version: Version) -> Result<()> {
+    pub(crate) fn check(&self, version: Version) -> StorageResult<()> {
         let newest = self.newest();
         if version > newest {
             let detail = format!("version {version} was asked for, the newest is {newest}");
-            return Err(Error::future_version().with_detail(detail));
+            return Err(StorageError::Future(detail.into()));
         }
         self.check_again(version)
     }
 
     /// Whether `version` could still be read all the time up to now, after a read.
     #[inline]
-    pub(crate) fn check_again(&self, version: Version) -> Result<()> {
+    pub(crate) fn check_again(&self, version: Version) -> StorageResult<()> {
         // Whoever followed a link that the writer cut sees here that the window had moved before.
         fence(Ordering::Acquire);
         let oldest = self.oldest.load(Ordering::Relaxed);
@@ -118,7 +119,7 @@ impl Core {
 
     /// Keeps `version` readable to the holder, whatever becomes of the window.
     #[cfg(test)]
-    pub(crate) fn hold(self: &Arc<Self>, version: Version) -> Result<Held> {
+    pub(crate) fn hold(self: &Arc<Self>, version: Version) -> StorageResult<Held> {
         let mut held = self.lock_held();
         self.check(version)?;
         *held.entry(version).or_insert(0) += 1;
@@ -145,9 +146,9 @@ impl Core {
 }
 
 #[cold]
-fn too_old(version: Version, oldest: Version) -> Error {
+fn too_old(version: Version, oldest: Version) -> StorageError {
     let detail = format!("version {version} was asked for, the oldest is {oldest}");
-    Error::transaction_too_old().with_detail(detail)
+    StorageError::TooOld(detail.into())
 }
 
 /// A version that stays readable while this lives, though the window moves on.

@@ -2,9 +2,10 @@
 
 use super::{Loader, MemoryStorage};
 use crate::checkpoint::{Newest, Totals};
+use crate::failure::StorageResult;
 use plinth_env::Env;
 use plinth_format::Identity;
-use plinth_types::{LogPosition, Result};
+use plinth_types::LogPosition;
 use std::path::Path;
 
 /// A store made from a checkpoint.
@@ -21,9 +22,9 @@ impl MemoryStorage {
     /// The store of the newest checkpoint in a directory; `None` if there is none.
     ///
     /// # Errors
-    /// `file_corrupt`, naming file, offset, expected and found, if it is damaged or another
-    /// node's; `unsupported_operation` if it is of a newer format; those of reading files.
-    pub async fn load(env: &Env, dir: &Path, identity: Identity) -> Result<Option<Loaded>> {
+    /// `Corrupt`, naming file, offset, expected and found, if it is damaged or another
+    /// node's; `NewerFormat` if it is of a newer format; those of reading files.
+    pub async fn load(env: &Env, dir: &Path, identity: Identity) -> StorageResult<Option<Loaded>> {
         let Some(newest) = Newest::open(env, dir, identity).await? else { return Ok(None) };
         let at = newest.at();
         let mut loader = Loader::new(at);

@@ -48,13 +48,14 @@ pub(crate) use tree::GROUP;
 
 use crate::checkpoint::{self, Pace, Source};
 use crate::chunk::{self, Chunk};
+use crate::failure::{Answer, StorageError, StorageResult};
 use crate::{Changed, Flushed, Memory, PinnedVersion, Prepared, Reader, Waiting};
 use core::{Core, Held};
 use plinth_env::{Env, Reply};
 use plinth_format::Identity;
 use plinth_types::{
-    Bytes, Error, KeyList, KeySelector, KeySpace, LogPosition, MutationRef, RangeRead, RangeResult,
-    Result, Version, key_after,
+    Bytes, KeyList, KeySelector, KeySpace, LogPosition, MutationRef, RangeRead, RangeResult,
+    Version, key_after,
 };
 use read::View;
 use std::future::ready;
@@ -129,7 +130,7 @@ impl MemoryStorage {
 
     /// The same for any version of the window.
     #[cfg(test)]
-    fn snapshot_at(&self, version: Version) -> Result<Snapshot> {
+    fn snapshot_at(&self, version: Version) -> StorageResult<Snapshot> {
         let at = LogPosition::without_log(version);
         Ok(Snapshot { held: self.shared.core.hold(version)?, at, _store: self.shared.clone() })
     }
@@ -176,7 +177,7 @@ impl crate::Writer for MemoryStorage {
     fn prepare(
         &mut self,
         _mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
-    ) -> Reply<Prepared> {
+    ) -> Answer<Prepared> {
         // All rows are at hand.
         Reply::ready(Ok(Prepared::default()))
     }
@@ -195,14 +196,14 @@ impl crate::Writer for MemoryStorage {
         self.writer().forget_before(version, budget)
     }
 
-    fn pin(&mut self) -> Reply<Box<dyn PinnedVersion>> {
+    fn pin(&mut self) -> Answer<Box<dyn PinnedVersion>> {
         Reply::ready(Ok(Box::new(self.snapshot())))
     }
 
-    fn flush(&mut self, pace: Pace) -> Waiting<Result<Flushed>> {
+    fn flush(&mut self, pace: Pace) -> Waiting<StorageResult<Flushed>> {
         let Some(CheckpointFiles { env, dir, identity }) = self.files.clone() else {
             let what = "a database in memory has no checkpoints";
-            return Box::pin(ready(Err(Error::unsupported_operation().with_detail(what))));
+            return Box::pin(ready(Err(StorageError::Unsupported(what.into()))));
         };
         let (snapshot, shared) = (self.snapshot(), self.shared.clone());
         Box::pin(async move {
@@ -228,17 +229,22 @@ impl Reader for MemoryReader {
         version: Version,
         space: KeySpace,
         keys: &KeyList,
-    ) -> Reply<Vec<Option<Bytes>>> {
+    ) -> Answer<Vec<Option<Bytes>>> {
         Reply::ready(View::new(self.core(), version).and_then(|view| view.get_many(space, keys)))
     }
 
-    fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
+    fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Answer<Bytes> {
         let view = View::new(self.core(), version);
         Reply::ready(view.and_then(|view| view.resolve(space, selector)).map(|(key, _)| key))
     }
 
     #[inline]
-    fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
+    fn get_range(
+        &self,
+        version: Version,
+        space: KeySpace,
+        read: &RangeRead,
+    ) -> Answer<RangeResult> {
         Reply::ready(View::new(self.core(), version).and_then(|view| view.get_range(space, read)))
     }
 
@@ -363,7 +369,7 @@ impl Source for Snapshot {
         from: &[u8],
         target: usize,
         mut visit: impl FnMut(&[u8], &[u8]),
-    ) -> Result<Option<Bytes>> {
+    ) -> StorageResult<Option<Bytes>> {
         let mut bytes = 0;
         let mut next = None;
         View::held(&self.held).walk(from, true, |key, value| {
@@ -388,19 +394,19 @@ impl PinnedVersion for Snapshot {
         self.at
     }
 
-    fn get_many(&self, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+    fn get_many(&self, space: KeySpace, keys: &KeyList) -> Answer<Vec<Option<Bytes>>> {
         Reply::ready(View::held(&self.held).get_many(space, keys))
     }
 
-    fn get_key(&self, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
+    fn get_key(&self, space: KeySpace, selector: &KeySelector) -> Answer<Bytes> {
         Reply::ready(View::held(&self.held).resolve(space, selector).map(|(key, _)| key))
     }
 
-    fn get_range(&self, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
+    fn get_range(&self, space: KeySpace, read: &RangeRead) -> Answer<RangeResult> {
         Reply::ready(View::held(&self.held).get_range(space, read))
     }
 
-    fn export(&self, begin: &[u8], end: &[u8], target_bytes: usize) -> Reply<Chunk> {
+    fn export(&self, begin: &[u8], end: &[u8], target_bytes: usize) -> Answer<Chunk> {
         let read = chunk::read_for(begin, end, target_bytes);
         let result = View::held(&self.held).get_range(KeySpace::System, &read);
         Reply::ready(result.map(|result| Chunk::of(self.at, (begin, end), result)))

@@ -8,7 +8,8 @@ use super::core::Core;
 use super::record::RecordRef;
 use super::tree::{Cursor, GROUP, find_group};
 use super::writer::Writer;
-use plinth_types::{Bytes, KeyList, LogPosition, Result, Version, key_after};
+use crate::failure::StorageResult;
+use plinth_types::{Bytes, KeyList, LogPosition, Version, key_after};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -62,9 +63,9 @@ impl Overlay {
     }
 
     /// # Errors
-    /// `transaction_too_old` or `future_version` if the version is outside the window.
+    /// `TooOld` or `Future` if the version is outside the window.
     #[inline]
-    pub(crate) fn check(&self, version: Version) -> Result<()> {
+    pub(crate) fn check(&self, version: Version) -> StorageResult<()> {
         self.core.check(version)
     }
 

@@ -7,9 +7,10 @@
 use super::core::{Core, Held};
 use super::record::RecordRef;
 use super::tree::{Cursor, GROUP, find_group};
+use crate::failure::StorageResult;
 use plinth_types::{
-    Bytes, KeyList, KeySelector, KeySpace, RangeRead, RangeResult, Result, Rows, RowsBuilder,
-    Version, key_after, system,
+    Bytes, KeyList, KeySelector, KeySpace, RangeRead, RangeResult, Rows, RowsBuilder, Version,
+    key_after, system,
 };
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -31,9 +32,9 @@ pub(crate) struct View<'c> {
 
 impl<'c> View<'c> {
     /// # Errors
-    /// `transaction_too_old` or `future_version` if the version is outside the window.
+    /// `TooOld` or `Future` if the version is outside the window.
     #[inline]
-    pub(crate) fn new(core: &'c Core, version: Version) -> Result<Self> {
+    pub(crate) fn new(core: &'c Core, version: Version) -> StorageResult<Self> {
         core.check(version)?;
         Ok(Self { core, version, held: false })
     }
@@ -44,12 +45,16 @@ impl<'c> View<'c> {
     }
 
     #[inline]
-    fn check_again(&self) -> Result<()> {
+    fn check_again(&self) -> StorageResult<()> {
         if self.held { Ok(()) } else { self.core.check_again(self.version) }
     }
 
     /// The values of the keys, in their order. All share one buffer.
-    pub(crate) fn get_many(&self, space: KeySpace, keys: &KeyList) -> Result<Vec<Option<Bytes>>> {
+    pub(crate) fn get_many(
+        &self,
+        space: KeySpace,
+        keys: &KeyList,
+    ) -> StorageResult<Vec<Option<Bytes>>> {
         let pin = self.core.epochs.pin();
         let root = self.core.root(&pin);
         let mut few = [None; GROUP];
@@ -82,7 +87,11 @@ impl<'c> View<'c> {
 
     /// The key that a selector describes, and whether the selector ran over an end of the key
     /// space.
-    pub(crate) fn resolve(&self, space: KeySpace, selector: &KeySelector) -> Result<(Bytes, bool)> {
+    pub(crate) fn resolve(
+        &self,
+        space: KeySpace,
+        selector: &KeySelector,
+    ) -> StorageResult<(Bytes, bool)> {
         let from = place(space, selector);
         let offset = i64::from(selector.offset);
         let (forward, mut left) = if offset >= 1 { (true, offset) } else { (false, 1 - offset) };
@@ -107,7 +116,11 @@ impl<'c> View<'c> {
     }
 
     /// The rows of a range.
-    pub(crate) fn get_range(&self, space: KeySpace, read: &RangeRead) -> Result<RangeResult> {
+    pub(crate) fn get_range(
+        &self,
+        space: KeySpace,
+        read: &RangeRead,
+    ) -> StorageResult<RangeResult> {
         let from = [&read.begin, &read.end].map(|selector| place(space, selector));
         if read.limit == 0 || (read.begin.offset >= read.end.offset && from[0] >= from[1]) {
             return Ok(RangeResult::default());
@@ -126,11 +139,11 @@ impl<'c> View<'c> {
         space: KeySpace,
         selector: &KeySelector,
         place: Bytes,
-    ) -> Result<(Bytes, bool)> {
+    ) -> StorageResult<(Bytes, bool)> {
         if selector.offset == 1 { Ok((place, false)) } else { self.resolve(space, selector) }
     }
 
-    fn rows(&self, begin: &[u8], end: &[u8], read: &RangeRead) -> Result<(Rows, bool)> {
+    fn rows(&self, begin: &[u8], end: &[u8], read: &RangeRead) -> StorageResult<(Rows, bool)> {
         if begin >= end {
             return Ok((Rows::new(), false));
         }
@@ -157,7 +170,7 @@ impl<'c> View<'c> {
         from: &[u8],
         forward: bool,
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<()> {
+    ) -> StorageResult<()> {
         let mut resume = self.stretch(from, forward, &mut visit)?;
         while let Some(from) = resume {
             resume = self.stretch(&from, forward, &mut visit)?;
@@ -171,7 +184,7 @@ impl<'c> View<'c> {
         from: &[u8],
         forward: bool,
         visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<Option<Bytes>> {
+    ) -> StorageResult<Option<Bytes>> {
         let pin = self.core.epochs.pin();
         let mut cursor = Cursor::seek(self.core.root(&pin), from);
         cursor.ask_ahead(forward);

@@ -7,6 +7,7 @@ use super::*;
 use crate::Writer;
 use crate::conformance::model::{Model, Row};
 use crate::conformance::{self, random};
+use crate::failure::{Answer, StorageResult};
 use plinth_env::simulated::Random;
 use plinth_env::{Env, block_on};
 use plinth_types::{LogPosition, MutationList, MutationType};
@@ -22,7 +23,10 @@ impl Writer for Checked {
     fn reader(&self) -> Arc<dyn Reader> {
         Writer::reader(&self.0)
     }
-    fn prepare(&mut self, mutations: &mut dyn Iterator<Item = MutationRef<'_>>) -> Reply<Prepared> {
+    fn prepare(
+        &mut self,
+        mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
+    ) -> Answer<Prepared> {
         self.0.prepare(mutations)
     }
     fn apply(
@@ -40,10 +44,10 @@ impl Writer for Checked {
         self.0.check_invariants();
         more
     }
-    fn pin(&mut self) -> Reply<Box<dyn PinnedVersion>> {
+    fn pin(&mut self) -> Answer<Box<dyn PinnedVersion>> {
         self.0.pin()
     }
-    fn flush(&mut self, pace: Pace) -> Waiting<Result<Flushed>> {
+    fn flush(&mut self, pace: Pace) -> Waiting<StorageResult<Flushed>> {
         self.0.flush(pace)
     }
     fn check_invariants(&self) {

@@ -21,7 +21,8 @@ use super::state::{DEEPEST, Placed, Run, State};
 use super::switch::{Step, switch};
 use super::table::Table;
 use super::writer::RunWriter;
-use plinth_types::{Bytes, Error, Result, Version, planted, probe};
+use crate::failure::{StorageError, StorageResult};
+use plinth_types::{Bytes, Version, planted, probe};
 use std::sync::Arc;
 
 /// Runs of level 0 that are worth a compaction.
@@ -56,7 +57,7 @@ enum Work {
 }
 
 /// Does the most urgent piece of work. Whether there was one.
-pub(super) async fn step(engine: &Engine) -> Result<bool> {
+pub(super) async fn step(engine: &Engine) -> StorageResult<bool> {
     let _one_at_a_time = engine.gates.compact.enter().await;
     let state = engine.state();
     let work = choose(&state, engine.settings.level_bytes);
@@ -75,7 +76,7 @@ pub(super) async fn step(engine: &Engine) -> Result<bool> {
     }
 }
 
-async fn move_tables(engine: &Engine, step: Step) -> Result<()> {
+async fn move_tables(engine: &Engine, step: Step) -> StorageResult<()> {
     match switch(engine, step).await {
         Ok(()) => Ok(()),
         // The files are those of both states.
@@ -239,7 +240,7 @@ fn merging(state: &State, inputs: &[&[Arc<Table>]], level: u32) -> Option<Mergin
 }
 
 /// Merges tables into new ones and lets these take their place.
-async fn merge(engine: &Engine, merging: Merging) -> Result<()> {
+async fn merge(engine: &Engine, merging: Merging) -> StorageResult<()> {
     let all: Vec<Arc<Table>> =
         merging.inputs.iter().flat_map(|input| &input.tables).cloned().collect();
     let clears = if merging.is_last { Clears::new() } else { clears_of(all.iter()) };
@@ -287,7 +288,7 @@ async fn write_merged(
     engine: &Engine,
     merging: &Merging,
     writer: &mut RunWriter,
-) -> Result<Vec<Arc<Table>>> {
+) -> StorageResult<Vec<Arc<Table>>> {
     let loader = Loader::passing(&engine.making.cache, &engine.reads);
     let mut merged = Merge::new(sources(merging), true);
     merged.seek(&[], &loader).await?;
@@ -296,7 +297,7 @@ async fn write_merged(
         if value.is_some() || !merging.is_last {
             if !writer.has_room() {
                 if engine.is_closing() {
-                    return Err(Error::operation_cancelled());
+                    return Err(StorageError::Cancelled);
                 }
                 let next = merged.key(winner).to_vec();
                 writer.make_room(&next).await?;

@@ -9,7 +9,8 @@ use super::rows::RowsBlock;
 use super::state::Run;
 use super::table::Table;
 use super::window::Part;
-use plinth_types::{Bytes, Result, probe};
+use crate::failure::StorageResult;
+use plinth_types::{Bytes, probe};
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -93,7 +94,7 @@ impl RunCursor {
     }
 
     /// Moves to the first entry not below `from`, or, walking back, to the last one below it.
-    async fn seek(&mut self, from: &[u8], loader: &Loader) -> Result<()> {
+    async fn seek(&mut self, from: &[u8], loader: &Loader) -> StorageResult<()> {
         if self.seek_here(from) {
             return Ok(());
         }
@@ -149,7 +150,7 @@ impl RunCursor {
     }
 
     /// Makes the block `number` of the present table the present one.
-    async fn enter(&mut self, number: usize, loader: &Loader) -> Result<()> {
+    async fn enter(&mut self, number: usize, loader: &Loader) -> StorageResult<()> {
         self.place = Place::Between;
         let follows = self.forward && number == self.number + 1 && self.block.is_some();
         let ready = if follows { self.ahead.pop_front() } else { None };
@@ -241,12 +242,12 @@ impl RunCursor {
     }
 
     /// Comes to stand at an entry or at the end.
-    async fn settle(&mut self, loader: &Loader) -> Result<()> {
+    async fn settle(&mut self, loader: &Loader) -> StorageResult<()> {
         if self.place == Place::Between { self.enter_beside(loader).await } else { Ok(()) }
     }
 
     /// Enters the next block on the way and stands at its first entry.
-    async fn enter_beside(&mut self, loader: &Loader) -> Result<()> {
+    async fn enter_beside(&mut self, loader: &Loader) -> StorageResult<()> {
         let mut number = self.number;
         let mut begun = self.block.is_some() || self.forward;
         loop {
@@ -326,7 +327,7 @@ impl Merge {
 
     /// Moves all sources to the first entries not below `from`, or, walking back, the last ones
     /// below it.
-    pub async fn seek(&mut self, from: &[u8], loader: &Loader) -> Result<()> {
+    pub async fn seek(&mut self, from: &[u8], loader: &Loader) -> StorageResult<()> {
         for source in &mut self.sources {
             source.seek(from, loader).await?;
         }
@@ -334,7 +335,7 @@ impl Merge {
     }
 
     /// The next entry, removed keys too, but nothing that newer sources have cleared.
-    pub async fn peek(&mut self, loader: &Loader) -> Result<Option<Winner>> {
+    pub async fn peek(&mut self, loader: &Loader) -> StorageResult<Option<Winner>> {
         loop {
             for source in &mut self.sources {
                 if source.place == Place::Between {
@@ -388,7 +389,7 @@ impl Merge {
     }
 
     /// Takes all sources older than the clear's owner behind the clear.
-    async fn skip(&mut self, owner: usize, to: &[u8], loader: &Loader) -> Result<()> {
+    async fn skip(&mut self, owner: usize, to: &[u8], loader: &Loader) -> StorageResult<()> {
         probe!("ssd: cleared rows skipped");
         let forward = self.forward;
         for source in &mut self.sources[owner..] {

@@ -5,8 +5,9 @@ use super::manifest::Manifest;
 use super::state::{DEEPEST, Placed, State};
 use super::writer::{Making, RunWriter};
 use crate::chunk::{Chunk, Sequence};
+use crate::failure::StorageResult;
 use crate::import::{Import, Taking};
-use plinth_types::{Bytes, LogPosition, Result};
+use plinth_types::{Bytes, LogPosition};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -47,7 +48,9 @@ impl Import for SsdImport {
         self.sequence.reached()
     }
 
-    fn finish(mut self: Box<Self>) -> Pin<Box<dyn Future<Output = Result<LogPosition>> + Send>> {
+    fn finish(
+        mut self: Box<Self>,
+    ) -> Pin<Box<dyn Future<Output = StorageResult<LogPosition>> + Send>> {
         Box::pin(async move {
             let tables = self.writer.finish().await?;
             let (env, dir) = (&self.making.env, &self.making.dir);

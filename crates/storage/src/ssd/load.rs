@@ -7,9 +7,10 @@
 use super::cache::Cache;
 use super::rows::RowsBlock;
 use super::table::Table;
-use plinth_env::reply::{Reply, promise};
+use crate::failure::{Answer, StorageError, StorageResult};
+use plinth_env::reply::{Promise, Reply};
 use plinth_env::{Env, Signal, Task};
-use plinth_types::{Error, Result, probe};
+use plinth_types::probe;
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -29,14 +30,14 @@ pub(crate) struct ReadCounts {
     pub uncached: AtomicU64,
     /// Blocks that were damaged, and what was wrong with the first.
     pub damaged: AtomicU64,
-    pub damage: OnceLock<Error>,
+    pub damage: OnceLock<StorageError>,
 }
 
 impl ReadCounts {
     /// Notes it if a file turned out to be damaged.
-    fn note<T>(&self, read: Result<T>) -> Result<T> {
+    fn note<T>(&self, read: StorageResult<T>) -> StorageResult<T> {
         if let Err(error) = &read
-            && [Error::file_corrupt(), Error::checksum_failed()].contains(error)
+            && error.is_damage()
         {
             self.damaged.fetch_add(1, Ordering::Relaxed);
             let _ = self.damage.set(error.clone());
@@ -88,7 +89,7 @@ impl Loader {
         table: &Arc<Table>,
         number: usize,
         was_read: &mut bool,
-    ) -> Result<Arc<RowsBlock>> {
+    ) -> StorageResult<Arc<RowsBlock>> {
         if let Some(block) = self.cache.get(table.id(), number as u32) {
             return Ok(block);
         }
@@ -131,7 +132,7 @@ impl Loader {
         table: &Arc<Table>,
         first: usize,
         count: usize,
-    ) -> Result<VecDeque<Arc<RowsBlock>>> {
+    ) -> StorageResult<VecDeque<Arc<RowsBlock>>> {
         self.wait().await;
         let blocks = match self.passing {
             true => table.read_rows(first, count, |len| vec![0; len]).await,
@@ -180,13 +181,13 @@ impl Pool {
     }
 
     /// Runs a read on one of the threads; their number grows with need up to [`READERS`]. Refused
-    /// with `shutdown_in_progress` once closed.
+    /// with `Closed` once closed.
     pub fn run<T: Send + 'static>(
         self: &Arc<Self>,
         env: &Env,
-        read: impl Future<Output = Result<T>> + Send + 'static,
-    ) -> Reply<T> {
-        let (done, reply) = promise();
+        read: impl Future<Output = StorageResult<T>> + Send + 'static,
+    ) -> Answer<T> {
+        let (done, reply) = Promise::pair();
         let job: Job = Box::pin(async move {
             // Nobody wants the answer of a read that was cancelled.
             if !done.is_cancelled() {
@@ -195,7 +196,7 @@ impl Pool {
         });
         let mut state = self.lock();
         if state.closed {
-            return Reply::ready(Err(Error::shutdown_in_progress()));
+            return Reply::ready(Err(StorageError::Closed));
         }
         state.jobs.push_back(job);
         if state.jobs.len() > state.idle && state.tasks.len() < READERS {

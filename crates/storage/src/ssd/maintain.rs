@@ -20,10 +20,11 @@ use super::state::{Placed, State};
 use super::switch::{Step, switch};
 use super::table::{Table, table_id, table_path};
 use super::writer::RunWriter;
+use crate::failure::{StorageError, StorageResult};
 use crate::removal::remove_large_file;
 use plinth_env::Env;
 use plinth_env::sync::race;
-use plinth_types::{Bytes, Error, Result, Version, key_after, planted, probe};
+use plinth_types::{Bytes, Version, key_after, planted, probe};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -50,7 +51,7 @@ pub(super) fn wants_flush(engine: &Engine) -> bool {
 
 /// Moves what the window's oldest readable version shows into the tables: whole batches, up to one
 /// whose place in the log is known.
-pub(super) async fn flush(engine: &Engine) -> Result<bool> {
+pub(super) async fn flush(engine: &Engine) -> StorageResult<bool> {
     let _one_at_a_time = engine.gates.flush.enter().await;
     let from = engine.state().at.version;
     let Some(at) = engine.window.position_until(engine.window.overlay().oldest()) else {
@@ -97,7 +98,7 @@ async fn write_window(
     above: Version,
     horizon: Version,
     writer: &mut RunWriter,
-) -> Result<Vec<Arc<Table>>> {
+) -> StorageResult<Vec<Arc<Table>>> {
     let mut next = Some(Bytes::new());
     let mut helping = Helping::default();
     while let Some(from) = next {
@@ -165,7 +166,7 @@ pub(super) async fn bury(engine: &Engine) {
     let making = &engine.making;
     for id in making.graveyard.take() {
         let removed = remove_large_file(&making.env, &table_path(&making.dir, id)).await;
-        if removed.is_err_and(|error| error != Error::file_not_found()) {
+        if removed.is_err_and(|error| !error.is_not_found()) {
             probe!("ssd: table could not be removed yet");
             making.graveyard.put(id);
         }
@@ -173,7 +174,7 @@ pub(super) async fn bury(engine: &Engine) {
 }
 
 /// Removes the files that a crash left and no manifest names.
-pub(super) async fn remove_leftovers(env: &Env, dir: &Path, state: &State) -> Result<()> {
+pub(super) async fn remove_leftovers(env: &Env, dir: &Path, state: &State) -> StorageResult<()> {
     let mut live: Vec<u64> = state.tables().map(|table| table.id()).collect();
     live.sort_unstable();
     for name in env.files().list(dir).await? {
@@ -195,9 +196,9 @@ enum Worker {
 
 /// Why flushes fail at the moment, and why merges do. A merge that goes well says nothing of
 /// flushes.
-pub(super) type Trouble = Mutex<[Option<Error>; 2]>;
+pub(super) type Trouble = Mutex<[Option<StorageError>; 2]>;
 
-fn note(engine: &Engine, worker: Worker, result: Result<bool>) -> bool {
+fn note(engine: &Engine, worker: Worker, result: StorageResult<bool>) -> bool {
     let mut trouble = engine.trouble.lock().unwrap_or_else(PoisonError::into_inner);
     let failed = result.is_err();
     trouble[worker as usize] = result.err();

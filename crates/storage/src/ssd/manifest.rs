@@ -11,12 +11,13 @@
 
 use super::format::{HEADER_IDENTITY, HEADER_LEN, decode_header};
 use super::state::State;
+use crate::failure::{StorageError, StorageResult};
 use plinth_env::{Env, Open};
 use plinth_format::{
     Flaw, Form, HeaderFlaw, IDENTITY_LEN, Identity, checksum, compare, put, u32_at, u64_at,
     version_at,
 };
-use plinth_types::{Error, LogPosition, Result};
+use plinth_types::LogPosition;
 use std::path::{Path, PathBuf};
 
 /// The manifest format that this program reads and writes.
@@ -145,30 +146,30 @@ impl Manifest {
     /// Reads the manifest of a directory.
     ///
     /// # Errors
-    /// `file_corrupt`, naming file and offset; `unsupported_operation` for a newer format; those of
+    /// `Corrupt`, naming file and offset; `NewerFormat` for a newer format; those of
     /// files.
-    pub async fn read(env: &Env, dir: &Path) -> Result<Self> {
+    pub async fn read(env: &Env, dir: &Path) -> StorageResult<Self> {
         let path = path(dir);
         let bytes = env.files().read(&path).await.map_err(|error| match error {
-            error if error == Error::file_not_found() => {
+            error if error.is_not_found() => {
                 let flaw = Flaw::new("the manifest, which names the tables", "a file", "none");
                 flaw.at(&path.display().to_string(), 0).into()
             }
-            error => error,
+            error => StorageError::from(error),
         })?;
         Self::decode(&bytes).map_err(|(flaw, offset)| match flaw {
             HeaderFlaw::Damaged(flaw) => flaw.at(&path.display().to_string(), offset).into(),
-            HeaderFlaw::Foreign(format) => Error::unsupported_operation().with_detail(format!(
+            HeaderFlaw::Foreign(format) => StorageError::NewerFormat(format!(
                 "{} has manifest format {format}, this program reads up to {MANIFEST_FORMAT}: open it with a \
                  newer Plinth",
                 path.display()
-            )),
+            ).into()),
         })
     }
 
     /// # Errors
-    /// `file_corrupt` if it is another node's.
-    pub fn expect(&self, dir: &Path, identity: Identity) -> Result<()> {
+    /// `Corrupt` if it is another node's.
+    pub fn expect(&self, dir: &Path, identity: Identity) -> StorageResult<()> {
         if self.identity == identity {
             return Ok(());
         }
@@ -176,17 +177,17 @@ impl Manifest {
             "{} at offset {HEADER_IDENTITY}: cluster and node: expected this database's, found another's",
             path(dir).display()
         );
-        Err(Error::file_corrupt().with_detail(detail))
+        Err(StorageError::Foreign(detail.into()))
     }
 
     /// Makes this the manifest of a directory, durably and in one step.
-    pub async fn write(&self, env: &Env, dir: &Path) -> Result<()> {
+    pub async fn write(&self, env: &Env, dir: &Path) -> StorageResult<()> {
         self.write_beside(env, dir).await?;
         Self::replace(env, dir).await
     }
 
     /// Writes it beside the present one, durably. On an error the present one stays.
-    pub async fn write_beside(&self, env: &Env, dir: &Path) -> Result<()> {
+    pub async fn write_beside(&self, env: &Env, dir: &Path) -> StorageResult<()> {
         let beside = beside(dir);
         let written = async {
             let file = env.files().open(&beside, Open::Truncate).await?;
@@ -196,26 +197,26 @@ impl Manifest {
         if let Err(error) = written.await {
             // The room it took is wanted; that it can't be removed adds nothing to the error.
             let _ = env.files().remove(&beside).await;
-            return Err(error);
+            return Err(error.into());
         }
         Ok(())
     }
 
     /// Puts the one that was written beside in the place of the present one. After an error either
     /// may be the one on disk.
-    pub async fn replace(env: &Env, dir: &Path) -> Result<()> {
+    pub async fn replace(env: &Env, dir: &Path) -> StorageResult<()> {
         env.files().rename(beside(dir), path(dir)).await?;
-        env.files().sync_dir(dir).await
+        Ok(env.files().sync_dir(dir).await?)
     }
 }
 
 /// The error of a table that the manifest names and that can't be opened.
-pub(crate) fn named_but_missing(dir: &Path, error: Error) -> Error {
-    if error != Error::file_not_found() {
+pub(crate) fn named_but_missing(dir: &Path, error: StorageError) -> StorageError {
+    if !error.is_not_found() {
         return error;
     }
-    let what = error.detail().unwrap_or(error.description());
-    Error::file_corrupt().with_detail(format!("{what}; {} names it", path(dir).display()))
+    let what = error.summary();
+    StorageError::Foreign(format!("{what}; {} names it", path(dir).display()).into())
 }
 
 fn beside(dir: &Path) -> PathBuf {

@@ -60,17 +60,17 @@ pub use pinned::Pinned;
 pub use salvage::{SsdReport, SsdSalvage, is_as_created, verify_ssd};
 
 use crate::checkpoint::Pace;
+use crate::failure::{Answer, StorageError, StorageResult};
 use crate::{Changed, Flushed, Import, Memory, PinnedVersion, Prepared, Reader, Waiting, Writer};
 use cache::Cache;
 use gate::Gate;
 use load::{Loader, Pool, ReadCounts, attempt};
 use manifest::Manifest;
-use plinth_env::reply::promise;
-use plinth_env::{Env, Reply, Signal, Task};
+use plinth_env::{Env, Promise, Reply, Signal, Task};
 use plinth_format::Identity;
 use plinth_types::{
-    Bytes, Error, KeyList, KeySelector, KeySpace, LogPosition, MutationRef, RangeRead, RangeResult,
-    Result, Version,
+    Bytes, KeyList, KeySelector, KeySpace, LogPosition, MutationRef, RangeRead, RangeResult,
+    Version,
 };
 use read::View;
 use state::{Placed, State};
@@ -239,7 +239,7 @@ impl SsdFound {
     ///
     /// # Errors
     /// Those of listing the directory and removing files.
-    pub async fn start(self) -> Result<SsdStorage> {
+    pub async fn start(self) -> StorageResult<SsdStorage> {
         let Self { state, making, settings } = self;
         maintain::remove_leftovers(&making.env, &making.dir, &state).await?;
         Ok(SsdStorage::start(state, making, settings))
@@ -252,7 +252,7 @@ impl SsdStorage {
     ///
     /// # Errors
     /// Those of writing files.
-    pub async fn create(env: &Env, dir: &Path, identity: Identity) -> Result<()> {
+    pub async fn create(env: &Env, dir: &Path, identity: Identity) -> StorageResult<()> {
         Self::create_at(env, dir, identity, LogPosition::default()).await
     }
 
@@ -265,7 +265,7 @@ impl SsdStorage {
         dir: &Path,
         identity: Identity,
         at: LogPosition,
-    ) -> Result<()> {
+    ) -> StorageResult<()> {
         let manifest = Manifest::of(&State::empty(at), identity, 1);
         manifest.write(env, dir).await
     }
@@ -280,22 +280,22 @@ impl SsdStorage {
         dir: &Path,
         identity: Identity,
         settings: SsdSettings,
-    ) -> Result<Self> {
+    ) -> StorageResult<Self> {
         Self::read(env, dir, identity, settings).await?.start().await
     }
 
     /// Reads what opening the engine in a directory needs, and changes nothing there.
     ///
     /// # Errors
-    /// `file_corrupt`, naming file, offset, expected and found, for damage, for missing files and
-    /// for those of another node; `unsupported_operation` for a newer format, and for a compression
+    /// `Corrupt`, naming file, offset, expected and found, for damage, for missing files and
+    /// for those of another node; `NewerFormat` for a newer format, and for a compression
     /// that is not built in; those of files.
     pub async fn read(
         env: &Env,
         dir: &Path,
         identity: Identity,
         settings: SsdSettings,
-    ) -> Result<SsdFound> {
+    ) -> StorageResult<SsdFound> {
         check_compression(&settings)?;
         let manifest = Manifest::read(env, dir).await?;
         manifest.expect(dir, identity)?;
@@ -308,7 +308,7 @@ impl SsdStorage {
                 let path = table_path(dir, named.id).display().to_string();
                 let detail =
                     format!("{path} at offset 0: table: expected the manifest's, found another");
-                return Err(Error::file_corrupt().with_detail(detail));
+                return Err(StorageError::Foreign(detail.into()));
             }
             placed.push(Placed { level: named.level, flush: named.flush, table: Arc::new(table) });
         }
@@ -321,14 +321,14 @@ impl SsdStorage {
     /// log fill. It can be opened once the import has been finished.
     ///
     /// # Errors
-    /// `unsupported_operation` for a compression that is not built in.
+    /// `Unsupported` for a compression that is not built in.
     pub fn import(
         env: &Env,
         dir: &Path,
         identity: Identity,
         settings: &SsdSettings,
         at: LogPosition,
-    ) -> Result<Box<dyn Import>> {
+    ) -> StorageResult<Box<dyn Import>> {
         check_compression(settings)?;
         let making = making((env, dir), identity, settings, (Arc::default(), 1));
         Ok(Box::new(import::SsdImport::new(making, at)))
@@ -363,12 +363,12 @@ impl SsdStorage {
     }
 }
 
-fn check_compression(settings: &SsdSettings) -> Result<()> {
+fn check_compression(settings: &SsdSettings) -> StorageResult<()> {
     if settings.compression.is_built_in() {
         return Ok(());
     }
     let detail = "this program is built without zstd: choose another compression, or build it with the feature zstd";
-    Err(Error::unsupported_operation().with_detail(detail))
+    Err(StorageError::Unsupported(detail.into()))
 }
 
 /// What tables of an engine are made with.
@@ -404,15 +404,15 @@ impl SsdReader {
     ///
     /// # Errors
     /// Those of writing files; then the engine is as it was.
-    pub async fn flush_now(&self) -> Result<bool> {
+    pub async fn flush_now(&self) -> StorageResult<bool> {
         maintain::flush(&self.engine).await
     }
 
     /// Does the most urgent piece of compaction. Whether there was one.
     ///
     /// # Errors
-    /// Those of files, and `file_corrupt`; then the engine is as it was.
-    pub async fn compact(&self) -> Result<bool> {
+    /// Those of files, and `Corrupt`; then the engine is as it was.
+    pub async fn compact(&self) -> StorageResult<bool> {
         compact::step(&self.engine).await
     }
 
@@ -499,8 +499,8 @@ impl Engine {
     fn finish<T: Send + 'static>(
         &self,
         loader: &Loader,
-        read: impl Future<Output = Result<T>> + Send + 'static,
-    ) -> Reply<T> {
+        read: impl Future<Output = StorageResult<T>> + Send + 'static,
+    ) -> Answer<T> {
         let mut read = Box::pin(read);
         match attempt(read.as_mut()) {
             Some(result) => Reply::ready(result),
@@ -522,7 +522,7 @@ impl Reader for SsdReader {
         version: Version,
         space: KeySpace,
         keys: &KeyList,
-    ) -> Reply<Vec<Option<Bytes>>> {
+    ) -> Answer<Vec<Option<Bytes>>> {
         let engine = &self.engine;
         if let Err(error) = engine.window.overlay().check(version) {
             return Reply::ready(Err(error));
@@ -538,7 +538,7 @@ impl Reader for SsdReader {
         })
     }
 
-    fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
+    fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Answer<Bytes> {
         if let Err(error) = self.engine.window.overlay().check(version) {
             return Reply::ready(Err(error));
         }
@@ -549,7 +549,12 @@ impl Reader for SsdReader {
         })
     }
 
-    fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
+    fn get_range(
+        &self,
+        version: Version,
+        space: KeySpace,
+        read: &RangeRead,
+    ) -> Answer<RangeResult> {
         if let Err(error) = self.engine.window.overlay().check(version) {
             return Reply::ready(Err(error));
         }
@@ -623,12 +628,12 @@ impl Reader for SsdReader {
         self.engine.state().flushed().count() as f32 / maintain::MOST_FLUSHED_RUNS as f32
     }
 
-    fn trouble(&self) -> Option<Error> {
+    fn trouble(&self) -> Option<StorageError> {
         let trouble = self.engine.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         trouble.iter().flatten().next().cloned()
     }
 
-    fn damage(&self) -> Option<(Error, u64)> {
+    fn damage(&self) -> Option<(StorageError, u64)> {
         let reads = &self.engine.reads;
         Some((reads.damage.get()?.clone(), reads.damaged.load(Ordering::Relaxed)))
     }
@@ -666,7 +671,10 @@ impl Writer for SsdStorage {
         Arc::new(self.reader.clone())
     }
 
-    fn prepare(&mut self, mutations: &mut dyn Iterator<Item = MutationRef<'_>>) -> Reply<Prepared> {
+    fn prepare(
+        &mut self,
+        mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
+    ) -> Answer<Prepared> {
         let engine = &self.engine;
         let keys = engine.window.unknown_bases(mutations);
         if keys.is_empty() {
@@ -708,9 +716,9 @@ impl Writer for SsdStorage {
         false
     }
 
-    fn pin(&mut self) -> Reply<Box<dyn PinnedVersion>> {
+    fn pin(&mut self) -> Answer<Box<dyn PinnedVersion>> {
         // Writing what isn't in tables yet takes time, which the caller's thread may not have.
-        let (engine, (promise, reply)) = (self.engine.clone(), promise());
+        let (engine, (promise, reply)) = (self.engine.clone(), Promise::pair());
         let pin = async move {
             let flushed = maintain::flush(&engine).await;
             promise.send(flushed.map(|_| Box::new(Pinned::of(&engine)) as Box<dyn PinnedVersion>));
@@ -719,7 +727,7 @@ impl Writer for SsdStorage {
         reply
     }
 
-    fn flush(&mut self, _pace: Pace) -> Waiting<Result<Flushed>> {
+    fn flush(&mut self, _pace: Pace) -> Waiting<StorageResult<Flushed>> {
         let engine = self.engine.clone();
         Box::pin(async move {
             maintain::flush(&engine).await?;

@@ -13,7 +13,7 @@ use super::state::State;
 use super::{Engine, estimate};
 use crate::PinnedVersion;
 use crate::chunk::{self, Chunk};
-use plinth_env::Reply;
+use crate::failure::Answer;
 use plinth_types::{
     Bytes, KeyList, KeySelector, KeySpace, LogPosition, RangeRead, RangeResult, Version,
 };
@@ -58,28 +58,28 @@ impl PinnedVersion for Arc<Pinned> {
         self.state().at
     }
 
-    fn get_many(&self, space: KeySpace, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
+    fn get_many(&self, space: KeySpace, keys: &KeyList) -> Answer<Vec<Option<Bytes>>> {
         let (this, keys, loader) = (self.clone(), keys.clone(), self.engine.loader());
         self.engine.finish(&loader.clone(), async move {
             this.view().get_many(space, &keys, &loader).await
         })
     }
 
-    fn get_key(&self, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
+    fn get_key(&self, space: KeySpace, selector: &KeySelector) -> Answer<Bytes> {
         let (this, selector, loader) = (self.clone(), selector.clone(), self.engine.loader());
         self.engine.finish(&loader.clone(), async move {
             this.view().resolve(space, &selector, &loader).await.map(|(key, _)| key)
         })
     }
 
-    fn get_range(&self, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
+    fn get_range(&self, space: KeySpace, read: &RangeRead) -> Answer<RangeResult> {
         let (this, read, loader) = (self.clone(), read.clone(), self.engine.loader());
         self.engine.finish(&loader.clone(), async move {
             this.view().get_range(space, &read, &loader).await
         })
     }
 
-    fn export(&self, begin: &[u8], end: &[u8], target_bytes: usize) -> Reply<Chunk> {
+    fn export(&self, begin: &[u8], end: &[u8], target_bytes: usize) -> Answer<Chunk> {
         let (this, read) = (self.clone(), chunk::read_for(begin, end, target_bytes));
         let range = [begin, end].map(Bytes::copy_from_slice);
         let loader = Loader::passing(&self.engine.making.cache, &self.engine.reads);

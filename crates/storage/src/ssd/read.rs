@@ -9,10 +9,11 @@ use super::cursor::{Merge, RunCursor};
 use super::load::Loader;
 use super::state::State;
 use super::window::{Part, Window};
+use crate::failure::{StorageError, StorageResult};
 use crate::memory::{Seen, place};
 use plinth_types::{
-    Bytes, Error, KeyList, KeySelector, KeySpace, RangeRead, RangeResult, Result, Rows,
-    RowsBuilder, Version, system,
+    Bytes, KeyList, KeySelector, KeySpace, RangeRead, RangeResult, Rows, RowsBuilder, Version,
+    system,
 };
 use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -34,14 +35,14 @@ pub(crate) struct View<'v> {
 
 impl View<'_> {
     /// The state as of now, if it still is one that this version can be read from.
-    fn state(&self) -> Result<Arc<State>> {
+    fn state(&self) -> StorageResult<Arc<State>> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner).clone();
         if state.at.version > self.version {
             let detail = format!(
                 "version {} was asked for, the engine is at {}",
                 self.version, state.at.version
             );
-            return Err(Error::transaction_too_old().with_detail(detail));
+            return Err(StorageError::TooOld(detail.into()));
         }
         Ok(state)
     }
@@ -52,7 +53,7 @@ impl View<'_> {
         space: KeySpace,
         keys: &KeyList,
         loader: &Loader,
-    ) -> Result<Vec<Option<Bytes>>> {
+    ) -> StorageResult<Vec<Option<Bytes>>> {
         let mut values = Values::new(keys.len());
         let mut open: Vec<u32> = Vec::new();
         match self.window {
@@ -87,7 +88,7 @@ impl View<'_> {
         space: KeySpace,
         selector: &KeySelector,
         loader: &Loader,
-    ) -> Result<(Bytes, bool)> {
+    ) -> StorageResult<(Bytes, bool)> {
         let from = place(space, selector);
         let offset = i64::from(selector.offset);
         let (forward, mut left) = if offset >= 1 { (true, offset) } else { (false, 1 - offset) };
@@ -117,7 +118,7 @@ impl View<'_> {
         space: KeySpace,
         read: &RangeRead,
         loader: &Loader,
-    ) -> Result<RangeResult> {
+    ) -> StorageResult<RangeResult> {
         let from = [&read.begin, &read.end].map(|selector| place(space, selector));
         if read.limit == 0 || (read.begin.offset >= read.end.offset && from[0] >= from[1]) {
             return Ok(RangeResult::default());
@@ -137,7 +138,7 @@ impl View<'_> {
         selector: &KeySelector,
         place: Bytes,
         loader: &Loader,
-    ) -> Result<(Bytes, bool)> {
+    ) -> StorageResult<(Bytes, bool)> {
         if selector.offset == 1 {
             Ok((place, false))
         } else {
@@ -151,7 +152,7 @@ impl View<'_> {
         end: &[u8],
         read: &RangeRead,
         loader: &Loader,
-    ) -> Result<(Rows, bool)> {
+    ) -> StorageResult<(Rows, bool)> {
         if begin >= end {
             return Ok((Rows::new(), false));
         }
@@ -180,7 +181,7 @@ impl View<'_> {
         hint: usize,
         loader: &Loader,
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<()> {
+    ) -> StorageResult<()> {
         let forward = from < until;
         let mut from = Bytes::copy_from_slice(from);
         let bound = Bytes::copy_from_slice(until);

@@ -10,9 +10,10 @@ use super::format::{BLOCK_HEAD_LEN, BlockHead, FOOTER_LEN, HEADER_LEN, Header, K
 use super::manifest::{self, Manifest};
 use super::rows::RowsBlock;
 use super::table::{Parts, read_parts, rows_block, table_id, table_path};
+use crate::failure::{StorageError, StorageResult};
 use plinth_env::{Env, File, Open};
 use plinth_format::{Corruption, Flaw, HeaderFlaw, Identity};
-use plinth_types::{Error, LogPosition, MutationList, MutationType, Result, Version, key_after};
+use plinth_types::{LogPosition, MutationList, MutationType, Version, key_after};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -36,7 +37,11 @@ pub struct SsdReport {
 /// # Errors
 /// Those of listing the directory and opening its files. Damage is no error here but part of the
 /// report.
-pub async fn verify_ssd(env: &Env, dir: &Path, identity: Option<Identity>) -> Result<SsdReport> {
+pub async fn verify_ssd(
+    env: &Env,
+    dir: &Path,
+    identity: Option<Identity>,
+) -> StorageResult<SsdReport> {
     let mut report = SsdReport::default();
     let manifest = match Manifest::read(env, dir).await {
         Ok(manifest) => Some(manifest),
@@ -91,7 +96,7 @@ pub async fn verify_ssd(env: &Env, dir: &Path, identity: Option<Identity>) -> Re
 ///
 /// # Errors
 /// Those of listing the directory and reading files.
-pub async fn is_as_created(env: &Env, dir: &Path) -> Result<bool> {
+pub async fn is_as_created(env: &Env, dir: &Path) -> StorageResult<bool> {
     if !tables_in(env, dir).await?.is_empty() {
         return Ok(false);
     }
@@ -100,19 +105,18 @@ pub async fn is_as_created(env: &Env, dir: &Path) -> Result<bool> {
     }
     match Manifest::read(env, dir).await {
         Ok(manifest) => Ok(manifest.tables.is_empty() && manifest.at.version == 0),
-        Err(error) if error == Error::file_corrupt() || error == Error::unsupported_operation() => {
+        Err(error) if error.is_damage() || matches!(error, StorageError::NewerFormat(_)) => {
             Ok(false)
         }
         Err(error) => Err(error),
     }
 }
 
-fn of_error(file: &str, error: &Error) -> Corruption {
-    let found = error.detail().unwrap_or(error.description());
-    Flaw::new("file", "one that can be read", found).at(file, 0)
+fn of_error(file: &str, error: &StorageError) -> Corruption {
+    Flaw::new("file", "one that can be read", error.summary()).at(file, 0)
 }
 
-async fn tables_in(env: &Env, dir: &Path) -> Result<Vec<u64>> {
+async fn tables_in(env: &Env, dir: &Path) -> StorageResult<Vec<u64>> {
     Ok(env.files().list(dir).await?.iter().filter_map(|name| table_id(name)).collect())
 }
 
@@ -134,13 +138,13 @@ struct Scan {
 }
 
 impl Scan {
-    async fn open(env: &Env, path: &Path) -> Result<Self> {
+    async fn open(env: &Env, path: &Path) -> StorageResult<Self> {
         let file = env.files().open(path, Open::Read).await?;
         let (name, len) = (path.display().to_string(), file.len().await?);
         let mut problems = Vec::new();
         let parts = match read_parts(&file).await {
             Ok(parts) => Some(parts),
-            Err(error) if error == Error::file_corrupt() => {
+            Err(error) if error.is_damage() => {
                 problems.push(of_error(&name, &error));
                 None
             }
@@ -169,7 +173,7 @@ impl Scan {
     }
 
     /// The next block of rows that is right; `None` behind the last.
-    async fn next(&mut self) -> Result<Option<RowsBlock>> {
+    async fn next(&mut self) -> StorageResult<Option<RowsBlock>> {
         while !self.done {
             let block = match &self.parts {
                 Some(_) => self.next_indexed().await?,
@@ -183,7 +187,7 @@ impl Scan {
         Ok(None)
     }
 
-    async fn next_indexed(&mut self) -> Result<Option<RowsBlock>> {
+    async fn next_indexed(&mut self) -> StorageResult<Option<RowsBlock>> {
         let (Some(parts), Some(header)) = (&self.parts, &self.header) else { return Ok(None) };
         if self.number == parts.index.count() {
             self.done = true;
@@ -231,7 +235,7 @@ impl Scan {
     }
 
     /// Looks for a block without the index: each begins with the same four bytes.
-    async fn next_found(&mut self) -> Result<Option<RowsBlock>> {
+    async fn next_found(&mut self) -> StorageResult<Option<RowsBlock>> {
         let Some(header) = &self.header else { return Ok(None) };
         let seed = header.seed();
         let mut bytes =
@@ -293,7 +297,7 @@ impl Scan {
 }
 
 /// The header, or its copy in the footer.
-async fn any_header(file: &File, len: u64) -> Result<Option<Header>> {
+async fn any_header(file: &File, len: u64) -> StorageResult<Option<Header>> {
     let places = [0, len.saturating_sub(HEADER_LEN as u64)];
     for at in places {
         let mut bytes = [0; HEADER_LEN];
@@ -305,7 +309,7 @@ async fn any_header(file: &File, len: u64) -> Result<Option<Header>> {
             Ok(header) => return Ok(Some(header)),
             Err(HeaderFlaw::Foreign(format)) => {
                 let detail = format!("{} has table format {format}", file.path().display());
-                return Err(Error::unsupported_operation().with_detail(detail));
+                return Err(StorageError::NewerFormat(detail.into()));
             }
             Err(HeaderFlaw::Damaged(_)) => {}
         }
@@ -329,7 +333,7 @@ impl SsdSalvage {
     ///
     /// # Errors
     /// Those of listing the directory.
-    pub async fn open(env: &Env, dir: &Path) -> Result<Self> {
+    pub async fn open(env: &Env, dir: &Path) -> StorageResult<Self> {
         let mut problems = Vec::new();
         let manifest = Manifest::read(env, dir).await.map_err(|error| {
             problems.push(of_error(&manifest::path(dir).display().to_string(), &error));
@@ -378,7 +382,7 @@ impl SsdSalvage {
     ///
     /// # Errors
     /// Those of reading.
-    pub async fn next(&mut self) -> Result<Option<MutationList>> {
+    pub async fn next(&mut self) -> StorageResult<Option<MutationList>> {
         while let Some(scan) = self.tables.get_mut(self.at) {
             let mut list = MutationList::new();
             if let Some(parts) = scan.parts.as_ref().filter(|_| self.is_at_clears) {

@@ -15,7 +15,8 @@ use super::filter;
 use super::load::Loader;
 use super::separators::Separators;
 use super::table::Table;
-use plinth_types::{LogPosition, Result};
+use crate::failure::StorageResult;
+use plinth_types::LogPosition;
 use std::sync::Arc;
 
 /// The deepest level.
@@ -152,7 +153,7 @@ impl State {
     ///
     /// # Errors
     /// Those of reading a block.
-    pub async fn get(&self, key: &[u8], loader: &Loader, out: &mut Vec<u8>) -> Result<bool> {
+    pub async fn get(&self, key: &[u8], loader: &Loader, out: &mut Vec<u8>) -> StorageResult<bool> {
         let mut was_read = false;
         let found = self.find(key, loader, out, &mut was_read).await;
         if was_read {
@@ -167,7 +168,7 @@ impl State {
         loader: &Loader,
         out: &mut Vec<u8>,
         was_read: &mut bool,
-    ) -> Result<bool> {
+    ) -> StorageResult<bool> {
         let hash = filter::hash(key);
         for run in &self.runs {
             let Some(table) = run.table_for(key) else { continue };

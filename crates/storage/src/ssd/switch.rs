@@ -4,7 +4,8 @@ use super::Engine;
 use super::manifest::Manifest;
 use super::state::{Placed, State};
 use super::table::{Table, table_path};
-use plinth_types::{Error, LogPosition, Result, probe};
+use crate::failure::StorageError;
+use plinth_types::{LogPosition, probe};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
@@ -34,7 +35,7 @@ pub(super) async fn switch(engine: &Engine, step: Step) -> Result<(), NotSwitche
     let next_id = making.next_id.load(Ordering::Relaxed);
     let manifest = Manifest::of(&new, making.identity, next_id);
     let (env, dir) = (&making.env, &making.dir);
-    env.files().sync_dir(dir).await.map_err(NotSwitched::Certainly)?;
+    env.files().sync_dir(dir).await.map_err(|error| NotSwitched::Certainly(error.into()))?;
     manifest.write_beside(env, dir).await.map_err(NotSwitched::Certainly)?;
     Manifest::replace(env, dir).await.map_err(|error| {
         probe!("ssd: which manifest is on the disk is not known");
@@ -51,14 +52,14 @@ pub(super) async fn switch(engine: &Engine, step: Step) -> Result<(), NotSwitche
 /// Why there is no new state.
 pub(super) enum NotSwitched {
     /// The manifest is the old one.
-    Certainly(Error),
+    Certainly(StorageError),
     /// The manifest on disk may be either.
-    Perhaps(Error),
+    Perhaps(StorageError),
 }
 
 impl NotSwitched {
     /// Removes the tables of the new state, unless they may be needed.
-    pub async fn clean_up(self, engine: &Engine, added: &[u64]) -> Error {
+    pub async fn clean_up(self, engine: &Engine, added: &[u64]) -> StorageError {
         match self {
             Self::Perhaps(error) => error,
             Self::Certainly(error) => {

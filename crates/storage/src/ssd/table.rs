@@ -19,9 +19,10 @@ use super::format::{
 };
 use super::index::Index;
 use super::rows::RowsBlock;
+use crate::failure::{StorageError, StorageResult};
 use plinth_env::{Env, File, Open};
 use plinth_format::{Flaw, HeaderFlaw, Identity, take_bytes, take_number};
-use plinth_types::{Bytes, Error, Result, key_after};
+use plinth_types::{Bytes, key_after};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -86,14 +87,14 @@ impl Table {
     /// now.
     ///
     /// # Errors
-    /// `file_corrupt`, naming file and offset; `unsupported_operation` for a newer format; those of
+    /// `Corrupt`, naming file and offset; `NewerFormat` for a newer format; those of
     /// files.
     pub async fn open(
         env: &Env,
         path: &Path,
         identity: Identity,
         graveyard: &Arc<Graveyard>,
-    ) -> Result<Self> {
+    ) -> StorageResult<Self> {
         let file = env.files().open(path, Open::Read).await?;
         let parts = read_parts(&file).await?;
         if parts.header.identity != identity {
@@ -190,7 +191,7 @@ impl Table {
     ///
     /// # Errors
     /// Those of [`Table::read_rows`].
-    pub async fn read_block(&self, number: usize, cache: &Cache) -> Result<RowsBlock> {
+    pub async fn read_block(&self, number: usize, cache: &Cache) -> StorageResult<RowsBlock> {
         let (at, len) = self.index().place(number);
         let mut bytes = cache.buffer(len);
         self.file.read_exact_at(at, &mut bytes).await?;
@@ -213,13 +214,13 @@ impl Table {
     /// many bytes.
     ///
     /// # Errors
-    /// `file_corrupt`, naming file and offset; those of reading.
+    /// `Corrupt`, naming file and offset; those of reading.
     pub async fn read_rows(
         &self,
         first: usize,
         count: usize,
         take: impl Fn(usize) -> Vec<u8>,
-    ) -> Result<Vec<RowsBlock>> {
+    ) -> StorageResult<Vec<RowsBlock>> {
         let (begin, _) = self.index().place(first);
         let (last, last_len) = self.index().place(first + count - 1);
         let mut bytes = vec![0; (last - begin) as usize + last_len];
@@ -285,11 +286,11 @@ fn checked_head(bytes: &[u8], kind: Kind, number: usize, seed: u32) -> Result<Bl
 }
 
 /// An error that names the place of some damage.
-pub(crate) fn damage(file: &File, flaw: Flaw, offset: u64) -> Error {
+pub(crate) fn damage(file: &File, flaw: Flaw, offset: u64) -> StorageError {
     flaw.at(&file.path().display().to_string(), offset).into()
 }
 
-async fn read_header(file: &File) -> Result<Header> {
+async fn read_header(file: &File) -> StorageResult<Header> {
     let mut bytes = [0; HEADER_LEN];
     let len = file.len().await?;
     if len < (HEADER_LEN + FOOTER_LEN) as u64 {
@@ -302,15 +303,15 @@ async fn read_header(file: &File) -> Result<Header> {
     })
 }
 
-fn newer_format(file: &File, format: u32) -> Error {
-    Error::unsupported_operation().with_detail(format!(
+fn newer_format(file: &File, format: u32) -> StorageError {
+    StorageError::NewerFormat(format!(
         "{} has table format {format}, this program reads up to {TABLE_FORMAT}: open it with a newer Plinth",
         file.path().display()
-    ))
+    ).into())
 }
 
 /// Reads and checks all of a file but its rows.
-pub(crate) async fn read_parts(file: &File) -> Result<Parts> {
+pub(crate) async fn read_parts(file: &File) -> StorageResult<Parts> {
     let header = read_header(file).await?;
     let seed = header.seed();
     let footer_at = file.len().await? - FOOTER_LEN as u64;

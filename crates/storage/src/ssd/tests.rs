@@ -8,6 +8,7 @@ mod slow_disk;
 
 use super::*;
 use crate::conformance::{self, random};
+use crate::failure::{Answer, StorageError, StorageResult};
 use plinth_env::simulated::Random;
 use plinth_env::{TemporaryDir, block_on};
 use plinth_types::{LogPosition, MutationList, MutationType};
@@ -49,7 +50,10 @@ impl Writer for Stepped {
     fn reader(&self) -> Arc<dyn Reader> {
         Writer::reader(&self.store)
     }
-    fn prepare(&mut self, mutations: &mut dyn Iterator<Item = MutationRef<'_>>) -> Reply<Prepared> {
+    fn prepare(
+        &mut self,
+        mutations: &mut dyn Iterator<Item = MutationRef<'_>>,
+    ) -> Answer<Prepared> {
         self.store.prepare(mutations)
     }
     fn apply(
@@ -83,10 +87,10 @@ impl Writer for Stepped {
         while !has_more && budget > 500 && block_on(self.store.compact()).unwrap() {}
         has_more
     }
-    fn pin(&mut self) -> Reply<Box<dyn PinnedVersion>> {
+    fn pin(&mut self) -> Answer<Box<dyn PinnedVersion>> {
         self.store.pin()
     }
-    fn flush(&mut self, pace: Pace) -> Waiting<Result<Flushed>> {
+    fn flush(&mut self, pace: Pace) -> Waiting<StorageResult<Flushed>> {
         self.store.flush(pace)
     }
     fn check_invariants(&self) {
@@ -323,7 +327,7 @@ async fn read_a_version(store: &dyn Reader, random: &mut Random) -> bool {
         }
         (values, rows) => {
             let error = values.err().or(rows.err());
-            assert_eq!(error, Some(Error::transaction_too_old()));
+            assert_eq!(error, Some(StorageError::TooOld("".into())));
             false
         }
     }
@@ -459,8 +463,8 @@ fn what_is_not_built_in_is_refused_and_named() {
         SsdStorage::open(&env, dir.path(), IDENTITY, settings).await
     });
     let error = opened.err().unwrap();
-    assert_eq!(error, Error::unsupported_operation());
-    assert!(error.detail().unwrap().contains("zstd"), "{error}");
+    assert_eq!(error, StorageError::Unsupported("".into()));
+    assert!(error.summary().contains("zstd"), "{error}");
 }
 
 #[test]

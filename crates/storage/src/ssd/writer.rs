@@ -12,10 +12,11 @@ use super::index::{IndexBuilder, separator_between};
 use super::pages::Pages;
 use super::rows::{RowsBlock, RowsBuilder};
 use super::table::{Graveyard, Table, damage, decode_parts, table_path};
+use crate::failure::StorageResult;
 use crate::sequential::SequentialFile;
 use plinth_env::{Env, Open};
 use plinth_format::{Identity, push_bytes, push_number};
-use plinth_types::{Result, Version, planted};
+use plinth_types::{Version, planted};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -92,7 +93,7 @@ struct TableWriter {
 }
 
 impl TableWriter {
-    async fn begin(making: &Arc<Making>, version: Version, level: u32) -> Result<Self> {
+    async fn begin(making: &Arc<Making>, version: Version, level: u32) -> StorageResult<Self> {
         let id = making.next_id.fetch_add(1, Ordering::Relaxed);
         let nonce = making.env.random_u64();
         let header =
@@ -177,13 +178,13 @@ impl TableWriter {
         }
     }
 
-    async fn flush(&mut self) -> Result<()> {
+    async fn flush(&mut self) -> StorageResult<()> {
         let bytes = self.output.flush().await?;
         self.making.written.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
 
-    async fn finish(mut self, clears: &Clears) -> Result<Table> {
+    async fn finish(mut self, clears: &Clears) -> StorageResult<Table> {
         self.close_block();
         let seed = self.header.seed();
         let mut number = self.footer.blocks as u32;
@@ -274,7 +275,7 @@ impl RunWriter {
     }
 
     /// Writes out what has gathered. `next` is the key of the row to come.
-    pub async fn make_room(&mut self, next: &[u8]) -> Result<()> {
+    pub async fn make_room(&mut self, next: &[u8]) -> StorageResult<()> {
         if let Some(table) = &mut self.current {
             if table.len() < self.making.table_bytes {
                 return table.flush().await;
@@ -296,7 +297,7 @@ impl RunWriter {
         self.current.as_mut().expect("room was made").push(key, value);
     }
 
-    async fn close(&mut self, next: Option<&[u8]>) -> Result<()> {
+    async fn close(&mut self, next: Option<&[u8]>) -> StorageResult<()> {
         let Some(table) = self.current.take() else { return Ok(()) };
         let clears = self.clears.clipped(&self.from, next);
         self.tables.push(table.finish(&clears).await?);
@@ -305,7 +306,7 @@ impl RunWriter {
     }
 
     /// The tables, durable but for their names, which a sync of the directory makes so.
-    pub async fn finish(&mut self) -> Result<Vec<Arc<Table>>> {
+    pub async fn finish(&mut self) -> StorageResult<Vec<Arc<Table>>> {
         if self.current.is_none() && self.tables.is_empty() && !self.clears.is_empty() {
             self.make_room(&[]).await?;
         }

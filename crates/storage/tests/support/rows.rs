@@ -1,13 +1,13 @@
 //! What is in a store.
 
-use plinth_storage::Reader;
-use plinth_types::{KeySelector, KeySpace, RangeRead, Result};
+use plinth_storage::{Reader, StorageResult};
+use plinth_types::{KeySelector, KeySpace, RangeRead};
 use std::collections::BTreeMap;
 
 pub type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// All rows of a store at its newest version.
-pub async fn rows_of(store: &impl Reader) -> Result<Rows> {
+pub async fn rows_of(store: &impl Reader) -> StorageResult<Rows> {
     let read = RangeRead {
         begin: KeySelector::first_greater_or_equal(&b""[..]),
         end: KeySelector::first_greater_or_equal(KeySpace::System.end()),

@@ -306,7 +306,7 @@ impl Shared {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let mut connected = Err(failed(format!("{host} has no address")));
         for address in self.env.sockets().resolve(host, port).await? {
-            connected = self.env.sockets().connect(address).await;
+            connected = self.env.sockets().connect(address).await.map_err(Error::from);
             if connected.is_ok() {
                 break;
             }

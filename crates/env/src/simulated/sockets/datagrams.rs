@@ -5,27 +5,27 @@ use std::net::SocketAddr;
 use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-use plinth_types::{Error, Result};
 use tokio::io::ReadBuf;
 
+use crate::failure::{IoError, IoErrorKind, IoResult, socket_error};
 use crate::simulated::network::{Outcome, ip_of};
 use crate::simulated::timers::{Action, TimerId};
 use crate::simulated::universe::{Core, Host};
 
 impl Host {
-    pub(crate) fn datagrams(self: &Arc<Self>, address: SocketAddr) -> Result<SimulatedDatagrams> {
+    pub(crate) fn datagrams(self: &Arc<Self>, address: SocketAddr) -> IoResult<SimulatedDatagrams> {
         let core = &mut *self.universe.lock();
         if !self.is_alive(core) {
-            return Err(Error::bind_failed().with_detail("the process has crashed"));
+            return Err(IoError::new(IoErrorKind::NotBound, "the process has crashed"));
         }
         if !address.ip().is_unspecified() && address.ip() != ip_of(self.process) {
-            let detail = format!("{address}: not an address of this machine");
-            return Err(Error::bind_failed().with_detail(detail));
+            let why = "not an address of this machine";
+            return Err(socket_error(IoErrorKind::NotBound, address, why));
         }
         core.note("bind", self.process as u64, u64::from(address.port()));
         let bound = core.network.bind(self.process, address);
         let address =
-            bound.ok_or_else(|| Error::address_in_use().with_detail(address.to_string()))?;
+            bound.ok_or_else(|| IoError::new(IoErrorKind::AddressInUse, address.to_string()))?;
         Ok(SimulatedDatagrams { host: self.clone(), address, reading: None })
     }
 }

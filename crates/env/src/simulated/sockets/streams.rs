@@ -11,17 +11,17 @@ use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use plinth_types::{Error, Result};
 use tokio::io::ReadBuf;
 
+use crate::failure::{IoError, IoErrorKind, IoResult, socket_error};
 use crate::simulated::network::{EndId, Network, Outcome, ip_of};
 use crate::simulated::timers::{Action, TimerId};
 use crate::simulated::universe::{Core, Host};
 use crate::simulated::waits::SimulatedSleep;
 
 impl Host {
-    pub(crate) async fn connect(self: &Arc<Self>, to: SocketAddr) -> Result<SimulatedStream> {
-        let failed = |why: &str| Error::connection_failed().with_detail(format!("{to}: {why}"));
+    pub(crate) async fn connect(self: &Arc<Self>, to: SocketAddr) -> IoResult<SimulatedStream> {
+        let failed = |why: &str| socket_error(IoErrorKind::NotConnected, to, why);
         self.cross().await?;
         let (give_up_at, target) = {
             let core = self.living()?;
@@ -57,22 +57,25 @@ impl Host {
         Ok(stream)
     }
 
-    pub(crate) async fn listen(self: &Arc<Self>, address: SocketAddr) -> Result<SimulatedListener> {
+    pub(crate) async fn listen(
+        self: &Arc<Self>,
+        address: SocketAddr,
+    ) -> IoResult<SimulatedListener> {
         let mut core = self.living()?;
         if !address.ip().is_unspecified() && address.ip() != ip_of(self.process) {
-            return Err(Error::bind_failed()
-                .with_detail(format!("{address}: not an address of this machine")));
+            let why = "not an address of this machine";
+            return Err(socket_error(IoErrorKind::NotBound, address, why));
         }
         core.note("listen", self.process as u64, u64::from(address.port()));
         let bound = core.network.listen(self.process, address);
         let address =
-            bound.ok_or_else(|| Error::address_in_use().with_detail(address.to_string()))?;
+            bound.ok_or_else(|| IoError::new(IoErrorKind::AddressInUse, address.to_string()))?;
         drop(core);
         Ok(SimulatedListener { host: self.clone(), address })
     }
 
     /// Lets as much time pass as a message takes.
-    async fn cross(self: &Arc<Self>) -> Result<()> {
+    async fn cross(self: &Arc<Self>) -> IoResult<()> {
         let at = {
             let core = &mut *self.living()?;
             core.now + core.network.plan.latency(&mut core.random)
@@ -81,11 +84,11 @@ impl Host {
         Ok(())
     }
 
-    fn living(&self) -> Result<MutexGuard<'_, Core>> {
+    fn living(&self) -> IoResult<MutexGuard<'_, Core>> {
         let core = self.universe.lock();
         match self.is_alive(&core) {
             true => Ok(core),
-            false => Err(Error::connection_failed().with_detail("the process has crashed")),
+            false => Err(IoError::new(IoErrorKind::NotConnected, "the process has crashed")),
         }
     }
 
@@ -119,7 +122,7 @@ impl SimulatedListener {
         self.address
     }
 
-    pub(crate) fn poll_accept(&self, context: &Context<'_>) -> Poll<Result<SimulatedStream>> {
+    pub(crate) fn poll_accept(&self, context: &Context<'_>) -> Poll<IoResult<SimulatedStream>> {
         let core = &mut *self.host.living()?;
         match core.network.accept(self.address, context.waker()) {
             Outcome::Done(end) => {
@@ -128,7 +131,7 @@ impl SimulatedListener {
             }
             Outcome::Wait(_) => Poll::Pending,
             Outcome::Broken(_) => {
-                Poll::Ready(Err(Error::connection_failed().with_detail("the listener is closed")))
+                Poll::Ready(Err(IoError::new(IoErrorKind::NotConnected, "the listener is closed")))
             }
         }
     }

@@ -85,11 +85,7 @@ fn a_full_disk_is_told_as_long_as_nothing_can_be_flushed() {
     disk.simulation.run_for(SECOND);
     for _ in 0..100 {
         let trouble = disk.store.trouble();
-        assert!(
-            trouble.is_some_and(|error| plinth_env::is_disk_full(&error)),
-            "{:?}",
-            disk.store.trouble()
-        );
+        assert!(trouble.is_some_and(|error| error.is_disk_full()), "{:?}", disk.store.trouble());
         disk.simulation.run_for(SECOND / 10);
     }
     disk.simulation.update_faults(&disk.env, |plan| plan.capacity = None);
