@@ -121,6 +121,14 @@ pub(crate) fn decide(
     }
     decided.metadata = folded;
     decided.records = records.into_mutations();
+    assert!(
+        decided.metadata.is_none() || decided.touches_system,
+        "replicas look at what changes the metadata"
+    );
+    assert!(
+        decided.records.is_empty() || !decided.accepted.is_empty(),
+        "only what takes effect is recorded"
+    );
     decided
 }
 

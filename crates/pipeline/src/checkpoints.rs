@@ -170,6 +170,7 @@ pub(crate) async fn follow_tables(replica: Arc<Replica>) {
         }
         let too_new = planted!("flushes let go of newer log").then(|| replica.newest());
         let version = too_new.unwrap_or_else(|| storage.durable().version);
+        assert!(version <= replica.newest(), "the log goes beyond what was applied");
         if version > popped && log.pop(CONSUMER, version).is_ok() {
             replica.counters.checkpoints.add(u64::from(popped > 0));
             popped = version;

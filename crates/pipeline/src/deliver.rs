@@ -225,6 +225,7 @@ impl Server {
                 break;
             };
             seen += entry.body.len();
+            assert!(entry.version > upto, "version {} comes behind {upto}", entry.version);
             upto = entry.version;
             let mutations = changes_in(&entry, ranges)?;
             let is_skipped = planted!("a version of a stream is skipped") && batches.len() == 3;

@@ -38,6 +38,8 @@ struct State<B> {
     batches: VecDeque<B>,
     /// The version of the batch being settled.
     settling: Option<Version>,
+    /// The version of the last batch that was, or is being, settled.
+    settled: Version,
     newest: Version,
     closed: Option<Error>,
     waiting: Vec<Waker>,
@@ -48,6 +50,7 @@ impl<B> Default for InFlight<B> {
         let state = State {
             batches: VecDeque::new(),
             settling: None,
+            settled: 0,
             newest: 0,
             closed: None,
             waiting: Vec::new(),
@@ -117,6 +120,10 @@ impl<B: Appended> InFlight<B> {
             }
             let batch = state.batches.pop_front();
             state.settling = batch.as_ref().map(Appended::version);
+            if let Some(version) = state.settling {
+                let before = std::mem::replace(&mut state.settled, version);
+                assert!(before < version, "batch {version} takes effect after {before}");
+            }
             Poll::Ready(batch)
         })
         .await
@@ -155,6 +162,7 @@ impl<B: Appended> InFlight<B> {
         assert!(state.batches.iter().map(Appended::position).is_sorted(), "positions rise");
         assert!(versions().next().is_none_or(|first| state.settling < Some(first)), "oldest first");
         assert!(versions().all(|version| version <= state.newest));
+        assert!(versions().all(|version| version > state.settled), "none takes effect twice");
         assert!(state.closed.is_none() || state.batches.is_empty(), "closed and emptied");
     }
 }

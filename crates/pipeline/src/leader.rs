@@ -167,6 +167,7 @@ impl Leader {
         versions: Versions,
         in_cluster: Option<(u64, Box<dyn Prover>)>,
     ) -> Self {
+        versions.check_invariants(&replica.visible.applied);
         let (term, prover) = in_cluster.unzip();
         let log = batcher.log.as_ref().map(|log| log.view());
         Self {
@@ -296,6 +297,8 @@ impl Leader {
     fn answer(&self, batch: Box<Batch>, fired: Vec<Promise<Version>>, settled: Duration) {
         let Replica { env, counters, waiting, .. } = &*self.replica;
         let Batch { version, decided, formed, appended, .. } = *batch;
+        let newest = self.replica.newest();
+        assert!(version <= newest, "version {version} is acknowledged, {newest} can be read");
         counters.committed.add(decided.accepted.len() as u64);
         let took = formed + env.now().saturating_sub(appended);
         plinth_usdt::commit(version, decided.accepted.len(), took);

@@ -184,6 +184,7 @@ impl CommitQueue {
         let state = lock(&self.state);
         let bytes: usize = state.waiting.iter().map(|waits| waits.request.size()).sum();
         assert_eq!(bytes, state.bytes, "the bytes of what waits to be committed");
+        assert!(state.peak >= state.bytes, "the most that has waited is more than what waits");
         assert!(state.failed.is_none() || state.closed, "who has resigned takes nothing more");
         assert!(state.failed.is_none() || state.waiting.is_empty(), "nor does anybody wait");
     }

@@ -87,6 +87,12 @@ impl Replica {
         (storage, log): (Store, Option<Arc<dyn LogView>>),
         Beginning { newest, metadata, streams }: Beginning,
     ) -> Self {
+        let (served, durable) = (storage.reader.newest(), storage.reader.durable().version);
+        assert!(served >= newest, "a replica begins at {newest}, its storage serves {served}");
+        assert!(
+            durable <= newest,
+            "rows are durable up to {durable}, a replica begins at {newest}"
+        );
         let streams = Arc::new(Streams::new(streams, log.clone()));
         let root = directory.as_ref().map(|directory| &*directory.root);
         let space = Space::new(env, root, log.clone(), storage.reader.clone());
@@ -138,6 +144,7 @@ impl Replica {
         assert!(self.newest() >= version, "an entry was applied and can't be read");
         self.streams.reached();
         self.writer().forget_before(self.window_begin(version), FORGET_ROWS);
+        assert!(self.storage.oldest() <= version, "what was just applied has left the window");
         self.counters.batches.add(1);
         self.counters.mutations.add(entry.lists.iter().map(|list| list.len() as u64).sum());
         Ok(fired)

@@ -118,7 +118,14 @@ pub(crate) async fn follow_commits(leader: Arc<Leader>) {
             First::Right(()) => log.until_committed(committed).await,
         };
         match told {
-            Ok(progress) => committed = progress.position,
+            Ok(progress) => {
+                assert!(
+                    progress.position > committed,
+                    "the log is committed up to {:?}, and was up to {committed:?}",
+                    progress.position
+                );
+                committed = progress.position;
+            }
             Err(error) => return leader.fail(error.into()),
         }
         leader.settle(Some(committed)).await;
@@ -136,7 +143,9 @@ async fn wait_for_commit(leader: &Leader, position: Position) {
     match synced {
         Ok(()) => {
             note_sync(leader, began);
-            leader.settle(Some(log.committed().position)).await;
+            let committed = log.committed().position;
+            assert!(committed >= position, "{position:?} is synced, and {committed:?} committed");
+            leader.settle(Some(committed)).await;
         }
         Err(error) => leader.lose_log(error.into()),
     }
@@ -154,6 +163,8 @@ async fn begin(leader: &Leader, batcher: &mut Batcher, batch: Vec<Submitted>) {
     let began = replica.env.now();
     let assigned = leader.versions.assign(began, batcher.metadata.min_required_commit_version());
     let version = assigned.version;
+    assert!(version > replica.newest(), "version {version} was shown to readers before its batch");
+    assert!(assigned.lease.is_none_or(|lease| lease >= version), "a lease reaches its batch");
     let span = events::batch(version, batch.len());
     batcher.resolver.forget_before(replica.window_begin(version));
     let notes = (replica.wall_clock_seconds(), replica.config.slow);

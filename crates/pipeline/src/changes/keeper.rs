@@ -254,9 +254,12 @@ impl MemoryLog {
             self.gone = entry.version;
             self.bytes -= entry.body.len() as u64;
         }
+        assert_eq!(self.entries.is_empty(), self.bytes == 0, "bytes of the entries in memory");
     }
 
     fn keep(&mut self, at: LogPosition, lists: &[&MutationList]) {
+        let last = self.entries.back().map_or(self.gone, |last| last.version);
+        assert!(at.version > last, "version {} is kept behind {last}", at.version);
         let bytes: usize = lists.iter().map(|list| list.as_bytes().len()).sum();
         let mut body = sections_head(&[(ALL_ROWS, bytes)]);
         lists.iter().for_each(|list| body.extend_from_slice(list.as_bytes()));

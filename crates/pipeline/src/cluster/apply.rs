@@ -44,6 +44,11 @@ async fn apply(this: &Participant, entry: &plinth_log::Entry) -> Result<()> {
     let mutations = MutationList::decode(mutations.to_vec()).map_err(corrupt)?;
     let touches_metadata = mutations.iter().any(may_concern);
     let replica = &*this.replica;
+    assert_eq!(
+        entry.previous,
+        replica.newest(),
+        "entry {index} of version {version} follows another one than was applied last"
+    );
     let fired = replica
         .apply(&Entry { at: entry.position(), lists: vec![&mutations], touches_metadata })
         .await?;

@@ -183,6 +183,8 @@ impl<T> Gate<T> {
     pub fn limit(&self, limits: Limits, rules: &Rules, now: Duration) {
         let mut state = lock(&self.state);
         let state = &mut *state;
+        let is_rate = limits.default >= 0.0 && limits.batch >= 0.0;
+        assert!(is_rate, "rates at which transactions begin: {limits:?}");
         state.limits = limits;
         for (line, rate) in [(0, limits.batch), (1, limits.default)] {
             state.buckets[line].set_rate(rate, now);
@@ -230,10 +232,11 @@ impl<T> Gate<T> {
     /// Everybody who waits: the node closes. Whoever comes later and would have to wait is refused.
     pub fn drain(&self) -> Vec<Waiter<T>> {
         let mut state = lock(&self.state);
-        state.waiting = 0;
+        let waiting = std::mem::take(&mut state.waiting);
         state.is_closed = true;
         let mut all: Vec<Waiter<T>> = state.lines.iter_mut().flat_map(std::mem::take).collect();
         all.extend(state.tags.values_mut().flat_map(|tag| std::mem::take(&mut tag.waiting)));
+        assert_eq!(all.len(), waiting, "everybody who waits to begin is told of the end");
         all
     }
 }

@@ -77,6 +77,7 @@ pub(crate) async fn replay(
     while let Some(next) = receiver.next().await {
         let applied = match next {
             Ok(Ordered { at, mutations }) => {
+                assert!(at.version > reached, "entries up to {at} are replayed after {reached}");
                 reached = at.version;
                 engine.apply(env, at, &mutations).await
             }
