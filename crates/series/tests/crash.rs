@@ -62,7 +62,8 @@ async fn write(
 }
 
 async fn check(env: &Env, settings: &Settings, history: &mut History, seed: u64) -> Result<()> {
-    let (_db, _store, series) = open(env, settings).await?;
+    let (_db, store, series) = open(env, settings).await?;
+    store.check_invariants().await?;
     let mut found = BTreeMap::new();
     for (which, series) in series.iter().enumerate() {
         for point in series.scan(.., Direction::Forward).await?.collect().await? {

@@ -289,6 +289,7 @@ fn a_history_behind_the_present_is_read_a_few_leaves_at_a_time() {
                 "seed {seed}: {from}..{to}"
             );
         }
+        block_on(store.check_invariants()).unwrap();
     }
 }
 

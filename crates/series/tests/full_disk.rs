@@ -101,6 +101,7 @@ fn a_full_disk_is_told_loses_nothing_acknowledged_and_is_recovered_from() {
             let (_db, store) = open(&machine).await.unwrap();
             let found = times(&store.series(NAME).await.unwrap()).await.unwrap();
             machine.sleep(Duration::from_secs(1)).await;
+            store.check_invariants().await.unwrap();
             found
         });
         match seed % 2 {

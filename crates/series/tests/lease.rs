@@ -129,6 +129,7 @@ fn what_is_posted_is_there_whoever_owns_the_series_and_names_are_counted() {
         assert_eq!(count(&owner).await, 5001, "whoever was told so may ask for it");
         let sum = owner.existing(NAME).await.unwrap().unwrap().aggregate(7..=7).await.unwrap();
         assert_eq!(sum.map(|sum| sum.sum), Some(70.0), "the last one of a time counts");
+        owner.check_invariants().await.unwrap();
     });
 }
 

@@ -97,12 +97,14 @@ impl Model {
 
     fn sync(&mut self) {
         block_on(self.store.sync()).unwrap();
+        block_on(self.store.check_invariants()).unwrap();
         self.synced.clone_from(&self.now);
     }
 
     /// The process is gone, and another begins.
     fn reopen(&mut self) {
         (self.store, self.series) = open(&self.db, &self.settings);
+        block_on(self.store.check_invariants()).unwrap();
         self.now.clone_from(&self.synced);
     }
 
@@ -115,6 +117,7 @@ impl Model {
     fn delete(&mut self) {
         let (which, range) = (self.which(), self.range());
         block_on(self.series[which].delete_range(range.clone())).unwrap();
+        block_on(self.store.check_invariants()).unwrap();
         self.now[which].retain(|time, _| !range.contains(time));
         self.synced.clone_from(&self.now);
     }

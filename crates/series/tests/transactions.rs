@@ -521,6 +521,7 @@ fn keys_and_points_of_a_transaction_survive_a_crash_together() {
                 check(&db, &view, &acknowledged, seed).await?;
                 let store = SeriesStore::open_with(&db, settings.clone()).await?;
                 let next = check(&db, &store, &acknowledged, seed).await?;
+                store.check_invariants().await?;
                 assert_eq!(
                     inbox_size(&db, &settings).await?,
                     0,

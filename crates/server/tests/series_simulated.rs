@@ -219,6 +219,7 @@ fn run(seed: u64) -> (u64, u64, u64) {
     sim.run_until(async {
         let node = open(&server).await;
         let store = SeriesStore::open(&Database::new(Arc::new(node.endpoint()))).await.unwrap();
+        store.check_invariants().await.unwrap();
         let shared = found(&store, "shared s=all").await;
         for (sender, told) in (0..SENDERS).zip(&all) {
             let told = std::mem::take(&mut *told.lock().unwrap());
@@ -318,6 +319,7 @@ fn times_after(seed: u64, text: &'static str, end: End, after: Duration) -> Vec<
     sim.run_until(async {
         let node = open(&server).await;
         let store = SeriesStore::open(&Database::new(Arc::new(node.endpoint()))).await.unwrap();
+        store.check_invariants().await.unwrap();
         found(&store, "m a=1").await.into_iter().map(|(time, _)| time).collect()
     })
 }
@@ -421,6 +423,7 @@ fn a_full_disk_is_told_to_senders_and_what_they_were_told_is_durable_is_there() 
         sim.run_until(async {
             let node = open(&server).await;
             let store = SeriesStore::open(&Database::new(Arc::new(node.endpoint()))).await.unwrap();
+            store.check_invariants().await.unwrap();
             let numbers: Vec<u64> =
                 found(&store, "own.a s=0").await.iter().map(|(number, _)| *number).collect();
             let told = told.lock().unwrap();

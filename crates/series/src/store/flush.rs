@@ -81,6 +81,17 @@ impl Flusher {
         (number, bytes)
     }
 
+    /// Panics if what is known of the tail contradicts itself.
+    pub(super) fn check_invariants(&self) {
+        let numbers = || self.batches.iter().map(|(number, _)| *number);
+        assert!(numbers().is_sorted_by(|one, next| one < next), "batches of the tail ascend");
+        assert!(numbers().all(|number| number < self.next), "no batch is to come again");
+        let bytes: usize = self.batches.iter().map(|(_, bytes)| bytes).sum();
+        assert_eq!(bytes, self.bytes, "bytes of the tail");
+        let needed = |(number, _): &(u64, Id)| *number < self.next;
+        assert!(self.ages.keys().all(needed), "what series need of the tail was made");
+    }
+
     /// Notes that a batch is there.
     pub(super) fn note_batch(&mut self, number: u64, bytes: usize) {
         self.next = self.next.max(number + 1);

@@ -19,6 +19,7 @@ mod budget;
 mod candidate;
 mod flush;
 mod inbox;
+mod invariants;
 mod kept;
 mod keys;
 mod late;

@@ -301,6 +301,7 @@ fn run(seed: u64) -> (u64, u64) {
     let database = world.client(&looker);
     world.sim().run_until(async {
         let store = SeriesStore::open(&database).await.unwrap();
+        store.check_invariants().await.unwrap();
         let shared = found(&store, "shared s=all").await;
         for (sender, told) in (0..SENDERS).zip(&all) {
             let told = std::mem::take(&mut *told.lock().unwrap());
