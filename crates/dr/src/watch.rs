@@ -10,19 +10,16 @@ use crate::sites::firsts;
 use crate::status::{Phase, Status, status};
 use crate::system;
 use plinth_client::Database;
-use plinth_env::sync::{First, race, until_set};
-use plinth_env::{Env, Task};
+use plinth_env::sync::{First, race};
+use plinth_env::{Env, Signal, Task};
 use plinth_types::{Result, Version, version::VERSIONS_PER_SECOND};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How often it is looked.
 const LOOK: Duration = Duration::from_secs(1);
-/// How soon it is noticed that it is to stop.
-const TICK: Duration = Duration::from_millis(100);
 /// An agent that has given no sign of life for so long works no more.
 const SILENT: Duration = Duration::from_secs(10);
 
@@ -48,7 +45,7 @@ struct Sides {
 
 /// Looks at a database for as long as it lives.
 pub struct Watch {
-    stop: Arc<AtomicBool>,
+    stop: Arc<Signal>,
     task: Task,
     seen: Arc<Mutex<Sides>>,
 }
@@ -60,13 +57,12 @@ fn lock(sides: &Mutex<Sides>) -> MutexGuard<'_, Sides> {
 impl Watch {
     /// Begins to look.
     pub fn start(env: &Env, db: &Database) -> Self {
-        let (stop, seen) = (Arc::new(AtomicBool::new(false)), Arc::<Mutex<Sides>>::default());
+        let (stop, seen) = (Arc::<Signal>::default(), Arc::<Mutex<Sides>>::default());
         let (told, found, inner, db) = (stop.clone(), seen.clone(), env.clone(), db.clone());
         let mut last = env.now();
         let task = env.spawn("second-site-watch", async move {
-            let until_stopped = || until_set(&told, &inner, TICK);
             // Without a majority nobody answers.
-            while let First::Left(looked) = race(look(&db), until_stopped()).await {
+            while let First::Left(looked) = race(look(&db), told.wait()).await {
                 match looked {
                     Ok(sides) => (*lock(&found), last) = (sides, inner.now()),
                     // What can't be read for long is not known: measurements that stand still would
@@ -76,7 +72,10 @@ impl Watch {
                     }
                     Err(_) => {}
                 }
-                race(inner.sleep(LOOK), until_stopped()).await;
+                // Where a look is over at once, as in this process, this alone hears of the end.
+                if let First::Right(()) = race(inner.sleep(LOOK), told.wait()).await {
+                    return;
+                }
             }
         });
         Self { stop, task, seen }
@@ -100,7 +99,7 @@ impl Watch {
     /// # Errors
     /// If it panicked.
     pub async fn stop(self) -> Result<()> {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop.notify();
         Ok(self.task.await?)
     }
 }

@@ -22,12 +22,12 @@ use crate::format::Key;
 use crate::snapshot::lock;
 use crate::target::{Target, named};
 use plinth_client::Database;
-use plinth_env::sync::{First, race, until_set};
-use plinth_env::{Env, Task};
+use plinth_env::sync::{First, race};
+use plinth_env::{Env, Signal, Task};
 use plinth_types::{Error, Result};
 use rows::{AGENT, Beat, TagRows, for_system, read_all};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -35,15 +35,13 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_secs(1);
 /// How long an agent that ends tries to say so.
 const RETIRING: Duration = Duration::from_secs(1);
-/// How soon it is noticed that it is to stop, where nobody answers.
-const TICK: Duration = Duration::from_millis(100);
 /// How long another agent's beat must not move before it is taken for dead.
 const DEAD: Duration = Duration::from_secs(10);
 
 /// Does the continuous backups of a database for as long as it lives, or waits for its turn.
 pub struct Agent {
     env: Env,
-    stop: Arc<AtomicBool>,
+    stop: Arc<Signal>,
     task: Task,
     seen: Seen,
 }
@@ -64,7 +62,7 @@ impl Agent {
     }
 
     fn begin(env: &Env, db: &Database, cluster: Option<Database>) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
+        let stop = Arc::<Signal>::default();
         let (inner, db, flag, seen) = (env.clone(), db.clone(), stop.clone(), Seen::default());
         let told = seen.clone();
         let task =
@@ -91,7 +89,7 @@ impl Agent {
     /// # Errors
     /// If it panicked.
     pub async fn stop(self) -> Result<()> {
-        self.stop.store(true, Ordering::SeqCst);
+        self.stop.notify();
         Ok(self.task.await?)
     }
 }
@@ -124,16 +122,16 @@ struct Working {
     task: Task,
 }
 
-async fn run(env: Env, db: Database, cluster: Option<Database>, stop: Arc<AtomicBool>, seen: Seen) {
+async fn run(env: Env, db: Database, cluster: Option<Database>, stop: Arc<Signal>, seen: Seen) {
     let mut id = [0; 16];
     env.fill_random(&mut id);
     let shared = Shared { env: env.clone(), db, cluster, id };
     let mut working = BTreeMap::<String, Working>::new();
     let mut other: Option<(Beat, Duration)> = None;
-    while !stop.load(Ordering::Relaxed) {
+    loop {
         let looking = shared.look(&mut other, !working.is_empty(), &seen);
         // Without a majority, as where all servers of a cluster end at once, nobody answers.
-        let First::Left(looked) = race(looking, until_set(&stop, &env, TICK)).await else { break };
+        let First::Left(looked) = race(looking, stop.wait()).await else { break };
         match looked {
             Ok(Some(tags)) => shared.keep_working(tags, &mut working),
             // Another one does it, or nobody has anything to do.
@@ -142,7 +140,9 @@ async fn run(env: Env, db: Database, cluster: Option<Database>, stop: Arc<Atomic
             // nothing need be done.
             Err(_) => {}
         }
-        env.sleep(LOOK).await;
+        if let First::Right(()) = race(env.sleep(LOOK), stop.wait()).await {
+            break;
+        }
     }
     let was_at_work = !working.is_empty();
     end(&mut working).await;

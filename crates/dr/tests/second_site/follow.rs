@@ -8,6 +8,8 @@ use crate::world::*;
 use plinth_dr::{
     Leftover, Phase, Sites, StartSettings, abort, abort_second, set_paused, start, status,
 };
+use plinth_env::sync::{First, race};
+use plinth_env::{Env, block_on};
 use plinth_types::{Error, Result};
 use std::time::Duration;
 
@@ -241,4 +243,14 @@ fn two_agents_take_turns() {
         run_until(&machine, &sites, async |status| status.whole_at >= Some(history.newest())).await;
         assert!(rows_of(&sites.to).await == history.at(history.newest()) && killed == 4);
     });
+}
+
+/// The look at a database in this process was over before the watch heard of its end, so it looked
+/// again and again without a pause, and a server took five seconds to end.
+#[test]
+fn a_watch_of_a_database_in_this_process_ends_when_it_is_told_to() {
+    let (env, db) = (Env::real(), plinth::Database::in_memory().unwrap());
+    let watch = plinth_dr::Watch::start(&env, &db);
+    let ended = block_on(race(watch.stop(), env.sleep(Duration::from_secs(30))));
+    assert!(matches!(ended, First::Left(Ok(()))), "it goes on");
 }
