@@ -249,7 +249,7 @@ fn two_agents_take_turns() {
 /// again and again without a pause, and a server took five seconds to end.
 #[test]
 fn a_watch_of_a_database_in_this_process_ends_when_it_is_told_to() {
-    let (env, db) = (Env::real(), plinth::Database::in_memory().unwrap());
+    let (env, db) = (Env::real(), plinth::Local::in_memory().unwrap().into_database());
     let watch = plinth_dr::Watch::start(&env, &db);
     let ended = block_on(race(watch.stop(), env.sleep(Duration::from_secs(30))));
     assert!(matches!(ended, First::Left(Ok(()))), "it goes on");
