@@ -6,6 +6,7 @@
 use plinth_env::{Env, block_on};
 use plinth_promql::{Answered, Labels, Matcher, NAME};
 use plinth_rules::{Group, Options, Store, Written};
+use std::time::Duration;
 
 const MINUTE: i64 = 60_000_000_000;
 
@@ -13,7 +14,7 @@ const MINUTE: i64 = 60_000_000_000;
 struct Two;
 
 impl Store for Two {
-    async fn instant(&self, _: &str, _: i64) -> Result<Answered, String> {
+    async fn instant(&self, _: &str, _: i64, _: Duration) -> Result<Answered, String> {
         let series = |host: &str| [(NAME, "m"), ("host", host)].into_iter().collect::<Labels>();
         Ok(Answered::Vector(vec![(series("a"), 1.5), (series("b"), f64::NAN)]))
     }
@@ -24,8 +25,8 @@ impl Store for Two {
         Ok(vec![(labels, (until - MINUTE, 0.0))])
     }
 
-    async fn write(&self, _: &[Written]) -> Result<(), String> {
-        Ok(())
+    async fn write(&self, _: &[Written]) -> Result<Vec<(usize, String)>, String> {
+        Ok(Vec::new())
     }
 }
 
