@@ -6,7 +6,7 @@ use crate::format::{
     BlockKind, FileBuilder, FileReader, Header, Key, Kind, MAX_HEADER_LEN, damaged,
 };
 use crate::names;
-use crate::ranges::{json_of_ranges, ranges_of_json, show_ranges};
+use crate::ranges::{are_same, json_of_ranges, ranges_of_json, show_ranges};
 use crate::target::Target;
 use bytes::Bytes;
 use plinth_env::Env;
@@ -157,7 +157,7 @@ impl Backup {
             ));
         }
         match &self.ranges {
-            Some(own) if own != ranges => refuse(format!(
+            Some(own) if !are_same(own, ranges) => refuse(format!(
                 "{url} holds a backup of {}, not of {}; take a place of its own",
                 show_ranges(own),
                 show_ranges(ranges)

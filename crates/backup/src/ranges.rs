@@ -2,18 +2,28 @@
 
 use plinth_types::{KeyRange, printable, system};
 
-/// Begin and end of the keys by which tenants are found: they are part of what users wrote.
-pub(crate) const TENANTS: (&[u8], &[u8]) = (b"\xff/tenant/", b"\xff/tenant0");
-
-/// All that users wrote: the normal keys, and what makes tenants of some of them.
+/// All that users wrote: the normal keys, time series, and what makes tenants of some of the normal
+/// keys.
 pub fn everything() -> Vec<KeyRange> {
-    let range = |begin: &'static [u8], end: &'static [u8]| KeyRange::new(begin, end);
-    vec![range(b"", system::NORMAL_END), range(TENANTS.0, TENANTS.1)]
+    system::USERS.iter().map(|(begin, end)| KeyRange::new(*begin, *end)).collect()
+}
+
+/// What a backup is of, by the ranges that it says. One of everything from when series lay among
+/// the normal keys doesn't name their place; nothing was there then, so it is of that, too.
+pub(crate) fn meant(ranges: &[KeyRange]) -> Vec<KeyRange> {
+    let all = everything();
+    let before = [all[0].clone(), all[2].clone()];
+    if *ranges == before { all } else { ranges.to_vec() }
+}
+
+/// Whether backups of these ranges are of the same keys.
+pub(crate) fn are_same(one: &[KeyRange], other: &[KeyRange]) -> bool {
+    one == other || meant(one) == meant(other)
 }
 
 /// Ranges for people: what everything is is called so.
 pub fn show_ranges(ranges: &[KeyRange]) -> String {
-    if *ranges == everything()[..] {
+    if meant(ranges) == everything() {
         return "everything".to_owned();
     }
     let shown = |range: &KeyRange| match range.begin.is_empty() {

@@ -14,6 +14,7 @@ use plinth::backup::restore::{Goal, Mapping, Plan, RestoreControl, restore_into}
 use plinth::backup::{Agent, Backup, expire, verify};
 use plinth::{Builder, Database, EngineKind, Env, Error, Version};
 use plinth_env::simulated::Simulation;
+use plinth_types::system::{SERIES_END, SERIES_PREFIX};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -174,6 +175,80 @@ fn a_backup_runs_and_ends_with_everything_in_it() {
         compare(&machine, &history, &mut random, "newest", 2).await;
         runs.stop().await.unwrap();
     });
+}
+
+/// Writes rows to the place of time series; gives the version.
+async fn write_series(db: &plinth_client::Database, round: u8) -> Version {
+    let tr = db.clone().with_system_keys().create_transaction();
+    for number in 0..100_u8 {
+        tr.set([SERIES_PREFIX, &[0x15, number, round]].concat(), [round; 50]);
+    }
+    tr.clear_range(
+        [SERIES_PREFIX, &[0x15, 5 * round]].concat(),
+        [SERIES_PREFIX, &[0x15, 5 * round + 3]].concat(),
+    );
+    tr.add([SERIES_PREFIX, b"sum"].concat(), [1]);
+    tr.set([b'u', round], "beside");
+    tr.commit().await.unwrap();
+    tr.committed_version().unwrap()
+}
+
+/// All that users and series have.
+async fn rows_with_series(db: &plinth_client::Database) -> Vec<plinth::KeyValue> {
+    let db = db.clone().with_system_keys();
+    db.transact(|tr| async move {
+        let mut rows = tr.range(&b""[..]..&b"\xff"[..]).collect().await?;
+        rows.extend(tr.range(SERIES_PREFIX..SERIES_END).collect().await?);
+        Ok(rows)
+    })
+    .await
+    .unwrap()
+}
+
+/// Series lie beside users' keys, and are saved and brought back with those: by snapshots, by the
+/// log, by a backup that was begun before they had that place.
+#[test]
+fn series_are_saved_and_come_back_in_their_place() {
+    for is_old in [false, true] {
+        let simulation = Simulation::new(5);
+        let machine = simulation.process("node");
+        simulation.run_until(async {
+            let db = open(&machine, "/db", "memory").await;
+            let mut wish = Wish { snapshot_interval: Duration::from_secs(100_000), ..wish() };
+            if is_old {
+                wish.ranges.remove(1);
+                let (target, id) = (backup_target(&machine), db.endpoint().describe().cluster_id);
+                Backup::open_or_create(&machine, target, None, &id, &wish.ranges).await.unwrap();
+            }
+            write_series(&db, 1).await;
+            let runs = Agent::start(&machine, &db);
+            agent::start(&db, "default", &wish).await.unwrap();
+            until(&db, "restorable", |tag| tag.is_restorable).await;
+            let between = write_series(&db, 2).await;
+            let then = rows_with_series(&db).await;
+            write_series(&db, 3).await;
+            agent::change(&db, "default", State::Discontinuing).await.unwrap();
+            until(&db, "ended", |tag| tag.ended.is_some()).await;
+            runs.stop().await.unwrap();
+            let backup = Backup::open(&machine, backup_target(&machine), None).await.unwrap();
+            let now = rows_with_series(&db).await;
+            for (goal, expected) in [(Goal::Version(between), &then), (Goal::Newest, &now)] {
+                for engine in ["memory", "ssd"] {
+                    let dir = format!("/restored-{engine}-{}", expected.len());
+                    restore_dir(&machine, &backup, goal, Mapping::default(), &dir, engine)
+                        .await
+                        .unwrap();
+                    let restored = open(&machine, &dir, engine).await;
+                    assert_eq!(rows_with_series(&restored).await, *expected, "{dir}");
+                }
+                let served = open(&machine, &format!("/served-{}", expected.len()), "memory").await;
+                let plan = plan(&backup, goal, Mapping::default()).await.unwrap();
+                serve(&backup, &plan, &RestoreControl::default(), &served).await.unwrap();
+                assert_eq!(rows_with_series(&served).await, *expected);
+            }
+            assert!(now.iter().filter(|row| row.key.starts_with(SERIES_PREFIX)).count() > 250);
+        });
+    }
 }
 
 #[test]

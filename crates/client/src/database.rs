@@ -4,7 +4,7 @@
 //! they were set. Making and running transactions stands above them, in `transact`.
 
 use crate::endpoint::Endpoint;
-use crate::options::{DatabaseOption, Settings, parameter};
+use crate::options::{DatabaseOption, Settings, TransactionOption, parameter};
 use plinth_env::reply::Reply;
 use plinth_types::{Error, Result, limits};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -36,6 +36,8 @@ pub const API_VERSION_OLDEST: i32 = 200;
 pub struct Database {
     shared: Arc<Shared>,
     api_version: i32,
+    /// Whether transactions begin with access to the system's keys.
+    is_system: bool,
 }
 
 pub(crate) struct Shared {
@@ -65,7 +67,7 @@ impl Database {
             max_watches: AtomicUsize::new(limits::DEFAULT_MAX_WATCHES),
             watches: AtomicUsize::new(0),
         };
-        Self { shared: Arc::new(shared), api_version: API_VERSION }
+        Self { shared: Arc::new(shared), api_version: API_VERSION, is_system: false }
     }
 
     /// The same database (and options) with the behaviour of another API version, as the C
@@ -87,10 +89,18 @@ impl Database {
         &self.shared.endpoint
     }
 
+    /// The same database (and options) for whoever keeps rows among the system's keys: transactions
+    /// of this handle begin with access to those, at each try.
+    #[must_use]
+    pub fn with_system_keys(mut self) -> Self {
+        self.is_system = true;
+        self
+    }
+
     /// The same handle with the newest API version's behaviour, whatever the user has chosen; its
     /// options are the user's.
     pub(crate) fn newest(&self) -> Self {
-        Self { shared: self.shared.clone(), api_version: API_VERSION }
+        Self { shared: self.shared.clone(), api_version: API_VERSION, is_system: false }
     }
 
     /// Sets an option of this handle, or a default for its transactions.
@@ -145,10 +155,14 @@ impl Database {
 
     /// The options that a transaction begins with.
     pub(crate) fn defaults(&self) -> Defaults {
-        if self.shared.default_count.load(Ordering::Acquire) == 0 {
-            return Vec::new();
+        let mut defaults = match self.shared.default_count.load(Ordering::Acquire) {
+            0 => Vec::new(),
+            _ => self.shared.defaults.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        };
+        if self.is_system {
+            defaults.push((TransactionOption::AccessSystemKeys.code(), None));
         }
-        self.shared.defaults.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        defaults
     }
 
     /// The snapshot read-your-writes counter that transactions begin with: 1 since API version 300,

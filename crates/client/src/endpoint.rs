@@ -10,7 +10,7 @@ use plinth_env::Env;
 use plinth_env::reply::Reply;
 use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
-    KeySelector, KeySpace, Located, RangeLocks, RangeRead, RangeResult, Version,
+    KeySelector, KeySpace, Located, RangeLocks, RangeRead, RangeResult, Version, system,
 };
 use std::sync::Arc;
 
@@ -121,6 +121,11 @@ pub trait Endpoint: Send + Sync + 'static {
     /// [`Endpoint::read_changes`] doesn't read them.
     fn change_capture(&self) -> Option<&dyn ChangeCapture> {
         None
+    }
+
+    /// What the keys of time series begin with where nobody says otherwise.
+    fn series_prefix(&self) -> &'static [u8] {
+        system::SERIES_PREFIX
     }
 
     /// The connections of clients, as `ip:port` and the client's name each.

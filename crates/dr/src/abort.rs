@@ -18,11 +18,11 @@ use crate::lease::Run;
 use crate::rows::{First, HEAD, Head, Id, PLACE, Place, SECOND, Wanted, first_key, stream_name};
 use crate::sides::{set_head, take_up};
 use crate::sites::{Direction, Sites, firsts, head, identity, nothing};
-use crate::system::{self, TENANTS, lock_id, unlock};
+use crate::system::{self, lock_id, unlock};
 use plinth_client::{Database, Transaction};
 use plinth_types::{
     Error, Result, Version,
-    system::{DATABASE_LOCKED, NORMAL_END},
+    system::{DATABASE_LOCKED, USERS},
 };
 use std::time::Duration;
 
@@ -168,8 +168,7 @@ async fn free(run: &Run, head: &Head, leftover: Leftover) -> Result<Option<Versi
             let is_locked = tr.get(DATABASE_LOCKED).await?.and_then(|value| lock_id(&value)) == Some(head.id);
             // Rows of a database that somebody has unlocked are somebody's.
             if !is_whole && leftover == Leftover::Clear && is_locked {
-                tr.clear_range(b"", NORMAL_END);
-                tr.clear_range(TENANTS.0, TENANTS.1);
+                USERS.iter().for_each(|(begin, end)| tr.clear_range(begin, end));
             }
             tr.clear_range(SECOND.0, SECOND.1);
             if let Some(other) = &head.other {

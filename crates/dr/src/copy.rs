@@ -13,12 +13,12 @@ use crate::capture;
 use crate::follow::Follower;
 use crate::lease::Run;
 use crate::rows::{NUDGE, Round};
-use crate::system::{self, PAUSE, TENANTS};
+use crate::system::{self, PAUSE};
 use plinth_client::Database;
 use plinth_env::Env;
 use plinth_types::{
     Bytes, Error, KeyRange, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Result,
-    Rows, Version, key_after, system::NORMAL_END,
+    Rows, Version, key_after,
 };
 use std::time::Duration;
 
@@ -52,12 +52,7 @@ pub(crate) async fn round(follower: &mut Follower<'_>) -> Result<()> {
         env.sleep(PAUSE).await;
         return Ok(());
     }
-    let range = match &copying.copied[..] < NORMAL_END {
-        true => KeyRange::new(copying.copied.clone(), NORMAL_END),
-        false => {
-            KeyRange::new(copying.copied.clone().max(Bytes::from_static(TENANTS.0)), TENANTS.1)
-        }
-    };
+    let Some(range) = next_range(&from, &copying.copied) else { return Ok(()) };
     let pieces = pieces(&mut follower.cuts, &from, &range).await;
     let until = env.now() + ROUND;
     let work = pieces.iter().map(|piece| {
@@ -88,6 +83,13 @@ pub(crate) async fn round(follower: &mut Follower<'_>) -> Result<()> {
         Some(crate::rows::Copying { copied: copying.copied, round: Some(Round { upto, version }) });
     follower.move_to(MutationList::new(), place).await?;
     nudge(&from).await
+}
+
+/// What of a first comes behind what is copied, of one of its ranges; `None` if nothing does.
+fn next_range(first: &Database, copied: &Bytes) -> Option<KeyRange> {
+    let ranges = system::copied_of(first).iter();
+    let (begin, end) = ranges.copied().find(|(_, end)| **copied < **end)?;
+    Some(KeyRange::new(copied.clone().max(Bytes::from_static(begin)), end))
 }
 
 /// Has the first commit something, so that its stream gets behind every version that was read.

@@ -12,7 +12,6 @@ use crate::capture::Reader;
 use crate::lease::{Run, taken_over};
 use crate::rows::{First, HEAD, Head, PLACE, Place, first_key, stream_name};
 use crate::sites::{Direction, identity};
-use crate::system::TENANTS;
 use crate::{apply, capture, system};
 use plinth_client::{ChangeStream, Database};
 use plinth_env::Env;
@@ -20,7 +19,7 @@ use plinth_env::reply::Reply;
 use plinth_env::sync::{First as Either, race};
 use plinth_types::{
     Changes, ChangesRequest, Error, MutationList, MutationType, Result, Version, codes, planted,
-    system::{METADATA_VERSION, NORMAL_END},
+    system::METADATA_VERSION,
 };
 use std::time::Duration;
 
@@ -54,7 +53,7 @@ pub(crate) struct Follower<'r> {
     stream: Stream,
     /// Where the first is no Plinth.
     captured: Option<Reader>,
-    /// Where the first copy is at its end: FoundationDB 8 has no tenants.
+    /// Where the first copy is at its end.
     end: &'static [u8],
     noted: Duration,
     acknowledged: Acknowledged,
@@ -112,7 +111,7 @@ impl<'r> Follower<'r> {
             }
         };
         let captured = capture::of(&from).is_some().then(|| Reader::new(&head.id, place.stream));
-        let end = if captured.is_some() { NORMAL_END } else { TENANTS.1 };
+        let end = system::copied_of(&from).last().map_or(&b""[..], |(_, end)| end);
         Ok(Self {
             run,
             from,

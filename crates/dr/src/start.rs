@@ -9,7 +9,7 @@ use crate::capture;
 use crate::follow::claim;
 use crate::rows::{DEFAULT_TAG, HEAD, Head, Id, SECOND, Wanted, stream_name};
 use crate::sites::{Sites, firsts, head, identity, nothing};
-use crate::system::{self, TENANTS, lock};
+use crate::system::{self, lock};
 use plinth_client::RangeOptions;
 use plinth_types::{Error, Result, printable, system as keys};
 
@@ -155,7 +155,7 @@ async fn take(sites: &Sites, head: &Head, clear: bool) -> Result<()> {
             // Not an error of the transaction: that would be tried again until somebody unlocks it.
             _ => return Ok(Some(Error::database_locked().with_detail("the second site is locked by somebody else"))),
         }
-        for (begin, end) in [(&b""[..], keys::NORMAL_END), TENANTS] {
+        for (begin, end) in keys::USERS {
             let found = tr.get_range(RangeOptions::from(begin..end).limit(1)).await?;
             if let Some((key, _)) = found.rows.row(0).filter(|_| !clear) {
                 let detail = format!(

@@ -10,7 +10,7 @@ use crate::rows::{BEAT, Beat, PLACE, Place, Wanted, hex};
 use crate::sites::{Direction, Sites, head};
 use crate::system::{self, within};
 use plinth_client::Database;
-use plinth_types::{Result, Version, codes, version::VERSIONS_PER_SECOND};
+use plinth_types::{KeyRange, Result, Version, codes, version::VERSIONS_PER_SECOND};
 use std::time::Duration;
 
 /// How long the first is asked before it counts as out of reach.
@@ -122,11 +122,7 @@ pub async fn status(from: Option<&Database>, to: &Database) -> Result<Option<Sta
     };
     let is_copying = place.as_ref().is_some_and(|place| place.copying.is_some());
     let first_bytes = match is_first_reached && is_copying {
-        true => {
-            let all = plinth_types::KeyRange::new("", plinth_types::system::NORMAL_END);
-            let size = direction.from.endpoint().range_size(all).await.ok();
-            size.and_then(|size| u64::try_from(size).ok())
-        }
+        true => size_of(&direction.from).await,
         false => None,
     };
     let head = &direction.head;
@@ -154,4 +150,13 @@ pub async fn status(from: Option<&Database>, to: &Database) -> Result<Option<Sta
         is_given_up: beat.as_ref().is_some_and(|beat| beat.is_given_up),
         problem: beat.map(|beat| beat.problem).filter(|problem| !problem.is_empty()),
     }))
+}
+
+/// About how many bytes a first has that are copied.
+async fn size_of(first: &Database) -> Option<u64> {
+    let mut sum = 0;
+    for (begin, end) in system::copied_of(first) {
+        sum += first.endpoint().range_size(KeyRange::new(*begin, *end)).await.ok()?;
+    }
+    u64::try_from(sum).ok()
 }

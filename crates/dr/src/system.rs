@@ -17,8 +17,12 @@ use std::time::Duration;
 const RETRIES: Retries = Retries { attempts: 100, pause: PAUSE };
 pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
-/// Begin and end of the keys by which tenants are found: they are part of what users wrote.
-pub(crate) const TENANTS: (&[u8], &[u8]) = (b"\xff/tenant/", b"\xff/tenant0");
+/// What of a first is copied, in order: all that users write. A FoundationDB's streams have its
+/// normal keys alone.
+pub(crate) fn copied_of(first: &Database) -> &'static [(&'static [u8], &'static [u8])] {
+    let ranges = &system::USERS;
+    if first.endpoint().change_capture().is_some() { &ranges[..1] } else { ranges }
+}
 
 /// A version at which everything acknowledged before is visible.
 pub(crate) async fn read_version(db: &Database) -> Result<Version> {
@@ -76,7 +80,9 @@ pub(crate) fn lock(tr: &Transaction, id: &Id) {
 /// `beyond`.
 pub(crate) fn unlock(tr: &Transaction, beyond: Version, now: Version) -> Result<()> {
     tr.clear(system::DATABASE_LOCKED);
-    tr.add_write_conflict_range(b"", system::NORMAL_END)?;
+    for (begin, end) in system::USERS {
+        tr.add_write_conflict_range(begin, end)?;
+    }
     tr.atomic_op(system::METADATA_VERSION, [0; 14], MutationType::SetVersionstampedValue);
     if beyond >= now {
         tr.set(system::MIN_REQUIRED_COMMIT_VERSION, beyond.saturating_add(1).to_le_bytes());

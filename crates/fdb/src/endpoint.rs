@@ -270,6 +270,10 @@ impl Endpoint for Foundation {
         Reply::ready(Err(Error::unsupported_operation().with_detail(detail)))
     }
 
+    fn series_prefix(&self) -> &'static [u8] {
+        system::SERIES_LAYER_PREFIX
+    }
+
     fn change_capture(&self) -> Option<&dyn ChangeCapture> {
         Some(self)
     }

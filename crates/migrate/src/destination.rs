@@ -11,6 +11,7 @@
 //! transaction reads the head: a run that another one has taken over from notices, and ends. At the
 //! end all of it goes, lock included, in one transaction.
 
+use crate::naming::{Naming, spaces_of};
 use crate::sum::{SUM_BYTES, Sum};
 use plinth_client::{Database, MutationType, RangeOptions, Transaction, TransactionOption};
 use plinth_types::{Bytes, Error, KeyRange, Result, Rows, printable, strinc, system};
@@ -32,6 +33,8 @@ pub(crate) type Known = BTreeMap<Bytes, (Bytes, Sum)>;
 pub(crate) struct Destination {
     pub db: Database,
     pub id: Id,
+    /// What is copied, under which names.
+    pub naming: Naming,
     head: Vec<u8>,
 }
 
@@ -96,6 +99,20 @@ pub(crate) fn refuse_tenants(db: &Database, side: &str) -> Result<()> {
     }
 }
 
+/// Refuses a destination that has any rows where some are to be written.
+fn check_empty(tr: &Transaction, db: &Database) -> Result<()> {
+    for space in spaces_of(db) {
+        let rows = tr.get_range(RangeOptions::from(space).limit(1)).wait()?.rows;
+        if let Some((key, _)) = rows.row(0) {
+            let key = printable(key);
+            return refuse(format!(
+                "the destination is not empty: it has the key {key}; take an empty one"
+            ));
+        }
+    }
+    Ok(())
+}
+
 impl Destination {
     /// Takes the destination: an empty one, or one that an earlier run left unfinished. Gives what
     /// that one has copied.
@@ -104,7 +121,7 @@ impl Destination {
     /// `client_invalid_operation` if it holds anything else, or an unfinished copy of another
     /// source; `database_locked` if somebody else has locked it; `unsupported_operation` for
     /// tenants.
-    pub fn take(db: &Database, source: &str) -> Result<(Self, Known)> {
+    pub fn take(db: &Database, source: &str, naming: Naming) -> Result<(Self, Known)> {
         refuse_tenants(db, "destination")?;
         let (mut id, mut run) = ([0; ID_BYTES], [0; ID_BYTES]);
         db.endpoint().env().fill_random(&mut run);
@@ -129,16 +146,7 @@ impl Destination {
                 // it.
                 Some(_) => return Ok(None),
                 None => {
-                    let rows = tr
-                        .get_range(RangeOptions::from(&b""[..]..system::NORMAL_END).limit(1))
-                        .wait()?
-                        .rows;
-                    if let Some((key, _)) = rows.row(0) {
-                        let key = printable(key);
-                        return refuse(format!(
-                            "the destination is not empty: it has the key {key}; take an empty one"
-                        ));
-                    }
+                    check_empty(tr, db)?;
                     lock(tr, &id);
                 }
             }
@@ -149,7 +157,7 @@ impl Destination {
         let locked =
             || Error::database_locked().with_detail("the destination is locked by somebody else");
         let (id, head) = head?.ok_or_else(locked)?;
-        let destination = Self { db: db.clone(), id, head };
+        let destination = Self { db: db.clone(), id, naming, head };
         let known = destination.known()?;
         Ok((destination, known))
     }
@@ -192,8 +200,10 @@ impl Destination {
     /// Puts these rows, which are all that the range has, in the place of what it had.
     pub fn write(&self, range: &KeyRange, rows: &[Rows], sum: Sum) -> Result<()> {
         let record = |key: &[u8]| [PIECES, key].concat();
+        let place = self.naming.range(range);
+        let rows: Vec<Rows> = rows.iter().map(|rows| self.naming.rows(range, rows)).collect();
         self.guarded(|tr| {
-            tr.clear_range(&range.begin, &range.end);
+            tr.clear_range(&place.begin, &place.end);
             tr.clear_range(record(&range.begin), record(&range.end));
             for (key, value) in rows.iter().flat_map(Rows::iter) {
                 // The range as a whole is among the conflict ranges already.

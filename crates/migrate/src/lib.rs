@@ -33,6 +33,7 @@
 
 mod destination;
 mod migration;
+mod naming;
 mod progress;
 mod prover;
 mod reading;

@@ -6,6 +6,7 @@
 //! asked to, leaves the other locked.
 
 use crate::destination::{self, Destination};
+use crate::naming::Naming;
 use crate::progress::{Phase, Settings};
 use crate::reading::{read, read_version};
 use crate::round::{Work, lock};
@@ -70,11 +71,13 @@ pub fn migrate(
         return Err(Error::client_invalid_operation().with_detail(detail));
     }
     destination::refuse_tenants(source, "source")?;
-    let (destination, known) = Destination::take(destination, name)?;
+    let naming = Naming::of(source, destination)?;
+    let (destination, known) = Destination::take(destination, name, naming)?;
     let id = destination.id;
     let locked_by_us = is_locked_by(source, &id)?;
     let resumed_pieces = known.len();
-    let table = Table::new(&known, &cuts(source));
+    let spaces = &destination.naming.spaces;
+    let table = Table::new(&known, &cuts(source, spaces), spaces);
     let work = Work::new(source, destination, settings, table);
     let result = run(&work, resumed_pieces);
     work.end();
@@ -89,10 +92,12 @@ pub fn migrate(
 const MEMORY: &str = ":memory:";
 
 /// Where to cut what is not known yet, so that several workers have something to do.
-fn cuts(source: &Database) -> Vec<Bytes> {
+fn cuts(source: &Database, spaces: &[KeyRange]) -> Vec<Bytes> {
     // A guess is all that is wanted: without it the copy begins with one worker.
-    let points = source.create_transaction().split_points(b"", system::NORMAL_END, CUT_BYTES);
-    points.wait().unwrap_or_default()
+    let points = |space: &KeyRange| {
+        source.endpoint().split_points(space.clone(), CUT_BYTES).wait().unwrap_or_default()
+    };
+    spaces.iter().flat_map(points).collect()
 }
 
 fn run(work: &Arc<Work>, resumed_pieces: usize) -> Result<Report> {
@@ -202,21 +207,25 @@ fn verify(work: &Arc<Work>, version: Version) -> Result<Sum> {
 }
 
 fn verify_pieces(work: &Work) -> Result<()> {
-    let db = &work.destination.db;
     loop {
         work.check()?;
         let Some((range, expected)) = lock(&work.unverified).pop() else { return Ok(()) };
-        verify_piece(db, &range, expected)?;
+        verify_piece(&work.destination, &range, expected)?;
         work.figures.bytes_verified.fetch_add(expected.bytes, Ordering::Relaxed);
         work.show(Phase::Verifying);
     }
 }
 
-fn verify_piece(db: &Database, range: &KeyRange, expected: Sum) -> Result<()> {
+fn verify_piece(destination: &Destination, range: &KeyRange, expected: Sum) -> Result<()> {
+    let (db, naming) = (&destination.db, &destination.naming);
+    let place = naming.range(range);
+    let sum_of = |rows: &plinth_types::Rows| Sum::of(&naming.rows_back(range, rows));
     let found = loop {
         // The destination is locked and ours: it is the same at any version.
-        match read(db, read_version(db)?, range, u64::MAX) {
-            Ok(part) => break part.sum,
+        match read(db, read_version(db)?, &place, u64::MAX) {
+            Ok(part) => {
+                break part.rows.iter().fold(Sum::default(), |sum, rows| sum.with(sum_of(rows)));
+            }
             Err(error) if error.is_retryable() => {}
             Err(error) => return Err(error),
         }

@@ -13,9 +13,10 @@ pub(crate) struct Part {
     pub next: Bytes,
 }
 
-/// A transaction that reads even while the database is locked.
+/// A transaction that reads even while the database is locked, and the place of time series.
 pub(crate) fn reader(db: &Database) -> Result<Transaction> {
     let tr = db.create_transaction();
+    tr.set_option(TransactionOption::ReadSystemKeys)?;
     tr.set_option(TransactionOption::LockAware)?;
     Ok(tr)
 }

@@ -1,11 +1,11 @@
 //! The pieces of the key space, and what is known of each.
 //!
-//! Pieces lie side by side and cover the whole key space, always. Workers take those that are not
-//! clean, one each, and put back what they made of it. The prover moves the clean ones along, or
-//! takes their cleanness from them.
+//! Pieces lie side by side and cover the spaces that are copied, always. Workers take those that
+//! are not clean, one each, and put back what they made of it. The prover moves the clean ones
+//! along, or takes their cleanness from them.
 
 use crate::sum::Sum;
-use plinth_types::{Bytes, KeyRange, Version, system};
+use plinth_types::{Bytes, KeyRange, Version};
 use std::collections::BTreeMap;
 
 /// What is known of a piece.
@@ -47,6 +47,8 @@ impl Piece {
 
 /// All pieces.
 pub(crate) struct Table {
+    /// What they cover, in order and apart.
+    spaces: Vec<KeyRange>,
     pieces: BTreeMap<Bytes, Piece>,
     /// Where to look for the next piece to take first: behind the last one taken.
     hint: Bytes,
@@ -67,22 +69,24 @@ pub(crate) struct Overview {
 }
 
 impl Table {
-    /// The normal key space: known pieces as they are, what is between them unread and cut at these
-    /// points.
-    pub fn new(known: &BTreeMap<Bytes, (Bytes, Sum)>, cuts: &[Bytes]) -> Self {
-        let mut table = Self { pieces: BTreeMap::new(), hint: Bytes::new(), pass: 1 };
-        let mut at = Bytes::new();
-        for (begin, (end, sum)) in known {
-            // What overlaps was replaced, and its record not yet: it means nothing.
-            if *begin < at || begin >= end || end[..] > *system::NORMAL_END {
-                continue;
+    /// These spaces: known pieces as they are, what is between them unread and cut at these points.
+    pub fn new(known: &BTreeMap<Bytes, (Bytes, Sum)>, cuts: &[Bytes], spaces: &[KeyRange]) -> Self {
+        let spaces = spaces.to_vec();
+        let mut table = Self { spaces, pieces: BTreeMap::new(), hint: Bytes::new(), pass: 1 };
+        for space in table.spaces.clone() {
+            let mut at = space.begin.clone();
+            for (begin, (end, sum)) in known.range(space.begin.clone()..space.end.clone()) {
+                // What overlaps was replaced, and its record not yet: it means nothing.
+                if *begin < at || begin >= end || *end > space.end {
+                    continue;
+                }
+                table.add_unread(&at, begin, cuts);
+                let state = State::Suspect(*sum);
+                table.pieces.insert(begin.clone(), Piece::new(end.clone(), state));
+                at = end.clone();
             }
-            table.add_unread(&at, begin, cuts);
-            let state = State::Suspect(*sum);
-            table.pieces.insert(begin.clone(), Piece::new(end.clone(), state));
-            at = end.clone();
+            table.add_unread(&at, &space.end, cuts);
         }
-        table.add_unread(&at, &Bytes::from_static(system::NORMAL_END), cuts);
         table.check_invariants();
         table
     }
@@ -236,14 +240,19 @@ impl Table {
         overview
     }
 
-    /// Panics unless the pieces cover the key space without gap or overlap.
+    /// Panics unless the pieces cover the spaces without gap or overlap.
     pub fn check_invariants(&self) {
-        let mut at = Bytes::new();
-        for (begin, piece) in &self.pieces {
-            assert!(*begin == at && *begin < piece.end, "pieces lie side by side");
-            at = piece.end.clone();
+        let mut pieces = self.pieces.iter();
+        for space in &self.spaces {
+            let mut at = &space.begin;
+            while *at < space.end {
+                let next =
+                    pieces.next().filter(|(begin, piece)| *begin == at && **begin < piece.end);
+                at = next.map(|(_, piece)| &piece.end).expect("pieces lie side by side");
+            }
+            assert_eq!(*at, space.end, "pieces cover the spaces");
         }
-        assert_eq!(&at[..], system::NORMAL_END, "pieces cover the key space");
+        assert!(pieces.next().is_none(), "pieces cover nothing else");
     }
 }
 
@@ -251,6 +260,13 @@ impl Table {
 mod tests {
     use super::*;
     use plinth_env::simulated::Random;
+    use plinth_types::system;
+
+    /// The normal keys, and others behind a gap.
+    fn spaces() -> Vec<KeyRange> {
+        let place = KeyRange::new(system::SERIES_PREFIX, system::SERIES_END);
+        vec![KeyRange::new("", system::NORMAL_END), place]
+    }
 
     fn key(random: &mut Random) -> Bytes {
         Bytes::from(format!("{:03}", random.below(1000)))
@@ -262,10 +278,10 @@ mod tests {
         let known = [("b", "d"), ("c", "e"), ("f", "f"), ("g", "h")];
         let known = known.map(|(begin, end)| (Bytes::from(begin), (Bytes::from(end), sum))).into();
         let cuts = ["a", "b", "x"].map(Bytes::from);
-        let table = Table::new(&known, &cuts);
+        let table = Table::new(&known, &cuts, &spaces());
         let begins: Vec<_> =
             table.pieces.iter().map(|(begin, piece)| (&begin[..], piece.state.sum())).collect();
-        let expected: [(&[u8], _); 7] = [
+        let expected: [(&[u8], _); 8] = [
             (b"", None),
             (b"a", None),
             (b"b", Some(sum)),
@@ -273,6 +289,7 @@ mod tests {
             (b"g", Some(sum)),
             (b"h", None),
             (b"x", None),
+            (system::SERIES_PREFIX, None),
         ];
         assert_eq!(begins, expected);
     }
@@ -282,7 +299,7 @@ mod tests {
     /// so that no round ever ended and nothing was given up.
     #[test]
     fn a_pass_takes_each_piece_once_however_often_it_changes() {
-        let mut table = Table::new(&BTreeMap::new(), &["b", "d"].map(Bytes::from));
+        let mut table = Table::new(&BTreeMap::new(), &["b", "d"].map(Bytes::from), &spaces()[..1]);
         let sum = Sum { rows: 1, bytes: 2, hash: 3 };
         for round in 1..4 {
             table.begin_pass();
@@ -304,7 +321,7 @@ mod tests {
         for seed in 0..20 {
             let mut random = Random::new(seed);
             let cuts: Vec<Bytes> = (0..random.below(10)).map(|_| key(&mut random)).collect();
-            let mut table = Table::new(&BTreeMap::new(), &cuts);
+            let mut table = Table::new(&BTreeMap::new(), &cuts, &spaces());
             for version in 1..300 {
                 if random.below(5) == 0 {
                     table.begin_pass();

@@ -65,6 +65,39 @@ fn a_copy_is_whole_and_leaves_nothing_behind() {
     set(&destination, "new", "1");
 }
 
+/// Series lie among the system's keys, and are copied with users': the one part of those that is.
+#[test]
+fn series_are_copied_with_their_place() {
+    let (source, destination) = (in_memory(), in_memory());
+    let place = b"\xff\x02/plinth/series/";
+    let write = |db: &Database, rows: u16| {
+        let db = (**db).clone().with_system_keys();
+        db.transact_blocking(|tr| {
+            for number in 0..rows {
+                tr.set([&place[..], &number.to_be_bytes()].concat(), [7; 60]);
+            }
+            tr.set(b"\xff\x02/plinth/series", "no row of theirs");
+            Ok(())
+        })
+        .unwrap();
+    };
+    let series = |db: &Database| {
+        let tr = db.create_transaction();
+        tr.set_option(TransactionOption::ReadSystemKeys).unwrap();
+        tr.range(RangeOptions::prefix(place)).collect_blocking().unwrap()
+    };
+    write(&source, 2000);
+    fill(&source, 100);
+    let report = migrate(&source, &destination, "source", &settings()).unwrap();
+    assert_eq!((dump(&destination), series(&destination)), (dump(&source), series(&source)));
+    assert_eq!((report.sum.rows, leftovers(&destination)), (2100, 2000));
+    // They count where nothing may be.
+    let other = in_memory();
+    write(&other, 1);
+    let error = migrate(&source, &other, "source", &settings()).unwrap_err();
+    assert!(error.to_string().contains("not empty"), "{error}");
+}
+
 #[test]
 fn an_empty_database_can_be_copied() {
     let (source, destination) = (in_memory(), in_memory());

@@ -77,9 +77,19 @@ impl Metadata {
 /// Whether a mutation may touch what [`Metadata`] keeps; a quick look at its first bytes.
 pub(crate) fn may_concern(mutation: MutationRef<'_>) -> bool {
     match mutation.kind {
-        MutationType::ClearRange => mutation.param2 > system::NORMAL_END,
-        _ => mutation.param1.first() == Some(&0xff),
+        MutationType::ClearRange => mutation.param2 > system::NORMAL_END && !is_data(mutation),
+        _ => mutation.param1.first() == Some(&0xff) && !is_data(mutation),
     }
+}
+
+/// Whether it is among the system's keys that are stored as users' are. What lies there is none of
+/// the metadata, and may be written as often as anything.
+fn is_data(mutation: MutationRef<'_>) -> bool {
+    let end = match mutation.kind {
+        MutationType::ClearRange => mutation.param2,
+        _ => mutation.param1,
+    };
+    mutation.param1 >= system::NON_METADATA_BEGIN && end < system::NON_METADATA_END
 }
 
 #[cfg(test)]
@@ -94,6 +104,7 @@ mod tests {
     fn sets_and_clears_of_the_known_keys_are_seen() {
         let mut metadata = Metadata::default();
         assert!(!metadata.fold(set(b"user", b"x")));
+        assert!(!may_concern(set(system::SERIES_PREFIX, b"x")));
         assert!(metadata.fold(set(DATABASE_LOCKED, b"prefix----uid")));
         assert!(metadata.fold(set(MIN_REQUIRED_COMMIT_VERSION, &7i64.to_le_bytes())));
         assert_eq!(metadata.min_required_commit_version(), 7);

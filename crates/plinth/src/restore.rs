@@ -14,7 +14,7 @@ use plinth_backup::{Piece, target::Doing};
 use plinth_client::Endpoint;
 use plinth_env::{DirLock, Env};
 use plinth_pipeline::{Chunk, Import, Node, NodeConfig};
-use plinth_types::system::{NORMAL_END, SYSTEM_END};
+use plinth_types::system::{NORMAL_END, SERIES_END, SERIES_PREFIX, SYSTEM_END};
 use plinth_types::{
     Bytes, Error, KeySelector, KeySpace, LogPosition, RangeRead, Result, Rows, Version,
 };
@@ -30,7 +30,8 @@ pub struct DirectoryLoader {
     at: LogPosition,
     /// Takes the rows, until it is opened.
     import: Option<Import>,
-    /// The rows of the system's keys, which come at the end.
+    /// The rows of the system's keys that were not taken yet, but those of time series: they are
+    /// few, and come where their turn is.
     system: BTreeMap<Bytes, Bytes>,
     opened: Option<Local>,
     _lock: DirLock,
@@ -101,12 +102,32 @@ async fn system_rows(endpoint: &impl Endpoint) -> Result<BTreeMap<Bytes, Bytes>>
 
 impl DirectoryLoader {
     async fn take_piece(&mut self, piece: Piece) -> Result<()> {
-        if piece.range.begin[..] >= *NORMAL_END {
+        let begin = &piece.range.begin[..];
+        if (SERIES_PREFIX..SERIES_END).contains(&begin) {
+            self.take_system(SERIES_PREFIX).await?;
+        } else if begin >= NORMAL_END {
             self.system.extend(piece.rows.key_values().map(|row| (row.key, row.value)));
             return Ok(());
         }
         let chunk =
             Chunk { at: self.at, begin: piece.range.begin, end: piece.range.end, rows: piece.rows };
+        self.import()?.take(&chunk).await
+    }
+
+    /// Takes the rows of the system's keys that were not taken yet and lie before this one.
+    async fn take_system(&mut self, end: &'static [u8]) -> Result<()> {
+        let later = self.system.split_off(end);
+        let mut rows = Rows::builder();
+        for (key, value) in std::mem::replace(&mut self.system, later) {
+            rows.push(&key, &value);
+        }
+        let reached = self.import()?.reached();
+        let begin = Bytes::copy_from_slice(reached.max(NORMAL_END));
+        if begin[..] >= *end {
+            return Ok(());
+        }
+        let end = Bytes::from_static(end);
+        let chunk = Chunk { at: self.at, begin, end, rows: rows.finish() };
         self.import()?.take(&chunk).await
     }
 
@@ -120,13 +141,7 @@ impl DirectoryLoader {
     }
 
     async fn open_filled(&mut self) -> Result<plinth_client::Database> {
-        let mut rows = Rows::builder();
-        for (key, value) in std::mem::take(&mut self.system) {
-            rows.push(&key, &value);
-        }
-        let (begin, end) = (Bytes::from_static(NORMAL_END), Bytes::from_static(SYSTEM_END));
-        let chunk = Chunk { at: self.at, begin, end, rows: rows.finish() };
-        self.import()?.take(&chunk).await?;
+        self.take_system(SYSTEM_END).await?;
         if let Some(import) = self.import.take() {
             import.put_in_place().await?;
         }

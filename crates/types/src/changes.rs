@@ -14,6 +14,7 @@
 
 use crate::{
     Bytes, Error, KeyRange, MutationList, MutationType, RangeList, Result, Version, Versionstamp,
+    system,
 };
 
 /// Prefix of all rows about streams.
@@ -166,7 +167,17 @@ impl StreamRow {
         value
     }
 
-    /// The row with this value.
+    /// The row of the stream of this name with this value; its ranges are as [`ranges_of`] gives
+    /// them.
+    ///
+    /// # Errors
+    /// `file_corrupt` if it is none.
+    pub fn of(name: &[u8], value: &[u8]) -> Result<Self> {
+        let row = Self::decode(value)?;
+        Ok(Self { ranges: ranges_of(name, row.ranges), ..row })
+    }
+
+    /// The row with this value, as it says itself.
     ///
     /// # Errors
     /// `file_corrupt` if it is none.
@@ -189,6 +200,19 @@ impl StreamRow {
         }
         Ok(Self { registered, id, bound, ranges })
     }
+}
+
+/// The ranges of a stream of this name: those that its row says, and the place of time series
+/// besides where it is one of Plinth's own (its name begins with a zero byte) and has all normal
+/// keys. What it is for, a backup or a second site, needs both; and rows that were written when
+/// series lay among the normal keys say nothing of their place.
+pub fn ranges_of(name: &[u8], mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
+    let has_all_normal =
+        |range: &KeyRange| range.begin.is_empty() && range.end[..] >= *system::NORMAL_END;
+    if name.first() == Some(&0) && ranges.iter().any(has_all_normal) {
+        ranges.push(KeyRange::new(system::SERIES_PREFIX, system::SERIES_END));
+    }
+    union(ranges)
 }
 
 /// The key of a registration.

@@ -41,6 +41,21 @@ pub const SELF_CONFLICT_PREFIX: &[u8] = b"\xff/SC/";
 /// of the batch index.
 pub const IDEMPOTENCY_PREFIX: &[u8] = b"\xff\x02/idmp/";
 
+/// Prefix of the rows of time series: a place of their own, out of the way of whoever writes or
+/// clears normal keys.
+pub const SERIES_PREFIX: &[u8] = b"\xff\x02/plinth/series/";
+/// The first key behind the rows of time series.
+pub const SERIES_END: &[u8] = b"\xff\x02/plinth/series0";
+/// Prefix of the rows of time series where they are an ordinary layer's, on a FoundationDB: the
+/// tuple `("plinth.series",)`. In a database of Plinth's they lay there, too, before they had a
+/// place of their own.
+pub const SERIES_LAYER_PREFIX: &[u8] = b"\x02plinth.series\0";
+/// Begin and end of the keys by which tenants are found: they are part of what users wrote.
+pub const TENANTS: (&[u8], &[u8]) = (b"\xff/tenant/", b"\xff/tenant0");
+/// All that users write, in order: the normal keys, time series, and what makes tenants of some of
+/// the normal keys. Whoever copies a database, or saves it, takes these.
+pub const USERS: [(&[u8], &[u8]); 3] = [(b"", NORMAL_END), (SERIES_PREFIX, SERIES_END), TENANTS];
+
 /// Whether a mutation of this key changes the database's own metadata, which the pipeline must see.
 pub fn is_metadata(key: &[u8]) -> bool {
     key >= NORMAL_END && key < SYSTEM_END && !(NON_METADATA_BEGIN..NON_METADATA_END).contains(&key)
@@ -51,6 +66,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_users_write_is_in_order_and_apart() {
+        assert!(USERS.iter().all(|(begin, end)| begin < end));
+        assert!(USERS.windows(2).all(|pair| pair[0].1 < pair[1].0));
+        assert_eq!(crate::strinc(SERIES_PREFIX).as_deref(), Some(SERIES_END));
+        assert_eq!(crate::strinc(TENANTS.0).as_deref(), Some(TENANTS.1));
+    }
+
+    #[test]
     fn metadata_is_the_system_space_without_its_data_part() {
         assert!(
             is_metadata(DATABASE_LOCKED) && is_metadata(METADATA_VERSION) && is_metadata(b"\xff")
@@ -58,6 +81,7 @@ mod tests {
         assert!(
             !is_metadata(b"a")
                 && !is_metadata(b"\xff\x02/idmp/x")
+                && !is_metadata(SERIES_PREFIX)
                 && !is_metadata(b"\xff\xff/status")
         );
     }

@@ -5,7 +5,7 @@
 //! a second.
 
 use super::rows::{TagRows, clear_progress, complete, for_system, parse, read_all, tag_key};
-use crate::ranges::{everything, json_of_ranges, ranges_of_json};
+use crate::ranges::{everything, json_of_ranges, meant, ranges_of_json};
 use crate::target::redacted;
 use plinth_client::{Database, Transaction};
 use plinth_types::{Error, KeyRange, Result, Version};
@@ -72,7 +72,7 @@ impl Wish {
         let ranges = ranges_of_json(&value["ranges"]).ok_or_else(wrong)?;
         Ok(Self {
             url: value["url"].as_str().ok_or_else(wrong)?.to_owned(),
-            ranges,
+            ranges: meant(&ranges),
             snapshot_interval: Duration::from_secs(
                 value["snapshot_interval_seconds"].as_u64().unwrap_or(864_000),
             ),

@@ -9,6 +9,7 @@ use crate::format::Kind;
 use crate::log::{self, Moment};
 use crate::manifest::{Manifest, RowsFile};
 use crate::names;
+use crate::ranges::meant;
 use plinth_types::{Error, KeyRange, Result, Version};
 
 /// So often files are listed anew.
@@ -117,7 +118,7 @@ impl Plan {
             check_none_is_hidden(backup, &contents, &snapshot, version)?;
         }
         let manifest = Manifest::read(backup, &snapshot).await?;
-        let ranges = mapping.select(&manifest.ranges)?;
+        let ranges = mapping.select(&meant(&manifest.ranges))?;
         let overlaps = |file: &RowsFile| {
             ranges.iter().any(|range| range.begin < file.range.end && file.range.begin < range.end)
         };

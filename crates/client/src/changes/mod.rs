@@ -24,9 +24,9 @@ use crate::transaction::{Task, Transaction};
 use plinth_env::reply::{Reply, promise};
 use plinth_types::changes::{
     LAST_ID, MAX_NAME, MAX_RANGES, MAX_STREAMS, STREAM_END, STREAM_PREFIX, acknowledged_key,
-    name_of, number, stream_key, union,
+    name_of, number, ranges_of, stream_key, union,
 };
-use plinth_types::system::{METADATA_VERSION, NORMAL_END};
+use plinth_types::system::{METADATA_VERSION, NORMAL_END, USERS};
 use plinth_types::{
     Bytes, Changes, ChangesRequest, Error, KeyRange, MutationType, Result, StreamRow, Version,
     planted, printable,
@@ -76,8 +76,8 @@ impl Database {
         }
     }
 
-    /// Registers a stream of all that users write: the normal keys, the rows by which tenants are
-    /// found, and the metadata version. For whoever keeps a second database in step.
+    /// Registers a stream of all that users write: the normal keys, time series, the rows by which
+    /// tenants are found, and the metadata version. For whoever keeps a second database in step.
     ///
     /// # Errors
     /// Those of [`Database::register_changes`].
@@ -228,11 +228,9 @@ fn boxed<'a, T>(
 
 /// All that users write.
 fn all_ranges() -> Vec<KeyRange> {
-    vec![
-        KeyRange::new("", NORMAL_END),
-        KeyRange::new(METADATA_VERSION, plinth_types::key_after(METADATA_VERSION)),
-        KeyRange::new(&b"\xff/tenant/"[..], &b"\xff/tenant0"[..]),
-    ]
+    let metadata_version = KeyRange::single(METADATA_VERSION);
+    let users = USERS.iter().map(|(begin, end)| KeyRange::new(*begin, *end));
+    union(users.chain([metadata_version]).collect())
 }
 
 /// Goes on whether or not anybody waits.
@@ -291,13 +289,16 @@ async fn rows(tr: &Transaction) -> Result<Vec<(Bytes, StreamRow)>> {
     let range = RangeOptions::from(STREAM_PREFIX..STREAM_END).mode(StreamingMode::WantAll);
     let rows = tr.range(range).collect().await?;
     let row = |row: plinth_types::KeyValue| {
-        Some((name_of(&row.key)?, StreamRow::decode(&row.value).ok()?))
+        let name = name_of(&row.key)?;
+        let row = StreamRow::of(&name, &row.value).ok()?;
+        Some((name, row))
     };
     Ok(rows.into_iter().filter_map(row).collect())
 }
 
 async fn register(tr: Transaction, name: Bytes, ranges: Vec<KeyRange>, bound: u64) -> Result<u64> {
     for_system(&tr)?;
+    let ranges = ranges_of(&name, ranges);
     let rows = rows(&tr).await?;
     if let Some((_, row)) = rows.iter().find(|(other, _)| *other == name) {
         if row.ranges == ranges {
@@ -339,7 +340,8 @@ async fn find(tr: Transaction, name: Bytes) -> Result<ChangeStream> {
     for_system(&tr)?;
     let value = tr.get(stream_key(&name)).await?;
     let value = value.ok_or_else(|| unknown(&name))?;
-    shown(&tr, name, StreamRow::decode(&value)?).await
+    let row = StreamRow::of(&name, &value)?;
+    shown(&tr, name, row).await
 }
 
 fn unknown(name: &[u8]) -> Error {

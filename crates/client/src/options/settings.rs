@@ -45,6 +45,15 @@ pub(crate) struct Access {
     pub(crate) read_system: bool,
     pub(crate) write_system: bool,
     pub(crate) raw: bool,
+    /// Single keys of the place of time series, whatever else.
+    pub(crate) series: bool,
+}
+
+impl Access {
+    /// The same, and all of the system's keys.
+    fn with_system(self) -> Self {
+        Self { read_system: true, write_system: true, raw: true, ..self }
+    }
 }
 
 /// What may be done with special keys.
@@ -130,6 +139,21 @@ impl Settings {
         if self.access.write_system { system::SYSTEM_END } else { system::NORMAL_END }
     }
 
+    #[inline]
+    pub(crate) fn may_read(&self, key: &[u8]) -> bool {
+        key < self.max_read_key() || self.is_of_series(key)
+    }
+
+    #[inline]
+    pub(crate) fn may_write(&self, key: &[u8]) -> bool {
+        key < self.max_write_key() || self.is_of_series(key)
+    }
+
+    #[inline]
+    fn is_of_series(&self, key: &[u8]) -> bool {
+        self.access.series && key.starts_with(system::SERIES_PREFIX)
+    }
+
     /// Sets an option, by FoundationDB's code.
     pub(crate) fn apply(
         &mut self,
@@ -212,7 +236,7 @@ impl Settings {
                 return Err(Error::invalid_option()
                     .with_detail("a tenant's transaction sees its tenant alone"));
             }
-            301 => options.access = Access { read_system: true, write_system: true, raw: true },
+            301 => options.access = options.access.with_system(),
             302 => {
                 options.access.read_system = true;
                 options.access.raw = true;

@@ -220,7 +220,9 @@ impl State {
     pub(super) fn push_get(&mut self, key: &[u8], conflict: bool) -> Place {
         self.reads.touch();
         self.reads.begin();
-        self.batches.push(key, conflict, self.options.may_read_system_keys())
+        let is_system = self.options.may_read_system_keys()
+            || (key.first() == Some(&0xff) && self.options.may_read(key));
+        self.batches.push(key, conflict, is_system)
     }
 
     /// Notes the answer to a batch, unless its epoch is over.

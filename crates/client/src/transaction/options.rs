@@ -17,6 +17,15 @@ impl Transaction {
         self.inner.set_option(option.code(), option.value().as_bytes())
     }
 
+    /// Lets this try of the transaction read and write single keys of the place of time series, for
+    /// the layer that has them, and nothing else of the system's. A tenant's transaction sees its
+    /// tenant alone, and stays so.
+    pub fn reach_series(&self) {
+        if !self.inner.has_tenant() {
+            self.inner.lock().options.access.series = true;
+        }
+    }
+
     /// Sets an option by FoundationDB's code, the value as bytes, as the C library does: an unknown
     /// code is an error at once, every other error is deferred to the next read or commit.
     ///

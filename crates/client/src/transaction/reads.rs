@@ -224,7 +224,7 @@ impl Inner {
         let is_metadata_version = *key == *system::METADATA_VERSION;
         let get = match state.check(&mut after) {
             Err(error) => Get::ready(Err(error)),
-            Ok(()) if key >= state.options.max_read_key() && !is_metadata_version => {
+            Ok(()) if !state.options.may_read(key) && !is_metadata_version => {
                 Get::ready(Err(Error::key_outside_legal_range()))
             }
             Ok(()) if is_metadata_version => match state.own_write(key, snapshot) {

@@ -201,7 +201,7 @@ impl WriteSet {
         value: &[u8],
         conflict: bool,
     ) -> Result<()> {
-        if key >= rules.settings.max_write_key() {
+        if !rules.settings.may_write(key) {
             return Err(illegal(key));
         }
         check_sizes(key, value, rules.settings.access.raw)?;
@@ -215,7 +215,7 @@ impl WriteSet {
         key: &[u8],
         conflict: bool,
     ) -> Result<()> {
-        if key >= rules.settings.max_write_key() {
+        if !rules.settings.may_write(key) {
             return Err(illegal(key));
         }
         if key.len() > max_existing_key_size(key) {
@@ -263,7 +263,7 @@ impl WriteSet {
                     "the metadata version takes a versionstamped value of 14 zero bytes",
                 ));
             }
-        } else if key >= rules.settings.max_write_key() {
+        } else if !rules.settings.may_write(key) {
             return Err(illegal(key));
         }
         let Some(kind) = MutationType::from_code(code).filter(|kind| kind.is_atomic()) else {
@@ -318,7 +318,7 @@ impl WriteSet {
         last[at..at + Versionstamp::LEN].fill(0xff);
         last.push(0);
         let max = rules.settings.max_read_key();
-        let end = if last[..] < *max { last } else { max.to_vec() };
+        let end = if rules.settings.may_read(&last) { last } else { max.to_vec() };
         let range = KeyRange::new(key[..bare].to_vec(), end);
         let offset = self.mutations.next_offset();
         self.stamped.push(Stamped { offset, range });

@@ -10,6 +10,8 @@ use plinth_dr::{
 };
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, block_on};
+use plinth_types::changes::{STREAM_END, STREAM_PREFIX};
+use plinth_types::system::SERIES_PREFIX;
 use plinth_types::{Error, Result};
 use std::time::Duration;
 
@@ -176,6 +178,64 @@ fn a_paused_one_stands_still_and_goes_on() {
         run_until(&machine, &sites, async |status| status.whole_at >= tr.committed_version()).await;
         assert_eq!(read_aware(&sites.to, "news").await.as_deref(), Some(&b"1"[..]));
     });
+}
+
+/// Series lie beside users' keys: they are copied with those, and follow change by change, also on
+/// a stream whose row is from before they had a place.
+#[test]
+fn series_follow_in_their_place() {
+    for is_old in [false, true] {
+        with_pair(3, async |pair| {
+            let Pair { machine, first, sites, .. } = pair;
+            let db = client(&first).with_system_keys();
+            let write = async |round: u8| {
+                let tr = db.create_transaction();
+                for number in 0..200_u8 {
+                    let key = [SERIES_PREFIX, &[0x15, number, round]].concat();
+                    tr.set(key, [round; 900]);
+                }
+                tr.add([SERIES_PREFIX, b"sum"].concat(), 3_u64.to_le_bytes());
+                tr.clear_range(
+                    [SERIES_PREFIX, &[0x15, 10 * round]].concat(),
+                    [SERIES_PREFIX, &[0x15, 10 * round + 5]].concat(),
+                );
+                tr.set([b'u', round], "beside");
+                tr.commit().await.unwrap();
+                tr.committed_version().unwrap()
+            };
+            write(1).await;
+            start(&sites, &StartSettings::default()).await.unwrap();
+            if is_old {
+                assert!(run_for(&machine, &sites, Duration::from_millis(30)).await.is_none());
+                forget_place(&db).await;
+            }
+            write(2).await;
+            run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
+            write(3).await;
+            let last = write(4).await;
+            run_until(&machine, &sites, async |status| status.whole_at >= Some(last)).await;
+            let found = rows_of(&sites.to).await;
+            assert_eq!(found, rows_of(&sites.from).await);
+            assert!(found.keys().filter(|key| key.starts_with(SERIES_PREFIX)).count() > 700);
+            // An end that isn't whole leaves nothing of them either.
+            abort(&sites, "default").await.unwrap();
+        });
+    }
+}
+
+/// Writes the row of the stream as it was before series had a place.
+async fn forget_place(db: &plinth_client::Database) {
+    db.transact(|tr| async move {
+        let rows = tr.range(STREAM_PREFIX..STREAM_END).collect().await?;
+        assert_eq!(rows.len(), 1, "the stream is registered");
+        let place = [&17_u32.to_le_bytes()[..], &17_u32.to_le_bytes(), SERIES_PREFIX].concat();
+        let at = rows[0].value.windows(place.len()).position(|bytes| bytes == place).unwrap();
+        let (before, behind) = rows[0].value.split_at(at);
+        tr.set(&rows[0].key, [before, &behind[place.len() + SERIES_PREFIX.len()..]].concat());
+        Ok(())
+    })
+    .await
+    .unwrap();
 }
 
 /// Tenants are keys of users' behind a number that a row of the system's has: both go along.

@@ -72,7 +72,7 @@ pub fn with_pair<T>(seed: u64, test: impl AsyncFnOnce(Pair) -> T) -> T {
 /// All rows that users wrote, whether the database is locked or not.
 pub async fn rows_of(db: &plinth_client::Database) -> Model {
     let mut rows = Model::new();
-    for (begin, end) in [(&b""[..], system::NORMAL_END), (b"\xff/tenant/", b"\xff/tenant0")] {
+    for (begin, end) in system::USERS {
         let mut reached = Bytes::from_static(begin);
         loop {
             let request = ReadVersionRequest { lock_aware: true, ..ReadVersionRequest::default() };

@@ -101,7 +101,7 @@ impl StreamRows {
         let mut registered: Vec<Registered> = Vec::new();
         for (key, value) in rows {
             let name = changes::name_of(key).unwrap_or_default();
-            match StreamRow::decode(value) {
+            match StreamRow::of(&name, value) {
                 Ok(row) if !registered.iter().any(|other| other.row.id == row.id) => {
                     let acknowledged = self
                         .acknowledged(row.id)
