@@ -227,9 +227,9 @@ fn holds_rows(database: &Database, rows: u64) -> Result<bool> {
         let first =
             transaction.get_range(RangeOptions::from(&b""[..]..&b"\xff"[..]).limit(3)).wait()?;
         // A server that takes in series has written what they are kept as, and who has them, before
-        // there is any.
-        let series = plinth_series::Settings::default().prefix;
-        let is_of_series = first.rows.iter().all(|(key, _)| key.starts_with(&series));
+        // there is any: on a FoundationDB among users' keys.
+        let series = database.endpoint().series_prefix();
+        let is_of_series = first.rows.iter().all(|(key, _)| key.starts_with(series));
         let is_empty = first.rows.is_empty() || (first.rows.len() < 3 && is_of_series);
         Ok((loaded, is_empty))
     })?;

@@ -602,6 +602,7 @@ fn config(
             opentsdb: settings.address("series-opentsdb"),
             http: settings.address("series-http"),
             token_file: settings.path("series-token"),
+            prefix: series_prefix(settings)?,
             threads: settings.count("series-threads"),
             metrics: settings.flag("series-metrics"),
             retention: settings.retention("series-retention"),
@@ -649,6 +650,11 @@ fn series_limits(settings: &Settings) -> SeriesLimits {
         memory: memory.unwrap_or(usual.memory),
         stored: None,
     }
+}
+
+fn series_prefix(settings: &Settings) -> Result<Option<Vec<u8>>, Failure> {
+    let prefix = settings.text("series-prefix").map(crate::series::prefix_of_series).transpose();
+    prefix.map_err(|why| Failure::usage(format!("series-prefix: {why}")))
 }
 
 /// The server's certificates, if it is to have any.

@@ -71,7 +71,7 @@ fn series_are_copied_with_their_place() {
     let (source, destination) = (in_memory(), in_memory());
     let place = b"\xff\x02/plinth/series/";
     let write = |db: &Database, rows: u16| {
-        let db = (**db).clone().with_system_keys();
+        let db = db.clone().with_system_keys();
         db.transact_blocking(|tr| {
             for number in 0..rows {
                 tr.set([&place[..], &number.to_be_bytes()].concat(), [7; 60]);

@@ -97,6 +97,11 @@ impl Mesh {
         session::run(self.shared.clone(), stream, first).await;
     }
 
+    /// The protocol of the cluster, as far as this node knows: what all members speak.
+    pub fn protocol(&self) -> u16 {
+        self.shared.protocol()
+    }
+
     /// What is known of the other nodes, in the order of their numbers.
     pub fn status(&self) -> Vec<PeerStatus> {
         let status = |link: &Arc<Link>| PeerStatus {

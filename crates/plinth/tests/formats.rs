@@ -124,7 +124,7 @@ fn judge(place: &Place, name: &str, expected: &[String]) {
     .unwrap_or_else(|error| panic!("{name} takes no points: {error}"));
     local.close().unwrap();
     let db = Builder::new(&dir).must_exist().open().unwrap().into_database();
-    // Rows of series change when points come; those are compared as points.
+    // Rows of series have gone to a place of their own; they are compared as points.
     let of_series = format!("row {}", hex(b"\x02plinth.series\x00"));
     let lasting = |lines: &[String]| -> BTreeSet<String> {
         lines.iter().filter(|line| !line.starts_with(&of_series)).cloned().collect()

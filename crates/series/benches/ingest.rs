@@ -13,7 +13,8 @@
 use plinth::{Database, Local, RangeOptions};
 use plinth_env::{Env, block_on};
 use plinth_series::workload::{self, Random, SEED_METRICS};
-use plinth_series::{Error, Points, Series, SeriesStore, Settings};
+use plinth_series::{Error, Points, Series, SeriesStore};
+use plinth_types::system::SERIES_PREFIX;
 use std::path::Path;
 use std::time::Instant;
 
@@ -93,12 +94,13 @@ fn generate(store: &SeriesStore, hosts: usize, steps: usize) -> (Vec<Series>, Ve
 
 /// Bytes of all keys and values of the layer.
 fn rows(db: &Database) -> usize {
-    let prefix = Settings::default().prefix;
-    db.transact_blocking(|tr| {
-        let rows = tr.range(RangeOptions::prefix(&prefix)).collect_blocking()?;
-        Ok(rows.iter().map(|row| row.key.len() + row.value.len()).sum())
-    })
-    .expect("readable rows")
+    db.clone()
+        .with_system_keys()
+        .transact_blocking(|tr| {
+            let rows = tr.range(RangeOptions::prefix(SERIES_PREFIX)).collect_blocking()?;
+            Ok(rows.iter().map(|row| row.key.len() + row.value.len()).sum())
+        })
+        .expect("readable rows")
 }
 
 fn bytes_below(directory: &Path) -> u64 {

@@ -8,6 +8,7 @@ use plinth_env::Env;
 use plinth_env::simulated::Simulation;
 use plinth_series::workload::Random;
 use plinth_series::{Direction, Result, Series, SeriesStore, Settings};
+use plinth_types::system::SERIES_PREFIX;
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -50,7 +51,8 @@ async fn seconds(series: &Series) -> Result<Vec<i64>> {
 
 /// Bytes of each of the tail's batches.
 async fn tail(db: &Database) -> Vec<usize> {
-    let range = &RangeOptions::prefix([&settings().prefix[..], &[0x15, 10]].concat());
+    let range = &RangeOptions::prefix([SERIES_PREFIX, &[0x15, 10]].concat());
+    let db = db.clone().with_system_keys();
     let rows = db.transact(|tr| async move { tr.range(range.clone()).collect().await });
     rows.await.unwrap().iter().map(|row| row.value.len()).collect()
 }

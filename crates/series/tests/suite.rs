@@ -19,6 +19,8 @@ mod full_disk;
 mod lease;
 #[path = "limits.rs"]
 mod limits;
+#[path = "place.rs"]
+mod place;
 #[path = "prometheus.rs"]
 mod prometheus;
 #[path = "prometheus_model.rs"]

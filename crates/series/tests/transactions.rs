@@ -12,6 +12,7 @@ use plinth_series::workload::Random;
 use plinth_series::{
     Direction, Error, Point, Result, Series, SeriesLayer, SeriesStore, Settings, Value,
 };
+use plinth_types::system::SERIES_PREFIX;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -340,8 +341,10 @@ fn what_transactions_write_is_taken_in_without_being_asked() {
 
 /// How many bytes the inbox says that it has.
 async fn inbox_size(db: &Database, settings: &Settings) -> Result<i64> {
-    let key = [&settings.prefix[..], &tuple::pack(&(12,))].concat();
+    let prefix = settings.prefix.as_deref().unwrap_or(SERIES_PREFIX);
+    let key = [prefix, &tuple::pack(&(12,))].concat();
     let key = &key;
+    let db = db.clone().with_system_keys();
     let row = db.transact(|tr| async move { tr.get(key).await }).await?;
     Ok(row.map_or(0, |row| i64::from_le_bytes(row[..].try_into().unwrap())))
 }

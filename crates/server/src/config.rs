@@ -126,6 +126,9 @@ pub struct SeriesConfig {
     /// The file with the token that this HTTP asks for; written, with a new token, if it doesn't
     /// exist. Without a file none is asked for.
     pub token_file: Option<PathBuf>,
+    /// What the keys of series begin with, in place of what is usual in the database. Whoever
+    /// shares them names the same.
+    pub prefix: Option<Vec<u8>>,
     /// For how long points are kept, by metric.
     pub retention: Retention,
     /// On how many of the network's threads, of which each core has one, connections that send

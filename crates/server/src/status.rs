@@ -53,6 +53,7 @@ fn complete(shared: &Shared, document: &str) -> String {
             section(&mut document, "cluster").iter_mut().filter(|(name, _)| *name != "plinth");
         fields.for_each(|(_, value)| rename(value, own, public));
     }
+    tell_of_series(shared, section(&mut document, "cluster"));
     let client = section(&mut document, "client");
     client.insert(
         "coordinators".to_owned(),
@@ -145,11 +146,27 @@ fn server(shared: &Shared) -> Value {
             "udp": shared.series.addresses.udp,
             "opentsdb": shared.series.addresses.opentsdb,
             "http": shared.series.addresses.http,
+            "unavailable": unavailable(shared),
         },
         "process_id": shared.env.process_id(),
         "cpu_seconds": shared.env.cpu_time().as_secs_f64(),
         "uptime_seconds": shared.env.now().as_secs_f64(),
     })
+}
+
+/// Why series can be neither written nor asked for here, if that is so.
+pub(crate) fn unavailable(shared: &Shared) -> Option<String> {
+    let why = shared.series.hub.as_ref()?.slot.unavailable()?;
+    Some(format!("Time series can't be opened, and keys are served meanwhile: {why}"))
+}
+
+/// Series that can't be opened are a message, behind all that keys suffer from.
+fn tell_of_series(shared: &Shared, cluster: &mut Map<String, Value>) {
+    let Some(description) = unavailable(shared) else { return };
+    let messages = cluster.entry("messages").or_insert_with(|| json!([]));
+    if let Some(messages) = messages.as_array_mut() {
+        messages.push(json!({ "name": "series_unavailable", "description": description }));
+    }
 }
 
 /// The object of this name, made if there is none.

@@ -1,5 +1,9 @@
 //! Keys are served whatever becomes of series, and whoever sends points or asks for some hears at
 //! once why there are none.
+//!
+//! Series lie in a place of their own, so users' keys are set and cleared at will; what is wrong
+//! with that place, or with the database, is told to senders, to those who ask, and by status and
+//! health.
 
 mod common;
 
@@ -9,6 +13,7 @@ use plinth_client::{Database, Endpoint, TransactionOption};
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{Node, NodeConfig};
 use plinth_server::{SeriesConfig, Server, ServerConfig};
+use plinth_types::system::{SERIES_END, SERIES_PREFIX};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,18 +95,92 @@ fn a_locked_database_is_told_to_senders_and_to_those_who_ask() {
     assert!(rows.contains("a b=c"), "{rows}");
 }
 
-/// `clearrange "" \xff` stopped the intake until a restart.
+/// `clearrange "" \xff` destroyed all series and stopped the intake until a restart, and one `set`
+/// kept a server from starting: series lay among users' keys.
+#[test]
+fn what_users_write_and_clear_leaves_points_intake_and_queries_alone() {
+    let endpoint = endpoint();
+    let server = start(&endpoint);
+    assert!(sent(&server, 1).starts_with("+OK 1"));
+    let db = database(&server);
+    for format in [&b"\x09"[..], b"\x01", b""] {
+        db.transact_blocking(|tr| {
+            tr.clear_range(b"", b"\xff");
+            tr.set(b"\x02plinth.series\0\x14", format);
+            tr.set(b"\x02plinth.series\0\x15\x01", [7; 16]);
+            Ok(())
+        })
+        .unwrap();
+    }
+    assert!(sent(&server, 2).starts_with("+OK 1"), "the same store takes them");
+    let (_, rows) = posted(&server, "/api/query", QUERY);
+    assert_eq!(rows.lines().filter(|line| line.contains("a b=c")).count(), 2, "{rows}");
+    block_on(server.stop());
+    let server = start(&endpoint);
+    assert!(sent(&server, 3).starts_with("+OK 1"));
+    let (_, rows) = posted(&server, "/api/query", QUERY);
+    assert_eq!(rows.lines().filter(|line| line.contains("a b=c")).count(), 3, "{rows}");
+    let users = database(&server)
+        .transact_blocking(|tr| tr.range(&b""[..]..&b"\x7f"[..]).collect_blocking());
+    assert_eq!(users.unwrap().len(), 2, "they are the user's");
+}
+
+/// An operator has removed them, as `docs/series.md` says.
 #[test]
 fn series_whose_rows_were_cleared_are_taken_up_again() {
     let endpoint = endpoint();
     let server = start(&endpoint);
     assert!(sent(&server, 1).starts_with("+OK 1"));
     let db = database(&server);
+    db.clone()
+        .with_system_keys()
+        .transact_blocking(|tr| {
+            tr.clear_range(SERIES_PREFIX, SERIES_END);
+            Ok(())
+        })
+        .unwrap();
+    until_taken(&server, 2);
+    db.transact_blocking(|tr| tr.get("k").wait()).unwrap();
+}
+
+/// Rows that are damaged stop the series alone, and that is told wherever people look.
+#[test]
+fn a_damaged_place_is_told_and_taken_up_again_when_it_is_mended() {
+    let endpoint = endpoint();
+    let server = start(&endpoint);
+    assert!(sent(&server, 1).starts_with("+OK 1"));
+    block_on(server.stop());
+    let set_format = |db: &Database, format: &[u8]| {
+        let db = db.clone().with_system_keys();
+        db.transact_blocking(|tr| {
+            tr.set([SERIES_PREFIX, b"\x14"].concat(), format);
+            Ok(())
+        })
+        .unwrap();
+    };
+    set_format(&Database::new(endpoint.clone()), b"\x09");
+    let server = start(&endpoint);
+    let db = database(&server);
     db.transact_blocking(|tr| {
-        tr.clear_range(b"", b"\xff");
+        tr.set("key", "1");
         Ok(())
     })
     .unwrap();
-    until_taken(&server, 2);
-    db.transact_blocking(|tr| tr.get("k").wait()).unwrap();
+    assert!(sent(&server, 2).contains("damaged"), "{}", sent(&server, 2));
+    let status = db.status_json().wait().unwrap();
+    assert!(status.contains("series_unavailable") && status.contains("damaged"), "{status}");
+    let health = |at| ask_at(at, "GET", "/health", "", "");
+    let (http, series) = (server.http_address().unwrap(), server.series_addresses().http.unwrap());
+    let (code, told) = health(http);
+    assert!(code == 200 && told.contains("time series can't be opened"), "{code} {told}");
+    let (code, told) = ask_at(series, "GET", "/health", "Host: localhost\r\n", "");
+    assert!(code == 503 && told.contains("damaged"), "{code} {told}");
+    set_format(&db, b"\x01");
+    until_taken(&server, 3);
+    let (code, told) = health(http);
+    assert_eq!((code, &*told), (200, "serving\n"));
+    let status = db.status_json().wait().unwrap();
+    assert!(!status.contains("series_unavailable"), "{status}");
+    let (_, rows) = posted(&server, "/api/query", QUERY);
+    assert_eq!(rows.lines().filter(|line| line.contains("a b=c")).count(), 2, "{rows}");
 }

@@ -68,7 +68,7 @@ pub fn run(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
     let sink = if place.is_ours {
         Sink::Store(place.store()?)
     } else {
-        Sink::Transactions(place.database.clone(), Box::new(SeriesLayer::new(&place.database)))
+        Sink::Transactions(place.database.clone(), Box::new(place.layer()))
     };
     let stop = interrupt::flag();
     let mut code = 0;

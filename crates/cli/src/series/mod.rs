@@ -21,7 +21,9 @@ use crate::target::{Open, Target};
 use crate::terminal;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::series::dump::Form;
-use plinth::series::{Error, Name, Series, SeriesLayer, SeriesStore, Summary, Value, time};
+use plinth::series::{
+    Error, Name, Series, SeriesLayer, SeriesStore, Settings, Summary, Value, time,
+};
 use plinth::{Database, block_on};
 use plinth_bench::words::{duration, grouped};
 use plinth_env::Env;
@@ -79,11 +81,27 @@ fn place(command: Command) -> Command {
     let path = |name: &'static str, value: &'static str| {
         Arg::new(name).long(name).value_name(value).value_parser(value_parser!(PathBuf))
     };
+    let prefix = Arg::new("series-prefix")
+        .long("series-prefix")
+        .value_name("KEY")
+        .value_parser(prefix_of_series)
+        .help("What the keys of series begin with, if servers are told so");
     command.arg(path("dir", "DIR").help("The database in this directory")).arg(
         path("cluster-file", "FILE")
             .conflicts_with("dir")
             .help("The database of a server, by its cluster file, or fdb:CLUSTER_FILE for FoundationDB's [default: FDB_CLUSTER_FILE, ./fdb.cluster]"),
     )
+    .arg(prefix)
+}
+
+/// A prefix of users' keys, written with escapes.
+pub fn prefix_of_series(text: &str) -> Result<Vec<u8>, String> {
+    let prefix = plinth::printable::parse(text).map_err(|error| error.to_string())?;
+    match prefix.first() {
+        None => Err("a prefix has a byte at least".to_owned()),
+        Some(0xff) => Err("a prefix of users' keys is below \\xff".to_owned()),
+        Some(_) => Ok(prefix.to_vec()),
+    }
 }
 
 fn range(command: Command) -> Command {
@@ -206,6 +224,8 @@ struct Place {
     name: String,
     /// Whether no other process has it.
     is_ours: bool,
+    /// Where its series are, if not where they usually are.
+    prefix: Option<Vec<u8>>,
 }
 
 impl Place {
@@ -232,12 +252,18 @@ impl Place {
             }
             _ => Failure::opening(&name, &error),
         })?;
-        Ok(Self { database: opened.database.clone(), opened, name, is_ours: dir.is_some() })
+        let prefix = options.get_one::<Vec<u8>>("series-prefix").cloned();
+        Ok(Self { database: opened.database.clone(), opened, name, is_ours: dir.is_some(), prefix })
+    }
+
+    fn layer(&self) -> SeriesLayer {
+        let settings = Settings { prefix: self.prefix.clone(), ..Settings::default() };
+        SeriesLayer::with_settings(&self.database, settings)
     }
 
     /// Its series, to be read; to be written too where nobody else has them.
     fn store(&self) -> Result<SeriesStore, Failure> {
-        let layer = SeriesLayer::new(&self.database);
+        let layer = self.layer();
         let opened =
             block_on(async { if self.is_ours { layer.open().await } else { layer.view().await } });
         opened.map_err(|error| self.failed(error))

@@ -176,6 +176,12 @@ const ALL: &[Setting] = &[
         "Threads on which points of time series are read and parsed",
     ),
     Setting::new(
+        "series-prefix",
+        Kind::Text,
+        Otherwise("a place of their own; on a FoundationDB the tuple (\"plinth.series\",)"),
+        "What the keys of time series begin with, as a prefix of users' keys with escapes; the same for all servers that share them",
+    ),
+    Setting::new(
         "series-metrics",
         Kind::Flag,
         Is("true"),

@@ -4,8 +4,8 @@
 //! How long a lease has stood still is the candidate's own measure, by its own clock and in looks
 //! that were answered; that the takeover is right is the database's (`lease.rs`).
 
-use super::keys::Keys;
 use super::lease::{BEAT, Claim, Holder, Rows, Tenure};
+use super::place::{Former, Home, Sight};
 use super::{SeriesStore, Settings, open, retry};
 use crate::error::Result;
 use plinth_client::Database;
@@ -24,17 +24,19 @@ pub enum Look {
 /// One of those who would own the series if nobody else did.
 pub struct Candidate {
     database: Database,
-    keys: Keys,
+    place: Home,
     settings: Settings,
     claim: Claim,
     seen: Option<Seen>,
     /// Nothing was looked at before.
     is_new: bool,
+    /// Nothing is moved to the place of the series, so they are not taken over either.
+    is_held_back: bool,
 }
 
 /// What the last look saw, and for how long there had been nothing else.
 struct Seen {
-    rows: Rows,
+    sight: Sight,
     at: Duration,
     still: Duration,
 }
@@ -42,8 +44,22 @@ struct Seen {
 impl Candidate {
     /// A candidate that has not looked yet.
     pub fn new(database: &Database, settings: Settings, claim: Claim) -> Self {
-        let keys = Keys::new(&settings.prefix);
-        Self { database: database.clone(), keys, settings, claim, seen: None, is_new: true }
+        let place = Home::of(database, &settings);
+        Self {
+            database: database.clone(),
+            place,
+            settings,
+            claim,
+            seen: None,
+            is_new: true,
+            is_held_back: false,
+        }
+    }
+
+    /// Whether series that are not in their place yet stay where they are, and so with whoever has
+    /// them: others may look for them there who know of no other place.
+    pub fn hold_back(&mut self, is_held_back: bool) {
+        self.is_held_back = is_held_back;
     }
 
     fn env(&self) -> &Env {
@@ -59,20 +75,27 @@ impl Candidate {
     /// [`Error::Database`](crate::Error::Database).
     pub async fn look(&mut self) -> Result<Look> {
         loop {
-            let rows = self.rows().await?;
-            let row = rows.leased()?;
-            let still = self.note(&rows);
-            let is_free = match &row {
-                None => rows.owner.is_none() || self.is_new,
-                Some(row) => row.holder.name == self.claim.name || still >= row.lasts,
+            let sight = self.sight().await?;
+            let still = self.note(&sight);
+            let before = match &sight.former {
+                Former::Full(before) => Some(before),
+                _ => None,
+            };
+            let held = match (self.held_by(&sight.rows, still)?, before) {
+                (None, Some(before)) => match self.held_by(before, still)? {
+                    None if self.is_held_back => Some(before.holder()?),
+                    held => held,
+                },
+                (held, _) => held,
             };
             self.is_new = false;
-            if !is_free {
-                return Ok(Look::Held(row.map_or_else(Holder::unleased, |row| row.holder)));
+            if let Some(holder) = held {
+                return Ok(Look::Held(holder));
             }
             let (settings, tenure) = (self.settings.clone(), Tenure::draw(self.env(), &self.claim));
             // If somebody was faster, or it was renewed after all, the next look says who it is.
-            if let Some(shared) = open::open_leased(&self.database, settings, tenure, &rows).await?
+            if let Some(shared) =
+                open::open_leased(&self.database, settings, tenure, &sight).await?
             {
                 self.seen = None;
                 return Ok(Look::Ours(SeriesStore { shared }));
@@ -80,33 +103,44 @@ impl Candidate {
         }
     }
 
-    async fn rows(&self) -> Result<Rows> {
-        retry::transact(&self.database, |tr| async move { Rows::read(&tr, &self.keys).await }).await
+    /// Who holds the series by these rows, unless they are free to be taken over.
+    fn held_by(&self, rows: &Rows, still: Duration) -> Result<Option<Holder>> {
+        let row = rows.leased()?;
+        let is_free = match &row {
+            None => rows.owner.is_none() || self.is_new,
+            Some(row) => row.holder.name == self.claim.name || still >= row.lasts,
+        };
+        Ok((!is_free).then(|| row.map_or_else(Holder::unleased, |row| row.holder)))
+    }
+
+    async fn sight(&self) -> Result<Sight> {
+        let database = self.place.reach(&self.database);
+        retry::transact_all(&database, |tr| async move { self.place.sight(&tr).await }).await
     }
 
     /// Notes what was seen; gives for how long that has been all there was to be seen.
-    fn note(&mut self, rows: &Rows) -> Duration {
+    fn note(&mut self, sight: &Sight) -> Duration {
         let now = self.env().now();
         let still = match &self.seen {
             // A look that was long in coming says nothing of how long it had been so.
-            Some(seen) if seen.rows == *rows => {
+            Some(seen) if seen.sight == *sight => {
                 seen.still + now.saturating_sub(seen.at).min(2 * BEAT)
             }
             _ => Duration::ZERO,
         };
-        self.seen = Some(Seen { rows: rows.clone(), at: now, still });
+        self.seen = Some(Seen { sight: sight.clone(), at: now, still });
         still
     }
 
     /// Waits until it is time for another look: for half a second, or until the owner's row
     /// changes.
     pub async fn wait(&self) {
-        let tr = self.database.create_transaction();
+        let tr = self.place.reach(&self.database).create_transaction();
         let changed = async {
             let Some(seen) = &self.seen else { return std::future::pending().await };
-            let watch = tr.watch(self.keys.owner());
-            match tr.get(self.keys.owner()).await {
-                Ok(owner) if owner == seen.rows.owner => {}
+            let watch = tr.watch(self.place.keys.owner());
+            match tr.get(self.place.keys.owner()).await {
+                Ok(owner) if owner == seen.sight.rows.owner => {}
                 // It has changed already; or nothing is heard, and looking will say why.
                 Ok(_) => return,
                 Err(_) => std::future::pending().await,

@@ -20,7 +20,7 @@
 
 use super::keys::{Id, Keys};
 use super::letter::{decode, grow, size};
-use super::{Place, Shared, lock, names, nodes, retry};
+use super::{Place, Shared, lock, names, retry};
 use crate::error::Result;
 use plinth_client::{RangeOptions, StreamingMode, Transaction};
 use plinth_types::{Bytes, KeyValue, key_after};
@@ -108,14 +108,6 @@ pub(super) async fn take_some(shared: &Arc<Shared>) -> Result<Option<Taken>> {
         }
     }
     Ok(Some(taken))
-}
-
-/// All rows, for a store that only reads.
-pub(super) async fn all_rows(
-    tr: &Transaction,
-    shared: &Shared,
-) -> plinth_types::Result<Vec<KeyValue>> {
-    nodes::rows(tr, &shared.keys.inbox()).await
 }
 
 /// Puts the points of rows into the memory of a store that only reads.

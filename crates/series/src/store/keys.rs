@@ -6,6 +6,7 @@
 use crate::error::{Error, Result};
 use crate::tree::Address;
 use foundationdb_tuple::{Subspace, TuplePack, Versionstamp};
+use plinth_types::{Bytes, strinc, system};
 
 /// The kinds of keys; their numbers are part of the format.
 const FORMAT: i64 = 0;
@@ -24,6 +25,7 @@ const INBOX_SIZE: i64 = 12;
 const COUNT: i64 = 13;
 const LEASE: i64 = 14;
 const KEPT: i64 = 15;
+const MOVED: i64 = 16;
 
 /// What there is a list of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,6 +62,40 @@ impl Keys {
 
     fn pack(&self, tuple: &impl TuplePack) -> Vec<u8> {
         self.under.pack(tuple)
+    }
+
+    /// Whether they lie among the system's keys.
+    pub(crate) fn is_of_system(&self) -> bool {
+        self.under.bytes() >= system::NORMAL_END
+    }
+
+    /// What all keys begin with, and the first key behind them.
+    pub(crate) fn bounds(&self) -> (Bytes, Bytes) {
+        let prefix = Bytes::copy_from_slice(self.under.bytes());
+        let end = strinc(&prefix).unwrap_or_else(|| system::SYSTEM_END.into());
+        (prefix, end)
+    }
+
+    /// The kinds whose rows are moved when series get another place: all but those that say what
+    /// the place is, and whose.
+    pub(crate) const MOVED_KINDS: [i64; 13] = [
+        NEXT_ID, NAME, SERIES, INDEX, NODE, TWIG, SIDE, MASK, TAIL, INBOX, INBOX_SIZE, COUNT, KEPT,
+    ];
+
+    /// What the keys of a kind begin with.
+    pub(crate) fn all_of(&self, kind: i64) -> Vec<u8> {
+        self.pack(&(kind,))
+    }
+
+    /// The key here of a row that lies at `key` there.
+    pub(crate) fn instead_of(&self, there: &Self, key: &[u8]) -> Result<Vec<u8>> {
+        let rest = key.strip_prefix(there.under.bytes()).ok_or_else(|| foreign(key))?;
+        Ok([self.under.bytes(), rest].concat())
+    }
+
+    /// The key that says what became of the rows in the place that was before.
+    pub(crate) fn moved(&self) -> Vec<u8> {
+        self.pack(&(MOVED,))
     }
 
     pub(crate) fn format(&self) -> Vec<u8> {

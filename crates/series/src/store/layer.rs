@@ -3,6 +3,7 @@
 
 use super::keys::Keys;
 use super::letter::{self, Appended, Letter};
+use super::place::Home;
 use super::{SeriesStore, Settings};
 use crate::error::Result;
 use crate::name::Name;
@@ -54,7 +55,8 @@ impl SeriesLayer {
 
     /// The same with settings of one's own; whoever shares series has to have the same prefix.
     pub fn with_settings(database: &Database, settings: Settings) -> Self {
-        Self { database: database.clone(), keys: Keys::new(&settings.prefix), settings }
+        let keys = Home::of(database, &settings).keys;
+        Self { database: database.clone(), keys, settings }
     }
 
     /// Writes a point in a transaction; the time is nanoseconds since 1970. The series is made if
@@ -97,6 +99,9 @@ impl SeriesLayer {
             }
         }
         rows.extend(letter.rest());
+        if self.keys.is_of_system() {
+            tr.reach_series();
+        }
         let appended = Appended::new(tr, &self.keys, self.settings.inbox_bytes);
         rows.iter().for_each(|row| letter::put(tr, &self.keys, row));
         appended

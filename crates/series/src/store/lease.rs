@@ -132,19 +132,17 @@ impl Rows {
         let row = Row::decode(lease)?;
         Ok(Some(row).filter(|row| row.token[..] == owner[..]))
     }
-}
 
-/// Who owns series now, if anybody does.
-pub(super) async fn holder(database: &Database, keys: &Keys) -> Result<Option<Holder>> {
-    let rows = retry::transact(database, |tr| async move { Rows::read(&tr, keys).await }).await?;
-    let row = rows.leased()?;
-    Ok(rows.owner.map(|_| row.map_or_else(Holder::unleased, |row| row.holder)))
+    /// Whom others are told of.
+    pub(super) fn holder(&self) -> Result<Holder> {
+        Ok(self.leased()?.map_or_else(Holder::unleased, |row| row.holder))
+    }
 }
 
 /// The lease that a store has, to be renewed.
 pub(super) struct Tenure {
     claim: Claim,
-    token: Token,
+    pub(super) token: Token,
     secret: [u8; 16],
 }
 
@@ -161,34 +159,11 @@ impl Tenure {
         Role::Owner { token: self.token, lease: Some(self.secret) }
     }
 
-    fn row(&self, beats: u64) -> Vec<u8> {
+    pub(super) fn row(&self, beats: u64) -> Vec<u8> {
         let Claim { name, address, lasts } = self.claim.clone();
         let holder = Holder { name, address, secret: self.secret };
         Row { token: self.token, holder, lasts, beats }.encode()
     }
-}
-
-/// Takes the series over if both rows are as they were seen, and the format is `format`; whether
-/// they were, and the format that is there.
-pub(super) async fn take_over(
-    database: &Database,
-    keys: &Keys,
-    (tenure, seen): (&Tenure, &Rows),
-    format: &[u8],
-) -> Result<(bool, Option<Bytes>)> {
-    retry::transact(database, |tr| async move {
-        let found = tr.get(keys.format()).await?;
-        let rows = Rows::read(&tr, keys).await?;
-        let ours = rows.owner.as_deref() == Some(&tenure.token[..]);
-        let may_take = ours || rows == *seen;
-        if may_take && found.as_deref().is_none_or(|found| found == format) {
-            tr.set(keys.format(), format);
-            tr.set(keys.owner(), tenure.token);
-            tr.set(keys.lease(), tenure.row(0));
-        }
-        Ok((may_take, found))
-    })
-    .await
 }
 
 /// Renews the lease as long as there is a store that has it.

@@ -17,7 +17,7 @@ use super::{Cell, Series, Shared, lock};
 use crate::error::{Error, Result};
 use crate::name::Name;
 use plinth_env::Env;
-use plinth_types::{KeyRange, strinc};
+use plinth_types::KeyRange;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -108,9 +108,8 @@ impl Shared {
         let is_full = match known {
             Some((looked, is_full)) if now < looked + LOOK => is_full,
             _ => {
-                let prefix = &self.settings.prefix[..];
-                let end = strinc(prefix).unwrap_or_else(|| b"\xff"[..].into());
-                let bytes = endpoint.range_size(KeyRange::new(prefix.to_vec(), end)).await?;
+                let (begin, end) = self.keys.bounds();
+                let bytes = endpoint.range_size(KeyRange::new(begin, end)).await?;
                 let is_full = u64::try_from(bytes).unwrap_or(0) >= most;
                 *self.index.used.stored.lock().unwrap_or_else(PoisonError::into_inner) =
                     Some((now, is_full));

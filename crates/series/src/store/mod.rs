@@ -32,6 +32,7 @@ mod names;
 mod nodes;
 mod open;
 mod pending;
+mod place;
 mod post;
 mod query;
 mod remove;
@@ -67,6 +68,7 @@ use keys::{Id, Keys};
 use lease::Token;
 use names::Index;
 use pending::Pending;
+use place::Home;
 use plinth_client::{Database, Transaction};
 use plinth_env::{Env, prefetch_lines};
 use rest::Seen;
@@ -78,8 +80,9 @@ use turn::Turns;
 /// How series are kept.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What all keys begin with.
-    pub prefix: Vec<u8>,
+    /// What all keys begin with, in place of what is usual in the database: a place of their own
+    /// among the system's keys, or, on a FoundationDB, the tuple `("plinth.series",)`.
+    pub prefix: Option<Vec<u8>>,
     /// Points of a full leaf, at most 65536.
     pub leaf_points: usize,
     /// Bytes of the tail beyond which the oldest open leaves are sealed although they are not full:
@@ -125,7 +128,7 @@ const MAX_OPEN: usize = MAX_LEAF_POINTS;
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            prefix: foundationdb_tuple::pack(&("plinth.series",)),
+            prefix: None,
             leaf_points: 2048,
             tail_bytes: 256 << 20,
             open_points: 32 << 20,
@@ -428,7 +431,7 @@ impl SeriesStore {
     /// # Errors
     /// As [`SeriesStore::has_owner`]; [`Error::Damaged`].
     pub async fn holder(database: &Database, settings: &Settings) -> Result<Option<Holder>> {
-        lease::holder(database, &Keys::new(&settings.prefix)).await
+        place::holder(database, &Home::of(database, settings)).await
     }
 
     /// Commits all that was appended before. When it returns, that survives a crash.

@@ -7,10 +7,11 @@
 use super::budget::Budget;
 use super::flush::{self, Flusher};
 use super::keys::{Id, Keys};
-use super::lease::{self, Rows, Tenure, Token};
+use super::lease::{self, Tenure, Token};
 use super::names::Index;
+use super::place::{self, Former, Home, Sight, check_format};
 use super::turn::Turns;
-use super::{Cell, Pending, Role, Settings, Shared, inbox, lock, names, retry, tail};
+use super::{Cell, Pending, Role, Settings, Shared, inbox, lock, names, nodes, retry, tail};
 use crate::codec::MAX_LEAF_POINTS;
 use crate::error::{Error, Result};
 use crate::value::Point;
@@ -32,14 +33,11 @@ const TRY_AGAIN: Duration = Duration::from_millis(100);
 /// How often the inbox is looked into when nobody reads.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The format of keys and values.
-const FORMAT: &[u8] = &[1];
-
 pub(super) async fn open(database: &Database, mut settings: Settings) -> Result<Arc<Shared>> {
     settings.leaf_points = settings.leaf_points.clamp(1, MAX_LEAF_POINTS);
-    let token = take_over(database, &Keys::new(&settings.prefix)).await?;
+    let (token, moves) = take_over(database, &Home::of(database, &settings)).await?;
     let shared = new(database, settings, Role::Owner { token, lease: None });
-    own(&shared).await?;
+    own(&shared, moves).await?;
     Ok(shared)
 }
 
@@ -49,23 +47,25 @@ pub(super) async fn open_leased(
     database: &Database,
     mut settings: Settings,
     tenure: Tenure,
-    seen: &Rows,
+    seen: &Sight,
 ) -> Result<Option<Arc<Shared>>> {
     settings.leaf_points = settings.leaf_points.clamp(1, MAX_LEAF_POINTS);
-    let keys = Keys::new(&settings.prefix);
-    let (is_ours, format) = lease::take_over(database, &keys, (&tenure, seen), FORMAT).await?;
-    if !is_ours {
+    let place = Home::of(database, &settings);
+    let Some(moves) = place::take_over(database, &place, (&tenure, seen)).await? else {
         return Ok(None);
-    }
-    check_format(format.as_deref())?;
+    };
     let shared = new(database, settings, tenure.role());
     lease::start_renewing(&shared, tenure);
-    own(&shared).await?;
+    own(&shared, moves).await?;
     Ok(Some(shared))
 }
 
-/// Brings back what the tail has, for whoever has just become the owner.
-async fn own(shared: &Arc<Shared>) -> Result<()> {
+/// Brings back what the tail has, for whoever has just become the owner; `moves`: once what is
+/// elsewhere is here.
+async fn own(shared: &Arc<Shared>, moves: bool) -> Result<()> {
+    if moves {
+        place::move_in(shared).await?;
+    }
     recover(shared).await?;
     shared.turn.open();
     // Before anything else is written: some of it may be in the tree already, from a life that
@@ -86,13 +86,26 @@ pub(super) fn post(database: &Database, settings: Settings) -> Arc<Shared> {
 /// Opens what there is to be read. The inbox is read first and the trees last, since points move
 /// from there to here.
 pub(super) async fn view(database: &Database, settings: Settings) -> Result<Arc<Shared>> {
-    let shared = new(database, settings, Role::Reader);
-    let ours = &shared;
+    let place = &Home::of(database, &settings);
     let found = |tr: Transaction| async move {
-        Ok((tr.get(ours.keys.format()).await?, inbox::all_rows(&tr, ours).await?))
+        let former = place.former(&tr).await?;
+        let mut rows = nodes::rows(&tr, &place.keys.inbox()).await?;
+        let mut format = tr.get(place.keys.format()).await?;
+        let keys = place.former_keys(&former);
+        if let Some(keys) = keys {
+            // What was posted to the place is newer.
+            rows.splice(0..0, nodes::rows(&tr, &keys.inbox()).await?);
+            format = tr.get(keys.format()).await?;
+        }
+        Ok((former, format, rows))
     };
-    let (format, rows) = retry::transact(database, found).await?;
+    let (former, format, rows) = retry::transact_all(&place.reach(database), found).await?;
+    if former == Former::Begun {
+        return Err(place::is_moving());
+    }
     check_format(format.as_deref())?;
+    let keys = place.former_keys(&former).unwrap_or(&place.keys).clone();
+    let shared = new_at(place.reach(database), keys, settings, Role::Reader);
     let _ = shared.failure.set(Error::ReadOnly);
     shared.turn.open();
     recover(&shared).await?;
@@ -101,10 +114,15 @@ pub(super) async fn view(database: &Database, settings: Settings) -> Result<Arc<
 }
 
 fn new(database: &Database, settings: Settings, role: Role) -> Arc<Shared> {
+    let place = Home::of(database, &settings);
+    new_at(place.reach(database), place.keys, settings, role)
+}
+
+fn new_at(database: Database, keys: Keys, settings: Settings, role: Role) -> Arc<Shared> {
     let query_bytes = settings.query_bytes;
     Arc::new(Shared {
-        database: database.clone(),
-        keys: Keys::new(&settings.prefix),
+        database,
+        keys,
         settings,
         role,
         index: Index::default(),
@@ -118,38 +136,27 @@ fn new(database: &Database, settings: Settings, role: Role) -> Arc<Shared> {
     })
 }
 
-async fn take_over(database: &Database, keys: &Keys) -> Result<Token> {
+/// Becomes the owner; with what number, and whether there is something to be moved.
+async fn take_over(database: &Database, place: &Home) -> Result<(Token, bool)> {
     let mut owner = [0; 16];
     database.endpoint().env().fill_random(&mut owner);
-    let format = retry::transact(database, |tr| async move {
-        let format = tr.get(keys.format()).await?;
-        if format.as_deref().is_none_or(|format| format == FORMAT) {
-            tr.set(keys.format(), FORMAT);
-            tr.set(keys.owner(), owner);
-            tr.clear(keys.lease());
-        }
-        Ok(format)
+    let moves = retry::transact_all(&place.reach(database), |tr| async move {
+        check_format(tr.get(place.keys.format()).await?.as_deref())?;
+        let former = place.former(&tr).await?;
+        tr.clear(place.keys.lease());
+        Ok(place.claim(&tr, &former, &owner))
     })
     .await?;
-    check_format(format.as_deref())?;
-    Ok(owner)
+    Ok((owner, moves))
 }
 
 /// Whether the series of a database belong to anybody.
 pub(super) async fn has_owner(database: &Database, settings: &Settings) -> Result<bool> {
-    let key = Keys::new(&settings.prefix).owner();
-    let key = &key;
-    Ok(retry::transact(database, |tr| async move { tr.get(key).await }).await?.is_some())
-}
-
-fn check_format(format: Option<&[u8]>) -> Result<()> {
-    match format {
-        None | Some(FORMAT) => Ok(()),
-        Some(other) => Err(Error::damaged(
-            "the series",
-            format!("format {FORMAT:?} expected, {other:?} found"),
-        )),
-    }
+    let place = Home::of(database, settings);
+    let key = &place.keys.owner();
+    let database = place.reach(database);
+    let owner = retry::transact(&database, |tr| async move { tr.get(key).await }).await?;
+    Ok(owner.is_some())
 }
 
 /// The series that the tail has points of; `None` for one that was deleted, whose points stay until

@@ -17,10 +17,26 @@ where
     F: FnMut(Transaction) -> Fut,
     Fut: Future<Output = plinth_types::Result<T>>,
 {
+    transact_all(database, |tr| {
+        let done = body(tr);
+        async move { done.await.map_err(Error::from) }
+    })
+    .await
+}
+
+/// The same for bodies that fail in other ways than the database, too.
+///
+/// # Errors
+/// As [`transact`].
+pub(super) async fn transact_all<T, F, Fut>(database: &Database, mut body: F) -> Result<T>
+where
+    F: FnMut(Transaction) -> Fut,
+    Fut: Future<Output = Result<T>>,
+{
     database
         .try_transact(|tr| {
             let done = body(tr);
-            async move { done.await.map_err(|error| Error::from(error).or_locked()) }
+            async move { done.await.map_err(Error::or_locked) }
         })
         .await
 }

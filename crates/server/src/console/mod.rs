@@ -140,6 +140,15 @@ async fn answer(
     answer.into_response(is_head)
 }
 
+/// What a server that serves keys says of its health: whoever looks after it has no cause to end it
+/// because of series. Without details: it needs no token.
+fn serving(shared: &Shared) -> &'static str {
+    match crate::status::unavailable(shared) {
+        None => "serving\n",
+        Some(_) => "serving keys; time series can't be opened: the status says why\n",
+    }
+}
+
 /// Finds what a request wants. An answer that is an error is a refusal.
 async fn route(
     console: &Console,
@@ -152,7 +161,7 @@ async fn route(
     if path == "/health" {
         only(&head.method, &[Method::GET, Method::HEAD])?;
         return Ok(match shared.endpoint.refusal() {
-            None => Answer::text("serving\n"),
+            None => Answer::text(serving(shared)),
             Some(error) => Answer::not_serving(&error),
         });
     }

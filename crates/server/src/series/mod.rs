@@ -12,9 +12,9 @@
 //! before is in the store, so a store that is behind slows its senders down and nothing piles up.
 //! Stopping reads no more, saves what was read, and commits it.
 //!
-//! In a cluster, and wherever else several servers share a database ([`Among`]), one of them owns
-//! the series at a time, by a lease. The others post points to its inbox, so they take some whether
-//! it answers or not, and pass on to it what they are asked (`pass.rs`).
+//! In a cluster, and wherever else several servers share a database (`Among`), one of them owns the
+//! series at a time, by a lease. The others post points to its inbox, so they take some whether it
+//! answers or not, and pass on to it what they are asked (`pass.rs`).
 //!
 //! Rules are evaluated by whoever owns the series, beside all this (`rules/`).
 
@@ -34,7 +34,7 @@ mod waiting;
 mod write;
 
 use self::callers::Callers;
-use crate::config::{Among, SeriesConfig, ServerConfig};
+use crate::config::{SeriesConfig, ServerConfig};
 use crate::door::{Door, Doors, Purpose};
 use crate::page::Page;
 use crate::wanted::Wanted;
@@ -103,8 +103,10 @@ impl Stops {
     }
 }
 
-/// How many series there may be, and how many new ones a second of one sender.
+/// Where series are, how many there may be, and how many new ones a second of one sender.
 struct Bounds {
+    /// What their keys begin with, if not what is usual.
+    prefix: Option<Vec<u8>>,
     limits: SeriesLimits,
     new_series: u32,
 }
@@ -146,6 +148,7 @@ impl Hub {
             access,
             threads: config.threads.unwrap_or(usize::MAX),
             bounds: Bounds {
+                prefix: config.prefix.clone(),
                 limits: config.limits.clone(),
                 new_series: config.new_series.unwrap_or(NEW_SERIES),
             },
@@ -222,7 +225,7 @@ pub(crate) async fn start(
     let rules = rules::Rules::open(&env, &asked.rules, http.as_ref()).await?;
     let hub = Arc::new(Hub::new(&env, asked, (access, rules), bound.len()));
     rules::start(&hub);
-    open(&hub, endpoint, config.among.clone(), http.as_ref());
+    open(&hub, endpoint, config, http.as_ref());
     let mut addresses = asked.clone();
     if let Some(door) = http {
         addresses.http = Some(door.local_address());
@@ -255,8 +258,8 @@ pub(crate) async fn start(
 
 /// Opens the series in the background: its own ones, or those that it shares with others, which
 /// find it at its door of HTTP.
-fn open(hub: &Arc<Hub>, endpoint: &Arc<dyn Endpoint>, among: Option<Among>, http: Option<&Door>) {
-    let Some(among) = among else {
+fn open(hub: &Arc<Hub>, endpoint: &Arc<dyn Endpoint>, config: &ServerConfig, http: Option<&Door>) {
+    let Some(among) = config.among.clone() else {
         let opening = opening::keep_open(hub.clone(), Database::new(endpoint.clone()));
         drop(hub.env.spawn_network("open series", opening));
         return;
@@ -264,7 +267,8 @@ fn open(hub: &Arc<Hub>, endpoint: &Arc<dyn Endpoint>, among: Option<Among>, http
     let address = |door: &Door| pass::address(&among, door.local_address(), door.is_secure());
     let address = http.map(address).unwrap_or_default();
     opening::begin_posting(hub, &among);
-    drop(hub.env.spawn_network("share series", opening::share(hub.clone(), among, address)));
+    let sharing = opening::share(hub.clone(), among, address, config.peers.clone());
+    drop(hub.env.spawn_network("share series", sharing));
 }
 
 impl Listeners {

@@ -29,6 +29,7 @@ use crate::token::is_same;
 use plinth_client::Database;
 use plinth_env::Signal;
 use plinth_env::sync::{First, race};
+use plinth_peers::Mesh;
 use plinth_series::{Candidate, Claim, Error, Holder, Look, Result, SeriesStore, Settings};
 use plinth_types::Error as DatabaseError;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -38,6 +39,9 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_secs(1);
 /// The same of one that has a lease.
 const GLANCE: Duration = Duration::from_millis(100);
+
+/// From this version of the servers' protocol on all members know where series are.
+const PROTOCOL_WITH_PLACE: u16 = 3;
 
 /// A store that is open, and what belongs to it alone.
 pub(crate) struct Opened {
@@ -152,6 +156,14 @@ impl Slot {
         }
     }
 
+    /// Why there is none, and none that could be asked, if so.
+    pub(crate) fn unavailable(&self) -> Option<Error> {
+        match &*self.lock() {
+            State::Unavailable(why) => Some(why.clone()),
+            _ => None,
+        }
+    }
+
     /// With whom the series are shared.
     pub(super) fn among(&self) -> Option<&Among> {
         self.posting.get().map(|posting| &posting.among)
@@ -216,7 +228,8 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 }
 
 fn settings(hub: &Hub) -> Settings {
-    Settings { limits: hub.bounds.limits.clone(), ..Settings::default() }
+    let (limits, prefix) = (hub.bounds.limits.clone(), hub.bounds.prefix.clone());
+    Settings { limits, prefix, ..Settings::default() }
 }
 
 /// From now on points are taken, whoever owns the series.
@@ -226,12 +239,15 @@ pub(super) fn begin_posting(hub: &Hub, among: &Among) {
 }
 
 /// Owns the series whenever nobody else does, until the server stops; `address` is where it answers
-/// questions.
-pub(super) async fn share(hub: Arc<Hub>, among: Among, address: String) {
+/// questions. In a cluster nothing is moved to the place of the series before all members know of
+/// that.
+pub(super) async fn share(hub: Arc<Hub>, among: Among, address: String, peers: Option<Arc<Mesh>>) {
     let slot = &hub.slot;
     let claim = Claim::new(among.name, address);
     let mut candidate = Candidate::new(&among.database, settings(&hub), claim);
     loop {
+        let protocol = peers.as_ref().map(|mesh| mesh.protocol());
+        candidate.hold_back(protocol.is_some_and(|protocol| protocol < PROTOCOL_WITH_PLACE));
         match race(slot.stop.wait(), candidate.look()).await {
             First::Left(()) => return,
             First::Right(Ok(Look::Ours(store))) => {
