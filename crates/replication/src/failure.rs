@@ -1,7 +1,7 @@
 //! What consensus refuses, and FoundationDB's number for it.
 //!
 //! The log of several nodes is a log, so whoever appends to it or reads it gets a
-//! [`LogError`](plinth_log::LogError). What stands here is said of messages between nodes, of who
+//! [`LogError`]. What stands here is said of messages between nodes, of who
 //! is a member, and of a node's configuration.
 
 use std::fmt;
