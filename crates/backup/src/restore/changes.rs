@@ -22,6 +22,7 @@ impl Extents {
                 None => extents.push((range, version)),
             }
         }
+        fill_gaps(&mut extents, &plan.ranges, plan.snapshot.header.from);
         Self { extents, ranges: plan.ranges.clone() }
     }
 
@@ -64,5 +65,49 @@ impl Extents {
                 return;
             }
         }
+    }
+}
+
+/// What no file of a snapshot is of, and is restored nevertheless, had no rows when the snapshot
+/// was begun, at `version`: the place of series, from when they lay among users' keys. All that the
+/// log says of it is to be applied, the rows that were moved there before all.
+fn fill_gaps(extents: &mut Vec<(KeyRange, Version)>, ranges: &[KeyRange], version: Version) {
+    let mut gaps = Vec::new();
+    for range in ranges {
+        let mut begin = &range.begin;
+        for (extent, _) in extents.iter() {
+            let end = (&extent.begin).min(&range.end);
+            if begin < end {
+                gaps.push((KeyRange::new(begin.clone(), end.clone()), version));
+            }
+            begin = begin.max(&extent.end);
+        }
+        if *begin < range.end {
+            gaps.push((KeyRange::new(begin.clone(), range.end.clone()), version));
+        }
+    }
+    extents.append(&mut gaps);
+    extents.sort_by(|(one, _), (other, _)| one.begin.cmp(&other.begin));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(begin: &str, end: &str) -> KeyRange {
+        KeyRange::new(begin.as_bytes().to_vec(), end.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn what_no_file_is_of_gets_the_whole_log() {
+        let mut extents = vec![(range("b", "d"), 7), (range("d", "f"), 8), (range("m", "p"), 7)];
+        let whole = extents.clone();
+        fill_gaps(&mut extents, &[range("b", "e"), range("n", "o")], 5);
+        assert_eq!(extents, whole, "files are of all of it");
+        fill_gaps(&mut extents, &[range("a", "c"), range("h", "k"), range("m", "q")], 5);
+        let gaps: Vec<_> =
+            extents.iter().filter(|extent| !whole.contains(extent)).cloned().collect();
+        assert_eq!(gaps, [(range("a", "b"), 5), (range("h", "k"), 5), (range("p", "q"), 5)]);
+        assert!(extents.is_sorted_by(|(one, _), (other, _)| one.end <= other.begin));
     }
 }
