@@ -163,8 +163,8 @@ async fn begin(leader: &Leader, batcher: &mut Batcher, batch: Vec<Submitted>) {
     let began = replica.env.now();
     let assigned = leader.versions.assign(began, batcher.metadata.min_required_commit_version());
     let version = assigned.version;
-    // Entries of later terms may have been applied by now beside a leader that is one no longer; the
-    // log refuses what this one appends.
+    // Entries of later terms may have been applied by now, beside a leader that is one no longer:
+    // the log refuses what this one appends.
     assert!(
         leader.term.is_some() || version > replica.newest(),
         "version {version} was shown to readers before its batch"
