@@ -163,13 +163,7 @@ async fn begin(leader: &Leader, batcher: &mut Batcher, batch: Vec<Submitted>) {
     let began = replica.env.now();
     let assigned = leader.versions.assign(began, batcher.metadata.min_required_commit_version());
     let version = assigned.version;
-    // Entries of later terms may have been applied by now, beside a leader that is one no longer:
-    // the log refuses what this one appends.
-    assert!(
-        leader.term.is_some() || version > replica.newest(),
-        "version {version} was shown to readers before its batch"
-    );
-    assert!(assigned.lease.is_none_or(|lease| lease >= version), "a lease reaches its batch");
+    check_version(leader, version, assigned.lease);
     let span = events::batch(version, batch.len());
     batcher.resolver.forget_before(replica.window_begin(version));
     let notes = (replica.wall_clock_seconds(), replica.config.slow);
@@ -227,6 +221,17 @@ async fn begin(leader: &Leader, batcher: &mut Batcher, batch: Vec<Submitted>) {
         batch.unknown(&cause);
     }
     leader.settle_late(version).await;
+}
+
+/// Nobody has seen the version of a batch that is to be decided, and its lease reaches there.
+fn check_version(leader: &Leader, version: Version, lease: Option<Version>) {
+    // Entries of later terms may have been applied by now, beside a leader that is one no longer:
+    // the log refuses what this one appends.
+    assert!(
+        leader.term.is_some() || version > leader.replica.newest(),
+        "version {version} was shown to readers before its batch"
+    );
+    assert!(lease.is_none_or(|lease| lease >= version), "a lease reaches its batch");
 }
 
 /// The batch is not in the log; or nobody knows whether it is.
