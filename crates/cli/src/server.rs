@@ -309,6 +309,9 @@ fn serve(
     let hangup = interrupt::hangup();
     let file = home.cluster_file(settings);
     let found = home.found_by(file.as_deref());
+    // Before a directory is made for it.
+    let wanted = config(env, settings, (home, file.as_deref()), usual.clone())?;
+    block_on(Server::check(env, &wanted)).map_err(|error| Failure::of("cannot serve", error))?;
     let opened = match home {
         Home::Directory(dir) => open(env, settings, dir, file.as_deref().unwrap_or(dir), &stop)?,
         Home::Store { target, .. } => Some(open_store(env, settings, target, &stop)?),

@@ -31,6 +31,8 @@ const GROUP_BYTES: usize = 2 << 20;
 const MUTATION_BYTES: usize = 35;
 /// An idle stream answers once a second: after this time something is wrong.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How soon a first that isn't as far as it said is asked again.
+const AGAIN: Duration = Duration::from_millis(5);
 /// How often a place is noted to which nothing but time has led.
 const NOTE: Duration = Duration::from_millis(500);
 /// How often the stream is told what isn't needed any more.
@@ -146,13 +148,13 @@ impl<'r> Follower<'r> {
         if self.captured.is_some() {
             return self.step_captured().await;
         }
-        let mut coming = self.stream.coming.take().unwrap_or_else(|| self.ask(self.reached));
+        let mut coming = self.stream.coming.take().unwrap_or_else(|| self.ask(self.reached, true));
         match race(&mut coming, self.env().sleep(PATIENCE)).await {
             Either::Left(Ok(changes)) => {
                 self.stream.failures = 0;
                 self.run.note_problem(String::new());
                 // A round that isn't there yet would be waited for by nobody.
-                self.stream.coming = Some(self.ask(changes.upto.max(self.reached)));
+                self.stream.coming = Some(self.ask(changes.upto.max(self.reached), true));
                 self.apply(&changes).await?;
             }
             Either::Left(Err(error))
@@ -239,12 +241,13 @@ impl<'r> Follower<'r> {
         }
     }
 
-    fn ask(&self, behind: Version) -> Reply<Changes> {
+    /// Asks for what comes behind a version, or for what of it is there.
+    fn ask(&self, behind: Version, wait: bool) -> Reply<Changes> {
         let request = ChangesRequest {
             stream: self.place.stream,
             from: behind.saturating_add(1),
             bytes: READ_BYTES,
-            wait: true,
+            wait,
         };
         self.from.read_changes(request)
     }
@@ -311,7 +314,16 @@ impl<'r> Follower<'r> {
     /// Follows up to a version of the first, which has an entry at or behind it.
     pub async fn follow_upto(&mut self, version: Version) -> Result<()> {
         while self.reached < version {
+            // What there is already isn't waited for: a stream says how far it is once a second if
+            // nothing of it comes, and nobody can write meanwhile where sides are changed.
+            if self.captured.is_none() {
+                self.stream.coming = Some(self.ask(self.reached, false));
+            }
+            let before = self.reached;
             self.step().await?;
+            if self.reached == before && self.captured.is_none() {
+                self.env().sleep(AGAIN).await;
+            }
         }
         if self.place.position < version {
             self.flush().await?;

@@ -59,9 +59,20 @@ pub struct Server {
 }
 
 impl Server {
+    /// Checks what of a configuration can be checked before a database is opened for it, or made:
+    /// what [`Server::start`] would find out too late for nothing to have been made in vain.
+    ///
+    /// # Errors
+    /// `client_invalid_operation` for rules that make no sense, or without a listener that takes in
+    /// series; those of reading their files.
+    pub async fn check(env: &Env, config: &ServerConfig) -> Result<()> {
+        series::check(env, config).await
+    }
+
     /// Serves `endpoint` as `config` says. Returns once it accepts connections.
     ///
     /// # Errors
+    /// Those of [`Server::check`];
     /// `invalid_local_address` if an address could be reached by other machines and that was not
     /// allowed, or clients couldn't be told where the server is; `tls_error` if the certificates
     /// can't be used; `address_in_use`, `bind_failed`; `connection_string_invalid` if there is a
@@ -69,6 +80,7 @@ impl Server {
     /// doesn't; those of writing it.
     pub async fn start(endpoint: Arc<dyn Endpoint>, mut config: ServerConfig) -> Result<Self> {
         let env = endpoint.env().clone();
+        Self::check(&env, &config).await?;
         let doors = open_doors(&env, &config).await?;
         let mut listeners = Vec::new();
         for wanted in config.wanted() {

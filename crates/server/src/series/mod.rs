@@ -188,6 +188,20 @@ pub(crate) struct Listeners {
     pub(crate) addresses: SeriesConfig,
 }
 
+/// Checks what can be said before there is a database: rules are about series, so something has to
+/// take some in, and they have to make sense.
+pub(crate) async fn check(env: &Env, config: &ServerConfig) -> Result<()> {
+    let (asked, usual) = (&config.series, &config.usual.series);
+    let listens = asked.lines(usual).next().is_some()
+        || Wanted::choose(asked.http, usual.http).is_some()
+        || Wanted::choose(asked.udp, usual.udp).is_some();
+    if !listens && !asked.rules.files.is_empty() {
+        let why = "rules are about series: the server needs a listener that takes some in";
+        return Err(Error::client_invalid_operation().with_detail(why));
+    }
+    rules::check(env, &asked.rules).await
+}
+
 /// Starts what `config` asks for; `None` if that is nothing. `admit` says whether an address may be
 /// listened on, for what.
 pub(crate) async fn start(
@@ -214,10 +228,6 @@ pub(crate) async fn start(
         datagrams = Some(wanted.datagrams(&env)?);
     }
     if http.is_none() && datagrams.is_none() && bound.is_empty() {
-        if !asked.rules.files.is_empty() {
-            let why = "rules are about series: the server needs a listener that takes some in";
-            return Err(Error::client_invalid_operation().with_detail(why));
-        }
         return Ok(None);
     }
     let is_local = http.as_ref().is_some_and(|door: &Door| door.local_address().ip().is_loopback());

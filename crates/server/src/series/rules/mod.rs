@@ -65,6 +65,11 @@ struct Counts {
     unsaved: AtomicU64,
 }
 
+/// Reads and checks the files of rules.
+pub(super) async fn check(env: &Env, config: &RulesConfig) -> Result<()> {
+    read::Files::open(env, &config.files).await.map(drop)
+}
+
 impl Rules {
     /// Reads the files; `None` if there are none.
     ///
