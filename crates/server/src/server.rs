@@ -22,7 +22,7 @@ use crate::wanted::Wanted;
 use crate::{http, metrics};
 use plinth_client::Endpoint;
 use plinth_env::sync::{First, race};
-use plinth_env::{Env, Stream};
+use plinth_env::{Env, Stream, Task};
 use plinth_peers::Mesh;
 use plinth_proto::Welcome;
 use plinth_types::{Error, Result};
@@ -55,6 +55,8 @@ pub struct Server {
     addresses: Vec<SocketAddr>,
     http: Option<SocketAddr>,
     series: Option<Listeners>,
+    /// Those who have the listeners.
+    accepting: Vec<Task>,
     http_secure: bool,
 }
 
@@ -120,12 +122,14 @@ impl Server {
             series: series.as_ref().map(Listeners::reach).unwrap_or_default(),
         });
         let console = Arc::new(Console::new(shared.clone(), access));
+        let mut accepting = Vec::new();
         if let Some(door) = http {
-            drop(env.spawn_network("accept http", http::serve(console.clone(), door)));
+            accepting.push(env.spawn_network("accept http", http::serve(console.clone(), door)));
             drop(env.spawn_network("history", console.clone().sample()));
         }
         for (number, listener) in listeners.into_iter().enumerate() {
-            drop(env.spawn_network("accept", accept(shared.clone(), listener, number)));
+            let task = env.spawn_network("accept", accept(shared.clone(), listener, number));
+            accepting.push(task);
         }
         drop(env.spawn_network("sweep", sweep(shared.clone())));
         drop(env.spawn("heavy requests", shared.heavy.clone().run(env.clone())));
@@ -137,7 +141,8 @@ impl Server {
                 series.record(Page::new(move || metrics::text(&theirs)), address);
             }
         }
-        Ok(Self { shared, console, addresses, series, http: http_address, http_secure: secure })
+        let (http, http_secure) = (http_address, secure);
+        Ok(Self { shared, console, addresses, series, http, http_secure, accepting })
     }
 
     /// Whether a client has asked for it to begin anew: it is to be ended, and whoever looks after
@@ -202,7 +207,7 @@ impl Server {
 
     /// Stops: accepts and reads nothing more, answers what is under way, closes. What a client sent
     /// and the server had not read by then has not happened.
-    pub async fn stop(self) {
+    pub async fn stop(mut self) {
         if let Some(series) = &self.series {
             // They may be saved and given up through the doors of this very server, if it leads:
             // those close afterwards.
@@ -210,6 +215,10 @@ impl Server {
             series.stop(self.shared.config.limits.farewell).await;
         }
         self.begin_stop();
+        // Its addresses are free afterwards: another server may be started there at once.
+        for task in std::mem::take(&mut self.accepting) {
+            let _ = task.await;
+        }
         self.shared.connections.finish_all();
         let emptied = self.shared.connections.emptied();
         let patience = self.shared.env.sleep(self.shared.config.limits.farewell);
