@@ -75,13 +75,14 @@ pub(super) async fn flush(engine: &Engine) -> StorageResult<bool> {
         }
     };
     let written: u64 = tables.iter().map(|table| table.footer().row_bytes).sum();
-    engine.making.flushed.fetch_add(written, Ordering::Relaxed);
     let ids: Vec<u64> = tables.iter().map(|table| table.id()).collect();
     let flush = engine.state().next_flush;
     let added = tables.into_iter().map(|table| Placed { level: 0, flush, table }).collect();
     if let Err(failed) = switch(engine, Step { at: Some(at), removed: Vec::new(), added }).await {
         return Err(failed.clean_up(engine, &ids).await);
     }
+    // Not before the tables are among those of the engine: who compares the two sees both.
+    engine.making.flushed.fetch_add(written, Ordering::Relaxed);
     probe!("ssd: window flushed");
     let mut next = engine.window.release(horizon, None);
     while let Some(from) = next {
