@@ -294,6 +294,17 @@ impl Opened {
     }
 }
 
+/// Finds out what is wrong with the settings before a directory is made for them.
+fn check(
+    env: &Env,
+    settings: &Settings,
+    home: (&Home, Option<&Path>),
+    usual: Option<Usual>,
+) -> Result<(), Failure> {
+    let wanted = config(env, settings, home, usual)?;
+    block_on(Server::check(env, &wanted)).map_err(|error| Failure::of("cannot serve", error))
+}
+
 /// Opens the database, serves it, says so and where it is found, and goes on until somebody asks
 /// for the end.
 fn serve(
@@ -309,9 +320,7 @@ fn serve(
     let hangup = interrupt::hangup();
     let file = home.cluster_file(settings);
     let found = home.found_by(file.as_deref());
-    // Before a directory is made for it.
-    let wanted = config(env, settings, (home, file.as_deref()), usual.clone())?;
-    block_on(Server::check(env, &wanted)).map_err(|error| Failure::of("cannot serve", error))?;
+    check(env, settings, (home, file.as_deref()), usual.clone())?;
     let opened = match home {
         Home::Directory(dir) => open(env, settings, dir, file.as_deref().unwrap_or(dir), &stop)?,
         Home::Store { target, .. } => Some(open_store(env, settings, target, &stop)?),
@@ -335,13 +344,8 @@ fn serve(
     }
     let server = block_on(Server::start(database.endpoint().clone(), config))
         .map_err(|error| Failure::of("cannot serve", error))?;
-    let console = http(&server).trim_start().to_owned();
-    tracing::info!(
-        addresses = addresses(&server),
-        console,
-        cluster_file = found,
-        "serving clients"
-    );
+    let (addresses, http) = (addresses(&server), http(&server));
+    tracing::info!(addresses, console = http.trim_start(), cluster_file = found, "serving clients");
     let is_to_end = || stop.load(Ordering::Relaxed) || server.is_to_begin_anew();
     if member.as_ref().is_none_or(|member| member.until_served(env, is_to_end)) {
         announce(&server, &found)?;
