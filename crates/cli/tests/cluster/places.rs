@@ -66,6 +66,11 @@ fn an_excluded_server_stays_excluded_by_its_name_when_it_starts_again() {
     );
 }
 
+/// Which member a status document is of.
+fn node(status: &serde_json::Value) -> Option<&serde_json::Value> {
+    status.pointer("/cluster/plinth/member/node")
+}
+
 /// Two of three servers didn't lead, and clients whose file named one of these alone waited for
 /// ever, without a word.
 #[test]
@@ -83,6 +88,15 @@ fn a_cluster_file_that_names_one_server_leads_to_the_others() {
             (file, db)
         })
         .collect();
+    // Each tells how the server is that its file names.
+    let nodes: std::collections::BTreeSet<_> = alone
+        .iter()
+        .map(|(_, db)| {
+            let is_told = |status: &serde_json::Value| node(status).is_some();
+            node(&status_until(db, is_told)).map(ToString::to_string)
+        })
+        .collect();
+    assert_eq!(nodes.len(), 3, "{nodes:?}");
     // Whoever is led on goes on without the server that its file named.
     let other = (leader + 1) % 3;
     cluster.servers[other].take().unwrap().kill();

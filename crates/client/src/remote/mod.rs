@@ -474,12 +474,18 @@ impl Endpoint for RemoteEndpoint {
     fn status_json(&self) -> Reply<String> {
         let Some(cluster) = self.cluster() else { return self.core.status_json() };
         let (unreachable, asked, env) = (cluster.clone(), cluster.clone(), self.core.env.clone());
+        // Who names one server wants to know how that one is.
+        let named = (!self.core.links.is_empty()).then(|| self.core.clone());
         let ask = move || {
-            status::told(
-                &env,
-                asked.file(),
-                asked.ask(Whom::Any, |server| server.core.asked_status()),
-            )
+            let others = {
+                let asked = asked.clone();
+                move || asked.ask(Whom::Any, |server| server.core.asked_status())
+            };
+            let document = match named {
+                Some(named) => status::or_of_others(&env, named.asked_status(), others),
+                None => others(),
+            };
+            status::told(&env, asked.file(), document)
         };
         status::unless_absent(&self.core.env, move || unreachable.failure(), ask, self.describe())
     }

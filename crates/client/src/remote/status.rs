@@ -16,6 +16,9 @@ use std::time::Duration;
 /// How soon it is noticed that nobody can be reached.
 const TICK: Duration = Duration::from_millis(100);
 
+/// After which others are asked instead of the one server that a file names.
+const SILENT: Duration = Duration::from_secs(1);
+
 /// How each document of a server begins.
 const BEGIN: &str = r#"{"client":{"cluster_file":{"path":"#;
 const UP_TO_DATE: &str = r#","up_to_date":true}"#;
@@ -67,6 +70,22 @@ fn behind_file(document: &str) -> Option<&str> {
         }
     }
     None
+}
+
+/// The document of the server that a client's file names, or what `others` say if that is silent.
+pub(super) fn or_of_others(
+    env: &Env,
+    own: Reply<String>,
+    others: impl FnOnce() -> Reply<String> + Send + 'static,
+) -> Reply<String> {
+    let ((promise, reply), theirs) = (promise(), env.clone());
+    drop(env.spawn_network("status", async move {
+        promise.send(match race(own, theirs.sleep(SILENT)).await {
+            First::Left(Ok(document)) => Ok(document),
+            _ => others().await,
+        });
+    }));
+    reply
 }
 
 /// The document that `ask` gives, or the client's own once nobody can be reached: that is what
