@@ -124,17 +124,17 @@ impl Run {
         let Shared { env, dir, .. } = &*self.shared;
         let gone = rename_or_remove(&self.shared, serial, keep).await;
         let durably = match &gone {
-            Ok(()) => env.files().sync_dir(dir).await,
+            Ok(_) => env.files().sync_dir(dir).await,
             Err(_) => Ok(()),
         };
         self.shared.change(|inner| match (gone, durably) {
-            (Ok(()), Ok(())) => {
+            (Ok(is_kept), Ok(())) => {
                 let left = inner.segments.pop_front();
                 assert!(left.is_some_and(|kept| kept.segment.header.serial == serial));
                 if let Some(before) = inner.segments.front().map(|kept| kept.before) {
                     inner.history.forget(before.index, before.sequence);
                 }
-                if keep {
+                if is_kept {
                     inner.upkeep.spares.retain(|spare| spare.serial != serial);
                     inner.upkeep.spares.push(Spare { serial, bytes });
                 }
@@ -150,7 +150,8 @@ impl Run {
     }
 }
 
-async fn rename_or_remove(shared: &Shared, serial: u64, keep: bool) -> LogResult<()> {
+/// Takes the name of a segment away; gives whether the file is a spare now.
+async fn rename_or_remove(shared: &Shared, serial: u64, keep: bool) -> LogResult<bool> {
     let Shared { env, dir, .. } = shared;
     let path = segment_path(dir, serial);
     let gone = if keep {
@@ -158,9 +159,12 @@ async fn rename_or_remove(shared: &Shared, serial: u64, keep: bool) -> LogResult
     } else {
         env.files().remove(&path).await
     };
-    // An earlier attempt may have come this far.
-    let is_gone_already = gone.as_ref().is_err_and(IoError::is_not_found);
-    if is_gone_already { Ok(()) } else { Ok(gone?) }
+    // An earlier attempt may have come this far, and have removed the file where this one keeps it.
+    if gone.as_ref().is_err_and(IoError::is_not_found) {
+        return Ok(keep && env.files().exists(&spare_path(dir, serial)).await?);
+    }
+    gone?;
+    Ok(keep)
 }
 
 impl Drop for Run {
