@@ -1,14 +1,14 @@
 //! What the world outside refuses, and FoundationDB's number for it.
 //!
 //! Whoever calls reacts to an [`IoErrorKind`]; the text is for people. The numbers stand in one
-//! table here: `From<&IoError>` for the error that a client sees.
+//! table here, `IoErrorKind::number`.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use plinth_types::{Error, Resource};
+use plinth_types::{Error, Resource, layer_error};
 
 /// What files and sockets answer.
 pub type IoResult<T> = Result<T, IoError>;
@@ -93,6 +93,11 @@ impl IoError {
     pub fn is_not_found(&self) -> bool {
         self.kind == IoErrorKind::NotFound
     }
+
+    /// FoundationDB's number, and what happened in particular.
+    fn number(&self) -> (Error, &str) {
+        (self.kind.number(), self.detail().unwrap_or_default())
+    }
 }
 
 impl IoErrorKind {
@@ -120,20 +125,7 @@ impl IoErrorKind {
     }
 }
 
-impl From<&IoError> for Error {
-    fn from(error: &IoError) -> Self {
-        match error.detail() {
-            None => error.kind.number(),
-            Some(what) => error.kind.number().with_detail(what),
-        }
-    }
-}
-
-impl From<IoError> for Error {
-    fn from(error: IoError) -> Self {
-        Self::from(&error)
-    }
-}
+layer_error!(IoError);
 
 impl PartialEq for IoError {
     fn eq(&self, other: &Self) -> bool {
@@ -153,13 +145,6 @@ impl From<IoErrorKind> for IoError {
 impl fmt::Debug for IoError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "IoError({:?}: {})", self.kind, self.detail().unwrap_or_default())
-    }
-}
-
-/// The words that users know: those of the number that it becomes.
-impl fmt::Display for IoError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Error::from(self).fmt(f)
     }
 }
 

@@ -1,14 +1,13 @@
 //! What the log refuses, and FoundationDB's number for it.
 //!
 //! A variant is there where somebody reacts to it; the text says what happened in particular. The
-//! numbers stand in one table, `From<&LogError>` for the error that a client sees.
+//! numbers stand in one table, `LogError::number`.
 
-use std::fmt;
 use std::sync::Arc;
 
 use plinth_env::{IoError, Unanswered};
 use plinth_format::Corruption;
-use plinth_types::Error;
+use plinth_types::{Error, layer_error};
 
 /// What the log answers.
 pub type LogResult<T> = Result<T, LogError>;
@@ -100,20 +99,7 @@ impl LogError {
     }
 }
 
-impl From<&LogError> for Error {
-    fn from(error: &LogError) -> Self {
-        match error.number() {
-            (error, "") => error,
-            (error, what) => error.with_detail(what),
-        }
-    }
-}
-
-impl From<LogError> for Error {
-    fn from(error: LogError) -> Self {
-        Self::from(&error)
-    }
-}
+layer_error!(LogError);
 
 impl From<IoError> for LogError {
     fn from(error: IoError) -> Self {
@@ -145,13 +131,6 @@ impl PartialEq for LogError {
 }
 
 impl Eq for LogError {}
-
-/// The words that users know: those of the number that it becomes.
-impl fmt::Display for LogError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Error::from(self).fmt(f)
-    }
-}
 
 impl std::error::Error for LogError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

@@ -4,10 +4,8 @@
 //! [`LogError`]. What stands here is said of messages between nodes, of who
 //! is a member, and of a node's configuration.
 
-use std::fmt;
-
 use plinth_log::LogError;
-use plinth_types::Error;
+use plinth_types::{Error, layer_error};
 
 /// What consensus answers.
 pub type ReplicationResult<T> = Result<T, ReplicationError>;
@@ -56,18 +54,7 @@ impl ReplicationError {
     }
 }
 
-impl From<&ReplicationError> for Error {
-    fn from(error: &ReplicationError) -> Self {
-        let (number, what) = error.number();
-        number.with_detail(what)
-    }
-}
-
-impl From<ReplicationError> for Error {
-    fn from(error: ReplicationError) -> Self {
-        Self::from(&error)
-    }
-}
+layer_error!(ReplicationError);
 
 /// The log ends with it.
 impl From<ReplicationError> for LogError {
@@ -91,13 +78,6 @@ impl PartialEq for ReplicationError {
 }
 
 impl Eq for ReplicationError {}
-
-/// The words that users know: those of the number that it becomes.
-impl fmt::Display for ReplicationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Error::from(self).fmt(f)
-    }
-}
 
 impl std::error::Error for ReplicationError {}
 

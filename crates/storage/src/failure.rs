@@ -1,12 +1,11 @@
 //! What the storage refuses, and FoundationDB's number for it.
 //!
 //! A variant is there where somebody reacts to it; the text says what happened in particular. The
-//! numbers stand in one table, `From<&StorageError>` for the error that a client sees.
+//! numbers stand in one table, `StorageError::number`.
 
 use plinth_env::{IoError, Reply, Unanswered};
 use plinth_format::Corruption;
-use plinth_types::Error;
-use std::fmt;
+use plinth_types::{Error, layer_error};
 use std::sync::Arc;
 
 /// What the storage answers.
@@ -86,20 +85,7 @@ impl StorageError {
     }
 }
 
-impl From<&StorageError> for Error {
-    fn from(error: &StorageError) -> Self {
-        match error.number() {
-            (error, "") => error,
-            (error, what) => error.with_detail(what),
-        }
-    }
-}
-
-impl From<StorageError> for Error {
-    fn from(error: StorageError) -> Self {
-        Self::from(&error)
-    }
-}
+layer_error!(StorageError);
 
 impl From<IoError> for StorageError {
     fn from(error: IoError) -> Self {
@@ -130,13 +116,6 @@ impl PartialEq for StorageError {
 }
 
 impl Eq for StorageError {}
-
-/// The words that users know: those of the number that it becomes.
-impl fmt::Display for StorageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Error::from(self).fmt(f)
-    }
-}
 
 impl std::error::Error for StorageError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

@@ -33,6 +33,7 @@ pub mod changes;
 pub mod commit;
 pub mod error;
 pub mod key;
+mod layer_error;
 pub mod limits;
 pub mod located;
 pub mod marks;
