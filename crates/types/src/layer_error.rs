@@ -4,9 +4,9 @@
 //! the number and the text by which users know it. All that follows from that table is written here.
 
 /// Implements for a layer's error what follows from its table, a method
-/// `fn number(&self) -> (Error, &str)`: FoundationDB's number, and what happened in particular, empty
-/// if nothing is known. Gives the conversions into [`Error`](crate::Error), and the words of that as
-/// its own.
+/// `fn number(&self) -> (Error, &str)`: FoundationDB's number, and what happened in particular,
+/// empty if nothing is known. Gives the conversions into [`Error`](crate::Error), and the words of
+/// that as its own.
 ///
 /// ```
 /// use plinth_types::{Error, layer_error};
