@@ -11,7 +11,7 @@ mod common;
 use common::*;
 use plinth::backup::agent::{self, State, Wish};
 use plinth::backup::restore::{Goal, Mapping, Plan, RestoreControl, restore_into};
-use plinth::backup::{Agent, Backup, expire, verify};
+use plinth::backup::{Agent, Backup, SnapshotSettings, everything, expire, take_snapshot, verify};
 use plinth::{Builder, Database, EngineKind, Env, Error, Version};
 use plinth_env::simulated::Simulation;
 use plinth_types::system::{SERIES_END, SERIES_PREFIX};
@@ -249,6 +249,39 @@ fn series_are_saved_and_come_back_in_their_place() {
             assert!(now.iter().filter(|row| row.key.starts_with(SERIES_PREFIX)).count() > 250);
         });
     }
+}
+
+/// A snapshot from before there was a place of series has no file of it. What the log had set there
+/// behind it, as when they were moved, was dropped, and the restore said that all was well.
+#[test]
+fn series_that_came_behind_an_older_snapshot_come_back() {
+    let simulation = Simulation::new(5);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (db, runs) = begun(&machine).await;
+        until(&db, "restorable", |tag| tag.is_restorable).await;
+        let backup = Backup::open(&machine, backup_target(&machine), None).await.unwrap();
+        let mut ranges = everything();
+        ranges.remove(1);
+        let older = SnapshotSettings { ranges, ..SnapshotSettings::default() };
+        let report = take_snapshot(&backup, &db, &older).await.unwrap();
+        let version = write_series(&db, 1).await;
+        let expected = rows_with_series(&db).await;
+        agent::change(&db, "default", State::Discontinuing).await.unwrap();
+        until(&db, "ended", |tag| tag.ended.is_some()).await;
+        runs.stop().await.unwrap();
+        let backup = Backup::open(&machine, backup_target(&machine), None).await.unwrap();
+        let plan = plan(&backup, Goal::Version(version), Mapping::default()).await.unwrap();
+        assert_eq!(plan.snapshot.header.to, report.version, "it begins with the older one");
+        let served = open(&machine, "/served", "memory").await;
+        serve(&backup, &plan, &RestoreControl::default(), &served).await.unwrap();
+        assert_eq!(rows_with_series(&served).await, expected);
+        for engine in ["memory", "ssd"] {
+            let (goal, dir) = (Goal::Version(version), format!("/restored-{engine}"));
+            restore_dir(&machine, &backup, goal, Mapping::default(), &dir, engine).await.unwrap();
+            assert_eq!(rows_with_series(&open(&machine, &dir, engine).await).await, expected);
+        }
+    });
 }
 
 #[test]
