@@ -100,6 +100,18 @@ fn a_client_is_told_when_another_database_answers_where_its_own_was() {
     drop(server);
 }
 
+/// Who had the listener was told to end, and not waited for.
+#[test]
+fn an_address_is_free_once_its_server_has_stopped() {
+    let dir = block_on(Env::real().files().temporary_dir("one-database")).unwrap();
+    let (path, database) = (dir.path().join("file"), new_database(&dir.path().join("db")));
+    let [address] = unused();
+    for round in 0..200 {
+        let server = start_over(database.clone(), &[address], &path);
+        block_on(server.unwrap_or_else(|error| panic!("round {round}: {error}")).stop());
+    }
+}
+
 #[test]
 fn a_client_with_several_addresses_goes_on_where_its_own_database_is() {
     let env = Env::real();
