@@ -35,7 +35,7 @@ pub(super) struct World {
     file: ClusterFile,
     stops: Vec<Arc<Signal>>,
     /// The rules of each server, if there are any, and who is told of alerts.
-    rules: Option<(&'static str, RulesConfig)>,
+    rules: Option<(String, RulesConfig)>,
 }
 
 impl World {
@@ -47,7 +47,7 @@ impl World {
     /// The same with rules.
     pub(super) fn with_rules(
         seed: u64,
-        rules: impl FnOnce(&Simulation) -> Option<(&'static str, RulesConfig)>,
+        rules: impl FnOnce(&Simulation) -> Option<(String, RulesConfig)>,
     ) -> Self {
         let mut machines = Machines::empty(seed, SERVERS, NodeConfig::default());
         machines.has_addresses = true;
@@ -106,9 +106,9 @@ impl World {
     }
 
     /// Changes the rules of all servers, as they lie on their disks.
-    pub(super) fn change_rules(&mut self, text: &'static str) {
+    pub(super) fn change_rules(&mut self, text: String) {
         if let Some((before, _)) = &mut self.rules {
-            *before = text;
+            before.clone_from(&text);
         }
         for env in &self.machines.envs {
             let writing = env.files().replace(RULES, text.as_bytes());

@@ -23,20 +23,18 @@ groups:
   - {record: 'load:sum', expr: sum(load)}
   - {alert: High, expr: 'load > 1', for: 10s, labels: {severity: page}, annotations: {v: '{{ $value }}'}}
 "#;
+const ALERTMANAGER: u16 = 9093;
+
 /// The same with another group.
-const MORE: &str = r#"
-groups:
-- name: load
-  interval: 5s
-  rules:
-  - {record: 'load:sum', expr: sum(load)}
-  - {alert: High, expr: 'load > 1', for: 10s, labels: {severity: page}, annotations: {v: '{{ $value }}'}}
+fn more() -> String {
+    const GROUP: &str = r#"
 - name: more
   interval: 5s
   rules:
   - {alert: Higher, expr: 'load > 2', for: 10s}
 "#;
-const ALERTMANAGER: u16 = 9093;
+    [TEXT, GROUP].concat()
+}
 
 /// What an Alertmanager heard.
 #[derive(Default)]
@@ -401,7 +399,7 @@ impl Three {
             let env = sim.process("alertmanager");
             let at = SocketAddr::new(sim.ip(&env), ALERTMANAGER);
             alertmanager(&env, at, &heard);
-            Some((TEXT, config(at)))
+            Some((TEXT.to_owned(), config(at)))
         });
         let value = Arc::new(Mutex::new(7.0));
         let (looker, sender) = (world.sim().process("looker"), world.sim().process("sender"));
@@ -466,7 +464,7 @@ fn another_server_goes_on_where_the_owner_ended() {
 #[test]
 fn another_server_goes_on_with_the_files_as_they_are_by_then() {
     let mut three = Three::new(7);
-    three.world.change_rules(MORE);
+    three.world.change_rules(more());
     three.run(60);
     let first = three.owner();
     let before = three.alert("Higher", first);
@@ -482,14 +480,16 @@ fn another_server_goes_on_with_the_files_as_they_are_by_then() {
 #[test]
 fn what_was_kept_outlives_files_that_make_no_sense() {
     let mut three = Three::new(8);
-    three.world.change_rules(MORE);
+    three.world.change_rules(more());
     three.run(60);
     let first = three.owner();
     let before = three.alert("Higher", first);
-    three.world.change_rules("groups: [{name: load, rules: [{alert: High, expr: 'sum('}]}]");
+    three
+        .world
+        .change_rules("groups: [{name: load, rules: [{alert: High, expr: 'sum('}]}]".to_owned());
     three.world.crash(first);
     three.run(30);
-    three.world.change_rules(MORE);
+    three.world.change_rules(more());
     three.run(30);
     let next = three.owner();
     assert_eq!(three.alert("High", next).0, "firing");
