@@ -294,15 +294,16 @@ impl Opened {
     }
 }
 
-/// Finds out what is wrong with the settings before a directory is made for them.
-fn check(
+/// What the settings say, checked before a directory is made for them.
+fn checked_config(
     env: &Env,
     settings: &Settings,
     home: (&Home, Option<&Path>),
     usual: Option<Usual>,
-) -> Result<(), Failure> {
+) -> Result<ServerConfig, Failure> {
     let wanted = config(env, settings, home, usual)?;
-    block_on(Server::check(env, &wanted)).map_err(|error| Failure::of("cannot serve", error))
+    let checked = block_on(Server::check(env, &wanted));
+    checked.map(|()| wanted).map_err(|error| Failure::of("cannot serve", error))
 }
 
 /// Opens the database, serves it, says so and where it is found, and goes on until somebody asks
@@ -320,7 +321,7 @@ fn serve(
     let hangup = interrupt::hangup();
     let file = home.cluster_file(settings);
     let found = home.found_by(file.as_deref());
-    check(env, settings, (home, file.as_deref()), usual.clone())?;
+    let wanted = checked_config(env, settings, (home, file.as_deref()), usual)?;
     let opened = match home {
         Home::Directory(dir) => open(env, settings, dir, file.as_deref().unwrap_or(dir), &stop)?,
         Home::Store { target, .. } => Some(open_store(env, settings, target, &stop)?),
@@ -332,13 +333,7 @@ fn serve(
     let layers = agents.as_ref().map(|agents| Page::new(agents.layers()));
     let metrics = Some(measurements(env, local.as_ref(), agents.as_ref(), version));
     let peers = member.as_ref().map(|member| member.mesh.clone());
-    let mut config = ServerConfig {
-        metrics,
-        layers,
-        peers,
-        among,
-        ..config(env, settings, (home, file.as_deref()), usual)?
-    };
+    let mut config = ServerConfig { metrics, layers, peers, among, ..wanted };
     if matches!(home, Home::Directory(_)) {
         config.series.limits.stored = series_rows(&database, settings);
     }

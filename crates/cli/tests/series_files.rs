@@ -422,4 +422,6 @@ fn files_of_rules_are_checked() {
     let output = output.unwrap();
     let told = text(&output.stderr);
     assert!(output.status.code() != Some(0) && told.contains("could not parse"), "{told}");
+    let made = block_on(Env::real().files().exists(path(&place, "db"))).unwrap();
+    assert!(!made, "a directory was made for settings that are refused");
 }

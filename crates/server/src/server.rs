@@ -82,7 +82,6 @@ impl Server {
     /// doesn't; those of writing it.
     pub async fn start(endpoint: Arc<dyn Endpoint>, mut config: ServerConfig) -> Result<Self> {
         let env = endpoint.env().clone();
-        Self::check(&env, &config).await?;
         let doors = open_doors(&env, &config).await?;
         let mut listeners = Vec::new();
         for wanted in config.wanted() {

@@ -188,9 +188,15 @@ pub(crate) struct Listeners {
     pub(crate) addresses: SeriesConfig,
 }
 
-/// Checks what can be said before there is a database: rules are about series, so something has to
-/// take some in, and they have to make sense.
+/// Checks what can be said before there is a database: rules have to make sense, and something has
+/// to take in series for them.
 pub(crate) async fn check(env: &Env, config: &ServerConfig) -> Result<()> {
+    check_rules_have_series(config)?;
+    rules::check(env, &config.series.rules).await
+}
+
+/// Rules are about series, so something has to take some in.
+fn check_rules_have_series(config: &ServerConfig) -> Result<()> {
     let (asked, usual) = (&config.series, &config.usual.series);
     let listens = asked.lines(usual).next().is_some()
         || Wanted::choose(asked.http, usual.http).is_some()
@@ -199,7 +205,7 @@ pub(crate) async fn check(env: &Env, config: &ServerConfig) -> Result<()> {
         let why = "rules are about series: the server needs a listener that takes some in";
         return Err(Error::client_invalid_operation().with_detail(why));
     }
-    rules::check(env, &asked.rules).await
+    Ok(())
 }
 
 /// Starts what `config` asks for; `None` if that is nothing. `admit` says whether an address may be
@@ -210,6 +216,7 @@ pub(crate) async fn start(
     doors: &Doors,
     admit: impl Fn(SocketAddr, Purpose) -> Result<()>,
 ) -> Result<Option<Listeners>> {
+    check_rules_have_series(config)?;
     let (asked, usual) = (&config.series, &config.usual.series);
     let env = endpoint.env().clone();
     let mut bound = Vec::new();
