@@ -1,7 +1,7 @@
 //! What the errors of all layers have besides their variants.
 //!
 //! A layer below the client says what happened by an enum of its own, and has one table that gives
-//! the number and the text by which users know it. All that follows from that table is written here.
+//! the number and the text by which users know it. What follows from that table is written here.
 
 /// Implements for a layer's error what follows from its table, a method
 /// `fn number(&self) -> (Error, &str)`: FoundationDB's number, and what happened in particular,
