@@ -148,13 +148,19 @@ impl<'r> Follower<'r> {
         if self.captured.is_some() {
             return self.step_captured().await;
         }
-        let mut coming = self.stream.coming.take().unwrap_or_else(|| self.ask(self.reached, true));
+        self.step_of_stream(true).await
+    }
+
+    /// The same where the first is a Plinth; `wait` says whether what comes next is waited for, or
+    /// the stream tells at once how far it is.
+    async fn step_of_stream(&mut self, wait: bool) -> Result<()> {
+        let mut coming = self.stream.coming.take().unwrap_or_else(|| self.ask(self.reached, wait));
         match race(&mut coming, self.env().sleep(PATIENCE)).await {
             Either::Left(Ok(changes)) => {
                 self.stream.failures = 0;
                 self.run.note_problem(String::new());
                 // A round that isn't there yet would be waited for by nobody.
-                self.stream.coming = Some(self.ask(changes.upto.max(self.reached), true));
+                self.stream.coming = Some(self.ask(changes.upto.max(self.reached), wait));
                 self.apply(&changes).await?;
             }
             Either::Left(Err(error))
@@ -313,15 +319,19 @@ impl<'r> Follower<'r> {
 
     /// Follows up to a version of the first, which has an entry at or behind it.
     pub async fn follow_upto(&mut self, version: Version) -> Result<()> {
-        while self.reached < version {
+        if self.captured.is_none() {
             // What there is already isn't waited for: a stream says how far it is once a second if
             // nothing of it comes, and nobody can write meanwhile where sides are changed.
-            if self.captured.is_none() {
-                self.stream.coming = Some(self.ask(self.reached, false));
+            self.stream.coming = None;
+        }
+        while self.reached < version {
+            if self.captured.is_some() {
+                self.step_captured().await?;
+                continue;
             }
             let before = self.reached;
-            self.step().await?;
-            if self.reached == before && self.captured.is_none() {
+            self.step_of_stream(false).await?;
+            if self.reached == before {
                 self.env().sleep(AGAIN).await;
             }
         }

@@ -183,10 +183,10 @@ fn unlocking_before_everything_is_there_is_noticed() {
     is_noticed("dr: the second is unlocked before it has everything", 12, change_with_kills);
 }
 
-/// Without kills clients stand still for a few round trips: far less than the second that is
-/// promised, by the simulated clock.
+/// Without kills clients stand still for a few round trips, by the simulated clock, whenever sides
+/// are changed. In some phases it was for the second that an idle stream takes to say how far it is.
 #[test]
-fn clients_stand_still_for_less_than_a_second() {
+fn clients_stand_still_for_some_round_trips() {
     for wait in (0..1200u64).step_by(100) {
         with_pair(7, async |pair| {
             let Pair { machine, first, second, .. } = pair;
@@ -212,7 +212,7 @@ fn clients_stand_still_for_less_than_a_second() {
             match race(agent.run(), work).await {
                 First::Left(ended) => panic!("{ended:?}"),
                 First::Right(longest) => {
-                    assert!(longest < Duration::from_secs(1), "{wait} ms: {longest:?}");
+                    assert!(longest < Duration::from_millis(100), "{wait} ms: {longest:?}");
                 }
             }
         });
