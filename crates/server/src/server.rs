@@ -207,7 +207,7 @@ impl Server {
     /// Stops: accepts and reads nothing more, answers what is under way, closes. What a client sent
     /// and the server had not read by then has not happened.
     pub async fn stop(mut self) {
-        if let Some(series) = &self.series {
+        if let Some(series) = &mut self.series {
             // They may be saved and given up through the doors of this very server, if it leads:
             // those close afterwards.
             series.begin_stop();

@@ -9,7 +9,7 @@ use plinth_client::remote::{ClusterFile, RemoteEndpoint, RemoteOptions};
 use plinth_client::{Database, Endpoint};
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{Node, NodeConfig};
-use plinth_server::{Server, ServerConfig};
+use plinth_server::{SeriesConfig, Server, ServerConfig};
 use plinth_types::Result;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -105,9 +105,18 @@ fn a_client_is_told_when_another_database_answers_where_its_own_was() {
 fn an_address_is_free_once_its_server_has_stopped() {
     let dir = block_on(Env::real().files().temporary_dir("one-database")).unwrap();
     let (path, database) = (dir.path().join("file"), new_database(&dir.path().join("db")));
-    let [address] = unused();
-    for round in 0..200 {
-        let server = start_over(database.clone(), &[address], &path);
+    let [address, http, lines, points] = unused();
+    let series = SeriesConfig { http: Some(points), ..SeriesConfig::default() };
+    let series = SeriesConfig { resp: Some(lines), udp: Some(lines), metrics: false, ..series };
+    for round in 0..100 {
+        let config = ServerConfig {
+            listen: vec![address],
+            http: Some(http),
+            series: series.clone(),
+            cluster_file: Some(path.clone()),
+            ..ServerConfig::default()
+        };
+        let server = block_on(Server::start(database.clone(), config));
         block_on(server.unwrap_or_else(|error| panic!("round {round}: {error}")).stop());
     }
 }

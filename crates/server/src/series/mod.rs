@@ -40,7 +40,7 @@ use crate::page::Page;
 use crate::wanted::Wanted;
 use plinth_client::{Database, Endpoint};
 use plinth_env::sync::{First, race};
-use plinth_env::{Env, Signal};
+use plinth_env::{Env, Signal, Task};
 use plinth_series::SeriesLimits;
 use plinth_series::ingest::{Memory, Protocol, Session};
 use plinth_types::{Error, Result};
@@ -186,6 +186,8 @@ pub(crate) struct Reach {
 pub(crate) struct Listeners {
     pub(crate) hub: Arc<Hub>,
     pub(crate) addresses: SeriesConfig,
+    /// Those who have the sockets.
+    accepting: Vec<Task>,
 }
 
 /// Checks what can be said before there is a database: rules have to make sense, and something has
@@ -243,17 +245,18 @@ pub(crate) async fn start(
     let hub = Arc::new(Hub::new(&env, asked, (access, rules), bound.len()));
     rules::start(&hub);
     open(&hub, endpoint, config, http.as_ref());
-    let mut addresses = asked.clone();
+    let (mut addresses, mut accepting) = (asked.clone(), Vec::new());
     if let Some(door) = http {
         addresses.http = Some(door.local_address());
-        drop(env.spawn_network("accept series http", crate::http::serve(hub.clone(), door)));
+        let serving = crate::http::serve(hub.clone(), door);
+        accepting.push(env.spawn_network("accept series http", serving));
     }
     if let Some(socket) = datagrams {
         addresses.udp = Some(socket.local_address());
         // As a connection that stays: a stop waits for what it has received.
         let theirs = hub.clone();
         let caller = hub.callers.enter_datagrams(socket.local_address().ip());
-        drop(env.spawn_network_on(hub.threads, "series datagrams", async move {
+        accepting.push(env.spawn_network_on(hub.threads, "series datagrams", async move {
             datagrams::receive(&theirs, socket, &caller.stop).await;
             theirs.callers.leave(&caller);
         }));
@@ -265,12 +268,12 @@ pub(crate) async fn start(
                 addresses.opentsdb = Some(door.local_address())
             }
         }
-        let accepting = accept(hub.clone(), door, number, protocol, config.limits.connections);
-        drop(env.spawn_network("accept series", accepting));
+        let taking = accept(hub.clone(), door, number, protocol, config.limits.connections);
+        accepting.push(env.spawn_network("accept series", taking));
     }
     drop(env.spawn_network("series sweep", sweep(hub.clone())));
     drop(env.spawn_network("series retention", keep::keep(hub.clone(), asked.retention.clone())));
-    Ok(Some(Listeners { hub, addresses }))
+    Ok(Some(Listeners { hub, addresses, accepting }))
 }
 
 /// Opens the series in the background: its own ones, or those that it shares with others, which
@@ -318,11 +321,16 @@ impl Listeners {
         self.hub.callers.stop_all();
     }
 
-    /// Waits until what was read is in the store and committed, within reason.
-    pub(crate) async fn stop(&self, farewell: Duration) {
+    /// Waits until what was read is in the store and committed, within reason. Its addresses are
+    /// free then.
+    pub(crate) async fn stop(&mut self, farewell: Duration) {
         self.begin_stop();
-        let env = &self.hub.env;
+        let (env, accepting) = (&self.hub.env, std::mem::take(&mut self.accepting));
         let ended = async {
+            for task in accepting {
+                // One that failed has let go of its socket, too.
+                let _ = task.await;
+            }
             self.hub.callers.emptied().await;
             self.hub.slot.finish().await;
         };
