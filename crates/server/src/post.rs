@@ -139,21 +139,15 @@ impl Recipient {
         answer.map(|answer| answer.status().as_u16())
     }
 
-    /// A connection to the first of its addresses that answers.
+    /// A connection to whichever of its addresses answers first.
     async fn connect(&self, env: &Env) -> Result<Stream> {
         let host = self.host.trim_start_matches('[').trim_end_matches(']');
-        let mut connected = Err(Error::lookup_failed().with_detail(host));
-        for place in env.sockets().resolve(host, self.port).await? {
-            connected = env.sockets().connect(place).await.map_err(Error::from);
-            if connected.is_ok() {
-                break;
-            }
-        }
+        let stream = env.connect_to_any(&env.sockets().resolve(host, self.port).await?).await?;
         #[cfg(feature = "tls")]
         if let Some(authorities) = &self.authorities {
-            return authorities.connect(host, connected?);
+            return authorities.connect(host, stream);
         }
-        connected
+        Ok(stream)
     }
 }
 

@@ -304,14 +304,8 @@ impl Shared {
 
     async fn connect(&self, host: &str, port: u16, is_secret: bool) -> Result<Sender> {
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let mut connected = Err(failed(format!("{host} has no address")));
-        for address in self.env.sockets().resolve(host, port).await? {
-            connected = self.env.sockets().connect(address).await.map_err(Error::from);
-            if connected.is_ok() {
-                break;
-            }
-        }
-        let mut stream = connected?;
+        let addresses = self.env.sockets().resolve(host, port).await?;
+        let mut stream = self.env.connect_to_any(&addresses).await?;
         if is_secret {
             stream = self.authorities().await?.connect(host, stream)?;
         }
