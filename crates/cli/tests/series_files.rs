@@ -417,11 +417,14 @@ fn files_of_rules_are_checked() {
         "{told}"
     );
     let server = ["server", "--dir", &path(&place, "db"), "--series-http", "127.0.0.1:0"];
-    let mut command = program();
-    let output = command.args(server).args(["--listen", "127.0.0.1:0", "--rules", &bad]).output();
-    let output = output.unwrap();
-    let told = text(&output.stderr);
-    assert!(output.status.code() != Some(0) && told.contains("could not parse"), "{told}");
-    let made = block_on(Env::real().files().exists(path(&place, "db"))).unwrap();
-    assert!(!made, "a directory was made for settings that are refused");
+    let alertmanager = ["--rules", &good, "--alertmanager", "ftp://nowhere"];
+    for (wrong, said) in [(&["--rules", &bad][..], "could not parse"), (&alertmanager, "ftp:")] {
+        let mut command = program();
+        let output = command.args(server).args(["--listen", "127.0.0.1:0"]).args(wrong).output();
+        let output = output.unwrap();
+        let told = text(&output.stderr);
+        assert!(output.status.code() != Some(0) && told.contains(said), "{told}");
+        let made = block_on(Env::real().files().exists(path(&place, "db"))).unwrap();
+        assert!(!made, "a directory was made for settings that are refused");
+    }
 }

@@ -122,7 +122,7 @@ async fn take_over(
         let (kept_as, is_unkept) = (group.fingerprint(), false);
         running.push(Running { group, kept, kept_at: None, kept_as, is_unkept });
     }
-    if rules.counts.is_outdated.load(Ordering::Relaxed) {
+    if rules.is_outdated() {
         // Nobody knows which groups there should be.
         return Ok(running);
     }

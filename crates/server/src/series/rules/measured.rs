@@ -10,7 +10,7 @@ impl Rules {
     pub(crate) fn metrics(&self, text: &mut String) {
         let counts = &self.counts;
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64;
-        let is_outdated = counts.is_outdated.load(Ordering::Relaxed);
+        let is_outdated = self.is_outdated();
         let numbers = [
             (
                 "groups",

@@ -30,7 +30,7 @@ use plinth_types::Result;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long it is until evaluation that failed begins again.
@@ -44,7 +44,7 @@ pub(crate) struct Rules {
     statuses: Mutex<BTreeMap<String, Arc<GroupStatus>>>,
     notifiers: Vec<Arc<notify::Notifier>>,
     counts: Counts,
-    /// What was told last to be wrong with the files.
+    /// What is wrong with the files now, as it was told.
     told: Mutex<Option<String>>,
     stop: Signal,
     is_stopping: AtomicBool,
@@ -59,15 +59,13 @@ struct Counts {
     points: AtomicU64,
     /// Microseconds that the last evaluation of a group took.
     last_micros: AtomicU64,
-    /// Whether files have changed and can't be read.
-    is_outdated: AtomicBool,
     /// Times that state couldn't be kept.
     unsaved: AtomicU64,
 }
 
-/// Reads and checks the files of rules.
+/// Checks what [`Rules::open`] would.
 pub(super) async fn check(env: &Env, config: &RulesConfig) -> Result<()> {
-    read::Files::open(env, &config.files).await.map(drop)
+    Rules::open(env, config, None).await.map(drop)
 }
 
 impl Rules {
@@ -129,12 +127,20 @@ impl Rules {
         }
     }
 
+    fn told(&self) -> MutexGuard<'_, Option<String>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the files have changed, and what stands in them now makes no rules.
+    fn is_outdated(&self) -> bool {
+        self.told().is_some()
+    }
+
     /// Reads the files again; whether they have changed, or make sense again, and hold from now on.
     /// If they make none, that is told once.
     async fn read_again(&self, env: &Env) -> bool {
         let changed = self.files.changed(env).await;
-        self.counts.is_outdated.store(changed.is_err(), Ordering::Relaxed);
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told();
         match changed {
             Ok(is_changed) => {
                 // What was put off while they made no sense is to be done, also if they are as they

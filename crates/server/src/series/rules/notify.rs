@@ -222,6 +222,10 @@ pub(super) async fn run(env: Env, notifier: Arc<Notifier>, outside: Outside) {
         if !std::mem::replace(&mut is_away, true) {
             events::alertmanager_away(notifier.url(), &why);
         }
+        // `tell` may have heard of the end, and it is heard of once.
+        if notifier.is_stopping() {
+            return;
+        }
         race(notifier.stop.wait(), env.sleep(pause)).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
