@@ -13,7 +13,7 @@
 //! 3. Late points: each leaf is keyed by its first time, and ends before the next one begins.
 //! 4. The inbox is as large as its size says; batches of the tail can be read.
 //! 5. Memory: points of an open leaf ascend, behind all that is sealed; late ones don't lie behind
-//!    that; of the tail exactly the batches that are there are known.
+//!    that.
 
 use super::keys::{Id, Keys};
 use super::letter::size;

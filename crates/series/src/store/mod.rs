@@ -421,15 +421,15 @@ impl SeriesStore {
     /// has them before they are opened first, and after their rows were cleared.
     ///
     /// # Errors
-    /// [`Error::Locked`], [`Error::Database`].
+    /// [`Error::Locked`], [`Error::Damaged`], [`Error::Database`].
     pub async fn has_owner(database: &Database, settings: &Settings) -> Result<bool> {
-        open::has_owner(database, settings).await
+        Ok(Self::holder(database, settings).await?.is_some())
     }
 
     /// Who owns the series of a database, in this process or another one.
     ///
     /// # Errors
-    /// As [`SeriesStore::has_owner`]; [`Error::Damaged`].
+    /// As [`SeriesStore::has_owner`].
     pub async fn holder(database: &Database, settings: &Settings) -> Result<Option<Holder>> {
         place::holder(database, &Home::of(database, settings)).await
     }

@@ -150,15 +150,6 @@ async fn take_over(database: &Database, place: &Home) -> Result<(Token, bool)> {
     Ok((owner, moves))
 }
 
-/// Whether the series of a database belong to anybody.
-pub(super) async fn has_owner(database: &Database, settings: &Settings) -> Result<bool> {
-    let place = Home::of(database, settings);
-    let key = &place.keys.owner();
-    let database = place.reach(database);
-    let owner = retry::transact(&database, |tr| async move { tr.get(key).await }).await?;
-    Ok(owner.is_some())
-}
-
 /// The series that the tail has points of; `None` for one that was deleted, whose points stay until
 /// the tail moves on.
 type Recovered = BTreeMap<Id, Option<Arc<Cell>>>;

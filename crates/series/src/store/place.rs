@@ -176,8 +176,7 @@ pub(super) async fn holder(database: &Database, home: &Home) -> Result<Option<Ho
         Former::Full(before) if rows.owner.is_none() => before,
         _ => rows,
     };
-    let row = rows.leased()?;
-    Ok(rows.owner.map(|_| row.map_or_else(Holder::unleased, |row| row.holder)))
+    rows.owner.as_ref().map(|_| rows.holder()).transpose()
 }
 
 /// Takes the series over if the rows are as they were seen, and says whether there is something to
