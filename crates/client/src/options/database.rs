@@ -1,7 +1,7 @@
 //! Database options: limits of the handle, and defaults for its transactions.
 //!
 //! A default holds for transactions created afterwards, and for older ones once they are reset.
-//! What stands without a variant has no effect: C's callers set it, programs in Rust needn't.
+//! What stands without a variant does nothing for a program in Rust: C's callers may set it.
 
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 //! They hold until the transaction is reset or retried (`on_error`), when they fall back to the
 //! database's defaults; those marked *persistent* survive a retry.
 //!
-//! What stands without a variant has no effect: C's callers set it, programs in Rust needn't.
+//! What stands without a variant does nothing for a program in Rust: C's callers may set it.
 
 use std::time::Duration;
 
