@@ -5,17 +5,25 @@
 //! machines could reach has to be asked for, and whether that is allowed is judged where it starts
 //! (`server.rs`), not here.
 
+#[cfg(feature = "series")]
+mod series;
+
 use crate::page::Page;
 use crate::wanted::Wanted;
-use plinth_client::Database;
 use plinth_peers::Mesh;
-use plinth_series::ingest::Protocol;
-use plinth_series::{Retention, SeriesLimits};
-use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+
+#[cfg(feature = "series")]
+pub use series::{Among, RulesConfig, SeriesConfig};
+
+/// Where a server takes in time series. This one is built without them: nowhere.
+#[cfg(not(feature = "series"))]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub struct SeriesConfig {}
 
 /// The port that FoundationDB's documentation uses, and so ours.
 const PORT: u16 = 4500;
@@ -53,6 +61,7 @@ pub struct ServerConfig {
     pub series: SeriesConfig,
     /// With whom this server shares the series of its database, if it isn't the only one that takes
     /// some in.
+    #[cfg(feature = "series")]
     pub among: Option<Among>,
     /// What `/metrics` shows besides the server's own figures: the endpoint's.
     pub metrics: Option<Page>,
@@ -80,6 +89,7 @@ impl Default for ServerConfig {
             http: None,
             console: ConsoleConfig::default(),
             series: SeriesConfig::default(),
+            #[cfg(feature = "series")]
             among: None,
             metrics: None,
             layers: None,
@@ -108,90 +118,6 @@ pub struct ConsoleConfig {
     pub token_file: Option<PathBuf>,
     /// Whether keys may be set and cleared.
     pub write: bool,
-}
-
-/// Where a server takes in time series. Nowhere by default: then it doesn't open the database's
-/// series either.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct SeriesConfig {
-    /// Akumuli's protocol on lines, whose port is 8282.
-    pub resp: Option<SocketAddr>,
-    /// The same in datagrams, whose port is 8383. They are neither encrypted nor does anybody say
-    /// who he is.
-    pub udp: Option<SocketAddr>,
-    /// OpenTSDB's `put`, whose port is 4242.
-    pub opentsdb: Option<SocketAddr>,
-    /// Queries over HTTP, whose port is 8181.
-    pub http: Option<SocketAddr>,
-    /// The file with the token that this HTTP asks for; written, with a new token, if it doesn't
-    /// exist. Without a file none is asked for.
-    pub token_file: Option<PathBuf>,
-    /// What the keys of series begin with, in place of what is usual in the database. Whoever
-    /// shares them names the same.
-    pub prefix: Option<Vec<u8>>,
-    /// For how long points are kept, by metric.
-    pub retention: Retention,
-    /// On how many of the network's threads, of which each core has one, connections that send
-    /// points on lines are served; on all of them if it says nothing, or more.
-    pub threads: Option<usize>,
-    /// Whether the server records its own measurements as series, where it takes any in.
-    pub metrics: bool,
-    /// How many series there may be, and how much they may take.
-    pub limits: SeriesLimits,
-    /// The rules that are evaluated over the series, and who is told of alerts.
-    pub rules: RulesConfig,
-    /// How many new series a second each sender may make: an address, or all datagrams together.
-    /// Whoever makes more is slowed down. 50,000 if it says nothing.
-    pub new_series: Option<u32>,
-}
-
-impl SeriesConfig {
-    /// One of the addresses.
-    pub(crate) fn any(&self) -> Option<SocketAddr> {
-        self.http.or(self.resp).or(self.opentsdb).or(self.udp)
-    }
-
-    /// Each listener on lines that is asked for, or usual.
-    pub(crate) fn lines(&self, usual: &Self) -> impl Iterator<Item = (Protocol, Wanted)> {
-        let resp = (Protocol::Resp, Wanted::choose(self.resp, usual.resp));
-        let opentsdb = (Protocol::OpenTsdb, Wanted::choose(self.opentsdb, usual.opentsdb));
-        [resp, opentsdb].into_iter().filter_map(|(protocol, wanted)| Some((protocol, wanted?)))
-    }
-}
-
-/// The rules that a server evaluates over its series. None by default.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct RulesConfig {
-    /// Files of rules, as Prometheus has them. They are read again when they change.
-    pub files: Vec<PathBuf>,
-    /// Where Alertmanagers are, such as `http://127.0.0.1:9093`: each is told of all alerts.
-    /// `https` takes the feature `tls`.
-    pub alertmanagers: Vec<String>,
-    /// Certificates of authorities (PEM), whom those behind `https` have to be signed by; otherwise
-    /// the system's.
-    pub alertmanager_ca: Option<PathBuf>,
-    /// Where people find this server, for links in alerts; otherwise the address of
-    /// [`SeriesConfig::http`].
-    pub external_url: Option<String>,
-    /// Labels that alerts get unless they have them.
-    pub external_labels: BTreeMap<String, String>,
-}
-
-/// Several servers that take in the series of one database: one of them at a time owns those, by a
-/// lease, which another one takes over within seconds of its death. The others post what they are
-/// sent to the owner, and pass on to it what they are asked.
-#[derive(Clone, Debug)]
-pub struct Among {
-    /// The database that they share, wherever it is led.
-    pub database: Database,
-    /// Which of them this server is: the same after a restart, and nobody else's.
-    pub name: String,
-    /// The address of this server's machine, as the others reach it, where [`SeriesConfig::http`]
-    /// stands for all addresses.
-    pub machine: Option<IpAddr>,
-    /// What this server shows the others, and wants of them, where the doors of series have TLS.
-    #[cfg(feature = "tls")]
-    pub tls: Option<plinth_tls::TlsOptions>,
 }
 
 /// Addresses that give way: if one is in use, the server takes a port that the system chooses, of

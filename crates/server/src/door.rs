@@ -15,6 +15,7 @@ use std::sync::Arc;
 pub(crate) enum Purpose {
     Clients,
     Http,
+    #[cfg_attr(not(feature = "series"), expect(dead_code, reason = "series have it"))]
     Series,
     /// Points without a connection, over which nothing can be laid.
     Datagrams,

@@ -2,9 +2,10 @@
 //!
 //! ## Role
 //! Takes an `Endpoint` (the same that a client in the process would use) and serves it on
-//! listeners: frames in, calls of the endpoint, frames out; and, where it is asked to, points of
-//! time series in (`series/mod.rs`). It decides who may connect, how much may be under way, and
-//! what a request may say; what the request means is the endpoint's business.
+//! listeners: frames in, calls of the endpoint, frames out; and, where it is asked to and the
+//! feature `series` is on, points of time series in (`series/mod.rs`). It decides who may connect,
+//! how much may be under way, and what a request may say; what the request means is the endpoint's
+//! business.
 //!
 //! ## Data structure
 //! ```text
@@ -39,7 +40,6 @@
 #![forbid(unsafe_code)]
 
 mod answers;
-mod charts;
 mod config;
 mod connection;
 mod console;
@@ -47,6 +47,7 @@ mod counters;
 mod crowd;
 mod door;
 mod events;
+mod exposition;
 mod guard;
 mod heavy;
 mod http;
@@ -57,8 +58,11 @@ mod nodes;
 mod outbox;
 mod page;
 mod place;
-mod post;
 mod registry;
+#[cfg(feature = "series")]
+mod series;
+#[cfg(not(feature = "series"))]
+#[path = "without_series.rs"]
 mod series;
 mod server;
 mod shared;
@@ -67,9 +71,9 @@ mod status;
 mod token;
 mod wanted;
 
-pub use config::{
-    Among, ConsoleConfig, Limits, PROTOCOLS, RulesConfig, SeriesConfig, ServerConfig, Usual,
-};
+#[cfg(feature = "series")]
+pub use config::{Among, RulesConfig};
+pub use config::{ConsoleConfig, Limits, PROTOCOLS, SeriesConfig, ServerConfig, Usual};
 pub use counters::Figures;
 pub use page::Page;
 #[cfg(feature = "tls")]

@@ -8,11 +8,10 @@
 //! `plinth_series_`, which no name of the endpoint's does.
 
 use crate::counters::Figures;
+use crate::exposition::write_all;
 use crate::page::Page;
-use crate::series::Hub;
 use crate::shared::Shared;
-use std::fmt::{Display, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::fmt::Write;
 
 /// The text in Prometheus' format, version 0.0.4.
 pub(crate) fn text(shared: &Shared) -> String {
@@ -24,12 +23,7 @@ pub(crate) fn text(shared: &Shared) -> String {
     if let Some(mesh) = &shared.config.peers {
         crate::nodes::metrics(mesh, &mut text);
     }
-    if let Some(hub) = &shared.series.hub {
-        series(hub, &mut text);
-        if let Some(rules) = &hub.rules {
-            rules.metrics(&mut text);
-        }
-    }
+    shared.series.metrics(&mut text);
     let cpu = shared.env.cpu_time().as_secs_f64();
     let _ = write!(
         text,
@@ -90,79 +84,4 @@ fn requests(shared: &Shared, text: &mut String) {
         ("sent_bytes_total", "counter", "Bytes sent to clients.", bytes_out),
     ];
     write_all(text, "server", &numbers);
-}
-
-/// What is measured of time series.
-fn series(hub: &Hub, text: &mut String) {
-    let opened = hub.slot.now();
-    let is_owner = f64::from(u8::from(opened.is_ok()));
-    let is_open = f64::from(u8::from(opened.is_ok() || hub.slot.holder().is_some()));
-    let stats = opened.map(|opened| opened.store.stats()).unwrap_or_default();
-    let count = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64;
-    let numbers = [
-        ("open", "gauge", "1 while the series are open; 0 while nobody can write or ask.", is_open),
-        (
-            "owner",
-            "gauge",
-            "1 while this server owns the series; 0 while another one does, or none.",
-            is_owner,
-        ),
-        ("points_total", "counter", "Points taken since the start.", count(&hub.counts.points)),
-        (
-            "refused_total",
-            "counter",
-            "Messages, lines and series of requests that were refused.",
-            count(&hub.counts.refused),
-        ),
-        (
-            "datagrams_total",
-            "counter",
-            "Datagrams with points of time series.",
-            count(&hub.counts.datagrams),
-        ),
-        (
-            "datagrams_refused_total",
-            "counter",
-            "Messages in them that were refused.",
-            count(&hub.counts.datagrams_refused),
-        ),
-        (
-            "connections",
-            "gauge",
-            "Connections that send points on lines.",
-            hub.connections() as f64,
-        ),
-        (
-            "series",
-            "gauge",
-            "Series in memory: those that were written since the start.",
-            stats.series as f64,
-        ),
-        ("open_points", "gauge", "Points in no leaf yet.", stats.open_points as f64),
-        ("query_bytes", "gauge", "Bytes that queries at work hold.", stats.query_bytes as f64),
-        (
-            "unsaved_seconds",
-            "gauge",
-            "How long the oldest point waits that is not durable yet.",
-            stats.unsaved_for.as_secs_f64(),
-        ),
-        (
-            "longest_unsaved_seconds",
-            "gauge",
-            "The longest that a point waited to be durable since the start.",
-            stats.longest_unsaved.as_secs_f64(),
-        ),
-    ];
-    write_all(text, "series", &numbers);
-}
-
-/// Writes quantities, each with its kind, what it is, and its value.
-fn write_all(text: &mut String, group: &str, numbers: &[(&str, &str, &str, impl Display)]) {
-    for (name, kind, help, number) in numbers {
-        // Writing to a string can't fail.
-        let _ = write!(
-            text,
-            "# HELP plinth_{group}_{name} {help}\n# TYPE plinth_{group}_{name} {kind}\nplinth_{group}_{name} {number}\n"
-        );
-    }
 }

@@ -135,7 +135,7 @@ impl Server {
         if let Some(series) = &series {
             series.settled().await;
             let known = shared.config.public.or(addresses.first().copied());
-            if let Some(address) = known.or(http_address).or_else(|| series.addresses.any()) {
+            if let Some(address) = known.or(http_address).or_else(|| series.any_address()) {
                 let theirs = shared.clone();
                 series.record(Page::new(move || metrics::text(&theirs)), address);
             }
@@ -162,7 +162,7 @@ impl Server {
 
     /// Where it takes in time series.
     pub fn series_addresses(&self) -> SeriesConfig {
-        self.shared.series.addresses.clone()
+        self.shared.series.addresses()
     }
 
     /// Where the token stands that HTTP asks for, if it does.

@@ -141,28 +141,16 @@ fn server(shared: &Shared) -> Value {
         "bytes_sent": figures.bytes_out,
         "bytes_buffered": shared.memory.held(),
         "pinned_snapshots": shared.snapshots.status(shared.env.now()),
-        "series": {
-            "resp": shared.series.addresses.resp,
-            "udp": shared.series.addresses.udp,
-            "opentsdb": shared.series.addresses.opentsdb,
-            "http": shared.series.addresses.http,
-            "unavailable": unavailable(shared),
-        },
+        "series": shared.series.status(),
         "process_id": shared.env.process_id(),
         "cpu_seconds": shared.env.cpu_time().as_secs_f64(),
         "uptime_seconds": shared.env.now().as_secs_f64(),
     })
 }
 
-/// Why series can be neither written nor asked for here, if that is so.
-pub(crate) fn unavailable(shared: &Shared) -> Option<String> {
-    let why = shared.series.hub.as_ref()?.slot.unavailable()?;
-    Some(format!("Time series can't be opened, and keys are served meanwhile: {why}"))
-}
-
 /// Series that can't be opened are a message, behind all that keys suffer from.
 fn tell_of_series(shared: &Shared, cluster: &mut Map<String, Value>) {
-    let Some(description) = unavailable(shared) else { return };
+    let Some(description) = shared.series.unavailable() else { return };
     let messages = cluster.entry("messages").or_insert_with(|| json!([]));
     if let Some(messages) = messages.as_array_mut() {
         messages.push(json!({ "name": "series_unavailable", "description": description }));

@@ -1,6 +1,8 @@
 //! An address to listen on, and whether another port will do.
 
-use plinth_env::{Datagrams, Env, IoErrorKind, IoResult, Listener};
+#[cfg(feature = "series")]
+use plinth_env::Datagrams;
+use plinth_env::{Env, IoErrorKind, IoResult, Listener};
 use std::net::SocketAddr;
 
 /// An address to listen on.
@@ -40,6 +42,7 @@ impl Wanted {
     ///
     /// # Errors
     /// As [`Wanted::listen`].
+    #[cfg(feature = "series")]
     pub(crate) fn datagrams(self, env: &Env) -> IoResult<Datagrams> {
         match env.sockets().datagrams(self.address) {
             Err(error) if self.gives_way && error.kind() == IoErrorKind::AddressInUse => {

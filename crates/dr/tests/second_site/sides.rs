@@ -184,7 +184,8 @@ fn unlocking_before_everything_is_there_is_noticed() {
 }
 
 /// Without kills clients stand still for a few round trips, by the simulated clock, whenever sides
-/// are changed. In some phases it was for the second that an idle stream takes to say how far it is.
+/// are changed. In some phases they did for the second that an idle stream takes to say where it
+/// is.
 #[test]
 fn clients_stand_still_for_some_round_trips() {
     for wait in (0..1200u64).step_by(100) {

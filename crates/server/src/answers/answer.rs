@@ -54,11 +54,13 @@ impl Answer {
     }
 
     /// What another server has answered to the same question.
+    #[cfg(feature = "series")]
     pub(crate) fn passed(status: StatusCode, text: Bytes) -> Self {
         Self::new(status, "application/json", text)
     }
 
     /// What is passed on of it.
+    #[cfg(feature = "series")]
     pub(crate) fn into_parts(self) -> (StatusCode, Bytes) {
         (self.status, self.body)
     }

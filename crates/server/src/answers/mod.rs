@@ -2,7 +2,7 @@
 //! and how questions are written.
 //!
 //! Nothing here knows what is asked about: the console (`console`) and charts of series
-//! (`charts.rs`) answer in this form.
+//! (`series/charts.rs`) answer in this form.
 
 mod answer;
 mod events;

@@ -37,12 +37,10 @@ mod feed;
 mod history;
 mod overview;
 mod page;
-mod series;
 
 pub(crate) use access::Access;
 
 use crate::answers::{Answer, Count, IDLE, Query, Reply};
-use crate::charts;
 use crate::http::{Bounds, Patience, Site};
 use crate::shared::Shared;
 use history::History;
@@ -143,7 +141,7 @@ async fn answer(
 /// What a server that serves keys says of its health: whoever looks after it has no cause to end it
 /// because of series. Without details: it needs no token.
 fn serving(shared: &Shared) -> &'static str {
-    match crate::status::unavailable(shared) {
+    match shared.series.unavailable() {
         None => "serving\n",
         Some(_) => "serving keys; time series can't be opened: the status says why\n",
     }
@@ -192,7 +190,7 @@ async fn route(
         "/api/history" => Ok(Answer::json(console.history.document(&query, &console.boot)?)),
         "/api/range" => browse::range(shared, &query).await,
         "/api/key" => browse::key(shared, &query).await,
-        path if charts::owns(path) => series::ask(shared, &head).await,
+        path if crate::series::owns(path) => shared.series.ask(&head).await,
         path => match path.strip_prefix(CHANGES).filter(|name| !name.is_empty()) {
             Some(name) => feed::open(console, name, &query, &head.headers, patience).await,
             None => Err(Answer::not_found()),

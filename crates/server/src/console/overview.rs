@@ -41,7 +41,7 @@ pub(super) async fn overview(console: &Console) -> Result<Answer, Answer> {
         "uptime_seconds": cluster["recovery_state"]["seconds_since_last_recovered"],
         "write": console.write,
         "token": console.access.token_file().is_some(),
-        "series": shared.series.hub.is_some(),
+        "series": shared.series.is_some(),
         "health": health(cluster),
         "limit": {
             "cause": limited["name"],

@@ -6,9 +6,9 @@
 //! as an event. A datagram that is wrong takes none of the others with it. While the store is
 //! behind none is received, and what finds no room in the system is lost, as datagrams are.
 
+use super::events;
 use super::opening::Opened;
 use super::{BREATH, Hub};
-use crate::events;
 use plinth_env::sync::{First, race};
 use plinth_env::{Datagrams, MAX_DATAGRAM, Signal};
 use plinth_series::SeriesStore;

@@ -8,9 +8,9 @@
 //! look at; one that fails halfway ends with such a line. A stream of Arrow's has no room for one:
 //! it breaks off, and its reader finds no end.
 
+use super::charts;
 use super::opening::Asked;
 use super::{Hub, bodies, pass, write};
-use crate::charts;
 use crate::http::{Bounds, Patience, Site};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{

@@ -9,8 +9,8 @@
 
 use super::Hub;
 use super::callers::Caller;
+use super::events;
 use super::opening::Opened;
-use crate::events;
 use plinth_env::Stream;
 use plinth_env::sync::{First, race};
 use plinth_series::SeriesStore;

@@ -21,29 +21,38 @@
 mod access;
 mod bodies;
 mod callers;
+mod charts;
 mod datagrams;
+mod events;
 mod gzip;
 mod http;
 mod keep;
 mod lines;
+mod measured;
 mod opening;
 mod own;
 mod pass;
+mod post;
 mod rules;
 mod waiting;
 mod write;
 
+pub(crate) use self::charts::owns;
+
 use self::callers::Callers;
+use crate::answers::Answer;
 use crate::config::{SeriesConfig, ServerConfig};
 use crate::door::{Door, Doors, Purpose};
 use crate::page::Page;
 use crate::wanted::Wanted;
+use hyper::http::request::Parts;
 use plinth_client::{Database, Endpoint};
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal, Task};
 use plinth_series::SeriesLimits;
 use plinth_series::ingest::{Memory, Protocol, Session};
 use plinth_types::{Error, Result};
+use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -175,17 +184,69 @@ impl Hub {
     }
 }
 
-/// Where a server takes in time series, and what its listeners share, if it does.
+/// Where a server takes in time series, and what its listeners share, if it does: what the rest of
+/// the server sees of them.
 #[derive(Default)]
 pub(crate) struct Reach {
-    pub(crate) addresses: SeriesConfig,
-    pub(crate) hub: Option<Arc<Hub>>,
+    addresses: SeriesConfig,
+    hub: Option<Arc<Hub>>,
+}
+
+impl Reach {
+    /// Whether it takes in any.
+    pub(crate) fn is_some(&self) -> bool {
+        self.hub.is_some()
+    }
+
+    /// Where.
+    pub(crate) fn addresses(&self) -> SeriesConfig {
+        self.addresses.clone()
+    }
+
+    /// What the status document says of them.
+    pub(crate) fn status(&self) -> Value {
+        json!({
+            "resp": self.addresses.resp,
+            "udp": self.addresses.udp,
+            "opentsdb": self.addresses.opentsdb,
+            "http": self.addresses.http,
+            "unavailable": self.unavailable(),
+        })
+    }
+
+    /// Why series can be neither written nor asked for here, if that is so.
+    pub(crate) fn unavailable(&self) -> Option<String> {
+        let why = self.hub.as_ref()?.slot.unavailable()?;
+        Some(format!("Time series can't be opened, and keys are served meanwhile: {why}"))
+    }
+
+    /// Writes what is measured of them.
+    pub(crate) fn metrics(&self, text: &mut String) {
+        let Some(hub) = &self.hub else { return };
+        measured::write(hub, text);
+        if let Some(rules) = &hub.rules {
+            rules.metrics(text);
+        }
+    }
+
+    /// Answers the console, or has the server answer that owns the series.
+    pub(crate) async fn ask(&self, head: &Parts) -> std::result::Result<Answer, Answer> {
+        let hub = self.hub.as_ref();
+        let hub = hub.ok_or_else(|| Answer::missing("this server takes in no time series"))?;
+        if hub.is_shared() {
+            let (status, text) = hub.ask_owner(head).await.map_err(charts::failed)?;
+            return Ok(Answer::passed(status, text));
+        }
+        let opened = hub.slot.now();
+        let store = opened.map(|opened| opened.store.clone()).map_err(charts::failed)?;
+        charts::here(&hub.env, &store, head).await
+    }
 }
 
 /// The running listeners.
 pub(crate) struct Listeners {
-    pub(crate) hub: Arc<Hub>,
-    pub(crate) addresses: SeriesConfig,
+    hub: Arc<Hub>,
+    addresses: SeriesConfig,
     /// Those who have the sockets.
     accepting: Vec<Task>,
 }
@@ -295,6 +356,11 @@ impl Listeners {
     /// What is known of them elsewhere.
     pub(crate) fn reach(&self) -> Reach {
         Reach { addresses: self.addresses.clone(), hub: Some(self.hub.clone()) }
+    }
+
+    /// One of the addresses.
+    pub(crate) fn any_address(&self) -> Option<SocketAddr> {
+        self.addresses.any()
     }
 
     /// Begins to record the server's own measurements, as `figures` show them, if that is asked

@@ -22,9 +22,9 @@
 //! owner's inbox, whoever that is. Who asks for points is passed on to the owner.
 
 use super::Hub;
+use super::events;
 use super::waiting::Waiting;
 use crate::config::Among;
-use crate::events;
 use crate::token::is_same;
 use plinth_client::Database;
 use plinth_env::Signal;
@@ -210,7 +210,7 @@ impl Slot {
     fn note(&self, why: &Error) {
         let known = matches!(&*self.lock(), State::Unavailable(known) if known.to_string() == why.to_string());
         if !known {
-            events::series_unavailable(why);
+            events::unavailable(why);
             self.set(State::Unavailable(why.clone()));
         }
     }
@@ -251,7 +251,7 @@ pub(super) async fn share(hub: Arc<Hub>, among: Among, address: String, peers: O
         match race(slot.stop.wait(), candidate.look()).await {
             First::Left(()) => return,
             First::Right(Ok(Look::Ours(store))) => {
-                events::series_ours();
+                events::ours();
                 slot.set(State::Open(Opened::new(store.clone())));
                 while store.failure().is_none() {
                     if race(slot.stop.wait(), hub.env.sleep(GLANCE)).await == First::Left(()) {
@@ -259,13 +259,13 @@ pub(super) async fn share(hub: Arc<Hub>, among: Among, address: String, peers: O
                     }
                 }
                 // Who has them now the next look says.
-                events::series_lost();
+                events::lost();
                 slot.set(State::Opening);
                 continue;
             }
             First::Right(Ok(Look::Held(holder))) => {
                 if slot.holder().as_ref() != Some(&holder) {
-                    events::series_elsewhere(&holder.name, &holder.address);
+                    events::elsewhere(&holder.name, &holder.address);
                     slot.set(State::Elsewhere(holder));
                 }
             }
@@ -286,7 +286,7 @@ pub(super) async fn keep_open(hub: Arc<Hub>, database: Database) {
         match race(slot.stop.wait(), SeriesStore::open_with(&database, settings.clone())).await {
             First::Left(()) => return,
             First::Right(Ok(store)) => {
-                events::series_open();
+                events::opened();
                 slot.set(State::Open(Opened::new(store.clone())));
                 while store.failure().is_none() {
                     if !go_on().await {

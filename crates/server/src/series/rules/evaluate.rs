@@ -7,8 +7,8 @@
 
 use super::Rules;
 use super::store::Owned;
-use crate::events;
 use crate::series::Hub;
+use crate::series::events;
 use plinth_env::Env;
 use plinth_env::sync::{First, all, race};
 use plinth_rules::{Group, Saved, Store};

@@ -21,7 +21,7 @@ mod store;
 use super::Hub;
 use crate::config::RulesConfig;
 use crate::door::Door;
-use crate::events;
+use crate::series::events;
 use plinth_env::sync::race;
 use plinth_env::{Env, Signal, Task};
 use plinth_rules::{GroupStatus, Options, Outcome, Outside};

@@ -7,8 +7,8 @@
 //! half a minute; what it refuses is dropped, since it would refuse it again. Both are counted as
 //! errors. Nothing of this holds up a server that stops.
 
-use crate::events;
-use crate::post::Recipient;
+use crate::series::events;
+use crate::series::post::Recipient;
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal};
 use plinth_promql::Labels;

@@ -1,0 +1,70 @@
+//! What `/metrics` shows of time series: what was taken and refused, what is open, and how long
+//! points wait to be durable.
+
+use super::Hub;
+use crate::exposition::write_all;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Writes what is measured of time series in Prometheus' format.
+pub(super) fn write(hub: &Hub, text: &mut String) {
+    let opened = hub.slot.now();
+    let is_owner = f64::from(u8::from(opened.is_ok()));
+    let is_open = f64::from(u8::from(opened.is_ok() || hub.slot.holder().is_some()));
+    let stats = opened.map(|opened| opened.store.stats()).unwrap_or_default();
+    let count = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64;
+    let numbers = [
+        ("open", "gauge", "1 while the series are open; 0 while nobody can write or ask.", is_open),
+        (
+            "owner",
+            "gauge",
+            "1 while this server owns the series; 0 while another one does, or none.",
+            is_owner,
+        ),
+        ("points_total", "counter", "Points taken since the start.", count(&hub.counts.points)),
+        (
+            "refused_total",
+            "counter",
+            "Messages, lines and series of requests that were refused.",
+            count(&hub.counts.refused),
+        ),
+        (
+            "datagrams_total",
+            "counter",
+            "Datagrams with points of time series.",
+            count(&hub.counts.datagrams),
+        ),
+        (
+            "datagrams_refused_total",
+            "counter",
+            "Messages in them that were refused.",
+            count(&hub.counts.datagrams_refused),
+        ),
+        (
+            "connections",
+            "gauge",
+            "Connections that send points on lines.",
+            hub.connections() as f64,
+        ),
+        (
+            "series",
+            "gauge",
+            "Series in memory: those that were written since the start.",
+            stats.series as f64,
+        ),
+        ("open_points", "gauge", "Points in no leaf yet.", stats.open_points as f64),
+        ("query_bytes", "gauge", "Bytes that queries at work hold.", stats.query_bytes as f64),
+        (
+            "unsaved_seconds",
+            "gauge",
+            "How long the oldest point waits that is not durable yet.",
+            stats.unsaved_for.as_secs_f64(),
+        ),
+        (
+            "longest_unsaved_seconds",
+            "gauge",
+            "The longest that a point waited to be durable since the start.",
+            stats.longest_unsaved.as_secs_f64(),
+        ),
+    ];
+    write_all(text, "series", &numbers);
+}
