@@ -139,7 +139,7 @@ pub fn open(
     let (trust, own) = (wish.trust.clone(), wish.own.clone());
     let forming = forming::form(env, wish, listener, Arc::new(founder));
     let Some(standing) = until_stopped(env, stop, forming) else { return Ok(None) };
-    let standing = standing.map_err(failed)?;
+    let standing = standing.map_err(|error| failed(error.into()))?;
     block_on(check_node(env, plan.dir, &standing)).map_err(failed)?;
     let mesh = Mesh::start(env, standing, trust);
     mesh.is_at(&own);

@@ -5,6 +5,7 @@
 //! where they were left: that thread has better to do. A ping goes out twice a second. If nothing
 //! answers for two seconds, the connection is as good as gone.
 
+use crate::failure::{PeerError, PeerResult};
 use crate::hello::{Welcome, Word};
 use crate::link::{Link, lock};
 use crate::outbox::Item;
@@ -15,7 +16,7 @@ use crate::trust;
 use plinth_env::sync::{First, race};
 use plinth_env::{Sleep, Stream};
 use plinth_replication::{Frame, Message};
-use plinth_types::{Bytes, Error, Result};
+use plinth_types::Bytes;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -58,7 +59,7 @@ pub(crate) async fn run(shared: Arc<Shared>, link: Arc<Link>) {
             }
             First::Right(()) => {
                 attempt += 1;
-                Error::connection_failed().with_detail("it does not answer")
+                PeerError::Unreachable("it does not answer".to_owned())
             }
         };
         if is_over() {
@@ -73,8 +74,8 @@ pub(crate) async fn run(shared: Arc<Shared>, link: Arc<Link>) {
 }
 
 /// Keeps why a node can't be reached, and tells it if it is news.
-fn note(link: &Link, why: &Error) {
-    let text = why.detail().map_or_else(|| why.to_string(), ToOwned::to_owned);
+fn note(link: &Link, why: &PeerError) {
+    let text = why.words();
     let mut failure = lock(&link.failure);
     if failure.as_ref() != Some(&text) {
         tracing::warn!(
@@ -88,7 +89,7 @@ fn note(link: &Link, why: &Error) {
 }
 
 /// Connects, and comes to know the other node.
-async fn open(shared: &Shared, link: &Link, place: &str) -> Result<Talk> {
+async fn open(shared: &Shared, link: &Link, place: &str) -> PeerResult<Talk> {
     let stream = trust::connect(&shared.env, &shared.trust, place).await?;
     let mut talk = Talk::new(stream, Vec::new());
     let hello = shared.hello(link);
@@ -97,30 +98,29 @@ async fn open(shared: &Shared, link: &Link, place: &str) -> Result<Talk> {
     talk.say(&hello_bytes).await?;
     let welcome = talk.hear(Welcome::decode).await?;
     if let Some(why) = welcome.refused {
-        return Err(why);
+        return Err(why.into());
     }
     if (welcome.cluster_id, welcome.node) != (hello.cluster_id, link.node) {
         let detail = format!("node {} of another cluster, or another node, is there", welcome.node);
-        return Err(Error::connection_string_invalid().with_detail(detail));
+        return Err(PeerError::Mismatch(detail));
     }
     let secret = &shared.standing.charter.secret;
     let [said, answered] = Welcome::parts(&hello_bytes, &welcome);
     if !secret.accepts(&welcome.proof, "welcome", &[&said, &answered]) {
-        let detail = "the node there doesn't know this cluster's secret";
-        return Err(Error::permission_denied().with_detail(detail));
+        let what = "the node there doesn't know this cluster's secret";
+        return Err(PeerError::Untrusted(what.to_owned()));
     }
     let mut proof = Vec::new();
     Word::Proof(secret.prove("caller", &[&said, &answered])).encode(&mut proof);
     talk.say(&proof).await?;
     match talk.hear(Word::decode).await? {
         Word::Verdict(Ok(())) => Ok(talk),
-        Word::Verdict(Err(why)) => Err(why),
+        Word::Verdict(Err(why)) => Err(why.into()),
         Word::Removed => {
             shared.be_removed();
-            Err(Error::connection_string_invalid()
-                .with_detail("this node was removed from the cluster"))
+            Err(PeerError::Mismatch("this node was removed from the cluster".to_owned()))
         }
-        _ => Err(Error::client_invalid_operation().with_detail("malformed message: no verdict")),
+        _ => Err(PeerError::malformed("no verdict")),
     }
 }
 
@@ -145,10 +145,10 @@ impl Conversation {
         Self { shared, link, stream, input, output: Vec::new(), sent: 0, long: None, heard, tick }
     }
 
-    fn run(&mut self, context: &mut Context<'_>) -> Result<()> {
+    fn run(&mut self, context: &mut Context<'_>) -> PeerResult<()> {
         for _ in 0..TURNS {
             if self.shared.has_ended() || self.link.has_ended() {
-                return Err(Error::shutdown_in_progress());
+                return Err(PeerError::Closed);
             }
             let mut moved = self.receive(context)?;
             self.look_at_clock(context)?;
@@ -203,7 +203,7 @@ impl Conversation {
         }
     }
 
-    fn send(&mut self, context: &mut Context<'_>) -> Result<bool> {
+    fn send(&mut self, context: &mut Context<'_>) -> PeerResult<bool> {
         let mut moved = false;
         while self.sent < self.output.len() {
             match self.stream.poll_send(context, &self.output[self.sent..]) {
@@ -226,14 +226,14 @@ impl Conversation {
         Ok(moved)
     }
 
-    fn receive(&mut self, context: &mut Context<'_>) -> Result<bool> {
+    fn receive(&mut self, context: &mut Context<'_>) -> PeerResult<bool> {
         let mut buffer = [0; RECEIVE];
         match self.stream.poll_receive(context, &mut buffer) {
             Poll::Pending => return Ok(false),
             Poll::Ready(Ok(0)) => {
-                return Err(
-                    Error::connection_failed().with_detail("the other node closed the connection")
-                );
+                return Err(PeerError::Unreachable(
+                    "the other node closed the connection".to_owned(),
+                ));
             }
             Poll::Ready(Ok(len)) => self.input.extend_from_slice(&buffer[..len]),
             Poll::Ready(Err(error)) => return Err(lost(error)),
@@ -244,8 +244,8 @@ impl Conversation {
                 Kind::Pong => {}
                 Kind::Whole => self.take(&Bytes::copy_from_slice(payload))?,
                 _ => {
-                    let detail = format!("malformed message: {kind:?} of a node that was called");
-                    return Err(Error::client_invalid_operation().with_detail(detail));
+                    let detail = format!("{kind:?} of a node that was called");
+                    return Err(PeerError::malformed(detail));
                 }
             }
             self.input.drain(..len);
@@ -255,15 +255,13 @@ impl Conversation {
     }
 
     /// Takes the answer to a frame.
-    fn take(&self, bytes: &Bytes) -> Result<()> {
+    fn take(&self, bytes: &Bytes) -> PeerResult<()> {
         let frame = Frame::decode(bytes)?;
         let Message { from, to, .. } = frame.message;
         if (from, to) != (self.link.node, self.shared.standing.node) || !frame.entries.is_empty() {
             let node = self.link.node;
-            let detail = format!(
-                "malformed message: an answer from node {from} to node {to}, by node {node}"
-            );
-            return Err(Error::client_invalid_operation().with_detail(detail));
+            let detail = format!("an answer from node {from} to node {to}, by node {node}");
+            return Err(PeerError::malformed(detail));
         }
         self.link.outbox.received(bytes.len());
         if let Some(answer) = self.shared.deliver(frame) {
@@ -272,11 +270,11 @@ impl Conversation {
         Ok(())
     }
 
-    fn look_at_clock(&mut self, context: &mut Context<'_>) -> Result<()> {
+    fn look_at_clock(&mut self, context: &mut Context<'_>) -> PeerResult<()> {
         while Pin::new(&mut self.tick).poll(context).is_ready() {
             let now = self.shared.env.now();
             if now.saturating_sub(self.heard) > SILENCE {
-                return Err(Error::connection_failed().with_detail("it does not answer any more"));
+                return Err(PeerError::Unreachable("it does not answer any more".to_owned()));
             }
             packet::put(&mut self.output, Kind::Ping, &[]);
             self.tick = self.shared.env.sleep(PING);
@@ -286,9 +284,9 @@ impl Conversation {
 }
 
 impl Future for Conversation {
-    type Output = Error;
+    type Output = PeerError;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Error> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<PeerError> {
         match self.get_mut().run(context) {
             Ok(()) => Poll::Pending,
             Err(why) => Poll::Ready(why),

@@ -6,11 +6,11 @@
 //! once more when the cluster has begun, since a node may neither vote nor serve before it knows
 //! that. [The page](../../../docs/format/charter.md) draws it.
 
+use crate::failure::{PeerError, PeerResult};
 use crate::secret::{self, Secret};
 use plinth_env::Env;
 use plinth_proto::wire::{Put, Reader};
 use plinth_replication::NodeId;
-use plinth_types::{Error, Result};
 use std::path::Path;
 
 /// The name of the file.
@@ -66,10 +66,9 @@ impl Charter {
     /// Whether a cluster can be founded with it.
     ///
     /// # Errors
-    /// `file_corrupt`, saying what is wrong.
-    pub fn check(&self) -> Result<()> {
-        let refuse =
-            |what: String| Err(Error::file_corrupt().with_detail(format!("a charter with {what}")));
+    /// `Corrupt`, saying what is wrong.
+    pub fn check(&self) -> PeerResult<()> {
+        let refuse = |what: String| Err(PeerError::Corrupt(format!("a charter with {what}")));
         let nodes: Vec<_> = self.members.iter().map(|peer| peer.node).collect();
         if nodes.first().is_none_or(|first| *first == 0)
             || !nodes.is_sorted_by(|one, next| one < next)
@@ -109,8 +108,8 @@ impl Charter {
     /// Reads one.
     ///
     /// # Errors
-    /// `client_invalid_operation` or `file_corrupt` if it is none.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<Self> {
+    /// `Told` or `Corrupt` if it is none.
+    pub fn decode(reader: &mut Reader<'_>) -> PeerResult<Self> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let cluster = text(reader.bytes()?);
         let cluster_id = reader.array()?;
@@ -130,9 +129,8 @@ impl Standing {
     /// What the directory's file says; `None` if there is none.
     ///
     /// # Errors
-    /// `file_corrupt` if it is damaged, `unsupported_operation` if it is of a later format; those
-    /// of files.
-    pub async fn read(env: &Env, dir: &Path) -> Result<Option<Self>> {
+    /// `Corrupt` if it is damaged, `NewerFormat` if it is of a later format; those of files.
+    pub async fn read(env: &Env, dir: &Path) -> PeerResult<Option<Self>> {
         let path = dir.join(FILE_NAME);
         let bytes = match env.files().read(&path).await {
             Ok(bytes) => bytes,
@@ -140,10 +138,11 @@ impl Standing {
             Err(error) => return Err(error.into()),
         };
         let standing = Self::decode(&bytes).map_err(|error| {
-            let why = error.detail().unwrap_or_default().to_owned();
-            let kind =
-                if error == Error::unsupported_operation() { error } else { Error::file_corrupt() };
-            kind.with_detail(format!("{}: {why}", path.display()))
+            let what = format!("{}: {}", path.display(), error.words());
+            match error {
+                PeerError::NewerFormat(_) => PeerError::NewerFormat(what),
+                _ => PeerError::Corrupt(what),
+            }
         })?;
         Ok(Some(standing))
     }
@@ -152,7 +151,7 @@ impl Standing {
     ///
     /// # Errors
     /// Those of files.
-    pub async fn write(&self, env: &Env, dir: &Path) -> Result<()> {
+    pub async fn write(&self, env: &Env, dir: &Path) -> PeerResult<()> {
         Ok(env.keeping_private().files().replace(dir.join(FILE_NAME), &self.encode()).await?)
     }
 
@@ -167,8 +166,8 @@ impl Standing {
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self> {
-        let corrupt = |what: String| Err(Error::file_corrupt().with_detail(what));
+    fn decode(bytes: &[u8]) -> PeerResult<Self> {
+        let corrupt = |what: String| Err(PeerError::Corrupt(what));
         let Some((body, checksum)) = bytes.split_last_chunk::<4>() else {
             return corrupt(format!("{} bytes are no charter", bytes.len()));
         };
@@ -180,7 +179,7 @@ impl Standing {
         if format > FORMAT {
             let detail =
                 format!("format {format}, newer than the {FORMAT} that this program reads");
-            return Err(Error::unsupported_operation().with_detail(detail));
+            return Err(PeerError::NewerFormat(detail));
         }
         let (expected, found) = (u32::from_le_bytes(*checksum), crc32c::crc32c(body));
         if expected != found {

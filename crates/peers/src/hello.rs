@@ -13,11 +13,12 @@
 //! ```
 
 use crate::charter::Charter;
+use crate::failure::{PeerError, PeerResult};
 use crate::secret::LEN;
 use plinth_proto::envelope;
-use plinth_proto::wire::{Put, Reader, malformed};
+use plinth_proto::wire::{Put, Reader};
 use plinth_replication::{Members, NodeId, Spoken};
-use plinth_types::{Error, Result};
+use plinth_types::Error;
 
 /// What a connection between nodes begins with, in both directions.
 pub const MAGIC: [u8; 8] = *b"\x89PLNPR\r\n";
@@ -95,7 +96,7 @@ pub enum Word {
     /// The caller has the secret too.
     Proof([u8; LEN]),
     /// All is well, or why not.
-    Verdict(std::result::Result<(), Error>),
+    Verdict(Result<(), Error>),
     /// Found a cluster with this. Answered with a verdict, once the directory is durable.
     Found(Charter),
     /// The caller is no member of this cluster any more.
@@ -109,11 +110,11 @@ impl Hello {
     /// The version for a connection of this caller with a node that speaks this.
     ///
     /// # Errors
-    /// `incompatible_protocol_version`, with what both speak, if there is none. Both hear it.
-    pub fn choose(&self, called: Spoken) -> Result<u16> {
+    /// `Incompatible`, with what both speak, if there is none. Both hear it.
+    pub fn choose(&self, called: Spoken) -> PeerResult<u16> {
         let caller = self.spoken;
         caller.common(called).ok_or_else(|| {
-            Error::incompatible_protocol_version().with_detail(format!(
+            PeerError::Incompatible(format!(
                 "the server that calls, {}, speaks versions {} to {} of the servers' protocol, the one that is called {} to {}",
                 self.address, caller.oldest, caller.newest, called.oldest, called.newest
             ))
@@ -144,8 +145,8 @@ impl Hello {
     /// whole.
     ///
     /// # Errors
-    /// `client_invalid_operation` or `checksum_failed` if it is none.
-    pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>> {
+    /// `Malformed` or `Told` if it is none.
+    pub fn decode(bytes: &[u8]) -> PeerResult<Option<(Self, usize)>> {
         let Some((content, len)) = envelope::split(bytes, MAGIC)? else { return Ok(None) };
         let mut reader = Reader::new(content);
         let spoken = Spoken { oldest: reader.u16()?, newest: reader.u16()? };
@@ -153,7 +154,7 @@ impl Hello {
             1 => Purpose::Frames,
             2 => Purpose::Forming,
             3 => Purpose::Joining,
-            other => return Err(malformed(format!("purpose {other}"))),
+            other => return Err(PeerError::malformed(format!("purpose {other}"))),
         };
         let hello = Self {
             spoken,
@@ -172,10 +173,10 @@ impl Hello {
 
 impl Welcome {
     /// The answer to a hello that is refused.
-    pub fn refuse(why: Error) -> Self {
+    pub fn refuse(why: impl Into<Error>) -> Self {
         Self {
             version: 0,
-            refused: Some(why),
+            refused: Some(why.into()),
             cluster_id: [0; 16],
             node: 0,
             stage: Stage::Empty,
@@ -201,14 +202,14 @@ impl Welcome {
     /// whole.
     ///
     /// # Errors
-    /// `client_invalid_operation` or `checksum_failed` if it is none.
-    pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>> {
+    /// `Malformed` or `Told` if it is none.
+    pub fn decode(bytes: &[u8]) -> PeerResult<Option<(Self, usize)>> {
         let Some((content, len)) = envelope::split(bytes, MAGIC)? else { return Ok(None) };
         let mut reader = Reader::new(content);
         let version = reader.u16()?;
         let refused = error(&mut reader)?;
         if refused.is_none() && !(Spoken::THIS.oldest..=Spoken::THIS.newest).contains(&version) {
-            return Err(malformed(format!(
+            return Err(PeerError::malformed(format!(
                 "the other node chose version {version} of the protocol"
             )));
         }
@@ -217,7 +218,7 @@ impl Welcome {
             0 => Stage::Empty,
             1 => Stage::Chartered,
             2 => Stage::Begun,
-            other => return Err(malformed(format!("stage {other}"))),
+            other => return Err(PeerError::malformed(format!("stage {other}"))),
         };
         let (nonce, proof) = (reader.array()?, reader.array()?);
         Ok(Some((Self { version, refused, cluster_id, node, stage, nonce, proof }, len)))
@@ -262,8 +263,8 @@ impl Word {
     /// whole.
     ///
     /// # Errors
-    /// `client_invalid_operation`, `file_corrupt` or `checksum_failed` if it is none.
-    pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>> {
+    /// `Malformed`, `Corrupt`, `Replication` or `Told` if it is none.
+    pub fn decode(bytes: &[u8]) -> PeerResult<Option<(Self, usize)>> {
         let Some((content, len)) = envelope::split(bytes, MAGIC)? else { return Ok(None) };
         let mut reader = Reader::new(content);
         let word = match reader.u8()? {
@@ -275,7 +276,7 @@ impl Word {
                 let (charter, node) = (Charter::decode(&mut reader)?, reader.u64()?);
                 Self::Join(charter, node, Members::decode(reader.bytes()?)?, reader.u64()?)
             }
-            other => return Err(malformed(format!("word {other}"))),
+            other => return Err(PeerError::malformed(format!("word {other}"))),
         };
         Ok(Some((word, len)))
     }
@@ -286,7 +287,7 @@ fn put_error(out: &mut Vec<u8>, error: Option<&Error>) {
     out.put_bytes(cut(error.and_then(Error::detail).unwrap_or_default()));
 }
 
-fn error(reader: &mut Reader<'_>) -> Result<Option<Error>> {
+fn error(reader: &mut Reader<'_>) -> PeerResult<Option<Error>> {
     let code = reader.u16()?;
     let detail = text(reader.bytes()?);
     Ok((code != 0).then(|| Error::from_code(code.into()).with_detail(detail)))

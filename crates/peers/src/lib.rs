@@ -34,6 +34,7 @@
 
 mod call;
 pub mod charter;
+mod failure;
 pub mod forming;
 pub mod hello;
 mod link;
@@ -47,6 +48,7 @@ mod talk;
 mod trust;
 
 pub use charter::{Charter, Peer, Standing};
+pub use failure::{PeerError, PeerResult};
 pub use mesh::{Mesh, PeerStatus};
 pub use outbox::Figures;
 pub use secret::Secret;

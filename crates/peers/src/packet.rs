@@ -8,8 +8,8 @@
 //!   | length 4 | kind 1 | 0 0 0 | payload: length bytes |
 //! ```
 
+use crate::failure::{PeerError, PeerResult};
 use plinth_replication::MAX_FRAME;
-use plinth_types::{Error, Result};
 
 /// Bytes of a packet's head.
 pub const HEAD: usize = 8;
@@ -53,15 +53,15 @@ pub fn put(out: &mut Vec<u8>, kind: Kind, payload: &[u8]) {
 /// The packet that `bytes` begin with: kind and payload; `None` while it is not whole.
 ///
 /// # Errors
-/// `client_invalid_operation` if it is none.
-pub fn split(bytes: &[u8]) -> Result<Option<(Kind, &[u8])>> {
+/// `Malformed` if it is none.
+pub fn split(bytes: &[u8]) -> PeerResult<Option<(Kind, &[u8])>> {
     let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() else { return Ok(None) };
     let [a, b, c, d, kind, zeros @ ..] = *head;
     let len = u32::from_le_bytes([a, b, c, d]) as usize;
     let known = Kind::ALL.into_iter().find(|known| *known as u8 == kind);
     let (Some(kind), true, [0, 0, 0]) = (known, len <= MOST, zeros) else {
-        let detail = format!("malformed message: a packet of kind {kind} with {len} bytes");
-        return Err(Error::client_invalid_operation().with_detail(detail));
+        let detail = format!("a packet of kind {kind} with {len} bytes");
+        return Err(PeerError::malformed(detail));
     };
     Ok(rest.get(..len).map(|payload| (kind, payload)))
 }
@@ -77,14 +77,14 @@ impl Pieces {
     /// are whole.
     ///
     /// # Errors
-    /// `client_invalid_operation` if the pieces come to more than a frame may have.
-    pub fn take(&mut self, kind: Kind, payload: &[u8]) -> Result<Option<Vec<u8>>> {
+    /// `Malformed` if the pieces come to more than a frame may have.
+    pub fn take(&mut self, kind: Kind, payload: &[u8]) -> PeerResult<Option<Vec<u8>>> {
         if kind == Kind::Whole {
             return Ok(Some(payload.to_vec()));
         }
         if self.bytes.len() + payload.len() > MAX_FRAME {
-            let detail = format!("malformed message: pieces of more than {MAX_FRAME} bytes");
-            return Err(Error::client_invalid_operation().with_detail(detail));
+            let detail = format!("pieces of more than {MAX_FRAME} bytes");
+            return Err(PeerError::malformed(detail));
         }
         self.bytes.extend_from_slice(payload);
         Ok((kind == Kind::Last).then(|| std::mem::take(&mut self.bytes)))
@@ -119,12 +119,12 @@ mod tests {
             |len: u32, kind: u8, zero: u8| [&len.to_le_bytes()[..], &[kind, 0, zero, 0]].concat();
         assert_eq!(split(&head(MOST as u32, 4, 0)), Ok(None));
         for bytes in [head(MOST as u32 + 1, 4, 0), head(1, 6, 0), head(1, 0, 0), head(1, 4, 1)] {
-            assert_eq!(split(&bytes).unwrap_err().code(), 2000);
+            assert_eq!(split(&bytes), Err(PeerError::malformed("its head")));
         }
         let mut pieces = Pieces::default();
         for _ in 0..MAX_FRAME / MOST {
             assert_eq!(pieces.take(Kind::Piece, &[0; MOST]), Ok(None));
         }
-        assert_eq!(pieces.take(Kind::Piece, b"x").unwrap_err().code(), 2000);
+        assert_eq!(pieces.take(Kind::Piece, b"x"), Err(PeerError::malformed("its length")));
     }
 }

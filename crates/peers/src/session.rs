@@ -18,6 +18,7 @@
 //! this machine, or operators have said that nodes may speak in the clear. A node that crashes on
 //! the way asks again, and gets another number: the first one is never used.
 
+use crate::failure::{PeerError, PeerResult};
 use crate::hello::{Hello, Purpose, Stage, Welcome, Word};
 use crate::link::Link;
 use crate::outbox::Item;
@@ -29,7 +30,7 @@ use crate::trust;
 use plinth_env::sync::{First, race};
 use plinth_env::{Sleep, Stream};
 use plinth_replication::{Frame, NodeId, Parcel, Spoken};
-use plinth_types::{Bytes, Error, Result};
+use plinth_types::Bytes;
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
@@ -66,7 +67,7 @@ pub(crate) async fn run(shared: Arc<Shared>, stream: Stream, first: Vec<u8>) {
             let number = session.number;
             let why = session.await;
             link.is_lost(number);
-            if matches!(why.code(), 2000 | 1200..=1299 | 1500..=1599) {
+            if why.is_misbehaviour() {
                 link.outbox.refused();
                 tracing::warn!(node = link.node, %from, %why, "a node says what none should say");
             }
@@ -93,7 +94,7 @@ enum Visit {
 }
 
 /// Comes to know the caller.
-async fn greet(shared: &Shared, talk: &mut Talk) -> Result<Visit> {
+async fn greet(shared: &Shared, talk: &mut Talk) -> PeerResult<Visit> {
     // The proof is over the hello as it was sent.
     let (hello, hello_bytes) = talk
         .hear(|bytes| {
@@ -115,7 +116,7 @@ async fn greet(shared: &Shared, talk: &mut Talk) -> Result<Visit> {
     }
     let visit = match hello.purpose {
         Purpose::Forming | Purpose::Joining if hello.cluster != standing.charter.cluster => {
-            return Err(Error::connection_string_invalid().with_detail(format!(
+            return Err(PeerError::Mismatch(format!(
                 "a server of the cluster {} is there, and the cluster file names {}",
                 standing.charter.cluster, hello.cluster
             )));
@@ -144,16 +145,14 @@ async fn greet(shared: &Shared, talk: &mut Talk) -> Result<Visit> {
     if hello.purpose != Purpose::Frames {
         return Ok(visit);
     }
-    let verdict =
-        match talk.hear(Word::decode).await? {
-            Word::Proof(proof) if secret.accepts(&proof, "caller", &[&said, &answered]) => Ok(()),
-            _ => Err(Error::permission_denied()
-                .with_detail("the caller doesn't know this cluster's secret")),
-        };
+    let verdict = match talk.hear(Word::decode).await? {
+        Word::Proof(proof) if secret.accepts(&proof, "caller", &[&said, &answered]) => Ok(()),
+        _ => Err(PeerError::Untrusted("the caller doesn't know this cluster's secret".to_owned())),
+    };
     let mut bytes = Vec::new();
     match (&verdict, &visit) {
         (Ok(()), Visit::Asked) => Word::Removed.encode(&mut bytes),
-        _ => Word::Verdict(verdict.clone()).encode(&mut bytes),
+        _ => Word::Verdict(verdict.clone().map_err(Into::into)).encode(&mut bytes),
     }
     talk.say(&bytes).await?;
     if verdict.is_ok() {
@@ -166,27 +165,27 @@ async fn greet(shared: &Shared, talk: &mut Talk) -> Result<Visit> {
 async fn join(shared: &Arc<Shared>, mut talk: Talk, (address, spoken): (&str, Spoken)) {
     let verdict = match race(take_in(shared, address, spoken), shared.env.sleep(JOINING)).await {
         First::Left(verdict) => verdict,
-        First::Right(()) => Err(Error::timed_out()),
+        First::Right(()) => Err(PeerError::TimedOut),
     };
     match &verdict {
         Ok(node) => tracing::info!(node, address, "a new node was taken in"),
         Err(why) => tracing::warn!(address, %why, "a node can't be taken in"),
     }
     let mut bytes = Vec::new();
-    Word::Verdict(verdict.map(drop)).encode(&mut bytes);
+    Word::Verdict(verdict.map(drop).map_err(Into::into)).encode(&mut bytes);
     let _ = race(talk.say(&bytes), shared.env.sleep(PATIENCE)).await;
 }
 
 /// Calls a node that wants to join, takes it in, and gives it what it needs. Gives its number.
-async fn take_in(shared: &Arc<Shared>, address: &str, spoken: Spoken) -> Result<NodeId> {
+async fn take_in(shared: &Arc<Shared>, address: &str, spoken: Spoken) -> PeerResult<NodeId> {
     let Some(take_in) = shared.hooks.take_in.get() else {
-        return Err(Error::process_behind().with_detail("this node is yet to begin"));
+        return Err(PeerError::Behind("this node is yet to begin".to_owned()));
     };
     let mut talk = match race(call_back(shared, address), shared.env.sleep(PATIENCE)).await {
         First::Left(talk) => talk?,
         First::Right(()) => {
             let detail = format!("nobody answers at {address}");
-            return Err(Error::connection_failed().with_detail(detail));
+            return Err(PeerError::Unreachable(detail));
         }
     };
     let (node, members, index) = take_in(address.to_owned()).await?;
@@ -198,19 +197,19 @@ async fn take_in(shared: &Arc<Shared>, address: &str, spoken: Spoken) -> Result<
     Word::Join(charter, node, (*members).clone(), index).encode(&mut bytes);
     talk.say(&bytes).await?;
     match talk.hear(Word::decode).await? {
-        Word::Verdict(verdict) => verdict.map(|()| node),
-        _ => Err(Error::client_invalid_operation().with_detail("malformed message: no verdict")),
+        Word::Verdict(verdict) => Ok(verdict.map(|()| node)?),
+        _ => Err(PeerError::malformed("no verdict")),
     }
 }
 
 /// Whether there is an empty node at this address, of the same cluster file.
-async fn call_back(shared: &Shared, address: &str) -> Result<Talk> {
+async fn call_back(shared: &Shared, address: &str) -> PeerResult<Talk> {
     let stream = trust::connect(&shared.env, &shared.trust, address).await?;
     if !shared.trust.may_speak_to(&stream) {
         let detail = format!(
             "{address} can be reached by other machines, and nodes speak in the clear there: give certificates, or allow it (--without-tls)"
         );
-        return Err(Error::permission_denied().with_detail(detail));
+        return Err(PeerError::Untrusted(detail));
     }
     let mut talk = Talk::new(stream, Vec::new());
     let charter = &shared.standing.charter;
@@ -232,36 +231,36 @@ async fn call_back(shared: &Shared, address: &str) -> Result<Talk> {
     talk.say(&bytes).await?;
     let welcome = talk.hear(Welcome::decode).await?;
     match welcome.refused {
-        Some(why) => Err(why),
+        Some(why) => Err(why.into()),
         None if welcome.stage == Stage::Empty => Ok(talk),
         None => {
             let detail = format!("the server at {address} is a node already");
-            Err(Error::connection_string_invalid().with_detail(detail))
+            Err(PeerError::Mismatch(detail))
         }
     }
 }
 
 /// Why a node is refused that is no member any more, and with which this one has no version of the
 /// protocol in common.
-fn removed(node: NodeId, why: &Error) -> Error {
-    let why = why.detail().unwrap_or(why.description());
-    Error::connection_string_invalid().with_detail(format!(
+fn removed(node: NodeId, why: &PeerError) -> PeerError {
+    let why = why.words();
+    PeerError::Mismatch(format!(
         "node {node} was removed from the cluster; to have that server take part again, as a new node, start it with an empty directory and a \
          newer program ({why})"
     ))
 }
 
 /// Whether the caller's program can read what this cluster writes.
-fn may_be_member(shared: &Shared, hello: &Hello) -> Result<()> {
+fn may_be_member(shared: &Shared, hello: &Hello) -> PeerResult<()> {
     let is_of_another =
         hello.purpose == Purpose::Frames && hello.cluster_id != shared.standing.charter.cluster_id;
     if is_of_another { Ok(()) } else { Ok(hello.spoken.check(shared.protocol())?) }
 }
 
 /// The link of a caller that says it is a member.
-fn known(shared: &Shared, hello: &Hello) -> Result<Arc<Link>> {
+fn known(shared: &Shared, hello: &Hello) -> PeerResult<Arc<Link>> {
     let standing = &shared.standing;
-    let refuse = |what: String| Err(Error::connection_string_invalid().with_detail(what));
+    let refuse = |what: String| Err(PeerError::Mismatch(what));
     if hello.cluster_id != standing.charter.cluster_id {
         let [ours, theirs] = [&standing.charter.cluster, &hello.cluster];
         let what = if ours == theirs {
@@ -309,7 +308,7 @@ impl Session {
         Self { shared, link, stream, number, input, output, pieces, takes_answers, silent: 0, tick }
     }
 
-    fn run(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Result<()> {
+    fn run(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> PeerResult<()> {
         self.handle()?;
         for _ in 0..TURNS {
             self.look_at_clock(context)?;
@@ -318,7 +317,7 @@ impl Session {
                 Poll::Pending if moved => {}
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Ok(0)) => {
-                    return Err(Error::connection_failed().with_detail("the caller has gone"));
+                    return Err(PeerError::Unreachable("the caller has gone".to_owned()));
                 }
                 Poll::Ready(Ok(len)) => {
                     self.silent = 0;
@@ -333,7 +332,7 @@ impl Session {
     }
 
     /// Handles all packets that have arrived.
-    fn handle(&mut self) -> Result<()> {
+    fn handle(&mut self) -> PeerResult<()> {
         let input = std::mem::take(&mut self.input);
         let mut used = 0;
         while let Some((kind, payload)) = packet::split(&input[used..])? {
@@ -346,21 +345,21 @@ impl Session {
                     }
                 }
                 Kind::Pong => {
-                    let detail = "malformed message: an answer to a ping that nobody sent";
-                    return Err(Error::client_invalid_operation().with_detail(detail));
+                    let detail = "an answer to a ping that nobody sent";
+                    return Err(PeerError::malformed(detail));
                 }
             }
         }
         self.input = input;
         self.input.drain(..used);
         if self.output.len() > RECEIVE {
-            let detail = "malformed message: pings and frames whose answers nobody takes";
-            return Err(Error::client_invalid_operation().with_detail(detail));
+            let detail = "pings and frames whose answers nobody takes";
+            return Err(PeerError::malformed(detail));
         }
         Ok(())
     }
 
-    fn take(&mut self, bytes: Vec<u8>) -> Result<()> {
+    fn take(&mut self, bytes: Vec<u8>) -> PeerResult<()> {
         let len = bytes.len();
         let bytes = Bytes::from(bytes);
         let item = if Parcel::is_one(&bytes) {
@@ -373,11 +372,8 @@ impl Session {
             Item::Parcel(parcel) => (parcel.from, parcel.to),
         };
         if (from, to) != (self.link.node, self.shared.standing.node) {
-            let detail = format!(
-                "malformed message: from node {from} to node {to}, by node {}",
-                self.link.node
-            );
-            return Err(Error::client_invalid_operation().with_detail(detail));
+            let detail = format!("from node {from} to node {to}, by node {}", self.link.node);
+            return Err(PeerError::malformed(detail));
         }
         self.link.outbox.received(len);
         match item {
@@ -391,7 +387,7 @@ impl Session {
         Ok(())
     }
 
-    fn answer(&mut self, answer: Frame) -> Result<()> {
+    fn answer(&mut self, answer: Frame) -> PeerResult<()> {
         if !self.takes_answers {
             self.link.outbox.push(Item::Frame(answer));
             return Ok(());
@@ -402,7 +398,7 @@ impl Session {
         Ok(())
     }
 
-    fn send(&mut self, context: &mut Context<'_>) -> Result<bool> {
+    fn send(&mut self, context: &mut Context<'_>) -> PeerResult<bool> {
         let mut moved = false;
         while !self.output.is_empty() {
             match self.stream.poll_send(context, &self.output) {
@@ -419,15 +415,15 @@ impl Session {
         Ok(moved)
     }
 
-    fn look_at_clock(&mut self, context: &mut Context<'_>) -> Result<()> {
+    fn look_at_clock(&mut self, context: &mut Context<'_>) -> PeerResult<()> {
         while Pin::new(&mut self.tick).poll(context).is_ready() {
             self.silent += 1;
             let is_newest = self.link.newest.load(Ordering::Acquire) == self.number;
             if !is_newest || self.shared.has_ended() {
-                return Err(Error::shutdown_in_progress());
+                return Err(PeerError::Closed);
             }
             if self.silent >= SILENT {
-                return Err(Error::connection_failed().with_detail("the caller is silent"));
+                return Err(PeerError::Unreachable("the caller is silent".to_owned()));
             }
             self.tick = self.shared.env.sleep(TICK);
         }
@@ -436,9 +432,9 @@ impl Session {
 }
 
 impl Future for Session {
-    type Output = Error;
+    type Output = PeerError;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Error> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<PeerError> {
         let this = self.get_mut();
         let mut buffer = BUFFER.take();
         buffer.resize(RECEIVE, 0);

@@ -1,7 +1,8 @@
 //! One message after the other over a stream, for as long as two sides come to know each other.
 
+use crate::failure::{PeerError, PeerResult};
 use plinth_env::Stream;
-use plinth_types::{Error, Result};
+use plinth_types::Error;
 use std::future::poll_fn;
 use std::task::{Poll, ready};
 use std::time::Duration;
@@ -23,7 +24,7 @@ impl Talk {
     }
 
     /// Sends all of `bytes`.
-    pub(crate) async fn say(&mut self, bytes: &[u8]) -> Result<()> {
+    pub(crate) async fn say(&mut self, bytes: &[u8]) -> PeerResult<()> {
         let mut sent = 0;
         let stream = &mut self.stream;
         let said = poll_fn(|context| {
@@ -42,8 +43,8 @@ impl Talk {
     /// The next message that `decode` finds.
     pub(crate) async fn hear<T>(
         &mut self,
-        decode: impl Fn(&[u8]) -> Result<Option<(T, usize)>>,
-    ) -> Result<T> {
+        decode: impl Fn(&[u8]) -> PeerResult<Option<(T, usize)>>,
+    ) -> PeerResult<T> {
         let mut buffer = [0; RECEIVE];
         loop {
             if let Some((heard, len)) = decode(&self.input)? {
@@ -54,9 +55,9 @@ impl Talk {
             let len =
                 poll_fn(|context| stream.poll_receive(context, &mut buffer)).await.map_err(lost)?;
             if len == 0 {
-                return Err(
-                    Error::connection_failed().with_detail("the other node closed the connection")
-                );
+                return Err(PeerError::Unreachable(
+                    "the other node closed the connection".to_owned(),
+                ));
             }
             self.input.extend_from_slice(&buffer[..len]);
         }
@@ -83,9 +84,9 @@ impl Talk {
 }
 
 /// What a lost connection is called. What TLS has to say about it stands in the system's error.
-pub(crate) fn lost(error: std::io::Error) -> Error {
+pub(crate) fn lost(error: std::io::Error) -> PeerError {
     match error.get_ref().and_then(|why| why.downcast_ref::<Error>()) {
-        Some(why) => why.clone(),
-        None => Error::connection_failed().with_detail(error.to_string()),
+        Some(why) => PeerError::Told(why.clone()),
+        None => PeerError::Unreachable(error.to_string()),
     }
 }

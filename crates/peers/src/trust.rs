@@ -1,8 +1,8 @@
 //! Whom a node trusts, and connections to other nodes that follow from that.
 
+use crate::failure::{PeerError, PeerResult};
 use plinth_env::{Env, Stream};
 use plinth_replication::Spoken;
-use plinth_types::{Error, Result};
 
 /// What a node shows others, and wants to see of them, besides the cluster's secret.
 #[derive(Clone, Default, Debug)]
@@ -29,25 +29,25 @@ impl Trust {
 
     /// Whether what the other side of an accepted connection has shown is what a node must show.
     #[cfg(feature = "tls")]
-    pub(crate) fn check(&self, stream: &Stream) -> Result<()> {
+    pub(crate) fn check(&self, stream: &Stream) -> PeerResult<()> {
         let Some(options) = &self.tls else { return Ok(()) };
         let rule = plinth_tls::Rule::parse(&options.verify_peers)?;
-        rule.check(stream.peer_certificate().as_deref())
+        Ok(rule.check(stream.peer_certificate().as_deref())?)
     }
 
     /// Whether what the other side of an accepted connection has shown is what a node must show:
     /// nothing.
     #[cfg(not(feature = "tls"))]
-    pub(crate) fn check(&self, _: &Stream) -> Result<()> {
+    pub(crate) fn check(&self, _: &Stream) -> PeerResult<()> {
         Ok(())
     }
 }
 
 /// Connects to an address, `host:port`, with TLS if nodes have certificates.
-pub(crate) async fn connect(env: &Env, trust: &Trust, address: &str) -> Result<Stream> {
+pub(crate) async fn connect(env: &Env, trust: &Trust, address: &str) -> PeerResult<Stream> {
     let wrong = || {
         let detail = format!("{address:?} is no address: host:port");
-        Error::connection_string_invalid().with_detail(detail)
+        PeerError::Mismatch(detail)
     };
     let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
     let port = port.parse().map_err(|_| wrong())?;
@@ -58,14 +58,14 @@ pub(crate) async fn connect(env: &Env, trust: &Trust, address: &str) -> Result<S
 }
 
 #[cfg(feature = "tls")]
-async fn secured(env: &Env, trust: &Trust, stream: Stream) -> Result<Stream> {
+async fn secured(env: &Env, trust: &Trust, stream: Stream) -> PeerResult<Stream> {
     match &trust.tls {
-        Some(options) => plinth_tls::connect(env, options, stream).await,
+        Some(options) => Ok(plinth_tls::connect(env, options, stream).await?),
         None => Ok(stream),
     }
 }
 
 #[cfg(not(feature = "tls"))]
-async fn secured(_: &Env, _: &Trust, stream: Stream) -> Result<Stream> {
+async fn secured(_: &Env, _: &Trust, stream: Stream) -> PeerResult<Stream> {
     Ok(stream)
 }

@@ -10,7 +10,7 @@ use plinth_env::Stream;
 use plinth_env::simulated::{NetworkPlan, Simulation};
 use plinth_peers::hello::{Hello, Purpose, Stage, Welcome, Word};
 use plinth_peers::packet::{self, Kind};
-use plinth_peers::{Charter, Secret};
+use plinth_peers::{Charter, PeerResult, Secret};
 use plinth_replication::{Frame, Members, Message, MessageKind, Peers, Spoken};
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -242,7 +242,7 @@ impl Stranger {
 
     async fn hear<T>(
         &mut self,
-        decode: impl Fn(&[u8]) -> plinth_types::Result<Option<(T, usize)>>,
+        decode: impl Fn(&[u8]) -> PeerResult<Option<(T, usize)>>,
     ) -> Option<T> {
         loop {
             if let Some((heard, len)) = decode(&self.input).expect("a node says what it should") {

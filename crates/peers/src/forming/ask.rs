@@ -6,12 +6,12 @@
 
 use super::{Seen, Shared};
 use crate::Charter;
+use crate::failure::{PeerError, PeerResult};
 use crate::hello::{Hello, Purpose, Stage, Welcome, Word};
 use crate::secret::LEN;
 use crate::talk::{PATIENCE, Talk};
 use crate::trust;
 use plinth_env::sync::{First, race};
-use plinth_types::{Error, Result};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ async fn ask_to_join(shared: &Shared, address: &str) {
     let why = match asked {
         First::Left(Ok(())) => return,
         // Another one leads.
-        First::Left(Err(why)) if why == Error::process_behind() => return,
+        First::Left(Err(why)) if why.is_behind() => return,
         First::Left(Err(why)) => words(&why),
         First::Right(()) => "it does not answer".to_owned(),
     };
@@ -62,7 +62,7 @@ async fn ask_to_join(shared: &Shared, address: &str) {
     }
 }
 
-async fn joining(shared: &Shared, address: &str) -> Result<()> {
+async fn joining(shared: &Shared, address: &str) -> PeerResult<()> {
     let (env, wish) = (&shared.env, &shared.wish);
     let mut talk = Talk::new(trust::connect(env, &wish.trust, address).await?, Vec::new());
     let mut nonce = [0; LEN];
@@ -83,22 +83,19 @@ async fn joining(shared: &Shared, address: &str) -> Result<()> {
     talk.say(&said).await?;
     let welcome = talk.hear(Welcome::decode).await?;
     if let Some(why) = welcome.refused {
-        return Err(why);
+        return Err(why.into());
     }
     verdict(&mut talk).await
 }
 
 /// Why a node can't be reached, without what differs from one attempt to the next.
-fn words(why: &Error) -> String {
-    match why {
-        why if *why == Error::connection_failed() => "it can't be reached".to_owned(),
-        why => why.detail().map_or_else(|| why.to_string(), ToOwned::to_owned),
-    }
+fn words(why: &PeerError) -> String {
+    if why.is_unreachable() { "it can't be reached".to_owned() } else { why.words() }
 }
 
-async fn ask(shared: &Shared, address: &str) -> Result<Seen> {
+async fn ask(shared: &Shared, address: &str) -> PeerResult<Seen> {
     let (env, wish) = (&shared.env, &shared.wish);
-    let silent = || Error::connection_failed().with_detail("it does not answer");
+    let silent = || PeerError::Unreachable("it does not answer".to_owned());
     let connecting = trust::connect(env, &wish.trust, address);
     let stream = match race(connecting, env.sleep(PATIENCE)).await {
         First::Left(stream) => stream?,
@@ -127,7 +124,7 @@ async fn ask(shared: &Shared, address: &str) -> Result<Seen> {
         First::Right(()) => return Err(silent()),
     };
     if let Some(why) = welcome.refused {
-        return Err(why);
+        return Err(why.into());
     }
     if let Some(standing) = &standing
         && standing.charter.cluster_id == welcome.cluster_id
@@ -138,8 +135,8 @@ async fn ask(shared: &Shared, address: &str) -> Result<Seen> {
         let is_proven =
             standing.charter.secret.accepts(&welcome.proof, "welcome", &[&said, &answered]);
         if !is_proven || node != Some(welcome.node) {
-            let detail = "it says that it is of this cluster, and doesn't know its secret, or is not the node that was there";
-            return Err(Error::permission_denied().with_detail(detail));
+            let what = "it says that it is of this cluster, and doesn't know its secret, or is not the node that was there";
+            return Err(PeerError::Untrusted(what.to_owned()));
         }
     }
     let seen = Seen::Is(welcome.stage, welcome.cluster_id);
@@ -155,7 +152,7 @@ async fn ask(shared: &Shared, address: &str) -> Result<Seen> {
     }
 }
 
-async fn send_charter(talk: &mut Talk, charter: Charter) -> Result<Seen> {
+async fn send_charter(talk: &mut Talk, charter: Charter) -> PeerResult<Seen> {
     let cluster_id = charter.cluster_id;
     let mut bytes = Vec::new();
     Word::Found(charter).encode(&mut bytes);
@@ -164,9 +161,9 @@ async fn send_charter(talk: &mut Talk, charter: Charter) -> Result<Seen> {
     Ok(Seen::Is(Stage::Chartered, cluster_id))
 }
 
-async fn verdict(talk: &mut Talk) -> Result<()> {
+async fn verdict(talk: &mut Talk) -> PeerResult<()> {
     match talk.hear(Word::decode).await? {
-        Word::Verdict(verdict) => verdict,
-        _ => Err(Error::client_invalid_operation().with_detail("malformed message: no verdict")),
+        Word::Verdict(verdict) => Ok(verdict?),
+        _ => Err(PeerError::malformed("no verdict")),
     }
 }

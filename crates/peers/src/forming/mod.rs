@@ -34,13 +34,14 @@ mod state;
 mod visit;
 
 use crate::charter::{Charter, FILE_NAME, MAX_MEMBERS, Peer, Standing};
+use crate::failure::{PeerError, PeerResult};
 use crate::secret::Secret;
 use crate::trust::Trust;
 use plinth_env::reply::Promise;
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Listener, Signal, Task};
 use plinth_replication::{Members, NodeId};
-use plinth_types::{Error, Result};
+use plinth_types::Result;
 use state::{Seen, State};
 use std::collections::VecDeque;
 use std::future::Future;
@@ -98,7 +99,7 @@ struct Shared {
     all: String,
     state: Mutex<State>,
     /// What was sent here, and whom to tell what became of it.
-    sent: Mutex<VecDeque<(Sent, Promise<()>)>>,
+    sent: Mutex<VecDeque<(Sent, Promise<(), PeerError>)>>,
     changed: Signal,
     ended: Signal,
 }
@@ -107,9 +108,9 @@ impl Wish {
     /// Whether a cluster can be formed so.
     ///
     /// # Errors
-    /// `connection_string_invalid`, saying what is wrong.
-    pub fn check(&self) -> Result<()> {
-        let refuse = |what: String| Err(Error::connection_string_invalid().with_detail(what));
+    /// `Mismatch`, saying what is wrong.
+    pub fn check(&self) -> PeerResult<()> {
+        let refuse = |what: String| Err(PeerError::Mismatch(what));
         let mut sorted = self.addresses.clone();
         sorted.sort();
         if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -171,14 +172,14 @@ impl Shared {
 /// ever if that can't be.
 ///
 /// # Errors
-/// `connection_string_invalid` for a wish that makes no sense, or a directory of another cluster;
+/// `Mismatch` for a wish that makes no sense, or a directory of another cluster;
 /// those of files, and of [`Ground::found`].
 pub async fn form(
     env: &Env,
     wish: Wish,
     listener: Listener,
     ground: Arc<dyn Ground>,
-) -> Result<Standing> {
+) -> PeerResult<Standing> {
     wish.check()?;
     let known = Standing::read(env, &wish.dir).await?;
     if let Some(standing) = &known {
@@ -228,11 +229,11 @@ pub async fn form(
 }
 
 /// Whether the directory's charter is of the cluster that is wished for.
-fn fits(standing: &Standing, wish: &Wish) -> Result<()> {
+fn fits(standing: &Standing, wish: &Wish) -> PeerResult<()> {
     let Standing { charter, node, .. } = standing;
     let refuse = |what: String| {
         let what = format!("{}: {what}", wish.dir.display());
-        Err(Error::connection_string_invalid().with_detail(what))
+        Err(PeerError::Mismatch(what))
     };
     if charter.cluster != wish.cluster {
         return refuse(format!(
@@ -268,15 +269,15 @@ async fn end(shared: &Shared, visits: Task, asks: Vec<Task>) {
 }
 
 /// Looks what is to be done after each change, until the cluster has begun.
-async fn decide(shared: &Shared, ground: &dyn Ground) -> Result<Standing> {
+async fn decide(shared: &Shared, ground: &dyn Ground) -> PeerResult<Standing> {
     let mut said = String::new();
     loop {
         while let Some((sent, promise)) = next(shared) {
             match sent {
                 Sent::Charter(charter) => promise.send(take(shared, ground, charter).await),
                 Sent::Join(..) if shared.state().standing.is_some() => {
-                    let detail = "this node has a charter already";
-                    promise.send(Err(Error::connection_string_invalid().with_detail(detail)));
+                    let what = "this node has a charter already".to_owned();
+                    promise.send(Err(PeerError::Mismatch(what)));
                 }
                 Sent::Join(charter, node, members, index) => {
                     let standing = Standing { charter, node, begun: false };
@@ -298,14 +299,14 @@ async fn decide(shared: &Shared, ground: &dyn Ground) -> Result<Standing> {
     }
 }
 
-fn next(shared: &Shared) -> Option<(Sent, Promise<()>)> {
+fn next(shared: &Shared) -> Option<(Sent, Promise<(), PeerError>)> {
     shared.sent.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
 }
 
 /// Takes a charter that the first node has sent.
-async fn take(shared: &Shared, ground: &dyn Ground, charter: Charter) -> Result<()> {
+async fn take(shared: &Shared, ground: &dyn Ground, charter: Charter) -> PeerResult<()> {
     let known = shared.state().standing.clone();
-    let refuse = |what: &str| Err(Error::connection_string_invalid().with_detail(what));
+    let refuse = |what: &str| Err(PeerError::Mismatch(what.to_owned()));
     if let Some(known) = known {
         if known.charter == charter {
             return Ok(());
@@ -326,7 +327,7 @@ async fn join(
     ground: &dyn Ground,
     standing: Standing,
     members: (Members, u64),
-) -> Result<()> {
+) -> PeerResult<()> {
     standing.write(&shared.env, &shared.wish.dir).await?;
     ground.found(&standing, Some(members)).await?;
     let standing = Standing { begun: true, ..standing };
@@ -336,7 +337,7 @@ async fn join(
 }
 
 /// Makes this node one with a charter.
-async fn settle(shared: &Shared, ground: &dyn Ground, standing: Standing) -> Result<()> {
+async fn settle(shared: &Shared, ground: &dyn Ground, standing: Standing) -> PeerResult<()> {
     standing.write(&shared.env, &shared.wish.dir).await?;
     ground.found(&standing, None).await?;
     shared.state().standing = Some(standing);
@@ -344,7 +345,7 @@ async fn settle(shared: &Shared, ground: &dyn Ground, standing: Standing) -> Res
 }
 
 /// Does what can be done now. Gives the standing once the cluster has begun.
-async fn step(shared: &Shared, ground: &dyn Ground) -> Result<Option<Standing>> {
+async fn step(shared: &Shared, ground: &dyn Ground) -> PeerResult<Option<Standing>> {
     let (standing, may_found, may_begin) = {
         let state = shared.state();
         (state.standing.clone(), state.may_found(shared), state.may_begin(shared))

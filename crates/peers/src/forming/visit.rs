@@ -5,15 +5,14 @@
 
 use super::{Sent, Shared};
 use crate::charter::Charter;
+use crate::failure::{PeerError, PeerResult};
 use crate::hello::{Hello, Purpose, Stage, Welcome, Word};
 use crate::mesh::Mesh;
 use crate::secret::LEN;
 use crate::talk::{PATIENCE, Talk};
-use plinth_env::reply::promise;
 use plinth_env::sync::{First, race};
-use plinth_env::{Listener, Stream};
+use plinth_env::{Listener, Promise, Stream};
 use plinth_replication::{Members, NodeId};
-use plinth_types::{Error, Result};
 use std::sync::Arc;
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -60,7 +59,7 @@ struct Door {
 
 #[cfg(feature = "tls")]
 impl Door {
-    async fn open(shared: &Shared) -> Result<Self> {
+    async fn open(shared: &Shared) -> PeerResult<Self> {
         let acceptor = match &shared.wish.trust.tls {
             Some(options) => Some(plinth_tls::Acceptor::load(&shared.env, options.clone()).await?),
             None => None,
@@ -68,28 +67,28 @@ impl Door {
         Ok(Self { acceptor })
     }
 
-    fn through(&self, stream: Stream) -> Result<Stream> {
+    fn through(&self, stream: Stream) -> PeerResult<Stream> {
         let Some(acceptor) = &self.acceptor else { return Ok(stream) };
         let mut plain_answer = Vec::new();
-        let detail = "the server speaks TLS: the address in the cluster file must end in :tls";
-        plinth_proto::Welcome::refuse(Error::tls_error().with_detail(detail))
+        let what = "the server speaks TLS: the address in the cluster file must end in :tls";
+        plinth_proto::Welcome::refuse(PeerError::InTheClear(what.to_owned()).into())
             .encode(&mut plain_answer);
         let terms = plinth_tls::Terms {
             purpose: plinth_tls::Purpose::Clients,
             plain_answer: plain_answer.into(),
-            on_failure: Arc::new(|why: &Error| tracing::warn!(%why, "a connection is refused")),
+            on_failure: Arc::new(|why| tracing::warn!(%why, "a connection is refused")),
         };
-        acceptor.accept(stream, &terms)
+        Ok(acceptor.accept(stream, &terms)?)
     }
 }
 
 #[cfg(not(feature = "tls"))]
 impl Door {
-    async fn open(_: &Shared) -> Result<Self> {
+    async fn open(_: &Shared) -> PeerResult<Self> {
         Ok(Self {})
     }
 
-    fn through(&self, stream: Stream) -> Result<Stream> {
+    fn through(&self, stream: Stream) -> PeerResult<Stream> {
         Ok(stream)
     }
 }
@@ -106,15 +105,14 @@ async fn receive(shared: &Shared, stream: Stream) {
         Welcome::refuse(why).encode(&mut words);
     } else {
         let text = shared.state().words(shared).unwrap_or_default();
-        let why = Error::connection_failed()
-            .with_detail(format!("the cluster is yet to be formed; it {text}"));
-        plinth_proto::Welcome::refuse(why).encode(&mut words);
+        let why = PeerError::Unreachable(format!("the cluster is yet to be formed; it {text}"));
+        plinth_proto::Welcome::refuse(why.into()).encode(&mut words);
     }
     race(talk.part(&words), shared.env.sleep(PATIENCE)).await;
 }
 
 /// Answers another node. An error is for it to hear.
-async fn answer(shared: &Shared, talk: &mut Talk) -> Result<()> {
+async fn answer(shared: &Shared, talk: &mut Talk) -> PeerResult<()> {
     let (hello, said) = talk
         .hear(|bytes| {
             Ok(Hello::decode(bytes)?.map(|(hello, len)| ((hello, bytes[..len].to_vec()), len)))
@@ -123,11 +121,11 @@ async fn answer(shared: &Shared, talk: &mut Talk) -> Result<()> {
     let version = hello.choose(shared.wish.trust.spoken)?;
     shared.wish.trust.check(&talk.stream)?;
     let wish = &shared.wish;
-    let refuse = |what: String| Err(Error::connection_string_invalid().with_detail(what));
+    let refuse = |what: String| Err(PeerError::Mismatch(what));
     if hello.purpose == Purpose::Frames {
-        return Err(
-            Error::connection_failed().with_detail("it has yet to hear that the cluster has begun")
-        );
+        return Err(PeerError::Unreachable(
+            "it has yet to hear that the cluster has begun".to_owned(),
+        ));
     }
     let is_same = hello.cluster == wish.cluster
         && (hello.purpose == Purpose::Joining || hello.addresses == shared.all);
@@ -162,13 +160,13 @@ async fn answer(shared: &Shared, talk: &mut Talk) -> Result<()> {
         Ok(Word::Found(charter)) => {
             let verdict = take(shared, &hello, charter).await;
             let mut bytes = Vec::new();
-            Word::Verdict(verdict).encode(&mut bytes);
+            Word::Verdict(verdict.map_err(Into::into)).encode(&mut bytes);
             talk.say(&bytes).await
         }
         Ok(Word::Join(charter, node, members, index)) if hello.purpose == Purpose::Joining => {
             let verdict = join(shared, charter, node, members, index).await;
             let mut bytes = Vec::new();
-            Word::Verdict(verdict).encode(&mut bytes);
+            Word::Verdict(verdict.map_err(Into::into)).encode(&mut bytes);
             talk.say(&bytes).await
         }
         // It only wanted to know.
@@ -183,8 +181,8 @@ async fn join(
     node: NodeId,
     members: Members,
     index: u64,
-) -> Result<()> {
-    let refuse = |what: &str| Err(Error::connection_string_invalid().with_detail(what));
+) -> PeerResult<()> {
+    let refuse = |what: &str| Err(PeerError::Mismatch(what.to_owned()));
     if charter.cluster != shared.wish.cluster {
         return refuse("the charter is that of another cluster file");
     }
@@ -192,7 +190,7 @@ async fn join(
         return refuse("this node is none of the members");
     }
     shared.wish.trust.spoken.check(members.protocol)?;
-    let (promise, reply) = promise();
+    let (promise, reply) = Promise::pair();
     let sent = Sent::Join(charter, node, members, index);
     shared.sent.lock().unwrap_or_else(PoisonError::into_inner).push_back((sent, promise));
     shared.changed.notify();
@@ -200,8 +198,8 @@ async fn join(
 }
 
 /// Has a charter taken that a caller has sent, if it may send one.
-async fn take(shared: &Shared, hello: &Hello, charter: Charter) -> Result<()> {
-    let refuse = |what: &str| Err(Error::connection_string_invalid().with_detail(what));
+async fn take(shared: &Shared, hello: &Hello, charter: Charter) -> PeerResult<()> {
+    let refuse = |what: &str| Err(PeerError::Mismatch(what.to_owned()));
     let mut addresses: Vec<_> = charter.members.iter().map(|peer| peer.address.as_str()).collect();
     addresses.sort_unstable();
     if hello.address != shared.first() || shared.is_first() {
@@ -210,7 +208,7 @@ async fn take(shared: &Shared, hello: &Hello, charter: Charter) -> Result<()> {
     if charter.cluster != shared.wish.cluster || addresses.join(",") != shared.all {
         return refuse("the charter is that of another cluster file");
     }
-    let (promise, reply) = promise();
+    let (promise, reply) = Promise::pair();
     shared
         .sent
         .lock()

@@ -43,7 +43,7 @@ fn words() -> Vec<Word> {
     vec![
         Word::Proof([7; LEN]),
         Word::Verdict(Ok(())),
-        Word::Verdict(Err(Error::permission_denied().with_detail("why"))),
+        Word::Verdict(Err(PeerError::Untrusted("why".to_owned()).into())),
         Word::Found(charter),
     ]
 }
@@ -91,8 +91,7 @@ fn every_word_comes_back_as_it_was() {
             assert_eq!(Word::decode(&bytes[..len]), Ok(None));
         }
     }
-    let refused =
-        Welcome::refuse(Error::connection_string_invalid().with_detail("another cluster"));
+    let refused = Welcome::refuse(PeerError::Mismatch("another cluster".to_owned()));
     let bytes = encoded(|out| refused.encode(out));
     let (read, _) = Welcome::decode(&bytes).unwrap().unwrap();
     assert_eq!(read.refused.unwrap().detail(), Some("another cluster"));
@@ -105,7 +104,7 @@ fn the_newest_version_that_both_speak_is_spoken() {
     };
     assert_eq!((choose(1, 9), choose(1, 1)), (Ok(Spoken::THIS.newest), Ok(1)));
     let error = choose(8, 9).unwrap_err();
-    assert!(error.code() == 2100 && error.detail().unwrap().contains("8 to 9"), "{error}");
+    assert!(matches!(&error, PeerError::Incompatible(why) if why.contains("8 to 9")), "{error}");
 }
 
 /// With or without a checksum that is right.
