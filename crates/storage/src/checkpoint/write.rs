@@ -151,6 +151,7 @@ impl Writing {
         let mut from = Some(Bytes::new());
         while let Some(begin) = from {
             from = source.visit(&begin, HELPING, |key, value| self.push(key, value))?;
+            assert!(from.as_ref().is_none_or(|next| *next > begin), "rows are visited in order");
             if self.output.out.len() >= PORTION {
                 self.keep_pace().await;
                 self.flush().await?;
@@ -187,6 +188,7 @@ impl Writing {
 
     /// Gives the file its name, durably.
     pub async fn put_in_place(&mut self, dir: &Path) -> StorageResult<PathBuf> {
+        assert!(self.output.out.is_empty() && self.body_rows == 0, "a checkpoint is named whole");
         let path = dir.join(file_name(self.header.at.version));
         self.step_begun = self.env.now();
         self.env.files().rename(unfinished_path(dir, self.header.at), &path).await?;

@@ -71,6 +71,7 @@ impl Chunk {
     pub(crate) fn of(at: LogPosition, range: (&[u8], &[u8]), result: RangeResult) -> Self {
         let (begin, end) = range;
         let last = result.rows.last().filter(|_| result.more);
+        assert!(last.is_none_or(|(key, _)| begin <= key && key < end), "rows of another range");
         let end = last.map_or_else(|| Bytes::copy_from_slice(end), |(key, _)| key_after(key));
         Self { at, begin: Bytes::copy_from_slice(begin), end, rows: result.rows }
     }

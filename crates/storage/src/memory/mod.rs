@@ -158,7 +158,10 @@ impl Drop for MemoryStorage {
 
 impl Shared {
     fn set_durable(&self, at: LogPosition) {
-        *self.durable.lock().unwrap_or_else(PoisonError::into_inner) = at;
+        let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
+        let (before, now) = (durable.version, at.version);
+        assert!(before <= now, "the newest checkpoint is of {before}, and then of {now}");
+        *durable = at;
     }
 }
 

@@ -177,6 +177,14 @@ impl Cache {
         self.buffers.bytes()
     }
 
+    /// # Panics
+    /// If blocks aren't counted as they are.
+    pub fn check_invariants(&self) {
+        for shard in &self.shards {
+            shard.lock().unwrap_or_else(PoisonError::into_inner).check_invariants();
+        }
+    }
+
     /// Bytes of the blocks that it holds.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
@@ -202,8 +210,21 @@ impl Shard {
         before - self.bytes
     }
 
+    fn check_invariants(&self) {
+        let used = self.slots.iter().flatten();
+        let bytes: usize = used.clone().map(|slot| slot.block.bytes() + OVERHEAD).sum();
+        assert_eq!(bytes, self.bytes, "bytes of a shard");
+        assert_eq!(self.places.len(), used.count(), "each block can be found");
+        assert_eq!(self.places.len() + self.free.len(), self.slots.len(), "slots of a shard");
+        let is_in = |(key, at): (&Key, &u32)| {
+            self.slots[*at as usize].as_ref().is_some_and(|slot| slot.key == *key)
+        };
+        assert!(self.places.iter().all(is_in), "what is found is what was put in");
+    }
+
     fn empty(&mut self, at: u32) -> Option<Slot> {
         let slot = self.slots[at as usize].take()?;
+        assert!(self.bytes >= slot.block.bytes() + OVERHEAD, "more goes than there is");
         self.bytes -= slot.block.bytes() + OVERHEAD;
         self.free.push(at);
         Some(slot)
@@ -213,6 +234,7 @@ impl Shard {
         let slot = Some(Slot { key, block, marked: false });
         let at = match self.free.pop() {
             Some(at) => {
+                assert!(self.slots[at as usize].is_none(), "a free slot has no block");
                 self.slots[at as usize] = slot;
                 at
             }
@@ -257,7 +279,9 @@ mod tests {
         assert!(cache.bytes() > 700_000, "{}", cache.bytes());
         cache.set_capacity(1 << 18);
         assert!(cache.bytes() + cache.spare() <= 1 << 18);
+        cache.check_invariants();
         (0..3).for_each(|table| cache.forget(table, 1000));
+        cache.check_invariants();
         assert_eq!(cache.bytes(), 0);
         assert!(cache.spare() > 1 << 16, "what they lay in waits to be used again");
         assert!(cache.get(0, 1).is_none());

@@ -127,6 +127,17 @@ impl WindowClears {
         self.segments.is_empty()
     }
 
+    /// # Panics
+    /// If versions of a segment don't ascend, or aren't as many as were counted.
+    pub fn check_invariants(&self) {
+        let ascend = |versions: &Vec<Version>| versions.windows(2).all(|pair| pair[0] < pair[1]);
+        assert!(self.segments.values().all(ascend), "versions of a cleared segment ascend");
+        let counted: usize = self.segments.values().map(Vec::len).sum();
+        assert_eq!(counted, self.versions, "versions of cleared segments");
+        let last = self.segments.values().next_back();
+        assert!(last.is_none_or(Vec::is_empty), "a cleared range without an end");
+    }
+
     /// About how many bytes of memory.
     pub fn bytes(&self) -> usize {
         self.segments.len() * 128 + self.versions * size_of::<Version>()

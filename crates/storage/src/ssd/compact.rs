@@ -244,6 +244,7 @@ async fn merge(engine: &Engine, merging: Merging) -> StorageResult<()> {
     let all: Vec<Arc<Table>> =
         merging.inputs.iter().flat_map(|input| &input.tables).cloned().collect();
     let clears = if merging.is_last { Clears::new() } else { clears_of(all.iter()) };
+    assert!(!all.is_empty(), "a merge of nothing");
     let version = all.iter().map(|table| table.header().version).max().unwrap_or(Version::MIN);
     let mut writer = RunWriter::new(&engine.making, version, merging.level, clears);
     let tables = match write_merged(engine, &merging, &mut writer).await {
@@ -254,6 +255,7 @@ async fn merge(engine: &Engine, merging: Merging) -> StorageResult<()> {
             return Err(error);
         }
     };
+    check_merged(&all, &tables, merging.is_last);
     let ids: Vec<u64> = tables.iter().map(|table| table.id()).collect();
     let (level, flush) = (merging.level, merging.flush);
     let added = tables.into_iter().map(|table| Placed { level, flush, table }).collect();
@@ -265,6 +267,23 @@ async fn merge(engine: &Engine, merging: Merging) -> StorageResult<()> {
             Ok(())
         }
         Err(failed) => Err(failed.clean_up(engine, &ids).await),
+    }
+}
+
+/// A merge makes no rows, and speaks of no key that its inputs don't speak of.
+///
+/// # Panics
+/// If it has.
+fn check_merged(inputs: &[Arc<Table>], outputs: &[Arc<Table>], is_last: bool) {
+    let entries = |tables: &[Arc<Table>]| -> u64 {
+        let footers = tables.iter().map(|table| table.footer());
+        footers.map(|footer| footer.rows + footer.removals).sum()
+    };
+    assert!(entries(outputs) <= entries(inputs), "a merge has made entries");
+    let removals: u64 = outputs.iter().map(|table| table.footer().removals).sum();
+    assert!(!is_last || removals == 0, "below the last rows there is nothing to remove");
+    if let (Some(from), Some(to)) = (span(inputs.iter()), span(outputs.iter())) {
+        assert!(from.0 <= to.0 && to.1 <= from.1, "a merge speaks of keys of no input");
     }
 }
 

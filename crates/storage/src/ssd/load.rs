@@ -204,6 +204,7 @@ impl Pool {
             let name = format!("read-{}", state.tasks.len());
             state.tasks.push(env.spawn(&name, async move { pool.work().await }));
         }
+        assert!(state.tasks.len() <= READERS, "{} readers", state.tasks.len());
         drop(state);
         self.signal.notify();
         reply
@@ -233,7 +234,9 @@ impl Pool {
                 }
                 None => {
                     self.signal.wait().await;
-                    self.lock().idle -= 1;
+                    let mut state = self.lock();
+                    assert!(state.idle > 0, "a reader that isn't idle is woken");
+                    state.idle -= 1;
                 }
             }
         }

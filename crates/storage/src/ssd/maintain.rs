@@ -74,6 +74,8 @@ pub(super) async fn flush(engine: &Engine) -> StorageResult<bool> {
             return Err(error);
         }
     };
+    assert!(tables.iter().all(|table| table.header().version == horizon), "of one version");
+    assert_eq!(engine.state().at.version, from, "flushes alone move the state on");
     let written: u64 = tables.iter().map(|table| table.footer().row_bytes).sum();
     let ids: Vec<u64> = tables.iter().map(|table| table.id()).collect();
     let flush = engine.state().next_flush;

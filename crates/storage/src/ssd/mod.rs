@@ -35,6 +35,7 @@ mod format;
 mod gate;
 mod import;
 mod index;
+mod invariants;
 mod load;
 mod maintain;
 mod manifest;
@@ -736,6 +737,6 @@ impl Writer for SsdStorage {
     }
 
     fn check_invariants(&self) {
-        self.engine.window.overlay().check_invariants();
+        self.reader.check();
     }
 }

@@ -30,6 +30,11 @@ impl Separators {
             &keys[begin..ends[at] as usize]
         };
         let count = ends.len();
+        assert_eq!(
+            ends.last().map_or(0, |end| *end as usize),
+            keys.len(),
+            "the last key ends last"
+        );
         let prefix_len = match count {
             0 => 0,
             _ => of(0).iter().zip(of(count - 1)).take_while(|(a, b)| a == b).count(),

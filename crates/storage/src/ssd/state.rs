@@ -107,6 +107,7 @@ impl State {
             while let Some(next) = rest.next_if(|next| (next.level, next.flush) == (level, flush)) {
                 tables.push(next.table);
             }
+            assert!(level == 0 || flush == 0, "below the first level runs have no flush");
             runs.push(Arc::new(Run::new(level, flush, tables)));
         }
         Self { at, runs, next_flush, serial }

@@ -28,9 +28,14 @@ pub(super) async fn switch(engine: &Engine, step: Step) -> Result<(), NotSwitche
     gone.sort_unstable();
     let mut placed: Vec<Placed> =
         old.placed().filter(|placed| gone.binary_search(&placed.table.id()).is_err()).collect();
+    let gone = old.tables().count() - placed.len();
+    let is_in_old = |table: &Arc<Table>| old.tables().any(|other| Arc::ptr_eq(other, table));
+    let moved = step.added.iter().filter(|placed| is_in_old(&placed.table)).count();
+    assert_eq!(gone, step.removed.len() + moved, "what leaves a state stands in it");
     placed.extend(step.added);
     let flushed = u64::from(step.at.is_some());
     let at = step.at.unwrap_or(old.at);
+    assert!(old.at.version <= at.version && old.at.index <= at.index, "a state goes back");
     let new = State::of(at, old.serial + 1, old.next_flush + flushed, placed);
     let next_id = making.next_id.load(Ordering::Relaxed);
     let manifest = Manifest::of(&new, making.identity, next_id);

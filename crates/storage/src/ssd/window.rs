@@ -260,6 +260,10 @@ impl Window {
 
     fn mark(&self, at: LogPosition, bytes: u64) {
         let mut marks = self.marks();
+        if let Some(LogPosition { version, index, .. }) = marks.back().map(|last| last.at) {
+            assert!(version <= at.version, "version {} is applied behind {version}", at.version);
+            assert!(index <= at.index, "entry {} is applied behind {index}", at.index);
+        }
         let is_open = |mark: &Mark| mark.bytes < MARK.0 && at.version - mark.begin < MARK.1;
         match marks.back_mut() {
             Some(last) if last.at.version == at.version || is_open(last) => {
@@ -315,6 +319,24 @@ impl Window {
         let (low, high) = if forward { (from, reach) } else { (reach, from) };
         part.clears = self.clears_at(version, low, Some(high));
         part
+    }
+
+    /// # Panics
+    /// If marks don't ascend, or memory isn't counted as it is.
+    pub fn check_invariants(&self) {
+        self.overlay.check_invariants();
+        let clears = self.clears.read().unwrap_or_else(PoisonError::into_inner);
+        let counted = self.cleared_bytes.load(Ordering::Relaxed);
+        assert_eq!(clears.bytes() as u64, counted, "bytes of cleared ranges");
+        clears.check_invariants();
+        drop(clears);
+        let marks = self.marks();
+        let mut before = Version::MIN;
+        for mark in marks.iter() {
+            assert!(before < mark.begin, "marks of the window ascend");
+            assert!(mark.begin <= mark.at.version, "a mark ends before it begins");
+            before = mark.at.version;
+        }
     }
 
     /// Forgets what the engine has now, up to `version`: the clears, and then the records, a few at

@@ -7,10 +7,11 @@
 use super::cache::Cache;
 use super::clears::Clears;
 use super::filter::{self, Filter};
-use super::format::{Compression, Footer, Header, Kind, TABLE_FORMAT, push_block};
+use super::format::{Compression, FOOTER_LEN, Footer, Header, Kind, TABLE_FORMAT, push_block};
 use super::index::{IndexBuilder, separator_between};
 use super::pages::Pages;
 use super::rows::{RowsBlock, RowsBuilder};
+use super::state::DEEPEST;
 use super::table::{Graveyard, Table, damage, decode_parts, table_path};
 use crate::failure::StorageResult;
 use crate::sequential::SequentialFile;
@@ -143,6 +144,7 @@ impl TableWriter {
             return;
         }
         let first = self.rows.first_key();
+        assert!(self.footer.blocks == 0 || self.last_key[..] < *first, "keys of a table ascend");
         let separator =
             if self.footer.blocks == 0 { first } else { separator_between(&self.last_key, first) };
         let separator = separator.to_vec();
@@ -222,6 +224,7 @@ impl TableWriter {
         let parts = decode_parts(self.header, footer, &clears, &filter, &index)
             .map_err(|flaw| damage(self.output.file(), flaw, footer.clears_at))?;
         let len = self.output.written();
+        assert_eq!(len, footer.footer_at + FOOTER_LEN as u64, "a table ends behind its footer");
         let (file, out) = self.output.into_parts();
         self.making.spare.give(out, self.hashes);
         Ok(Table::new(parts, file, len, &self.making.graveyard))
@@ -254,6 +257,8 @@ pub(crate) struct RunWriter {
 impl RunWriter {
     /// Begins a run of which nothing is newer than `version`, with what it clears below itself.
     pub fn new(making: &Arc<Making>, version: Version, level: u32, clears: Clears) -> Self {
+        assert!(level <= DEEPEST, "there is no level {level}");
+        assert!(clears.are_sound(), "cleared ranges of a run ascend");
         Self {
             making: making.clone(),
             version,
@@ -299,6 +304,7 @@ impl RunWriter {
 
     async fn close(&mut self, next: Option<&[u8]>) -> StorageResult<()> {
         let Some(table) = self.current.take() else { return Ok(()) };
+        assert!(next.is_none_or(|next| *next > self.from[..]), "tables of a run ascend");
         let clears = self.clears.clipped(&self.from, next);
         self.tables.push(table.finish(&clears).await?);
         self.from = next.unwrap_or_default().to_vec();
