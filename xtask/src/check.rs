@@ -5,7 +5,7 @@
 
 use crate::finding::Finding;
 use crate::repository::Repository;
-use crate::{Result, cargo, exceptions, layering, licences, rules};
+use crate::{Result, cargo, deny, exceptions, layering, licences, rules};
 use std::time::Instant;
 
 /// A step: its name, what it asks, and how it is done.
@@ -37,7 +37,11 @@ const STEPS: [Step; 8] = [
         about: "workspaces of their own: formatted, their locks as they should be",
         run: examples,
     },
-    Step { name: "deny", about: "cargo-deny, where it is installed", run: deny },
+    Step {
+        name: "deny",
+        about: "cargo-deny: withdrawn versions, sources, advisories",
+        run: |_| deny::check(),
+    },
     Step { name: "clippy", about: "the workspace's lints, every target, no warning", run: clippy },
     Step { name: "docs", about: "rustdoc, private items too, no warning", run: docs },
 ];
@@ -152,13 +156,4 @@ fn docs(_: &Repository) -> Result<bool> {
         "--document-private-items",
     ];
     cargo::run_with(&arguments, &[("RUSTDOCFLAGS", "--deny warnings")])
-}
-
-fn deny(_: &Repository) -> Result<bool> {
-    let installed = cargo::command().args(["deny", "--version"]).output();
-    if !installed.is_ok_and(|output| output.status.success()) {
-        println!("cargo-deny is not installed: advisories and sources are not checked here");
-        return Ok(true);
-    }
-    cargo::run(&["deny", "--all-features", "check"])
 }

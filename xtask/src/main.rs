@@ -28,6 +28,7 @@
 mod cargo;
 mod check;
 mod command;
+mod deny;
 mod dist;
 mod elf;
 mod exceptions;

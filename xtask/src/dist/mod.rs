@@ -20,7 +20,7 @@ mod image;
 mod plan;
 mod stage;
 mod systems;
-mod tools;
+pub mod tools;
 mod trial;
 mod wheel;
 

