@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 comma := ,
 
-.PHONY: help demo test check fix bench examples peers sim install packages packages-test
+.PHONY: help demo test check fix bench examples peers sim fuzz install packages packages-test
 
 help:
 	@cargo xtask help
@@ -38,6 +38,10 @@ examples:
 # Other stores on the same workloads; they are built for this alone.
 peers:
 	cargo run --release --manifest-path peers/Cargo.toml -- $(ARGS)
+
+# Each fuzz target for a minute, from a seed of its own each day.
+fuzz:
+	cargo run --profile checked -p plinth-fuzz -- all 60 $(or $(ARGS),$(shell date +%Y%m%d))
 
 # The simulation: any number of seeds.
 sim:

@@ -9,7 +9,8 @@
 //!
 //! ## Data structure
 //! ```text
-//!   fuzz/corpus/TARGET/*     small files: valid ones (`seeds`), and each that a fuzzer found worth keeping
+//!   fuzz/corpus/TARGET/*     small files: valid ones (`seeds`), what clients were heard to say
+//!          │                 (`record`), and each that a fuzzer found worth keeping
 //!          │
 //!          ├─▶ cargo fuzz run TARGET      guided by coverage
 //!          ├─▶ plinth-fuzz TARGET 60      `mutate`, from a seed
@@ -25,18 +26,20 @@
 //! ## Not here
 //! Files on disk: each format has its own tests with flipped bits. The settings' file, which
 //! belongs to a program: its target stands in `fuzz/`, its corpus is read by `cli`'s tests.
-//! Read next: `decoders.rs`, `nodes.rs`, `series.rs`, `served.rs`, then `mutate.rs`.
+//! Read next: `decoders.rs`, `nodes.rs`, `series.rs`, `served.rs`, then `mutate.rs`, `record.rs`.
 #![forbid(unsafe_code)]
 
 mod decoders;
 mod mutate;
 mod nodes;
+mod record;
 mod rules;
 mod seeds;
 mod series;
 mod served;
 
 pub use mutate::Mutator;
+pub use record::record;
 pub use seeds::seeds;
 
 /// A function that must come back, whatever its bytes are.

@@ -1,7 +1,8 @@
 //! `plinth-fuzz TARGET SECONDS [SEED]`: mutates a target's corpus and runs the target on it, until
-//! the time is over.
+//! the time is over; `all` is each target for so long.
 //!
-//! `plinth-fuzz seeds` writes the valid inputs of all targets into the corpus. What breaks a target
+//! `plinth-fuzz seeds` writes the valid inputs of all targets into the corpus, and
+//! `plinth-fuzz record LISTEN SERVER` what clients say that connect to LISTEN. What breaks a target
 //! is left beside the corpus as `fuzz/found-TARGET`. A run that never ends is told by its seed:
 //! nothing is printed.
 #![forbid(unsafe_code)]
@@ -12,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-const USAGE: &str = "plinth-fuzz TARGET SECONDS [SEED] | plinth-fuzz seeds";
+const USAGE: &str =
+    "plinth-fuzz TARGET|all SECONDS [SEED] | plinth-fuzz seeds | plinth-fuzz record LISTEN SERVER";
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
@@ -23,6 +25,9 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match arguments[..] {
         ["seeds"] => write_seeds(),
+        ["record", listen, server] => record(listen, server),
+        ["all", seconds] => fuzz_all(seconds, "1"),
+        ["all", seconds, seed] => fuzz_all(seconds, seed),
         [name, seconds] => fuzz(name, seconds, "1"),
         [name, seconds, seed] => fuzz(name, seconds, seed),
         _ => Err(USAGE.to_owned()),
@@ -48,6 +53,20 @@ fn write_seeds() -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+fn record(listen: &str, server: &str) -> Result<(), String> {
+    let address = |text: &str| text.parse().map_err(|_| format!("{text} is no address; {USAGE}"));
+    let (env, corpus) = (Env::real(), folder().join("corpus"));
+    let recording = plinth_fuzz::record(&env, address(listen)?, address(server)?, &corpus);
+    block_on(recording).map_err(|error| error.to_string())
+}
+
+/// Each target for so long, whatever becomes of the others.
+fn fuzz_all(seconds: &str, seed: &str) -> Result<(), String> {
+    let runs = TARGETS.iter().map(|target| fuzz(target.name, seconds, seed));
+    let broken: Vec<String> = runs.filter_map(Result::err).collect();
+    if broken.is_empty() { Ok(()) } else { Err(broken.join("\n")) }
 }
 
 fn fuzz(name: &str, seconds: &str, seed: &str) -> Result<(), String> {

@@ -5,6 +5,7 @@
 
 use plinth_env::{Env, block_on};
 use plinth_fuzz::{Mutator, TARGETS, seeds};
+use plinth_proto::{Frame, Request};
 use std::path::Path;
 
 /// Most bytes of a file of the corpus: a fuzzer's minimised ones are far smaller.
@@ -59,6 +60,29 @@ fn the_corpus_has_every_valid_message_as_it_is_now() {
             );
         }
     }
+}
+
+/// What the official bindings were heard to say: watches and reads of the system's keys, too.
+#[test]
+fn what_was_recorded_has_watches_and_system_keys() {
+    let recorded = |target| files(target).into_iter().filter(|(name, _)| is_recorded(name));
+    let (mut watches, mut of_system) = (0, 0);
+    for (name, bytes) in recorded("requests") {
+        match Request::decode(&Frame { id: 1, kind: bytes[0], body: &bytes[1..] }) {
+            Ok(Request::Watch { .. }) => watches += 1,
+            Ok(Request::GetMany { keys, .. }) => {
+                of_system += usize::from(keys.iter().any(|key| key.starts_with(b"\xff")));
+            }
+            Ok(_) => {}
+            Err(error) => panic!("{name}: {error}"),
+        }
+    }
+    assert!(watches > 0 && of_system > 0, "{watches} watches, {of_system} of the system");
+    assert!(recorded("connection").count() > 3, "whole connections");
+}
+
+fn is_recorded(name: &str) -> bool {
+    name.starts_with("recorded-")
 }
 
 #[test]
