@@ -113,7 +113,8 @@ impl Consumers {
 
     /// Takes the right to hold anything back from a consumer.
     pub(crate) fn put_out(&mut self, dropped: Dropped) {
-        self.known.remove(&dropped.name);
+        let was = self.known.remove(&dropped.name);
+        assert!(was.is_some(), "only who holds something back is dropped");
         self.generation += 1;
         self.dropped.insert(dropped.name.clone(), dropped);
     }

@@ -32,7 +32,8 @@ impl Inner {
 
 /// Starts the task that writes notes.
 pub(crate) fn start(shared: &Arc<Shared>) {
-    shared.with(|inner| inner.upkeep.is_marking = true);
+    let was = shared.with(|inner| std::mem::replace(&mut inner.upkeep.is_marking, true));
+    assert!(!was, "one task notes how far the log is durable");
     let task = Task { shared: shared.clone() };
     drop(shared.env.spawn("plinth-log-marks", task.run()));
 }

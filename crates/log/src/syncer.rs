@@ -120,6 +120,7 @@ impl Inner {
         let lane = self.syncs.lanes.iter().position(Option::is_none)?;
         self.syncs.lanes[lane] = Some(self.written.sequence);
         let durable = self.durable.sequence;
+        assert!(durable <= self.written.sequence, "record {durable} is durable and not written");
         let segments = self
             .segments
             .iter()
@@ -162,7 +163,8 @@ impl Lane<'_> {
             job.segments.len(),
         );
         let result = self.shared.change(|inner| {
-            inner.syncs.lanes[self.lane] = None;
+            let reached = inner.syncs.lanes[self.lane].take();
+            assert_eq!(reached, Some(job.reaches.sequence), "a lane is its sync's alone");
             self.is_held = false;
             // Another sync's failure may be about the very same records.
             inner.check_poison()?;

@@ -220,6 +220,7 @@ impl Writer {
         }
         let (link, last) = frame.finish();
         let len = self.buffer.len() as u64;
+        assert_eq!(len % 8, 0, "records end at multiples of 8");
         // Beyond its room a file is made no longer than records need.
         let room = segment.header.bytes.max(start + len);
         let end = padded_end(start, start + len).max(dirty).min(room);
@@ -286,6 +287,9 @@ impl Writer {
         let (look, dropped) = self.shared.with(|inner| {
             let mut dropped = Vec::new();
             if let Some(segment) = switched {
+                let newest = inner.segments.back().map(|kept| kept.segment.header.serial);
+                let serial = segment.header.serial;
+                assert_eq!(newest, serial.checked_sub(1), "segments have no gaps");
                 inner.segments.push_back(Kept { segment, before, last: 0, end, leaving: false });
                 dropped = inner.drop_laggards();
             }
