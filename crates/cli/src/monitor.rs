@@ -7,12 +7,12 @@
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::layers;
-use crate::target::Target;
+use crate::target::{CLUSTER_FILE, Open, Target};
 use crate::terminal::{self, Terminal};
 use crate::told;
 use crate::trend::Trend;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use plinth::{Database, Error, block_on};
+use plinth::{Database, Error, block_on, codes};
 use plinth_bench::Value;
 use plinth_bench::words::{bytes, duration, grouped, short};
 use plinth_env::Env;
@@ -26,8 +26,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn place() -> Arg {
-    Arg::new("database").value_name("T").required(true).help(
-        "A server's cluster file, fdb:CLUSTER_FILE[?lib=PATH], or a directory that nobody has open",
+    Arg::new("database").value_name("T").help(
+        "A server's cluster file or directory, fdb:CLUSTER_FILE[?lib=PATH], or a directory that nobody has open [default: FDB_CLUSTER_FILE, ./fdb.cluster]",
     )
 }
 
@@ -35,7 +35,7 @@ fn place() -> Arg {
 pub fn status_command() -> Command {
     Command::new("status")
         .about("How a database fares: available, locked, how busy, how large, and what limits it")
-        .after_help("Exit code 1: it can't be reached, or is not available.\n\nExample:\n  plinth status ./shop/fdb.cluster")
+        .after_help("Exit code 1: it can't be reached, or is not available.\n\nExample:\n  plinth status ./shop")
         .arg(place())
         .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("The whole status document, as JSON"))
 }
@@ -44,7 +44,7 @@ pub fn status_command() -> Command {
 pub fn top_command() -> Command {
     Command::new("top")
         .about("Shows what a database does, live, until Ctrl-C")
-        .after_help("Example:\n  plinth top ./shop/fdb.cluster --interval 2")
+        .after_help("Example:\n  plinth top ./shop --interval 2")
         .arg(place())
         .arg(
             Arg::new("interval")
@@ -64,10 +64,26 @@ pub fn top_command() -> Command {
 }
 
 fn open(options: &ArgMatches) -> Result<(String, Database), Failure> {
-    let name = options.get_one::<String>("database").cloned().unwrap_or_default();
-    let target = Target::named(&name).map_err(|error| Failure::usage(error.to_string()))?;
-    let opened = target.open(true).map_err(|error| Failure::opening(&name, &error))?;
+    let given = options.get_one::<String>("database").cloned();
+    let target = given.as_deref().map_or_else(|| Target::of_cluster_file(None), Target::named);
+    let target = target.map_err(|error| Failure::usage(error.to_string()))?;
+    let name = given.unwrap_or_else(|| "the database".to_owned());
+    let opened = match target.open(true) {
+        Err(error) if error.code() == codes::LOCK_FILE_FAILURE => by_its_server(&target, error),
+        opened => opened,
+    };
+    let opened = opened.map_err(|error| Failure::opening(&name, &error))?;
     Ok((name, opened.database))
+}
+
+/// A directory that somebody has open: if that is a server, it is asked.
+fn by_its_server(target: &Target, error: Error) -> Result<Open, Error> {
+    let Target::Directory(dir) = target else { return Err(error) };
+    let file = dir.join(CLUSTER_FILE);
+    match block_on(Env::real().files().exists(&file)) {
+        Ok(true) => Target::ClusterFile(file).open(true),
+        _ => Err(error),
+    }
 }
 
 fn look(name: &str, database: &Database) -> Result<Value, Failure> {

@@ -5,6 +5,7 @@
 //! this value, if they haven't ended by then.
 
 use crate::failure::Failure;
+use crate::target::CLUSTER_FILE;
 use plinth::client::remote::RemoteEndpoint;
 use plinth::{ClusterFile, block_on};
 use plinth_env::Env;
@@ -13,8 +14,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// The cluster file's name beside the nodes' directories.
-const CLUSTER_FILE: &str = "fdb.cluster";
 /// How soon it is looked again who leads.
 const TICK: Duration = Duration::from_millis(20);
 /// How long servers have to end by themselves, in ticks.

@@ -13,6 +13,7 @@ use crate::process;
 use crate::scratch::Scratch;
 use crate::settings::{self, Settings};
 use crate::starting;
+use crate::target::CLUSTER_FILE;
 use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use plinth::client::remote::{RemoteEndpoint, RemoteOptions};
@@ -30,9 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The cluster file's name in the database's directory, unless another place was given.
-const CLUSTER_FILE: &str = "fdb.cluster";
-/// The name of the file that has HTTP's token, in the same place.
+/// The name of the file that has HTTP's token, in the database's directory.
 const TOKEN_FILE: &str = "http-token";
 /// Where `plinth dev` has its clients, its console, and its series, unless somebody else is there.
 const PORT: u16 = 4500;

@@ -105,6 +105,12 @@ fn of_a_server_status_and_top_tell_what_its_clients_do_and_where_it_is() {
     shown(&["status", &file], &["starts", "commits", "reads", "writes"]);
     let top = ["top", &file, "--interval", "0.5", "--count", "1"];
     shown(&top, &["starts", "a second  commits", "reads", "keys read", "writes"]);
+    // The directory of a server stands for the server, and no name for what clients use.
+    let dir = place.path().join("data").display().to_string();
+    assert!(show(&["status", &dir]).contains("available"));
+    let mut status = Command::new(env!("CARGO_BIN_EXE_plinth"));
+    let output = status.arg("status").env("FDB_CLUSTER_FILE", &file).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
     let document: Value = show(&["status", &file, "--json"]).parse().unwrap();
     for process in document["cluster"]["processes"].as_object().unwrap().values() {
         assert_eq!(process["address"], *address);

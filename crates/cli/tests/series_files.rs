@@ -217,7 +217,12 @@ fn lines_that_make_no_sense_are_told_and_the_others_are_taken() {
     let place = place();
     let dir = path(&place, "data");
     for (name, contents, line, why) in [
-        ("bad.csv", "m a=1,1,1\nm a=1,2\nm a=1,3,3\n", "(line 2)", "three fields are expected"),
+        (
+            "bad.csv",
+            "m a=1,1ns,1\nm a=1,2ns\nm a=1,3ns,3\n",
+            "(line 2)",
+            "three fields are expected",
+        ),
         (
             "bad.influx",
             "m,a=1 v=1i 1\nm,a=1 v=x 2\nm,a=1 v=3i 3\n",

@@ -1,7 +1,8 @@
 //! Archives: of the program for any Linux, of what debuggers want, of the sources; Helm's chart and
 //! Homebrew's formula.
 
-use crate::dist::plan::{Plan, copy, gzip, sha256, version, write};
+use crate::dist::plan::{Plan, copy, gzip, list, sha256, version, write};
+use crate::dist::stage;
 use crate::{Result, command, install};
 use std::path::Path;
 
@@ -21,15 +22,12 @@ pub fn tarball(plan: &Plan) -> Result<()> {
         write(&inside.join(format!("lib/pkgconfig/{package}.pc")), text.as_bytes())?;
     }
     for (from, to) in [
-        ("LICENSE", "LICENSE"),
-        ("README.md", "README.md"),
-        ("CHANGELOG.md", "CHANGELOG.md"),
-        ("docs/operations.md", "share/doc/plinth/operations.md"),
         ("packaging/plinth.service", "share/plinth/plinth.service"),
         ("packaging/plinth.toml", "share/plinth/plinth.toml"),
     ] {
         copy(Path::new(from), &inside.join(to))?;
     }
+    stage::documents(&inside)?;
     plan.tar(&plan.out.join(format!("{name}.tar.gz")), &work, &name)?;
     let debug = format!("{name}-debug");
     let is_split = |path: &Path| path.extension().is_some_and(|end| end == "debug");
@@ -83,17 +81,6 @@ pub fn sums(plan: &Plan) -> Result<()> {
         text += &format!("{}  {name}\n", sha256(file)?);
     }
     write(&plan.out.join("SHA256SUMS"), text.as_bytes())
-}
-
-/// What is in a directory, in the order of the names.
-fn list(dir: &Path) -> Result<Vec<std::path::PathBuf>> {
-    let entries = std::fs::read_dir(dir).map_err(|e| format!("list {}: {e}", dir.display()))?;
-    let mut paths = Vec::new();
-    for entry in entries {
-        paths.push(entry.map_err(|e| format!("list {}: {e}", dir.display()))?.path());
-    }
-    paths.sort();
-    Ok(paths)
 }
 
 #[cfg(test)]

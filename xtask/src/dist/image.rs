@@ -10,6 +10,7 @@
 //! probes ask over HTTP.
 
 use crate::dist::plan::{Plan, copy, remove, sha256, version, write};
+use crate::dist::stage;
 use crate::{Result, command};
 use std::path::{Path, PathBuf};
 
@@ -111,9 +112,7 @@ fn debian(plan: &Plan) -> Result<PathBuf> {
 fn ours(plan: &Plan) -> Result<PathBuf> {
     let root = plan.fresh("image-root")?;
     copy(&plan.built().join("plinth"), &root.join("usr/bin/plinth"))?;
-    for document in ["LICENSE", "README.md", "CHANGELOG.md"] {
-        copy(Path::new(document), &root.join("usr/share/doc/plinth").join(document))?;
-    }
+    stage::documents(&root.join("usr/share/doc/plinth"))?;
     let passwd = format!(
         "root:x:0:0:root:/root:/sbin/nologin\nplinth:x:{USER}:{USER}:plinth:/data:/sbin/nologin\n"
     );

@@ -137,6 +137,17 @@ pub fn copy(from: &Path, to: &Path) -> Result<()> {
     copied.map_err(|e| format!("copy {} to {}: {e}", from.display(), to.display()))
 }
 
+/// What is in a directory, in the order of the names.
+pub fn list(dir: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(dir).map_err(|e| format!("list {}: {e}", dir.display()))?;
+    let mut paths = Vec::new();
+    for entry in entries {
+        paths.push(entry.map_err(|e| format!("list {}: {e}", dir.display()))?.path());
+    }
+    paths.sort();
+    Ok(paths)
+}
+
 /// Removes a directory with all that is in it, if it is there.
 pub fn remove(dir: &Path) -> std::io::Result<()> {
     match std::fs::remove_dir_all(dir) {

@@ -1,31 +1,34 @@
 //! All files as they lie in a system's root: what `make install` puts there, the server's unit and
 //! settings, documents, licence.
 
-use crate::dist::plan::{Plan, copy, gzip, remove, version, write};
+use crate::dist::plan::{Plan, copy, gzip, list, remove, version, write};
 use crate::{Result, install};
 use std::path::Path;
 
-/// What people find in `share/doc/plinth`.
-const DOCUMENTS: [&str; 8] = [
-    "README.md",
-    "CHANGELOG.md",
-    "LICENSE",
-    "docs/operations.md",
-    "docs/monitoring.md",
-    "docs/security.md",
-    "docs/compatibility.md",
-    "docs/series.md",
-];
+/// What people find in `share/doc/plinth`, as it lies in the repository, so that links between
+/// documents lead somewhere. Packages of systems name these directories, too.
+const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"];
+const DIRECTORIES: [&str; 4] = ["docs", "docs/decisions", "docs/format", "docs/measurements"];
+
+/// Lays documents out below a directory.
+pub fn documents(to: &Path) -> Result<()> {
+    for document in DOCUMENTS {
+        copy(Path::new(document), &to.join(document))?;
+    }
+    for dir in DIRECTORIES {
+        for file in list(Path::new(dir))?.iter().filter(|file| file.is_file()) {
+            copy(file, &to.join(file))?;
+        }
+    }
+    Ok(())
+}
 
 /// Lays them out below [`Plan::stage`].
 pub fn lay_out(plan: &Plan) -> Result<()> {
     let stage = plan.stage();
     remove(&stage).map_err(|e| format!("remove {}: {e}", stage.display()))?;
     install::lay_out("/usr", &stage.to_string_lossy(), &plan.built())?;
-    for document in DOCUMENTS {
-        let name = Path::new(document).file_name().unwrap_or_default();
-        copy(Path::new(document), &stage.join("usr/share/doc/plinth").join(name))?;
-    }
+    documents(&stage.join("usr/share/doc/plinth"))?;
     copy(Path::new("packaging/plinth.toml"), &stage.join("etc/plinth/plinth.toml"))?;
     copy(
         Path::new("packaging/plinth.service"),

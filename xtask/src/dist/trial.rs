@@ -78,14 +78,12 @@ fn sums(plan: &Plan) -> Result<Outcome> {
 fn tarball(plan: &Plan) -> Result<Outcome> {
     let root = unpacked(plan)?;
     keeps_a_row(&Command::new(root.join("bin/plinth")), &plan.fresh("try-row")?)?;
-    for file in [
-        "share/man/man1/plinth-server.1",
-        "share/zsh/site-functions/_plinth",
-        "LICENSE",
-        "CHANGELOG.md",
-    ] {
+    for file in
+        ["share/man/man1/plinth-server.1", "share/zsh/site-functions/_plinth", "CHANGELOG.md"]
+    {
         must_be(&root.join(file))?;
     }
+    links_lead_somewhere(&root)?;
     command::run(
         "bash",
         &["-n", &root.join("share/bash-completion/completions/plinth").to_string_lossy()],
@@ -131,7 +129,7 @@ const OF_THE_PROGRAM: [&str; 6] = [
     "usr/share/man/man1/plinth.1.gz",
     "usr/share/bash-completion/completions/plinth",
     "usr/share/doc/plinth/CHANGELOG.md",
-    "usr/share/doc/plinth/operations.md",
+    "usr/share/doc/plinth/docs/operations.md",
 ];
 
 fn deb(plan: &Plan) -> Result<Outcome> {
@@ -152,6 +150,7 @@ fn deb(plan: &Plan) -> Result<Outcome> {
     must_be(&root.join(unit).join("systemd/system/plinth.service"))?;
     library_is_there(&root, "usr/lib")?;
     OF_THE_PROGRAM.iter().try_for_each(|file| must_be(&root.join(file)))?;
+    links_lead_somewhere(&root.join("usr/share/doc/plinth"))?;
     keeps_a_row(&Command::new(root.join("usr/bin/plinth")), &plan.fresh("try-row")?)?;
     Ok(Passed)
 }
@@ -238,8 +237,20 @@ fn rpm(plan: &Plan) -> Result<Outcome> {
     must_be(&root.join("usr/lib/systemd/system/plinth.service"))?;
     library_is_there(&root, "usr/lib64")?;
     OF_THE_PROGRAM.iter().try_for_each(|file| must_be(&root.join(file)))?;
+    links_lead_somewhere(&root.join("usr/share/doc/plinth"))?;
     keeps_a_row(&Command::new(root.join("usr/bin/plinth")), &plan.fresh("try-row")?)?;
     Ok(Passed)
+}
+
+/// What a document links to is there, but for what is on the web.
+fn links_lead_somewhere(dir: &Path) -> Result<()> {
+    let readme = dir.join("README.md");
+    let text =
+        std::fs::read_to_string(&readme).map_err(|e| format!("read {}: {e}", readme.display()))?;
+    text.split("](").skip(1).try_for_each(|rest| {
+        let link = rest.split([')', '#']).next().unwrap_or_default();
+        if link.is_empty() || link.contains("://") { Ok(()) } else { must_be(&dir.join(link)) }
+    })
 }
 
 fn library_is_there(root: &Path, lib: &str) -> Result<()> {

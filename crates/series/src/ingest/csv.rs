@@ -78,8 +78,16 @@ impl Parser {
     }
 }
 
+/// Nanoseconds, written without a unit, are at least so far away from 1970: nearer ones would be
+/// seconds, milliseconds or microseconds of our days, and a whole file would come to lie in 1970.
+const BARE: u64 = 100_000_000_000_000_000;
+
 /// A time, in any of the ways in which people write one.
 fn time(text: &[u8]) -> Result<i64, number::Wrong> {
+    let bare = text.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
+    if bare && number::time(text).is_ok_and(|time| time.unsigned_abs() < BARE) {
+        return Err(number::Wrong::Unit);
+    }
     number::time(text).or_else(|wrong| {
         let text = std::str::from_utf8(text).unwrap_or_default();
         parse_moment(text, None).ok_or(wrong)

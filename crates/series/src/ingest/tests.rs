@@ -489,8 +489,8 @@ fn a_name_of_a_megabyte_and_a_million_tags_are_refused_in_each_protocol() {
         ),
         (
             Protocol::Csv,
-            [format!("{name} a=1,1,1\n"), format!("m{},1,1\n", tags(" "))],
-            "good host=a,1,1\n",
+            [format!("{name} a=1,1s,1\n"), format!("m{},1s,1\n", tags(" "))],
+            "good host=a,1s,1\n",
             "good host=a",
         ),
     ] {

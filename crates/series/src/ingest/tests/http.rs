@@ -148,9 +148,9 @@ fn remote_write_of_prometheus() {
 fn each_row_of_values_separated_by_commas() {
     let text = "series,time,value\n\
         cpu.user host=a,20200101T000000.000000001,0.5\r\n\
-        \"m\"\"x host=a,b\",7,-3\n\
-        m host=a,-1,5.0\n\n\
-        !note who=me,2000,\"a, b\"";
+        \"m\"\"x host=a,b\",7ns,-3\n\
+        m host=a,-1ns,5.0\n\n\
+        !note who=me,2us,\"a, b\"";
     let outcome = whole(Protocol::Csv, text.as_bytes());
     assert_eq!(outcome.replies, "");
     let found = outcome.shown();
@@ -167,17 +167,21 @@ fn each_row_of_values_separated_by_commas() {
         ("m a=1", "three fields are expected"),
         ("m a=1,1", "three fields are expected"),
         ("m a=1,1,1,1", "there are more"),
-        (",1,1", "no name of a series"),
-        ("m|n a=1,1,1", "has no |"),
+        (",1s,1", "no name of a series"),
+        ("m|n a=1,1s,1", "has no |"),
         ("m a=1,yesterday,1", "timestamp"),
-        ("m a=1,1,", "can't parse double value"),
-        ("m a=1,1,x", "can't parse double value"),
-        ("m a=1,1,99999999999999999999", "integer overflow"),
+        // Seconds, and milliseconds, of 2026.
+        ("m a=1,1767268800,1", "write a unit"),
+        ("m a=1,1767268800000,1", "write a unit"),
+        ("m a=1,-7,1", "write a unit"),
+        ("m a=1,1s,", "can't parse double value"),
+        ("m a=1,1s,x", "can't parse double value"),
+        ("m a=1,1s,99999999999999999999", "integer overflow"),
         ("\"m a=1,1,1", "a quotation mark is expected"),
         ("\"m a=1\"x,1,1", "a comma is expected"),
         (&"y".repeat(MAX_LINE_BYTES + 9), "longer than 16384 bytes"),
     ] {
-        let outcome = whole(Protocol::Csv, format!("{wrong}\ngood a=1,1,1\n").as_bytes());
+        let outcome = whole(Protocol::Csv, format!("{wrong}\ngood a=1,1s,1\n").as_bytes());
         assert!(
             outcome.replies.contains(words) && outcome.replies.contains("(line 1)"),
             "{wrong}: {outcome:?}"
