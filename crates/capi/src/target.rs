@@ -106,7 +106,7 @@ fn remote(file: ClusterFile) -> Arc<dyn Endpoint> {
 }
 
 fn open_memory(name: &str) -> Result<Arc<dyn Endpoint>> {
-    let make = || block_on(Node::in_memory(env(), NodeConfig::default()));
+    let make = || Ok(block_on(Node::in_memory(env(), NodeConfig::default()))?);
     if name.is_empty() {
         return Ok(Arc::new(make()?.endpoint()));
     }
@@ -128,7 +128,7 @@ fn open_directory(path: &Path, config: NodeConfig) -> Result<Arc<dyn Endpoint>> 
         return Err(Error::file_not_found().with_detail(detail));
     }
     let path = canonical(path, exists)?;
-    shared(path.clone(), || block_on(Node::open(env(), &path, config.clone())))
+    shared(path.clone(), || Ok(block_on(Node::open(env(), &path, config.clone()))?))
 }
 
 /// The one name of a directory that exists, or may be made where it would be.

@@ -23,15 +23,15 @@
 
 use crate::batch::internal_request;
 use crate::chores;
+use crate::failure::NodeError;
 use crate::leader::{Batcher, Leader};
 use crate::queue::{Answer, Submitted};
 use crate::refusals::Cause;
 use crate::replica::Replica;
 use crate::space::Level;
-use plinth_env::is_disk_full;
 use plinth_env::reply::promise;
 use plinth_types::system::NORMAL_END;
-use plinth_types::{CommitRequest, Error, MutationList, MutationType, probe};
+use plinth_types::{CommitRequest, MutationList, MutationType, probe};
 use std::time::Duration;
 
 /// What a row takes in memory besides its key and its value: its head, its place in a leaf,
@@ -55,7 +55,7 @@ enum Verdict {
     /// Refused; whether that holds for those too that write no rows.
     Refused {
         cause: Cause,
-        error: Error,
+        error: NodeError,
         all: bool,
     },
 }
@@ -93,7 +93,7 @@ fn ask(replica: &Replica, disk: Level) -> Verdict {
 }
 
 /// Why a commit that writes rows would be refused at this moment, if it would.
-pub(crate) fn refusal(replica: &Replica) -> Option<(Cause, Error)> {
+pub(crate) fn refusal(replica: &Replica) -> Option<(Cause, NodeError)> {
     match ask(replica, replica.space.level()) {
         Verdict::Refused { cause, error, .. } => Some((cause, error)),
         Verdict::Slower(Cause::Disk)
@@ -219,7 +219,7 @@ fn refuse(
     replica: &Replica,
     batch: Vec<Submitted>,
     cause: Cause,
-    error: &Error,
+    error: &NodeError,
     all: bool,
 ) -> Vec<Submitted> {
     let (refused, taken): (Vec<_>, Vec<_>) =
@@ -235,8 +235,8 @@ fn refuse(
 }
 
 /// A batch could not be appended.
-pub(crate) fn note_not_appended(replica: &Replica, error: &Error, refused: u64) {
-    let cause = if is_disk_full(error) { Cause::Disk } else { Cause::Log };
+pub(crate) fn note_not_appended(replica: &Replica, error: &NodeError, refused: u64) {
+    let cause = if error.is_disk_full() { Cause::Disk } else { Cause::Log };
     replica.health.refusals.note(cause, error, refused, replica.env.now());
 }
 
@@ -254,10 +254,11 @@ pub(crate) fn any_row_written(mutations: &MutationList) -> bool {
 }
 
 #[cold]
-fn memory_refusal(replica: &Replica) -> Error {
+fn memory_refusal(replica: &Replica) -> NodeError {
     let bound = replica.config.memory_bytes.unwrap_or_default();
-    Error::operation_failed().with_detail(format!(
+    let what = format!(
         "the rows take all of the {bound} bytes of memory that they may take (--memory): until some are cleared, no commit that \
          writes any is taken"
-    ))
+    );
+    NodeError::MemoryFull(what.into())
 }

@@ -9,6 +9,7 @@
 //!   entry body   | sections: one, for all rows | mutations of accepted transaction 1 | of 2 | ...
 //! ```
 
+use crate::failure::{NodeError, NodeResult};
 use crate::metadata::{Metadata, may_concern};
 use crate::metrics::SlowTransaction;
 use crate::queue::{Answer, Submitted};
@@ -16,8 +17,8 @@ use plinth_log::ALL_ROWS;
 use plinth_resolver::{Resolver, Transaction, Verdict};
 use plinth_types::system::{IDEMPOTENCY_PREFIX, MEMBERS, METADATA_VERSION};
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, Conflicts, Error, MutationList, MutationRef, MutationType,
-    Result, Version, Versionstamp, planted,
+    Bytes, CommitReply, CommitRequest, Conflicts, MutationList, MutationRef, MutationType, Version,
+    Versionstamp, planted,
 };
 use std::collections::BTreeMap;
 
@@ -33,7 +34,7 @@ pub(crate) struct Accepted {
 
 /// A transaction that takes no effect, and what its client will be told.
 pub(crate) struct Refused {
-    pub verdict: Result<CommitReply>,
+    pub verdict: NodeResult<CommitReply>,
     pub answer: Answer,
 }
 
@@ -115,7 +116,7 @@ pub(crate) fn decide(
                 continue;
             }
             Verdict::Conflict { reads } => Ok(decided.conflict(&request, reads)),
-            Verdict::TooOld => Err(Error::transaction_too_old()),
+            Verdict::TooOld => Err(NodeError::TooOld(None)),
         };
         decided.refused.push(Refused { verdict, answer });
     }
@@ -213,38 +214,36 @@ fn fold(mutations: &MutationList, before: &Metadata, folded: &mut Option<Metadat
 }
 
 /// Whether a lock keeps a transaction out.
-fn is_locked_out(request: &CommitRequest, metadata: &Metadata) -> Result<()> {
+fn is_locked_out(request: &CommitRequest, metadata: &Metadata) -> NodeResult<()> {
     if metadata.locked.is_some() && !request.lock_aware {
-        return Err(Error::database_locked());
+        return Err(NodeError::Locked);
     }
     may_touch(request, metadata)
 }
 
 /// Whether none of the keys that it writes is locked; they have their versionstamps. What it read
 /// it was told with its read version.
-fn may_touch(request: &CommitRequest, metadata: &Metadata) -> Result<()> {
+fn may_touch(request: &CommitRequest, metadata: &Metadata) -> NodeResult<()> {
     let Some(locks) = metadata.range_locks.as_ref().filter(|_| !request.lock_aware) else {
         return Ok(());
     };
-    request.mutations.iter().try_for_each(|mutation| match mutation.kind {
+    Ok(request.mutations.iter().try_for_each(|mutation| match mutation.kind {
         MutationType::ClearRange => locks.check(mutation.param1, mutation.param2),
         _ => locks.check_key(mutation.param1),
-    })
+    })?)
 }
 
-fn may_enter(request: &CommitRequest, version: Version, metadata: &Metadata) -> Result<()> {
+fn may_enter(request: &CommitRequest, version: Version, metadata: &Metadata) -> NodeResult<()> {
     if metadata.locked.is_some() && !request.lock_aware {
-        return Err(Error::database_locked());
+        return Err(NodeError::Locked);
     }
     let least = metadata.min_required_commit_version();
     if request.idempotency_id.as_ref().is_some_and(|id| id.len() > usize::from(u8::MAX)) {
-        return Err(
-            Error::invalid_option_value().with_detail("an idempotency id has at most 255 bytes")
-        );
+        return Err(NodeError::Option("an idempotency id has at most 255 bytes".into()));
     }
     if version < least {
         let detail = format!("nothing may commit below version {least}, and this is {version}");
-        return Err(Error::transaction_too_old().with_detail(detail));
+        return Err(NodeError::TooOld(Some(detail.into())));
     }
     Ok(())
 }
@@ -256,24 +255,24 @@ fn may_change_members(
     in_cluster: bool,
     is_own: bool,
     has_one: bool,
-) -> Result<()> {
+) -> NodeResult<()> {
     let touches = |mutation: MutationRef<'_>| match mutation.kind {
         MutationType::ClearRange => (mutation.param1..mutation.param2).contains(&MEMBERS),
         _ => mutation.param1 == MEMBERS,
     };
     if is_own && has_one {
-        return Err(Error::process_behind().with_detail("another change of members is under way"));
+        return Err(NodeError::Behind(Some("another change of members is under way".into())));
     }
     if in_cluster && !is_own && request.mutations.iter().any(touches) {
         let detail = "who is a member of the cluster can't be written: use `coordinators`, `configure`, `exclude`";
-        return Err(Error::client_invalid_operation().with_detail(detail));
+        return Err(NodeError::Misused(detail.into()));
     }
     Ok(())
 }
 
 /// Fills the versionstamp into the mutations that ask for it, and adds the write conflict range of
 /// each key that has one. Says whether any mutation may concern the metadata.
-fn fill_in(request: &mut CommitRequest, stamp: Versionstamp) -> Result<bool> {
+fn fill_in(request: &mut CommitRequest, stamp: Versionstamp) -> NodeResult<bool> {
     let (mut stamped, mut concerns_metadata) = (false, false);
     for mutation in &request.mutations {
         stamped |= mutation.kind.is_versionstamped();
@@ -305,7 +304,7 @@ fn fill_in(request: &mut CommitRequest, stamp: Versionstamp) -> Result<bool> {
 
 /// The parameter without its last four bytes, which say (little-endian) where in the rest the stamp
 /// goes.
-fn with_stamp(parameter: &[u8], stamp: Versionstamp) -> Result<Vec<u8>> {
+fn with_stamp(parameter: &[u8], stamp: Versionstamp) -> NodeResult<Vec<u8>> {
     let stamped = parameter.split_last_chunk::<4>().and_then(|(body, offset)| {
         let offset = u32::from_le_bytes(*offset) as usize;
         let mut body = body.to_vec();
@@ -313,9 +312,7 @@ fn with_stamp(parameter: &[u8], stamp: Versionstamp) -> Result<Vec<u8>> {
             .copy_from_slice(stamp.as_bytes());
         Some(body)
     });
-    stamped.ok_or_else(|| {
-        Error::client_invalid_operation().with_detail("the versionstamp's place lies outside")
-    })
+    stamped.ok_or_else(|| NodeError::Misused("the versionstamp's place lies outside".into()))
 }
 
 /// The records by which the clients of lost answers find out what became of their transactions: for
@@ -352,14 +349,14 @@ impl IdempotencyRecords {
 /// The mutations in the body of a log entry, checked whole.
 ///
 /// # Errors
-/// `file_corrupt` if it is no body of this format, or has other sections than one for all rows.
-pub(crate) fn entry_mutations(body: &Bytes) -> Result<Bytes> {
+/// `Damaged` or `Log` if it is no body of this format, or has other sections than one for all rows.
+pub(crate) fn entry_mutations(body: &Bytes) -> NodeResult<Bytes> {
     let sections = plinth_log::sections(body)?;
     let [(ALL_ROWS, mutations)] = &sections[..] else {
         let tags: Vec<_> = sections.iter().map(|(tag, _)| tag).collect();
         let detail =
             format!("log entry has sections with tags {tags:?}, expected one with tag {ALL_ROWS}");
-        return Err(Error::file_corrupt().with_detail(detail));
+        return Err(NodeError::Damaged(detail.into()));
     };
     MutationList::validate(mutations)?;
     Ok(mutations.clone())
@@ -379,11 +376,12 @@ pub(crate) fn internal_request(mutations: MutationList, read_version: Version) -
 mod tests {
     use super::*;
     use plinth_env::reply::{Reply, promise};
+    use plinth_types::Error;
     use plinth_types::system::{DATABASE_LOCKED, RANGE_LOCKS};
     use plinth_types::{KeyRange, RangeLock, RangeLocks};
 
     /// The verdicts on these requests as one batch.
-    fn decided(requests: Vec<CommitRequest>) -> Vec<Result<()>> {
+    fn decided(requests: Vec<CommitRequest>) -> Vec<Result<(), Error>> {
         let mut replies = Vec::<Reply<CommitReply>>::new();
         let batch = requests.into_iter().map(|request| {
             let (answer, reply) = promise();
@@ -424,7 +422,7 @@ mod tests {
         ]);
         let range = Error::transaction_rejected_range_locked;
         let expected =
-            [Ok(()), Ok(()), Err(range()), Ok(()), Ok(()), Ok(()), Err(Error::database_locked())];
+            [Ok(()), Ok(()), Err(range()), Ok(()), Ok(()), Ok(()), Err(NodeError::Locked.into())];
         assert_eq!(verdicts, expected);
     }
 }

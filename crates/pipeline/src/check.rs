@@ -8,6 +8,7 @@ use crate::batch::{entry_mutations, internal_request};
 use crate::config::{Creation, NodeConfig};
 use crate::creation::{Found, look, no_database};
 use crate::directory::{LOCK, checkpoint_path, generation_in, generation_path, log_path};
+use crate::failure::{NodeError, NodeResult};
 use crate::identity::{self, DirectoryIdentity, EngineKind};
 use crate::node::Node;
 use crate::opening::{disagreement, foreign_log};
@@ -19,8 +20,7 @@ use plinth_storage::{Loader, MemoryStorage, Reader, Writer, checkpoint, ssd};
 use plinth_types::mutation::Mutations;
 use plinth_types::system::SYSTEM_END;
 use plinth_types::{
-    Bytes, Error, KeySelector, KeySpace, LogPosition, MutationList, MutationType, RangeRead,
-    Result, Version,
+    Bytes, KeySelector, KeySpace, LogPosition, MutationList, MutationType, RangeRead, Version,
 };
 use std::path::{Path, PathBuf};
 
@@ -51,9 +51,9 @@ pub struct CheckReport {
 /// Verifies every checksum in the database in `dir`, and that it would open with every row.
 ///
 /// # Errors
-/// `lock_file_failure` if it is open; `file_not_found` if there is no database; errors of files.
-/// Damage is not an error here: it stands in the report.
-pub async fn check(env: &Env, dir: &Path) -> Result<CheckReport> {
+/// `Missing` if there is no database; those of files, also if it is open. Damage is not an error
+/// here: it stands in the report.
+pub async fn check(env: &Env, dir: &Path) -> NodeResult<CheckReport> {
     let place = Place::of(env, dir).await?;
     let mut report = CheckReport::default();
     report.problems.extend(place.problem());
@@ -146,7 +146,7 @@ async fn check_checkpoints(
 struct Place {
     root: PathBuf,
     /// What it says it is, or what is wrong with that.
-    identity: Result<DirectoryIdentity>,
+    identity: NodeResult<DirectoryIdentity>,
     /// The generation that counts; without an identity the newest.
     generation: Option<PathBuf>,
     _lock: Option<DirLock>,
@@ -155,7 +155,7 @@ struct Place {
 impl Place {
     /// # Errors
     /// As those of [`check`].
-    async fn of(env: &Env, dir: &Path) -> Result<Self> {
+    async fn of(env: &Env, dir: &Path) -> NodeResult<Self> {
         let env = &env.keeping_private();
         let mut identity = Self::identity(env, dir).await?;
         let mut lock = None;
@@ -167,7 +167,7 @@ impl Place {
         }
         let generation = match &identity {
             Ok(identity) => Some(identity.generation),
-            Err(error) if *error == Error::unsupported_operation() => None,
+            Err(error) if error.is_unreadable() => None,
             Err(_) => {
                 env.files().list(dir).await?.iter().filter_map(|name| generation_in(name)).max()
             }
@@ -177,15 +177,11 @@ impl Place {
     }
 
     /// Outer: it can't be looked at, or there is no database.
-    async fn identity(env: &Env, dir: &Path) -> Result<Result<DirectoryIdentity>> {
+    async fn identity(env: &Env, dir: &Path) -> NodeResult<NodeResult<DirectoryIdentity>> {
         match look(env, dir).await {
             Ok(Found::Database(identity)) => Ok(Ok(identity)),
             Ok(Found::Nothing | Found::Interrupted) => Err(no_database(dir)),
-            Err(error)
-                if error == Error::file_corrupt() || error == Error::unsupported_operation() =>
-            {
-                Ok(Err(error))
-            }
+            Err(error) if error.is_damage() || error.is_unreadable() => Ok(Err(error)),
             Err(error) => Err(error),
         }
     }
@@ -199,7 +195,7 @@ impl Place {
         self.identity.as_ref().ok().map(|identity| identity.ids)
     }
 
-    async fn engine(&self, env: &Env) -> Result<EngineKind> {
+    async fn engine(&self, env: &Env) -> NodeResult<EngineKind> {
         let Some(generation) = &self.generation else { return Ok(EngineKind::Memory) };
         match &self.identity {
             Ok(identity) => Ok(identity.engine),
@@ -225,9 +221,8 @@ pub struct SalvageReport {
 /// Copies what can be read of the damaged database in `dir` into a new one in `out`.
 ///
 /// # Errors
-/// `lock_file_failure` if `dir` is open; `client_invalid_operation` if `out` holds anything; errors
-/// of files.
-pub async fn salvage(env: &Env, dir: &Path, out: &Path) -> Result<SalvageReport> {
+/// `Foreign` if `out` holds anything; those of files, also if `dir` is open.
+pub async fn salvage(env: &Env, dir: &Path, out: &Path) -> NodeResult<SalvageReport> {
     let place = Place::of(env, dir).await?;
     let mut report = SalvageReport::default();
     // Who the database is, a copy has no use for.
@@ -260,7 +255,7 @@ async fn salvage_tables(
     dir: &Path,
     node: &Node,
     report: &mut SalvageReport,
-) -> Result<Version> {
+) -> NodeResult<Version> {
     let mut salvage = ssd::SsdSalvage::open(env, &tables_path(dir)).await?;
     let mut gathered = MutationList::new();
     while let Some(list) = salvage.next().await? {
@@ -276,9 +271,9 @@ async fn salvage_tables(
     Ok(salvage.version())
 }
 
-async fn commit(node: &Node, mutations: MutationList) -> Result<()> {
+async fn commit(node: &Node, mutations: MutationList) -> NodeResult<()> {
     let version = node.replica.newest();
-    node.submit(internal_request(mutations, version)).await.map(drop)
+    node.submit_own(internal_request(mutations, version)).await.map(drop)
 }
 
 /// What takes the batches of a damaged log.
@@ -290,7 +285,7 @@ enum Destination<'a> {
 }
 
 impl Destination<'_> {
-    async fn take(&mut self, version: Version, mut mutations: Mutations<'_>) -> Result<()> {
+    async fn take(&mut self, version: Version, mut mutations: Mutations<'_>) -> NodeResult<()> {
         match self {
             Self::Index(storage) => {
                 let prepared = storage.prepare(&mut mutations.clone()).await?;
@@ -314,7 +309,7 @@ async fn salvage_checkpoint(
     env: &Env,
     dir: &Path,
     report: &mut SalvageReport,
-) -> Result<(MemoryStorage, Version)> {
+) -> NodeResult<(MemoryStorage, Version)> {
     let Some((version, file)) = checkpoint::list(env, &checkpoint_path(dir)).await?.pop() else {
         return Ok((MemoryStorage::new(LogPosition::default()), 0));
     };
@@ -337,7 +332,7 @@ async fn salvage_log(
     from: Version,
     report: &mut SalvageReport,
     destination: &mut Destination<'_>,
-) -> Result<()> {
+) -> NodeResult<()> {
     let mut salvage = match Salvage::open(env, log_path(dir)).await {
         Ok(salvage) => salvage,
         Err(error) if error.is_not_found() => return Ok(()),
@@ -374,7 +369,7 @@ async fn salvage_log(
 /// Bytes of rows that go into one transaction.
 const COPY_BYTES: usize = 1 << 20;
 
-async fn copy(storage: &MemoryStorage, node: &Node, report: &mut SalvageReport) -> Result<()> {
+async fn copy(storage: &MemoryStorage, node: &Node, report: &mut SalvageReport) -> NodeResult<()> {
     let version = storage.newest();
     let mut read = RangeRead {
         begin: KeySelector::first_greater_or_equal(Bytes::new()),
@@ -394,8 +389,8 @@ async fn copy(storage: &MemoryStorage, node: &Node, report: &mut SalvageReport) 
     }
 }
 
-fn whole_file(file: String, error: &Error) -> Corruption {
-    let found = error.detail().unwrap_or(error.description()).to_string();
+fn whole_file(file: String, error: &NodeError) -> Corruption {
+    let found = error.summary();
     Corruption {
         file,
         offset: 0,

@@ -4,13 +4,13 @@
 //! pinned version, like any reader, while commits go on. The last checkpoint is removed only when
 //! the next one is durable.
 
+use crate::failure::{NodeError, NodeResult};
 use crate::identity::EngineKind;
 use crate::metrics::Rated;
 use crate::replica::Replica;
 use crate::space::{LEAST_LOG, Level, with_reserve};
-use plinth_env::is_disk_full;
 use plinth_storage::{Flushed, Pace};
-use plinth_types::{Error, Result, Version, planted, probe};
+use plinth_types::{Version, planted, probe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,7 +69,8 @@ pub(crate) async fn run(replica: Arc<Replica>) {
 /// Whether it is time for a checkpoint.
 fn is_due(replica: &Replica, last: &Last) -> bool {
     let (space, now) = (&replica.space, replica.env.now());
-    let lacked_room = replica.space.checkpoint.trouble().as_ref().is_some_and(is_disk_full);
+    let lacked_room =
+        replica.space.checkpoint.trouble().as_ref().is_some_and(NodeError::is_disk_full);
     if lacked_room && space.level() != Level::Kept && space.fits_at_once() {
         // There is room now for the one that failed.
         return true;
@@ -90,7 +91,7 @@ fn is_due(replica: &Replica, last: &Last) -> bool {
 }
 
 /// A checkpoint, with the reserve's room if it takes that.
-async fn make_room_and_write(replica: &Replica) -> Result<Version> {
+async fn make_room_and_write(replica: &Replica) -> NodeResult<Version> {
     if !replica.space.fits_at_once() {
         replica.space.met_full_disk().await;
     }
@@ -116,11 +117,9 @@ fn pace(replica: &Replica) -> Pace {
 /// Brings into files what the engine can, at once, then lets go of the log that they replace. Gives
 /// up to which version they have everything: with `memory` a checkpoint of the last entry, with
 /// `ssd` tables of all that has left the window.
-pub(crate) async fn write(replica: &Replica) -> Result<Version> {
+pub(crate) async fn write(replica: &Replica) -> NodeResult<Version> {
     if replica.directory.is_none() {
-        return Err(
-            Error::unsupported_operation().with_detail("a database in memory has no checkpoints")
-        );
+        return Err(NodeError::Unsupported("a database in memory has no checkpoints".into()));
     }
     let flushing = replica.writer().flush(pace(replica));
     let flushed = flushing.await;
@@ -179,7 +178,7 @@ pub(crate) async fn follow_tables(replica: Arc<Replica>) {
 }
 
 /// Flushes at the pace of somebody who has time. The writer is let go of before.
-fn flush(replica: &Replica) -> impl Future<Output = Result<Flushed>> + use<> {
+fn flush(replica: &Replica) -> impl Future<Output = NodeResult<Flushed>> + use<> {
     let flushed = replica.writer().flush(Pace::default());
     async move { Ok(flushed.await?) }
 }

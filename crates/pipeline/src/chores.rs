@@ -4,8 +4,8 @@
 //! A clock task says when (`pace.rs`); the commit worker that holds the batch lock does the work,
 //! because it owns the log and the resolver.
 
+use crate::failure::NodeResult;
 use crate::leader::{Batcher, Leader};
-use plinth_env::is_disk_full;
 use plinth_types::probe;
 
 /// How many rows of forgotten versions are given back at a time: commits that come meanwhile wait
@@ -49,14 +49,14 @@ pub(crate) async fn tend(leader: &Leader, batcher: &mut Batcher) {
     // A full disk is no failure: the lease can wait. A failed sync shows up at the next commit.
     if leader.log.as_ref().is_some_and(|log| log.check().is_err()) {
         leader.lose_log(error);
-    } else if is_disk_full(&error) {
+    } else if error.is_disk_full() {
         // What was popped is let go of only once the log says so: it is tried again with the
         // reserve.
         replica.space.met_full_disk().await;
     }
 }
 
-async fn tend_log(leader: &Leader, batcher: &mut Batcher) -> plinth_types::Result<()> {
+async fn tend_log(leader: &Leader, batcher: &mut Batcher) -> NodeResult<()> {
     let wanted = || leader.versions.wanted_lease(leader.replica.env.now());
     let Some(log) = &mut batcher.log else {
         wanted().into_iter().for_each(|lease| leader.versions.leased(lease));

@@ -35,6 +35,7 @@ use crate::directory::{
     log_path, remove_generation,
 };
 use crate::events;
+use crate::failure::{NodeError, NodeResult};
 use crate::identity::{self, DIRECTORY_FORMAT, DirectoryIdentity, EngineKind};
 use crate::space::RESERVE;
 use crate::store::{Store, tables_path};
@@ -42,7 +43,7 @@ use plinth_env::{DirLock, Env};
 use plinth_format::{Identity, checksum, put};
 use plinth_log::{LocalLog, LogConfig, ReplicaLog, Salvage, Salvaged};
 use plinth_storage::{checkpoint, ssd};
-use plinth_types::{Error, LogPosition, Result, probe};
+use plinth_types::{LogPosition, probe};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -69,10 +70,9 @@ pub(crate) enum Found {
 /// Tells what lies in a directory, and changes nothing there.
 ///
 /// # Errors
-/// `client_invalid_operation` if it is somebody else's; `file_corrupt` if it is a database that
-/// lost its identity, or has a damaged one; `unsupported_operation` for another format; those of
-/// files.
-pub(crate) async fn look(env: &Env, dir: &Path) -> Result<Found> {
+/// `Foreign` if it is somebody else's; `Damaged` if it is a database that lost its identity, or has
+/// a damaged one; `NewerFormat` for another format; those of files.
+pub(crate) async fn look(env: &Env, dir: &Path) -> NodeResult<Found> {
     if !env.files().exists(dir).await? {
         return Ok(Found::Nothing);
     }
@@ -102,7 +102,7 @@ pub(crate) async fn look(env: &Env, dir: &Path) -> Result<Found> {
             dir.display(),
             identity::FILE_NAME
         );
-        return Err(Error::client_invalid_operation().with_detail(detail));
+        return Err(NodeError::Foreign(detail.into()));
     }
     if !is_marked {
         return Ok(Found::Nothing);
@@ -118,7 +118,7 @@ pub(crate) async fn look(env: &Env, dir: &Path) -> Result<Found> {
 
 /// The first thing in a generation that no creation makes: an entry, a table, a checkpoint, or
 /// damage.
-async fn held_in(env: &Env, generation: &Path) -> Result<Option<String>> {
+async fn held_in(env: &Env, generation: &Path) -> NodeResult<Option<String>> {
     let (log, checkpoints, tables) =
         (log_path(generation), checkpoint_path(generation), tables_path(generation));
     if let Some((_, path)) = checkpoint::list(env, &checkpoints).await?.pop() {
@@ -145,7 +145,7 @@ async fn held_in(env: &Env, generation: &Path) -> Result<Option<String>> {
 
 /// The first entry with mutations in a log, or the first problem. A log that was just made may have
 /// entries of its own.
-async fn first_rows(mut salvage: Salvage) -> Result<Option<Salvaged>> {
+async fn first_rows(mut salvage: Salvage) -> NodeResult<Option<Salvaged>> {
     loop {
         match salvage.next().await? {
             Some(Salvaged::Entry(entry)) if !entry.kind.has_mutations() => {}
@@ -154,16 +154,17 @@ async fn first_rows(mut salvage: Salvage) -> Result<Option<Salvaged>> {
     }
 }
 
-fn identity_is_missing(dir: &Path, held: &str) -> Error {
-    Error::file_corrupt().with_detail(format!(
+fn identity_is_missing(dir: &Path, held: &str) -> NodeError {
+    let what = format!(
         "{}: expected the file that says what this directory is, found none, though there is {held}",
         dir.join(identity::FILE_NAME).display()
-    ))
+    );
+    NodeError::Damaged(what.into())
 }
 
 /// The error of a directory in which there is no database.
-pub(crate) fn no_database(dir: &Path) -> Error {
-    Error::file_not_found().with_detail(format!("{} holds no database", dir.display()))
+pub(crate) fn no_database(dir: &Path) -> NodeError {
+    NodeError::Missing(format!("{} holds no database", dir.display()).into())
 }
 
 /// Takes the lock of the database in `dir`, and makes one if there is none and the settings allow
@@ -175,7 +176,7 @@ pub(crate) async fn claim(
     env: &Env,
     dir: &Path,
     config: &NodeConfig,
-) -> Result<(Directory, EngineKind)> {
+) -> NodeResult<(Directory, EngineKind)> {
     let (found, lock) = lock(env, dir, config.creation).await?;
     let identity = match found {
         Found::Database(identity) => identity,
@@ -185,12 +186,13 @@ pub(crate) async fn claim(
         }
     };
     if identity.member != 0 {
-        return Err(Error::client_invalid_operation().with_detail(format!(
+        let what = format!(
             "{} is of node {} of a cluster: it may lack commits, or have some that never came to be. Start it with \
              its cluster file (`plinth server --cluster-file`), or connect to the cluster",
             dir.display(),
             identity.member
-        )));
+        );
+        return Err(NodeError::Foreign(what.into()));
     }
     Ok(opened(dir, identity, Arc::new(lock)))
 }
@@ -202,7 +204,7 @@ pub(crate) async fn claim(
 pub(crate) async fn claim_member(
     env: &Env,
     dir: &Path,
-) -> Result<(Directory, EngineKind, Membership)> {
+) -> NodeResult<(Directory, EngineKind, Membership)> {
     let (found, lock) = lock(env, dir, Creation::Never).await?;
     let Found::Database(identity) = found else { return Err(no_database(dir)) };
     member_in(env, dir, identity, Arc::new(lock)).await
@@ -216,7 +218,7 @@ pub(crate) async fn claimed_member(
     env: &Env,
     dir: &Path,
     lock: Arc<DirLock>,
-) -> Result<(Directory, EngineKind, Membership)> {
+) -> NodeResult<(Directory, EngineKind, Membership)> {
     let Found::Database(identity) = look(env, dir).await? else { return Err(no_database(dir)) };
     member_in(env, dir, identity, lock).await
 }
@@ -226,23 +228,25 @@ async fn member_in(
     dir: &Path,
     identity: DirectoryIdentity,
     lock: Arc<DirLock>,
-) -> Result<(Directory, EngineKind, Membership)> {
+) -> NodeResult<(Directory, EngineKind, Membership)> {
     if identity.member == 0 {
-        return Err(Error::client_invalid_operation().with_detail(format!(
+        let what = format!(
             "{} holds a database of its own, which is no member of a cluster: open it without a cluster file; its \
              rows get into a cluster with `plinth migrate`",
             dir.display()
-        )));
+        );
+        return Err(NodeError::Foreign(what.into()));
     }
     let membership = membership::read(env, dir).await?;
     if (membership.node, membership.cluster_id) != (identity.member, identity.ids.cluster_id) {
-        return Err(Error::file_corrupt().with_detail(format!(
+        let what = format!(
             "{}: it is of node {} of another cluster than {}, or of another node than {} there",
             dir.join(membership::FILE_NAME).display(),
             membership.node,
             dir.join(identity::FILE_NAME).display(),
             identity.member
-        )));
+        );
+        return Err(NodeError::Damaged(what.into()));
     }
     let (directory, engine) = opened(dir, identity, lock);
     Ok((directory, engine, membership))
@@ -258,7 +262,7 @@ pub(crate) async fn form(
     dir: &Path,
     config: &NodeConfig,
     membership: &Membership,
-) -> Result<()> {
+) -> NodeResult<()> {
     membership.check()?;
     let (_, lock) = lock(env, dir, Creation::Always).await?;
     create(env, dir, config, Some(membership)).await?;
@@ -267,7 +271,7 @@ pub(crate) async fn form(
 }
 
 /// Takes the lock of a directory that is fit for this.
-async fn lock(env: &Env, dir: &Path, creation: Creation) -> Result<(Found, DirLock)> {
+async fn lock(env: &Env, dir: &Path, creation: Creation) -> NodeResult<(Found, DirLock)> {
     // Not even a lock is written to a directory that may be somebody else's.
     if !env.files().exists(dir.join(LOCK)).await? {
         check_wanted(dir, look(env, dir).await?, creation)?;
@@ -285,16 +289,16 @@ async fn lock(env: &Env, dir: &Path, creation: Creation) -> Result<(Found, DirLo
 /// Whether a directory without a database may get one of its own.
 ///
 /// # Errors
-/// `client_invalid_operation` if it is on its way to become a member of a cluster: the others count
-/// on it.
-async fn check_unclaimed(env: &Env, dir: &Path) -> Result<()> {
+/// `Foreign` if it is on its way to become a member of a cluster: the others count on it.
+async fn check_unclaimed(env: &Env, dir: &Path) -> NodeResult<()> {
     for name in CHARTER {
         if env.files().exists(dir.join(name)).await? {
-            return Err(Error::client_invalid_operation().with_detail(format!(
+            let what = format!(
                 "{} is becoming a member of a cluster ({name} is there): start it with its cluster file \
                  (`plinth server --cluster-file`), or name another directory",
                 dir.display()
-            )));
+            );
+            return Err(NodeError::Foreign(what.into()));
         }
     }
     Ok(())
@@ -307,22 +311,23 @@ fn opened(dir: &Path, identity: DirectoryIdentity, lock: Arc<DirLock>) -> (Direc
 }
 
 /// # Errors
-/// `file_not_found` if the directory above it doesn't exist: more than one missing is a mistyped
-/// name.
-async fn make_directory(env: &Env, dir: &Path) -> Result<()> {
+/// `Missing` if the directory above it doesn't exist: more than one missing is a mistyped name.
+async fn make_directory(env: &Env, dir: &Path) -> NodeResult<()> {
     if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty())
         && !env.files().exists(parent).await?
     {
         let detail = format!("{}: there is no directory {}", dir.display(), parent.display());
-        return Err(Error::file_not_found().with_detail(detail));
+        return Err(NodeError::Missing(detail.into()));
     }
     Ok(env.files().create_dir_all(dir).await?)
 }
 
-fn check_wanted(dir: &Path, found: Found, creation: Creation) -> Result<()> {
+fn check_wanted(dir: &Path, found: Found, creation: Creation) -> NodeResult<()> {
     match (found, creation) {
-        (Found::Database(_), Creation::Always) => Err(Error::client_invalid_operation()
-            .with_detail(format!("{} holds a database already", dir.display()))),
+        (Found::Database(_), Creation::Always) => {
+            let what = format!("{} holds a database already", dir.display());
+            Err(NodeError::Foreign(what.into()))
+        }
         (Found::Nothing | Found::Interrupted, Creation::Never) => Err(no_database(dir)),
         _ => Ok(()),
     }
@@ -335,7 +340,7 @@ async fn create(
     dir: &Path,
     config: &NodeConfig,
     membership: Option<&Membership>,
-) -> Result<DirectoryIdentity> {
+) -> NodeResult<DirectoryIdentity> {
     env.files().replace(dir.join(CREATING), &marker()).await?;
     for name in env.files().list(dir).await? {
         if let Some(generation) = generation_in(&name) {
@@ -371,7 +376,7 @@ pub(crate) async fn make_generation(
     identity: &DirectoryIdentity,
     config: LogConfig,
     at: LogPosition,
-) -> Result<()> {
+) -> NodeResult<()> {
     let path = generation_path(dir, identity.generation);
     env.files().create_dir_all(&path).await?;
     Store::create(env, &path, identity.ids, identity.engine, at).await?;
@@ -387,7 +392,7 @@ pub(crate) async fn make_log(
     identity: &DirectoryIdentity,
     config: LogConfig,
     at: LogPosition,
-) -> Result<()> {
+) -> NodeResult<()> {
     let (path, behind) = (log_path(generation), (at.index, at.term, at.version));
     // Its background task must have ended before the log is opened for good: both would make the
     // next segment.
@@ -400,7 +405,7 @@ pub(crate) async fn make_log(
 
 /// Removes what creations and changes of generations left. To be called when all that counts was
 /// found whole.
-pub(crate) async fn remove_leftovers(env: &Env, directory: &Directory) -> Result<()> {
+pub(crate) async fn remove_leftovers(env: &Env, directory: &Directory) -> NodeResult<()> {
     assert!(directory.is_current, "what counts is no leftover");
     let (files, root) = (env.files(), &directory.root);
     let mut is_changed = false;
@@ -436,17 +441,15 @@ fn marker() -> [u8; MARKER_LEN] {
 }
 
 /// # Errors
-/// `file_corrupt` if `CREATING` is not what a creation writes.
-async fn read_marker(env: &Env, dir: &Path) -> Result<()> {
+/// `Damaged` if `CREATING` is not what a creation writes.
+async fn read_marker(env: &Env, dir: &Path) -> NodeResult<()> {
     let path = dir.join(CREATING);
     if env.files().read(&path).await? == marker() {
         return Ok(());
     }
     let expected = "what a creation of a database in this format writes";
-    Err(Error::file_corrupt().with_detail(format!(
-        "{} at offset 0: expected {expected}, found something else",
-        path.display()
-    )))
+    let what = format!("{} at offset 0: expected {expected}, found something else", path.display());
+    Err(NodeError::Damaged(what.into()))
 }
 
 #[cfg(test)]

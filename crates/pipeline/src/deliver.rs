@@ -10,6 +10,7 @@
 
 use crate::batch::entry_mutations;
 use crate::changes::{Request, over};
+use crate::failure::{NodeError, NodeResult};
 use crate::replica::Replica;
 use crate::space::Level;
 use plinth_env::reply::Promise;
@@ -18,8 +19,7 @@ use plinth_log::LogReader;
 use plinth_types::changes::cut;
 use plinth_types::mutation::Mutations;
 use plinth_types::{
-    ChangeBatch, Changes, ChangesRequest, Error, KeyRange, MutationList, Result, Version, planted,
-    probe,
+    ChangeBatch, Changes, ChangesRequest, Error, KeyRange, MutationList, Version, planted, probe,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ struct Waiting {
 
 /// What becomes of a request.
 enum Outcome {
-    Answer(Result<Changes>),
+    Answer(NodeResult<Changes>),
     /// There is nothing for it yet.
     Wait,
     /// It has had its turn, and there is more to look at.
@@ -97,7 +97,7 @@ pub(crate) async fn run(replica: Arc<Replica>) {
         server.take_requests();
         server.serve_all().await;
     }
-    let failure = replica.health.failure().unwrap_or_else(over);
+    let failure = Error::from(replica.health.failure().unwrap_or_else(over));
     let left = streams.end().into_iter().map(|request| request.promise);
     left.chain(server.waiting.into_iter().map(|waiting| waiting.promise))
         .for_each(|promise| promise.send(Err(failure.clone())));
@@ -140,7 +140,7 @@ impl Server {
                 self.serve(&mut waiting).await.unwrap_or_else(|error| Outcome::Answer(Err(error)));
             match outcome {
                 Outcome::Answer(answer) => {
-                    waiting.promise.send(answer);
+                    waiting.promise.send(answer.map_err(Error::from));
                 }
                 Outcome::Wait => left.push(waiting),
                 Outcome::GoOn => {
@@ -156,14 +156,14 @@ impl Server {
     }
 
     /// Looks for what a request wants.
-    async fn serve(&mut self, waiting: &mut Waiting) -> Result<Outcome> {
+    async fn serve(&mut self, waiting: &mut Waiting) -> NodeResult<Outcome> {
         let now = self.replica.env.now();
         let (is_late, request) = (now >= waiting.until, waiting.request);
         let newest = self.replica.newest();
         if request.from.saturating_sub(1) > newest {
             // This node lags: it may not even know the stream yet.
             return Ok(match is_late {
-                true => Outcome::Answer(Err(Error::future_version())),
+                true => Outcome::Answer(Err(NodeError::Future)),
                 false => Outcome::Wait,
             });
         }
@@ -184,7 +184,7 @@ impl Server {
         if batches.is_empty() && is_cut_off {
             probe!("pipeline: a node that is cut off doesn't say that there is nothing new");
             let detail = "this node hears of no leader, so there may be changes that it lacks";
-            return Err(Error::process_behind().with_detail(detail));
+            return Err(NodeError::Behind(Some(detail.into())));
         }
         Ok(Outcome::Answer(Ok(Changes { batches, upto, newest })))
     }
@@ -195,7 +195,7 @@ impl Server {
         looked: Version,
         newest: Version,
         ranges: &[KeyRange],
-    ) -> Result<Found> {
+    ) -> NodeResult<Found> {
         let (from, now) = (looked + 1, self.replica.env.now());
         // One that fails is not put back.
         let mut cursor = match self.cursors.remove(&(request.stream, from)) {
@@ -265,9 +265,9 @@ struct Found {
     is_end: bool,
 }
 
-fn changes_in(entry: &plinth_log::Entry, ranges: &[KeyRange]) -> Result<MutationList> {
+fn changes_in(entry: &plinth_log::Entry, ranges: &[KeyRange]) -> NodeResult<MutationList> {
     let all = entry_mutations(&entry.body).map_err(|error| {
-        Error::file_corrupt().with_detail(format!("log entry {}: {error}", entry.index))
+        NodeError::Damaged(format!("log entry {}: {error}", entry.index).into())
     })?;
     let mut mutations = MutationList::new();
     cut(Mutations::of(&all), ranges, &mut mutations);

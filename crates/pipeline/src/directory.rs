@@ -10,9 +10,9 @@
 //!     old-1/       one that is being removed
 //! ```
 
+use crate::failure::{NodeError, NodeResult};
 use plinth_env::{DirLock, Env};
 use plinth_format::Identity;
-use plinth_types::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -45,9 +45,9 @@ impl Directory {
     /// What was opened is still what its name leads to.
     ///
     /// # Errors
-    /// `io_error` if it was removed, renamed or replaced: what is written now would be found by
+    /// `Displaced` if it was removed, renamed or replaced: what is written now would be found by
     /// nobody, and another process may have a database in its place.
-    pub fn check_place(&self) -> Result<()> {
+    pub fn check_place(&self) -> NodeResult<()> {
         if self.lock.is_in_place() {
             return Ok(());
         }
@@ -55,7 +55,7 @@ impl Directory {
             "{} was removed, renamed or replaced while the database was open",
             self.root.join(LOCK).display()
         );
-        Err(Error::io_error().with_detail(detail))
+        Err(NodeError::Displaced(detail.into()))
     }
 
     pub fn log_path(&self) -> PathBuf {
@@ -99,7 +99,7 @@ pub(crate) fn is_removed(name: &str) -> bool {
 
 /// Removes a generation. It loses its name first, in one step, so that what is partly gone is never
 /// taken for one.
-pub(crate) async fn remove_generation(env: &Env, root: &Path, generation: u64) -> Result<()> {
+pub(crate) async fn remove_generation(env: &Env, root: &Path, generation: u64) -> NodeResult<()> {
     let removed = root.join(format!("{REMOVED}{generation}"));
     env.files().remove_dir_all(&removed).await?;
     env.files().rename(generation_path(root, generation), &removed).await?;

@@ -54,7 +54,7 @@ impl InProcess {
         let replica = replica.clone();
         reached.on_complete(move |reached| match reached {
             Ok(()) => read(&replica).on_complete(move |result| done.send(result)),
-            Err(error) => done.send(Err(error)),
+            Err(error) => done.send(Err(error.into())),
         });
         reply
     }
@@ -84,7 +84,7 @@ impl InProcess {
         let reached = replica.waiting.wait(&replica.env, version, || replica.newest());
         reached.on_complete(move |reached| match reached {
             Ok(()) => this.watch(key, value, version).on_complete(move |fired| done.send(fired)),
-            Err(error) => done.send(Err(error)),
+            Err(error) => done.send(Err(error.into())),
         });
         reply
     }
@@ -108,7 +108,7 @@ impl Endpoint for InProcess {
             Seat::Alone(leader) => leader,
             Seat::Member(participant) => match participant.ready_leader() {
                 Ok(leader) => return pace::begin(&leader, request),
-                Err(error) => return Reply::ready(Err(error)),
+                Err(error) => return Reply::ready(Err(error.into())),
             },
         };
         if leader.gate.is_open() && leader.proofs.is_none() {
@@ -117,7 +117,8 @@ impl Endpoint for InProcess {
                 .counters
                 .metrics
                 .started(request.priority, u64::from(request.others) + 1);
-            return Reply::ready(leader.read_version(request.lock_aware, request.priority));
+            let answer = leader.read_version(request.lock_aware, request.priority);
+            return Reply::ready(answer.map_err(Error::from));
         }
         pace::begin(leader, request)
     }
@@ -209,7 +210,7 @@ impl Endpoint for InProcess {
         let replica = replica.clone();
         read.on_complete(move |values| {
             let value = values.map(|values| (version, values.into_iter().next().flatten()));
-            replica.watches.compare(&key, id, value.map_err(Error::from));
+            replica.watches.compare(&key, id, value);
         });
         reply
     }
@@ -258,13 +259,13 @@ impl Endpoint for InProcess {
     fn pin_snapshot(&self) -> Reply<Pinned> {
         // Writing what isn't in files yet takes time, which the caller's thread may not have.
         let (node, (promise, reply)) = (self.node.clone(), promise());
-        let pin = async move { promise.send(node.pin_snapshot().await) };
+        let pin = async move { promise.send(node.pin_snapshot().await.map_err(Error::from)) };
         drop(self.replica().env.spawn("pin", pin));
         reply
     }
 
     fn refusal(&self) -> Option<Error> {
-        backpressure::refusal(self.replica()).map(|(_, error)| error)
+        backpressure::refusal(self.replica()).map(|(_, error)| error.into())
     }
 
     fn is_over(&self) -> bool {

@@ -4,12 +4,13 @@
 //! One function for each event, so that names and fields stand in one place. Whoever embeds the
 //! node decides where they go; the program `plinth` prints them when `PLINTH_LOG` says so.
 
+use crate::failure::NodeError;
 use crate::gate::Limits;
 use crate::metrics::SlowTransaction;
 use plinth_env::Over;
 use plinth_log::CutTail;
 use plinth_replication::Members;
-use plinth_types::{Error, Version, printable};
+use plinth_types::{Version, printable};
 use std::path::Path;
 use std::time::Duration;
 use tracing::Span;
@@ -90,7 +91,7 @@ pub(crate) fn takes_rows(source: u64, version: Version, bytes: u64, about_bytes:
 }
 
 /// It doesn't get on with that.
-pub(crate) fn cannot_take_rows(error: &Error) {
+pub(crate) fn cannot_take_rows(error: &NodeError) {
     tracing::warn!(code = error.code(), error = %error, "rows can't be taken, and are asked for again");
 }
 
@@ -123,7 +124,7 @@ pub(crate) fn has_entries(version: Version, took: Duration) {
 }
 
 /// This node was elected and can't commit.
-pub(crate) fn could_not_lead(term: u64, error: &Error) {
+pub(crate) fn could_not_lead(term: u64, error: &NodeError) {
     tracing::warn!(term, code = error.code(), error = %error, "this node could not lead");
 }
 
@@ -132,7 +133,7 @@ pub(crate) fn closed() {
 }
 
 /// No commit is taken any more.
-pub(crate) fn failed(error: &Error) {
+pub(crate) fn failed(error: &NodeError) {
     tracing::error!(code = error.code(), error = %error, "database failed: it takes no more commits");
 }
 
@@ -161,12 +162,12 @@ pub(crate) fn reserve_used(bytes: u64) {
 }
 
 /// A checkpoint, or what the engine `ssd` has for one, has failed.
-pub(crate) fn checkpoint_failed(error: &Error) {
+pub(crate) fn checkpoint_failed(error: &NodeError) {
     tracing::warn!(code = error.code(), error = %error, "a checkpoint could not be written: the log goes on growing");
 }
 
 /// Commits are refused: the first of a burst.
-pub(crate) fn refusing(cause: &'static str, error: &Error) {
+pub(crate) fn refusing(cause: &'static str, error: &NodeError) {
     tracing::warn!(cause, code = error.code(), error = %error, "commits are refused");
 }
 
@@ -177,7 +178,7 @@ pub(crate) fn refused(over: Over) {
 }
 
 /// Reads meet with damaged files: the first of a burst.
-pub(crate) fn damaged(error: &Error) {
+pub(crate) fn damaged(error: &NodeError) {
     tracing::error!(code = error.code(), error = %error, "a damaged file was met with");
 }
 
@@ -230,7 +231,7 @@ pub(crate) fn members_changed(members: &Members) {
 }
 
 /// A change of members can't be now.
-pub(crate) fn members_not_changed(error: &Error) {
+pub(crate) fn members_not_changed(error: &NodeError) {
     tracing::warn!(code = error.code(), error = %error, "the cluster's members could not be changed; it is tried again");
 }
 

@@ -20,6 +20,7 @@ use crate::config::{Creation, NodeConfig};
 use crate::creation::{claim, claim_member, make_generation, make_log, remove_leftovers};
 use crate::directory::{Directory, generation_path, log_path, remove_generation};
 use crate::endpoint::InProcess;
+use crate::failure::{NodeError, NodeResult};
 use crate::identity::{self, DirectoryIdentity};
 use crate::node::{Node, fitted};
 use crate::opening::recover;
@@ -27,7 +28,7 @@ use crate::store::import_engine;
 use plinth_env::Env;
 use plinth_log::{LogConfig, ReplicaLog, Vote};
 use plinth_storage::Chunk;
-use plinth_types::{Error, LogPosition, Result, planted};
+use plinth_types::{LogPosition, planted};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -47,7 +48,7 @@ impl Incoming {
     ///
     /// # Errors
     /// As [`Node::open`], with [`Creation::Never`].
-    pub async fn begin(env: &Env, dir: &Path, config: NodeConfig) -> Result<Self> {
+    pub async fn begin(env: &Env, dir: &Path, config: NodeConfig) -> NodeResult<Self> {
         let env = env.keeping_private();
         let (old, engine) =
             claim(&env, dir, &NodeConfig { creation: Creation::Never, ..config.clone() }).await?;
@@ -91,7 +92,7 @@ impl Incoming {
     ///
     /// # Errors
     /// Those of closing a node and of files. Either state may be the one that counts then, whole.
-    pub async fn put_in_place(mut self) -> Result<()> {
+    pub async fn put_in_place(mut self) -> NodeResult<()> {
         self.node.close().await?;
         identity::write(&self.env, &self.directory.root, &self.next).await?;
         self.directory.is_current = true;
@@ -102,7 +103,7 @@ impl Incoming {
     ///
     /// # Errors
     /// Those of removing files.
-    pub async fn abandon(self) -> Result<()> {
+    pub async fn abandon(self) -> NodeResult<()> {
         // Nobody wants to know what couldn't be written any more.
         let _ = self.node.close().await;
         remove_generation(&self.env, &self.directory.root, self.next.generation).await
@@ -130,7 +131,12 @@ impl Import {
     /// # Errors
     /// As [`Node::open`], with [`Creation::Never`], but that damage to log and data is not met
     /// with.
-    pub async fn begin(env: &Env, dir: &Path, config: NodeConfig, at: LogPosition) -> Result<Self> {
+    pub async fn begin(
+        env: &Env,
+        dir: &Path,
+        config: NodeConfig,
+        at: LogPosition,
+    ) -> NodeResult<Self> {
         let env = env.keeping_private();
         let (old, engine) =
             claim(&env, dir, &NodeConfig { creation: Creation::Never, ..config.clone() }).await?;
@@ -142,14 +148,14 @@ impl Import {
     ///
     /// # Errors
     /// As [`Node::open_member`]: a member whose log is damaged may have forgotten a promise, and is
-    /// none any more. `client_invalid_operation` if its log goes beyond `at`: entries that it told
-    /// others it has would be lost.
+    /// none any more. `Misused` if its log goes beyond `at`: entries that it told others it has
+    /// would be lost.
     pub async fn begin_member(
         env: &Env,
         dir: &Path,
         config: NodeConfig,
         at: LogPosition,
-    ) -> Result<Self> {
+    ) -> NodeResult<Self> {
         let env = env.keeping_private();
         let (old, engine, _) = claim_member(&env, dir).await?;
         let config = fitted(config, engine);
@@ -160,16 +166,16 @@ impl Import {
         if last > at.index && has.is_none_or(|term| term == at.term) {
             let detail =
                 format!("a state up to {at} for a member whose log has entries up to {last}");
-            return Err(Error::client_invalid_operation().with_detail(detail));
+            return Err(NodeError::Misused(detail.into()));
         }
         Self::begin_in(env, old, config, at, Some(promised)).await
     }
 
     /// The same for a member that runs: its state is replaced when the node is closed, and
     /// [`Import::promise`] was called.
-    pub(crate) async fn begin_beside(node: &Node, at: LogPosition) -> Result<Self> {
+    pub(crate) async fn begin_beside(node: &Node, at: LogPosition) -> NodeResult<Self> {
         let replica = &node.replica;
-        let no_files = || Error::internal_error().with_detail("a member has a directory");
+        let no_files = || NodeError::Internal("a member has a directory".into());
         let directory = replica.directory.clone().ok_or_else(no_files)?;
         Self::begin_in(replica.env.clone(), directory, replica.config.clone(), at, None).await
     }
@@ -185,7 +191,7 @@ impl Import {
         config: NodeConfig,
         at: LogPosition,
         promised: Option<Vote>,
-    ) -> Result<Self> {
+    ) -> NodeResult<Self> {
         let (dir, engine) = (old.root.clone(), config.engine);
         let (ids, generation, member) = (old.ids, old.generation + 1, old.member);
         let next = DirectoryIdentity { ids, engine, generation, member };
@@ -202,7 +208,7 @@ impl Import {
     ///
     /// # Errors
     /// As [`plinth_storage::Import::take`].
-    pub async fn take(&mut self, chunk: &Chunk) -> Result<()> {
+    pub async fn take(&mut self, chunk: &Chunk) -> NodeResult<()> {
         Ok(self.engine.take(chunk).await?)
     }
 
@@ -221,7 +227,7 @@ impl Import {
     ///
     /// # Errors
     /// Those of files. Either state may be the one that counts then, whole.
-    pub async fn put_in_place(self) -> Result<()> {
+    pub async fn put_in_place(self) -> NodeResult<()> {
         let Self { env, config, mut old, next, path, at, promised, engine } = self;
         let imported = engine.finish().await?;
         assert_eq!(imported, at, "an engine has what it was to take");
@@ -245,7 +251,7 @@ impl Import {
     ///
     /// # Errors
     /// Those of removing files.
-    pub async fn abandon(self) -> Result<()> {
+    pub async fn abandon(self) -> NodeResult<()> {
         let Self { env, old, next, engine, .. } = self;
         drop(engine);
         remove_generation(&env, &old.root, next.generation).await
@@ -259,7 +265,7 @@ async fn keep_promise(
     identity: &DirectoryIdentity,
     config: LogConfig,
     promised: Vote,
-) -> Result<()> {
+) -> NodeResult<()> {
     let (mut log, _) = ReplicaLog::open(env, log_path(generation), identity.ids, config).await?;
     let new = log.promised();
     let kept = if promised.term < new.term {

@@ -1,16 +1,16 @@
 //! Whether a node still takes commits, and why not; which it refused; and whether reads have met
 //! with damage.
 
+use crate::failure::NodeError;
 use crate::refusals::Refusals;
 use plinth_env::{Burst, Signal};
-use plinth_types::Error;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 #[derive(Default)]
 pub(crate) struct Health {
-    failure: OnceLock<Error>,
+    failure: OnceLock<NodeError>,
     failed: Signal,
     over: Signal,
     closing: AtomicBool,
@@ -24,7 +24,7 @@ pub(crate) struct Health {
 impl Health {
     /// From now on no commit is taken: what is on disk, or in memory, is not known any more. The
     /// first cause counts.
-    pub fn fail(&self, error: Error) {
+    pub fn fail(&self, error: NodeError) {
         if self.failure.set(error.clone()).is_ok() {
             crate::events::failed(&error);
             self.failed.notify();
@@ -35,7 +35,7 @@ impl Health {
     /// Damage has been met with so many times since the start, first with this error. The first
     /// time is told at once, and how often it was when there has been none for a while. To be
     /// called now and then; whether something was told.
-    pub fn note_damage(&self, met: Option<(Error, u64)>, now: Duration) -> bool {
+    pub fn note_damage(&self, met: Option<(NodeError, u64)>, now: Duration) -> bool {
         let (error, times) = met.unzip();
         let times = times.unwrap_or_default();
         let new = times.saturating_sub(self.damaged.swap(times, Ordering::Relaxed));
@@ -47,12 +47,12 @@ impl Health {
     }
 
     /// Why no commit is taken, if so.
-    pub fn failure(&self) -> Option<Error> {
+    pub fn failure(&self) -> Option<NodeError> {
         self.failure.get().cloned()
     }
 
     /// Waits until the node fails, and says why.
-    pub async fn until_failed(&self) -> Error {
+    pub async fn until_failed(&self) -> NodeError {
         loop {
             if let Some(cause) = self.failure() {
                 // The next one who waits is to be woken too.
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn damage_is_told_when_it_is_met_with_and_when_it_is_not_any_more() {
         let (health, at) = (Health::default(), Duration::from_secs);
-        let met = |times| Some((Error::file_corrupt(), times));
+        let met = |times| Some((NodeError::Damaged("a table".into()), times));
         assert!(!health.note_damage(None, at(0)));
         assert!(health.note_damage(met(1), at(1)), "the first");
         assert!(!health.note_damage(met(127), at(2)) && !health.note_damage(met(127), at(11)));

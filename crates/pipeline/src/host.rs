@@ -29,6 +29,7 @@ use crate::cluster::{CatchingUp, Leadership, Membership, Parcel, Peers, Progress
 use crate::config::NodeConfig;
 use crate::endpoint::InProcess;
 use crate::events;
+use crate::failure::{NodeError, NodeResult};
 use crate::generation::Import;
 use crate::health::Health;
 use crate::metrics::LongestWaits;
@@ -41,7 +42,7 @@ use plinth_env::{Env, Reply, Task};
 use plinth_replication::{EntryId, Frame, NodeId, ParcelKind};
 use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
-    KeySelector, KeySpace, Located, RangeRead, RangeResult, Result, Version, planted, probe,
+    KeySelector, KeySpace, Located, RangeRead, RangeResult, Version, planted, probe,
 };
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -84,7 +85,7 @@ impl Host {
         dir: &Path,
         config: NodeConfig,
         peers: Arc<dyn Peers>,
-    ) -> Result<Arc<Self>> {
+    ) -> NodeResult<Arc<Self>> {
         let progress = Arc::new(Progress::default());
         progress.begin(Stage::Entries, env.now());
         let links = (peers.clone(), progress.clone());
@@ -146,7 +147,7 @@ impl Host {
     ///
     /// # Errors
     /// As there.
-    pub async fn take_in(&self, address: &str) -> Result<Membership> {
+    pub async fn take_in(&self, address: &str) -> NodeResult<Membership> {
         self.node().take_in(address).await
     }
 
@@ -177,7 +178,7 @@ impl Host {
     }
 
     /// Why the member takes no more part, if something broke.
-    pub fn failure(&self) -> Option<Error> {
+    pub fn failure(&self) -> Option<NodeError> {
         self.inner.health.failure().or_else(|| self.node().failure())
     }
 
@@ -195,7 +196,7 @@ impl Host {
     ///
     /// # Errors
     /// Those of files.
-    pub async fn checkpoint(&self) -> Result<Version> {
+    pub async fn checkpoint(&self) -> NodeResult<Version> {
         self.node().checkpoint().await
     }
 
@@ -208,7 +209,7 @@ impl Host {
     ///
     /// # Errors
     /// As those there.
-    pub async fn close(&self) -> Result<()> {
+    pub async fn close(&self) -> NodeResult<()> {
         self.inner.health.begin_closing();
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(task) = task {
@@ -335,15 +336,13 @@ impl Inner {
     }
 
     /// Puts the new state in the place of the old one.
-    async fn replace(&self, node: Arc<Node>, mut import: Import) -> Result<()> {
+    async fn replace(&self, node: Arc<Node>, mut import: Import) -> NodeResult<()> {
         let at = import.position();
         node.close().await?;
         let left = node.participant().and_then(|participant| participant.member.left());
         let lock = node.replica.directory.as_ref().map(|directory| directory.lock.clone());
         let (Some(left), Some(lock)) = (left, lock) else {
-            return Err(
-                Error::internal_error().with_detail("a member that was closed left nothing")
-            );
+            return Err(NodeError::Internal("a member that was closed left nothing".into()));
         };
         let begin = left.terms.begins_behind();
         if begin.index > at.index || left.terms.has(EntryId { index: at.index, term: at.term }) {
@@ -423,7 +422,7 @@ impl Inner {
     }
 
     /// What clients are told by a member that has no state to serve.
-    fn refusal(&self) -> Error {
+    fn refusal(&self) -> NodeError {
         let what = match self.progress.get() {
             Some(CatchingUp { stage: Stage::Entries, entries_behind: Some(entries), .. }) => {
                 format!("this node is catching up, {entries} entries behind")
@@ -437,7 +436,7 @@ impl Inner {
                 format!("this node is too far behind and catches up ({stage})")
             }
         };
-        Error::process_behind().with_detail(format!("{what}: others of its cluster answer"))
+        NodeError::Behind(Some(format!("{what}: others of its cluster answer").into()))
     }
 }
 
@@ -503,7 +502,7 @@ impl HostEndpoint {
     /// Asks for something about rows, which a member that catches up hasn't.
     fn ask<T>(&self, ask: impl FnOnce(&InProcess) -> Reply<T>) -> Reply<T> {
         if self.host.is_catching_up() {
-            return Reply::ready(Err(self.host.inner.refusal()));
+            return Reply::ready(Err(self.host.inner.refusal().into()));
         }
         self.with(ask)
     }
@@ -577,7 +576,7 @@ impl Endpoint for HostEndpoint {
 
     fn refusal(&self) -> Option<Error> {
         if self.host.is_catching_up() {
-            return Some(self.host.inner.refusal());
+            return Some(self.host.inner.refusal().into());
         }
         self.with(Endpoint::refusal)
     }

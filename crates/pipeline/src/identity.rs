@@ -5,9 +5,9 @@
 //! generation is to count. Its bytes stand in `docs/format/identity.md`; what it means that there
 //! is none, in `creation.rs`.
 
+use crate::failure::{NodeError, NodeResult};
 use plinth_env::Env;
 use plinth_format::{IDENTITY_LEN, Identity, checksum, put, u32_at, u64_at};
-use plinth_types::{Error, Result};
 use std::path::Path;
 
 /// The name of the file.
@@ -40,14 +40,16 @@ impl EngineKind {
     /// The engine of this name.
     ///
     /// # Errors
-    /// `invalid_option_value` (2006), naming the engines that there are.
-    pub fn from_name(name: &str) -> Result<Self> {
+    /// `Option`, naming the engines that there are.
+    pub fn from_name(name: &str) -> NodeResult<Self> {
         match name {
             "memory" => Ok(Self::Memory),
             "ssd" => Ok(Self::Ssd),
-            _ => Err(Error::invalid_option_value().with_detail(format!(
-                "there is no storage engine {name:?}; this version has: memory, ssd"
-            ))),
+            _ => {
+                let what =
+                    format!("there is no storage engine {name:?}; this version has: memory, ssd");
+                Err(NodeError::Option(what.into()))
+            }
         }
     }
 
@@ -77,22 +79,20 @@ pub(crate) fn unfinished_name() -> String {
 }
 
 /// Writes the file, durably and in one step.
-pub(crate) async fn write(env: &Env, dir: &Path, identity: &DirectoryIdentity) -> Result<()> {
+pub(crate) async fn write(env: &Env, dir: &Path, identity: &DirectoryIdentity) -> NodeResult<()> {
     Ok(env.files().replace(dir.join(FILE_NAME), &encode(identity)).await?)
 }
 
 /// Reads the file.
 ///
 /// # Errors
-/// `file_corrupt` if it is damaged, `unsupported_operation` if it is of another format; those of
-/// files.
-pub(crate) async fn read(env: &Env, dir: &Path) -> Result<DirectoryIdentity> {
+/// `Damaged`, or `NewerFormat` if it is of another format; those of files.
+pub(crate) async fn read(env: &Env, dir: &Path) -> NodeResult<DirectoryIdentity> {
     let path = dir.join(FILE_NAME);
     let bytes = env.files().read(&path).await?;
     decode(&bytes).map_err(|what| {
-        let kind =
-            if what.unsupported { Error::unsupported_operation() } else { Error::file_corrupt() };
-        kind.with_detail(format!("{}: {}", path.display(), what.text))
+        let text = format!("{}: {}", path.display(), what.text).into();
+        if what.unsupported { NodeError::NewerFormat(text) } else { NodeError::Damaged(text) }
     })
 }
 

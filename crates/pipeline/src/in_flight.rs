@@ -14,8 +14,9 @@
 //! after [`InFlight::close`] nothing is added, and what was in flight has been handed out.
 
 use crate::batch_lock::lock;
+use crate::failure::NodeError;
 use plinth_log::Position;
-use plinth_types::{Error, Version};
+use plinth_types::Version;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Mutex;
@@ -41,7 +42,7 @@ struct State<B> {
     /// The version of the last batch that was, or is being, settled.
     settled: Version,
     newest: Version,
-    closed: Option<Error>,
+    closed: Option<NodeError>,
     waiting: Vec<Waker>,
 }
 
@@ -64,7 +65,7 @@ impl<B: Appended> InFlight<B> {
     ///
     /// # Errors
     /// The batch and why, if the leader has resigned meanwhile.
-    pub fn push(&self, batch: B) -> Result<(), (B, Error)> {
+    pub fn push(&self, batch: B) -> Result<(), (B, NodeError)> {
         let mut state = lock(&self.state);
         if let Some(cause) = &state.closed {
             return Err((batch, cause.clone()));
@@ -144,7 +145,7 @@ impl<B: Appended> InFlight<B> {
     }
 
     /// Nothing is added any more. Gives what is in flight, but for the batch that is being settled.
-    pub fn close(&self, cause: &Error) -> VecDeque<B> {
+    pub fn close(&self, cause: &NodeError) -> VecDeque<B> {
         let (batches, waiting) = {
             let mut state = lock(&self.state);
             state.closed.get_or_insert_with(|| cause.clone());

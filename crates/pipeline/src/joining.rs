@@ -9,6 +9,7 @@ use crate::cluster::{
 };
 use crate::config::NodeConfig;
 use crate::directory::Directory;
+use crate::failure::{NodeError, NodeResult};
 use crate::identity::EngineKind;
 use crate::node::{Node, Seat, fitted, or_close, read_beginning, start_checkpoints};
 use crate::opening::recover_member;
@@ -19,7 +20,7 @@ use plinth_env::{DirLock, Env};
 use plinth_log::ReplicaLog;
 use plinth_replication::{Frame, Member, Members, NodeId, Parcel, Peers};
 use plinth_storage::Reader;
-use plinth_types::{Error, KeyList, KeySpace, Result, Version, system};
+use plinth_types::{KeyList, KeySpace, Version, system};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -29,14 +30,14 @@ impl Node {
     /// second call makes whole.
     ///
     /// # Errors
-    /// `invalid_option_value` if nobody can be this member; `client_invalid_operation` if `dir`
-    /// holds anything; `lock_file_failure` if it is in use; errors of files.
+    /// `Replication` if nobody can be this member; `Foreign` if `dir` holds anything; those of
+    /// files, also if it is in use.
     pub async fn form(
         env: &Env,
         dir: &Path,
         config: &NodeConfig,
         membership: &Membership,
-    ) -> Result<()> {
+    ) -> NodeResult<()> {
         creation::form(&env.keeping_private(), dir, config, membership).await
     }
 
@@ -45,15 +46,14 @@ impl Node {
     /// that it has come to, and commits while it leads.
     ///
     /// # Errors
-    /// As [`Node::open`]; `file_not_found` if there is nothing; `client_invalid_operation` if `dir`
-    /// holds a database of its own; `incompatible_protocol_version` if its cluster's protocol is
-    /// none that this program speaks.
+    /// As [`Node::open`]; `Missing` if there is nothing; `Foreign` if `dir` holds a database of its
+    /// own; `Replication` if its cluster's protocol is none that this program speaks.
     pub async fn open_member(
         env: &Env,
         dir: &Path,
         config: NodeConfig,
         peers: Arc<dyn Peers>,
-    ) -> Result<Arc<Self>> {
+    ) -> NodeResult<Arc<Self>> {
         let env = &env.keeping_private();
         let claimed = creation::claim_member(env, dir).await?;
         Self::open_claimed(env, claimed, config, (peers, Arc::default())).await
@@ -65,7 +65,7 @@ impl Node {
         (dir, lock): (&Path, Arc<DirLock>),
         config: NodeConfig,
         links: (Arc<dyn Peers>, Arc<Progress>),
-    ) -> Result<Arc<Self>> {
+    ) -> NodeResult<Arc<Self>> {
         let env = &env.keeping_private();
         let claimed = creation::claimed_member(env, dir, lock).await?;
         Self::open_claimed(env, claimed, config, links).await
@@ -77,7 +77,7 @@ impl Node {
         dir: &Path,
         config: NodeConfig,
         links: (Arc<dyn Peers>, Arc<Progress>),
-    ) -> Result<Arc<Self>> {
+    ) -> NodeResult<Arc<Self>> {
         let env = &env.keeping_private();
         let claimed = creation::claim_member(env, dir).await?;
         Self::open_claimed(env, claimed, config, links).await
@@ -88,7 +88,7 @@ impl Node {
         (directory, engine, membership): (Directory, EngineKind, Membership),
         config: NodeConfig,
         links: (Arc<dyn Peers>, Arc<Progress>),
-    ) -> Result<Arc<Self>> {
+    ) -> NodeResult<Arc<Self>> {
         config.spoken.check(membership.members.protocol)?;
         let began = env.now();
         let dir = directory.root.clone();
@@ -113,7 +113,7 @@ impl Node {
         (mut storage, log, newest): (Store, ReplicaLog, Version),
         membership: Membership,
         (peers, progress): (Arc<dyn Peers>, Arc<Progress>),
-    ) -> Result<Arc<Self>> {
+    ) -> NodeResult<Arc<Self>> {
         storage.reader.publish(newest);
         // What lies between two entries of a restart is read by nobody.
         storage.writer.forget_before(newest, 0);
@@ -132,7 +132,7 @@ impl Node {
         let taking_part =
             plinth_replication::Config { spoken: config.spoken, ..membership.taking_part() };
         let member = Member::start(env, taking_part, log, peers.clone(), keeper);
-        let member = or_close(&*reader, member.map_err(Error::from)).await?;
+        let member = or_close(&*reader, member.map_err(NodeError::from)).await?;
         let (config, view) = (config, Some(Arc::new(view) as Arc<dyn plinth_log::LogView>));
         let replica =
             Arc::new(Replica::new(env, config, Some(directory), (storage, view), beginning));
@@ -172,12 +172,12 @@ impl Node {
     /// the members are. A node that was there before loses its place to it once it has everything.
     ///
     /// # Errors
-    /// `process_behind` if this node doesn't lead; `invalid_option_value` if there can't be such a
-    /// node; those of a commit.
-    pub async fn take_in(&self, address: &str) -> Result<Membership> {
+    /// `Behind` if this node doesn't lead; `Replication` if there can't be such a node; those of a
+    /// commit.
+    pub async fn take_in(&self, address: &str) -> NodeResult<Membership> {
         match self.participant() {
             Some(participant) => participant.take_in(address).await,
-            None => Err(Error::unsupported_operation().with_detail("this database is no cluster")),
+            None => Err(NodeError::Unsupported("this database is no cluster".into())),
         }
     }
 
@@ -250,7 +250,7 @@ async fn agreed(
     log: &ReplicaLog,
     newest: Version,
     known: Membership,
-) -> Result<Membership> {
+) -> NodeResult<Membership> {
     let mut keys = KeyList::new();
     keys.push(system::MEMBERS);
     let row = rows.get_many(newest, KeySpace::System, &keys).await?.into_iter().next().flatten();

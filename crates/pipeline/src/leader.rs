@@ -17,6 +17,7 @@
 
 use crate::batch::Decided;
 use crate::batch_lock::BatchLock;
+use crate::failure::{NodeError, NodeResult};
 use crate::in_flight::{Appended, InFlight};
 use crate::metadata::Metadata;
 use crate::proof::{Proofs, Prover};
@@ -29,7 +30,7 @@ use plinth_env::Signal;
 use plinth_env::reply::{Promise, Reply, promise};
 use plinth_log::{CommitLog, LogView, Position};
 use plinth_resolver::Resolver;
-use plinth_types::{CommitReply, Error, LogPosition, Result, Version, planted, probe};
+use plinth_types::{CommitReply, Error, LogPosition, Version, planted, probe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -74,7 +75,7 @@ impl Appended for Box<Batch> {
 
 impl Batch {
     /// It is not known whether it will be found committed.
-    pub fn unknown(self: Box<Self>, cause: &Error) {
+    pub fn unknown(self: Box<Self>, cause: &NodeError) {
         self.decided.accepted.into_iter().for_each(|accepted| accepted.answer.unknown(cause));
     }
 
@@ -203,11 +204,15 @@ impl Leader {
 
     /// The answer to a request for a read version, now.
     #[inline]
-    pub fn read_version(&self, lock_aware: bool, priority: Priority) -> Result<ReadVersionReply> {
+    pub fn read_version(
+        &self,
+        lock_aware: bool,
+        priority: Priority,
+    ) -> NodeResult<ReadVersionReply> {
         let visible::Answer { version, locked, range_locks, metadata_version } =
             self.replica.visible.answer(|| self.newest_readable());
         if locked && !lock_aware {
-            return Err(Error::database_locked());
+            return Err(NodeError::Locked);
         }
         plinth_usdt::transaction_start(version, priority as u8);
         let range_locks = range_locks.filter(|_| !lock_aware);
@@ -221,12 +226,13 @@ impl Leader {
         priority: Priority,
     ) -> Reply<ReadVersionReply> {
         let Some(proofs) = &self.proofs else {
-            return Reply::ready(self.read_version(lock_aware, priority));
+            return Reply::ready(self.read_version(lock_aware, priority).map_err(Error::from));
         };
         let (promise, reply) = promise();
         let this = self.clone();
         proofs.ask().on_complete(move |proven| {
-            promise.send(proven.and_then(|()| this.read_version(lock_aware, priority)));
+            let answer = proven.and_then(|()| this.read_version(lock_aware, priority));
+            promise.send(answer.map_err(Error::from));
         });
         reply
     }
@@ -328,7 +334,7 @@ impl Leader {
 
     /// The log takes or commits nothing more: in a cluster because the term is over, unless the log
     /// itself is broken.
-    pub fn lose_log(&self, cause: Error) {
+    pub fn lose_log(&self, cause: NodeError) {
         let is_sound = self.log.as_ref().is_none_or(|log| log.check().is_ok());
         if self.term.is_some() && is_sound { self.resign(&cause) } else { self.fail(cause) }
     }
@@ -351,13 +357,13 @@ impl Leader {
     }
 
     /// The node takes no more commits, and the leader is none any more.
-    pub fn fail(&self, cause: Error) {
+    pub fn fail(&self, cause: NodeError) {
         self.replica.health.fail(cause.clone());
         self.resign(&cause);
     }
 
     /// Ends the term: whoever waits is answered, and nothing more is taken. May be called again.
-    pub fn resign(&self, cause: &Error) {
+    pub fn resign(&self, cause: &NodeError) {
         probe!("pipeline: the leader resigns");
         self.retire(cause);
         for batch in self.in_flight.close(cause) {
@@ -373,7 +379,7 @@ impl Leader {
     }
 
     /// Nothing more is taken, and whoever waits to be is told; what was appended goes on.
-    pub fn retire(&self, cause: &Error) {
+    pub fn retire(&self, cause: &NodeError) {
         self.end.retire();
         self.queue.fail(cause);
         self.empty_gate(cause);
@@ -381,7 +387,8 @@ impl Leader {
     }
 
     /// Nobody waits at the gate any longer.
-    pub fn empty_gate(&self, cause: &Error) {
+    pub fn empty_gate(&self, cause: &NodeError) {
+        let cause = Error::from(cause);
         self.gate.drain().into_iter().for_each(|waiter| waiter.answer.send(Err(cause.clone())));
     }
 

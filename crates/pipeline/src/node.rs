@@ -11,11 +11,13 @@ use crate::cluster::Participant;
 use crate::config::NodeConfig;
 use crate::directory::Directory;
 use crate::events::{self, Opened};
+use crate::failure::{NodeError, NodeResult};
 use crate::identity::EngineKind;
 use crate::leader::{Batcher, Leader};
 use crate::metadata::Metadata;
 use crate::metrics::LongestWaits;
 use crate::opening::recover;
+use crate::queue::CommitQueue;
 use crate::replica::{Beginning, Replica};
 use crate::sequencer::Sequencer;
 use crate::shown::{Shown, ShownMember};
@@ -23,12 +25,10 @@ use crate::store::Store;
 use crate::supervise::Supervisor;
 use crate::versions::Versions;
 use crate::{changes, checkpoints, creation, deliver, exposition, space, supervise, worker};
-use plinth_env::{Env, Reply, Task};
+use plinth_env::{Env, Reply, Task, Unanswered};
 use plinth_log::CommitLog;
 use plinth_storage::{MemoryStorage, Reader};
-use plinth_types::{
-    CommitReply, CommitRequest, Error, KeyList, KeySpace, LogPosition, Result, Version,
-};
+use plinth_types::{CommitReply, CommitRequest, KeyList, KeySpace, LogPosition, Version};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -53,12 +53,11 @@ impl Node {
     /// made is its owner's alone.
     ///
     /// # Errors
-    /// `lock_file_failure` if it is open already, here or in another process; `file_not_found` or
-    /// `client_invalid_operation` if `dir` holds no database, or other things;
-    /// `unsupported_operation` for another format; `file_corrupt` or `checksum_failed`, naming file
+    /// `Io` if it is open already, here or in another process; `Missing` or `Foreign` if `dir`
+    /// holds no database, or other things; `NewerFormat` for another format; `Damaged`, naming file
     /// and offset, if its files are damaged, missing, or of different databases or moments. Nothing
     /// was changed in `dir` then.
-    pub async fn open(env: &Env, dir: &Path, config: NodeConfig) -> Result<Arc<Self>> {
+    pub async fn open(env: &Env, dir: &Path, config: NodeConfig) -> NodeResult<Arc<Self>> {
         let began = env.now();
         // Whoever may read the files reads all rows, whatever rights they have in the database.
         let env = &env.keeping_private();
@@ -99,7 +98,7 @@ impl Node {
     }
 
     /// A database that lives in memory alone and is gone with its last handle.
-    pub async fn in_memory(env: &Env, config: NodeConfig) -> Result<Arc<Self>> {
+    pub async fn in_memory(env: &Env, config: NodeConfig) -> NodeResult<Arc<Self>> {
         let sequencer = Sequencer::starting_at(1, env.now());
         let config = fitted(config, EngineKind::Memory);
         let storage = Store::new(MemoryStorage::new(LogPosition::default()));
@@ -116,7 +115,7 @@ impl Node {
         mut storage: Store,
         log: Option<Box<dyn CommitLog>>,
         sequencer: Sequencer,
-    ) -> Result<Arc<Self>> {
+    ) -> NodeResult<Arc<Self>> {
         // Whatever was read before this run is older than the window.
         let first = sequencer.newest();
         storage.reader.publish(first);
@@ -140,9 +139,9 @@ impl Node {
     }
 
     /// The rows that every database has from its first moment, as tools and bindings expect them.
-    pub(crate) async fn write_first_rows(&self) -> Result<()> {
+    pub(crate) async fn write_first_rows(&self) -> NodeResult<()> {
         let rows = first_rows(&self.replica.config, None);
-        self.submit(internal_request(rows, self.replica.newest())).await.map(drop)
+        self.submit_own(internal_request(rows, self.replica.newest())).await.map(drop)
     }
 
     /// The newest version that may be read: where it follows the clock, moved along with that.
@@ -153,13 +152,25 @@ impl Node {
         }
     }
 
-    /// Leaves a transaction with the leader.
+    /// Leaves a client's transaction with the leader.
     pub(crate) fn submit(&self, request: CommitRequest) -> Reply<CommitReply> {
+        self.leave(|queue| queue.submit(request))
+    }
+
+    /// Leaves a transaction of the pipeline's own.
+    pub(crate) fn submit_own(&self, request: CommitRequest) -> Reply<CommitReply, NodeError> {
+        self.leave(|queue| queue.submit_own(request))
+    }
+
+    fn leave<E: From<NodeError> + From<Unanswered>>(
+        &self,
+        leave: impl FnOnce(&CommitQueue) -> Reply<CommitReply, E>,
+    ) -> Reply<CommitReply, E> {
         match &self.seat {
-            Seat::Alone(leader) => leader.queue.submit(request),
+            Seat::Alone(leader) => leave(&leader.queue),
             Seat::Member(participant) => match participant.ready_leader() {
-                Ok(leader) => leader.queue.submit(request),
-                Err(error) => Reply::ready(Err(error)),
+                Ok(leader) => leave(&leader.queue),
+                Err(error) => Reply::ready(Err(error.into())),
             },
         }
     }
@@ -168,17 +179,17 @@ impl Node {
     ///
     /// Handles that are left get `shutdown_in_progress` from their commits, and from reads that
     /// need the disk; reads from memory go on.
-    pub async fn close(&self) -> Result<()> {
+    pub async fn close(&self) -> NodeResult<()> {
         self.begin_close();
         let tasks = std::mem::take(&mut *lock(&self.tasks));
         let mut failure = None;
         for task in tasks {
             // All of them are waited for: each may still write to the directory.
-            failure = failure.or(task.await.err().map(Error::from));
+            failure = failure.or(task.await.err().map(NodeError::from));
         }
         let closed = match &self.seat {
             Seat::Alone(leader) => match leader.batcher.take().await.log.take() {
-                Some(log) => log.close().await.map_err(Error::from),
+                Some(log) => log.close().await.map_err(NodeError::from),
                 None => Ok(()),
             },
             Seat::Member(participant) => participant.until_ended().await,
@@ -190,7 +201,7 @@ impl Node {
 
     /// Waits until the node takes no more commits because something broke, and says what: a sync
     /// that failed, a task that panicked. Never ready for a node that is merely closed.
-    pub async fn until_failed(&self) -> Error {
+    pub async fn until_failed(&self) -> NodeError {
         self.replica.health.until_failed().await
     }
 
@@ -205,7 +216,7 @@ impl Node {
     }
 
     /// Why the node takes no more commits, if something broke.
-    pub fn failure(&self) -> Option<Error> {
+    pub fn failure(&self) -> Option<NodeError> {
         self.replica.health.failure()
     }
 
@@ -230,8 +241,8 @@ impl Node {
     /// itself.
     ///
     /// # Errors
-    /// `unsupported_operation` for a database in memory; file errors.
-    pub async fn checkpoint(&self) -> Result<Version> {
+    /// `Unsupported` for a database in memory; those of files.
+    pub async fn checkpoint(&self) -> NodeResult<Version> {
         checkpoints::write(&self.replica).await
     }
 
@@ -304,14 +315,14 @@ impl Drop for Node {
 }
 
 /// What the rows say at this version.
-pub(crate) async fn read_beginning(storage: &dyn Reader, newest: Version) -> Result<Beginning> {
+pub(crate) async fn read_beginning(storage: &dyn Reader, newest: Version) -> NodeResult<Beginning> {
     let metadata = read_metadata(storage, newest).await?;
     let streams = changes::read_rows(storage, newest).await?;
     Ok(Beginning { newest, metadata, streams })
 }
 
 /// The metadata as the rows have it.
-async fn read_metadata(storage: &dyn Reader, version: Version) -> Result<Metadata> {
+async fn read_metadata(storage: &dyn Reader, version: Version) -> NodeResult<Metadata> {
     let mut keys = KeyList::new();
     Metadata::load(|key| {
         keys.push(key);
@@ -323,7 +334,7 @@ async fn read_metadata(storage: &dyn Reader, version: Version) -> Result<Metadat
 
 /// A storage that nobody will use is closed before the reason is told: its tasks hold the
 /// directory's lock until they end.
-pub(crate) async fn or_close<T>(storage: &dyn Reader, result: Result<T>) -> Result<T> {
+pub(crate) async fn or_close<T>(storage: &dyn Reader, result: NodeResult<T>) -> NodeResult<T> {
     if result.is_err() {
         storage.close().await;
     }

@@ -19,49 +19,50 @@ use crate::checkpoints;
 use crate::config::NodeConfig;
 use crate::creation::remove_leftovers;
 use crate::directory::{Directory, checkpoint_path, log_path};
+use crate::failure::{NodeError, NodeResult};
 use crate::identity::{self, EngineKind};
 use crate::replay::{Bounds, replay};
 use crate::sequencer::Sequencer;
 use crate::store::{Recovering, Store, Stored, tables_path};
 use plinth_env::Env;
-use plinth_env::reply::promise;
+use plinth_env::Promise;
 use plinth_format::{Corruption, Identity};
 use plinth_log::{
     Findings, LocalLog, LocalView, LogConfig, LogError, Mismatch, Recovery, ReplicaLog, Salvage,
 };
 use plinth_storage::{checkpoint, ssd};
-use plinth_types::{Error, LogPosition, Result, Version, planted};
+use plinth_types::{LogPosition, Version, planted};
 use std::path::Path;
 
 /// A log that a node can be opened with.
 pub(crate) trait NodeLog: Sized + Send + 'static {
     /// As [`LocalLog::open_when`].
-    fn open_when<F: Future<Output = Result<()>> + Send>(
+    fn open_when<F: Future<Output = NodeResult<()>> + Send>(
         env: &Env,
         dir: &Path,
         ids: Identity,
         config: LogConfig,
         permission: impl FnOnce(Findings) -> F + Send,
-    ) -> impl Future<Output = Result<(Self, Recovery)>> + Send;
+    ) -> impl Future<Output = NodeResult<(Self, Recovery)>> + Send;
 
     /// Its readers see what is committed.
     fn view(&self) -> LocalView;
 
     /// Waits until its tasks have ended.
-    fn close(self) -> impl Future<Output = Result<()>> + Send;
+    fn close(self) -> impl Future<Output = NodeResult<()>> + Send;
 }
 
 impl NodeLog for LocalLog {
-    async fn open_when<F: Future<Output = Result<()>> + Send>(
+    async fn open_when<F: Future<Output = NodeResult<()>> + Send>(
         env: &Env,
         dir: &Path,
         ids: Identity,
         config: LogConfig,
         permission: impl FnOnce(Findings) -> F + Send,
-    ) -> Result<(Self, Recovery)> {
+    ) -> NodeResult<(Self, Recovery)> {
         let asked = |findings| {
             let answer = permission(findings);
-            async move { answer.await.map_err(LogError::Refused) }
+            async move { answer.await.map_err(|why| LogError::Refused(why.into())) }
         };
         Ok(Self::open_when(env, dir, ids, config, asked).await?)
     }
@@ -70,22 +71,22 @@ impl NodeLog for LocalLog {
         Self::view(self)
     }
 
-    async fn close(self) -> Result<()> {
+    async fn close(self) -> NodeResult<()> {
         Ok(Self::close(self).await?)
     }
 }
 
 impl NodeLog for ReplicaLog {
-    async fn open_when<F: Future<Output = Result<()>> + Send>(
+    async fn open_when<F: Future<Output = NodeResult<()>> + Send>(
         env: &Env,
         dir: &Path,
         ids: Identity,
         config: LogConfig,
         permission: impl FnOnce(Findings) -> F + Send,
-    ) -> Result<(Self, Recovery)> {
+    ) -> NodeResult<(Self, Recovery)> {
         let asked = |findings| {
             let answer = permission(findings);
-            async move { answer.await.map_err(LogError::Refused) }
+            async move { answer.await.map_err(|why| LogError::Refused(why.into())) }
         };
         Ok(Self::open_when(env, dir, ids, config, asked).await?)
     }
@@ -94,7 +95,7 @@ impl NodeLog for ReplicaLog {
         Self::view(self).clone()
     }
 
-    async fn close(self) -> Result<()> {
+    async fn close(self) -> NodeResult<()> {
         Ok(Self::close(self).await?)
     }
 }
@@ -105,7 +106,7 @@ pub(crate) async fn recover(
     env: &Env,
     directory: &Directory,
     config: &NodeConfig,
-) -> Result<(Store, LocalLog, Sequencer, bool)> {
+) -> NodeResult<(Store, LocalLog, Sequencer, bool)> {
     let (storage, log, recovery, last) = bring_up::<LocalLog>(env, directory, config).await?;
     let is_new = last == 0;
     let seen = last.max(recovery.lease).max(recovery.last_version);
@@ -126,7 +127,7 @@ pub(crate) async fn recover_member(
     env: &Env,
     directory: &Directory,
     config: &NodeConfig,
-) -> Result<(Store, ReplicaLog, Version)> {
+) -> NodeResult<(Store, ReplicaLog, Version)> {
     let (storage, log, _, last) = bring_up::<ReplicaLog>(env, directory, config).await?;
     if planted!("a restart applies what is not known committed") {
         log.commit(log.last().0)?;
@@ -139,7 +140,7 @@ async fn bring_up<L: NodeLog>(
     env: &Env,
     directory: &Directory,
     config: &NodeConfig,
-) -> Result<(Store, L, Recovery, Version)> {
+) -> NodeResult<(Store, L, Recovery, Version)> {
     let (mut engine, stored, log, recovery) = open_both::<L>(env, directory, config).await?;
     let view = log.view();
     let replayed = match view.register(checkpoints::CONSUMER, stored.version + 1, None) {
@@ -174,10 +175,10 @@ async fn open_both<L: NodeLog>(
     env: &Env,
     directory: &Directory,
     config: &NodeConfig,
-) -> Result<(Recovering, LogPosition, L, Recovery)> {
-    let (allow, permission) = promise();
-    let (tell, told) = promise();
-    let (answer, opened) = promise();
+) -> NodeResult<(Recovering, LogPosition, L, Recovery)> {
+    let (allow, permission) = Promise::<(), NodeError>::pair();
+    let (tell, told) = Promise::pair();
+    let (answer, opened) = Promise::pair();
     let opening = {
         let (path, ids, config) = (directory.log_path(), directory.ids, config.log.clone());
         let (env, lock) = (env.clone(), directory.lock.clone());
@@ -194,8 +195,8 @@ async fn open_both<L: NodeLog>(
     let task = env.spawn("open-log", opening);
     let stored = Stored::read(env, directory, config).await;
     // A log that can't be opened tells nothing here, and why in the end.
-    let findings: Result<Findings> = told.await;
-    let agreed = stored.as_ref().map_err(Error::clone).and_then(|stored| {
+    let findings: NodeResult<Findings> = told.await;
+    let agreed = stored.as_ref().map_err(NodeError::clone).and_then(|stored| {
         let disagreement =
             disagreement(&directory.path, config.engine, stored.position(), &findings?);
         disagreement.map_or(Ok(()), |problem| Err(problem.into()))
@@ -276,18 +277,17 @@ fn problem(path: &Path, what: &str, expected: String, found: String) -> Corrupti
 
 /// The error of a database of which something is missing or another's. There is a database: what is
 /// not found is damage, and so is what belongs to somebody else.
-async fn explained(env: &Env, directory: &Directory, error: Error) -> Error {
-    let is_missing = error == Error::file_not_found();
-    if !is_missing && error != Error::client_invalid_operation() && error != Error::file_corrupt() {
+async fn explained(env: &Env, directory: &Directory, error: NodeError) -> NodeError {
+    if !error.is_missing() && !error.is_foreign() && !error.is_damage() {
         return error;
     }
-    let what = error.detail().unwrap_or(error.description());
+    let what = error.summary();
     let log = directory.log_path();
     if let Ok(salvage) = Salvage::open(env, &log).await
         && let Some(theirs) = salvage.identity()
         && let Some(problem) = foreign_log(&directory.root, directory.ids, &log, theirs)
     {
-        return Error::file_corrupt().with_detail(format!("{problem}: {what}"));
+        return NodeError::Damaged(format!("{problem}: {what}").into());
     }
-    Error::file_corrupt().with_detail(what.to_owned())
+    NodeError::Damaged(what.into())
 }

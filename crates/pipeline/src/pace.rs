@@ -7,6 +7,7 @@
 
 use crate::backpressure;
 use crate::config::LoadTargets;
+use crate::failure::NodeError;
 use crate::gate::{
     Admitted, Controller, Gauges, Reason, Rules, THROTTLE_BEGIN, THROTTLE_END, Targets,
 };
@@ -17,7 +18,7 @@ use crate::together::together;
 use plinth_client::{ReadVersionReply, ReadVersionRequest};
 use plinth_env::reply::{Reply, promise};
 use plinth_types::version::VERSIONS_PER_SECOND;
-use plinth_types::{Error, KeySelector, KeySpace, RangeRead, planted};
+use plinth_types::{KeySelector, KeySpace, RangeRead, planted};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,11 +82,11 @@ fn begin_one(leader: &Arc<Leader>, request: ReadVersionRequest) -> Reply<ReadVer
         Admitted::Later => {
             if leader.is_over() {
                 // Nobody would let it in any more.
-                leader.empty_gate(&Error::process_behind());
+                leader.empty_gate(&NodeError::Behind(None));
             }
             reply
         }
-        Admitted::Refused(_, error) => Reply::ready(Err(error)),
+        Admitted::Refused(_, error) => Reply::ready(Err(error.into())),
     }
 }
 
@@ -267,7 +268,7 @@ fn release(leader: &Arc<Leader>, now: Duration) {
         metrics.start_wait.record(now.saturating_sub(waiter.since), 1);
         let answer = waiter.answer;
         if let Some(error) = error {
-            answer.send(Err(error));
+            answer.send(Err(error.into()));
             continue;
         }
         let ReadVersionRequest { priority, lock_aware, .. } = waiter.request;
@@ -284,7 +285,7 @@ fn close(leader: &Leader) {
     if leader.replica.health.is_over() {
         crate::events::closed();
     }
-    leader.empty_gate(&Error::shutdown_in_progress());
+    leader.empty_gate(&NodeError::Closed(None));
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! memory for each key that is written meanwhile. To a client it is a database that nobody writes
 //! to: every transaction reads the pinned version, and commits of writes are refused.
 
+use crate::failure::NodeResult;
 use crate::metrics::{Count, Metrics};
 use crate::node::Node;
 use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
@@ -14,7 +15,7 @@ use plinth_env::{Env, Reply};
 use plinth_storage::PinnedVersion;
 use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector,
-    KeySpace, RangeLocks, RangeRead, RangeResult, Result, Version, system,
+    KeySpace, RangeLocks, RangeRead, RangeResult, Version, system,
 };
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ impl Node {
     ///
     /// # Errors
     /// Those of writing files.
-    pub(crate) async fn pin_snapshot(self: &Arc<Self>) -> Result<Pinned> {
+    pub(crate) async fn pin_snapshot(self: &Arc<Self>) -> NodeResult<Pinned> {
         let pinned = self.pin().await?;
         let version = pinned.version();
         Ok(Pinned { version, endpoint: Arc::new(PinnedSnapshot { node: self.clone(), pinned }) })
@@ -43,7 +44,7 @@ impl Node {
     ///
     /// # Errors
     /// Those of writing files.
-    pub async fn pin(&self) -> Result<Box<dyn PinnedVersion>> {
+    pub async fn pin(&self) -> NodeResult<Box<dyn PinnedVersion>> {
         let pinning = self.replica.writer().pin();
         Ok(pinning.await?)
     }

@@ -9,8 +9,9 @@
 //! Where one process has the only log nothing has to be proven, and nobody asks here.
 
 use crate::batch_lock::lock;
-use plinth_env::reply::{Promise, Reply, promise};
-use plinth_types::{Result, probe};
+use crate::failure::{NodeError, NodeResult};
+use plinth_env::reply::{Promise, Reply};
+use plinth_types::probe;
 use std::sync::{Arc, Mutex};
 
 /// So many rounds are under way at most: with one alone a request waits for half of another one
@@ -20,7 +21,7 @@ const ROUNDS: usize = 2;
 /// What can tell whether this node still leads.
 pub(crate) trait Prover: Send + Sync {
     /// Begins a round; its reply says that the node led at some moment after this call.
-    fn prove(&self) -> Reply<()>;
+    fn prove(&self) -> Reply<(), NodeError>;
 }
 
 /// Requests for a proof, a round for many of them.
@@ -33,7 +34,7 @@ pub(crate) struct Proofs {
 struct Rounds {
     running: usize,
     /// Whoever waits for the next one.
-    next: Vec<Promise<()>>,
+    next: Vec<Promise<(), NodeError>>,
 }
 
 impl Proofs {
@@ -42,8 +43,8 @@ impl Proofs {
     }
 
     /// Ready when a round that began after this call has proven that the node leads.
-    pub fn ask(self: &Arc<Self>) -> Reply<()> {
-        let (promise, reply) = promise();
+    pub fn ask(self: &Arc<Self>) -> Reply<(), NodeError> {
+        let (promise, reply) = Promise::pair();
         {
             let mut rounds = lock(&self.rounds);
             if rounds.running >= ROUNDS {
@@ -57,12 +58,12 @@ impl Proofs {
         reply
     }
 
-    fn run(self: &Arc<Self>, waiting: Vec<Promise<()>>) {
+    fn run(self: &Arc<Self>, waiting: Vec<Promise<(), NodeError>>) {
         let this = self.clone();
         self.prover.prove().on_complete(move |proven| this.ended(waiting, &proven));
     }
 
-    fn ended(self: &Arc<Self>, told: Vec<Promise<()>>, proven: &Result<()>) {
+    fn ended(self: &Arc<Self>, told: Vec<Promise<(), NodeError>>, proven: &NodeResult<()>) {
         let next = {
             let mut rounds = lock(&self.rounds);
             let next = std::mem::take(&mut rounds.next);
@@ -81,23 +82,23 @@ impl Proofs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plinth_types::Error;
+    use plinth_env::Unanswered;
     use std::collections::VecDeque;
 
     /// Rounds end when the test says so.
     #[derive(Clone, Default)]
-    struct Slow(Arc<Mutex<VecDeque<Promise<()>>>>);
+    struct Slow(Arc<Mutex<VecDeque<Promise<(), NodeError>>>>);
 
     impl Prover for Slow {
-        fn prove(&self) -> Reply<()> {
-            let (promise, reply) = promise();
+        fn prove(&self) -> Reply<(), NodeError> {
+            let (promise, reply) = Promise::pair();
             lock(&self.0).push_back(promise);
             reply
         }
     }
 
     impl Slow {
-        fn end(&self, result: Result<()>) {
+        fn end(&self, result: NodeResult<()>) {
             let round = lock(&self.0).pop_front();
             round.expect("a round runs").send(result);
         }
@@ -131,8 +132,8 @@ mod tests {
         let first: Vec<_> = (0..ROUNDS).map(|_| proofs.ask()).collect();
         let second = proofs.ask();
         for first in first {
-            slow.end(Err(Error::broken_promise()));
-            assert_eq!(first.wait(), Err(Error::broken_promise()));
+            slow.end(Err(Unanswered::Broken.into()));
+            assert_eq!(first.wait(), Err(Unanswered::Broken.into()));
         }
         slow.end(Ok(()));
         assert_eq!(second.wait(), Ok(()));

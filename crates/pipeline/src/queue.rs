@@ -6,9 +6,10 @@
 //! `commit_proxy_memory_limit_exceeded`, which clients retry with a long back-off.
 
 use crate::batch_lock::lock;
-use plinth_env::reply::{Promise, Reply, promise};
+use crate::failure::{NodeError, NodeResult};
+use plinth_env::reply::{Promise, Reply, Unanswered};
 use plinth_env::sync::Signal;
-use plinth_types::{CommitReply, CommitRequest, Error, Result, limits};
+use plinth_types::{CommitReply, CommitRequest, Error, limits};
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
@@ -28,30 +29,48 @@ pub(crate) struct Submitted {
 
 /// The duty to tell a client what became of its transaction. Dropped unsent, be it by a task that
 /// panicked, it tells that nobody knows.
-pub(crate) struct Answer(Option<Promise<CommitReply>>);
+pub(crate) struct Answer(Option<To>);
+
+/// Who waits for the fate of a transaction.
+enum To {
+    /// A client, who is told in FoundationDB's numbers.
+    Client(Promise<CommitReply>),
+    /// The pipeline, of a transaction of its own: it reacts to what happened.
+    Own(Promise<CommitReply, NodeError>),
+}
 
 impl Answer {
     pub fn new(promise: Promise<CommitReply>) -> Self {
-        Self(Some(promise))
+        Self(Some(To::Client(promise)))
     }
 
-    pub fn send(mut self, result: Result<CommitReply>) {
-        if let Some(promise) = self.0.take() {
-            promise.send(result);
+    fn own(promise: Promise<CommitReply, NodeError>) -> Self {
+        Self(Some(To::Own(promise)))
+    }
+
+    pub fn send(mut self, result: NodeResult<CommitReply>) {
+        self.tell(result);
+    }
+
+    fn tell(&mut self, result: NodeResult<CommitReply>) {
+        match self.0.take() {
+            Some(To::Client(promise)) => promise.send(result.map_err(Error::from)),
+            Some(To::Own(promise)) => promise.send(result),
+            None => {}
         }
     }
 
     /// The transaction may have been committed, or not.
-    pub fn unknown(self, cause: &Error) {
-        self.send(Err(Error::commit_unknown_result().with_detail(cause.to_string())));
+    pub fn unknown(self, cause: &NodeError) {
+        self.send(Err(NodeError::Unknown(cause.to_string().into())));
     }
 }
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        if let Some(promise) = self.0.take() {
+        if self.0.is_some() {
             let detail = "the commit was given up on its way";
-            promise.send(Err(Error::commit_unknown_result().with_detail(detail)));
+            self.tell(Err(NodeError::Unknown(detail.into())));
         }
     }
 }
@@ -75,7 +94,7 @@ struct State {
     chores: bool,
     closed: bool,
     /// Why the leader has resigned, if it has.
-    failed: Option<Error>,
+    failed: Option<NodeError>,
 }
 
 #[derive(Default)]
@@ -85,39 +104,47 @@ pub(crate) struct CommitQueue {
 }
 
 impl CommitQueue {
-    /// Leaves a transaction; the reply comes when its fate is known.
+    /// Leaves a client's transaction; the reply comes when its fate is known.
     pub fn submit(&self, request: CommitRequest) -> Reply<CommitReply> {
-        self.submit_as(request, false)
+        self.leave(request, false, Answer::new)
     }
 
-    /// Leaves a transaction that changes who is a member of the cluster.
-    pub fn submit_members(&self, request: CommitRequest) -> Reply<CommitReply> {
-        self.submit_as(request, true)
+    /// Leaves a transaction of the pipeline's own.
+    pub fn submit_own(&self, request: CommitRequest) -> Reply<CommitReply, NodeError> {
+        self.leave(request, false, Answer::own)
     }
 
-    fn submit_as(&self, request: CommitRequest, changes_members: bool) -> Reply<CommitReply> {
-        let (promise, reply) = promise();
+    /// Leaves a transaction that changes who is a member of the cluster: the pipeline's own.
+    pub fn submit_members(&self, request: CommitRequest) -> Reply<CommitReply, NodeError> {
+        self.leave(request, true, Answer::own)
+    }
+
+    fn leave<E: From<NodeError> + From<Unanswered> + Send>(
+        &self,
+        request: CommitRequest,
+        changes_members: bool,
+        answer: impl FnOnce(Promise<CommitReply, E>) -> Answer,
+    ) -> Reply<CommitReply, E> {
+        let (promise, reply) = Promise::pair();
         {
             let mut state = lock(&self.state);
             if let Some(cause) = &state.failed {
-                return Reply::ready(Err(cause.clone()));
+                return Reply::ready(Err(cause.clone().into()));
             }
             if state.closed {
-                return Reply::ready(Err(Error::shutdown_in_progress()));
+                return Reply::ready(Err(NodeError::Closed(None).into()));
             }
             let bytes = request.size();
             if state.bytes + bytes > QUEUE_BYTES && !state.waiting.is_empty() {
                 let detail = format!("{} bytes wait to be committed", state.bytes);
-                return Reply::ready(Err(
-                    Error::commit_proxy_memory_limit_exceeded().with_detail(detail)
-                ));
+                return Reply::ready(Err(NodeError::QueueFull(detail.into()).into()));
             }
             state.bytes += bytes;
             state.peak = state.peak.max(state.bytes);
             state.waiting.push_back(Submitted {
                 request,
                 changes_members,
-                answer: Answer::new(promise),
+                answer: answer(promise),
             });
         }
         self.changed.notify();
@@ -153,7 +180,7 @@ impl CommitQueue {
     }
 
     /// The leader resigns: whoever waits is told why, and so is whoever comes later.
-    pub fn fail(&self, cause: &Error) {
+    pub fn fail(&self, cause: &NodeError) {
         let waiting = {
             let mut state = lock(&self.state);
             state.closed = true;

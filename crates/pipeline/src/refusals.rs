@@ -3,8 +3,8 @@
 //! What is decided about a batch stands in `backpressure.rs`; this is what is remembered of it, for
 //! whoever is told and for whoever looks. Bursts are told as one.
 
+use crate::failure::NodeError;
 use plinth_env::Burst;
-use plinth_types::Error;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ impl Refusals {
 
     /// Commits were refused: the first of a burst is told at once, how many there were when it is
     /// over.
-    pub fn note(&self, cause: Cause, error: &Error, refused: u64, now: Duration) {
+    pub fn note(&self, cause: Cause, error: &NodeError, refused: u64, now: Duration) {
         self.refused[cause as usize].fetch_add(refused, Ordering::Relaxed);
         if self.burst.note(refused, now) {
             crate::events::refusing(cause.name(), error);

@@ -18,6 +18,7 @@ use crate::changes::{StreamRows, Streams};
 use crate::config::NodeConfig;
 use crate::counters::Counters;
 use crate::directory::Directory;
+use crate::failure::{NodeError, NodeResult};
 use crate::health::Health;
 use crate::metadata::Metadata;
 use crate::space::Space;
@@ -30,7 +31,7 @@ use plinth_env::reply::Promise;
 use plinth_env::sync::{Signal, race};
 use plinth_log::LogView;
 use plinth_storage::{Change, Prepared, Writer};
-use plinth_types::{Error, LogPosition, MutationList, MutationRef, Result, Version, planted};
+use plinth_types::{LogPosition, MutationList, MutationRef, Version, planted};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -118,7 +119,7 @@ impl Replica {
     /// # Errors
     /// If what an atomic operation changes could not be read. Nothing was applied then, and the
     /// node has failed: the next entry would be applied to rows that lack this one.
-    pub async fn apply(&self, entry: &Entry<'_>) -> Result<Vec<Promise<Version>>> {
+    pub async fn apply(&self, entry: &Entry<'_>) -> NodeResult<Vec<Promise<Version>>> {
         let version = entry.at.version;
         assert!(version > self.newest(), "entries are applied in the order of their versions");
         let prepared = self.writer().prepare(&mut entry.mutations());
@@ -172,14 +173,14 @@ impl Replica {
     }
 
     /// What was wrong with the first of the damaged files that reads have met, and how often.
-    pub fn damage(&self) -> Option<(Error, u64)> {
+    pub fn damage(&self) -> Option<(NodeError, u64)> {
         let (error, times) = self.storage.damage()?;
         Some((error.into(), times))
     }
 
     /// A checkpoint, or a flush that makes room, was written or could not be. The first failure in
     /// a row is told at once, its end too.
-    pub fn note_checkpoint<T>(&self, written: &Result<T>) {
+    pub fn note_checkpoint<T>(&self, written: &NodeResult<T>) {
         let failed = written.as_ref().err();
         self.counters.checkpoints_failed.add(u64::from(failed.is_some()));
         match (self.space.checkpoint.note(failed), failed) {
@@ -203,7 +204,7 @@ impl Replica {
 
     /// # Errors
     /// As [`Directory::check_place`]; never for a database in memory.
-    pub fn check_place(&self) -> Result<()> {
+    pub fn check_place(&self) -> NodeResult<()> {
         self.directory.as_ref().map_or(Ok(()), Directory::check_place)
     }
 

@@ -22,10 +22,11 @@
 //! than `need`; whatever is not known holds nobody back.
 
 use crate::batch_lock::lock;
-use plinth_env::{Burst, Env, IoError, IoErrorKind, Open, Signal, is_disk_full};
+use crate::failure::{NodeError, NodeResult};
+use plinth_env::{Burst, Env, IoError, IoErrorKind, Open, Signal};
 use plinth_log::LogView;
 use plinth_storage::Reader;
-use plinth_types::{Error, Result, probe};
+use plinth_types::probe;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -120,19 +121,19 @@ pub(crate) struct Space {
 #[derive(Default)]
 pub(crate) struct Checkpointing {
     /// Why the last one could not be written, if so.
-    trouble: Mutex<Option<Error>>,
+    trouble: Mutex<Option<NodeError>>,
     /// Wakes the task that writes them.
     pub due: Signal,
 }
 
 impl Checkpointing {
     /// Why the last one could not be written, if so.
-    pub fn trouble(&self) -> Option<Error> {
+    pub fn trouble(&self) -> Option<NodeError> {
         lock(&self.trouble).clone()
     }
 
     /// One was written, or could not be. Whether that is another end than the one before had.
-    pub fn note(&self, failed: Option<&Error>) -> bool {
+    pub fn note(&self, failed: Option<&NodeError>) -> bool {
         let before = std::mem::replace(&mut *lock(&self.trouble), failed.cloned());
         before.is_some() != failed.is_some()
     }
@@ -396,19 +397,18 @@ impl Space {
 
     /// Why commits that write rows are refused.
     #[cold]
-    pub fn refusal(&self) -> Error {
-        let Some((free, kept)) = self.free_and_kept() else { return no_room() };
+    pub fn refusal(&self) -> NodeError {
+        let Some((free, kept)) = self.free_and_kept() else {
+            return IoError::from(IoErrorKind::DiskFull).into();
+        };
         let dir = self.root.as_ref().map(|root| root.display().to_string());
-        no_room().with_detail(format!(
+        let what = format!(
             "the disk of {} is full: {free} bytes are free, and {kept} are kept for what makes room again; until there is \
              room, commits that clear are taken, those that write rows aren't",
             dir.unwrap_or_default()
-        ))
+        );
+        IoError::new(IoErrorKind::DiskFull, what).into()
     }
-}
-
-fn no_room() -> Error {
-    IoError::from(IoErrorKind::DiskFull).into()
 }
 
 /// A database whose disk is full may be opened with what its reserve gives back. Whether it had
@@ -416,18 +416,18 @@ fn no_room() -> Error {
 pub(crate) async fn release_before_opening(
     env: &plinth_env::Env,
     dir: &std::path::Path,
-    error: &Error,
+    error: &NodeError,
 ) -> bool {
-    is_disk_full(error) && env.files().remove(dir.join(RESERVE)).await.is_ok()
+    error.is_disk_full() && env.files().remove(dir.join(RESERVE)).await.is_ok()
 }
 
 /// The result of something that makes room, tried again with the reserve if the disk was full.
-pub(crate) async fn with_reserve<T, F>(space: &Space, mut work: impl FnMut() -> F) -> Result<T>
+pub(crate) async fn with_reserve<T, F>(space: &Space, mut work: impl FnMut() -> F) -> NodeResult<T>
 where
-    F: Future<Output = Result<T>>,
+    F: Future<Output = NodeResult<T>>,
 {
     match work().await {
-        Err(error) if is_disk_full(&error) && space.met_full_disk().await => work().await,
+        Err(error) if error.is_disk_full() && space.met_full_disk().await => work().await,
         done => done,
     }
 }

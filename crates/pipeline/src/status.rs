@@ -343,7 +343,7 @@ fn changes(shown: &Shown) -> Value {
             "held_bytes": stream.held,
             "id": stream.id,
             "lag": { "seconds": lag as f64 / VERSIONS_PER_SECOND as f64, "versions": lag },
-            "lost": stream.lost.map(|error| error.detail().unwrap_or(error.description()).to_string()),
+            "lost": stream.lost.map(|error| error.summary()),
             "name": printable(&stream.name).to_string(),
             "registered_version": stream.registered,
         })

@@ -5,6 +5,7 @@
 
 use crate::config::NodeConfig;
 use crate::directory::{Directory, checkpoint_path};
+use crate::failure::NodeResult;
 use crate::identity::{DirectoryIdentity, EngineKind};
 use plinth_env::Env;
 use plinth_format::Identity;
@@ -12,7 +13,7 @@ use plinth_storage::{
     CheckpointFiles, Import, MemoryReplay, MemoryStorage, Reader, SsdStorage, Writer, checkpoint,
     ssd::SsdFound,
 };
-use plinth_types::{LogPosition, MutationList, Result};
+use plinth_types::{LogPosition, MutationList};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -77,7 +78,7 @@ pub(crate) enum Stored {
 
 impl Stored {
     /// Reads the engine of a database.
-    pub async fn read(env: &Env, directory: &Directory, config: &NodeConfig) -> Result<Self> {
+    pub async fn read(env: &Env, directory: &Directory, config: &NodeConfig) -> NodeResult<Self> {
         if config.engine == EngineKind::Memory {
             let loaded = load_newest(env, directory).await?;
             let (storage, at) = loaded.unwrap_or_else(|| {
@@ -101,7 +102,7 @@ impl Stored {
     }
 
     /// Begins, which removes what a crash left.
-    pub async fn start(self, env: &Env, directory: &Directory) -> Result<Recovering> {
+    pub async fn start(self, env: &Env, directory: &Directory) -> NodeResult<Recovering> {
         match self {
             Self::Memory(replay, at) => {
                 let (dir, identity) = (directory.checkpoint_path(), directory.ids);
@@ -126,7 +127,7 @@ impl Recovering {
         env: &Env,
         at: LogPosition,
         mutations: &MutationList,
-    ) -> Result<()> {
+    ) -> NodeResult<()> {
         let storage = match self {
             Self::Memory(replay, _) => {
                 replay.apply(at, &mut mutations.iter());
@@ -179,7 +180,7 @@ impl Store {
         identity: Identity,
         engine: EngineKind,
         at: LogPosition,
-    ) -> Result<()> {
+    ) -> NodeResult<()> {
         match engine {
             EngineKind::Memory => {
                 let path = checkpoint_path(dir);
@@ -206,7 +207,7 @@ pub(crate) async fn import_engine(
     identity: &DirectoryIdentity,
     config: &NodeConfig,
     at: LogPosition,
-) -> Result<Box<dyn Import>> {
+) -> NodeResult<Box<dyn Import>> {
     let ids = identity.ids;
     let dir = match identity.engine {
         EngineKind::Memory => checkpoint_path(generation),
@@ -223,7 +224,7 @@ pub(crate) async fn import_engine(
 async fn load_newest(
     env: &Env,
     directory: &Directory,
-) -> Result<Option<(MemoryStorage, LogPosition)>> {
+) -> NodeResult<Option<(MemoryStorage, LogPosition)>> {
     let loaded = MemoryStorage::load(env, &directory.checkpoint_path(), directory.ids).await?;
     Ok(loaded.map(|loaded| (loaded.store, loaded.at)))
 }

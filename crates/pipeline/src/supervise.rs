@@ -4,11 +4,12 @@
 //! waits for that work would wait for ever. So the node fails, which answers everybody who waits
 //! and stops the other tasks; a server ends with it, and is started again.
 
+use crate::failure::NodeError;
 use crate::leader::Leader;
 use crate::replica::Replica;
 use crate::{pace, worker};
 use plinth_env::Task;
-use plinth_types::{Error, probe};
+use plinth_types::probe;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ pub(crate) trait Supervisor: Send + Sync + 'static {
     /// Whether its tasks are to end.
     fn is_over(&self) -> bool;
     /// The node takes no more commits.
-    fn fail(&self, cause: Error);
+    fn fail(&self, cause: NodeError);
 }
 
 impl Supervisor for Leader {
@@ -31,7 +32,7 @@ impl Supervisor for Leader {
         Self::is_over(self)
     }
 
-    fn fail(&self, cause: Error) {
+    fn fail(&self, cause: NodeError) {
         Self::fail(self, cause);
     }
 }
@@ -75,7 +76,7 @@ impl<S: Supervisor> Watched<S> {
     fn failed(&self, what: &str) {
         probe!("pipeline: a task of the node ended early");
         let detail = format!("the task {:?} of the node {what}; it takes nothing more", self.name);
-        self.supervisor.fail(Error::internal_error().with_detail(detail));
+        self.supervisor.fail(NodeError::Internal(detail.into()));
     }
 }
 

@@ -11,6 +11,7 @@
 use crate::batch_lock::lock;
 use crate::cluster::{Parcel, Peers, Progress, WINDOW};
 use crate::events;
+use crate::failure::{NodeError, NodeResult};
 use crate::generation::Import;
 use crate::health::Health;
 use crate::node::Node;
@@ -19,7 +20,7 @@ use plinth_env::{Env, Signal};
 use plinth_replication::{EntryId, NodeId, ParcelKind};
 use plinth_storage::Chunk;
 use plinth_types::system::SYSTEM_END;
-use plinth_types::{Bytes, Error, LogPosition, Result, Version, probe};
+use plinth_types::{Bytes, LogPosition, Version, probe};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -116,7 +117,7 @@ impl Taker<'_> {
     ///
     /// # Errors
     /// Why that node gives none, or they couldn't be kept. Nothing is left of them then.
-    pub async fn take_from(&self, source: NodeId, needed: EntryId) -> Result<Option<Import>> {
+    pub async fn take_from(&self, source: NodeId, needed: EntryId) -> NodeResult<Option<Import>> {
         self.arrivals.clear();
         let now = self.env.now();
         let mut transfer = Transfer {
@@ -146,7 +147,7 @@ impl Taker<'_> {
     }
 
     /// Whether all rows were taken.
-    async fn take_all(&self, transfer: &mut Transfer) -> Result<bool> {
+    async fn take_all(&self, transfer: &mut Transfer) -> NodeResult<bool> {
         self.ask(transfer, ParcelKind::Ask);
         let mut silent = 0;
         let mut asked = self.env.now();
@@ -168,7 +169,7 @@ impl Taker<'_> {
                     if silent > TIMES {
                         probe!("pipeline: who sent rows sends no more");
                         let detail = format!("node {} sends no more rows", transfer.source);
-                        return Err(Error::timed_out().with_detail(detail));
+                        return Err(NodeError::Silent(detail.into()));
                     }
                     self.ask(transfer, ParcelKind::AskAgain);
                 }
@@ -185,7 +186,7 @@ impl Taker<'_> {
                 }
                 Some(parcel) if parcel.kind == ParcelKind::Refuse => {
                     let text = String::from_utf8_lossy(&parcel.payload).into_owned();
-                    return Err(Error::process_behind().with_detail(text));
+                    return Err(NodeError::Behind(Some(text.into())));
                 }
                 // Those are no answers.
                 Some(_) => {}
@@ -200,18 +201,18 @@ impl Taker<'_> {
     }
 
     /// Keeps a chunk.
-    async fn keep(&self, transfer: &mut Transfer, parcel: &Parcel) -> Result<()> {
+    async fn keep(&self, transfer: &mut Transfer, parcel: &Parcel) -> NodeResult<()> {
         let chunk = Chunk::decode(&parcel.payload)?;
         if chunk.begin != transfer.key {
             let detail = "a chunk that doesn't begin where the one before it ended";
-            return Err(Error::file_corrupt().with_detail(detail));
+            return Err(NodeError::Damaged(detail.into()));
         }
         let import = match &mut transfer.import {
             Some(import) => import,
             None if chunk.at.index < transfer.needed => {
                 let (has, needs) = (chunk.at.index, transfer.needed);
                 let detail = format!("rows up to entry {has}, those up to {needs} are needed");
-                return Err(Error::process_behind().with_detail(detail));
+                return Err(NodeError::Behind(Some(detail.into())));
             }
             none => {
                 let begun = Import::begin_beside(self.node, chunk.at).await?;

@@ -38,7 +38,7 @@ fn note(waiting: &Mutex<Waiting>, result: Result<ReadVersionReply>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plinth_types::Error;
+    use crate::failure::NodeError;
 
     fn version(version: i64) -> Result<ReadVersionReply> {
         Ok(ReadVersionReply { version, metadata_version: None, range_locks: None })
@@ -56,8 +56,8 @@ mod tests {
         let (promises, replies): (Vec<_>, Vec<_>) = (0..3).map(|_| promise()).unzip();
         let all = together(replies.into_iter());
         let [one, two, three] = promises.try_into().unwrap();
-        two.send(Err(Error::batch_transaction_throttled()));
-        assert_eq!(all.wait(), Err(Error::batch_transaction_throttled()));
+        two.send(Err(NodeError::BatchHeldBack.into()));
+        assert_eq!(all.wait(), Err(NodeError::BatchHeldBack.into()));
         one.send(version(1));
         three.send(version(2));
     }

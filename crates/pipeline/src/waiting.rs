@@ -1,19 +1,20 @@
 //! Reads at a version that the database has not reached yet: they wait, for a second at most.
 
 use crate::batch_lock::lock;
-use plinth_env::reply::{Promise, Reply, promise};
+use crate::failure::NodeError;
+use plinth_env::reply::{Promise, Reply};
 use plinth_env::{Env, Timer};
-use plinth_types::{Error, Version, probe};
+use plinth_types::{Version, probe};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// How long a read of the future waits before it fails with `future_version`.
+/// How long a read of the future waits before it fails with [`NodeError::Future`].
 const PATIENCE: Duration = Duration::from_secs(1);
 
 struct Waiter {
-    promise: Promise<()>,
+    promise: Promise<(), NodeError>,
     _timer: Timer,
 }
 
@@ -35,16 +36,16 @@ impl Waiting {
         Self { waiters: Mutex::default(), earliest: AtomicI64::new(Version::MAX) }
     }
 
-    /// Ready when `version` is reached ([`Waiting::reached`]), or with `future_version` after a
-    /// second. `committed` is asked once the waiter is in place, so that nothing slips between.
+    /// Ready when `version` is reached ([`Waiting::reached`]), or with [`NodeError::Future`] after
+    /// a second. `committed` is asked once the waiter is in place, so that nothing slips between.
     pub fn wait(
         self: &Arc<Self>,
         env: &Env,
         version: Version,
         committed: impl FnOnce() -> Version,
-    ) -> Reply<()> {
+    ) -> Reply<(), NodeError> {
         probe!("pipeline: read of a version to come");
-        let (promise, reply) = promise();
+        let (promise, reply) = Promise::pair();
         {
             let mut waiters = lock(&self.waiters);
             waiters.next_id += 1;
@@ -94,7 +95,7 @@ impl Waiting {
     fn give_up(&self, place: (Version, u64)) {
         let waiter = lock(&self.waiters).by_version.remove(&place);
         if let Some(waiter) = waiter {
-            waiter.promise.send(Err(Error::future_version()));
+            waiter.promise.send(Err(NodeError::Future));
         }
     }
 }

@@ -6,8 +6,10 @@
 //! that no change can slip between.
 
 use crate::batch_lock::lock;
+use crate::failure::NodeError;
 use plinth_env::reply::{Promise, Reply, promise};
-use plinth_types::{Bytes, Error, Result, Version, planted, probe};
+use plinth_storage::StorageResult;
+use plinth_types::{Bytes, Error, Version, planted, probe};
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,7 +68,7 @@ impl Watches {
 
     /// Fires a watch if its key's value, read at a version after it was added, is another; or if it
     /// could not be read.
-    pub fn compare(&self, key: &Bytes, id: u64, now: Result<(Version, Option<Bytes>)>) {
+    pub fn compare(&self, key: &Bytes, id: u64, now: StorageResult<(Version, Option<Bytes>)>) {
         let is_other = |watch: &Watch| now.as_ref().map_or(true, |(_, now)| *now != watch.value);
         let differs = lock(&self.table)
             .by_key
@@ -78,7 +80,7 @@ impl Watches {
             && let Some(watch) = self.take(key, id)
         {
             probe!("pipeline: watch fires as it is registered");
-            watch.promise.send(now.map(|(version, _)| version));
+            watch.promise.send(now.map(|(version, _)| version).map_err(Error::from));
         }
     }
 
@@ -136,10 +138,11 @@ impl Watches {
     }
 
     /// Ends all watches with this: whoever waits goes elsewhere.
-    pub fn end(&self, cause: &Error) {
+    pub fn end(&self, cause: &NodeError) {
         let ended = std::mem::take(&mut lock(&self.table).by_key);
         let ended: Vec<Watch> = ended.into_values().flatten().collect();
         self.count.fetch_sub(ended.len(), Ordering::SeqCst);
+        let cause = Error::from(cause);
         ended.into_iter().for_each(|watch| watch.promise.send(Err(cause.clone())));
     }
 

@@ -20,13 +20,13 @@
 use crate::backpressure;
 use crate::batch::{Decided, Refused, decide};
 use crate::events;
+use crate::failure::{NodeError, NodeResult};
 use crate::leader::{Batch, Batcher, Leader};
 use crate::metrics::Heat;
 use crate::queue::{Submitted, Work};
-use plinth_env::is_disk_full;
 use plinth_env::sync::{First, race};
 use plinth_log::{ALL_ROWS, Position, sections_head};
-use plinth_types::{Error, Result, Version, planted, probe};
+use plinth_types::{Version, planted, probe};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -235,7 +235,7 @@ fn check_version(leader: &Leader, version: Version, lease: Option<Version>) {
 }
 
 /// The batch is not in the log; or nobody knows whether it is.
-fn not_appended(leader: &Leader, decided: Decided, error: Error, was_sound: bool) {
+fn not_appended(leader: &Leader, decided: Decided, error: NodeError, was_sound: bool) {
     if was_sound && !is_log_sound(leader) {
         probe!("pipeline: append failed and left bytes behind");
         // Bytes were written and could not be taken back: a restart may find the batch. Its version
@@ -264,9 +264,9 @@ async fn append_with_reserve(
     version: Version,
     lease: Option<Version>,
     decided: &Decided,
-) -> Result<Option<Position>> {
+) -> NodeResult<Option<Position>> {
     match append(leader, batcher, version, lease, decided).await {
-        Err(error) if is_disk_full(&error) && is_log_sound(leader) => {
+        Err(error) if error.is_disk_full() && is_log_sound(leader) => {
             let has_more = leader.replica.space.met_full_disk().await;
             if !has_more
                 || decided.accepted.iter().any(|it| backpressure::any_row_written(&it.mutations))
@@ -286,7 +286,7 @@ async fn append(
     version: Version,
     lease: Option<Version>,
     decided: &Decided,
-) -> Result<Option<Position>> {
+) -> NodeResult<Option<Position>> {
     let Some(log) = &mut batcher.log else { return Ok(None) };
     if let Some(lease) = lease {
         log.extend_lease(lease).await?;
@@ -329,7 +329,7 @@ fn count_refused(leader: &Leader, refused: &[Refused]) {
     for refused in refused {
         match &refused.verdict {
             Ok(_) => counters.conflicted.add(1),
-            Err(error) if *error == Error::transaction_too_old() => counters.too_old.add(1),
+            Err(NodeError::TooOld(_)) => counters.too_old.add(1),
             Err(_) => counters.refused.add(1),
         }
     }

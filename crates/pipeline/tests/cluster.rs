@@ -200,7 +200,7 @@ fn a_directory_is_opened_as_what_it_is() {
     let alone =
         machines.sim.run_until(Node::open(&machines.envs[0], dir, config.clone())).map(drop);
     let alone = alone.expect_err("a member's");
-    assert_eq!(alone, Error::client_invalid_operation());
+    assert_eq!(Error::from(&alone), Error::client_invalid_operation());
     assert!(alone.to_string().contains("node 1 of a cluster"), "{alone}");
     let formed = machines.form(0).expect_err("it is formed");
     assert_eq!(formed, Error::client_invalid_operation());
@@ -216,7 +216,8 @@ fn a_directory_is_opened_as_what_it_is() {
     drop(node);
     let membership = machines.membership(0);
     let form = Node::form(&machines.envs[0], other, &config, &membership);
-    assert_eq!(machines.sim.run_until(form), Err(Error::client_invalid_operation()));
+    let formed = machines.sim.run_until(form).map_err(Error::from);
+    assert_eq!(formed, Err(Error::client_invalid_operation()));
     (0..3).for_each(|at| machines.open(at).expect("it opens"));
     let leader = machines.await_leader(|_| true);
     machines.set(leader, "key", "1").expect("a commit");
@@ -337,7 +338,7 @@ fn a_member_whose_disk_fails_says_so() {
         machines.sim.run_for(Duration::from_secs(1));
         let failure = machines.host(at).failure();
         assert!(
-            failure.as_ref().is_some_and(|why| *why == Error::io_error()),
+            failure.as_ref().is_some_and(|why| Error::from(why) == Error::io_error()),
             "seed {seed}: {failure:?}"
         );
         let next = machines.await_leader(|other| other != at);

@@ -71,7 +71,7 @@ fn a_crash_at_any_file_call_of_a_creation_leaves_what_is_made_anew_or_opens() {
                 let report = simulation.run_until(check(&machine, Path::new(DIR)));
                 match report {
                     Ok(report) => assert_eq!(report.problems, [], "{what}"),
-                    Err(error) => assert_eq!(error, Error::file_not_found(), "{what}"),
+                    Err(error) => assert_eq!(Error::from(error), Error::file_not_found(), "{what}"),
                 }
                 for round in 0..2 {
                     let node = simulation.run_until(open_with(&machine, engine));
@@ -141,7 +141,7 @@ fn a_database_without_identity_is_refused_and_stays_as_it_is() {
                     .run_until(Node::open(&machine, Path::new(DIR), config))
                     .err()
                     .unwrap();
-                assert_eq!(error, Error::file_corrupt(), "{what}: {error}");
+                assert_eq!(Error::from(&error), Error::file_corrupt(), "{what}: {error}");
                 assert!(error.to_string().contains("/db/IDENTITY"), "{what}: {error}");
             }
             let report = simulation.run_until(check(&machine, Path::new(DIR))).unwrap();

@@ -111,8 +111,8 @@ fn what_is_no_database_and_what_is_open_is_not_checked() {
     let simulation = Simulation::new(5);
     let machine = simulation.process("node");
     let missing = simulation.run_until(check(&machine, Path::new("/nothing"))).err().unwrap();
-    assert_eq!(missing, Error::file_not_found());
+    assert_eq!(Error::from(missing), Error::file_not_found());
     let _node = simulation.run_until(open(&machine, Path::new(DIR))).unwrap();
     let busy = simulation.run_until(check(&machine, Path::new(DIR))).err().unwrap();
-    assert_eq!(busy, Error::lock_file_failure());
+    assert_eq!(Error::from(busy), Error::lock_file_failure());
 }

@@ -46,7 +46,7 @@ async fn value_of(machine: &Env, engine: EngineKind) -> (Vec<u8>, Version) {
 async fn replace(machine: &Env, engine: EngineKind) -> Result<()> {
     let incoming = Incoming::begin(machine, Path::new(DIR), config(engine)).await?;
     fill(&incoming.endpoint(), b"new").await?;
-    incoming.put_in_place().await
+    Ok(incoming.put_in_place().await?)
 }
 
 fn with_old_state(engine: EngineKind, seed: u64) -> (Simulation, Env, Version) {

@@ -108,7 +108,7 @@ fn directories_that_are_no_database_are_refused_by_name() {
         let missing = dir.path().join("none");
         let config = NodeConfig { creation: Creation::Never, ..NodeConfig::default() };
         let error = Node::open(&env, &missing, config).await.err().unwrap();
-        assert_eq!(error, Error::file_not_found());
+        assert_eq!(Error::from(error), Error::file_not_found());
     });
 }
 

@@ -58,7 +58,7 @@ fn trial(place: &'static str, engine: EngineKind, seed: u64) {
     world.sim.run_for(Duration::from_millis(300 + 7 * seed));
     assert!(answers.lock().unwrap().is_empty(), "{place}: nothing has gone wrong yet");
     plant(Some(place));
-    let cause = world.run(world.node().until_failed());
+    let cause = Error::from(world.run(world.node().until_failed()));
     plant(None);
     world.sim.run_for(Duration::from_secs(2));
     let told = answers.lock().unwrap().clone();
@@ -74,7 +74,8 @@ fn trial(place: &'static str, engine: EngineKind, seed: u64) {
     assert!(world.run(set(&world, b"after", b"v")).is_err(), "{place}");
     drop(world.run(world.endpoint().read_version(ReadVersionRequest::default())));
     let closed = world.run(world.node().close());
-    assert_eq!(closed.unwrap_err(), Error::internal_error(), "{place}: closing says what happened");
+    let why = closed.unwrap_err();
+    assert_eq!(Error::from(why), Error::internal_error(), "{place}: closing says what happened");
     world.crash(Unsynced::Lost, config());
     assert_eq!(world.run(get(&world, b"before")).as_deref(), Some(&b"v"[..]), "{place}");
 }

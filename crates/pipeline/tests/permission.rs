@@ -30,7 +30,8 @@ async fn open_without_rights(env: &Env, dir: PathBuf) -> Result<()> {
             let nobody = Uid::from_raw(NOBODY);
             set_thread_res_uid(nobody, nobody, nobody).unwrap();
         }
-        promise.send(Node::open(&env_of_nobody, &dir, NodeConfig::default()).await.map(drop));
+        let opened = Node::open(&env_of_nobody, &dir, NodeConfig::default()).await;
+        promise.send(opened.map(drop).map_err(Error::from));
     }));
     answer.await
 }

@@ -105,6 +105,7 @@
 //! `allocator.rs`.
 #![forbid(unsafe_code)]
 
+mod check;
 pub mod directory;
 mod local;
 mod member;
@@ -113,6 +114,7 @@ mod restore;
 pub mod subspace;
 pub mod tuple;
 
+pub use check::{check, salvage};
 pub use directory::Directory;
 pub use local::{Builder, Local};
 pub use member::Member;
@@ -133,7 +135,7 @@ pub use plinth_env::{Env, block_on};
 pub use plinth_fdb as fdb;
 pub use plinth_pipeline::cluster;
 pub use plinth_pipeline::{
-    CheckReport, Compression, EngineKind, LongestWaits, SalvageReport, check, salvage,
+    CheckReport, Compression, EngineKind, LongestWaits, NodeError, SalvageReport,
 };
 #[cfg(feature = "series")]
 pub use plinth_series as series;

@@ -104,10 +104,10 @@ impl Local {
     /// `unsupported_operation` if there are no checkpoints (a database in memory alone); `io_error`
     /// and the like if it can't be written.
     pub fn checkpoint(&self) -> Result<Version> {
-        match &self.node {
+        Ok(match &self.node {
             Opened::Own(node) => block_on(node.checkpoint()),
             Opened::Member(host) => block_on(host.checkpoint()),
-        }
+        }?)
     }
 
     /// What held up commits longest since this was last asked.
@@ -121,10 +121,11 @@ impl Local {
     /// Why the database takes no more commits, if something broke: a sync that failed, a task that
     /// panicked. It is to be opened anew then, best by a new process. `None` while all is well.
     pub fn failure(&self) -> Option<Error> {
-        match &self.node {
+        let failure = match &self.node {
             Opened::Own(node) => node.failure(),
             Opened::Member(host) => host.failure(),
-        }
+        };
+        failure.map(Error::from)
     }
 
     /// All measurements of the database, in Prometheus' text format (version 0.0.4).
@@ -159,10 +160,10 @@ impl Local {
     }
 
     async fn end(self) -> Result<()> {
-        match &self.node {
+        Ok(match &self.node {
             Opened::Own(node) => node.close().await,
             Opened::Member(host) => host.close().await,
-        }
+        }?)
     }
 }
 

@@ -27,7 +27,7 @@ impl Builder {
     /// or of a database of its own.
     pub async fn form_member(&self, membership: &Membership) -> Result<()> {
         let (env, directory, config) = self.of_member()?;
-        Node::form(&env, directory, config, membership).await
+        Ok(Node::form(&env, directory, config, membership).await?)
     }
 
     /// Opens the directory of a member of a cluster, which takes part in it at once; `peers` brings
@@ -87,7 +87,7 @@ impl Member {
     /// # Errors
     /// As there.
     pub async fn take_in(&self, address: &str) -> Result<Membership> {
-        self.host.take_in(address).await
+        Ok(self.host.take_in(address).await?)
     }
 
     /// Others of the cluster have proven that this node is no member any more.

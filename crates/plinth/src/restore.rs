@@ -111,7 +111,7 @@ impl DirectoryLoader {
         }
         let chunk =
             Chunk { at: self.at, begin: piece.range.begin, end: piece.range.end, rows: piece.rows };
-        self.import()?.take(&chunk).await
+        Ok(self.import()?.take(&chunk).await?)
     }
 
     /// Takes the rows of the system's keys that were not taken yet and lie before this one.
@@ -128,7 +128,7 @@ impl DirectoryLoader {
         }
         let end = Bytes::from_static(end);
         let chunk = Chunk { at: self.at, begin, end, rows: rows.finish() };
-        self.import()?.take(&chunk).await
+        Ok(self.import()?.take(&chunk).await?)
     }
 
     fn import(&mut self) -> Result<&mut Import> {

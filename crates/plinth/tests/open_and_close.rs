@@ -96,7 +96,7 @@ fn after_close_other_handles_read_and_no_longer_commit() {
 fn what_cannot_be_opened_says_why() {
     let place = place();
     let code = |builder: Builder| builder.open().map(drop).map_err(|error| error.code());
-    let unknown = EngineKind::from_name("ssd-redwood-1").unwrap_err();
+    let unknown = Error::from(EngineKind::from_name("ssd-redwood-1").unwrap_err());
     assert_eq!(unknown, Error::invalid_option_value());
     assert!(
         unknown.to_string().contains("ssd-redwood-1") && unknown.to_string().contains("memory"),

@@ -9,7 +9,7 @@ use crate::repository::Repository;
 use crate::source::words;
 
 /// The crates below that edge.
-const BELOW: [&str; 6] = ["env", "format", "log", "storage", "replication", "peers"];
+const BELOW: [&str; 7] = ["env", "format", "log", "storage", "replication", "peers", "pipeline"];
 
 /// The file of such a crate that may name numbers, and what `format` calls it.
 const TABLES: [&str; 2] = ["/failure.rs", "/corruption.rs"];

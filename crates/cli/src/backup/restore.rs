@@ -131,8 +131,8 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
         Destination::Nowhere => return Err(no_destination()),
         Destination::Directory(dir) => {
             let engine = options.get_one::<String>("engine").map_or("memory", |engine| engine);
-            let engine = EngineKind::from_name(engine)
-                .map_err(|error| Failure::usage(error.detail().unwrap_or_default()))?;
+            let engine =
+                EngineKind::from_name(engine).map_err(|error| Failure::usage(error.summary()))?;
             let builder = Builder::new(dir).engine(engine);
             (into_directory(&env, &backup, &plan, &control, builder), dir.display().to_string())
         }

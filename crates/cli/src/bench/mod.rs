@@ -250,7 +250,7 @@ fn open(path: &Path, engine: &str, memory: Option<u64>) -> Result<Local, Failure
 
 /// The engine of this name.
 fn engine_of(name: &str) -> Result<EngineKind, Failure> {
-    EngineKind::from_name(name).map_err(|error| Failure::usage(error.detail().unwrap_or_default()))
+    EngineKind::from_name(name).map_err(|error| Failure::usage(error.summary()))
 }
 
 /// What ran: this program, with this command line.

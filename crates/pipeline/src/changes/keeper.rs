@@ -10,7 +10,7 @@
 
 use crate::batch_lock::lock;
 use plinth_log::{ALL_ROWS, EntryKind, LogError, LogReader, LogResult, LogView, sections_head};
-use plinth_types::{Error, LogPosition, MutationList, Result, Version, probe};
+use plinth_types::{LogPosition, MutationList, Version, probe};
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -87,8 +87,8 @@ impl Keeper {
     /// from before a restart and didn't have all of them then, and the bound.
     ///
     /// # Errors
-    /// `version_invalid` if they are gone.
-    pub fn register(&self, id: u64, from: Version, bound: Bound) -> Result<(Version, Bound)> {
+    /// `Version` if they are gone.
+    pub fn register(&self, id: u64, from: Version, bound: Bound) -> LogResult<(Version, Bound)> {
         match self {
             Self::Log(kept) => kept.register(id, from, bound),
             Self::Memory(kept) => {
@@ -98,11 +98,11 @@ impl Keeper {
     }
 
     /// # Errors
-    /// `version_invalid` if the stream has lost what it held back.
-    pub fn pop(&self, id: u64, upto: Version) -> Result<()> {
+    /// `Version` if the stream has lost what it held back.
+    pub fn pop(&self, id: u64, upto: Version) -> LogResult<()> {
         match self {
-            Self::Log(kept) => Ok(kept.log.pop(&kept.name(id), upto)?),
-            Self::Memory(kept) => Ok(lock(kept).pop(id, upto)?),
+            Self::Log(kept) => kept.log.pop(&kept.name(id), upto),
+            Self::Memory(kept) => lock(kept).pop(id, upto),
         }
     }
 
@@ -129,10 +129,10 @@ impl Keeper {
     /// Bytes that are kept for a stream, as its bound counts them.
     ///
     /// # Errors
-    /// `version_invalid` if it has lost what it held back.
-    pub fn held_bytes(&self, id: u64) -> Result<u64> {
+    /// `Version` if it has lost what it held back.
+    pub fn held_bytes(&self, id: u64) -> LogResult<u64> {
         match self {
-            Self::Log(kept) => Ok(kept.log.held_bytes(&kept.name(id))?),
+            Self::Log(kept) => kept.log.held_bytes(&kept.name(id)),
             Self::Memory(kept) => {
                 let kept = lock(kept);
                 kept.check(id)?;
@@ -151,8 +151,8 @@ impl Keeper {
     /// Reads for a stream, from version `from` on.
     ///
     /// # Errors
-    /// `version_invalid` if the stream has lost what it held back.
-    pub fn reader(&self, id: u64, from: Version) -> Result<Box<dyn LogReader>> {
+    /// `Version` if the stream has lost what it held back.
+    pub fn reader(&self, id: u64, from: Version) -> LogResult<Box<dyn LogReader>> {
         match self {
             Self::Log(kept) => {
                 let mut reader = kept.log.reader_for(&kept.name(id), from)?;
@@ -174,7 +174,7 @@ impl LogKeeper {
         name.unwrap_or_else(|| Bound::Own(0).consumer(id))
     }
 
-    fn register(&self, id: u64, from: Version, bound: Bound) -> Result<(Version, Bound)> {
+    fn register(&self, id: u64, from: Version, bound: Bound) -> LogResult<(Version, Bound)> {
         let of_it =
             |(name, _): &(String, Version)| stream_of(name).is_some_and(|(other, _)| other == id);
         let known = self.log.consumers().into_iter().find(of_it);
@@ -213,13 +213,13 @@ pub(super) struct MemoryLog {
 }
 
 impl MemoryLog {
-    fn register(&mut self, id: u64, from: Version, bound: u64) -> Result<()> {
+    fn register(&mut self, id: u64, from: Version, bound: u64) -> LogResult<()> {
         if from <= self.gone {
             let detail = format!(
                 "entries up to version {} are gone, those from {from} on were asked for",
                 self.gone
             );
-            return Err(Error::version_invalid().with_detail(detail));
+            return Err(LogError::Version(detail));
         }
         self.lost.remove(&id);
         self.known.insert(id, Known { popped: from - 1, bound });

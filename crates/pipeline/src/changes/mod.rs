@@ -22,14 +22,15 @@ mod rows;
 pub(crate) use rows::StreamRows;
 
 use crate::batch_lock::lock;
+use crate::failure::{NodeError, NodeResult};
 use keeper::{Bound, Keeper};
 use plinth_env::Signal;
 use plinth_env::reply::{Promise, Reply, promise};
 use plinth_log::{LogReader, LogView};
 use plinth_types::changes::{PREFIX, PREFIX_END};
 use plinth_types::{
-    Bytes, Changes, ChangesRequest, Error, KeyRange, KeySelector, KeySpace, LogPosition,
-    MutationList, RangeRead, Result, Version, printable, probe,
+    Bytes, Changes, ChangesRequest, KeyRange, KeySelector, KeySpace, LogPosition, MutationList,
+    RangeRead, Version, printable, probe,
 };
 use rows::{Registered, Touched};
 use std::collections::BTreeMap;
@@ -55,7 +56,7 @@ struct Stream {
     /// The first version that this node can give, if it lacks earlier ones.
     kept_from: Version,
     /// Why this node can give nothing, if so.
-    lost: Option<Error>,
+    lost: Option<NodeError>,
 }
 
 /// What is shown of a stream.
@@ -67,7 +68,7 @@ pub(crate) struct ShownStream {
     pub bound: u64,
     /// Bytes of the log that it holds back here.
     pub held: u64,
-    pub lost: Option<Error>,
+    pub lost: Option<NodeError>,
 }
 
 impl ShownStream {
@@ -174,7 +175,7 @@ impl Streams {
         let (promise, reply) = promise();
         let mut state = lock(&self.state);
         if state.is_over {
-            return Reply::ready(Err(over()));
+            return Reply::ready(Err(over().into()));
         }
         state.requests.push(Request { request, promise });
         drop(state);
@@ -206,7 +207,7 @@ impl Streams {
             let (held, lost) = match (lost, self.keeper.held_bytes(*id)) {
                 (Some(lost), _) => (0, Some(lost.clone())),
                 (None, Ok(held)) => (held, None),
-                (None, Err(error)) => (0, (error == Error::version_invalid()).then_some(error)),
+                (None, Err(error)) => (0, Some(error.into()).filter(NodeError::is_gone)),
             };
             let name = name.clone();
             ShownStream {
@@ -235,9 +236,8 @@ impl Streams {
         probe!("pipeline: a stream gives way on a full disk");
         self.keeper.unregister(id);
         tell_lost(&stream.name, "the disk is full");
-        stream.lost = Some(Error::version_invalid().with_detail(
-            "the disk was full, and the stream held back more of the log than anybody else",
-        ));
+        let why = "the disk was full, and the stream held back more of the log than anybody else";
+        stream.lost = Some(NodeError::Gone(why.into()));
         true
     }
 
@@ -272,24 +272,23 @@ impl Streams {
     /// Reads the log for a stream.
     ///
     /// # Errors
-    /// `version_invalid` if it has lost what it held back.
-    pub fn reader(&self, id: u64, from: Version) -> Result<Box<dyn LogReader>> {
-        self.keeper.reader(id, from)
+    /// `Log` if it has lost what it held back.
+    pub fn reader(&self, id: u64, from: Version) -> NodeResult<Box<dyn LogReader>> {
+        Ok(self.keeper.reader(id, from)?)
     }
 
     /// The ranges of a stream, if this node can give what is asked for.
     ///
     /// # Errors
-    /// `client_invalid_operation` if there is no such stream; `version_invalid`, saying why, if it
-    /// can't.
-    pub fn ranges_of(&self, request: &ChangesRequest) -> Result<Arc<[KeyRange]>> {
+    /// `Misused` if there is no such stream; `Gone`, saying why, if it can't.
+    pub fn ranges_of(&self, request: &ChangesRequest) -> NodeResult<Arc<[KeyRange]>> {
         let state = lock(&self.state);
         let Some(stream) = state.streams.get(&request.stream) else {
             let detail = format!(
                 "no stream has the id {}: it was removed, or never registered",
                 request.stream
             );
-            return Err(Error::client_invalid_operation().with_detail(detail));
+            return Err(NodeError::Misused(detail.into()));
         };
         let (name, from) = (printable(&stream.name), request.from);
         if from <= stream.acknowledged {
@@ -297,7 +296,7 @@ impl Streams {
                 "stream {name}: changes from version {from} on were asked for, those up to {} have been acknowledged",
                 stream.acknowledged
             );
-            return Err(Error::version_invalid().with_detail(detail));
+            return Err(NodeError::Gone(detail.into()));
         }
         if let Some(lost) = &stream.lost {
             return Err(lost_changes(&stream.name, lost));
@@ -307,14 +306,14 @@ impl Streams {
                 "stream {name}: this node has changes from version {} on, those from {from} on were asked for",
                 stream.kept_from
             );
-            return Err(Error::version_invalid().with_detail(detail));
+            return Err(NodeError::Gone(detail.into()));
         }
         Ok(stream.ranges.clone())
     }
 
     /// Reading for a stream has failed. If it has lost what it held back, that is noted, and said.
-    pub fn failed(&self, id: u64, error: Error) -> Error {
-        if error != Error::version_invalid() {
+    pub fn failed(&self, id: u64, error: NodeError) -> NodeError {
+        if !error.is_gone() {
             return error;
         }
         let mut state = lock(&self.state);
@@ -378,12 +377,10 @@ impl Streams {
                 (learned.kept_from, learned.bound) = (first, bound);
             }
             Ok((first, _)) => {
-                learned.lost = Some(
-                    Error::version_invalid()
-                        .with_detail(format!("changes before version {first} are gone")),
-                )
+                learned.lost =
+                    Some(NodeError::Gone(format!("changes before version {first} are gone").into()))
             }
-            Err(error) => learned.lost = Some(error),
+            Err(error) => learned.lost = Some(error.into()),
         }
         if let Some(error) = &learned.lost {
             self.keeper.unregister(row.id);
@@ -405,7 +402,7 @@ impl Streams {
         self.keeper.unregister(id);
         match self.keeper.register(id, version + 1, stream.bound) {
             Ok((first, _)) => (stream.lost, stream.kept_from) = (None, first),
-            Err(error) => stream.lost = Some(error),
+            Err(error) => stream.lost = Some(error.into()),
         }
     }
 }
@@ -421,15 +418,15 @@ fn tell_lost(name: &[u8], why: &str) {
 }
 
 /// What somebody is told who asks a node that closes.
-pub(crate) fn over() -> Error {
-    Error::shutdown_in_progress().with_detail("the database is being closed")
+pub(crate) fn over() -> NodeError {
+    NodeError::Closed(Some("the database is being closed".into()))
 }
 
 /// The rows about streams, as storage has them.
 pub(crate) async fn read_rows(
     storage: &dyn plinth_storage::Reader,
     version: Version,
-) -> Result<StreamRows> {
+) -> NodeResult<StreamRows> {
     let mut rows = StreamRows::default();
     let mut begin = Bytes::from_static(PREFIX);
     loop {
@@ -450,11 +447,12 @@ pub(crate) async fn read_rows(
     }
 }
 
-fn lost_changes(name: &[u8], why: &Error) -> Error {
-    let why = why.detail().unwrap_or(why.description());
+fn lost_changes(name: &[u8], why: &NodeError) -> NodeError {
+    let why = why.summary();
     let name = printable(name);
-    Error::version_invalid().with_detail(format!(
+    let what = format!(
         "stream {name} has lost changes that its consumer has not acknowledged: {why}; remove it, copy what it \
          covers anew, and register it again"
-    ))
+    );
+    NodeError::Gone(what.into())
 }

@@ -5,11 +5,13 @@
 
 use super::participant::Participant;
 use crate::batch::entry_mutations;
+use crate::failure::{NodeError, NodeResult};
 use crate::metadata::may_concern;
 use crate::replica::Entry;
 use crate::supervise::Supervisor;
 use plinth_env::sync::{First, race};
-use plinth_types::{Error, MutationList, Result};
+use plinth_log::LogError;
+use plinth_types::MutationList;
 use std::sync::Arc;
 
 /// Applies committed entries until the member ends, or the node fails.
@@ -18,7 +20,7 @@ pub(super) async fn run(this: Arc<Participant>) {
     loop {
         let entry = match race(reader.wait(), this.replica.health.until_failed()).await {
             First::Left(Ok(entry)) => entry,
-            First::Left(Err(error)) => return ended(&this, error.into()).await,
+            First::Left(Err(error)) => return ended(&this, error).await,
             First::Right(_) => return,
         };
         if let Err(error) = apply(&this, &entry).await {
@@ -28,20 +30,22 @@ pub(super) async fn run(this: Arc<Participant>) {
 }
 
 /// There are no more entries: the log is broken, or whoever wrote it has closed it, and says why.
-async fn ended(this: &Participant, error: Error) {
-    if error != Error::shutdown_in_progress() {
-        return this.fail(error);
+async fn ended(this: &Participant, error: LogError) {
+    if !matches!(error, LogError::Closed(_)) {
+        return this.fail(error.into());
     }
     if let Err(why) = this.member.until(|_| None::<()>).await {
         this.fail_with(why.into());
     }
 }
 
-async fn apply(this: &Participant, entry: &plinth_log::Entry) -> Result<()> {
+async fn apply(this: &Participant, entry: &plinth_log::Entry) -> NodeResult<()> {
     let (index, version) = (entry.index, entry.version);
-    let corrupt = |error| Error::file_corrupt().with_detail(format!("log entry {index}: {error}"));
+    let corrupt =
+        |error: NodeError| NodeError::Damaged(format!("log entry {index}: {error}").into());
     let mutations = entry_mutations(&entry.body).map_err(corrupt)?;
-    let mutations = MutationList::decode(mutations.to_vec()).map_err(corrupt)?;
+    let mutations =
+        MutationList::decode(mutations.to_vec()).map_err(|error| corrupt(error.into()))?;
     let touches_metadata = mutations.iter().any(may_concern);
     let replica = &*this.replica;
     assert_eq!(

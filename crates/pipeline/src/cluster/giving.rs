@@ -17,6 +17,7 @@
 //! Always: all chunks of a transfer are of one version, and of rows that are committed.
 
 use crate::batch_lock::lock;
+use crate::failure::{NodeError, NodeResult};
 use crate::replica::Replica;
 use plinth_env::Signal;
 use plinth_env::sync::race;
@@ -24,7 +25,7 @@ use plinth_replication::{Member, NodeId, Parcel, ParcelKind, Peers};
 use plinth_storage::PinnedVersion;
 use plinth_storage::chunk::MOST_CHUNK_BYTES;
 use plinth_types::system::SYSTEM_END;
-use plinth_types::{Bytes, Error, Result, Version, probe};
+use plinth_types::{Bytes, Version, probe};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -163,8 +164,8 @@ async fn begin(
     this: &Giver,
     transfers: &mut BTreeMap<NodeId, Transfer>,
     parcel: &Parcel,
-) -> Result<()> {
-    let refuse = |what: String| Err(Error::process_behind().with_detail(what));
+) -> NodeResult<()> {
+    let refuse = |what: String| Err(NodeError::Behind(Some(what.into())));
     let us = this.member.id();
     if parcel.number != 0 {
         return refuse(format!("node {us} doesn't know that transfer any more"));
@@ -202,8 +203,9 @@ async fn begin(
     Ok(())
 }
 
-fn refuse(this: &Giver, node: NodeId, transfer: u64, error: &Error) {
-    let text = error.detail().unwrap_or(error.description()).as_bytes();
+fn refuse(this: &Giver, node: NodeId, transfer: u64, error: &NodeError) {
+    let text = error.summary();
+    let text = text.as_bytes();
     let payload = Bytes::copy_from_slice(&text[..text.len().min(1000)]);
     let bare = Parcel::bare(ParcelKind::Refuse, this.member.id(), node, transfer);
     this.peers.send_parcel(Parcel { payload, ..bare });
@@ -226,7 +228,7 @@ impl Transfer {
     }
 
     /// Sends the next chunk.
-    async fn give(&mut self, this: &Giver, node: NodeId) -> Result<()> {
+    async fn give(&mut self, this: &Giver, node: NodeId) -> NodeResult<()> {
         let chunk = self.pinned.export(&self.key, SYSTEM_END, self.chunk_bytes).await?;
         let payload = Bytes::from(chunk.encode());
         let (number, about) = (self.next, self.about);

@@ -16,13 +16,14 @@ use super::participant::Participant;
 use super::plan::{Step, Wish, plan};
 use crate::batch::internal_request;
 use crate::batch_lock::lock;
+use crate::failure::{NodeError, NodeResult};
 use crate::supervise::Supervisor;
 use plinth_env::sync::race;
 use plinth_replication::{Follower, HeldBack, Members, NodeId, Spoken};
 use plinth_types::system::CONFIGURATION_PREFIX;
 use plinth_types::{
-    CommitReply, Error, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Result,
-    Version, planted, probe, system,
+    CommitReply, KeySelector, KeySpace, MutationList, MutationType, RangeRead, Version, planted,
+    probe, system,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,11 +41,12 @@ const HELD_BACK: Duration = Duration::from_secs(60);
 const WISH_BYTES: usize = 1 << 20;
 
 /// Why a node serves nothing.
-pub(crate) fn removed(node: NodeId) -> Error {
-    Error::client_invalid_operation().with_detail(format!(
+pub(crate) fn removed(node: NodeId) -> NodeError {
+    let what = format!(
         "node {node} was removed from its cluster and serves nothing; to have this server take part again, as a new node, start it \
          with an empty directory; `include` its address first if that was excluded as failed, else it is removed again"
-    ))
+    );
+    NodeError::Removed(what.into())
 }
 
 /// Looks after the members until the node closes.
@@ -89,7 +91,7 @@ pub(crate) async fn run(this: Arc<Participant>) {
 }
 
 /// Commits that a node has another address, if it still has.
-async fn tell_moved(this: &Participant) -> Result<()> {
+async fn tell_moved(this: &Participant) -> NodeResult<()> {
     let at = this.version_before_change().await?;
     let Some(next) = this.with_moved() else { return Ok(()) };
     probe!("pipeline: a node has another address");
@@ -97,7 +99,7 @@ async fn tell_moved(this: &Participant) -> Result<()> {
 }
 
 /// Takes the step that is due now; says whether one still was.
-async fn take_step(this: &Participant) -> Result<bool> {
+async fn take_step(this: &Participant) -> NodeResult<bool> {
     let at = this.version_before_change().await?;
     match next_step(this, &wish(this).await?) {
         Step::Become(members) => become_members(this, at, &members).await.map(|()| true),
@@ -142,7 +144,7 @@ fn with_newer_protocol(this: &Participant, members: &Members) -> Option<Members>
 }
 
 /// What is wanted, as the rows have it.
-async fn wish(this: &Participant) -> Result<Wish> {
+async fn wish(this: &Participant) -> NodeResult<Wish> {
     let replica = &*this.replica;
     let end = [CONFIGURATION_PREFIX, b"\xff"].concat();
     let read = RangeRead {
@@ -173,9 +175,8 @@ async fn wish(this: &Participant) -> Result<Wish> {
 /// Commits that these are the members, if no others have become it above version `at`.
 ///
 /// # Errors
-/// `not_committed` or `transaction_too_old` if they may have: what they are has to be looked at
-/// again.
-async fn become_members(this: &Participant, at: Version, members: &Members) -> Result<()> {
+/// `Conflict` or `TooOld` if they may have: what they are has to be looked at again.
+async fn become_members(this: &Participant, at: Version, members: &Members) -> NodeResult<()> {
     members.check()?;
     let leader = this.ready_leader()?;
     let mut rows = MutationList::new();
@@ -190,13 +191,8 @@ async fn become_members(this: &Participant, at: Version, members: &Members) -> R
             crate::events::members_changed(members);
             Ok(())
         }
-        CommitReply::Conflict { .. } => Err(Error::not_committed()),
+        CommitReply::Conflict { .. } => Err(NodeError::Conflict),
     }
-}
-
-/// Whether a change was refused because there is, or may be, another one.
-fn is_overtaken(error: &Error) -> bool {
-    [Error::process_behind(), Error::not_committed(), Error::transaction_too_old()].contains(error)
 }
 
 /// What has been told of who keeps the protocol from rising.
@@ -232,8 +228,8 @@ impl Participant {
     }
 
     /// Takes in a new node: see [`crate::Node::take_in`].
-    pub async fn take_in(&self, address: &str) -> Result<Membership> {
-        let mut refused = Error::process_behind();
+    pub async fn take_in(&self, address: &str) -> NodeResult<Membership> {
+        let mut refused = NodeError::Behind(None);
         for _ in 0..ATTEMPTS {
             let at = self.version_before_change().await?;
             let members = self.standing().members;
@@ -241,7 +237,7 @@ impl Participant {
             let next = members.with_learner(address);
             if let Some(there) = self.heard_of_at(&members, address) {
                 let detail = format!("{address} is the address of node {there}, which is there");
-                return Err(Error::address_in_use().with_detail(detail));
+                return Err(NodeError::AddressTaken(detail.into()));
             }
             if !members.is_joint() {
                 match become_members(self, at, &next).await {
@@ -249,9 +245,9 @@ impl Participant {
                         probe!("pipeline: a new node is taken in");
                         return Ok(Membership { node: id, ..self.membership() });
                     }
-                    Err(error) if is_overtaken(&error) => {
+                    Err(error) if error.is_overtaken() => {
                         probe!("pipeline: members have changed while a node was taken in");
-                        refused = Error::process_behind().with_detail(error.to_string());
+                        refused = NodeError::Behind(Some(error.to_string().into()));
                     }
                     Err(error) => return Err(error),
                 }
@@ -276,14 +272,14 @@ impl Participant {
     /// young enough to commit at.
     ///
     /// # Errors
-    /// `process_behind` if it doesn't lead.
-    async fn version_before_change(&self) -> Result<Version> {
+    /// `Behind` if it doesn't lead.
+    async fn version_before_change(&self) -> NodeResult<Version> {
         let leader = self.ready_leader()?;
         if leader.is_stale() {
             // Only an entry moves it.
             leader
                 .queue
-                .submit(internal_request(MutationList::new(), self.replica.newest()))
+                .submit_own(internal_request(MutationList::new(), self.replica.newest()))
                 .await?;
         }
         Ok(self.replica.newest())

@@ -5,10 +5,10 @@
 //! it: see `Keeper`. Its bytes stand in `docs/format/members.md`. What it says is checked wherever
 //! it is made or read: nobody opens a member that could count itself twice, or not at all.
 
+use crate::failure::{NodeError, NodeResult};
 use plinth_env::{Env, IoResult};
 use plinth_format::checksum;
 use plinth_replication::{Doing, Members, NodeId, Records, ReplicationError, ReplicationResult};
-use plinth_types::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -55,9 +55,9 @@ impl Membership {
     /// What is written of it in a member's directory. Nothing is locked or changed.
     ///
     /// # Errors
-    /// `file_corrupt` if there is no such file, or it is damaged; `unsupported_operation` if it is
-    /// of a later format; those of files.
-    pub async fn read(env: &Env, dir: &Path) -> Result<Self> {
+    /// `Damaged` if there is no such file, or it is damaged; `NewerFormat` if it is of a later
+    /// format; those of files.
+    pub async fn read(env: &Env, dir: &Path) -> NodeResult<Self> {
         read(env, dir).await
     }
 
@@ -81,7 +81,7 @@ impl Membership {
     /// Whether a node can be this.
     ///
     /// # Errors
-    /// `invalid_option_value`, saying what is wrong.
+    /// `Invalid`, saying what is wrong.
     pub fn check(&self) -> ReplicationResult<()> {
         self.members.check()?;
         if self.members.part(self.node).is_none() && !self.is_removed() {
@@ -113,7 +113,7 @@ impl Records for Keeper {
 }
 
 /// Writes the file, durably and in one step.
-pub(crate) async fn write(env: &Env, dir: &Path, membership: &Membership) -> Result<()> {
+pub(crate) async fn write(env: &Env, dir: &Path, membership: &Membership) -> NodeResult<()> {
     membership.check()?;
     Ok(write_checked(env, dir, membership).await?)
 }
@@ -125,12 +125,11 @@ async fn write_checked(env: &Env, dir: &Path, membership: &Membership) -> IoResu
 /// Reads the file.
 ///
 /// # Errors
-/// `file_corrupt` if it is missing, damaged, or can't be; `unsupported_operation` if it is of a
-/// later format; those of files.
-pub(crate) async fn read(env: &Env, dir: &Path) -> Result<Membership> {
+/// `Damaged` if it is missing, damaged, or can't be; `NewerFormat` if it is of a later format;
+/// those of files.
+pub(crate) async fn read(env: &Env, dir: &Path) -> NodeResult<Membership> {
     let path = dir.join(FILE_NAME);
-    let corrupt =
-        |what: String| Error::file_corrupt().with_detail(format!("{}: {what}", path.display()));
+    let corrupt = |what: String| NodeError::Damaged(format!("{}: {what}", path.display()).into());
     let bytes = match env.files().read(&path).await {
         Ok(bytes) => bytes,
         Err(error) if error.is_not_found() => {
@@ -150,7 +149,7 @@ pub(crate) async fn read(env: &Env, dir: &Path) -> Result<Membership> {
             path.display(),
             u32::from_le_bytes(*format)
         );
-        return Err(Error::unsupported_operation().with_detail(detail));
+        return Err(NodeError::NewerFormat(detail.into()));
     }
     let membership = decode(&bytes).map_err(corrupt)?;
     membership.check().map_err(|error| corrupt(error.detail().to_owned()))?;

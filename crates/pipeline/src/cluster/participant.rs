@@ -8,12 +8,13 @@ use super::giving::{Giver, Giving};
 use super::membership::Membership;
 use super::posted::Posted;
 use super::progress::Progress;
+use crate::failure::{NodeError, NodeResult};
 use crate::leader::Leader;
 use crate::replica::Replica;
 use crate::supervise::Supervisor;
 use plinth_env::sync::race;
 use plinth_replication::{Frame, Member, Members, NodeId, Parcel, Peers, Standing};
-use plinth_types::{Error, Result, Version, probe};
+use plinth_types::{Version, probe};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -60,7 +61,7 @@ pub(crate) struct Participant {
     /// is.
     pub(super) moved: Mutex<BTreeMap<NodeId, (String, String)>>,
     /// What went wrong when it ended.
-    closed: Posted<Option<Result<()>>>,
+    closed: Posted<Option<NodeResult<()>>>,
 }
 
 impl Participant {
@@ -153,22 +154,22 @@ impl Participant {
     /// The leader that this node is, if it takes commits.
     ///
     /// # Errors
-    /// `process_behind`, naming whoever leads.
-    pub fn ready_leader(&self) -> Result<Arc<Leader>> {
+    /// `Behind`, naming whoever leads.
+    pub fn ready_leader(&self) -> NodeResult<Arc<Leader>> {
         let ready = self.place.with(|place| place.leader.clone().filter(|_| place.is_ready));
         ready.ok_or_else(|| {
             if let Some(cause) = self.replica.health.failure() {
                 return cause;
             }
             if self.replica.health.is_closing() {
-                return Error::shutdown_in_progress();
+                return NodeError::Closed(None);
             }
             self.behind()
         })
     }
 
     /// What whoever wants a leader is told by a node that is none. Nothing has been done then.
-    pub(super) fn behind(&self) -> Error {
+    pub(super) fn behind(&self) -> NodeError {
         let Leadership { term, leader, .. } = self.leadership();
         let us = self.node;
         let detail = match leader {
@@ -177,7 +178,7 @@ impl Participant {
             }
             _ => format!("node {us} doesn't lead: leader is unknown in term {term}"),
         };
-        Error::process_behind().with_detail(detail)
+        NodeError::Behind(Some(detail.into()))
     }
 
     pub(super) fn put(&self, leader: Option<Arc<Leader>>) {
@@ -214,7 +215,7 @@ impl Participant {
             Ok(()) => self.member.close().await,
             Err(ended) => Err(ended),
         };
-        let closed = closed.map_err(Error::from);
+        let closed = closed.map_err(NodeError::from);
         self.closed.change(|told| {
             told.get_or_insert(closed);
         });
@@ -223,7 +224,7 @@ impl Participant {
     /// The part in the agreement has ended, for this reason: unless the node is about to end
     /// anyhow, that is why it fails. Whoever notices first says so, and not that its own work is
     /// left undone.
-    pub(super) fn fail_with(&self, why: Error) {
+    pub(super) fn fail_with(&self, why: NodeError) {
         if !self.is_over() {
             self.fail(why);
         }
@@ -235,7 +236,7 @@ impl Participant {
     }
 
     /// Waits until it takes no more part.
-    pub async fn until_ended(&self) -> Result<()> {
+    pub async fn until_ended(&self) -> NodeResult<()> {
         self.closed.until(Option::clone).await
     }
 }
@@ -249,7 +250,7 @@ impl Supervisor for Participant {
         self.replica.health.is_over()
     }
 
-    fn fail(&self, cause: Error) {
+    fn fail(&self, cause: NodeError) {
         match self.leader() {
             Some(leader) => leader.fail(cause),
             None => self.replica.health.fail(cause),

@@ -2,8 +2,9 @@
 //! serves.
 
 use crate::batch_lock::lock;
+use crate::failure::NodeError;
 use plinth_replication::NodeId;
-use plinth_types::{Error, Version};
+use plinth_types::Version;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -37,7 +38,7 @@ pub(crate) struct CatchingUp {
     pub lacked: u64,
     pub began: Duration,
     /// Why it doesn't get on, if so.
-    pub trouble: Option<Error>,
+    pub trouble: Option<NodeError>,
 }
 
 /// The same, shared. Empty in a member that lacks nothing.

@@ -13,17 +13,18 @@
 use super::participant::Participant;
 use crate::batch::internal_request;
 use crate::beginning::{first_rows, new_resolver};
+use crate::failure::NodeError;
 use crate::leader::{Batcher, Leader};
 use crate::proof::Prover;
 use crate::replica::Replica;
 use crate::sequencer::Sequencer;
 use crate::supervise::{self, Supervisor};
 use crate::versions::Versions;
-use plinth_env::reply::{Reply, Unanswered, promise};
+use plinth_env::reply::{Promise, Reply, Unanswered};
 use plinth_env::sync::{First, race};
 use plinth_log::{CommitLog, LogError, LogResult};
 use plinth_replication::{Member, ReplicatedLog};
-use plinth_types::{Error, MutationList, Version, planted, probe};
+use plinth_types::{MutationList, Version, planted, probe};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -70,7 +71,7 @@ async fn lead(this: &Arc<Participant>, log: ReplicatedLog) {
     };
     let begun = match is_new {
         true => leader.queue.submit_members(internal_request(rows, first)),
-        false => leader.queue.submit(internal_request(rows, first)),
+        false => leader.queue.submit_own(internal_request(rows, first)),
     };
     match race(&mut over, begun).await {
         First::Right(Ok(_)) => {
@@ -150,7 +151,7 @@ async fn end(this: &Participant, leader: &Leader) {
         let lost =
             this.member.until(|standing| (standing.leads != leader.term_number()).then_some(()));
         race(answered, race(lost, replica.env.sleep(10 * PAUSE))).await;
-        leader.resign(&Error::shutdown_in_progress());
+        leader.resign(&NodeError::Closed(None));
     }
     leader.resign(&this.behind());
 }
@@ -163,19 +164,19 @@ struct Proof {
 }
 
 impl Prover for Proof {
-    fn prove(&self) -> Reply<()> {
+    fn prove(&self) -> Reply<(), NodeError> {
         let (member, replica) = (self.member.clone(), self.replica.clone());
         if planted!("read versions are not proven") {
             return Reply::ready(Ok(()));
         }
-        let (done, reply) = promise();
+        let (done, reply) = Promise::pair();
         match self.leader.upgrade().filter(|leader| leader.is_stale()) {
             None => prove(&member, &replica).on_complete(move |proven| done.send(proven)),
             // An entry of this term that is committed after the request came proves as much, and
             // moves the version.
             Some(leader) => {
                 let request = internal_request(MutationList::new(), self.replica.newest());
-                leader.queue.submit(request).on_complete(move |moved| {
+                leader.queue.submit_own(request).on_complete(move |moved| {
                     probe!("pipeline: an entry moves the version that reads are at");
                     match moved {
                         Ok(_) => done.send(Ok(())),
@@ -198,8 +199,8 @@ impl Prover for Proof {
 
 /// Ready when a majority has said that this node leads, and what was committed then has been
 /// applied.
-fn prove(member: &Member, replica: &Arc<Replica>) -> Reply<()> {
-    let (done, reply) = promise();
+fn prove(member: &Member, replica: &Arc<Replica>) -> Reply<(), NodeError> {
+    let (done, reply) = Promise::pair();
     let replica = replica.clone();
     member.prove().on_complete(move |proven: LogResult<Version>| match proven {
         Ok(version) if version <= replica.newest() => done.send(Ok(())),
@@ -210,7 +211,7 @@ fn prove(member: &Member, replica: &Arc<Replica>) -> Reply<()> {
         Err(_) if planted!("who waits for a proof is answered when a term ends") => {
             done.send(Ok(()))
         }
-        Err(LogError::Unanswered(Unanswered::Broken)) => done.send(Err(Error::process_behind())),
+        Err(LogError::Unanswered(Unanswered::Broken)) => done.send(Err(NodeError::Behind(None))),
         Err(error) => done.send(Err(error.into())),
     });
     reply

@@ -7,11 +7,12 @@
 //! of its own log.
 
 use super::participant::Participant;
+use crate::failure::NodeResult;
 use crate::space::Level;
 use crate::supervise::Supervisor;
 use plinth_env::sync::race;
 use plinth_log::LocalView;
-use plinth_types::{Result, Version, probe};
+use plinth_types::{Version, probe};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +37,7 @@ const JOINING_TIMES: u64 = 4;
 
 /// Has entries kept for other nodes, from the oldest on that is there, or from where that stood
 /// before a restart.
-pub(crate) fn keep_for_followers(log: &LocalView) -> Result<()> {
+pub(crate) fn keep_for_followers(log: &LocalView) -> NodeResult<()> {
     // Who needs them says so again.
     log.unregister(JOINING);
     if log.consumers().iter().any(|(name, _)| name == CONSUMER) {

@@ -24,10 +24,11 @@ pub(crate) use controller::{Controller, Gauges, Limits, Reason, Targets};
 pub(crate) use tags::{Rules, THROTTLE_BEGIN, THROTTLE_END};
 
 use crate::batch_lock::lock;
+use crate::failure::NodeError;
 use auto::Auto;
 use bucket::Bucket;
 use plinth_client::{Priority, ReadVersionRequest};
-use plinth_types::{Bytes, Error};
+use plinth_types::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,7 +54,7 @@ pub(crate) enum Admitted<T> {
     /// It waits in a line.
     Later,
     /// It fails.
-    Refused(T, Error),
+    Refused(T, NodeError),
 }
 
 pub(crate) struct Gate<T> {
@@ -124,17 +125,14 @@ impl<T> Gate<T> {
             return Admitted::Now(answer);
         }
         if state.is_closed {
-            return Admitted::Refused(answer, Error::shutdown_in_progress());
+            return Admitted::Refused(answer, NodeError::Closed(None));
         }
         if line == 0 && state.limits.batch <= 0.0 {
-            return Admitted::Refused(answer, Error::batch_transaction_throttled());
+            return Admitted::Refused(answer, NodeError::BatchHeldBack);
         }
         if state.waiting >= WAITING_MOST {
             let detail = format!("{} transactions wait to begin", state.waiting);
-            return Admitted::Refused(
-                answer,
-                Error::grv_proxy_memory_limit_exceeded().with_detail(detail),
-            );
+            return Admitted::Refused(answer, NodeError::GateFull(detail.into()));
         }
         state.waiting += 1;
         let waiter = Waiter { request, since: now, answer };
@@ -146,7 +144,7 @@ impl<T> Gate<T> {
     }
 
     /// Whoever may pass by now, in order, and whoever has waited too long for a tag.
-    pub fn release(&self, now: Duration) -> Vec<(Waiter<T>, Option<Error>)> {
+    pub fn release(&self, now: Duration) -> Vec<(Waiter<T>, Option<NodeError>)> {
         let mut out = Vec::new();
         let mut state = lock(&self.state);
         let state = &mut *state;
@@ -161,7 +159,7 @@ impl<T> Gate<T> {
                 match line_of(waiter.request.priority) {
                     _ if late => {
                         state.waiting -= 1;
-                        out.push((waiter, Some(Error::tag_throttled())));
+                        out.push((waiter, Some(NodeError::TagHeldBack)));
                     }
                     Some(line) => state.lines[line].push_back(waiter),
                     None => {}

@@ -7,8 +7,9 @@
 use super::controller::{Controller, Gauges, Limits, Reason, Targets};
 use super::tags::{Rules, row};
 use super::{Admitted, Gate, WAITING_MOST};
+use crate::failure::NodeError;
 use plinth_client::{Priority, ReadVersionRequest};
-use plinth_types::{Bytes, Error};
+use plinth_types::Bytes;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -224,7 +225,7 @@ fn a_throttled_tag_begins_at_its_rate_and_others_are_not_held_back() {
             match error {
                 None => slow += 1,
                 Some(error) => {
-                    assert_eq!(error, Error::tag_throttled());
+                    assert_eq!(error, NodeError::TagHeldBack);
                     late += 1;
                 }
             }

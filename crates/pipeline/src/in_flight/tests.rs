@@ -92,7 +92,7 @@ fn closing_hands_out_what_is_in_flight() {
         in_flight.push(Batch(at)).expect("it is open");
     }
     let Poll::Ready(Some(settling)) = next(&in_flight, 1) else { panic!("the first is committed") };
-    let cause = Error::io_error();
+    let cause = NodeError::Displaced("the directory".into());
     assert_eq!(in_flight.close(&cause), [Batch(2), Batch(3)]);
     assert_eq!(settling.done(), Batch(1), "it is settled to its end");
     let (batch, why) = in_flight.push(Batch(4)).expect_err("it is closed");

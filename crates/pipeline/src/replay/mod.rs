@@ -26,12 +26,13 @@ mod sort;
 mod tests;
 
 use crate::batch::entry_mutations;
+use crate::failure::{NodeError, NodeResult};
 use crate::store::Recovering;
 use batch::Batch;
 use handover::{Sender, handover};
 use plinth_env::Env;
 use plinth_log::{LocalView, Reader};
-use plinth_types::{Error, LogPosition, MutationList, Result, Version};
+use plinth_types::{LogPosition, MutationList, Version};
 
 /// Batches that are ready and not applied yet, at most.
 const AHEAD: usize = 2;
@@ -69,7 +70,7 @@ pub(crate) async fn replay(
     engine: &mut Recovering,
     from: LogPosition,
     bounds: Bounds,
-) -> Result<Version> {
+) -> NodeResult<Version> {
     let (sender, mut receiver) = handover(AHEAD);
     let task = env.spawn("replay", read_ahead(log.reader(from.version + 1), from, bounds, sender));
     let mut reached = from.version;
@@ -101,7 +102,7 @@ async fn read_ahead(
     mut reader: Reader,
     mut from: LogPosition,
     bounds: Bounds,
-    sender: Sender<Result<Ordered>>,
+    sender: Sender<NodeResult<Ordered>>,
 ) {
     loop {
         let next = match gather(&mut reader, &mut from, bounds).await {
@@ -121,7 +122,7 @@ async fn gather(
     reader: &mut Reader,
     from: &mut LogPosition,
     bounds: Bounds,
-) -> Result<Option<Ordered>> {
+) -> NodeResult<Option<Ordered>> {
     let mut batch = Batch::default();
     let began = *from;
     while batch.is_below(bounds) {
@@ -130,10 +131,9 @@ async fn gather(
         if entry.previous != from.version || index <= from.index {
             let detail =
                 format!("log entry {index} follows version {}, expected {from}", entry.previous);
-            return Err(Error::file_corrupt().with_detail(detail));
+            return Err(NodeError::Damaged(detail.into()));
         }
-        let corrupt =
-            |error| Error::file_corrupt().with_detail(format!("log entry {index}: {error}"));
+        let corrupt = |error| NodeError::Damaged(format!("log entry {index}: {error}").into());
         let mutations = entry_mutations(&entry.body).map_err(corrupt)?;
         batch.add(mutations);
         *from = entry.position();

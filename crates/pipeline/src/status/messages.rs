@@ -26,7 +26,7 @@ pub(super) fn all(shown: &Shown) -> Vec<Value> {
     match backpressure::refusal(replica) {
         Some((Cause::Failed, error)) => tell("storage_failure", error.to_string()),
         Some((cause, error)) => {
-            let why = error.detail().unwrap_or(error.description());
+            let why = error.summary();
             tell(
                 "commits_refused",
                 format!("Commits that write rows are refused ({}): {why}", cause.name()),

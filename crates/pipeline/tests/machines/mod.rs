@@ -128,12 +128,9 @@ impl Machines {
     }
 
     pub fn form(&self, at: usize) -> Result<()> {
-        self.sim.run_until(Node::form(
-            &self.envs[at],
-            Path::new(DIR),
-            &self.config,
-            &self.membership(at),
-        ))
+        let membership = self.membership(at);
+        let form = Node::form(&self.envs[at], Path::new(DIR), &self.config, &membership);
+        Ok(self.sim.run_until(form)?)
     }
 
     pub fn open(&mut self, at: usize) -> Result<()> {

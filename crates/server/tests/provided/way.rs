@@ -74,7 +74,7 @@ impl Opened {
         let node = loop {
             match Node::open(env, dir, NodeConfig::default()).await {
                 // The threads of a server that has ended let go a moment later.
-                Err(error) if error == Error::lock_file_failure() => {
+                Err(error) if Error::from(&error) == Error::lock_file_failure() => {
                     env.sleep(Duration::from_millis(5)).await
                 }
                 opened => break opened.unwrap(),

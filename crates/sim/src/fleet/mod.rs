@@ -171,7 +171,7 @@ impl Fleet {
                     self.wires.attach(id, Up { host: node, line: Arc::new(line), spoken });
                     return Ok(());
                 }
-                Some(Err(error)) if !is_excused(&error) => {
+                Some(Err(error)) if !is_excused(&Error::from(&error)) => {
                     return Err(format!("node {id} does not open: {error}").into());
                 }
                 Some(Err(_)) => self.stage.probe("open failed and was tried again"),
@@ -448,7 +448,7 @@ impl Fleet {
                 continue;
             }
             let node = self.wires.node(self.machines[at].id);
-            if let Some(error) = node.as_ref().and_then(|node| node.failure()) {
+            if let Some(error) = node.as_ref().and_then(|node| node.failure()).map(Error::from) {
                 if !is_excused(&error) {
                     return Err(format!("node {} failed: {error}", self.machines[at].id).into());
                 }

@@ -163,7 +163,7 @@ impl Dr {
             let config = NodeConfig { engine: self.engine, ..NodeConfig::default() };
             match Node::open(&life.machine, Path::new(DIR), config).await {
                 Ok(node) => return Some(node),
-                Err(error) if is_excused(&error) => client.pause(100_000).await,
+                Err(error) if is_excused(&Error::from(&error)) => client.pause(100_000).await,
                 Err(error) => client.fail(format!("the second database does not open: {error}")),
             }
         }
