@@ -73,7 +73,7 @@ pub(crate) fn decide(
     metadata: &Metadata,
     resolver: &mut Resolver,
 ) -> Decided {
-    let mut decided = Decided::default();
+    let (mut decided, count) = (Decided::default(), batch.len());
     let candidates = candidates(batch, version, in_cluster, metadata, &mut decided);
     let transactions: Vec<_> = candidates
         .iter()
@@ -120,6 +120,8 @@ pub(crate) fn decide(
         };
         decided.refused.push(Refused { verdict, answer });
     }
+    let answered = decided.accepted.len() + decided.refused.len();
+    assert_eq!(answered, count, "each transaction of a batch has one verdict");
     decided.metadata = folded;
     decided.records = records.into_mutations();
     assert!(
@@ -151,6 +153,7 @@ fn candidates(
     decided: &mut Decided,
 ) -> Vec<Candidate> {
     let count = batch.len();
+    assert!(count <= 1 << 16, "{count} transactions of a batch have {} versionstamps", 1 << 16);
     let mut candidates = Vec::with_capacity(count);
     for (position, submitted) in batch.into_iter().enumerate() {
         let Submitted { mut request, changes_members, answer } = submitted;

@@ -234,6 +234,7 @@ impl Server {
                 batches.push(ChangeBatch { version: entry.version, mutations });
             }
         }
+        assert!(upto >= looked, "a look at the log goes back from {looked} to {upto}");
         self.put_back((request.stream, upto + 1), cursor);
         Ok(Found { batches, upto, is_end })
     }
@@ -254,6 +255,7 @@ impl Server {
                 self.cursors.remove(&place);
             }
         }
+        assert!(self.cursors.len() <= PLACES[1], "more places in the log are kept than may be");
     }
 }
 

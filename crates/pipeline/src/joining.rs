@@ -137,6 +137,7 @@ impl Node {
         let replica =
             Arc::new(Replica::new(env, config, Some(directory), (storage, view), beginning));
         replica.space.look(0).await;
+        assert_eq!(replica.newest(), newest, "a member begins where its log and its rows are");
         let free = replica.space.free_and_kept().map(|(free, _)| free);
         // What is registered before this member was opened again has to be kept before anything
         // goes.

@@ -28,7 +28,7 @@ impl Metadata {
     pub fn load(mut get: impl FnMut(&[u8]) -> Option<Bytes>) -> Self {
         Self {
             locked: get(DATABASE_LOCKED),
-            range_locks: get(RANGE_LOCKS).map(RangeLocks::decode),
+            range_locks: get(RANGE_LOCKS).map(RangeLocks::decode).filter(|locks| !locks.is_empty()),
             metadata_version: get(METADATA_VERSION),
             min_required: get(MIN_REQUIRED_COMMIT_VERSION),
         }
@@ -59,6 +59,8 @@ impl Metadata {
             self.range_locks =
                 range_locks.map(RangeLocks::decode).filter(|locks| !locks.is_empty());
         }
+        let is_empty = self.range_locks.as_ref().is_some_and(RangeLocks::is_empty);
+        assert!(!is_empty, "an empty list locks nothing, and isn't told to readers");
         touched
     }
 

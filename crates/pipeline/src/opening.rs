@@ -109,6 +109,7 @@ pub(crate) async fn recover(
 ) -> NodeResult<(Store, LocalLog, Sequencer, bool)> {
     let (storage, log, recovery, last) = bring_up::<LocalLog>(env, directory, config).await?;
     let is_new = last == 0;
+    assert!(last <= recovery.last_version, "rows of version {last} are in no entry");
     let seen = last.max(recovery.lease).max(recovery.last_version);
     let forgets = planted!("leases are forgotten at a restart");
     let sequencer = if is_new {

@@ -46,7 +46,10 @@ impl Node {
     /// Those of writing files.
     pub async fn pin(&self) -> NodeResult<Box<dyn PinnedVersion>> {
         let pinning = self.replica.writer().pin();
-        Ok(pinning.await?)
+        let pinned = pinning.await?;
+        let (version, newest) = (pinned.version(), self.replica.storage.newest());
+        assert!(version <= newest, "version {version} is pinned, {newest} is the newest");
+        Ok(pinned)
     }
 }
 

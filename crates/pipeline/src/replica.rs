@@ -235,5 +235,6 @@ impl Replica {
         self.watches.check_invariants();
         self.waiting.check_invariants();
         self.space.check_invariants();
+        self.streams.check_invariants();
     }
 }

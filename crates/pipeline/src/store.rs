@@ -144,6 +144,8 @@ impl Recovering {
             }
             env.sleep(PAUSE_WHILE_FULL).await;
         }
+        let newest = storage.newest();
+        assert!(newest < at.version, "{} is applied behind {newest}", at.version);
         let prepared = storage.prepare(&mut mutations.iter()).await?;
         storage.apply(prepared, at, &mut mutations.iter(), None);
         storage.publish(at.version);

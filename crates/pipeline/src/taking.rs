@@ -177,6 +177,7 @@ impl Taker<'_> {
                     if transfer.may_use(parcel.number) {
                         transfer.ahead.insert(parcel.number, parcel);
                     }
+                    assert!(transfer.ahead.len() as u64 <= WINDOW, "chunks nobody asked for");
                     while let Some(next) = transfer.ahead.remove(&transfer.taken) {
                         silent = 0;
                         self.keep(transfer, &next).await?;
@@ -225,6 +226,7 @@ impl Taker<'_> {
             }
         };
         import.take(&chunk).await?;
+        assert_eq!(parcel.number, transfer.taken, "chunks are kept one behind the other");
         transfer.taken += 1;
         transfer.bytes += chunk.rows.data_len() as u64;
         transfer.key = chunk.end;

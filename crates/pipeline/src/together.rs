@@ -26,6 +26,7 @@ struct Waiting {
 fn note(waiting: &Mutex<Waiting>, result: Result<ReadVersionReply>) {
     let promise = {
         let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(waiting.missing > 0, "more answers than requests");
         waiting.missing -= 1;
         let is_due = waiting.missing == 0 || result.is_err();
         if is_due { waiting.promise.take() } else { None }

@@ -257,6 +257,30 @@ impl Streams {
         self.due.wait().await;
     }
 
+    /// Panics if what must hold between two entries doesn't.
+    pub fn check_invariants(&self) {
+        let state = lock(&self.state);
+        let is_used = self.is_used.load(Ordering::SeqCst);
+        assert_eq!(is_used, !state.streams.is_empty(), "streams are kept for if there are any");
+        assert!(
+            !state.is_over || state.requests.is_empty(),
+            "somebody waits for a task that ended"
+        );
+        if is_used {
+            let registered = state.rows.registered();
+            assert_eq!(registered.len(), state.streams.len(), "streams are those of the rows");
+            for Registered { row, acknowledged, .. } in registered {
+                let known = state.streams.get(&row.id).map(|known| known.acknowledged);
+                assert!(known >= Some(acknowledged), "what was acknowledged of {}", row.id);
+            }
+        }
+        for (id, stream) in &state.streams {
+            let Stream { registered, acknowledged, .. } = stream;
+            assert!(registered <= acknowledged, "stream {id} goes back to before its beginning");
+            assert!(stream.bound.bytes() > 0, "stream {id} may hold nothing back");
+        }
+    }
+
     /// Whether there is any stream.
     pub fn is_used(&self) -> bool {
         self.is_used.load(Ordering::Relaxed)

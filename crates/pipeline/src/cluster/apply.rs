@@ -56,12 +56,16 @@ async fn apply(this: &Participant, entry: &plinth_log::Entry) -> NodeResult<()> 
     let fired = replica
         .apply(&Entry { at: entry.position(), lists: vec![&mutations], touches_metadata })
         .await?;
+    assert_eq!(replica.newest(), version, "what an entry says is shown at its version");
     replica.counters.bytes_written.add(entry.body.len() as u64);
     replica.waiting.reached(version);
     match this.leader().filter(|leader| leader.term_number() == Some(entry.term)) {
         Some(leader) => leader.settle_applied(version, fired).await,
         None => fired.into_iter().for_each(|promise| promise.send(Ok(version))),
     }
-    this.applied.change(|applied| *applied = version);
+    this.applied.change(|applied| {
+        assert!(*applied <= version, "version {version} is applied behind {applied}");
+        *applied = version;
+    });
     Ok(())
 }

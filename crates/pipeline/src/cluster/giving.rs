@@ -200,6 +200,7 @@ async fn begin(
     };
     transfer.ask(parcel, this.replica.env.now());
     transfers.insert(parcel.from, transfer);
+    assert!(transfers.len() <= MOST, "rows are given to {} nodes", transfers.len());
     Ok(())
 }
 
@@ -230,6 +231,7 @@ impl Transfer {
     /// Sends the next chunk.
     async fn give(&mut self, this: &Giver, node: NodeId) -> NodeResult<()> {
         let chunk = self.pinned.export(&self.key, SYSTEM_END, self.chunk_bytes).await?;
+        assert!(chunk.begin == self.key && chunk.end > self.key, "a chunk that leads nowhere");
         let payload = Bytes::from(chunk.encode());
         let (number, about) = (self.next, self.about);
         (self.next, self.key) = (self.next + 1, chunk.end);

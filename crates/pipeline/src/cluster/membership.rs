@@ -119,6 +119,7 @@ pub(crate) async fn write(env: &Env, dir: &Path, membership: &Membership) -> Nod
 }
 
 async fn write_checked(env: &Env, dir: &Path, membership: &Membership) -> IoResult<()> {
+    assert!(membership.check().is_ok(), "members that can't be: {membership:?}");
     env.files().replace(dir.join(FILE_NAME), &encode(membership)).await
 }
 

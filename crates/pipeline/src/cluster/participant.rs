@@ -182,13 +182,22 @@ impl Participant {
     }
 
     pub(super) fn put(&self, leader: Option<Arc<Leader>>) {
-        self.place.change(|place| *place = Place { leader, is_ready: false });
+        self.place.change(|place| {
+            assert!(
+                leader.is_none() || place.leader.is_none(),
+                "a node leads for a term at a time"
+            );
+            *place = Place { leader, is_ready: false };
+        });
         self.leadership.change(|known| known.is_ready = false);
     }
 
     /// The leader takes commits from now on.
     pub(super) fn open(&self, term: u64) {
-        self.place.change(|place| place.is_ready = true);
+        self.place.change(|place| {
+            assert!(place.leader.is_some(), "term {term} is opened and nobody leads");
+            place.is_ready = true;
+        });
         self.leadership.change(|known| {
             *known = Leadership { term, leader: Some(self.node), is_ready: true };
         });

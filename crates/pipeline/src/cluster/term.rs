@@ -107,6 +107,7 @@ fn begin(this: &Arc<Participant>, log: ReplicatedLog, before: Version) -> (Arc<L
         _ => Sequencer::after_restart(seen, now),
     };
     let first = sequencer.newest();
+    assert!(first > before || before == 0, "a term begins at {first}, {before} is committed");
     let oldest = if is_jump_forgotten { first - replica.config.window } else { first };
     let resolver = new_resolver(&replica.env, oldest, &replica.config);
     let term = log.term();

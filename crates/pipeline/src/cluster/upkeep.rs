@@ -118,6 +118,7 @@ impl GivingUp {
         if now < since + FULL {
             return false;
         }
+        assert!(pause <= LONGEST_PAUSE, "a full disk is left to others for {pause:?}");
         (self.since, self.last) = (None, Some((now, pause)));
         true
     }
@@ -150,6 +151,8 @@ impl Kept {
         if self.steps.back().is_none_or(|(before, _)| written >= before + bound / STEPS) {
             self.steps.push_back((written, version));
         }
+        let last = self.steps.back().map_or(Version::MIN, |(_, before)| *before);
+        assert!(last <= version, "what is kept goes back from {last} to {version}");
         let mut upto = None;
         while let Some((_, version)) = self.steps.pop_front_if(|(then, _)| *then + bound < written)
         {

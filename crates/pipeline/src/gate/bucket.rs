@@ -19,6 +19,7 @@ impl Bucket {
     }
 
     pub fn set_rate(&mut self, rate: f64, now: Duration) {
+        assert!(rate >= 0.0, "{rate} a second");
         if self.rate.is_finite() {
             self.fill(now);
         } else {
@@ -37,6 +38,7 @@ impl Bucket {
         if there {
             self.tokens -= 1.0;
         }
+        assert!(self.tokens >= 0.0, "more pass than may");
         there
     }
 

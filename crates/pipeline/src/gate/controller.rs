@@ -243,6 +243,7 @@ impl Controller {
         if default.is_finite() && batch < BATCH_LEAST * default {
             batch = 0.0;
         }
+        assert!(batch <= default, "batch transactions give way first: {batch}, {default}");
         self.looks.push_back(Look { at: now, started: gauges.started, written: gauges.written });
         Limits { default, batch, reason, batch_reason, released: self.rate }
     }
@@ -260,6 +261,7 @@ impl Controller {
         };
         let is_free =
             wanted.is_infinite() && gauges.waiting == 0 && next > FREE * self.rate.max(LEAST);
+        assert!(next > 0.0, "a limit that nothing could leave again");
         self.held[which] = if is_free { f64::INFINITY } else { next };
         self.held[which]
     }

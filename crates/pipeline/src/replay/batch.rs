@@ -40,6 +40,7 @@ impl Batch {
 
     /// Adds the mutations of the next entry: a list that was validated.
     pub fn add(&mut self, list: Bytes) {
+        assert!(list.len() <= u32::MAX as usize, "a list of {} bytes has no places", list.len());
         self.bytes += list.len();
         let body = self.bodies.len() as u32;
         let mut mutations = Mutations::of(&list);
@@ -63,6 +64,7 @@ impl Batch {
         }
         let mut places = std::mem::take(&mut self.places);
         sort::by_key(&mut places, &|place| self.mutation(place).param1);
+        assert!(self.are_in_order(&places), "of a key the earlier mutation comes first");
         let mut last_clear = self.cleared.walk();
         let (mut done, mut fetched) = (0, 0);
         for of_key in places.chunk_by(|a, b| self.mutation(a).param1 == self.mutation(b).param1) {
@@ -84,6 +86,13 @@ impl Batch {
             }
         }
         list
+    }
+
+    /// Looked at here and there: it is as good as sorted, or sorting is wrong everywhere.
+    fn are_in_order(&self, places: &[Place]) -> bool {
+        let order = |place: &Place| (self.mutation(place).param1, place.at);
+        let step = (places.len() / 16).max(1);
+        places.windows(2).step_by(step).all(|pair| order(&pair[0]) < order(&pair[1]))
     }
 
     /// Of the mutations of a key those whose effect is seen in the end. It was cleared last at that

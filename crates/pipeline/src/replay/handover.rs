@@ -56,6 +56,10 @@ impl<T> Sender<T> {
                 }
                 if queue.items.len() < self.0.most {
                     queue.items.extend(item.take());
+                    assert!(
+                        queue.items.len() <= self.0.most,
+                        "more lie between two tasks than may"
+                    );
                     drop(queue);
                     self.0.filled.notify();
                     return true;
