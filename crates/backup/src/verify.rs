@@ -55,6 +55,9 @@ pub struct VerifyReport {
     /// Versions of which no file of the log has anything although there are later ones: the backup
     /// was broken or begun anew then. Where files are missing that is among the problems.
     pub gaps: Vec<Gap>,
+    /// Directories of snapshots without a manifest: they are under way, were interrupted, or have
+    /// lost it.
+    pub unfinished: Vec<String>,
     /// Versions that were committed at such a time or later, in milliseconds since 1970, and those
     /// that were by then; each ascending.
     floors: Vec<(Version, u64)>,
@@ -67,7 +70,7 @@ pub struct VerifyReport {
 ///
 /// # Errors
 /// Those of listing the target; `operation_cancelled` if it was stopped. What is wrong with a file
-/// is no error.
+/// is no error; that nothing can be restored is among the problems.
 pub async fn verify(backup: &Backup, read: &AtomicU64, stop: &AtomicBool) -> Result<VerifyReport> {
     let mut contents = backup.contents().await?;
     let is_deep = !backup.is_sealed() || backup.key.is_some();
@@ -109,6 +112,7 @@ pub async fn verify(backup: &Backup, read: &AtomicU64, stop: &AtomicBool) -> Res
         unsound.extend(errors.into_iter().map(|error| (error, reach, snapshot.header.to)));
     }
     report.restorable = contents.restorable();
+    report.unfinished = whole.unfinished.clone();
     for gap in whole.restorable().iter().filter_map(|(_, last)| whole.gap_behind(*last)) {
         match gap.is_missing {
             true => report.problems.push(missing(&gap, &whole)),
@@ -119,6 +123,9 @@ pub async fn verify(backup: &Backup, read: &AtomicU64, stop: &AtomicBool) -> Res
         let costs = reach.and_then(|reach| unreached(reach, &report.restorable));
         let help = (reach.is_some() && costs.is_none()).then_some(Help::OlderThan(version));
         report.problems.push(Problem { error, costs, help });
+    }
+    if report.restorable.is_empty() && report.problems.is_empty() {
+        report.problems.push(nothing(&whole));
     }
     report.floors.sort_unstable();
     report.ceilings.sort_unstable();
@@ -163,6 +170,23 @@ fn missing(gap: &Gap, contents: &Contents) -> Problem {
     );
     let error = Error::restore_missing_data().with_detail(detail);
     Problem { error, costs: Some((gap.from, next.unwrap_or(end) - 1)), help: None }
+}
+
+/// No file is wrong, and yet there is nothing to restore.
+fn nothing(contents: &Contents) -> Problem {
+    let why = match contents.snapshots.last() {
+        Some(snapshot) => format!(
+            "no file of the log has what {} needs, versions {} to {}",
+            snapshot.directory,
+            snapshot.header.from + 1,
+            snapshot.header.to
+        ),
+        None if contents.unfinished.is_empty() => "it has no snapshot".to_owned(),
+        None => format!("none of its {} snapshots has a manifest", contents.unfinished.len()),
+    };
+    let error =
+        Error::restore_missing_data().with_detail(format!("nothing can be restored: {why}"));
+    Problem { error, costs: None, help: None }
 }
 
 /// The versions of a stretch that none of these reaches.

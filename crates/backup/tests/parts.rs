@@ -197,6 +197,38 @@ fn an_older_snapshot_stands_in_for_one_that_is_damaged() {
     });
 }
 
+/// Where the only manifest had gone every file was said to be whole, and where a later one had, the
+/// older snapshot was restored without a word.
+#[test]
+fn a_manifest_that_is_gone_is_told() {
+    let simulation = Simulation::new(10);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (backup, _) = backed_up(&machine).await;
+        let (target, stop) = (backup_target(&machine), AtomicBool::new(false));
+        let first = plan(&backup, Goal::Newest, Mapping::default()).await.unwrap();
+        assert_eq!((first.unfinished, first.ends), (None, None));
+        let db = open(&machine, "/db", "memory").await;
+        set(&db, b"newer", b"").await;
+        take_snapshot(&backup, &db, &SnapshotSettings::default()).await.unwrap();
+        let second = plan(&backup, Goal::Newest, Mapping::default()).await.unwrap().snapshot;
+        assert_ne!(second.directory, first.snapshot.directory);
+        target.delete(&second.manifest).await.unwrap();
+        let report = verify(&backup, &AtomicU64::new(0), &stop).await.unwrap();
+        assert_eq!((report.problems, report.unfinished), (vec![], vec![second.directory]));
+        let older = plan(&backup, Goal::Newest, Mapping::default()).await.unwrap();
+        assert_eq!(older.version, first.version);
+        assert!(older.unfinished.is_some_and(|begun| begun > older.version), "{older:?}");
+        // Nothing is noted of so late a time.
+        let at = plan(&backup, Goal::Time(u64::MAX), Mapping::default()).await.unwrap();
+        assert!(at.ends.is_some() && at.unfinished.is_some(), "{at:?}");
+        target.delete(&first.snapshot.manifest).await.unwrap();
+        let report = verify(&backup, &AtomicU64::new(0), &stop).await.unwrap();
+        let [problem] = &report.problems[..] else { panic!("{report:?}") };
+        assert!(problem.to_string().starts_with("nothing can be restored"), "{problem}");
+    });
+}
+
 /// A damaged file of the log whose versions others have costs nothing, once it is gone.
 #[test]
 fn a_damaged_file_of_the_log_that_others_stand_in_for_can_be_removed() {

@@ -37,6 +37,11 @@ pub struct Plan {
     /// Versions behind what its snapshot can be brought to that no file of the log has, although
     /// there are later ones.
     pub gap: Option<Gap>,
+    /// The version at which a later snapshot was begun that has no manifest: it is under way, was
+    /// interrupted, or has lost it. Not told where a version was asked for.
+    pub unfinished: Option<Version>,
+    /// Where a later time was asked for: the last one that is noted in the backup.
+    pub ends: Option<Moment>,
     /// The version of an older snapshot that reaches it, too, should this one be damaged.
     pub older: Option<Version>,
     /// The snapshot that it begins with.
@@ -99,6 +104,7 @@ impl Plan {
             Goal::Time(time) => Some(moment_at(backup, &mut contents, time).await?),
             _ => None,
         };
+        let ends = end_before(backup, &mut contents, goal).await?;
         let version = match goal {
             Goal::Version(version) => version,
             Goal::Time(_) => moment.map_or(0, |moment| moment.version),
@@ -138,7 +144,13 @@ impl Plan {
         let older = older
             .map(|other| other.header.to)
             .find(|to| *to <= version && reaches(&contents, *to, version));
-        Ok(Self { version, moment, gap, older, snapshot, ranges, mapping, files, logs })
+        let is_version = matches!(goal, Goal::Version(_));
+        let unfinished = later_unfinished(&contents, version).filter(|_| !is_version);
+        #[rustfmt::skip]
+        let plan = Self {
+            version, moment, gap, unfinished, ends, older, snapshot, ranges, mapping, files, logs,
+        };
+        Ok(plan)
     }
 
     /// Whether the ranges cut files that are read, of which fewer rows are restored than they have.
@@ -177,6 +189,24 @@ impl Plan {
     pub fn log_bytes(&self) -> u64 {
         self.logs.iter().map(|log| log.stored).sum()
     }
+}
+
+/// The last moment that is noted, if a later time was asked for.
+async fn end_before(
+    backup: &Backup,
+    contents: &mut Contents,
+    goal: Goal,
+) -> Result<Option<Moment>> {
+    let Goal::Time(time) = goal else { return Ok(None) };
+    let last = moment_at(backup, contents, u64::MAX).await?;
+    Ok(Some(last).filter(|last| last.time < time))
+}
+
+/// The version at which the latest snapshot without a manifest was begun, if that is above this
+/// one.
+fn later_unfinished(contents: &Contents, version: Version) -> Option<Version> {
+    let begun = |directory: &String| names::parse_snapshot_version(directory);
+    contents.unfinished.iter().filter_map(begun).rfind(|begun| *begun > version)
 }
 
 /// Whether the snapshot of one version can be brought to another.

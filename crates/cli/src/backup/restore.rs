@@ -322,7 +322,7 @@ fn dry_run(plan: &Plan) -> String {
         format!("of the log   {}", bytes(plan.log_bytes())),
     ];
     lines.push(format!("ranges       {}", show_ranges(&plan.ranges)));
-    lines.extend(gap_line(plan));
+    lines.extend(missing_lines(plan));
     let (fast, slow) = (seconds(PACE.0), seconds(PACE.1));
     lines.push(format!("takes        about {fast:.0} s into a directory, {slow:.0} s into a running database; nothing was restored"));
     lines.join("\n") + "\n"
@@ -335,12 +335,26 @@ fn version_line(plan: &Plan) -> String {
     format!("version      {}{}", plan.version, plan.moment.map_or(String::new(), noted))
 }
 
-/// Whether something that may have been wanted is not there.
-fn gap_line(plan: &Plan) -> Option<String> {
-    let Gap { from, to, .. } = plan.gap?;
-    Some(format!(
-        "gap          no file of the log has versions {from} to {to}; what came in them, or behind them, is not restored"
-    ))
+/// What may have been wanted and is not there.
+fn missing_lines(plan: &Plan) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(Gap { from, to, .. }) = plan.gap {
+        lines.push(format!(
+            "gap          no file of the log has versions {from} to {to}; what came in them, or behind them, is not restored"
+        ));
+    }
+    if let Some(begun) = plan.unfinished {
+        lines.push(format!(
+            "not taken    a later snapshot, begun at version {begun}, has no manifest: it is under way, was interrupted, or has lost it"
+        ));
+    }
+    if let Some(last) = plan.ends {
+        lines.push(format!(
+            "ends         the last time that is noted in the backup is {}, before the one that was asked for",
+            show_time(last.time)
+        ));
+    }
+    lines
 }
 
 fn summary(report: &RestoreReport, plan: &Plan, took: f64, name: &str) -> String {
@@ -352,7 +366,7 @@ fn summary(report: &RestoreReport, plan: &Plan, took: f64, name: &str) -> String
         format!("ranges       {}", show_ranges(&plan.ranges)),
         format!("took         {took:.1} s, {rate} of rows a second"),
     ];
-    lines.extend(gap_line(plan));
+    lines.extend(missing_lines(plan));
     lines.push(format!(
         "{}: {name} holds what there was at that version",
         Terminal::stdout().good("ok")

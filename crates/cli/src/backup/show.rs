@@ -209,13 +209,18 @@ pub fn verify(options: &ArgMatches) -> Result<u8, Failure> {
             "gap          no file of the log has versions {from} to {to}: the backup was begun anew behind them, or broken"
         ));
     }
+    for directory in &report.unfinished {
+        lines.push(format!(
+            "unfinished   {directory} has no manifest: it is under way, was interrupted, or has lost it"
+        ));
+    }
     for (from, to) in &report.restorable {
         lines.push(restorable(*from, *to));
     }
     match report.problems.is_empty() {
         true => {
-            let which =
-                if report.gaps.is_empty() { "every file" } else { "every file that is there" };
+            let is_all = report.gaps.is_empty() && report.unfinished.is_empty();
+            let which = if is_all { "every file" } else { "every file that is there" };
             lines.push(format!("{}: {which} is whole", terminal.good("ok")));
         }
         false => lines.push("Take a new snapshot: plinth backup now".into()),
