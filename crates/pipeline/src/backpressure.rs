@@ -41,6 +41,8 @@ const ROW_BYTES: u64 = 75;
 const FORGET_ROWS: usize = 4096;
 /// How long a batch waits before it asks again.
 const PAUSE: Duration = Duration::from_millis(5);
+/// How long a member may hear of no leader before that is told: longer than an election takes.
+const ELECTION: Duration = Duration::from_secs(5);
 /// How long a batch waits for room on the disk: longer than versions stay in the window.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long after room was made the files that are in nobody's way any more may take to go.
@@ -101,8 +103,22 @@ pub(crate) fn refusal(replica: &Replica) -> Option<(Cause, NodeError)> {
         {
             Some((Cause::Disk, replica.space.refusal()))
         }
-        Verdict::Go | Verdict::Slower(_) => None,
+        Verdict::Go | Verdict::Slower(_) => leaderless(replica),
     }
+}
+
+/// A member that has heard of no leader for a while: whoever asks it waits, as for as long as there
+/// is no majority.
+fn leaderless(replica: &Replica) -> Option<(Cause, NodeError)> {
+    let silent = replica.health.leaderless_for(replica.env.now())?;
+    (silent >= ELECTION).then(|| {
+        let what = format!(
+            "this server has heard of no leader for {} s: without a majority of its cluster commits \
+             and reads wait",
+            silent.as_secs()
+        );
+        (Cause::NoLeader, NodeError::Behind(Some(what.into())))
+    })
 }
 
 /// Holds a batch back for as long as it has to be, and gives what of it may go on. The caller holds

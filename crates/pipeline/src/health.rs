@@ -1,11 +1,12 @@
 //! Whether a node still takes commits, and why not; which it refused; and whether reads have met
 //! with damage.
 
+use crate::batch_lock::lock;
 use crate::failure::NodeError;
 use crate::refusals::Refusals;
 use plinth_env::{Burst, Signal};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 #[derive(Default)]
@@ -17,6 +18,8 @@ pub(crate) struct Health {
     /// How often damage had been met with at the last look, and that it is being met with.
     damaged: AtomicU64,
     damage: Burst,
+    /// Since when a member hears of no leader.
+    leaderless: Mutex<Option<Duration>>,
     /// The commits that weren't taken.
     pub refusals: Refusals,
 }
@@ -44,6 +47,17 @@ impl Health {
         first.iter().for_each(crate::events::damaged);
         over.into_iter().for_each(crate::events::damage_over);
         first.is_some() || over.is_some()
+    }
+
+    /// A member hears of a leader, or of none from now on.
+    pub fn set_leader(&self, is_known: bool, now: Duration) {
+        let mut leaderless = lock(&self.leaderless);
+        *leaderless = if is_known { None } else { leaderless.or(Some(now)) };
+    }
+
+    /// For how long it has heard of none, if so.
+    pub fn leaderless_for(&self, now: Duration) -> Option<Duration> {
+        lock(&self.leaderless).map(|since| now.saturating_sub(since))
     }
 
     /// Why no commit is taken, if so.

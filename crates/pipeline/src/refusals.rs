@@ -25,11 +25,21 @@ pub(crate) enum Cause {
     /// The log can't be appended to, for another cause than a full disk: no file descriptors, a
     /// disk that fails.
     Log,
+    /// A member hears of no leader: without a majority nothing commits, and no read version is
+    /// proven.
+    NoLeader,
 }
 
 impl Cause {
-    pub const ALL: [Self; 6] =
-        [Self::Failed, Self::Memory, Self::Disk, Self::Window, Self::Tables, Self::Log];
+    pub const ALL: [Self; 7] = [
+        Self::Failed,
+        Self::Memory,
+        Self::Disk,
+        Self::Window,
+        Self::Tables,
+        Self::Log,
+        Self::NoLeader,
+    ];
 
     /// Its name in `status` and in labels.
     pub fn name(self) -> &'static str {
@@ -40,6 +50,7 @@ impl Cause {
             Self::Window => "window_full",
             Self::Tables => "flush_failing",
             Self::Log => "log_failing",
+            Self::NoLeader => "no_leader",
         }
     }
 }

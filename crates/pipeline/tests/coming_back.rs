@@ -159,3 +159,30 @@ fn a_member_that_is_alone_serves_what_it_has() {
     let leader = machines.await_leader(|_| true);
     assert_eq!(machines.get(leader, "key"), Ok(Some("1".into())));
 }
+
+/// A member without a majority answered probes as if it served.
+#[test]
+fn who_hears_of_no_leader_says_so_and_not_while_one_is_elected() {
+    let mut machines = Machines::new(31, 3, NodeConfig::default());
+    let leader = machines.await_leader(|_| true);
+    let (one, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    let refusal = |machines: &Machines, at: usize| machines.host(at).endpoint().refusal();
+    machines.crash(leader);
+    let next = machines.await_leader(|at| at != leader);
+    for at in [one, other] {
+        assert_eq!(refusal(&machines, at), None, "an election is no cause");
+    }
+    let alone = if next == one { other } else { one };
+    machines.crash(next);
+    machines.sim.run_for(Duration::from_secs(4));
+    assert_eq!(refusal(&machines, alone), None);
+    machines.sim.run_for(Duration::from_secs(4));
+    let told = refusal(&machines, alone).expect("it is told");
+    assert!(told.code() == 1037 && told.to_string().contains("no leader"), "{told}");
+    let metrics = machines.host(alone).metrics_text();
+    assert!(metrics.contains("plinth_refusing{cause=\"no_leader\"} 1"), "{metrics}");
+    machines.open(next).expect("its directory is whole");
+    machines.await_leader(|_| true);
+    machines.sim.run_for(Duration::from_secs(1));
+    assert_eq!(refusal(&machines, alone), None, "it hears of one again");
+}

@@ -270,7 +270,11 @@ impl Supervisor for Participant {
 /// Tells who leads, until the member ends.
 pub(super) async fn follow_leadership(this: Arc<Participant>) {
     let mut known = Leadership::default();
-    this.replica.streams.set_cut_off(this.standing().leader.is_none());
+    let hears = |leader: Option<NodeId>| {
+        this.replica.streams.set_cut_off(leader.is_none());
+        this.replica.health.set_leader(leader.is_some(), this.replica.env.now());
+    };
+    hears(this.standing().leader);
     loop {
         let news = this.member.until(|standing| {
             let is_news = (standing.term, standing.leader) != (known.term, known.leader);
@@ -280,7 +284,7 @@ pub(super) async fn follow_leadership(this: Arc<Participant>) {
             Ok(news) => news,
             Err(why) => return this.fail_with(why.into()),
         };
-        this.replica.streams.set_cut_off(leader.is_none());
+        hears(leader);
         known = this.leadership.change(|now| {
             let is_ready = now.is_ready && now.term == term && leader == now.leader;
             *now = Leadership { term, leader, is_ready };

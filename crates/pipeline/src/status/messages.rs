@@ -25,6 +25,7 @@ pub(super) fn all(shown: &Shown) -> Vec<Value> {
     };
     match backpressure::refusal(replica) {
         Some((Cause::Failed, error)) => tell("storage_failure", error.to_string()),
+        Some((Cause::NoLeader, error)) => tell("no_leader", error.summary().to_string()),
         Some((cause, error)) => {
             let why = error.summary();
             tell(
