@@ -7,6 +7,9 @@ use plinth_client::{Database, RangeOptions};
 use plinth_types::{Error, Result};
 use std::time::Duration;
 
+/// How often both are looked at before it is said that neither follows the other.
+const LOOKS: u32 = 4;
+
 /// Two databases of which one follows, or is to follow, the other.
 #[derive(Clone, Debug)]
 pub struct Sites {
@@ -69,6 +72,18 @@ impl Sites {
     /// # Errors
     /// `client_invalid_operation` if one follows a third.
     pub(crate) async fn direction(&self) -> Result<Option<Direction>> {
+        // One of them has a head at every moment, but each is asked at a moment of its own: where
+        // sides are changed between the two, neither may have had one.
+        for _ in 0..LOOKS {
+            let found = self.look().await?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    async fn look(&self) -> Result<Option<Direction>> {
         let mut found: Option<Direction> = None;
         for (from, to, is_reversed) in [(&self.from, &self.to, false), (&self.to, &self.from, true)]
         {
