@@ -8,7 +8,8 @@ use std::path::Path;
 /// What people find in `share/doc/plinth`, as it lies in the repository, so that links between
 /// documents lead somewhere. Packages of systems name these directories, too.
 const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"];
-const DIRECTORIES: [&str; 4] = ["docs", "docs/decisions", "docs/format", "docs/measurements"];
+const DIRECTORIES: [&str; 5] =
+    ["docs", "docs/decisions", "docs/format", "docs/measurements", "docs/pictures"];
 
 /// Lays documents out below a directory.
 pub fn documents(to: &Path) -> Result<()> {
