@@ -14,7 +14,7 @@ pub type LogResult<T> = Result<T, LogError>;
 
 /// The log did not do what it was asked for.
 ///
-/// Equality is by variant, and the kind of an [`IoError`]: the text is for people.
+/// Equality is by variant, and that of what came from below: the text is for people.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LogError {
@@ -99,49 +99,7 @@ impl LogError {
     }
 }
 
-layer_error!(LogError);
-
-impl From<IoError> for LogError {
-    fn from(error: IoError) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<Corruption> for LogError {
-    fn from(corruption: Corruption) -> Self {
-        Self::Corrupt(corruption.into())
-    }
-}
-
-impl From<Unanswered> for LogError {
-    fn from(why: Unanswered) -> Self {
-        Self::Unanswered(why)
-    }
-}
-
-impl PartialEq for LogError {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Io(one), Self::Io(two)) => one == two,
-            (Self::Refused(one), Self::Refused(two)) => one == two,
-            (Self::Unanswered(one), Self::Unanswered(two)) => one == two,
-            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
-        }
-    }
-}
-
-impl Eq for LogError {}
-
-impl std::error::Error for LogError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io(error) => Some(error),
-            Self::Corrupt(corruption) => Some(&**corruption),
-            Self::Unanswered(why) => Some(why),
-            _ => None,
-        }
-    }
-}
+layer_error!(LogError { Io(IoError), Corrupt(Corruption), Unanswered(Unanswered) });
 
 #[cfg(test)]
 mod tests {

@@ -115,57 +115,12 @@ impl PeerError {
     }
 }
 
-layer_error!(PeerError);
-
-impl From<IoError> for PeerError {
-    fn from(error: IoError) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<ReplicationError> for PeerError {
-    fn from(error: ReplicationError) -> Self {
-        Self::Replication(error)
-    }
-}
-
-impl From<Unanswered> for PeerError {
-    fn from(why: Unanswered) -> Self {
-        Self::Unanswered(why)
-    }
-}
-
-impl From<Error> for PeerError {
-    fn from(error: Error) -> Self {
-        Self::Told(error)
-    }
-}
-
-impl PartialEq for PeerError {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Io(one), Self::Io(two)) => one == two,
-            (Self::Replication(one), Self::Replication(two)) => one == two,
-            (Self::Unanswered(one), Self::Unanswered(two)) => one == two,
-            (Self::Told(one), Self::Told(two)) => one == two,
-            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
-        }
-    }
-}
-
-impl Eq for PeerError {}
-
-impl std::error::Error for PeerError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io(error) => Some(error),
-            Self::Replication(error) => Some(error),
-            Self::Unanswered(why) => Some(why),
-            Self::Told(error) => Some(error),
-            _ => None,
-        }
-    }
-}
+layer_error!(PeerError {
+    Io(IoError),
+    Replication(ReplicationError),
+    Unanswered(Unanswered),
+    Told(Error),
+});
 
 #[cfg(test)]
 mod tests {

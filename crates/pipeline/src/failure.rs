@@ -220,84 +220,19 @@ impl NodeError {
     }
 }
 
-layer_error!(NodeError);
-
-impl From<IoError> for NodeError {
-    fn from(error: IoError) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<LogError> for NodeError {
-    fn from(error: LogError) -> Self {
-        Self::Log(error.into())
-    }
-}
-
-impl From<StorageError> for NodeError {
-    fn from(error: StorageError) -> Self {
-        Self::Storage(error)
-    }
-}
-
-impl From<ReplicationError> for NodeError {
-    fn from(error: ReplicationError) -> Self {
-        Self::Replication(error.into())
-    }
-}
-
-impl From<Corruption> for NodeError {
-    fn from(corruption: Corruption) -> Self {
-        Self::Corrupt(corruption.into())
-    }
-}
+layer_error!(NodeError {
+    Io(IoError),
+    Log(LogError),
+    Storage(StorageError),
+    Replication(ReplicationError),
+    Corrupt(Corruption),
+    Unanswered(Unanswered),
+    Told(Error),
+});
 
 impl From<TaskFailed> for NodeError {
     fn from(failed: TaskFailed) -> Self {
         Self::Internal(failed.to_string().into())
-    }
-}
-
-impl From<Unanswered> for NodeError {
-    fn from(why: Unanswered) -> Self {
-        Self::Unanswered(why)
-    }
-}
-
-impl From<Error> for NodeError {
-    fn from(error: Error) -> Self {
-        Self::Told(error)
-    }
-}
-
-impl PartialEq for NodeError {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Io(one), Self::Io(two)) => one == two,
-            (Self::Log(one), Self::Log(two)) => one == two,
-            (Self::Storage(one), Self::Storage(two)) => one == two,
-            (Self::Replication(one), Self::Replication(two)) => one == two,
-            (Self::Unanswered(one), Self::Unanswered(two)) => one == two,
-            (Self::Told(one), Self::Told(two)) => one == two,
-            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
-        }
-    }
-}
-
-impl Eq for NodeError {}
-
-impl std::error::Error for NodeError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io(error) => Some(error),
-            Self::Log(error) => Some(&**error),
-            Self::Storage(error) => Some(error),
-            Self::Replication(error) => Some(&**error),
-            Self::Corrupt(corruption) => Some(&**corruption),
-            Self::Unanswered(why) => Some(why),
-            Self::Told(error) => Some(error),
-            _ => None,
-        }
     }
 }
 

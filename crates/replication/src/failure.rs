@@ -54,7 +54,7 @@ impl ReplicationError {
     }
 }
 
-layer_error!(ReplicationError);
+layer_error!(ReplicationError {});
 
 /// The log ends with it.
 impl From<ReplicationError> for LogError {
@@ -70,16 +70,6 @@ impl From<ReplicationError> for LogError {
         }
     }
 }
-
-impl PartialEq for ReplicationError {
-    fn eq(&self, other: &Self) -> bool {
-        std::mem::discriminant(self) == std::mem::discriminant(other)
-    }
-}
-
-impl Eq for ReplicationError {}
-
-impl std::error::Error for ReplicationError {}
 
 #[cfg(test)]
 mod tests {

@@ -16,7 +16,7 @@ pub type Answer<T> = Reply<T, StorageError>;
 
 /// The storage did not do what it was asked for.
 ///
-/// Equality is by variant, and the kind of an [`IoError`]: the text is for people.
+/// Equality is by variant, and that of what came from below: the text is for people.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum StorageError {
@@ -85,48 +85,7 @@ impl StorageError {
     }
 }
 
-layer_error!(StorageError);
-
-impl From<IoError> for StorageError {
-    fn from(error: IoError) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<Corruption> for StorageError {
-    fn from(corruption: Corruption) -> Self {
-        Self::Corrupt(corruption.into())
-    }
-}
-
-impl From<Unanswered> for StorageError {
-    fn from(why: Unanswered) -> Self {
-        Self::Unanswered(why)
-    }
-}
-
-impl PartialEq for StorageError {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Io(one), Self::Io(two)) => one == two,
-            (Self::Unanswered(one), Self::Unanswered(two)) => one == two,
-            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
-        }
-    }
-}
-
-impl Eq for StorageError {}
-
-impl std::error::Error for StorageError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io(error) => Some(error),
-            Self::Corrupt(corruption) => Some(&**corruption),
-            Self::Unanswered(why) => Some(why),
-            _ => None,
-        }
-    }
-}
+layer_error!(StorageError { Io(IoError), Corrupt(Corruption), Unanswered(Unanswered) });
 
 #[cfg(test)]
 mod tests {
