@@ -37,7 +37,7 @@ pub enum Help {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.error.detail().unwrap_or(self.error.description()))
+        f.write_str(self.error.summary())
     }
 }
 

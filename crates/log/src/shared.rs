@@ -192,9 +192,9 @@ impl Inner {
     /// Has the log refuse everything from now on. The first reason is kept.
     pub(crate) fn poison(&mut self, cause: &IoError) {
         probe!("log: poisoned");
-        let cause = cause.detail().map_or_else(|| cause.to_string(), str::to_string);
         let detail = format!(
-            "the log takes nothing more after a failure that left its files in doubt: {cause}"
+            "the log takes nothing more after a failure that left its files in doubt: {}",
+            cause.summary()
         );
         self.poison.get_or_insert(LogError::Poisoned(detail));
     }

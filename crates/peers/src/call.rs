@@ -75,7 +75,7 @@ pub(crate) async fn run(shared: Arc<Shared>, link: Arc<Link>) {
 
 /// Keeps why a node can't be reached, and tells it if it is news.
 fn note(link: &Link, why: &PeerError) {
-    let text = why.words();
+    let text = why.summary();
     let mut failure = lock(&link.failure);
     if failure.as_ref() != Some(&text) {
         tracing::warn!(

@@ -138,7 +138,7 @@ impl Standing {
             Err(error) => return Err(error.into()),
         };
         let standing = Self::decode(&bytes).map_err(|error| {
-            let what = format!("{}: {}", path.display(), error.words());
+            let what = format!("{}: {}", path.display(), error.summary());
             match error {
                 PeerError::NewerFormat(_) => PeerError::NewerFormat(what),
                 _ => PeerError::Corrupt(what),

@@ -87,12 +87,6 @@ impl PeerError {
         }
     }
 
-    /// What happened in particular, or all that its number says.
-    pub(crate) fn words(&self) -> String {
-        let error = Error::from(self);
-        error.detail().map_or_else(|| error.to_string(), ToOwned::to_owned)
-    }
-
     /// FoundationDB's number, and what happened in particular.
     fn number(&self) -> (Error, &str) {
         match self {

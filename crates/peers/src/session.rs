@@ -243,7 +243,7 @@ async fn call_back(shared: &Shared, address: &str) -> PeerResult<Talk> {
 /// Why a node is refused that is no member any more, and with which this one has no version of the
 /// protocol in common.
 fn removed(node: NodeId, why: &PeerError) -> PeerError {
-    let why = why.words();
+    let why = why.summary();
     PeerError::Mismatch(format!(
         "node {node} was removed from the cluster; to have that server take part again, as a new node, start it with an empty directory and a \
          newer program ({why})"

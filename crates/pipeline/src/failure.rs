@@ -165,12 +165,6 @@ impl NodeError {
         }
     }
 
-    /// What happened in particular, or what its number means if that says it all.
-    pub fn summary(&self) -> String {
-        let error = Error::from(self);
-        error.detail().unwrap_or(error.description()).to_owned()
-    }
-
     /// FoundationDB's number alone, for whoever tells of it.
     pub(crate) fn code(&self) -> i32 {
         self.number().0.code()

@@ -60,12 +60,6 @@ impl StorageError {
         matches!(self, Self::Corrupt(_) | Self::Foreign(_))
     }
 
-    /// What happened in particular, or what its number means if that says it all.
-    pub fn summary(&self) -> String {
-        let error = Error::from(self);
-        error.detail().unwrap_or(error.description()).to_owned()
-    }
-
     /// FoundationDB's number, and what happened in particular.
     fn number(&self) -> (Error, &str) {
         match self {

@@ -27,7 +27,7 @@ impl Source {
         match self {
             Self::Bytes(bytes) => Ok(bytes.clone()),
             Self::File(path) => env.files().read(path).await.map_err(|error| {
-                let why = error.detail().map_or_else(|| error.to_string(), ToOwned::to_owned);
+                let why = error.summary();
                 Error::tls_error().with_detail(format!("{}: {why}", path.display()))
             }),
         }

@@ -182,6 +182,12 @@ impl Error {
         self.detail.as_deref()
     }
 
+    /// What happened in particular, or what the number means if that says it all: what stands in
+    /// a sentence about it.
+    pub fn summary(&self) -> &str {
+        self.detail().unwrap_or(self.description())
+    }
+
     /// Whether `predicate` is true of this error.
     pub fn is(&self, predicate: ErrorPredicate) -> bool {
         let maybe_committed = matches!(self.code, 1021 | 1039);
@@ -491,7 +497,9 @@ mod tests {
             error.to_string(),
             "key_too_large (2102): The key is longer than a key may be (10001 bytes, at most 10000)"
         );
+        assert_eq!(error.summary(), "10001 bytes, at most 10000");
         assert!(Error::not_committed().to_string().ends_with("; retry"));
+        assert_eq!(Error::not_committed().summary(), Error::not_committed().description());
     }
 
     #[test]

@@ -7,7 +7,7 @@
 /// Implements for a layer's error what follows from its table, a method
 /// `fn number(&self) -> (Error, &str)`: FoundationDB's number, and what happened in particular,
 /// empty if nothing is known. Gives the conversions into [`Error`](crate::Error), and the words of
-/// that as its own.
+/// that as its own, whole and as a `summary`.
 ///
 /// An enum names, in braces, the variants that hold an error from below. Each such error becomes
 /// the layer's by `?`, boxed if the variant has it in an [`Arc`](std::sync::Arc), and is its
@@ -41,7 +41,7 @@
 /// let apples = ShelfError::Empty("apples".into());
 /// let error = Error::from(&apples);
 /// assert_eq!((error.code(), error.detail()), (1511, Some("apples")));
-/// assert_eq!(apples.to_string(), error.to_string());
+/// assert_eq!((apples.to_string(), apples.summary()), (error.to_string(), "apples".into()));
 /// assert_eq!(apples, ShelfError::Empty("pears".into()));
 ///
 /// let label = |text: &str| -> Result<u8, ShelfError> { Ok(text.parse()?) };
@@ -97,6 +97,13 @@ macro_rules! layer_error {
                     (error, "") => error,
                     (error, what) => error.with_detail(what),
                 }
+            }
+        }
+
+        impl $error {
+            /// What happened in particular, or what its number means if that says it all.
+            pub fn summary(&self) -> String {
+                $crate::Error::from(self).summary().to_owned()
             }
         }
 

@@ -245,7 +245,7 @@ fn check_none_is_hidden(
         // this one, too.
         let is_later = |other: &Snapshot| version < other.header.to && other.header.to < hidden;
         if !contents.snapshots.iter().any(is_later) {
-            let said = error.detail().unwrap_or(error.description());
+            let said = error.summary();
             return Err(error.clone().with_detail(format!(
                 "a snapshot of version {hidden} in {} can't be read ({said}); give --version {version} to take what is older",
                 backup.url()
@@ -262,7 +262,7 @@ fn unreachable_goal(backup: &Backup, contents: &Contents, what: &str) -> Error {
         (true, None) => "it has no whole snapshot".to_owned(),
         (true, Some((_, error))) => format!(
             "it has no whole snapshot whose manifest can be read ({}); plinth backup verify says more",
-            error.detail().unwrap_or(error.description())
+            error.summary()
         ),
         (false, _) => format!("it reaches versions {}", stretches.join(", and ")),
     };

@@ -198,8 +198,8 @@ fn helped(error: Error, plan: &Plan, options: &ArgMatches) -> Error {
     if ![Error::file_corrupt(), Error::restore_missing_data()].contains(&error) {
         return error;
     }
-    let detail = error.detail().unwrap_or(error.description()).to_owned();
-    let mut words = format!("{detail}; plinth backup verify names all that is damaged");
+    let said = error.summary();
+    let mut words = format!("{said}; plinth backup verify names all that is damaged");
     if let Some(older) = plan.older {
         words += &format!(
             "; the snapshot of version {older} reaches the same version: add --snapshot-before {}",

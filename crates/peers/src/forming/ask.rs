@@ -90,7 +90,7 @@ async fn joining(shared: &Shared, address: &str) -> PeerResult<()> {
 
 /// Why a node can't be reached, without what differs from one attempt to the next.
 fn words(why: &PeerError) -> String {
-    if why.is_unreachable() { "it can't be reached".to_owned() } else { why.words() }
+    if why.is_unreachable() { "it can't be reached".to_owned() } else { why.summary() }
 }
 
 async fn ask(shared: &Shared, address: &str) -> PeerResult<Seen> {

@@ -154,7 +154,7 @@ struct Told(Error);
 
 impl fmt::Display for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.detail().unwrap_or(self.0.description()))
+        f.write_str(self.0.summary())
     }
 }
 
@@ -273,7 +273,7 @@ impl Shared {
     ) -> Result<T> {
         match race(work, self.env.sleep(time)).await {
             First::Left(done) => done.map_err(|error| {
-                let said = error.detail().unwrap_or(error.description()).to_owned();
+                let said = error.summary();
                 Error::connection_failed().with_detail(format!("{place}: {said}"))
             }),
             First::Right(()) => {
