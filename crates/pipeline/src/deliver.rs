@@ -172,7 +172,8 @@ impl Server {
         let found = found.map_err(|error| self.replica.streams.failed(request.stream, error))?;
         let Found { batches, upto, is_end } = found;
         waiting.looked = upto;
-        let is_cut_off = self.replica.streams.is_cut_off();
+        // Others may commit what this node doesn't hear of.
+        let is_cut_off = self.replica.health.leaderless_for(now).is_some();
         if batches.is_empty() && !is_late {
             if !is_end {
                 return Ok(Outcome::GoOn);

@@ -102,8 +102,6 @@ pub(crate) struct Streams {
     is_used: AtomicBool,
     /// Whether somebody waits for the next entry.
     is_awaited: AtomicBool,
-    /// Whether this node is a member that hears of no leader.
-    is_cut_off: AtomicBool,
     due: Signal,
 }
 
@@ -115,7 +113,6 @@ impl Streams {
             keeper: Keeper::new(log),
             is_used: AtomicBool::new(false),
             is_awaited: AtomicBool::new(false),
-            is_cut_off: AtomicBool::new(false),
             due: Signal::new(),
         }
     }
@@ -181,16 +178,6 @@ impl Streams {
         drop(state);
         self.due.notify();
         reply
-    }
-
-    /// A member hears of a leader, or of none.
-    pub fn set_cut_off(&self, is_cut_off: bool) {
-        self.is_cut_off.store(is_cut_off, Ordering::Relaxed);
-    }
-
-    /// Whether others may commit what this node doesn't hear of.
-    pub fn is_cut_off(&self) -> bool {
-        self.is_cut_off.load(Ordering::Relaxed)
     }
 
     /// Has the task look: at a node that closes, say.

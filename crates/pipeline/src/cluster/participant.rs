@@ -271,7 +271,6 @@ impl Supervisor for Participant {
 pub(super) async fn follow_leadership(this: Arc<Participant>) {
     let mut known = Leadership::default();
     let hears = |leader: Option<NodeId>| {
-        this.replica.streams.set_cut_off(leader.is_none());
         this.replica.health.set_leader(leader.is_some(), this.replica.env.now());
     };
     hears(this.standing().leader);
