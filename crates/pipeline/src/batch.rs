@@ -15,6 +15,7 @@ use crate::metrics::SlowTransaction;
 use crate::queue::{Answer, Submitted};
 use plinth_log::ALL_ROWS;
 use plinth_resolver::{Resolver, Transaction, Verdict};
+use plinth_types::limits::BATCH_TRANSACTIONS;
 use plinth_types::system::{IDEMPOTENCY_PREFIX, MEMBERS, METADATA_VERSION};
 use plinth_types::{
     Bytes, CommitReply, CommitRequest, Conflicts, MutationList, MutationRef, MutationType, Version,
@@ -153,7 +154,7 @@ fn candidates(
     decided: &mut Decided,
 ) -> Vec<Candidate> {
     let count = batch.len();
-    assert!(count <= 1 << 16, "{count} transactions of a batch have {} versionstamps", 1 << 16);
+    assert!(count <= BATCH_TRANSACTIONS, "{count} transactions in a batch");
     let mut candidates = Vec::with_capacity(count);
     for (position, submitted) in batch.into_iter().enumerate() {
         let Submitted { mut request, changes_members, answer } = submitted;

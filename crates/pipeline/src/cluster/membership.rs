@@ -6,7 +6,7 @@
 //! it is made or read: nobody opens a member that could count itself twice, or not at all.
 
 use crate::failure::{NodeError, NodeResult};
-use plinth_env::{Env, IoResult};
+use plinth_env::Env;
 use plinth_format::checksum;
 use plinth_replication::{Doing, Members, NodeId, Records, ReplicationError, ReplicationResult};
 use std::path::{Path, PathBuf};
@@ -107,7 +107,8 @@ impl Records for Keeper {
             Membership { cluster_id: self.cluster_id, node: self.node, index, members };
         Box::pin(async move {
             membership.check()?;
-            Ok(write_checked(&self.env, &self.dir, &membership).await?)
+            let (files, path) = (self.env.files(), self.dir.join(FILE_NAME));
+            Ok(files.replace(path, &encode(&membership)).await?)
         })
     }
 }
@@ -115,12 +116,7 @@ impl Records for Keeper {
 /// Writes the file, durably and in one step.
 pub(crate) async fn write(env: &Env, dir: &Path, membership: &Membership) -> NodeResult<()> {
     membership.check()?;
-    Ok(write_checked(env, dir, membership).await?)
-}
-
-async fn write_checked(env: &Env, dir: &Path, membership: &Membership) -> IoResult<()> {
-    assert!(membership.check().is_ok(), "members that can't be: {membership:?}");
-    env.files().replace(dir.join(FILE_NAME), &encode(membership)).await
+    Ok(env.files().replace(dir.join(FILE_NAME), &encode(membership)).await?)
 }
 
 /// Reads the file.
