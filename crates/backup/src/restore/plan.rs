@@ -129,28 +129,20 @@ impl Plan {
             ranges.iter().any(|range| range.begin < file.range.end && file.range.begin < range.end)
         };
         let files = manifest.files.into_iter().filter(overlaps).collect();
-        let logs = match version > snapshot.header.from {
-            true => contents
-                .chain(snapshot.header.from + 1, version + 1)
-                .0
-                .into_iter()
-                .cloned()
-                .collect(),
-            false => Vec::new(),
-        };
-        let gap = contents.reach(&snapshot).and_then(|(_, last)| contents.gap_behind(last));
-        let older =
-            contents.snapshots.iter().rev().filter(|other| other.header.to < snapshot.header.to);
-        let older = older
-            .map(|other| other.header.to)
-            .find(|to| *to <= version && reaches(&contents, *to, version));
         let is_version = matches!(goal, Goal::Version(_));
-        let unfinished = later_unfinished(&contents, version).filter(|_| !is_version);
-        #[rustfmt::skip]
-        let plan = Self {
-            version, moment, gap, unfinished, ends, older, snapshot, ranges, mapping, files, logs,
-        };
-        Ok(plan)
+        Ok(Self {
+            version,
+            moment,
+            gap: contents.reach(&snapshot).and_then(|(_, last)| contents.gap_behind(last)),
+            unfinished: later_unfinished(&contents, version).filter(|_| !is_version),
+            ends,
+            older: older_than(&contents, &snapshot, version),
+            logs: logs_from(&contents, &snapshot, version),
+            snapshot,
+            ranges,
+            mapping,
+            files,
+        })
     }
 
     /// Whether the ranges cut files that are read, of which fewer rows are restored than they have.
@@ -189,6 +181,22 @@ impl Plan {
     pub fn log_bytes(&self) -> u64 {
         self.logs.iter().map(|log| log.stored).sum()
     }
+}
+
+/// The files of the log that bring a snapshot to a version.
+fn logs_from(contents: &Contents, snapshot: &Snapshot, version: Version) -> Vec<LogFile> {
+    if version <= snapshot.header.from {
+        return Vec::new();
+    }
+    let (chain, _) = contents.chain(snapshot.header.from + 1, version + 1);
+    chain.into_iter().cloned().collect()
+}
+
+/// The version of the latest snapshot before this one that can be brought to a version too.
+fn older_than(contents: &Contents, snapshot: &Snapshot, version: Version) -> Option<Version> {
+    let ends = contents.snapshots.iter().rev().map(|other| other.header.to);
+    ends.filter(|to| *to < snapshot.header.to && *to <= version)
+        .find(|to| reaches(contents, *to, version))
 }
 
 /// The last moment that is noted, if a later time was asked for.

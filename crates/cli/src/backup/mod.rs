@@ -27,6 +27,9 @@ pub use restore::{command as restore_command, run as restore};
 const URLS: &str = "URL is the path of a directory, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, or \
                     blobstore://key@host:port/name?bucket=B.";
 
+/// What is to be said of a snapshot without a manifest.
+const UNFINISHED: &str = "has no manifest: it is under way, was interrupted, or has lost it";
+
 /// The command line of `plinth backup`.
 pub fn command() -> Command {
     let url = || Arg::new("url").value_name("URL").required(true).help("Where the backup is");

@@ -5,7 +5,7 @@
 //! Always: nothing is touched before the plan is made.
 
 use super::progress::{Waiting, tenth, watched};
-use super::{count, credentials, key_file, key_ranges, open_backup, ranges, read_key};
+use super::{UNFINISHED, count, credentials, key_file, key_ranges, open_backup, ranges, read_key};
 use crate::failure::{Failure, INTERRUPTED};
 use crate::interrupt;
 use crate::target::Target as Named;
@@ -344,9 +344,8 @@ fn missing_lines(plan: &Plan) -> Vec<String> {
         ));
     }
     if let Some(begun) = plan.unfinished {
-        lines.push(format!(
-            "not taken    a later snapshot, begun at version {begun}, has no manifest: it is under way, was interrupted, or has lost it"
-        ));
+        lines
+            .push(format!("not taken    a later snapshot, begun at version {begun}, {UNFINISHED}"));
     }
     if let Some(last) = plan.ends {
         lines.push(format!(

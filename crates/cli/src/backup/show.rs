@@ -5,7 +5,7 @@
 //! too.
 
 use super::progress::watched;
-use super::{count, open_backup, read_key, target, url};
+use super::{UNFINISHED, count, open_backup, read_key, target, url};
 use crate::failure::{DAMAGED, Failure};
 use crate::interrupt;
 use crate::terminal::{self, Terminal};
@@ -54,7 +54,7 @@ pub fn describe(options: &ArgMatches) -> Result<u8, Failure> {
         lines.push(format!("log          versions {} to {}, {files}", first.from, last.to - 1));
     }
     for directory in &contents.unfinished {
-        lines.push(format!("unfinished   {directory}: no snapshot, under way or interrupted"));
+        lines.push(format!("unfinished   {directory} {UNFINISHED}"));
     }
     for (_, error) in &contents.damaged {
         lines.push(format!("{}      {error}", Terminal::stdout().bad("damaged")));
@@ -210,9 +210,7 @@ pub fn verify(options: &ArgMatches) -> Result<u8, Failure> {
         ));
     }
     for directory in &report.unfinished {
-        lines.push(format!(
-            "unfinished   {directory} has no manifest: it is under way, was interrupted, or has lost it"
-        ));
+        lines.push(format!("unfinished   {directory} {UNFINISHED}"));
     }
     for (from, to) in &report.restorable {
         lines.push(restorable(*from, *to));
