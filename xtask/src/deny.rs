@@ -6,9 +6,10 @@
 //! nobody takes its place, since withdrawn versions are looked for only beside one; and it is said
 //! that advisories weren't looked at.
 
+use crate::dist::plan::write;
 use crate::dist::tools;
 use crate::{Result, cargo, command};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// What cargo-deny says when the repository of advisories can't be reached.
@@ -76,7 +77,7 @@ fn without_advisories() -> Result<PathBuf> {
     let database = home.join(DATABASE);
     let about = database.join("crates/nobody/RUSTSEC-2000-0001.md");
     if !about.is_file() {
-        write(&about, NOBODY)?;
+        write(&about, NOBODY.as_bytes())?;
         let git = |arguments: &[&str]| {
             let mut git = Command::new("git");
             git.args(["-c", "user.name=plinth", "-c", "user.email=nobody@localhost"]);
@@ -86,17 +87,11 @@ fn without_advisories() -> Result<PathBuf> {
         git(&["add", "--all"])?;
         git(&["commit", "--quiet", "--message", "Know of nobody"])?;
         // It is asked how old the database is.
-        write(&database.join(".git/FETCH_HEAD"), "")?;
+        write(&database.join(".git/FETCH_HEAD"), b"")?;
     }
     let rules = std::fs::read_to_string("deny.toml").map_err(|e| format!("read deny.toml: {e}"))?;
     let place = format!("[advisories]\ndb-path = {:?}\n", home.to_string_lossy());
     let config = home.join("deny.toml");
-    write(&config, &rules.replacen("[advisories]\n", &place, 1))?;
+    write(&config, rules.replacen("[advisories]\n", &place, 1).as_bytes())?;
     Ok(config)
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    let failed = |e| format!("write {}: {e}", path.display());
-    path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;
-    std::fs::write(path, text).map_err(failed)
 }

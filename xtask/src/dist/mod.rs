@@ -17,7 +17,7 @@
 mod archives;
 mod build;
 mod image;
-mod plan;
+pub mod plan;
 mod stage;
 mod systems;
 pub mod tools;

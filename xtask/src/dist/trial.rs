@@ -6,6 +6,7 @@
 
 use crate::dist::plan::{Kind, Plan, copy, library, version, write};
 use crate::dist::tools;
+use crate::rules::links;
 use crate::{Result, command};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -247,9 +248,11 @@ fn links_lead_somewhere(dir: &Path) -> Result<()> {
     let readme = dir.join("README.md");
     let text =
         std::fs::read_to_string(&readme).map_err(|e| format!("read {}: {e}", readme.display()))?;
-    text.split("](").skip(1).try_for_each(|rest| {
-        let link = rest.split([')', '#']).next().unwrap_or_default();
-        if link.is_empty() || link.contains("://") { Ok(()) } else { must_be(&dir.join(link)) }
+    let files = links::targets(&text).into_iter().map(|(_, target)| target);
+    files.filter(|target| !target.contains("://")).try_for_each(|target| {
+        let file = target.split('#').next().unwrap_or(target);
+        let path = links::join("README.md", file);
+        must_be(&dir.join(path.ok_or_else(|| format!("{target} leads out of the package"))?))
     })
 }
 

@@ -49,7 +49,7 @@ fn leads_to(from: &str, target: &str, page: &str) -> bool {
 }
 
 /// The targets of a text's inline links with their lines, those in code left out.
-fn targets(text: &str) -> Vec<(usize, &str)> {
+pub fn targets(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
         for (index, part) in line.split('`').enumerate() {
@@ -93,7 +93,7 @@ fn follow(repository: &Repository, from: &str, target: &str) -> Result<(), Strin
 }
 
 /// The path that `link` means in the file `from`; `None` if it leads out of the repository.
-fn join(from: &str, link: &str) -> Option<String> {
+pub fn join(from: &str, link: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
     for part in link.split('/') {

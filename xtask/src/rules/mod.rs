@@ -10,7 +10,7 @@ mod columns;
 mod dependencies;
 mod headers;
 mod leftovers;
-mod links;
+pub mod links;
 mod numbers;
 mod readme;
 mod size;
