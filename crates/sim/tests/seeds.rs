@@ -64,6 +64,8 @@ fn what_runs_have_found_stays_mended() {
         // The next term's entries are applied beside a leader that decides another batch.
         ("cluster_upgrade", 920_036),
         ("cluster_increment", 920_039),
+        // The leader had resigned when the nodes were to be compared.
+        ("cluster_history", 2_026_112_625),
         // Sides were changed between the two questions of an agent, which ended for good.
         ("cluster_dr", 1),
     ];

@@ -38,6 +38,8 @@ type Played = std::result::Result<(), Stop>;
 
 /// How long a healed cluster may take to answer, or its nodes to come to have the same.
 const HEALED: Duration = Duration::from_secs(60);
+/// How soon a healed cluster is asked again.
+const AGAIN: Duration = Duration::from_millis(10);
 
 /// How long, and how often, it is looked whether a node's new rows come to count.
 const CHANGE_LOOK: Duration = Duration::from_micros(100);
@@ -489,13 +491,20 @@ impl Fleet {
         let wires = self.wires.clone();
         let router = Router::new(self.stage.env().clone(), wires.clone(), true);
         let ids: Vec<_> = self.machines.iter().map(|machine| machine.id).collect();
+        let env = self.stage.env().clone();
         self.sim.run_until_within(HEALED, async move {
             loop {
-                let version = router.read_version(ReadVersionRequest::default()).await?.version;
-                match rows_of_all(&wires, &ids, version).await {
+                let all = async {
+                    let asked = ReadVersionRequest::default();
+                    let version = router.read_version(asked).await?.version;
+                    rows_of_all(&wires, &ids, version).await
+                };
+                match all.await {
                     // A node that was far behind has come to it only now; or another leader has
                     // gone ahead with the versions.
                     Err(error) if error == Error::transaction_too_old() => {}
+                    // Who leads has resigned, or a node is down, just now.
+                    Err(error) if error == Error::process_behind() => env.sleep(AGAIN).await,
                     all => return all,
                 }
             }
