@@ -449,12 +449,33 @@ fn open(
             let local = member.member.local().clone();
             Ok(Some(Opened { among, member: Some(member), ..Opened::here(local) }))
         }
-        None => {
-            let opened = starting::interruptible(env, stop, || builder.open());
-            let failed = |error| Failure::opening(dir.display(), &error);
-            Ok(Some(Opened::here(opened.map_err(failed)?)))
-        }
+        None => open_alone(env, (dir, builder), file, stop).map(|it| Some(Opened::here(it))),
     }
+}
+
+/// The database of one server. A cluster file that was written for one stands for it: where the
+/// directory is empty, its disk isn't there, and clients must not find another in its place.
+fn open_alone(
+    env: &Env,
+    (dir, builder): (&Path, Builder),
+    file: &Path,
+    stop: &Arc<AtomicBool>,
+) -> Result<Local, Failure> {
+    let named = named(env, file)?;
+    let written_for = named.as_ref().and_then(plinth::ClusterFile::written_for);
+    let builder = if written_for.is_some() { builder.must_exist() } else { builder };
+    let opened = starting::interruptible(env, stop, || builder.open());
+    opened.map_err(|error| match written_for.filter(|_| error == plinth::Error::file_not_found()) {
+        Some(id) => Failure::of(
+            format!("cannot open {}", dir.display()),
+            format_args!(
+                "it holds no database, and {} was written for one, whose identity begins with {id}; mount its disk, or remove \
+                 that file to have a new database made",
+                file.display()
+            ),
+        ),
+        None => Failure::opening(dir.display(), &error),
+    })
 }
 
 /// Which versions of the servers' protocol this one offers.
@@ -503,9 +524,8 @@ fn open_store(
 /// With whom a member shares the series: with all other members, on the database of their cluster,
 /// whoever leads it.
 fn among(env: &Env, file: &Path, settings: &Settings) -> Result<Among, Failure> {
-    let failed =
-        |error| Failure::of(format!("cannot use the cluster file {}", file.display()), error);
-    let named = block_on(plinth::ClusterFile::read(env, file)).map_err(failed)?;
+    let named =
+        block_on(plinth::ClusterFile::read(env, file)).map_err(|error| unusable(file, error))?;
     let options = RemoteOptions {
         name: "series of a server".to_owned(),
         tls: tls_of_nodes(settings)?.unwrap_or_default(),
@@ -689,28 +709,28 @@ fn tls_of_nodes(settings: &Settings) -> Result<Option<TlsOptions>, Failure> {
     Ok(tls(settings)?.map(with_rule))
 }
 
+/// What the cluster file says, if there is one.
+fn named(env: &Env, file: &Path) -> Result<Option<plinth::ClusterFile>, Failure> {
+    if !block_on(env.files().exists(file)).map_err(|error| unusable(file, error.into()))? {
+        return Ok(None);
+    }
+    block_on(plinth::ClusterFile::read(env, file)).map(Some).map_err(|error| unusable(file, error))
+}
+
+fn unusable(file: &Path, error: plinth::Error) -> Failure {
+    Failure::of(format!("cannot use the cluster file {}", file.display()), error)
+}
+
 /// The cluster file, if there is one that names several servers: then this one is a member of a
 /// cluster.
 fn cluster(env: &Env, file: &Path) -> Result<Option<plinth::ClusterFile>, Failure> {
-    let failed = |error: plinth::Error| {
-        Failure::of(format!("cannot use the cluster file {}", file.display()), error)
-    };
-    if !block_on(env.files().exists(file)).map_err(|error| failed(error.into()))? {
-        return Ok(None);
-    }
-    let named = block_on(plinth::ClusterFile::read(env, file)).map_err(failed)?;
-    Ok(Some(named).filter(|named| named.addresses().len() > 1))
+    Ok(named(env, file)?.filter(|named| named.addresses().len() > 1))
 }
 
 /// The address that an existing cluster file gives the server.
 fn listed(env: &Env, file: &Path) -> Result<Option<SocketAddr>, Failure> {
-    let failed = |error: plinth::Error| {
-        Failure::of(format!("cannot use the cluster file {}", file.display()), error)
-    };
-    if !block_on(env.files().exists(file)).map_err(|error| failed(error.into()))? {
-        return Ok(None);
-    }
-    let file = block_on(plinth::ClusterFile::read(env, file)).map_err(failed)?;
-    let Some(address) = file.addresses().first() else { return Ok(None) };
-    block_on(address.resolve(env)).map(|found| found.first().copied()).map_err(failed)
+    let Some(named) = named(env, file)? else { return Ok(None) };
+    let Some(address) = named.addresses().first() else { return Ok(None) };
+    let found = block_on(address.resolve(env)).map_err(|error| unusable(file, error))?;
+    Ok(found.first().copied())
 }

@@ -418,3 +418,46 @@ fn a_server_tells_its_life_by_itself_and_a_burst_of_refusals_in_two_lines() {
     assert_eq!((with("connection refused"), with(&format!("count={BAD}"))), (1, 1), "{told:#?}");
     assert!(told.len() < 12, "{told:#?}");
 }
+
+/// A server whose disk wasn't mounted made a new database, and clients found that one under the
+/// name of theirs.
+#[test]
+fn an_empty_directory_is_not_taken_for_the_database_that_a_cluster_file_was_written_for() {
+    let place = scratch();
+    let (dir, file) = (place.path().join("data"), place.path().join("shop.cluster"));
+    let file = file.to_str().unwrap();
+    let server = Running::start(&dir, &["--listen", "127.0.0.1:0", "--cluster-file", file]);
+    let db = Database::connect(file).unwrap();
+    db.transact_blocking(|tr| {
+        tr.set("a", "1");
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(server.terminate(), Some(0));
+
+    let (env, disk) = (Env::real(), place.path().join("disk"));
+    let files = env.files();
+    block_on(files.rename(&dir, &disk)).unwrap();
+    for is_mount_point in [false, true] {
+        if is_mount_point {
+            block_on(files.create_dir_all(&dir)).unwrap();
+        }
+        let mut server = Command::new(env!("CARGO_BIN_EXE_plinth"));
+        server.arg("server").arg("--dir").arg(&dir).args(["--cluster-file", file]);
+        let output = server.output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && told.contains("mount its disk"), "{told}");
+    }
+    block_on(files.remove_dir_all(&dir)).unwrap();
+    block_on(files.rename(&disk, &dir)).unwrap();
+    let server = Running::start(&dir, &["--cluster-file", file]);
+    let value = db.transact_blocking(|tr| tr.get("a").wait()).unwrap();
+    assert_eq!(value.as_deref(), Some(&b"1"[..]));
+    assert_eq!(server.terminate(), Some(0));
+
+    // Whoever means it says so.
+    block_on(files.remove_dir_all(&dir)).unwrap();
+    block_on(files.remove(file)).unwrap();
+    let server = Running::start(&dir, &["--listen", "127.0.0.1:0", "--cluster-file", file]);
+    assert_eq!(server.terminate(), Some(0));
+}

@@ -79,10 +79,7 @@ impl Place {
                 file
             }
             _ => {
-                let id: String =
-                    cluster_id.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
-                let file =
-                    ClusterFile::new("plinth", if id.is_empty() { "id" } else { &id }, public);
+                let file = ClusterFile::of_database(&cluster_id, public);
                 let file = if tls { file.with_tls() } else { file };
                 if let Some(path) = path {
                     let line = format!("{}\n", file.connection_string());

@@ -16,6 +16,10 @@ const SYSTEM_PATH: &str = if cfg!(target_os = "macos") {
 } else {
     "/etc/foundationdb/fdb.cluster"
 };
+/// How a server describes its database where nobody says, and of how many characters of its
+/// identity it makes a name.
+const DESCRIPTION: &str = "plinth";
+const NAME_LEN: usize = 8;
 /// The variable that names one.
 const VARIABLE: &str = "FDB_CLUSTER_FILE";
 
@@ -56,6 +60,21 @@ impl ClusterFile {
             addresses: vec![address],
             path: None,
         }
+    }
+
+    /// The one that a server writes of its own accord for a database with this identity.
+    pub fn of_database(cluster_id: &str, server: SocketAddr) -> Self {
+        let id = cluster_id.chars().filter(char::is_ascii_alphanumeric).take(NAME_LEN);
+        let id = Some(id.collect::<String>()).filter(|id| !id.is_empty());
+        Self::new(DESCRIPTION, id.as_deref().unwrap_or("id"), server)
+    }
+
+    /// With what the identity of a database begins that a server has written this file for, as far
+    /// as its name tells.
+    pub fn written_for(&self) -> Option<&str> {
+        let is_identity =
+            self.id.len() == NAME_LEN && self.id.bytes().all(|digit| digit.is_ascii_hexdigit());
+        (self.description == DESCRIPTION && is_identity).then_some(&*self.id)
     }
 
     /// What `text` says: the content of a cluster file, or a connection string.
