@@ -101,12 +101,15 @@ impl Stored {
         }
     }
 
-    /// Begins, which removes what a crash left.
+    /// Begins, which removes what a crash left. What was read counts from now on, and is there
+    /// after a crash too: what the process before gave a name it may not have made durable.
     pub async fn start(self, env: &Env, directory: &Directory) -> NodeResult<Recovering> {
+        env.files().sync_dir(&directory.root).await?;
         match self {
             Self::Memory(replay, at) => {
                 let (dir, identity) = (directory.checkpoint_path(), directory.ids);
                 env.files().create_dir_all(&dir).await?;
+                env.files().sync_dir(&dir).await?;
                 let files = CheckpointFiles { env: env.clone(), dir, identity };
                 Ok(Recovering::Memory(replay, Some((files, at))))
             }

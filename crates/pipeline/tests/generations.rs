@@ -1,12 +1,14 @@
 //! A whole new state in the place of the old one: whatever instant the power fails at, one of both
 //! is there, whole.
+//!
+//! The last test kills the process before the power fails: what the next one finds, it may rely on.
 
 mod common;
 
 use common::disk::calls;
 use common::*;
 use plinth_env::Env;
-use plinth_env::simulated::Simulation;
+use plinth_env::simulated::{Simulation, Unsynced};
 use plinth_pipeline::{EngineKind, Incoming, Node, NodeConfig, check};
 use plinth_types::{Result, Version};
 use std::path::Path;
@@ -137,4 +139,85 @@ fn a_crash_at_any_file_call_of_a_switch_leaves_one_state_whole() {
         }
         assert!(olds > 50 && news > 3, "{engine:?}: {olds} old, {news} new");
     }
+}
+
+/// Work that ends with an acknowledged state, or at any call before.
+#[derive(Clone, Copy, Debug)]
+enum Work {
+    Switch,
+    Checkpoint,
+}
+
+impl Work {
+    async fn run(self, machine: &Env, engine: EngineKind) -> Result<()> {
+        match self {
+            Self::Switch => replace(machine, engine).await,
+            Self::Checkpoint => {
+                let node = Node::open(machine, Path::new(DIR), config(engine)).await?.endpoint();
+                fill(&node, b"new").await?;
+                // So that the rows have left the window, which tables are made of.
+                machine.sleep(Duration::from_millis(100)).await;
+                set(&node, b"later", b"").await?;
+                node.node().checkpoint().await?;
+                Ok(node.node().close().await?)
+            }
+        }
+    }
+}
+
+/// What the process before gave a name, and couldn't make durable, is there for as long as the
+/// machine runs. A process that opens it must not let anything go on the strength of that.
+#[test]
+fn what_an_opening_found_is_found_again_when_the_power_fails() {
+    for (engine, work) in [
+        (EngineKind::Memory, Work::Switch),
+        (EngineKind::Ssd, Work::Switch),
+        (EngineKind::Memory, Work::Checkpoint),
+        (EngineKind::Ssd, Work::Checkpoint),
+    ] {
+        for bound in 1.. {
+            let (simulation, mut machine, _) = with_old_state(engine, bound);
+            let (env, done) = (machine.clone(), Arc::new(AtomicBool::new(false)));
+            let told = done.clone();
+            let before = calls(&simulation, &machine);
+            drop(machine.spawn("work", async move {
+                work.run(&env, engine).await.unwrap();
+                told.store(true, Ordering::SeqCst);
+            }));
+            let is_done = || done.load(Ordering::SeqCst);
+            while calls(&simulation, &machine) - before < bound && !is_done() {
+                simulation.run_for(Duration::from_micros(2));
+            }
+            simulation.kill(&machine);
+            machine = simulation.restart(&machine);
+            let found = simulation.run_until(rows_and_one_more(&machine, engine));
+            simulation.crash_with(&machine, Unsynced::Lost);
+            machine = simulation.restart(&machine);
+            let report = simulation.run_until(check(&machine, Path::new(DIR))).unwrap();
+            assert_eq!(report.problems, [], "{engine:?}, {work:?}, killed at call {bound}");
+            let again = simulation.run_until(rows_and_one_more(&machine, engine));
+            assert_eq!(again.0, found.0, "{engine:?}, {work:?}, killed at call {bound}");
+            assert!(again.1 && !found.1, "{engine:?}, {work:?}, killed at call {bound}");
+            if is_done() {
+                break;
+            }
+        }
+    }
+}
+
+/// The values of the rows, and whether an earlier call has left one more; it leaves one.
+async fn rows_and_one_more(machine: &Env, engine: EngineKind) -> (Vec<Vec<u8>>, bool) {
+    let node = Node::open(machine, Path::new(DIR), config(engine)).await.unwrap().endpoint();
+    let mut values = Vec::new();
+    for n in 0..ROWS {
+        values.push(get(&node, &[n]).await.expect("a row").to_vec());
+    }
+    let was_there = get(&node, b"one more").await.is_some();
+    // The log lets go of what it need not keep, and says so where it goes on in another file.
+    machine.sleep(Duration::from_secs(1)).await;
+    for _ in 0..3 {
+        let value = vec![1; plinth_log::LogConfig::MIN_SEGMENT_BYTES as usize / 3];
+        set(&node, b"one more", &value).await.unwrap();
+    }
+    (values, was_there)
 }

@@ -64,6 +64,9 @@ fn what_runs_have_found_stays_mended() {
         // The next term's entries are applied beside a leader that decides another batch.
         ("cluster_upgrade", 920_036),
         ("cluster_increment", 920_039),
+        // A manifest whose directory couldn't be synced was there for the next process, which let
+        // go of the log on the strength of it, and gone with the power.
+        ("sideband", 2_026_112_635),
         // The leader had resigned when the nodes were to be compared.
         ("cluster_history", 2_026_112_625),
         // Sides were changed between the two questions of an agent, which ended for good.

@@ -9,7 +9,7 @@
 mod rows;
 
 use plinth_env::Env;
-use plinth_env::simulated::{FaultPlan, Random, Simulation};
+use plinth_env::simulated::{FaultPlan, Random, Simulation, Unsynced};
 use plinth_storage::checkpoint::Identity;
 use plinth_storage::{Reader, SsdSettings, SsdStorage, Writer};
 use plinth_types::{LogPosition, MutationList, MutationType, Version};
@@ -216,4 +216,37 @@ fn a_directory_of_another_node_is_refused() {
         let opened = SsdStorage::open(&env, Path::new(DIR), other, settings()).await;
         assert!(opened.is_err_and(|error| error.is_damage()));
     });
+}
+
+/// A manifest that had got its name, and whose directory could then not be synced, is read by the
+/// next process out of the operating system's memory. On the strength of it the log was let go of,
+/// and files that the one before it names were removed; with the power it was gone.
+#[test]
+fn what_an_opening_found_is_found_again_when_the_power_fails_next() {
+    let mut newer = 0;
+    for seed in 0..60 {
+        let sim = Simulation::new(seed);
+        let mut env = sim.process("node");
+        sim.run_until(create(&env));
+        let known = Arc::new(Mutex::new(Known::default()));
+        known.lock().unwrap().versions.insert(0, Rows::new());
+        sim.update_faults(&env, |plan| plan.sync.fail = 0.2);
+        drop(env.spawn("life", live(env.clone(), known.clone(), seed)));
+        sim.run_for(Duration::from_millis(100));
+        sim.kill(&env);
+        env = sim.restart(&env);
+        sim.set_faults(&env, FaultPlan::default());
+        let open = |env: Env| async move {
+            let store = SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await;
+            let store = store.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            (store.durable().version, rows_of(&*store).await.unwrap())
+        };
+        let found = sim.run_until(open(env.clone()));
+        sim.crash_with(&env, Unsynced::Lost);
+        env = sim.restart(&env);
+        let again = sim.run_until(open(env.clone()));
+        assert!(again == found, "seed {seed}: {} behind {}", again.0, found.0);
+        newer += u64::from(found.0 > known.lock().unwrap().durable);
+    }
+    assert!(newer > 0, "no life ended with a manifest that it didn't know durable");
 }

@@ -239,9 +239,12 @@ impl SsdFound {
     /// Removes what a crash left over, and begins.
     ///
     /// # Errors
-    /// Those of listing the directory and removing files.
+    /// Those of syncing and listing the directory and of removing files.
     pub async fn start(self) -> StorageResult<SsdStorage> {
         let Self { state, making, settings } = self;
+        // The process before may have been killed between giving the manifest its name and making
+        // that durable. Files and log go on the strength of it.
+        making.env.files().sync_dir(&making.dir).await?;
         maintain::remove_leftovers(&making.env, &making.dir, &state).await?;
         Ok(SsdStorage::start(state, making, settings))
     }
