@@ -276,6 +276,7 @@ impl Backup {
         contents.snapshots.sort_by_key(|snapshot| (snapshot.header.to, snapshot.directory.clone()));
         for object in self.target.list(names::LOGS).await? {
             contents.bytes += object.len;
+            contents.ends.extend(names::parse_end(&object.name));
             if let Some((from, to)) = names::parse_log(&object.name) {
                 let begins = names::begins(&object.name);
                 contents.logs.push(LogFile {
@@ -288,6 +289,7 @@ impl Backup {
             }
         }
         contents.logs.sort_by_key(|log| (log.from, log.to));
+        contents.ends.sort_unstable();
         Ok(contents)
     }
 }
@@ -316,6 +318,8 @@ pub struct Contents {
     pub unfinished: Vec<String>,
     /// Files of the log, by version.
     pub logs: Vec<LogFile>,
+    /// Where a log has ended, ascending: it has, or had, everything up to and with that version.
+    pub ends: Vec<Version>,
     /// Manifests that can't be read, and why.
     pub damaged: Vec<(String, Error)>,
     /// Bytes of snapshots and log.
@@ -351,7 +355,7 @@ pub struct LogFile {
     pub stored: u64,
 }
 
-/// Versions of which no file of the log has anything although there are later ones.
+/// Versions of which no file of the log has anything although there are later ones, or were.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gap {
     /// The first of them.
@@ -400,10 +404,15 @@ impl Contents {
     }
 
     /// The gap behind this version, the last that can be restored of a stretch, if there are later
-    /// files.
+    /// files, or if there were when the log ended.
     pub fn gap_behind(&self, last: Version) -> Option<Gap> {
         let mut later = self.logs.iter().filter(|log| log.from > last + 1);
-        let next = later.next()?;
+        let next = later.next();
+        let end = self.ends.iter().copied().find(|end| *end > last);
+        if let Some(end) = end.filter(|end| next.is_none_or(|next| *end < next.from)) {
+            return Some(Gap { from: last + 1, to: end, is_missing: true });
+        }
+        let next = next?;
         let mut alike = later.take_while(|log| log.from == next.from).chain([next]);
         Some(Gap {
             from: last + 1,

@@ -66,6 +66,9 @@ pub async fn expire(backup: &Backup, before: Goal) -> Result<Expired> {
         expired.bytes += file.stored;
         expired.logs += 1;
     }
+    for end in contents.ends.iter().filter(|end| **end < needed) {
+        backup.target.delete(&crate::names::end(*end)).await?;
+    }
     let contents: Contents = backup.contents().await?;
     expired.first = contents.restorable().first().map(|(from, _)| *from);
     Ok(expired)

@@ -172,6 +172,21 @@ impl Backup {
         Ok(len)
     }
 
+    /// Says that a log has ended, and has everything up to and with this version: if its last files
+    /// are gone one day, that is seen.
+    ///
+    /// # Errors
+    /// As those of [`Backup::put_log`].
+    pub(crate) async fn put_end(&self, version: Version) -> Result<()> {
+        self.needs_key()?;
+        let name = names::end(version);
+        let mut file = self.builder(Kind::End, name.clone());
+        let now = self.env.wall_clock().as_millis() as u64;
+        (file.header.from, file.header.to) = (version, version);
+        (file.header.time_from, file.header.time_to) = (now, now);
+        self.put(&name, file.finish()).await
+    }
+
     /// Reads the whole log, and says how many bytes it takes.
     ///
     /// # Errors

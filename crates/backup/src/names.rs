@@ -72,6 +72,15 @@ pub(crate) fn parse_log(name: &str) -> Option<(Version, Version)> {
     }
 }
 
+/// What says that a log has ended, and has everything up to and with this version.
+pub(crate) fn end(version: Version) -> String {
+    format!("{LOGS}{version:020}.end")
+}
+
+pub(crate) fn parse_end(name: &str) -> Option<Version> {
+    name.strip_prefix(LOGS)?.strip_suffix(".end")?.parse().ok().filter(|version| *version >= 0)
+}
+
 pub(crate) fn lease(number: u64) -> String {
     format!("{LEASES}{number:010}.lease")
 }
@@ -103,6 +112,10 @@ mod tests {
         assert_eq!(parse_snapshot(&rows(&snapshot, 3)), Some((&*snapshot, false)));
         assert_eq!(parse_snapshot_version(&manifest(&snapshot)), Some(42));
         assert_eq!(parse_lease(&lease(9)), Some(9));
+        assert_eq!(
+            (parse_end(&end(7)), parse_log(&end(7)), parse_end(&name)),
+            (Some(7), None, None)
+        );
         for other in
             ["logs/x.log", "logs/5-5-0.log", "logs/-1-5-0.log", "snapshots/x", "lease/x.lease", ""]
         {

@@ -81,6 +81,11 @@ pub async fn verify(backup: &Backup, read: &AtomicU64, stop: &AtomicBool) -> Res
     let whole = contents.clone();
     let mut unsound = Vec::new();
     check_logs(backup, &mut contents, &mut report, read, stop).await?;
+    for end in &whole.ends {
+        let error = check_blocks(backup, &crate::names::end(*end), Kind::End).await.err();
+        report.problems.extend(error.map(|error| Problem { error, costs: None, help: None }));
+        report.files += 1;
+    }
     for snapshot in &whole.snapshots {
         let reach = whole.reach(snapshot);
         report.learn((snapshot.header.to, snapshot.header.to), &snapshot.header);
@@ -161,7 +166,8 @@ impl VerifyReport {
 fn missing(gap: &Gap, contents: &Contents) -> Problem {
     let next =
         contents.restorable().into_iter().map(|(first, _)| first).find(|first| *first > gap.from);
-    let end = contents.logs.iter().map(|log| log.to).max().unwrap_or(gap.to + 1);
+    let end = contents.logs.iter().map(|log| log.to).chain([gap.to + 1]).max();
+    let end = end.unwrap_or_default();
     let detail = format!(
         "{}: a file of the log with the versions {} to {} is missing",
         crate::names::LOGS,

@@ -177,6 +177,42 @@ fn a_backup_runs_and_ends_with_everything_in_it() {
     });
 }
 
+/// Nobody could tell: the log of a backup that goes on ends somewhere, too.
+#[test]
+fn newest_files_of_an_ended_log_that_are_gone_are_missed() {
+    let simulation = Simulation::new(3);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let (db, runs) = begun(&machine).await;
+        let (mut history, mut random) = (History::new(), Random::new(3));
+        until(&db, "restorable", |tag| tag.is_restorable).await;
+        write_for(&db, &mut history, &mut random, 40).await;
+        agent::change(&db, "default", State::Discontinuing).await.unwrap();
+        until(&db, "ended", |tag| tag.ended.is_some()).await;
+        runs.stop().await.unwrap();
+
+        let backup = Backup::open(&machine, backup_target(&machine), None).await.unwrap();
+        let (read, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+        assert_eq!(verify(&backup, &read, &stop).await.unwrap().problems, []);
+        let whole = backup.contents().await.unwrap();
+        let end = whole.restorable()[0].1;
+        assert!(end >= history.last().unwrap().0 && whole.ends == [end], "{:?}", whole.ends);
+        let newest = |goal| Plan::make(&backup, goal, Mapping::default());
+        assert_eq!(newest(Goal::Newest).await.unwrap().version, end);
+
+        let last = whole.logs.last().unwrap();
+        machine.files().remove(format!("/backup/{}", last.name)).await.unwrap();
+        let report = verify(&backup, &read, &stop).await.unwrap();
+        let costs: Vec<_> = report.problems.iter().map(|problem| problem.costs).collect();
+        assert_eq!(costs, [Some((last.from, end))], "{:?}", report.problems);
+        let refused = newest(Goal::Newest).await.unwrap_err();
+        assert_eq!(refused, Error::restore_missing_data());
+        assert!(refused.to_string().contains(&(last.from - 1).to_string()), "{refused}");
+        let earlier = newest(Goal::Version(last.from - 1)).await.unwrap();
+        assert_eq!(earlier.gap.map(|gap| (gap.from, gap.to)), Some((last.from, end)));
+    });
+}
+
 /// Writes rows to the place of time series; gives the version.
 async fn write_series(db: &plinth_client::Database, round: u8) -> Version {
     let tr = db.clone().with_system_keys().create_transaction();

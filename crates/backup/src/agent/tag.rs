@@ -49,6 +49,8 @@ const NOTHING: Duration = Duration::from_millis(900);
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The first pause before something is tried again, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(30)];
+/// How a backup ends that has what it was to have.
+const COMPLETED: &str = "completed";
 /// So often in a row, half a minute with the pauses between, nobody must have what comes next of
 /// the stream before it counts as lost. What one node of a cluster lacks another has that is away
 /// for a moment; and between two tries something was committed, so that the cluster is one.
@@ -172,10 +174,13 @@ async fn work(
         snapshot: None,
     };
     done["stream"] = stream.into();
-    let result = writer.go_on(done).await;
+    let mut result = writer.go_on(done).await;
     if let Some(snapshot) = writer.snapshot.take() {
         snapshot.stop.store(true, Ordering::SeqCst);
         let _ = snapshot.task.await;
+    }
+    if let (Ok(COMPLETED), Some(saved)) = (&result, done["saved"].as_i64()) {
+        result = writer.backup.put_end(saved).await.map(|()| COMPLETED);
     }
     // Somebody else may have it already.
     let _ = writer.lease.give_back().await;
@@ -348,13 +353,13 @@ impl Writer<'_> {
                     if !planted!("the last batch of a backup isn't put when it ends") {
                         self.put(done).await?;
                     }
-                    return Ok("completed");
+                    return Ok(COMPLETED);
                 }
                 State::Running | State::Discontinuing => {}
             }
             self.mind_snapshot(&wish, done).await?;
             if wish.stop_when_done && self.snapshot.is_none() && done["restorable_from"].is_i64() {
-                return Ok("completed");
+                return Ok(COMPLETED);
             }
             self.sample().await?;
             self.read().await?;

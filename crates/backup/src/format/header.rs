@@ -52,11 +52,13 @@ pub enum Kind {
     Log = 4,
     /// Who writes the backup.
     Lease = 5,
+    /// Up to where a log goes that has ended.
+    End = 6,
 }
 
 impl Kind {
     fn of(code: u8) -> Option<Self> {
-        [Self::Identity, Self::Rows, Self::Manifest, Self::Log, Self::Lease]
+        [Self::Identity, Self::Rows, Self::Manifest, Self::Log, Self::Lease, Self::End]
             .into_iter()
             .find(|kind| *kind as u8 == code)
     }

@@ -53,6 +53,9 @@ pub fn describe(options: &ArgMatches) -> Result<u8, Failure> {
         let files = count(contents.logs.len() as u64, "file");
         lines.push(format!("log          versions {} to {}, {files}", first.from, last.to - 1));
     }
+    if let Some(end) = contents.ends.last() {
+        lines.push(format!("ended        at version {end}"));
+    }
     for directory in &contents.unfinished {
         lines.push(format!("unfinished   {directory} {UNFINISHED}"));
     }
@@ -103,6 +106,7 @@ fn as_json(backup: &Backup, contents: &Contents) -> serde_json::Value {
         "snapshots": contents.snapshots.iter().map(snapshot).collect::<Vec<_>>(),
         "unfinished": contents.unfinished,
         "log_files": contents.logs.len(),
+        "ended_at": contents.ends.last(),
         "restorable": contents.restorable().iter().map(stretch).collect::<Vec<_>>(),
         "damaged": contents.damaged.iter().map(|(_, error)| error.to_string()).collect::<Vec<_>>(),
     })
