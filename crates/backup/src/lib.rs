@@ -58,7 +58,7 @@ mod verify;
 pub use agent::Agent;
 pub use container::{Backup, Contents, Gap, LogFile, Snapshot};
 pub use expire::{Expired, delete, expire};
-pub use format::Key;
+pub use format::{Key, key_of_file};
 pub use lease::Lease;
 pub use log::{LogBuilder, LogSizes, Moment};
 pub use moments::{parse_time, show_time};

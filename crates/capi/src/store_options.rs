@@ -2,17 +2,21 @@
 //!
 //! A binding's `open` takes one string and nothing else, so what a program wants of a new store
 //! stands behind a question mark. A directory that has all of that as its name is opened as it is.
+//! The files of keys may be several; the first one encrypts.
 
-use plinth_pipeline::{Creation, EngineKind, NodeConfig, SsdSettings};
+use crate::world::env;
+use plinth_env::block_on;
+use plinth_pipeline::{Creation, EngineKind, Keys, NodeConfig, SsdSettings, read_key_file};
 use plinth_types::amount::{LEAST_MEMORY, bytes_in};
 use plinth_types::{Error, Result};
+use std::path::Path;
 
 /// The directory that a name says, and how to open it.
 ///
 /// # Errors
 /// `invalid_option` if there is no such option; `invalid_option_value`, saying what is allowed.
 pub(crate) fn split(name: &str) -> Result<(&str, NodeConfig)> {
-    let mut config = NodeConfig::default();
+    let (mut config, mut keys) = (NodeConfig::default(), Vec::new());
     let Some((directory, options)) = name.split_once('?') else { return Ok((name, config)) };
     for option in options.split('&') {
         let (key, value) = option.split_once('=').unwrap_or((option, ""));
@@ -20,6 +24,9 @@ pub(crate) fn split(name: &str) -> Result<(&str, NodeConfig)> {
             ("create", "true") => config.creation = Creation::IfMissing,
             ("create", "false") => config.creation = Creation::Never,
             ("create", _) => return Err(refused(option, "true and false are allowed")),
+            ("encryption-key-file", _) => {
+                keys.push(block_on(read_key_file(env(), Path::new(value)))?);
+            }
             ("engine", _) => config.engine = EngineKind::from_name(value)?,
             ("memory", _) => {
                 let allowed =
@@ -30,12 +37,16 @@ pub(crate) fn split(name: &str) -> Result<(&str, NodeConfig)> {
                 config.ssd = SsdSettings::with_memory(bytes);
             }
             _ => {
-                let known = "create=true|false, engine=memory|ssd, memory=BYTES";
+                let known =
+                    "create=true|false, encryption-key-file=PATH, engine=memory|ssd, memory=BYTES";
                 let detail =
                     format!("there is no option {option:?} of a directory; there are {known}");
                 return Err(Error::invalid_option().with_detail(detail));
             }
         }
+    }
+    if !keys.is_empty() {
+        config.set_keys(Keys::new(&keys));
     }
     Ok((directory, config))
 }
@@ -92,6 +103,8 @@ mod tests {
             ("a?memory=4GB", 2006, "512MiB"),
             ("a?memory=1", 2006, "16MiB"),
             ("a?speed=high", 2007, "speed=high"),
+            ("a?encryption-key-file=/no/such/key", 1511, "/no/such/key"),
+            ("a?encryption-key-file=/dev/null", 2006, "64 hexadecimal digits"),
         ] {
             let error = split(name).unwrap_err();
             assert_eq!(error.code(), code, "{name}: {error}");

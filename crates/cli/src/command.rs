@@ -143,6 +143,7 @@ fn shell() -> Command {
                 .conflicts_with("dir")
                 .help("The database of a server, by its cluster file, or fdb:CLUSTER_FILE for FoundationDB's [default: FDB_CLUSTER_FILE, ./fdb.cluster]"),
         )
+        .args(crate::encryption::args())
         .arg(Arg::new("create").long("create").action(ArgAction::SetTrue).requires("dir").help("Makes the database if there is none"))
         .arg(text("exec", "COMMANDS").help("Runs these, separated by semicolons, and ends"))
         .arg(
@@ -159,10 +160,12 @@ fn check() -> Command {
     Command::new("check")
         .about("Verifies every checksum of a database, and changes nothing")
         .after_help(format!(
-            "The database must not be open. Damage is told by file, offset, what was expected and what was found.\n\n\
+            "The database must not be open. Without the key of one that is encrypted checksums are compared, and\n\
+             nothing else. Damage is told by file, offset, what was expected and what was found.\n\n\
              Example:\n  plinth check ./shop\n\n{CODES}"
         ))
         .arg(Arg::new("dir").value_name("DIR").required(true).value_parser(value_parser!(PathBuf)).help("The database"))
+        .args(crate::encryption::args())
 }
 
 fn salvage() -> Command {
@@ -178,6 +181,7 @@ fn salvage() -> Command {
         ))
         .arg(place("dir").value_name("DIR").help("The damaged database"))
         .arg(place("out").value_name("OUT").help("Where the new one goes"))
+        .args(crate::encryption::args())
 }
 
 fn version_command() -> Command {

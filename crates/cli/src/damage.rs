@@ -3,6 +3,7 @@
 //! Both print what they found to standard output, each damaged place on a line of its own, and end
 //! with exit code 3 if there was any.
 
+use crate::encryption;
 use crate::failure::{DAMAGED, Failure};
 use crate::terminal::{self, Terminal};
 use clap::ArgMatches;
@@ -15,7 +16,8 @@ use std::path::PathBuf;
 pub fn check(options: &ArgMatches) -> Result<u8, Failure> {
     let dir = path(options, "dir");
     let task = terminal::progress().unknown(&format!("checking {}", dir.display()));
-    let report = block_on(plinth::check(&Env::real(), &dir));
+    let report =
+        block_on(plinth::check_with(&Env::real(), &dir, &encryption::keys(options, &dir)?));
     drop(task);
     let report =
         report.map_err(|error| Failure::of(format!("cannot check {}", dir.display()), error))?;
@@ -31,7 +33,15 @@ pub fn check(options: &ArgMatches) -> Result<u8, Failure> {
             "unfinished   {tail}; this is what a crash leaves, and the next start cuts it off"
         ));
     }
-    if report.problems.is_empty() {
+    if !report.locked.is_empty() {
+        let keys = report.locked.join(", ");
+        lines.push(format!(
+            "encrypted    with {keys}, which was not given: checksums were compared, and nothing else"
+        ));
+    }
+    if report.problems.is_empty() && !report.locked.is_empty() {
+        lines.push(format!("{}: every checksum holds", terminal.good("ok")));
+    } else if report.problems.is_empty() {
         lines.push(format!(
             "{}: it opens with every row, and every checksum holds",
             terminal.good("ok")
@@ -51,7 +61,8 @@ pub fn salvage(options: &ArgMatches) -> Result<u8, Failure> {
     let (dir, out) = (path(options, "dir"), path(options, "out"));
     let task =
         terminal::progress().unknown(&format!("copying {} to {}", dir.display(), out.display()));
-    let report = block_on(plinth::salvage(&Env::real(), &dir, &out));
+    let report =
+        block_on(plinth::salvage_with(&Env::real(), &dir, &out, &encryption::keys(options, &dir)?));
     drop(task);
     let failed =
         |error| Failure::of(format!("cannot copy {} to {}", dir.display(), out.display()), error);

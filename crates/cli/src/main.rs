@@ -43,6 +43,7 @@ mod damage;
 mod demo;
 mod dev_nodes;
 mod dr;
+mod encryption;
 mod failure;
 mod interrupt;
 mod layers;

@@ -119,6 +119,7 @@ pub fn open(
     let ours = |name: &str| block_on(env.files().exists(plan.dir.join(name))).map_err(Error::from);
     let cannot = format!("cannot be a member of {}", plan.file.connection_string());
     let failed = |error: Error| Failure::of_database(&cannot, &error);
+    block_on(builder.check_keys()).map_err(failed)?;
     let (wish, own) = block_on(wish(env, plan)).map_err(failed)?;
     if ours("IDENTITY").map_err(failed)?
         && !ours(plinth_peers::charter::FILE_NAME).map_err(failed)?

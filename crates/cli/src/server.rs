@@ -6,6 +6,7 @@
 
 use crate::agents::Agents;
 use crate::dev_nodes;
+use crate::encryption;
 use crate::failure::{BEGINS_ANEW, Failure, tell};
 use crate::interrupt;
 use crate::member::{self, Member, Plan};
@@ -124,6 +125,7 @@ pub fn dev(options: &ArgMatches) -> Result<u8, Failure> {
                 "--nodes makes servers with directories of their own: leave out --store",
             ));
         };
+        encryption::refuse(&settings, "--nodes makes servers without keys")?;
         return dev_nodes::run(&env, dir, nodes, options.get_flag("respawn"));
     }
     let file = home.cluster_file(&settings).unwrap_or_default();
@@ -321,6 +323,9 @@ fn serve(
     let file = home.cluster_file(settings);
     let found = home.found_by(file.as_deref());
     let wanted = checked_config(env, settings, (home, file.as_deref()), usual)?;
+    if let Home::Store { .. } = home {
+        encryption::refuse(settings, "a FoundationDB cluster encrypts its files itself")?;
+    }
     let opened = match home {
         Home::Directory(dir) => open(env, settings, dir, file.as_deref().unwrap_or(dir), &stop)?,
         Home::Store { target, .. } => Some(open_store(env, settings, target, &stop)?),
@@ -432,6 +437,7 @@ fn open(
 ) -> Result<Option<Opened>, Failure> {
     let builder =
         builder(env, settings, dir).map_err(|error| Failure::opening(dir.display(), &error))?;
+    let builder = builder.encryption(&encryption::of_settings(settings)?);
     match cluster(env, file)? {
         Some(named) => {
             let listen = settings.addresses("listen");

@@ -1,6 +1,7 @@
 //! A database by the name that a user gives it: a directory, a server's cluster file, or `fdb:` and
 //! what FoundationDB's C library takes.
 
+use crate::encryption;
 use crate::silence;
 use plinth::{Builder, Database, Error, Local, fdb};
 use plinth_env::{Env, block_on};
@@ -90,7 +91,7 @@ impl Target {
     pub fn open(&self, must_exist: bool) -> Result<Open, Error> {
         Ok(match self {
             Self::Directory(path) => {
-                let builder = Builder::new(path);
+                let builder = encryption::of_environment(Builder::new(path), path)?;
                 let builder = if must_exist { builder.must_exist() } else { builder };
                 builder.open()?.into()
             }

@@ -549,3 +549,43 @@ fn files_below(dir: &str) -> Vec<PathBuf> {
     }
     found
 }
+
+/// The options of a key, from a file and from a command; a directory that was made with one; what
+/// is said without it; and the environment, for commands that have no option.
+#[test]
+fn an_encrypted_directory_wants_its_key_of_every_command() {
+    let place = Place::new();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = place.path(name);
+        block_on(Env::real().files().replace(Path::new(&path), bytes)).unwrap();
+        path
+    };
+    let (key, other) = (file("key", &[b'k'; 32]), file("other", &[b'o'; 32]));
+    let (dir, bad) = (place.path("db"), file("bad", b"no key"));
+    let shell = |more: &[&str]| place.run(&[&["shell", "--dir", &dir], more].concat());
+    let exec = ["--exec", "writemode on; set planted here; get planted"];
+    let with = |path| ["--encryption-key-file", path];
+    shell(&[&["--create"], &with(&key)[..], &exec].concat()).says(0, &["here"]);
+    shell(&exec).complains(1, &["encrypt_key_not_found", "no key was given"]);
+    shell(&[&with(&other)[..], &exec].concat()).complains(1, &["the key that was given is"]);
+    shell(&[&with(&bad)[..], &exec].concat()).complains(1, &["64 hexadecimal digits"]);
+    let printed = format!("cat {key}");
+    shell(&[&["--encryption-key-command", &printed][..], &exec].concat()).says(0, &["here"]);
+    let failing = ["--encryption-key-command", "echo none; exit 4"];
+    shell(&[&failing[..], &exec].concat()).complains(1, &["exit status: 4"]);
+    place.run(&["check", &dir]).says(0, &["encrypted", "checksums were compared", "ok"]);
+    place.run(&[&["check", &dir], &with(&key)[..]].concat()).says(0, &["opens with every row"]);
+    let copy = place.path("copy");
+    place.run(&["salvage", &dir, &copy]).complains(1, &["encrypt_key_not_found"]);
+    place.run(&[&["salvage", &dir, &copy], &with(&key)[..]].concat()).says(0, &["copied"]);
+    let now = ["backup", "now", "--dir", &copy, &place.path("backup")];
+    place.run(&now).complains(1, &["encrypt_key_not_found"]);
+    let mut backup = place.command(&now);
+    Ended::new(backup.env("PLINTH_ENCRYPTION_KEY_FILE", &key).output().unwrap()).says(0, &[]);
+    // To the next key, which needs the one before no more.
+    let both = [&with(&other)[..], &with(&key), &["--exec", "get planted"]].concat();
+    shell(&both).says(0, &["here"]);
+    place
+        .run(&[&["dev", "--nodes", "3"], &with(&key)[..]].concat())
+        .complains(2, &["without keys"]);
+}

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
 use plinth_env::{Env, Open};
-use plinth_format::{Corruption, Flaw, Identity, hex};
+use plinth_format::crypt::KeyId;
+use plinth_format::{Corruption, Flaw, Identity, Keys, hex};
 use plinth_types::Version;
 
 use crate::entry::Entry;
@@ -30,8 +31,10 @@ pub struct Report {
     pub segments: u64,
     /// The cluster and node whose log it is; `None` if no segment has a readable header.
     pub identity: Option<Identity>,
-    /// What it holds, as opening tells it.
+    /// What it holds, as opening tells it; of what there is no key for nothing.
     pub findings: Findings,
+    /// The keys that would be needed to look into all of it. Checksums were compared without them.
+    pub locked: Vec<KeyId>,
     /// Everything that is damaged or missing.
     pub problems: Vec<Corruption>,
     /// A torn tail, which is no damage: opening the log cuts it off. Its length is not looked for.
@@ -43,10 +46,12 @@ pub struct Report {
 /// # Errors
 /// `Missing` if there is no log; `ForeignFormat` if a newer program wrote it; errors
 /// of files.
-pub async fn verify(env: &Env, dir: impl AsRef<Path>) -> LogResult<Report> {
-    let mut salvage = Salvage::open(env, dir).await?;
+pub async fn verify(env: &Env, dir: impl AsRef<Path>, keys: &Keys) -> LogResult<Report> {
+    let mut salvage = Salvage::look_at(env, dir.as_ref(), keys).await?;
     let mut report =
         Report { segments: salvage.segments, identity: salvage.identity(), ..Report::default() };
+    report.locked = salvage.locked().into_iter().map(|(id, _)| id).collect();
+    report.locked.dedup();
     let (mut landmarks, mut segment) = (Landmarks::default(), None);
     while let Some(found) = salvage.next_record().await? {
         match found {
@@ -120,11 +125,23 @@ impl Salvage {
     /// Opens the log in `dir`, whosever it is.
     ///
     /// # Errors
-    /// `Missing` if there is none; `ForeignFormat` if a newer program wrote it;
-    /// errors of files.
-    pub async fn open(env: &Env, dir: impl AsRef<Path>) -> LogResult<Self> {
-        let dir = dir.as_ref();
-        let files = survey_files(env, dir, Open::Read, false).await?;
+    /// `Missing` if there is none; `ForeignFormat` if a newer program wrote it; `Locked` if a key
+    /// is lacking; errors of files.
+    pub async fn open(env: &Env, dir: impl AsRef<Path>, keys: &Keys) -> LogResult<Self> {
+        let salvage = Self::look_at(env, dir.as_ref(), keys).await?;
+        match salvage.locked().first() {
+            Some((id, file)) => Err(LogError::Locked(keys.lack(file, *id))),
+            None => Ok(salvage),
+        }
+    }
+
+    /// The same for who wants to know which entries there are: where a key is lacking, their bodies
+    /// are empty.
+    ///
+    /// # Errors
+    /// As those of [`Salvage::open`], but for `Locked`.
+    pub async fn look_at(env: &Env, dir: &Path, keys: &Keys) -> LogResult<Self> {
+        let files = survey_files(env, dir, (Open::Read, keys), false).await?;
         if files.directory.segments.is_empty() {
             return Err(LogError::Missing(format!("no log in {}", dir.display())));
         }
@@ -161,6 +178,17 @@ impl Salvage {
         self.walk.stations.first().map(|station| station.segment.header.identity)
     }
 
+    /// Whether any of it is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.walk.stations.iter().any(|station| station.segment.cipher.key_id().is_some())
+    }
+
+    /// The keys that are lacking, each with a segment that needs it.
+    fn locked(&self) -> Vec<(KeyId, String)> {
+        let segments = self.walk.stations.iter().map(|station| &station.segment);
+        segments.filter_map(|segment| Some((segment.cipher.locked()?, segment.name()))).collect()
+    }
+
     /// The next whole entry, or the next problem; `None` at the end. Entries that a rewind has
     /// voided are left out; those of every kind are given, so that their indices tell whether any
     /// are missing.
@@ -195,7 +223,7 @@ impl Salvage {
                         self.unsettled.waiting.retain(|entry| entry.index <= header.index);
                     }
                     self.unsettled.committed = self.unsettled.committed.max(header.committed);
-                    self.unsettled.waiting.extend(header.entry(body));
+                    self.unsettled.waiting.extend(header.entry(body.or_empty()));
                 }
             }
         }

@@ -219,6 +219,9 @@ pub trait LogView: Send + Sync {
     /// Bytes that the log's files take on the disk.
     fn disk_bytes(&self) -> u64;
 
+    /// Segments, and their bytes, that are not sealed by the newest of the keys that were given.
+    fn outdated(&self) -> (u64, u64);
+
     /// From now on the log takes care that others find so many bytes of its disk free: the less
     /// there is beyond them, the smaller are the files that it makes, and the fewer of them it
     /// keeps for later use. An append never fails for that: what it must not take, its caller

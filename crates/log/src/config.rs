@@ -3,6 +3,8 @@
 //! Plain data, compared and copied; the limits of the settings are checked where a log is made or
 //! opened, so nothing here holds more than its fields say.
 
+use plinth_format::Keys;
+
 use crate::failure::{LogError, LogResult};
 
 /// How a log lays itself out. [`LogConfig::default`] suits a database of any size.
@@ -20,6 +22,9 @@ pub struct LogConfig {
     pub syncs_in_flight: usize,
     /// Bytes of the newest entries that are kept in memory while a reader follows the log.
     pub tail_bytes: usize,
+    /// By these what is written is sealed, and what was written is opened; none: it is written as
+    /// it is.
+    pub keys: Keys,
     /// A bug to have, for tests of tests.
     #[cfg(feature = "planted-bugs")]
     #[doc(hidden)]
@@ -35,6 +40,7 @@ impl Default for LogConfig {
             spare_bytes: 256 << 20,
             syncs_in_flight: 2,
             tail_bytes: 16 << 20,
+            keys: Keys::none(),
             #[cfg(feature = "planted-bugs")]
             planted: crate::planted::Planted::None,
         }

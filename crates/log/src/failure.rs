@@ -26,6 +26,8 @@ pub enum LogError {
     Malformed(String),
     /// A file has a format that this program doesn't read.
     ForeignFormat(String),
+    /// A file is encrypted, and the key is not there.
+    Locked(String),
     /// There is no log in this directory.
     Missing(String),
     /// An earlier failure left the files in doubt: the log takes nothing more.
@@ -82,6 +84,7 @@ impl LogError {
             Self::ForeignFormat(what) | Self::Unsupported(what) => {
                 (Error::unsupported_operation(), what)
             }
+            Self::Locked(what) => (Error::encrypt_key_not_found(), what),
             Self::Missing(what) => (Error::file_not_found(), what),
             Self::Poisoned(what) => (Error::io_error(), what),
             Self::Closed(what) => (Error::shutdown_in_progress(), what),
@@ -113,6 +116,7 @@ mod tests {
         let numbers = [
             (LogError::Malformed(what()), 1522),
             (LogError::ForeignFormat(what()), 2108),
+            (LogError::Locked(what()), 2702),
             (LogError::Missing(what()), 1511),
             (LogError::Poisoned(what()), 1510),
             (LogError::Closed(what()), 1043),

@@ -7,20 +7,26 @@
 
 pub(crate) mod mark;
 mod record;
+mod sealing;
 mod state;
 
 use crate::failure::LogError;
+use plinth_format::crypt::ENVELOPE_LEN;
 use plinth_format::{
     FIELDS, Form, HeaderFlaw, IDENTITY_LEN, Identity, checksum, checksum_from, put, u32_at, u64_at,
 };
 
-pub(crate) use record::body_checksum;
 pub use record::{Kind, RECORD_HEADER_LEN, RecordHeader, record_span};
+pub(crate) use record::{body_checksum, sealed_about};
+pub use sealing::SEALING_LEN;
+pub(crate) use sealing::{Body, seal, unseal};
 pub(crate) use state::decode_lease;
 pub use state::{Rewind, State, Vote};
 
-/// The format that this program writes, and the only one that it reads.
+/// The format that this program writes.
 pub const FORMAT: u32 = 2;
+/// The same with the bodies of records sealed, where a key was given. It reads these two.
+pub const SEALED_FORMAT: u32 = 3;
 /// What every segment file begins with.
 pub const MAGIC: [u8; 8] = *b"PLNTHLOG";
 const FORM: Form<HEADER_LEN> = Form::new(MAGIC);
@@ -53,8 +59,9 @@ pub const MAX_CONSUMERS: usize = 1024;
 
 const _: () = {
     assert!(HEADER_LEN == 128);
-    assert!(HEADER_COPIES[0] + HEADER_LEN as u64 <= HEADER_COPIES[1]);
-    assert!(HEADER_COPIES[1] + HEADER_LEN as u64 <= RECORDS_START);
+    let copy = HEADER_LEN as u64 + ENVELOPE_LEN as u64;
+    assert!(HEADER_COPIES[0] + copy <= HEADER_COPIES[1]);
+    assert!(HEADER_COPIES[1] + copy <= RECORDS_START);
     assert!(
         RECORDS_START.is_multiple_of(ALIGNMENT)
             && (RECORD_HEADER_LEN as u64).is_multiple_of(ALIGNMENT)
@@ -84,12 +91,16 @@ pub struct SegmentHeader {
     /// Whether the file held another segment before: what follows its last record is old bytes
     /// then, else zeros.
     pub recycled: bool,
+    /// Whether the bodies of its records are sealed. Then an envelope with the segment's key stands
+    /// behind each copy of the header.
+    pub sealed: bool,
 }
 
 impl SegmentHeader {
     /// One copy of the header.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
-        FORM.encode(FORMAT, 0, |header| {
+        let format = if self.sealed { SEALED_FORMAT } else { FORMAT };
+        FORM.encode(format, 0, |header| {
             self.identity.put(header, HEADER_IDENTITY);
             put(header, HEADER_LOG, self.log_id.to_le_bytes());
             put(header, HEADER_SERIAL, self.serial.to_le_bytes());
@@ -99,19 +110,22 @@ impl SegmentHeader {
         })
     }
 
-    /// The header block: both copies, zeros between.
-    pub fn encode_block(&self) -> Vec<u8> {
+    /// The header block: both copies, each with the envelope if there is one, zeros between.
+    pub fn encode_block(&self, envelope: Option<&[u8; ENVELOPE_LEN]>) -> Vec<u8> {
+        assert_eq!(envelope.is_some(), self.sealed, "an envelope has the key of what is sealed");
         let mut block = vec![0; RECORDS_START as usize];
         let header = self.encode();
         for copy in HEADER_COPIES {
-            block[copy as usize..][..HEADER_LEN].copy_from_slice(&header);
+            let (first, rest) = block[copy as usize..].split_at_mut(HEADER_LEN);
+            first.copy_from_slice(&header);
+            rest[..ENVELOPE_LEN].copy_from_slice(envelope.unwrap_or(&[0; ENVELOPE_LEN]));
         }
         block
     }
 
     /// Reads one copy of the header.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, HeaderFlaw> {
-        let (bytes, _) = FORM.decode(bytes, 0, FORMAT..=FORMAT)?;
+        let (bytes, format) = FORM.decode(bytes, 0, FORMAT..=SEALED_FORMAT)?;
         Ok(Self {
             identity: Identity::at(bytes, HEADER_IDENTITY),
             log_id: u64_at(bytes, HEADER_LOG),
@@ -119,6 +133,7 @@ impl SegmentHeader {
             nonce: u64_at(bytes, HEADER_NONCE),
             bytes: u64_at(bytes, HEADER_BYTES),
             recycled: u32_at(bytes, HEADER_RECYCLED) != 0,
+            sealed: format == SEALED_FORMAT,
         })
     }
 
@@ -131,13 +146,13 @@ impl SegmentHeader {
 
 /// The error of a file that another program can read.
 pub(crate) fn foreign_format(file: &str, format: u32) -> LogError {
-    let remedy = if format > FORMAT {
+    let remedy = if format > SEALED_FORMAT {
         "open it with a newer Plinth"
     } else {
         "it is from before the first release: copy its data with the program that wrote it"
     };
     LogError::ForeignFormat(format!(
-        "{file} has log format {format}, this program reads format {FORMAT}: {remedy}"
+        "{file} has log format {format}, this program reads formats {FORMAT} and {SEALED_FORMAT}: {remedy}"
     ))
 }
 

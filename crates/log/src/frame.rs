@@ -1,11 +1,17 @@
 //! Putting records together, byte for byte as they will stand in the file.
+//!
+//! A record's header is made first, without its checksums; then the body is added, sealed about
+//! that header if the segment has a key; then the checksums, which are of what is stored.
 
+use plinth_format::Cipher;
+use plinth_format::crypt::Nonces;
 use plinth_types::Version;
 
 use crate::entry::{EntryHead, EntryKind};
 use crate::format::decode_lease;
 use crate::format::{
-    ALIGNMENT, Kind, RECORD_HEADER_LEN, RecordHeader, Rewind, Vote, body_checksum,
+    ALIGNMENT, Kind, RECORD_HEADER_LEN, RecordHeader, Rewind, SEALING_LEN, Vote, body_checksum,
+    seal, sealed_about,
 };
 use crate::link::{Link, Popped};
 
@@ -30,10 +36,17 @@ pub(crate) struct Known {
     pub(crate) committed: Version,
 }
 
+/// The segment that records are put together for.
+pub(crate) struct Into<'a> {
+    pub(crate) seed: u32,
+    pub(crate) cipher: &'a Cipher,
+    pub(crate) nonces: &'a mut Nonces,
+}
+
 /// Records being put together, one after the other.
 pub(crate) struct Frame<'a> {
     buffer: &'a mut Vec<u8>,
-    seed: u32,
+    into: Into<'a>,
     known: Known,
     link: Link,
     /// The header of the last record.
@@ -42,9 +55,9 @@ pub(crate) struct Frame<'a> {
 
 impl<'a> Frame<'a> {
     /// Records that follow `link`, in a buffer that is emptied.
-    pub(crate) fn new(buffer: &'a mut Vec<u8>, seed: u32, known: Known, link: Link) -> Self {
+    pub(crate) fn new(buffer: &'a mut Vec<u8>, into: Into<'a>, known: Known, link: Link) -> Self {
         buffer.clear();
-        Self { buffer, seed, known, link, last: None }
+        Self { buffer, into, known, link, last: None }
     }
 
     /// Appends a state record, with these consumers.
@@ -95,11 +108,13 @@ impl<'a> Frame<'a> {
     }
 
     fn put(&mut self, head: &EntryHead, kind: Kind, parts: &[&[u8]]) {
-        let body_len: usize = parts.iter().map(|part| part.len()).sum();
+        let key = self.into.cipher.key();
+        let raw_len: usize = parts.iter().map(|part| part.len()).sum();
+        let body_len = raw_len + if key.is_some() { SEALING_LEN } else { 0 };
         let unsure = self.link.sequence - self.known.durable;
         let mut header = RecordHeader {
             checksum: 0,
-            body_checksum: body_checksum(self.seed, parts),
+            body_checksum: 0,
             body_len: u32::try_from(body_len).expect("checked against MAX_BODY_LEN"),
             before: self.link.checksum,
             term: head.term,
@@ -112,13 +127,21 @@ impl<'a> Frame<'a> {
             unsure: u32::try_from(unsure).unwrap_or(u32::MAX),
             kind,
         };
-        let bytes = header.encode(self.seed);
-        debug_assert_eq!(self.link.check(&header), Ok(()));
+        let begin = self.buffer.len();
+        let body_at = begin + RECORD_HEADER_LEN;
         self.buffer.reserve(RECORD_HEADER_LEN + body_len + ALIGNMENT as usize);
-        self.buffer.extend_from_slice(&bytes);
-        for part in parts {
-            self.buffer.extend_from_slice(part);
+        self.buffer.resize(body_at, 0);
+        let seed = self.into.seed;
+        match key {
+            Some(key) => {
+                let bytes = header.encode(seed);
+                seal(key, self.into.nonces, sealed_about(&bytes), parts, self.buffer);
+            }
+            None => parts.iter().for_each(|part| self.buffer.extend_from_slice(part)),
         }
+        header.body_checksum = body_checksum(seed, &self.buffer[body_at..]);
+        self.buffer[begin..body_at].copy_from_slice(&header.encode(seed));
+        debug_assert_eq!(self.link.check(&header), Ok(()));
         self.buffer.resize(self.buffer.len().next_multiple_of(ALIGNMENT as usize), 0);
         self.link.step(&header);
         self.last = Some(header);

@@ -11,7 +11,7 @@ use plinth_format::Flaw;
 use plinth_types::Version;
 
 use crate::entry::EntryKind;
-use crate::format::{Kind, RecordHeader, Rewind, State, Vote, decode_lease};
+use crate::format::{Body, Kind, RecordHeader, Rewind, State, Vote, decode_lease};
 use crate::position::{Position, Progress};
 
 /// For each consumer the version up to which it has popped.
@@ -102,9 +102,14 @@ impl Link {
         }
     }
 
-    /// Takes the step to the next record, if it is the next.
-    pub(crate) fn follow(&mut self, header: &RecordHeader, body: &[u8]) -> Result<(), Flaw> {
+    /// Takes the step to the next record, if it is the next. What is remembered beside entries
+    /// stays as it was where the body can't be opened.
+    pub(crate) fn follow(&mut self, header: &RecordHeader, body: &Body) -> Result<(), Flaw> {
         self.check(header)?;
+        let Body::Open(body) = body else {
+            self.step(header);
+            return Ok(());
+        };
         let mut memory = self.memory.clone();
         let lease = match header.kind {
             Kind::State => {

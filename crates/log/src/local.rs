@@ -136,6 +136,10 @@ impl LogView for LocalView {
         Self::disk_bytes(self)
     }
 
+    fn outdated(&self) -> (u64, u64) {
+        Self::outdated(self)
+    }
+
     fn keep_free(&self, bytes: u64) {
         Self::keep_free(self, bytes);
     }

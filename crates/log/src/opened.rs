@@ -6,7 +6,8 @@
 use std::path::{Path, PathBuf};
 
 use plinth_env::Env;
-use plinth_format::Identity;
+use plinth_format::crypt::{NONCE_LEN, Nonces};
+use plinth_format::{Cipher, Identity};
 use plinth_types::Version;
 
 use crate::config::LogConfig;
@@ -14,7 +15,7 @@ use crate::failure::{LogError, LogResult};
 use crate::findings::{Findings, Recovery};
 use crate::format::Vote;
 use crate::format::mark::mark_seed;
-use crate::frame::{Frame, Known};
+use crate::frame::{Frame, Into, Known};
 use crate::link::Link;
 use crate::marking;
 use crate::marks::Marks;
@@ -55,14 +56,16 @@ impl Opened {
             return Err(LogError::Misused(detail));
         }
         let wanted = NewSegment::new(identity, config, 1, config.first_segment_bytes);
-        let first_record = |seed| {
+        let mut nonces = nonces(env);
+        let first_record = |seed, cipher: &Cipher| {
             let (mut bytes, mut origin) = (Vec::new(), Link::origin());
             (origin.index, origin.term, origin.version) = (index, term, version);
             origin.memory.lease = version;
             origin.memory.vote = Vote { term, vote: 0, commit: index };
             let known = Known { opening: 0, durable: 0, committed: version };
             let popped = origin.memory.popped.clone();
-            Frame::new(&mut bytes, seed, known, origin).put_state(popped);
+            let into = Into { seed, cipher, nonces: &mut nonces };
+            Frame::new(&mut bytes, into, known, origin).put_state(popped);
             bytes
         };
         Marks::create(env, dir, mark_seed(&identity, config.log_id)).await?;
@@ -88,7 +91,8 @@ impl Opened {
             return Err(LogError::Internal("the log was opened 2^32 times".into()));
         };
         let shared = Shared::new(env.clone(), dir, identity, config, recovered.start);
-        let writer = Writer::new(shared.clone(), link, opening, recovered.dirty);
+        let place = (opening, recovered.dirty);
+        let writer = Writer::new(shared.clone(), link, place, nonces(env));
         Ok((Self { writer, view: LocalView { shared }, marker: 0 }, recovered.recovery))
     }
 
@@ -177,6 +181,13 @@ impl Opened {
             assert_eq!(inner.written.memory, link.memory);
         });
     }
+}
+
+/// Nonces for one who writes, be it to one segment or many.
+pub(crate) fn nonces(env: &Env) -> Nonces {
+    let mut random = [0; NONCE_LEN];
+    env.fill_random(&mut random);
+    Nonces::starting_at(random)
 }
 
 impl Drop for Opened {

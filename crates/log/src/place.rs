@@ -8,7 +8,7 @@ use plinth_format::Flaw;
 
 use crate::entry::Entry;
 use crate::failure::LogResult;
-use crate::format::RECORDS_START;
+use crate::format::{Body, RECORDS_START};
 use crate::history::{Voids, is_void};
 use crate::link::{Link, Memory};
 use crate::scan::Scanner;
@@ -48,8 +48,7 @@ impl Place {
         (open, readable): (Opening, u64),
     ) -> Self {
         let segment = kept.segment.clone();
-        let scanner =
-            Scanner::new(segment.file.clone(), segment.seed, RECORDS_START, open.gullible);
+        let scanner = Scanner::of(&segment, RECORDS_START, open.gullible);
         let before = kept.before.sequence;
         let pin = Pin::new(segment, open.holds);
         let (voids, seen) = (Voids::default(), before);
@@ -104,6 +103,9 @@ impl Place {
         }
         self.offset += header.span();
         self.link = Some(link);
-        if is_void(&self.voids, header.sequence) { Ok(None) } else { Ok(header.entry(body)) }
+        match body {
+            Body::Open(body) if !is_void(&self.voids, header.sequence) => Ok(header.entry(body)),
+            _ => Ok(None),
+        }
     }
 }

@@ -35,7 +35,7 @@ use crate::marks::Marks;
 use crate::segment::{check_owner, segment_path, unfinished_path};
 use crate::shared::{Before, Commits, Kept, Start};
 use crate::supply::{Next, Prepared, Upkeep, adopt_spares};
-use crate::walk::{Station, Step, Survey, Walk, survey_files};
+use crate::walk::{Station, Step, Surroundings, Survey, Walk, survey_files};
 
 const FIRST: &str = "there is a first record";
 /// How much is written at once when a tail is overwritten.
@@ -61,16 +61,12 @@ pub(crate) async fn recover<F: Future<Output = LogResult<()>>>(
     commits: Commits,
     permission: impl FnOnce(Findings) -> F,
 ) -> LogResult<Recovered> {
-    let files = survey_files(env, dir, Open::Write, config.replays_torn_tail()).await?;
+    let files =
+        survey_files(env, dir, (Open::Write, &config.keys), config.replays_torn_tail()).await?;
     if files.directory.segments.is_empty() {
         return Err(LogError::Missing(format!("no log in {}", dir.display())));
     }
-    for station in &files.stations {
-        check_owner(&station.segment, identity, config.log_id)?;
-    }
-    if let Some(problem) = files.problems.into_iter().next() {
-        return Err(problem.into());
-    }
+    check_files(&files, identity, config)?;
     let mut walk = Walk::new(files.stations, files.mark.sequence);
     let mut read = read_all(&mut walk).await?;
     let Some(link) = walk.link.clone() else { return Err(read.stopped.into()) };
@@ -94,8 +90,8 @@ pub(crate) async fn recover<F: Future<Output = LogResult<()>>>(
     let cut_tail = cut(env, dir, &mut walk, &survey, &read.stopped).await?;
     write_again(&mut walk, &read).await?;
     let upkeep = Upkeep {
-        next: adopt_next(env, config, &mut walk).await?,
-        spares: adopt_spares(env, dir, &files.directory.spares).await?,
+        next: adopt_next(env, dir, config, &mut walk).await?,
+        spares: adopt_spares(env, dir, &files.directory.spares, &config.keys).await?,
         ..Upkeep::default()
     };
     let last = read.kept.back().expect(FIRST);
@@ -119,6 +115,21 @@ pub(crate) async fn recover<F: Future<Output = LogResult<()>>>(
     let marks = Marks::open(env, dir, mark_seed(identity, config.log_id), files.mark).await?;
     let start = Start { segments, link, history: read.history, commits, upkeep, marks };
     Ok(Recovered { start, dirty, recovery, opening })
+}
+
+/// Everything about the files is as it should be, as far as that can be told without reading
+/// records.
+fn check_files(files: &Surroundings, identity: &Identity, config: &LogConfig) -> LogResult<()> {
+    for station in &files.stations {
+        check_owner(&station.segment, identity, config.log_id)?;
+        if let Some(id) = station.segment.cipher.locked() {
+            return Err(LogError::Locked(config.keys.lack(&station.segment.name(), id)));
+        }
+    }
+    match files.problems.first() {
+        Some(problem) => Err(problem.clone().into()),
+        None => Ok(()),
+    }
 }
 
 /// What there is to read.
@@ -291,12 +302,18 @@ async fn write_again(walk: &mut Walk, read: &Everything) -> LogResult<()> {
 }
 
 /// A segment that was made and not used yet.
-async fn adopt_next(env: &Env, config: &LogConfig, walk: &mut Walk) -> LogResult<Next> {
+async fn adopt_next(env: &Env, dir: &Path, config: &LogConfig, walk: &mut Walk) -> LogResult<Next> {
     if walk.stations.len() <= walk.at + 1 {
         return Ok(Next::None);
     }
-    probe!("log: unused segment adopted");
     let station = walk.stations.pop().expect("there is one behind the last");
+    if station.segment.cipher.is_outdated(&config.keys) {
+        probe!("log: unused segment of another key removed");
+        env.files().remove(segment_path(dir, station.segment.header.serial)).await?;
+        env.files().sync_dir(dir).await?;
+        return Ok(Next::None);
+    }
+    probe!("log: unused segment adopted");
     station.segment.open_lanes(env, config.syncs_in_flight).await?;
     Ok(Next::Ready(Prepared { segment: Arc::clone(&station.segment), dirty: RECORDS_START }))
 }

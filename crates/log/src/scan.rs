@@ -9,11 +9,14 @@
 //! told at a glance.
 
 use plinth_env::File;
-use plinth_format::Flaw;
+use plinth_format::{Cipher, Flaw};
 use plinth_types::Bytes;
 
 use crate::failure::LogResult;
-use crate::format::{ALIGNMENT, RECORD_HEADER_LEN, RecordHeader, body_checksum};
+use crate::format::{
+    ALIGNMENT, Body, RECORD_HEADER_LEN, RecordHeader, body_checksum, sealed_about, unseal,
+};
+use crate::segment::Segment;
 
 /// How much is read at once. A record that crosses its end is read again with the next piece.
 const CHUNK: u64 = 512 << 10;
@@ -46,18 +49,35 @@ impl Search {
 pub(crate) struct Scanner {
     file: File,
     seed: u32,
+    cipher: Cipher,
     limit: u64,
     /// The piece read last, and where in the file it begins.
     chunk: Bytes,
     chunk_start: u64,
     /// A planted bug: bodies are believed whatever their checksum.
     gullible: bool,
+    /// A body with a right checksum was not what its key has sealed. No write that was cut short
+    /// leaves that.
+    is_forged: bool,
 }
 
 impl Scanner {
-    /// Reads `file` up to `limit`. Records begin their checksums with `seed`.
-    pub(crate) fn new(file: File, seed: u32, limit: u64, gullible: bool) -> Self {
-        Self { file, seed, limit, chunk: Bytes::new(), chunk_start: 0, gullible }
+    /// Reads a segment up to `limit`.
+    pub(crate) fn of(segment: &Segment, limit: u64, gullible: bool) -> Self {
+        let Segment { file, seed, cipher, .. } = segment;
+        Self { cipher: cipher.clone(), ..Self::new(file.clone(), *seed, limit, gullible) }
+    }
+
+    /// Reads `file`, in which nothing is sealed, up to `limit`. Records begin their checksums with
+    /// `seed`.
+    fn new(file: File, seed: u32, limit: u64, gullible: bool) -> Self {
+        let (cipher, chunk) = (Cipher::Clear, Bytes::new());
+        Self { file, seed, cipher, limit, chunk, chunk_start: 0, gullible, is_forged: false }
+    }
+
+    /// Whether it has met a body that somebody else than its writer has made.
+    pub(crate) fn is_forged(&self) -> bool {
+        self.is_forged
     }
 
     /// Lets more of the file be read. What lay beyond the old limit has not been looked at.
@@ -66,11 +86,12 @@ impl Scanner {
         self.limit = limit;
     }
 
-    /// The record at `offset`, if there is one whose checksums are right.
+    /// The record at `offset`, if there is one whose checksums are right, and whose body its key
+    /// opens.
     pub(crate) async fn record(
         &mut self,
         offset: u64,
-    ) -> LogResult<Result<(RecordHeader, Bytes), Flaw>> {
+    ) -> LogResult<Result<(RecordHeader, Body), Flaw>> {
         let header = match self.header(offset).await? {
             Ok(header) => header,
             Err(flaw) => return Ok(Err(flaw)),
@@ -88,12 +109,14 @@ impl Scanner {
             );
             return Ok(Err(flaw));
         }
-        let computed = body_checksum(self.seed, &[&body]);
+        let computed = body_checksum(self.seed, &body);
         if computed != header.body_checksum && !self.gullible {
             let flaw = Flaw::hex("checksum of a record's body", header.body_checksum, computed);
             return Ok(Err(flaw));
         }
-        Ok(Ok((header, body)))
+        let opened = unseal(&self.cipher, sealed_about(&record), body);
+        self.is_forged |= opened.is_err();
+        Ok(opened.map(|body| (header, body)))
     }
 
     async fn header(&mut self, offset: u64) -> LogResult<Result<RecordHeader, Flaw>> {

@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plinth_env::{Env, File, Open};
-use plinth_format::{Corruption, Flaw, HeaderFlaw, Identity, hex};
+use plinth_format::crypt::ENVELOPE_LEN;
+use plinth_format::{Cipher, Corruption, Flaw, HeaderFlaw, Identity, Keys, hex};
 
 use crate::config::LogConfig;
 use crate::failure::{LogError, LogResult};
@@ -75,6 +76,7 @@ pub(crate) fn unfinished_path(dir: &Path, serial: u64) -> PathBuf {
 pub(crate) struct Segment {
     pub(crate) header: SegmentHeader,
     pub(crate) seed: u32,
+    pub(crate) cipher: Cipher,
     /// For reading and writing.
     pub(crate) file: File,
     /// For syncing: one for each sync that may be in flight. The operating system tells a failed
@@ -86,10 +88,11 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    fn new(header: SegmentHeader, file: File) -> Self {
+    fn new(header: SegmentHeader, cipher: Cipher, file: File) -> Self {
         Self {
             header,
             seed: header.seed(),
+            cipher,
             file,
             lanes: Mutex::default(),
             readers: AtomicUsize::new(0),
@@ -164,16 +167,25 @@ pub(crate) struct Wanted {
     pub(crate) bytes: u64,
     /// How many handles for syncs it needs.
     pub(crate) lanes: usize,
+    /// By these its own key is sealed.
+    pub(crate) keys: Keys,
 }
 
 impl Wanted {
     pub(crate) fn new(identity: Identity, config: &LogConfig, serial: u64, bytes: u64) -> Self {
-        Self { identity, log_id: config.log_id, serial, bytes, lanes: config.syncs_in_flight }
+        let (log_id, lanes, keys) = (config.log_id, config.syncs_in_flight, config.keys.clone());
+        Self { identity, log_id, serial, bytes, lanes, keys }
     }
 
-    fn header(&self, env: &Env, bytes: u64, recycled: bool) -> SegmentHeader {
+    /// The header of a new life of a file, its own key, and the block that both stand in.
+    fn begin(&self, env: &Env, bytes: u64, recycled: bool) -> (SegmentHeader, Cipher, Vec<u8>) {
         let Self { identity, log_id, serial, .. } = *self;
-        SegmentHeader { identity, log_id, serial, nonce: env.random_u64(), bytes, recycled }
+        let (nonce, sealed) = (env.random_u64(), !self.keys.is_none());
+        let header = SegmentHeader { identity, log_id, serial, nonce, bytes, recycled, sealed };
+        let random = |bytes: &mut [u8]| env.fill_random(bytes);
+        let (cipher, envelope) = self.keys.of_new_file(&header.encode(), header.seed(), random);
+        let block = header.encode_block(envelope.as_ref());
+        (header, cipher, block)
     }
 
     /// Makes a segment from nothing. `records` gives its first records, once its seed is known;
@@ -183,13 +195,12 @@ impl Wanted {
         &self,
         env: &Env,
         dir: &Path,
-        records: impl FnOnce(u32) -> Vec<u8>,
+        records: impl FnOnce(u32, &Cipher) -> Vec<u8>,
         is_urgent: impl Fn() -> bool,
     ) -> LogResult<Segment> {
         let path = unfinished_path(dir, self.serial);
-        let header = self.header(env, self.bytes, false);
-        let mut block = header.encode_block();
-        block.extend_from_slice(&records(header.seed()));
+        let (header, cipher, mut block) = self.begin(env, self.bytes, false);
+        block.extend_from_slice(&records(header.seed(), &cipher));
         let made = async {
             let file = env.files().open(&path, Open::Truncate).await?;
             file.write_all_at(0, &block).await?;
@@ -210,7 +221,7 @@ impl Wanted {
             let _ = env.files().remove(&path).await;
             return Err(error.into());
         }
-        self.finish(env, dir, &path, header).await
+        self.finish(env, dir, &path, (header, cipher)).await
     }
 
     /// Makes a segment from a spare file of at least the size wanted.
@@ -222,10 +233,10 @@ impl Wanted {
         bytes: u64,
     ) -> LogResult<Segment> {
         let file = env.files().open(spare, Open::Write).await?;
-        let header = self.header(env, bytes, true);
-        file.write_all_at(0, &header.encode_block()).await?;
+        let (header, cipher, block) = self.begin(env, bytes, true);
+        file.write_all_at(0, &block).await?;
         file.sync_data().await?;
-        self.finish(env, dir, spare, header).await
+        self.finish(env, dir, spare, (header, cipher)).await
     }
 
     async fn finish(
@@ -233,12 +244,12 @@ impl Wanted {
         env: &Env,
         dir: &Path,
         path: &Path,
-        header: SegmentHeader,
+        (header, cipher): (SegmentHeader, Cipher),
     ) -> LogResult<Segment> {
         let name = segment_path(dir, self.serial);
         env.files().rename(path, &name).await?;
         env.files().sync_dir(dir).await?;
-        let segment = Segment::new(header, env.files().open(&name, Open::Write).await?);
+        let segment = Segment::new(header, cipher, env.files().open(&name, Open::Write).await?);
         segment.open_lanes(env, self.lanes).await?;
         Ok(segment)
     }
@@ -252,7 +263,7 @@ pub(crate) struct Found {
     pub(crate) problems: Vec<Corruption>,
 }
 
-/// Opens a segment file and reads its header.
+/// Opens a segment file and reads its header, and its key if one of these opens it.
 ///
 /// # Errors
 /// Outer: the file can't be read, or is of another format. Inner: no copy of the header is whole.
@@ -260,7 +271,7 @@ pub(crate) async fn find(
     env: &Env,
     dir: &Path,
     serial: u64,
-    open: Open,
+    (open, keys): (Open, &Keys),
 ) -> LogResult<Result<Found, Corruption>> {
     let path = segment_path(dir, serial);
     let name = path.display().to_string();
@@ -268,19 +279,16 @@ pub(crate) async fn find(
     let len = file.len().await?;
     let (mut headers, mut problems) = (Vec::new(), Vec::new());
     for copy in HEADER_COPIES {
-        let mut bytes = vec![0; HEADER_LEN];
-        let read = file.read_at(copy, &mut bytes).await?;
-        bytes.truncate(read);
-        match SegmentHeader::decode(&bytes) {
+        match read_copy(&file, copy, keys).await? {
             Ok(header) => headers.push(header),
             Err(HeaderFlaw::Foreign(format)) => return Err(foreign_format(&name, format)),
             Err(HeaderFlaw::Damaged(flaw)) => problems.push(flaw.at(&name, copy)),
         }
     }
-    let Some(header) = headers.first().copied() else {
+    let Some((header, cipher)) = headers.first().cloned() else {
         return Ok(Err(problems.swap_remove(0)));
     };
-    if headers.last() != Some(&header) {
+    if headers.last().is_some_and(|(last, _)| *last != header) {
         let flaw =
             Flaw::new("second copy of the segment's header", "the same as the first", "another");
         problems.push(flaw.at(&name, HEADER_COPIES[1]));
@@ -293,7 +301,28 @@ pub(crate) async fn find(
         let flaw = Flaw::new("length of the file", format_args!("at least {}", header.bytes), len);
         problems.push(flaw.at(&name, len));
     }
-    Ok(Ok(Found { segment: Segment::new(header, file), len, problems }))
+    Ok(Ok(Found { segment: Segment::new(header, cipher, file), len, problems }))
+}
+
+/// Reads one copy of a header, with the envelope behind it if it has one.
+pub(crate) async fn read_copy(
+    file: &File,
+    copy: u64,
+    keys: &Keys,
+) -> LogResult<Result<(SegmentHeader, Cipher), HeaderFlaw>> {
+    let mut bytes = vec![0; HEADER_LEN + ENVELOPE_LEN];
+    let read = file.read_at(copy, &mut bytes).await?;
+    bytes.truncate(read);
+    let header = match SegmentHeader::decode(&bytes) {
+        Ok(header) => header,
+        Err(flaw) => return Ok(Err(flaw)),
+    };
+    if !header.sealed {
+        return Ok(Ok((header, Cipher::Clear)));
+    }
+    let envelope = bytes.get(HEADER_LEN..).unwrap_or_default();
+    let cipher = keys.of_file(envelope, &header.encode(), header.seed());
+    Ok(cipher.map(|cipher| (header, cipher)).map_err(HeaderFlaw::Damaged))
 }
 
 /// The error of opening somebody else's log.

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 
 use plinth_env::{Env, IoError};
-use plinth_format::Identity;
+use plinth_format::{Identity, Keys};
 use plinth_types::{Version, probe};
 
 use crate::config::LogConfig;
@@ -261,6 +261,14 @@ impl Inner {
             Next::None | Next::Wanted { .. } | Next::Failed(_) => 0,
         };
         segments + next + self.upkeep.spares.iter().map(|spare| spare.bytes).sum::<u64>()
+    }
+
+    /// Segments, and their bytes, that are not sealed by the newest of these keys.
+    pub(crate) fn outdated(&self, keys: &Keys) -> (u64, u64) {
+        let outdated = self.segments.iter().filter(|kept| kept.segment.cipher.is_outdated(keys));
+        outdated.fold((0, 0), |(count, bytes), kept| {
+            (count + 1, bytes + kept.end.max(kept.segment.header.bytes))
+        })
     }
 
     /// Checks what must hold between the values at any time.

@@ -8,11 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plinth_env::{Env, Open};
+use plinth_format::Keys;
+use plinth_types::probe;
 
 use crate::config::LogConfig;
 use crate::failure::{LogError, LogResult};
-use crate::format::RECORDS_START;
-use crate::segment::{Segment, spare_path};
+use crate::format::{HEADER_COPIES, RECORDS_START};
+use crate::segment::{Segment, read_copy, spare_path};
 
 /// The segment that comes after the one being written to.
 #[derive(Default)]
@@ -93,12 +95,28 @@ pub(crate) struct Upkeep {
     pub(crate) is_marking: bool,
 }
 
-/// The spares found at a start.
-pub(crate) async fn adopt_spares(env: &Env, dir: &Path, serials: &[u64]) -> LogResult<Vec<Spare>> {
+/// The spares found at a start. One that was last sealed by another key than the newest, or by none
+/// though there is one, is removed: it would keep what it has on the disk.
+pub(crate) async fn adopt_spares(
+    env: &Env,
+    dir: &Path,
+    serials: &[u64],
+    keys: &Keys,
+) -> LogResult<Vec<Spare>> {
     let mut spares = Vec::new();
     for serial in serials.iter().copied() {
-        let file = env.files().open(spare_path(dir, serial), Open::Read).await?;
-        spares.push(Spare { serial, bytes: file.len().await? });
+        let path = spare_path(dir, serial);
+        let file = env.files().open(&path, Open::Read).await?;
+        let is_fit = keys.is_none()
+            || read_copy(&file, HEADER_COPIES[0], keys)
+                .await?
+                .is_ok_and(|(_, cipher)| !cipher.is_outdated(keys));
+        if is_fit {
+            spares.push(Spare { serial, bytes: file.len().await? });
+        } else {
+            probe!("log: spare of another key removed");
+            env.files().remove(&path).await?;
+        }
     }
     Ok(spares)
 }

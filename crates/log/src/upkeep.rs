@@ -97,7 +97,7 @@ impl Run {
             || self.shared.with(|inner| matches!(inner.upkeep.next, Next::Wanted { urgent: true }));
         let least = (config.first_segment_bytes / 16).max(LogConfig::MIN_SEGMENT_BYTES);
         loop {
-            match wanted.make(env, dir, |_| Vec::new(), is_urgent).await {
+            match wanted.make(env, dir, |_, _| Vec::new(), is_urgent).await {
                 // A small segment in the room that is left is better than none.
                 Err(error) if error.is_disk_full() && wanted.bytes / 2 >= least => {
                     probe!("log: smaller segment in the room that is left");
@@ -217,7 +217,10 @@ impl Inner {
         let oldest = self.segments.front_mut()?;
         oldest.leaving = true;
         let (serial, bytes) = (oldest.segment.header.serial, oldest.segment.header.bytes);
-        let keep = bytes >= wanted && spare_bytes + bytes <= self.upkeep.room.spare_bytes(config);
+        // What lies in a spare stays on the disk: nothing that another key, or none, has sealed.
+        let keep = bytes >= wanted
+            && spare_bytes + bytes <= self.upkeep.room.spare_bytes(config)
+            && !oldest.segment.cipher.is_outdated(&config.keys);
         Some(Chore::TakeAway { serial, bytes, keep })
     }
 

@@ -61,6 +61,12 @@ impl LocalView {
         self.shared.with(|inner| inner.disk_bytes())
     }
 
+    /// Segments, and their bytes, that are not sealed by the newest of the keys that were given:
+    /// see [`LogView::outdated`](crate::LogView::outdated).
+    pub fn outdated(&self) -> (u64, u64) {
+        self.shared.with(|inner| inner.outdated(&self.shared.config.keys))
+    }
+
     /// The log leaves so many bytes of the disk to others: see
     /// [`LogView::keep_free`](crate::LogView::keep_free).
     pub fn keep_free(&self, bytes: u64) {

@@ -11,12 +11,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plinth_env::{Env, Open};
-use plinth_format::{Corruption, Flaw};
-use plinth_types::Bytes;
+use plinth_format::{Corruption, Flaw, Keys};
 
 use crate::failure::LogResult;
 use crate::format::mark::{Mark, mark_seed};
-use crate::format::{Kind, RECORDS_START, RecordHeader};
+use crate::format::{Body, Kind, RECORDS_START, RecordHeader};
 use crate::link::{Link, Memory};
 use crate::marks::{self, Marks};
 use crate::scan::{Scanner, Search};
@@ -36,7 +35,7 @@ pub(crate) struct Step {
     pub(crate) station: usize,
     pub(crate) offset: u64,
     pub(crate) header: RecordHeader,
-    pub(crate) body: Bytes,
+    pub(crate) body: Body,
 }
 
 /// What lies behind the place where a walk stopped.
@@ -100,7 +99,7 @@ pub(crate) struct Surroundings {
 pub(crate) async fn survey_files(
     env: &Env,
     dir: &Path,
-    open: Open,
+    (open, keys): (Open, &Keys),
     gullible: bool,
 ) -> LogResult<Surroundings> {
     let directory = Directory::list(env, dir).await?;
@@ -114,10 +113,10 @@ pub(crate) async fn survey_files(
                 Flaw::new("a segment file is missing", format_args!("segment {expected}"), "none");
             problems.push(flaw.at(&missing, 0));
         }
-        match find(env, dir, serial, open).await? {
+        match find(env, dir, serial, (open, keys)).await? {
             Ok(Found { segment, len, problems: theirs }) => {
                 problems.extend(theirs);
-                let scanner = Scanner::new(segment.file.clone(), segment.seed, len, gullible);
+                let scanner = Scanner::of(&segment, len, gullible);
                 stations.push(Station { segment: Arc::new(segment), len, scanner });
             }
             Err(problem) => problems.push(problem),
@@ -216,6 +215,10 @@ impl Walk {
     /// Looks at every readable record header behind the place where the walk stopped.
     pub(crate) async fn survey(&mut self) -> LogResult<Survey> {
         let mut survey = Survey { durable_sequence: self.marked, ..Survey::default() };
+        if self.stations.iter().any(|station| station.scanner.is_forged()) {
+            // It was whole once: the end is no torn tail.
+            survey.durable_sequence = survey.durable_sequence.max(self.expected());
+        }
         let mut offset = self.offset;
         for station in self.stations.iter_mut().skip(self.at) {
             let bytes = loop {

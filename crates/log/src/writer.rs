@@ -9,15 +9,17 @@
 
 use std::sync::Arc;
 
+use plinth_format::crypt::Nonces;
 use plinth_types::Bytes;
 
 use crate::consumers::Dropped;
 use crate::entry::EntryHead;
 use crate::failure::{LogError, LogResult};
 use crate::format::{
-    MAX_BODY_LEN, RECORD_HEADER_LEN, RECORDS_START, RecordHeader, State, Vote, record_span,
+    MAX_BODY_LEN, RECORD_HEADER_LEN, RECORDS_START, RecordHeader, SEALING_LEN, State, Vote,
+    record_span,
 };
-use crate::frame::{BLOCK, Frame, Known, padded_end};
+use crate::frame::{BLOCK, Frame, Into, Known, padded_end};
 use crate::link::{Link, Popped};
 use crate::position::Position;
 use crate::segment::Segment;
@@ -53,18 +55,18 @@ pub(crate) enum Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Bytes that it takes in the file, but for a state.
-    fn span(&self) -> u64 {
+    /// Bytes that it takes in the file, but for a state, if sealing adds so many.
+    fn span(&self, sealing: u64) -> u64 {
         match self {
             Self::State => 0,
-            Self::Vote(vote) => record_span(vote.encode().len() as u64),
-            Self::Rewind(_) => record_span(size_of::<u64>() as u64),
-            Self::Entry(entry) => record_span(entry.len()),
+            Self::Vote(vote) => record_span(vote.encode().len() as u64 + sealing),
+            Self::Rewind(_) => record_span(size_of::<u64>() as u64 + sealing),
+            Self::Entry(entry) => record_span(entry.len() + sealing),
         }
     }
 
-    fn body_len(&self) -> Option<u64> {
-        if let Self::Entry(entry) = self { Some(entry.len()) } else { None }
+    fn entry(&self) -> Option<&NewEntry<'_>> {
+        if let Self::Entry(entry) = self { Some(entry) } else { None }
     }
 }
 
@@ -81,6 +83,7 @@ pub(crate) struct Writer {
     /// Which change of the consumers has been written down.
     generation: u64,
     buffer: Vec<u8>,
+    nonces: Nonces,
 }
 
 /// A write that has been put together.
@@ -96,17 +99,34 @@ struct Draft {
     generation: u64,
     /// The last record that they say is durable.
     durable_sequence: u64,
-    /// Bytes of the entry's body, which is last; none without an entry.
-    body_len: Option<u64>,
+    body: Drafted,
+}
+
+/// The body of the entry in a draft, which is the last record.
+enum Drafted {
+    /// There is no entry.
+    None,
+    /// It stands in the buffer, with so many bytes.
+    InBuffer(u64),
+    /// That is sealed there, so it was kept, if readers follow.
+    Kept(Option<Bytes>),
 }
 
 impl Writer {
-    pub(crate) fn new(shared: Arc<Shared>, link: Link, opening: u32, dirty: u64) -> Self {
+    /// Goes on behind `link`; `opening` is the number of this opening, up to `dirty` bytes of
+    /// unknown origin may follow.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        link: Link,
+        (opening, dirty): (u32, u64),
+        nonces: Nonces,
+    ) -> Self {
         let (segment, end) = shared.with(|inner| {
             let last = inner.segments.back().expect("a log has a segment");
             (last.segment.clone(), last.end)
         });
-        Self { shared, opening, link, segment, end, dirty, generation: 0, buffer: Vec::new() }
+        let (generation, buffer) = (0, Vec::new());
+        Self { shared, opening, link, segment, end, dirty, generation, buffer, nonces }
     }
 
     /// Whether consumers have changed since the last record.
@@ -121,7 +141,7 @@ impl Writer {
 
     /// Writes an entry, with a state record before it if that is due.
     pub(crate) async fn write_entry(&mut self, entry: NewEntry<'_>) -> LogResult<Position> {
-        if entry.len() > MAX_BODY_LEN {
+        if entry.len() + self.sealing_len() > MAX_BODY_LEN {
             let detail =
                 format!("an entry of {} bytes; the log takes up to {MAX_BODY_LEN}", entry.len());
             return Err(LogError::TooLarge(detail));
@@ -192,9 +212,10 @@ impl Writer {
         if matches!(wanted, Wanted::State) && popped.is_none() {
             popped = Some(self.link.memory.popped.clone());
         }
+        let sealing = self.sealing_len();
         let state_span =
-            popped.as_deref().map_or(0, |popped| record_span(State::encoded_len(popped)));
-        let span = state_span + wanted.span();
+            popped.as_deref().map_or(0, |popped| record_span(State::encoded_len(popped) + sealing));
+        let span = state_span + wanted.span(sealing);
         // State records may use a part of the segment that entries don't: a restart on a full disk
         // needs one.
         let is_entry = matches!(wanted, Wanted::Entry(_));
@@ -208,7 +229,8 @@ impl Writer {
             Some(next) => (&next.segment, RECORDS_START, next.dirty),
             None => (&self.segment, self.end, self.dirty),
         };
-        let mut frame = Frame::new(&mut self.buffer, segment.seed, known, self.link.clone());
+        let into = Into { seed: segment.seed, cipher: &segment.cipher, nonces: &mut self.nonces };
+        let mut frame = Frame::new(&mut self.buffer, into, known, self.link.clone());
         if let Some(popped) = popped {
             frame.put_state(popped);
         }
@@ -225,20 +247,39 @@ impl Writer {
         let room = segment.header.bytes.max(start + len);
         let end = padded_end(start, start + len).max(dirty).min(room);
         self.buffer.resize(usize::try_from(end - start).unwrap_or(usize::MAX), 0);
-        let (durable_sequence, body_len) = (known.durable, wanted.body_len());
-        Ok(Draft { switch, start, len, link, last, generation, durable_sequence, body_len })
+        let body = self.drafted(wanted, segment.cipher.key().is_some());
+        let durable_sequence = known.durable;
+        Ok(Draft { switch, start, len, link, last, generation, durable_sequence, body })
     }
 
-    /// Whether the segment has no room for `span` more bytes. An entry that no segment has room for
-    /// makes an otherwise empty one longer.
+    /// What becomes of the body of what is wanted, once the buffer has it.
+    fn drafted(&self, wanted: &Wanted<'_>, is_sealed: bool) -> Drafted {
+        match wanted.entry() {
+            None => Drafted::None,
+            Some(entry) if !is_sealed => Drafted::InBuffer(entry.len()),
+            Some(entry) => {
+                let followed = self.shared.with(|inner| inner.tail.is_followed());
+                Drafted::Kept(followed.then(|| entry.parts.concat().into()))
+            }
+        }
+    }
+
+    /// Whether the segment has no room for `span` more bytes, or is not sealed as it should be now.
+    /// An entry that no segment has room for makes an otherwise empty one longer.
     fn is_full(&self, span: u64) -> bool {
-        self.end + span > self.segment.header.bytes
-            && self.end > RECORDS_START + self.first_state_span()
+        let is_empty = self.end <= RECORDS_START + self.first_state_span();
+        let has_room = self.end + span <= self.segment.header.bytes;
+        self.segment.cipher.is_outdated(&self.shared.config.keys) || !(has_room || is_empty)
     }
 
     /// About how much the state at the beginning of a segment takes.
     fn first_state_span(&self) -> u64 {
-        record_span(State::encoded_len(&self.link.memory.popped))
+        record_span(State::encoded_len(&self.link.memory.popped) + self.sealing_len())
+    }
+
+    /// Bytes that sealing adds to a body, if that is done.
+    fn sealing_len(&self) -> u64 {
+        if self.shared.config.keys.is_none() { 0 } else { SEALING_LEN as u64 }
     }
 
     /// The next segment, which may have to be made first.
@@ -324,7 +365,11 @@ impl Writer {
 
     /// The body of the entry in the buffer, for readers that follow.
     fn written_body(&self, draft: &Draft) -> Option<Bytes> {
-        let body_len = draft.body_len?;
+        let body_len = match &draft.body {
+            Drafted::None => return None,
+            Drafted::Kept(body) => return body.clone(),
+            Drafted::InBuffer(body_len) => *body_len,
+        };
         let at = usize::try_from(draft.len - record_span(body_len)).ok()? + RECORD_HEADER_LEN;
         let body = self.buffer.get(at..at + usize::try_from(body_len).ok()?)?;
         Some(Bytes::copy_from_slice(body))

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use plinth_env::Env;
 use plinth_env::simulated::Simulation;
+use plinth_format::Keys;
 use plinth_log::{Identity, LocalLog, LogConfig, LogError, verify};
 use plinth_types::{Error, Version};
 use support::{
@@ -127,7 +128,7 @@ fn bodies_of_any_size_pass_even_those_larger_than_a_segment() {
         check(&entries).unwrap();
         assert_eq!(entries.iter().map(|entry| entry.body.len()).collect::<Vec<_>>(), sizes);
         log.close().await.unwrap();
-        assert_eq!(verify(&env, DIR).await.unwrap().problems, []);
+        assert_eq!(verify(&env, DIR, &Keys::none()).await.unwrap().problems, []);
         let (log, _) = open(&env, config).await.unwrap();
         assert_eq!(read(&log, 0).await.unwrap(), entries);
         log.close().await.unwrap();
@@ -206,7 +207,7 @@ fn segments_are_reused_and_the_log_stays_small() {
             .rfind(|name| name.starts_with("segment-"));
         let newest = env.files().read(Path::new(DIR).join(newest.unwrap())).await.unwrap();
         assert_eq!(newest[IS_RECYCLED], 1, "the newest segment was another one before");
-        assert_eq!(verify(&env, DIR).await.unwrap().problems, []);
+        assert_eq!(verify(&env, DIR, &Keys::none()).await.unwrap().problems, []);
         let (log, recovery) = open(&env, config).await.unwrap();
         assert!(recovery.first_index > 2800);
         check(&read(&log, 2959).await.unwrap()).unwrap();

@@ -6,10 +6,11 @@ use std::path::Path;
 
 use plinth_env::Env;
 use plinth_env::simulated::Simulation;
+use plinth_format::Keys;
 use plinth_log::conformance::{Site, test_all};
 use plinth_log::{CommitLog, LocalLog, LogConfig, LogResult};
 use plinth_types::Version;
-use support::{DIR, IDENTITY, small};
+use support::{DIR, IDENTITY, keys, small};
 
 struct OneNode {
     sim: Simulation,
@@ -49,13 +50,23 @@ impl Site for OneNode {
     }
 }
 
-#[test]
-fn the_log_of_one_node_conforms() {
+fn test(keys: &Keys, seeds: u64) {
     let make = |seed, segment_bytes| -> Box<dyn Site> {
         let sim = Simulation::new(seed);
         let env = sim.process("node");
-        let config = LogConfig { tail_bytes: 20_000, ..small(segment_bytes, segment_bytes) };
+        let small = small(segment_bytes, segment_bytes);
+        let config = LogConfig { tail_bytes: 20_000, keys: keys.clone(), ..small };
         Box::new(OneNode { sim, env, config })
     };
-    test_all(&make, 50);
+    test_all(&make, seeds);
+}
+
+#[test]
+fn the_log_of_one_node_conforms() {
+    test(&Keys::none(), 50);
+}
+
+#[test]
+fn a_sealed_log_of_one_node_conforms() {
+    test(&keys(1), 20);
 }

@@ -14,7 +14,7 @@ use plinth_log::{
     Entry, EntryKind, LocalLog, LogConfig, LogResult, Report, Salvage, Salvaged, verify,
 };
 use plinth_types::Error;
-use support::{DIR, body, commit, create_leased, open, read, small};
+use support::{DIR, body, commit, create_leased, keys, open, read, small};
 
 const SEGMENT: u64 = 8192;
 /// Bytes of a record before its body.
@@ -26,8 +26,13 @@ fn config() -> LogConfig {
     small(SEGMENT, SEGMENT)
 }
 
+fn sealed() -> LogConfig {
+    LogConfig { keys: keys(0), ..config() }
+}
+
 /// A closed log of a few segments, its entries, and its files' contents.
 struct Specimen {
+    config: LogConfig,
     sim: Simulation,
     env: Env,
     entries: Vec<Entry>,
@@ -36,10 +41,14 @@ struct Specimen {
 
 impl Specimen {
     fn new(entries: i64, body_len: usize) -> Self {
+        Self::with(config(), entries, body_len)
+    }
+
+    fn with(config: LogConfig, entries: i64, body_len: usize) -> Self {
         let sim = Simulation::new(3);
         let env = sim.process("node");
         let (entries, files) = sim.run_until(async {
-            let mut log = create_leased(&env, config()).await;
+            let mut log = create_leased(&env, config.clone()).await;
             log.register("storage", 1, None).unwrap();
             for version in 1..=entries {
                 commit(&mut log, version, &body(version, body_len)).await;
@@ -53,7 +62,7 @@ impl Specimen {
             }
             (entries, files)
         });
-        Self { sim, env, entries, files }
+        Self { config, sim, env, entries, files }
     }
 
     /// Puts all files back as they were.
@@ -73,8 +82,8 @@ impl Specimen {
 
     /// What `verify` says, and what opening and reading everything gives.
     async fn examine(&self) -> (Report, LogResult<Vec<Entry>>) {
-        let report = verify(&self.env, DIR).await.unwrap();
-        let opened = match open(&self.env, config()).await {
+        let report = verify(&self.env, DIR, &self.config.keys).await.unwrap();
+        let opened = match open(&self.env, self.config.clone()).await {
             Err(error) => Err(error),
             Ok((log, recovery)) => {
                 assert_eq!(recovery.cut_tail.is_some(), report.torn_tail.is_some());
@@ -92,7 +101,7 @@ impl Specimen {
         let mask = 1 << (offset % 8);
         self.flip(path, offset, mask).await;
         if !offset.is_multiple_of(29) {
-            let report = verify(&self.env, DIR).await.unwrap();
+            let report = verify(&self.env, DIR, &self.config.keys).await.unwrap();
             self.flip(path, offset, mask).await;
             return report.problems.iter().map(ToString::to_string).collect();
         }
@@ -139,14 +148,15 @@ fn names(text: &str, path: &Path) -> bool {
 }
 
 /// Turns a bit of every byte of a segment over, in long runs of zeros of some.
-fn flip_through(segment: usize, least_found: u64) {
-    let specimen = Specimen::new(16, 300);
+fn flip_through(config: LogConfig, segment: usize, least_found: u64) {
+    let is_sealed = !config.keys.is_none();
+    let specimen = Specimen::with(config, if is_sealed { 14 } else { 16 }, 300);
     let segments: Vec<_> = specimen.files.iter().filter(|(path, _)| names_segment(path)).collect();
     assert_eq!(segments.len(), 3, "two are written to, one is made ahead");
     let (path, contents) = segments[segment];
     let (mut found, mut harmless) = (0, 0);
     for (offset, around) in contents.windows(32).enumerate() {
-        let is_header = offset < 4096 && offset % 2048 < 128;
+        let is_header = offset < 4096 && offset % 2048 < 224;
         if !is_header && around.iter().all(|byte| *byte == 0) && offset % 13 != 0 {
             continue;
         }
@@ -162,17 +172,23 @@ fn flip_through(segment: usize, least_found: u64) {
 
 #[test]
 fn a_bit_turned_over_in_a_full_segment_is_harmless_or_found_and_named() {
-    flip_through(0, 2 * 128 + 8 * SPAN);
+    flip_through(config(), 0, 2 * 128 + 8 * SPAN);
 }
 
 #[test]
 fn a_bit_turned_over_in_the_last_segment_is_harmless_or_found_and_named() {
-    flip_through(1, 2 * 128 + 5 * SPAN);
+    flip_through(config(), 1, 2 * 128 + 5 * SPAN);
 }
 
 #[test]
 fn a_bit_turned_over_in_an_empty_segment_is_harmless_or_found_and_named() {
-    flip_through(2, 2 * 128);
+    flip_through(config(), 2, 2 * 128);
+}
+
+#[test]
+fn a_bit_turned_over_in_a_sealed_segment_is_harmless_or_found_and_named() {
+    flip_through(sealed(), 0, 2 * 224 + 8 * SPAN);
+    flip_through(sealed(), 2, 2 * 224);
 }
 
 fn names_segment(path: &Path) -> bool {
@@ -202,7 +218,7 @@ fn salvage_goes_past_damage_and_tells_what_is_missing() {
 
 async fn salvage(env: &Env) -> (Vec<Entry>, Vec<plinth_log::Corruption>) {
     let (mut entries, mut problems) = (Vec::new(), Vec::new());
-    let mut salvage = Salvage::open(env, DIR).await.unwrap();
+    let mut salvage = Salvage::open(env, DIR, &config().keys).await.unwrap();
     assert!(salvage.identity().is_some());
     while let Some(met) = salvage.next().await.unwrap() {
         match met {
@@ -373,7 +389,7 @@ fn a_log_of_another_format_is_refused_in_words() {
     let specimen = Specimen::new(3, 300);
     let (path, contents) = specimen.files.iter().find(|(path, _)| names_segment(path)).unwrap();
     for (format, remedy) in
-        [(1, "copy its data with the program that wrote it"), (3, "with a newer Plinth")]
+        [(1, "copy its data with the program that wrote it"), (4, "with a newer Plinth")]
     {
         specimen.sim.run_until(async {
             specimen.restore().await;
@@ -386,9 +402,10 @@ fn a_log_of_another_format_is_refused_in_words() {
                 file.write_all_at(copy as u64, &header).await.unwrap();
             }
             let before = specimen.env.files().read(path).await.unwrap();
-            for error in
-                [open(&specimen.env, config()).await.err(), verify(&specimen.env, DIR).await.err()]
-            {
+            for error in [
+                open(&specimen.env, config()).await.err(),
+                verify(&specimen.env, DIR, &config().keys).await.err(),
+            ] {
                 let error = error.expect("a refusal");
                 assert_eq!(Error::from(&error), Error::unsupported_operation());
                 let told = error.to_string();

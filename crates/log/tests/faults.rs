@@ -285,7 +285,12 @@ fn an_append_waits_for_its_segment_and_fails_with_it() {
         check(&read(&log, 0).await.unwrap()).unwrap();
         log.close().await.unwrap();
     });
-    assert_eq!(sim.run_until(plinth_log::verify(&env, DIR)).unwrap().problems, []);
+    assert_eq!(
+        sim.run_until(plinth_log::verify(&env, DIR, &plinth_format::Keys::none()))
+            .unwrap()
+            .problems,
+        []
+    );
 }
 
 /// Found by the crash model: a process was killed when the next segment had its name but the

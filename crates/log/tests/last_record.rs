@@ -47,7 +47,7 @@ async fn last_record(env: &Env, version: i64) -> std::ops::Range<u64> {
 }
 
 async fn assert_damage_is_named(env: &Env, what: &str) {
-    let report = verify(env, DIR).await.unwrap();
+    let report = verify(env, DIR, &config().keys).await.unwrap();
     assert_eq!(report.torn_tail, None, "{what}");
     assert_eq!(report.problems.len(), 1, "{what}: {:?}", report.problems);
     let error = open(env, config()).await.expect_err(what);
@@ -186,7 +186,7 @@ fn a_log_without_its_notes_is_damaged_and_one_place_of_two_is_enough() {
         let file = env.files().open(&path, Open::Write).await.unwrap();
         for place in [0, 4096] {
             file.write_all_at(place + 20, &[!notes[place as usize + 20]]).await.unwrap();
-            assert_eq!(verify(&env, DIR).await.unwrap().problems, []);
+            assert_eq!(verify(&env, DIR, &config().keys).await.unwrap().problems, []);
             file.write_all_at(place + 20, &notes[place as usize + 20..][..1]).await.unwrap();
         }
         for change in ["both", "short", "gone"] {
@@ -198,7 +198,7 @@ fn a_log_without_its_notes_is_damaged_and_one_place_of_two_is_enough() {
                 "short" => file.set_len(10).await.unwrap(),
                 _ => env.files().remove(&path).await.unwrap(),
             }
-            let report = verify(&env, DIR).await.unwrap();
+            let report = verify(&env, DIR, &config().keys).await.unwrap();
             assert_eq!(report.problems.len(), 1, "{change}: {:?}", report.problems);
             assert!(report.problems[0].file.ends_with("DURABLE"), "{change}");
             let error = open(&env, config()).await.unwrap_err();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use plinth_env::{Env, block_on};
+use plinth_format::Keys;
 use plinth_log::{LocalLog, verify};
 use plinth_types::Version;
 use support::{IDENTITY, body, check, small};
@@ -67,7 +68,7 @@ fn a_writer_two_syncing_threads_a_reader_and_restarts() {
             }
             reader.await.unwrap();
             log.close().await.unwrap();
-            assert_eq!(verify(&env, &dir).await.unwrap().problems, []);
+            assert_eq!(verify(&env, &dir, &Keys::none()).await.unwrap().problems, []);
             let (next, recovery) =
                 LocalLog::open(&env, &dir, IDENTITY, config.clone()).await.unwrap();
             assert_eq!((recovery.last_version, recovery.known_committed), (last, last));

@@ -77,6 +77,8 @@ struct Run {
     config: LogConfig,
     random: Random,
     model: Model,
+    /// Each life has keys of its own.
+    is_sealed: bool,
 }
 
 async fn all(log: &ReplicaLog, from: u64) -> Result<Vec<Entry>, Error> {
@@ -97,7 +99,7 @@ impl Run {
         let config = LogConfig { tail_bytes, ..small(first, first << random.below(2)) };
         let (synced, now, ops, stats) = Default::default();
         let model = Model { synced, ops, now, committed: 0, popped: 0, term: 1, stats };
-        Self { sim, env, config, random, model }
+        Self { sim, env, config, random, model, is_sealed: seed.is_multiple_of(3) }
     }
 
     fn create(&self) -> ReplicaLog {
@@ -267,7 +269,11 @@ impl Run {
         drop(log);
         self.env = self.sim.restart(&self.env);
         self.model.stats.crashes += 1;
-        let report = self.sim.run_until(verify(&self.env, DIR)).expect("a report");
+        if self.is_sealed {
+            self.config.keys = support::keys_of_life(self.model.stats.crashes as usize);
+        }
+        let checked = verify(&self.env, DIR, &self.config.keys);
+        let report = self.sim.run_until(checked).expect("a report");
         assert_eq!(report.problems, [], "a crash does no damage");
         if self.random.chance(0.2) {
             // The next crash comes while it is opened.

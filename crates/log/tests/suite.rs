@@ -25,3 +25,5 @@ mod real_files;
 mod replica_crashes;
 #[path = "replica_model.rs"]
 mod replica_model;
+#[path = "sealed.rs"]
+mod sealed;

@@ -14,9 +14,10 @@ use crate::node::Node;
 use crate::opening::{disagreement, foreign_log};
 use crate::store::tables_path;
 use plinth_env::{DirLock, Env};
-use plinth_format::{Corruption, Identity};
-use plinth_log::{Findings, Salvage, Salvaged};
-use plinth_storage::{Loader, MemoryStorage, Reader, Writer, checkpoint, ssd};
+use plinth_format::crypt::KeyId;
+use plinth_format::{Corruption, Identity, Keys};
+use plinth_log::{Findings, LogError, Salvage, Salvaged};
+use plinth_storage::{Loader, MemoryStorage, Reader, StorageError, Writer, checkpoint, ssd};
 use plinth_types::mutation::Mutations;
 use plinth_types::system::SYSTEM_END;
 use plinth_types::{
@@ -44,8 +45,19 @@ pub struct CheckReport {
     /// The unfinished end of the log, if it has one: no damage, but what a crash leaves; opening
     /// cuts it off.
     pub torn_tail: Option<String>,
+    /// The keys without which it was not looked into all of it. There checksums hold, if nothing
+    /// else is said, and nobody knows more.
+    pub locked: Vec<String>,
     /// Everything that is damaged.
     pub problems: Vec<Corruption>,
+}
+
+impl CheckReport {
+    fn note_locked(&mut self, keys: &[KeyId]) {
+        self.locked.extend(keys.iter().map(ToString::to_string));
+        self.locked.sort();
+        self.locked.dedup();
+    }
 }
 
 /// Verifies every checksum in the database in `dir`, and that it would open with every row.
@@ -54,7 +66,16 @@ pub struct CheckReport {
 /// `Missing` if there is no database; those of files, also if it is open. Damage is not an error
 /// here: it stands in the report.
 pub async fn check(env: &Env, dir: &Path) -> NodeResult<CheckReport> {
-    let place = Place::of(env, dir).await?;
+    check_with(env, dir, &Keys::none()).await
+}
+
+/// [`check`] of a database that is encrypted. Without its keys checksums are compared, and nothing
+/// else.
+///
+/// # Errors
+/// As those of [`check`].
+pub async fn check_with(env: &Env, dir: &Path, keys: &Keys) -> NodeResult<CheckReport> {
+    let place = Place { keys: keys.clone(), ..Place::of(env, dir).await? };
     let mut report = CheckReport::default();
     report.problems.extend(place.problem());
     let Some(generation) = &place.generation else { return Ok(report) };
@@ -65,7 +86,8 @@ pub async fn check(env: &Env, dir: &Path) -> NodeResult<CheckReport> {
         EngineKind::Ssd => check_tables(env, &place, generation, &mut report).await,
     };
     // What is damaged may be what would tell how the parts belong together.
-    if let Some(findings) = log.filter(|_| report.problems.is_empty()) {
+    let is_known = report.problems.is_empty() && report.locked.is_empty();
+    if let Some(findings) = log.filter(|_| is_known) {
         report.problems.extend(disagreement(generation, engine, stored, &findings));
     }
     Ok(report)
@@ -78,13 +100,14 @@ async fn check_log(
     report: &mut CheckReport,
 ) -> Option<Findings> {
     let path = log_path(generation);
-    let log = match plinth_log::verify(env, &path).await {
+    let log = match plinth_log::verify(env, &path, &place.keys).await {
         Ok(log) => log,
         Err(error) => {
             report.problems.push(whole_file(path.display().to_string(), &error.into()));
             return None;
         }
     };
+    report.note_locked(&log.locked);
     report.log_records = log.records;
     report.log_bytes = log.bytes;
     report.torn_tail = log
@@ -105,8 +128,9 @@ async fn check_tables(
     report: &mut CheckReport,
 ) -> LogPosition {
     let path = tables_path(generation);
-    match ssd::verify_ssd(env, &path, place.ids()).await {
+    match ssd::verify_ssd(env, &path, place.ids(), &place.keys).await {
         Ok(tables) => {
+            report.note_locked(&tables.locked);
             report.tables = tables.tables;
             report.table_rows = tables.rows;
             report.table_bytes = tables.bytes;
@@ -128,8 +152,9 @@ async fn check_checkpoints(
     report: &mut CheckReport,
 ) -> LogPosition {
     let path = checkpoint_path(generation);
-    match checkpoint::verify(env, &path, place.ids()).await {
+    match checkpoint::verify(env, &path, place.ids(), &place.keys).await {
         Ok(checkpoints) => {
+            report.note_locked(&checkpoints.locked);
             report.checkpoint_rows = checkpoints.rows;
             report.checkpoint_bytes = checkpoints.bytes;
             report.problems.extend(checkpoints.problems);
@@ -149,6 +174,7 @@ struct Place {
     identity: NodeResult<DirectoryIdentity>,
     /// The generation that counts; without an identity the newest.
     generation: Option<PathBuf>,
+    keys: Keys,
     _lock: Option<DirLock>,
 }
 
@@ -173,7 +199,8 @@ impl Place {
             }
         };
         let generation = generation.map(|number| generation_path(dir, number));
-        Ok(Self { root: dir.to_path_buf(), identity, generation, _lock: lock })
+        let (root, keys) = (dir.to_path_buf(), Keys::none());
+        Ok(Self { root, identity, generation, keys, _lock: lock })
     }
 
     /// Outer: it can't be looked at, or there is no database.
@@ -223,40 +250,101 @@ pub struct SalvageReport {
 /// # Errors
 /// `Foreign` if `out` holds anything; those of files, also if `dir` is open.
 pub async fn salvage(env: &Env, dir: &Path, out: &Path) -> NodeResult<SalvageReport> {
+    salvage_with(env, dir, out, &Keys::none()).await
+}
+
+/// [`salvage`] of a database that is encrypted, into one that is, by the newest of these keys.
+///
+/// # Errors
+/// As those of [`salvage`]; that of a key that is lacking.
+pub async fn salvage_with(
+    env: &Env,
+    dir: &Path,
+    out: &Path,
+    keys: &Keys,
+) -> NodeResult<SalvageReport> {
     let place = Place::of(env, dir).await?;
     let mut report = SalvageReport::default();
     // Who the database is, a copy has no use for.
     let Some(dir) = &place.generation else { return place.identity.map(|_| report) };
     if place.engine(env).await? == EngineKind::Ssd {
-        let config = NodeConfig {
-            creation: Creation::Always,
-            engine: EngineKind::Ssd,
-            ..NodeConfig::default()
-        };
-        let node = Node::open(env, out, config).await?;
-        let version = salvage_tables(env, dir, &node, &mut report).await?;
-        salvage_log(env, dir, version, &mut report, &mut Destination::Node(&node)).await?;
+        check_log_key(env, dir, keys).await?;
+        let mut salvage = ssd::SsdSalvage::open(env, &tables_path(dir), keys).await?;
+        let node = Node::open(env, out, destination(EngineKind::Ssd, keys)).await?;
+        let version = salvage_tables(&mut salvage, &node, &mut report).await?;
+        let from = (dir.as_path(), version, keys);
+        salvage_log(env, from, &mut report, &mut Destination::Node(&node)).await?;
         report.rows = node.replica.storage.count();
         node.close().await?;
         return Ok(report);
     }
-    let (mut storage, version) = salvage_checkpoint(env, dir, &mut report).await?;
-    salvage_log(env, dir, version, &mut report, &mut Destination::Index(&mut storage)).await?;
-    let config = NodeConfig { creation: Creation::Always, ..NodeConfig::default() };
-    let node = Node::open(env, out, config).await?;
+    let (mut storage, version) = salvage_checkpoint(env, dir, keys, &mut report).await?;
+    let from = (dir.as_path(), version, keys);
+    salvage_log(env, from, &mut report, &mut Destination::Index(&mut storage)).await?;
+    let node = Node::open(env, out, destination(EngineKind::Memory, keys)).await?;
     copy(&storage, &node, &mut report).await?;
     node.close().await?;
     Ok(report)
 }
 
+/// How the new database is made.
+fn destination(engine: EngineKind, keys: &Keys) -> NodeConfig {
+    let mut config = NodeConfig { creation: Creation::Always, engine, ..NodeConfig::default() };
+    config.set_keys(keys.clone());
+    config
+}
+
+/// Whether the database in `dir` has its log encrypted; `None` if there is none.
+///
+/// # Errors
+/// Those of files.
+pub async fn is_encrypted(env: &Env, dir: &Path) -> NodeResult<Option<bool>> {
+    let Ok(Found::Database(identity)) = look(env, dir).await else { return Ok(None) };
+    let log = log_path(&generation_path(dir, identity.generation));
+    Ok(Some(Salvage::look_at(env, &log, &Keys::none()).await?.is_encrypted()))
+}
+
+/// Whether the keys of the database in `dir`, if there is one, are all among these. What else may
+/// be wrong with it is told by opening it.
+///
+/// # Errors
+/// That of the log or the storage if one is lacking.
+pub async fn check_keys(env: &Env, dir: &Path, keys: &Keys) -> NodeResult<()> {
+    let Ok(Found::Database(identity)) = look(env, dir).await else { return Ok(()) };
+    let generation = generation_path(dir, identity.generation);
+    check_log_key(env, &generation, keys).await?;
+    let opened = match identity.engine {
+        EngineKind::Ssd => {
+            ssd::SsdSalvage::open(env, &tables_path(&generation), keys).await.map(drop)
+        }
+        EngineKind::Memory => {
+            match checkpoint::list(env, &checkpoint_path(&generation)).await?.pop() {
+                Some((_, path)) => checkpoint::Salvage::open(env, &path, keys).await.map(drop),
+                None => Ok(()),
+            }
+        }
+    };
+    match opened {
+        Err(error @ StorageError::Locked(_)) => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Nothing is begun if the log's key is lacking.
+async fn check_log_key(env: &Env, generation: &Path, keys: &Keys) -> NodeResult<()> {
+    match Salvage::open(env, log_path(generation), keys).await {
+        Err(error @ LogError::Locked(_)) => Err(error.into()),
+        // Whatever else is wrong with it is told when it is read.
+        _ => Ok(()),
+    }
+}
+
 /// Plays the tables into the new database, the oldest first: they may be more than memory holds.
 async fn salvage_tables(
-    env: &Env,
-    dir: &Path,
+    salvage: &mut ssd::SsdSalvage,
     node: &Node,
     report: &mut SalvageReport,
 ) -> NodeResult<Version> {
-    let mut salvage = ssd::SsdSalvage::open(env, &tables_path(dir)).await?;
     let mut gathered = MutationList::new();
     while let Some(list) = salvage.next().await? {
         gathered.append(&list);
@@ -308,12 +396,13 @@ impl Destination<'_> {
 async fn salvage_checkpoint(
     env: &Env,
     dir: &Path,
+    keys: &Keys,
     report: &mut SalvageReport,
 ) -> NodeResult<(MemoryStorage, Version)> {
     let Some((version, file)) = checkpoint::list(env, &checkpoint_path(dir)).await?.pop() else {
         return Ok((MemoryStorage::new(LogPosition::default()), 0));
     };
-    let mut rows = checkpoint::Salvage::open(env, &file).await?;
+    let mut rows = checkpoint::Salvage::open(env, &file, keys).await?;
     let mut loader = Loader::new(LogPosition::without_log(version));
     while let Some(found) = rows.next().await? {
         match found {
@@ -328,12 +417,11 @@ async fn salvage_checkpoint(
 
 async fn salvage_log(
     env: &Env,
-    dir: &Path,
-    from: Version,
+    (dir, from, keys): (&Path, Version, &Keys),
     report: &mut SalvageReport,
     destination: &mut Destination<'_>,
 ) -> NodeResult<()> {
-    let mut salvage = match Salvage::open(env, log_path(dir)).await {
+    let mut salvage = match Salvage::open(env, log_path(dir), keys).await {
         Ok(salvage) => salvage,
         Err(error) if error.is_not_found() => return Ok(()),
         Err(error) => return Err(error.into()),

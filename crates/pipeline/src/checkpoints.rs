@@ -7,6 +7,7 @@
 use crate::failure::{NodeError, NodeResult};
 use crate::identity::EngineKind;
 use crate::metrics::Rated;
+use crate::renewal::Renewal;
 use crate::replica::Replica;
 use crate::space::{LEAST_LOG, Level, with_reserve};
 use plinth_storage::{Flushed, Pace};
@@ -37,18 +38,20 @@ struct Last {
     data: u64,
     /// Nothing is tried before this, unless somebody asks for it.
     not_before: Duration,
+    renewal: Renewal,
 }
 
 /// Writes checkpoints until the node closes.
 pub(crate) async fn run(replica: Arc<Replica>) {
     let left_before = replica.log.as_ref().map_or(0, |log| log.bytes());
     let written = replica.counters.bytes_written.get().wrapping_sub(left_before);
-    let mut last =
-        Last { written, data: replica.storage.memory().data, not_before: Duration::ZERO };
+    let (data, renewal) = (replica.storage.memory().data, Renewal::begin(&replica));
+    let mut last = Last { written, data, not_before: Duration::ZERO, renewal };
     while !replica.health.is_over() {
         replica.pause(&replica.space.checkpoint.due, PERIOD).await;
         assert!(!planted!("the task for checkpoints panics"), "planted");
         replica.space.keep_reserve().await;
+        last.renewal.look(&replica);
         if !is_due(&replica, &last) || replica.health.is_over() {
             continue;
         }
@@ -56,7 +59,10 @@ pub(crate) async fn run(replica: Arc<Replica>) {
         let made = make_room_and_write(&replica).await;
         replica.note_checkpoint(&made);
         match made {
-            Ok(_) => last = Last { written, data, not_before: Duration::ZERO },
+            Ok(_) => {
+                (last.written, last.data, last.not_before) = (written, data, Duration::ZERO);
+                last.renewal.has_checkpoint();
+            }
             Err(_) => {
                 probe!("pipeline: checkpoint failed");
                 last.not_before = replica.env.now() + PAUSE_AFTER_FAILURE;
@@ -86,6 +92,8 @@ fn is_due(replica: &Replica, last: &Last) -> bool {
                 || replica.storage.memory().data < last.data / 8 * 7
         }
     };
+    let has_room = space.level() == Level::Plenty && space.fits_at_once();
+    let wanted = wanted || (last.renewal.wants_checkpoint() && has_room);
     // Without room for it it would only fill the disk to the brim; but that is an estimate.
     wanted && (now >= last.not_before || (space.level() != Level::Plenty && space.fits()))
 }
@@ -146,12 +154,14 @@ pub(crate) async fn follow_tables(replica: Arc<Replica>) {
     let mut popped = 0;
     // Up to which version flushes are to go for those who ask for room.
     let mut wanted: Option<(Version, u64)> = None;
+    let mut renewal = Renewal::begin(&replica);
     while !replica.health.is_over() {
         replica.pause(&replica.space.checkpoint.due, PERIOD).await;
         assert!(!planted!("the task for checkpoints panics"), "planted");
         let (storage, Some(log)) = (&replica.storage, &replica.log) else { return };
         let space = &replica.space;
         space.keep_reserve().await;
+        renewal.look(&replica);
         if space.is_asked() && wanted.is_none() {
             wanted = Some((replica.newest(), replica.counters.bytes_written.get()));
         }

@@ -3,6 +3,7 @@
 //! Plain settings, without behaviour: whoever opens a node fills them in, the roles read them.
 
 use crate::identity::EngineKind;
+use plinth_format::Keys;
 use plinth_log::LogConfig;
 use plinth_replication::Spoken;
 use plinth_storage::SsdSettings;
@@ -76,6 +77,18 @@ impl Default for NodeConfig {
 }
 
 impl NodeConfig {
+    /// Has log, checkpoints and tables sealed by the newest of these keys, and opens what any of
+    /// them has sealed.
+    pub fn set_keys(&mut self, keys: Keys) {
+        self.ssd.keys = keys.clone();
+        self.log.keys = keys;
+    }
+
+    /// The keys that were given.
+    pub fn keys(&self) -> &Keys {
+        &self.log.keys
+    }
+
     /// The bytes that rows may take in memory, where that is where they are.
     pub(crate) fn rows_bound(&self) -> Option<u64> {
         self.memory_bytes.filter(|_| self.engine == EngineKind::Memory)

@@ -40,7 +40,7 @@ use crate::identity::{self, DIRECTORY_FORMAT, DirectoryIdentity, EngineKind};
 use crate::space::RESERVE;
 use crate::store::{Store, tables_path};
 use plinth_env::{DirLock, Env};
-use plinth_format::{Identity, checksum, put};
+use plinth_format::{Identity, Keys, checksum, put};
 use plinth_log::{LocalLog, LogConfig, ReplicaLog, Salvage, Salvaged};
 use plinth_storage::{checkpoint, ssd};
 use plinth_types::{LogPosition, probe};
@@ -130,7 +130,7 @@ async fn held_in(env: &Env, generation: &Path) -> NodeResult<Option<String>> {
     if !env.files().exists(&log).await? {
         return Ok(None);
     }
-    let found = match Salvage::open(env, &log).await {
+    let found = match Salvage::look_at(env, &log, &Keys::none()).await {
         Ok(salvage) => first_rows(salvage).await?,
         Err(error) if error.is_not_found() => None,
         Err(error) => return Err(error.into()),
@@ -379,7 +379,7 @@ pub(crate) async fn make_generation(
 ) -> NodeResult<()> {
     let path = generation_path(dir, identity.generation);
     env.files().create_dir_all(&path).await?;
-    Store::create(env, &path, identity.ids, identity.engine, at).await?;
+    Store::create(env, &path, identity.ids, (identity.engine, &config.keys), at).await?;
     make_log(env, &path, identity, config, at).await?;
     env.files().sync_dir(&path).await?;
     Ok(env.files().sync_dir(dir).await?)

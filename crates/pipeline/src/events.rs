@@ -8,6 +8,7 @@ use crate::failure::NodeError;
 use crate::gate::Limits;
 use crate::metrics::SlowTransaction;
 use plinth_env::Over;
+use plinth_format::crypt::KeyId;
 use plinth_log::CutTail;
 use plinth_replication::Members;
 use plinth_types::{Version, printable};
@@ -53,6 +54,29 @@ pub(crate) fn tail_cut(cut: &CutTail) {
 pub(crate) fn open_to_others(directory: &Path) {
     let directory = directory.display().to_string();
     tracing::warn!(directory, "other users may look into the database's directory: chmod 700");
+}
+
+/// Whoever may read the file of a key may read all that it encrypts.
+pub(crate) fn key_open_to_others(file: &Path) {
+    let file = file.display().to_string();
+    tracing::warn!(file, "other users may read the file of the encryption key: chmod 600");
+}
+
+/// Files are sealed by another key than the newest, or not at all, and written anew.
+pub(crate) fn is_renewed(key: Option<KeyId>, files: u64, bytes: u64) {
+    let key = key.map(|key| key.to_string());
+    tracing::warn!(
+        key,
+        files,
+        bytes,
+        "files are not encrypted with the newest key, and are written anew: keep the keys before"
+    );
+}
+
+/// None are left.
+pub(crate) fn was_renewed(key: Option<KeyId>) {
+    let key = key.map(|key| key.to_string());
+    tracing::info!(key, "all files are encrypted with the newest key: it needs no other");
 }
 
 /// A member of a cluster hears of another term, or of who leads in it.

@@ -61,6 +61,7 @@ mod host;
 mod identity;
 mod in_flight;
 mod joining;
+mod key_file;
 mod leader;
 mod metadata;
 mod metrics;
@@ -71,6 +72,7 @@ mod pinned;
 mod proof;
 mod queue;
 mod refusals;
+mod renewal;
 mod replay;
 mod replica;
 mod sequencer;
@@ -87,15 +89,19 @@ mod waiting;
 mod watches;
 mod worker;
 
-pub use check::{CheckReport, SalvageReport, check, salvage};
+pub use check::{
+    CheckReport, SalvageReport, check, check_keys, check_with, is_encrypted, salvage, salvage_with,
+};
 pub use config::{Creation, LoadTargets, NodeConfig};
 pub use endpoint::InProcess;
 pub use failure::{NodeError, NodeResult};
 pub use generation::{Import, Incoming};
 pub use host::{Host, HostEndpoint};
 pub use identity::{DIRECTORY_FORMAT, EngineKind};
+pub use key_file::read_key_file;
 pub use metrics::LongestWaits;
 pub use node::Node;
 pub use plinth_format::Corruption;
+pub use plinth_format::crypt::{BadKey, Key, Keys};
 pub use plinth_storage::ssd::Compression;
 pub use plinth_storage::{Chunk, PinnedVersion, SsdSettings};

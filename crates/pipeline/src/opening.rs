@@ -26,7 +26,7 @@ use crate::sequencer::Sequencer;
 use crate::store::{Recovering, Store, Stored, tables_path};
 use plinth_env::Env;
 use plinth_env::Promise;
-use plinth_format::{Corruption, Identity};
+use plinth_format::{Corruption, Identity, Keys};
 use plinth_log::{
     Findings, LocalLog, LocalView, LogConfig, LogError, Mismatch, Recovery, ReplicaLog, Salvage,
 };
@@ -212,7 +212,7 @@ async fn open_both<L: NodeLog>(
         (Err(error), _) | (_, Err(error)) => return Err(explained(env, directory, error).await),
     };
     let position = stored.position();
-    match stored.start(env, directory).await {
+    match stored.start(env, directory, config.keys()).await {
         Ok(engine) => Ok((engine, position, log, recovery)),
         Err(error) => {
             drop(log.close().await);
@@ -284,7 +284,7 @@ async fn explained(env: &Env, directory: &Directory, error: NodeError) -> NodeEr
     }
     let what = error.summary();
     let log = directory.log_path();
-    if let Ok(salvage) = Salvage::open(env, &log).await
+    if let Ok(salvage) = Salvage::look_at(env, &log, &Keys::none()).await
         && let Some(theirs) = salvage.identity()
         && let Some(problem) = foreign_log(&directory.root, directory.ids, &log, theirs)
     {

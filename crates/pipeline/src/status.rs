@@ -16,6 +16,7 @@ use crate::identity::EngineKind;
 use crate::metrics::{Count, Heat, HotRange, Rated, SlowTransaction, Snapshot};
 use crate::node::Node;
 use crate::refusals::Cause;
+use crate::renewal;
 use crate::replica::Replica;
 use crate::shown::{Shown, ShownMember};
 use plinth_client::Description;
@@ -305,6 +306,7 @@ fn plinth(shown: &Shown) -> Value {
         "commit_batches": counters.batches.get(),
         "commit_batches_in_flight": shown.in_flight(),
         "commit_queue": { "bytes": queued_bytes, "transactions": queued },
+        "encryption": renewal::shown(&shown.replica),
         "locked_ranges": locked.collect::<Vec<_>>(),
         "log": {
             "disk_bytes": shown.replica.log.as_ref().map_or(0, |log| log.disk_bytes()),

@@ -8,7 +8,7 @@ use crate::directory::{Directory, checkpoint_path};
 use crate::failure::NodeResult;
 use crate::identity::{DirectoryIdentity, EngineKind};
 use plinth_env::Env;
-use plinth_format::Identity;
+use plinth_format::{Identity, Keys, Owner};
 use plinth_storage::{
     CheckpointFiles, Import, MemoryReplay, MemoryStorage, Reader, SsdStorage, Writer, checkpoint,
     ssd::SsdFound,
@@ -80,7 +80,7 @@ impl Stored {
     /// Reads the engine of a database.
     pub async fn read(env: &Env, directory: &Directory, config: &NodeConfig) -> NodeResult<Self> {
         if config.engine == EngineKind::Memory {
-            let loaded = load_newest(env, directory).await?;
+            let loaded = load_newest(env, directory, config.keys()).await?;
             let (storage, at) = loaded.unwrap_or_else(|| {
                 let nothing = LogPosition::default();
                 (MemoryStorage::new(nothing), nothing)
@@ -103,14 +103,19 @@ impl Stored {
 
     /// Begins, which removes what a crash left. What was read counts from now on, and is there
     /// after a crash too: what the process before gave a name it may not have made durable.
-    pub async fn start(self, env: &Env, directory: &Directory) -> NodeResult<Recovering> {
+    pub async fn start(
+        self,
+        env: &Env,
+        directory: &Directory,
+        keys: &Keys,
+    ) -> NodeResult<Recovering> {
         env.files().sync_dir(&directory.root).await?;
         match self {
             Self::Memory(replay, at) => {
-                let (dir, identity) = (directory.checkpoint_path(), directory.ids);
+                let (dir, owner) = (directory.checkpoint_path(), owner(directory.ids, keys));
                 env.files().create_dir_all(&dir).await?;
                 env.files().sync_dir(&dir).await?;
-                let files = CheckpointFiles { env: env.clone(), dir, identity };
+                let files = CheckpointFiles { env: env.clone(), dir, owner };
                 Ok(Recovering::Memory(replay, Some((files, at))))
             }
             Self::Ssd(found) => {
@@ -183,7 +188,7 @@ impl Store {
         env: &Env,
         dir: &Path,
         identity: Identity,
-        engine: EngineKind,
+        (engine, keys): (EngineKind, &Keys),
         at: LogPosition,
     ) -> NodeResult<()> {
         match engine {
@@ -192,7 +197,8 @@ impl Store {
                 env.files().create_dir_all(&path).await?;
                 if at != LogPosition::default() {
                     let (empty, pace) = (MemoryStorage::new(at), checkpoint::Pace::default());
-                    checkpoint::write(env, &path, identity, &empty.snapshot(), pace).await?;
+                    let owner = owner(identity, keys);
+                    checkpoint::write(env, &path, owner, &empty.snapshot(), pace).await?;
                 }
                 Ok(())
             }
@@ -220,16 +226,24 @@ pub(crate) async fn import_engine(
     };
     env.files().create_dir_all(&dir).await?;
     match identity.engine {
-        EngineKind::Memory => Ok(checkpoint::import(env, &dir, ids, at).await?),
+        EngineKind::Memory => {
+            Ok(checkpoint::import(env, &dir, owner(ids, config.keys()), at).await?)
+        }
         EngineKind::Ssd => Ok(SsdStorage::import(env, &dir, ids, &config.ssd, at)?),
     }
+}
+
+fn owner(identity: Identity, keys: &Keys) -> Owner {
+    Owner { identity, keys: keys.clone() }
 }
 
 /// Loads the newest checkpoint, if there is one.
 async fn load_newest(
     env: &Env,
     directory: &Directory,
+    keys: &Keys,
 ) -> NodeResult<Option<(MemoryStorage, LogPosition)>> {
-    let loaded = MemoryStorage::load(env, &directory.checkpoint_path(), directory.ids).await?;
+    let owner = owner(directory.ids, keys);
+    let loaded = MemoryStorage::load(env, &directory.checkpoint_path(), owner).await?;
     Ok(loaded.map(|loaded| (loaded.store, loaded.at)))
 }

@@ -11,7 +11,7 @@ use plinth_env::Env;
 use plinth_env::simulated::{Random, Simulation};
 use plinth_log::{ReplicaLog, Salvage, Vote};
 use plinth_pipeline::cluster::{Membership, Voter};
-use plinth_pipeline::{Chunk, EngineKind, Import, Node, NodeConfig, PinnedVersion, check};
+use plinth_pipeline::{Chunk, EngineKind, Import, Keys, Node, NodeConfig, PinnedVersion, check};
 #[cfg(feature = "planted-bugs")]
 use plinth_types::marks::plant;
 use plinth_types::system::SYSTEM_END;
@@ -259,7 +259,7 @@ fn a_crash_at_any_file_call_of_an_import_leaves_one_state_whole() {
 /// The log of a member's generation.
 async fn member_log(machine: &Env, generation: u64) -> ReplicaLog {
     let path = format!("{DIR}/gen-{generation}/log");
-    let ids = Salvage::open(machine, &path).await.unwrap().identity().unwrap();
+    let ids = Salvage::open(machine, &path, &Keys::none()).await.unwrap().identity().unwrap();
     ReplicaLog::open(machine, &path, ids, config(EngineKind::Memory).log).await.unwrap().0
 }
 

@@ -31,6 +31,8 @@ mod depth;
 mod durability;
 #[path = "each_file.rs"]
 mod each_file;
+#[path = "encryption.rs"]
+mod encryption;
 #[path = "full_disk.rs"]
 mod full_disk;
 #[path = "generations.rs"]

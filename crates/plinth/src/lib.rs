@@ -70,6 +70,7 @@
 //! | open, check its health, close | [`Local`], [`Builder`] |
 //! | run transactions; connect to a server | [`Database`] |
 //! | verify every checksum of a directory, or bring out what is readable | [`check()`], [`salvage()`] |
+//! | have all that is written to a directory encrypted | [`Builder::encryption`], [`Key`] (feature `encryption`) |
 //! | read, write, watch, commit | [`Transaction`], [`RangeOptions`], [`RangeStream`], [`TransactionOption`] |
 //! | make keys and values of data | [`mod@tuple`], [`Subspace`] |
 //! | give parts of an application their own keys | [`directory`] |
@@ -114,7 +115,7 @@ mod restore;
 pub mod subspace;
 pub mod tuple;
 
-pub use check::{check, salvage};
+pub use check::{check, check_with, is_encrypted, read_key_file, salvage, salvage_with};
 pub use directory::Directory;
 pub use local::{Builder, Local};
 pub use member::Member;
@@ -135,7 +136,7 @@ pub use plinth_env::{Env, block_on};
 pub use plinth_fdb as fdb;
 pub use plinth_pipeline::cluster;
 pub use plinth_pipeline::{
-    CheckReport, Compression, EngineKind, LongestWaits, NodeError, SalvageReport,
+    BadKey, CheckReport, Compression, EngineKind, Key, Keys, LongestWaits, NodeError, SalvageReport,
 };
 #[cfg(feature = "series")]
 pub use plinth_series as series;

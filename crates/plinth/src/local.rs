@@ -9,7 +9,7 @@ use plinth_client::Database;
 use plinth_env::reply::promise;
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{
-    Compression, Creation, EngineKind, Host, LongestWaits, Node, NodeConfig, SsdSettings,
+    Compression, Creation, EngineKind, Host, Key, Keys, LongestWaits, Node, NodeConfig, SsdSettings,
 };
 use plinth_types::{Error, Result, Version};
 use std::fmt;
@@ -296,8 +296,8 @@ impl Builder {
     /// `operation_failed`, and those that clear don't. Unless said there is no bound.
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
         self.config.memory_bytes = Some(bytes);
-        let compression = self.config.ssd.compression;
-        self.config.ssd = SsdSettings { compression, ..SsdSettings::with_memory(bytes) };
+        let SsdSettings { compression, keys, .. } = self.config.ssd;
+        self.config.ssd = SsdSettings { compression, keys, ..SsdSettings::with_memory(bytes) };
         self
     }
 
@@ -306,6 +306,30 @@ impl Builder {
     /// feature `zstd`.
     pub fn compression(mut self, compression: Compression) -> Self {
         self.config.ssd.compression = compression;
+        self
+    }
+
+    /// Has all rows and keys that are written to the directory encrypted with the first of these
+    /// keys; what any of them has encrypted can be read. Log, checkpoints and tables that are
+    /// there, in the clear or with an older key, are written anew while the database is open: until
+    /// the status document says that there are none left, the older keys belong behind the new one.
+    ///
+    /// Without the key a directory that is encrypted isn't opened (`encrypt_key_not_found`), and
+    /// nothing brings the rows back. [`Key::of_file`] makes a key of 32 bytes; it wants the feature
+    /// `encryption`.
+    ///
+    /// ```
+    /// # #[cfg(feature = "encryption")]
+    /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let key = plinth::Key::of_file(&[7; 32])?; // random ones, of course
+    /// let db = plinth::Builder::in_memory().encryption(&[key]).open()?;
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(feature = "encryption")]
+    /// # example().unwrap();
+    /// ```
+    pub fn encryption(mut self, keys: &[Key]) -> Self {
+        self.config.set_keys(Keys::new(keys));
         self
     }
 

@@ -20,6 +20,16 @@ pub struct Member {
 }
 
 impl Builder {
+    /// Whether the directory, if there is one, can be opened with the keys that were given: to be
+    /// asked before anybody else hears of this member.
+    ///
+    /// # Errors
+    /// `encrypt_key_not_found` if a key is lacking.
+    pub async fn check_keys(&self) -> Result<()> {
+        let (env, directory, config) = self.of_member()?;
+        Ok(plinth_pipeline::check_keys(&env, directory, config.keys()).await?)
+    }
+
     /// Makes the directory of a member of a cluster, unless it is one already.
     ///
     /// # Errors

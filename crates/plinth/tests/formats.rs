@@ -17,7 +17,7 @@ mod fill;
 
 use archives::{KEPT, hex, kept, list, pack, rows_of_archive, unpack};
 use plinth::series::{Direction, SeriesLayer, Settings, Value};
-use plinth::{Builder, Database, Env, TransactionOption, block_on};
+use plinth::{Builder, Database, Env, Key, Keys, TransactionOption, block_on};
 use plinth_env::TemporaryDir;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -29,6 +29,19 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What encrypts the directories that have it in their name.
+const KEY: [u8; Key::LEN] = [7; Key::LEN];
+
+/// The keys of a directory of this name.
+fn keys(name: &str) -> Vec<Key> {
+    let key = name.contains("encrypted").then(|| Key::of_file(&KEY).expect("a key"));
+    key.into_iter().collect()
+}
+
+fn opened(dir: &Path, name: &str) -> plinth::Result<plinth::Local> {
+    Builder::new(dir).must_exist().encryption(&keys(name)).open()
 }
 
 /// A key that is added to a directory that was opened.
@@ -102,9 +115,11 @@ fn difference(found: &BTreeSet<String>, expected: &BTreeSet<String>) -> String {
 /// opening.
 fn judge(place: &Place, name: &str, expected: &[String]) {
     let dir = place.dir();
-    let report = block_on(plinth::check(&Env::real(), &dir)).unwrap();
+    let given = Keys::new(&keys(name));
+    let report = block_on(plinth::check_with(&Env::real(), &dir, &given)).unwrap();
     assert!(report.problems.is_empty(), "{name}: {:?}", report.problems);
-    let local = Builder::new(&dir).must_exist().open();
+    assert!(report.locked.is_empty(), "{name}: {:?}", report.locked);
+    let local = opened(&dir, name);
     let local = local.unwrap_or_else(|error| panic!("{name} doesn't open: {error}"));
     let db = local.database();
     let (found, all) = (rows(db).into_iter().collect(), expected.iter().cloned().collect());
@@ -123,7 +138,7 @@ fn judge(place: &Place, name: &str, expected: &[String]) {
     })
     .unwrap_or_else(|error| panic!("{name} takes no points: {error}"));
     local.close().unwrap();
-    let db = Builder::new(&dir).must_exist().open().unwrap().into_database();
+    let db = opened(&dir, name).unwrap().into_database();
     // Rows of series have gone to a place of their own; they are compared as points.
     let of_series = format!("row {}", hex(b"\x02plinth.series\x00"));
     let lasting = |lines: &[String]| -> BTreeSet<String> {
@@ -157,12 +172,20 @@ fn directories_of_earlier_commits_open_with_every_row() {
 fn todays_directories_are_read() {
     let _alone = alone();
     let out = std::env::var_os("PLINTH_FORMATS").map(PathBuf::from);
-    for (engine, crashed) in [("memory", false), ("memory", true), ("ssd", false), ("ssd", true)] {
+    for name in [
+        "memory-closed",
+        "memory-crashed",
+        "memory-encrypted",
+        "ssd-closed",
+        "ssd-crashed",
+        "ssd-encrypted",
+    ] {
         let place = Place::new();
-        let db = fill::fill(&place.dir(), engine);
+        let (engine, end) = name.split_once('-').expect("two words");
+        let db = fill::fill(&place.dir(), engine, &keys(name));
         let expected = rows(db.database());
         let archive = place.outside().join("db.tar.gz");
-        if crashed {
+        if end != "closed" {
             // As it lies there: nothing is being written, and nobody has closed it.
             pack(place.outside(), "db", &archive);
             db.close().unwrap();
@@ -170,8 +193,7 @@ fn todays_directories_are_read() {
             db.close().unwrap();
             pack(place.outside(), "db", &archive);
         }
-        let name = format!("{engine}-{}", if crashed { "crashed" } else { "closed" });
-        judge(&unpacked(&archive), &name, &expected);
+        judge(&unpacked(&archive), name, &expected);
         if let Some(out) = &out {
             let files = Env::real();
             let files = files.files();
@@ -203,8 +225,7 @@ fn a_newer_format_is_refused_in_words_and_left_alone() {
             let kind = damage::make_newer(&place.dir().join(&file));
             *tried.entry(kind).or_insert(0) += 1;
             let before = damage::contents(&place.dir());
-            let opened = Builder::new(place.dir()).must_exist().open();
-            let error = opened
+            let error = opened(&place.dir(), &name)
                 .err()
                 .unwrap_or_else(|| panic!("{name}: {} of format 99 is opened", file.display()));
             let text = error.to_string();

@@ -221,6 +221,10 @@ impl LogView for View {
         LogView::disk_bytes(&self.local)
     }
 
+    fn outdated(&self) -> (u64, u64) {
+        LogView::outdated(&self.local)
+    }
+
     fn keep_free(&self, bytes: u64) {
         LogView::keep_free(&self.local, bytes);
     }

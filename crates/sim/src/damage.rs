@@ -5,10 +5,10 @@
 //! workload's oracle sees. `check` must find no damage where none was done, and must find what made
 //! the node refuse.
 
-use crate::plan::{DIR, OPEN_LIMIT};
+use crate::plan::{DIR, OPEN_LIMIT, keys_of};
 use plinth_env::Env;
 use plinth_env::simulated::{Random, Simulation};
-use plinth_pipeline::{CheckReport, check};
+use plinth_pipeline::{CheckReport, check_with};
 use plinth_types::Error;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -78,7 +78,8 @@ impl Damage {
     }
 
     fn report(&self, sim: &Simulation, machine: &Env) -> Result<CheckReport, String> {
-        let checked = sim.run_until_within(OPEN_LIMIT, check(machine, Path::new(DIR)));
+        let checked =
+            sim.run_until_within(OPEN_LIMIT, check_with(machine, Path::new(DIR), &keys_of(0)));
         let checked = checked.ok_or_else(|| format!("check did not end within {OPEN_LIMIT:?}"))?;
         checked.map_err(|error| format!("the directory can't be checked: {error}"))
     }

@@ -8,7 +8,7 @@ use crate::bugs::{self, Bug};
 use crate::spec::Spec;
 use plinth_env::simulated::Random;
 use plinth_log::LogConfig;
-use plinth_pipeline::{Compression, EngineKind, NodeConfig, SsdSettings};
+use plinth_pipeline::{Compression, EngineKind, Key, Keys, NodeConfig, SsdSettings};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -131,6 +131,8 @@ pub(crate) struct Setting {
     /// The window, in versions.
     pub window: i64,
     pub engine: EngineKind,
+    /// Whether what is written to disks is encrypted.
+    pub sealed: bool,
 }
 
 impl Setting {
@@ -140,7 +142,7 @@ impl Setting {
         let is_short = random.chance(0.3) && !needs_long_window;
         let short = random.in_range(20_000..500_000) as i64;
         let window = if is_short { short } else { plinth_types::limits::WINDOW_VERSIONS };
-        Self { window, engine: ENGINES[random.index(ENGINES.len())] }
+        Self { window, engine: ENGINES[random.index(ENGINES.len())], sealed: false }
     }
 }
 
@@ -164,8 +166,30 @@ pub(crate) fn draw_config(random: &mut Random, setting: Setting, bug: Option<Bug
         log,
         ..NodeConfig::default()
     };
+    if setting.sealed {
+        // Each life has another newest key. Nothing is drawn for it: the
+        // seed decides all else as it does without.
+        config.set_keys(keys_of(config.commit_depth));
+    }
     bugs::configure(&mut config, bug);
     config
+}
+
+/// Of so many seeds one has its files encrypted.
+const SEALED: u64 = 4;
+/// How many keys the lives of a run have between them.
+const KEYS: usize = 3;
+
+/// Whether the run of this seed has its files encrypted.
+pub(crate) fn is_sealed(seed: u64) -> bool {
+    seed % SEALED == SEALED - 1
+}
+
+/// All keys of a run, in an order that a number decides.
+pub(crate) fn keys_of(number: usize) -> Keys {
+    let key = |at: usize| Key::of_file(&[(number + at).rem_euclid(KEYS) as u8; Key::LEN]);
+    let keys = (0..KEYS).map(|at| key(at).expect("the simulation is built with encryption"));
+    Keys::new(&keys.collect::<Vec<_>>())
 }
 
 /// Tables of some rows in blocks of a few, flushed and merged all the time; a cache that holds all

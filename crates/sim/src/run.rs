@@ -9,7 +9,7 @@ use crate::bugs;
 use crate::client::Client;
 use crate::fleet::Fleet;
 use crate::nemesis::{Nemesis, Orders, Stop};
-use crate::plan::{Plan, Setting, Size};
+use crate::plan::{Plan, Setting, Size, is_sealed};
 use crate::probes::Probes;
 use crate::stage::Stage;
 use crate::workloads::{self, Workload};
@@ -137,7 +137,10 @@ fn perform(
     }
     let orders = Orders {
         // Between nodes messages take their time.
-        setting: Setting::draw(random, needs_long_window || plan.spec.is_of_clusters()),
+        setting: Setting {
+            sealed: is_sealed(plan.seed),
+            ..Setting::draw(random, needs_long_window || plan.spec.is_of_clusters())
+        },
         faults: plan.spec.faults.clone(),
         link: plan.spec.links[random.index(plan.spec.links.len())],
         bug: plan.bug,

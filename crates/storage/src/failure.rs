@@ -28,6 +28,8 @@ pub enum StorageError {
     Foreign(Arc<str>),
     /// A file, or a chunk of rows, has a format that this program doesn't read.
     NewerFormat(Arc<str>),
+    /// A file is encrypted, and the key is not there.
+    Locked(Arc<str>),
     /// The version has left the window.
     TooOld(Arc<str>),
     /// The version is yet to come.
@@ -69,6 +71,7 @@ impl StorageError {
             Self::NewerFormat(what) | Self::Unsupported(what) => {
                 (Error::unsupported_operation(), what)
             }
+            Self::Locked(what) => (Error::encrypt_key_not_found(), what),
             Self::TooOld(what) => (Error::transaction_too_old(), what),
             Self::Future(what) => (Error::future_version(), what),
             Self::OutOfPlace(what) => (Error::client_invalid_operation(), what),
@@ -93,6 +96,7 @@ mod tests {
         let numbers = [
             (StorageError::Foreign(what()), 1522),
             (StorageError::NewerFormat(what()), 2108),
+            (StorageError::Locked(what()), 2702),
             (StorageError::TooOld(what()), 1007),
             (StorageError::Future(what()), 1009),
             (StorageError::Unsupported(what()), 2108),

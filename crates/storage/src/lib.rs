@@ -166,6 +166,12 @@ pub trait Reader: Send + Sync {
         None
     }
 
+    /// Files that count, and their bytes, that are not sealed by the newest of the keys that were
+    /// given.
+    fn outdated(&self) -> (u64, u64) {
+        (0, 0)
+    }
+
     /// What an engine with tables has done and has.
     fn tables(&self) -> Option<SsdFigures> {
         None

@@ -8,15 +8,16 @@ mod support;
 
 use plinth_env::simulated::{Random, Simulation};
 use plinth_env::{Env, Open};
-use plinth_storage::checkpoint::{self, Identity, Pace, Salvage, Salvaged};
+use plinth_storage::checkpoint::{self, Identity, Keys, Owner, Pace, Salvage, Salvaged};
 use plinth_storage::{MemoryStorage, Reader, StorageResult, Writer};
 use plinth_types::{LogPosition, MutationList, MutationType};
 use std::path::{Path, PathBuf};
-use support::{DIR, IDENTITY, Rows, churn, rows_of};
+use support::{DIR, IDENTITY, Rows, churn, keys, rows_of};
 
 /// A checkpoint, what is in it, and its bytes.
 struct Specimen {
     env: Env,
+    keys: Keys,
     rows: Rows,
     path: PathBuf,
     bytes: Vec<u8>,
@@ -24,14 +25,19 @@ struct Specimen {
 
 impl Specimen {
     async fn new(env: &Env, store: &MemoryStorage) -> Self {
+        Self::with(env, store, Keys::none()).await
+    }
+
+    async fn with(env: &Env, store: &MemoryStorage, keys: Keys) -> Self {
+        let owner = Owner { identity: IDENTITY, keys: keys.clone() };
         env.files().create_dir_all(DIR).await.unwrap();
         let written =
-            checkpoint::write(env, Path::new(DIR), IDENTITY, &store.snapshot(), Pace::default())
+            checkpoint::write(env, Path::new(DIR), owner, &store.snapshot(), Pace::default())
                 .await
                 .unwrap();
         let bytes = env.files().read(&written.path).await.unwrap();
         assert_eq!(bytes.len() as u64, written.bytes);
-        Self { env: env.clone(), rows: rows_of(store), path: written.path, bytes }
+        Self { env: env.clone(), keys, rows: rows_of(store), path: written.path, bytes }
     }
 
     async fn put(&self, bytes: &[u8]) {
@@ -41,9 +47,11 @@ impl Specimen {
 
     /// What loading says, how many problems verifying finds, and what salvage gives.
     async fn examine(&self) -> (StorageResult<Option<Rows>>, usize, Rows) {
-        let loaded = MemoryStorage::load(&self.env, Path::new(DIR), IDENTITY).await;
-        let report = checkpoint::verify(&self.env, Path::new(DIR), None).await.unwrap();
-        let mut salvage = Salvage::open(&self.env, &self.path).await.unwrap();
+        let owner = Owner { identity: IDENTITY, keys: self.keys.clone() };
+        let loaded = MemoryStorage::load(&self.env, Path::new(DIR), owner).await;
+        let checked = checkpoint::verify(&self.env, Path::new(DIR), None, &self.keys);
+        let report = checked.await.unwrap();
+        let mut salvage = Salvage::open(&self.env, &self.path, &self.keys).await.unwrap();
         let (mut rows, mut problems) = (Rows::new(), 0);
         while let Some(found) = salvage.next().await.unwrap() {
             match found {
@@ -79,15 +87,15 @@ fn assert_named(result: StorageResult<Option<Rows>>, what: &str) {
     }
 }
 
-#[test]
-fn a_bit_flipped_anywhere_is_found() {
+fn flip_everywhere(keys: &Keys) {
+    let (front, footer) = if keys.is_none() { (128, 184) } else { (128 + 96, 184 + 96 + 16) };
     let sim = Simulation::new(1);
-    let env = sim.process("node");
+    let (env, keys) = (sim.process("node"), keys.clone());
     sim.run_until(async move {
         let mut store = MemoryStorage::new(LogPosition::without_log(0));
         let (mut random, mut rows) = (Random::new(1), Rows::new());
         churn(&mut store, 1, &mut random, 12, &mut rows);
-        let specimen = Specimen::new(&env, &store).await;
+        let specimen = Specimen::with(&env, &store, keys).await;
         for at in 0..specimen.bytes.len() {
             let bit = 1 << random.index(8);
             let mut bytes = specimen.bytes.clone();
@@ -98,9 +106,75 @@ fn a_bit_flipped_anywhere_is_found() {
             assert_named(loaded, &what);
             assert!(problems >= 1, "{what}");
             specimen.assert_part(&salvaged, &what);
-            let outside_rows = at < 128 || at >= bytes.len() - 184;
+            let outside_rows = at < front || at >= bytes.len() - footer;
             assert!(!outside_rows || salvaged == specimen.rows, "{what}: rows are lost");
         }
+    });
+}
+
+#[test]
+fn a_bit_flipped_anywhere_is_found() {
+    flip_everywhere(&Keys::none());
+}
+
+#[test]
+fn a_bit_flipped_anywhere_in_a_sealed_checkpoint_is_found() {
+    flip_everywhere(&keys(0));
+}
+
+/// Whoever can write to the disk makes checksums right; the key tells.
+#[test]
+fn a_block_that_was_changed_with_its_checksums_is_not_served() {
+    let sim = Simulation::new(7);
+    let env = sim.process("node");
+    sim.run_until(async move {
+        let mut store = MemoryStorage::new(LogPosition::without_log(0));
+        churn(&mut store, 1, &mut Random::new(7), 12, &mut Rows::new());
+        let specimen = Specimen::with(&env, &store, keys(0)).await;
+        let (mut bytes, block) = (specimen.bytes.clone(), 128 + 96);
+        let seed = crc32c::crc32c(&bytes[16..80]);
+        let len = u32::from_le_bytes(bytes[block + 12..block + 16].try_into().unwrap()) as usize;
+        bytes[block + 40] ^= 1;
+        let body = crc32c::crc32c_append(seed, &bytes[block + 32..block + 32 + len]);
+        bytes[block + 8..block + 12].copy_from_slice(&body.to_le_bytes());
+        let head = crc32c::crc32c_append(seed, &bytes[block + 8..block + 32]);
+        bytes[block + 4..block + 8].copy_from_slice(&head.to_le_bytes());
+        specimen.put(&bytes).await;
+        let (loaded, problems, salvaged) = specimen.examine().await;
+        assert!(loaded.as_ref().is_err_and(|error| error.to_string().contains("has sealed")));
+        assert_named(loaded, "a changed block");
+        assert_eq!((problems, salvaged.len()), (1, 0));
+    });
+}
+
+#[test]
+fn a_sealed_checkpoint_shows_nothing_and_stays_shut_without_its_key() {
+    let sim = Simulation::new(8);
+    let env = sim.process("node");
+    sim.run_until(async move {
+        let mut store = MemoryStorage::new(LogPosition::without_log(0));
+        churn(&mut store, 1, &mut Random::new(8), 200, &mut Rows::new());
+        let mut specimen = Specimen::with(&env, &store, keys(1)).await;
+        assert!(specimen.examine().await.0.unwrap().unwrap() == specimen.rows);
+        let shows = |text: &[u8]| specimen.bytes.windows(text.len()).any(|part| part == text);
+        assert!(specimen.rows.keys().all(|key| !shows(key)));
+        for other in [Keys::none(), keys(0)] {
+            let owner = Owner { identity: IDENTITY, keys: other.clone() };
+            let error = MemoryStorage::load(&env, Path::new(DIR), owner).await.err().unwrap();
+            assert!(
+                error.to_string().contains("checkpoint-0000000000000001.data is encrypted"),
+                "{error}"
+            );
+            assert!(Salvage::open(&env, &specimen.path, &other).await.is_err());
+            let report = checkpoint::verify(&env, Path::new(DIR), None, &other).await.unwrap();
+            let found = (report.rows, report.problems.len(), report.locked.len());
+            assert_eq!(found, (specimen.rows.len() as u64, 0, 1));
+        }
+        // Checksums hold or not, key or no key.
+        specimen.bytes[1000] ^= 1;
+        specimen.put(&specimen.bytes).await;
+        let report = checkpoint::verify(&env, Path::new(DIR), None, &Keys::none()).await.unwrap();
+        assert_eq!(report.problems.len(), 1);
     });
 }
 
@@ -213,6 +287,13 @@ fn a_checkpoint_of_somebody_else_is_refused() {
                 .contains("version of the checkpoint: expected 2, as its name says, found 1"),
             "{error}"
         );
-        assert_eq!(checkpoint::verify(&env, Path::new(DIR), None).await.unwrap().problems.len(), 1);
+        assert_eq!(
+            checkpoint::verify(&env, Path::new(DIR), None, &Keys::none())
+                .await
+                .unwrap()
+                .problems
+                .len(),
+            1
+        );
     });
 }

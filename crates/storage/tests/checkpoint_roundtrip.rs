@@ -4,7 +4,7 @@ mod support;
 
 use plinth_env::simulated::{Random, Simulation};
 use plinth_env::{Env, block_on};
-use plinth_storage::checkpoint::{self, Pace, Totals};
+use plinth_storage::checkpoint::{self, Keys, Pace, Totals};
 use plinth_storage::{MemoryStorage, Reader, Writer};
 use plinth_types::{LogPosition, MutationList, MutationType};
 use std::path::Path;
@@ -107,7 +107,7 @@ fn the_newest_one_is_loaded_and_the_others_go() {
             env.files().list(dir.path()).await.unwrap(),
             ["checkpoint-000000000000012c.data"]
         );
-        let report = checkpoint::verify(&env, dir.path(), None).await.unwrap();
+        let report = checkpoint::verify(&env, dir.path(), None, &Keys::none()).await.unwrap();
         assert_eq!((report.checkpoints, report.rows), (1, rows.len() as u64));
         assert_eq!(report.problems, []);
     });

@@ -5,12 +5,15 @@
 //! On the simulated disk, which forgets what was not synced; each life begins with what the one
 //! before left.
 
+#[path = "support/keys.rs"]
+mod keys;
 #[path = "support/rows.rs"]
 mod rows;
 
+use keys::keys_of_life;
 use plinth_env::Env;
 use plinth_env::simulated::{FaultPlan, Random, Simulation, Unsynced};
-use plinth_storage::checkpoint::Identity;
+use plinth_storage::checkpoint::{Identity, Keys};
 use plinth_storage::{Reader, SsdSettings, SsdStorage, Writer};
 use plinth_types::{LogPosition, MutationList, MutationType, Version};
 use rows::{Rows, rows_of};
@@ -85,9 +88,10 @@ impl Known {
 
 /// Writes, flushes and compacts until it is stopped. Faults make calls fail; then they are tried
 /// again.
-async fn live(env: Env, known: Arc<Mutex<Known>>, seed: u64) {
+async fn live(env: Env, known: Arc<Mutex<Known>>, seed: u64, keys: Keys) {
     let mut random = Random::new(seed);
-    let Ok(mut store) = SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await else {
+    let settings = SsdSettings { keys, ..settings() };
+    let Ok(mut store) = SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings).await else {
         return;
     };
     let mut version = store.durable().version;
@@ -132,7 +136,10 @@ fn a_crash_leaves_exactly_one_version_whole() {
             if random.index(3) == 0 {
                 sim.set_faults(&env, FaultPlan::failing(0.02, 0.0));
             }
-            drop(env.spawn("life", live(env.clone(), known.clone(), seed * 10 + life)));
+            // Every third seed begins in the clear, and has another key in each life.
+            let keys = if seed % 3 == 0 { keys_of_life(life) } else { Keys::none() };
+            let living = live(env.clone(), known.clone(), seed * 10 + life, keys.clone());
+            drop(env.spawn("life", living));
             sim.run_for(Duration::from_micros(random.below(200_000)));
             sim.crash(&env);
             env = sim.restart(&env);
@@ -140,8 +147,9 @@ fn a_crash_leaves_exactly_one_version_whole() {
             let (version, rows) = sim.run_until({
                 let env = env.clone();
                 async move {
+                    let settings = SsdSettings { keys, ..settings() };
                     let store =
-                        SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await.unwrap();
+                        SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings).await.unwrap();
                     (store.durable().version, rows_of(&*store).await.unwrap())
                 }
             });
@@ -231,7 +239,7 @@ fn what_an_opening_found_is_found_again_when_the_power_fails_next() {
         let known = Arc::new(Mutex::new(Known::default()));
         known.lock().unwrap().versions.insert(0, Rows::new());
         sim.update_faults(&env, |plan| plan.sync.fail = 0.2);
-        drop(env.spawn("life", live(env.clone(), known.clone(), seed)));
+        drop(env.spawn("life", live(env.clone(), known.clone(), seed, Keys::none())));
         sim.run_for(Duration::from_millis(100));
         sim.kill(&env);
         env = sim.restart(&env);

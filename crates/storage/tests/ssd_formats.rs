@@ -11,8 +11,8 @@ mod salvage;
 
 use plinth_env::simulated::{Random, Simulation};
 use plinth_env::{Env, Open};
-use plinth_storage::checkpoint::Identity;
-use plinth_storage::ssd::{Compression, TABLE_FORMAT, verify_ssd};
+use plinth_storage::checkpoint::{Identity, Keys};
+use plinth_storage::ssd::{Compression, SEALED_TABLE_FORMAT, TABLE_FORMAT, verify_ssd};
 use plinth_storage::{Reader, SsdSettings, SsdStorage, StorageError, Writer};
 use plinth_types::{LogPosition, MutationList, MutationType, Version};
 use rows::{Rows, rows_of};
@@ -105,9 +105,10 @@ fn tables_of_each_format_are_read_and_merged_with_those_of_today() {
             write(&env, TABLE, table).await;
             assert_eq!(format_of(table), format);
             let (_, mut rows) = changes();
-            let report = verify_ssd(&env, Path::new(DIR), Some(IDENTITY)).await.unwrap();
+            let report =
+                verify_ssd(&env, Path::new(DIR), Some(IDENTITY), &Keys::none()).await.unwrap();
             assert!(report.problems.is_empty() && report.rows == 99, "{report:?}");
-            assert!(salvage(&env, DIR).await == (rows.clone(), 0));
+            assert!(salvage(&env, DIR, &Keys::none()).await == (rows.clone(), 0));
             let mut store =
                 SsdStorage::open(&env, Path::new(DIR), IDENTITY, settings()).await.unwrap();
             assert!(rows_of(&*store).await.unwrap() == rows);
@@ -147,10 +148,11 @@ fn a_flipped_bit_in_any_format_is_found() {
                 let bit = random.index(8 * harmed.len());
                 harmed[bit / 8] ^= 1 << (bit % 8);
                 write(&env, TABLE, &harmed).await;
-                let report = verify_ssd(&env, Path::new(DIR), Some(IDENTITY)).await.unwrap();
+                let report =
+                    verify_ssd(&env, Path::new(DIR), Some(IDENTITY), &Keys::none()).await.unwrap();
                 let named = report.problems.iter().any(|problem| problem.file.ends_with(TABLE));
                 assert!(named, "format {format}, seed {seed}: bit {bit}");
-                let (rows, _) = salvage(&env, DIR).await;
+                let (rows, _) = salvage(&env, DIR, &Keys::none()).await;
                 let (_, whole) = changes();
                 let right =
                     rows.iter().filter(|(key, value)| whole.get(*key) == Some(*value)).count();
@@ -167,7 +169,7 @@ fn a_format_to_come_is_refused_and_named() {
     sim.run_until(async {
         fill(&env).await;
         let mut table = read(&env, TABLE).await;
-        table[8..12].copy_from_slice(&(TABLE_FORMAT + 1).to_le_bytes());
+        table[8..12].copy_from_slice(&(SEALED_TABLE_FORMAT + 1).to_le_bytes());
         let checksum = crc32c::crc32c(&table[..124]);
         table[124..128].copy_from_slice(&checksum.to_le_bytes());
         write(&env, TABLE, &table).await;
@@ -175,7 +177,7 @@ fn a_format_to_come_is_refused_and_named() {
         let error = opened.err().unwrap();
         assert_eq!(error, StorageError::NewerFormat("".into()));
         let detail = error.summary();
-        let says = format!("has table format {}", TABLE_FORMAT + 1);
+        let says = format!("has table format {}", SEALED_TABLE_FORMAT + 1);
         assert!(detail.contains(TABLE) && detail.contains(&says), "{detail}");
     });
 }
@@ -189,6 +191,6 @@ fn what_is_written_today_has_the_newest_format() {
         fill(&env).await;
         let (table, newest) = (read(&env, TABLE).await, FORMATS[FORMATS.len() - 1].2);
         assert_eq!((format_of(&table), table.len()), (TABLE_FORMAT, newest.len()));
-        assert!(salvage(&env, DIR).await == (changes().1, 0));
+        assert!(salvage(&env, DIR, &Keys::none()).await == (changes().1, 0));
     });
 }

@@ -18,7 +18,7 @@ mod tag;
 
 pub use control::{DEFAULT_TAG, State, TagStatus, Wish, change, modify, start, tags};
 
-use crate::format::Key;
+use crate::format::{Key, key_of_file};
 use crate::snapshot::lock;
 use crate::target::{Target, named};
 use plinth_client::Database;
@@ -111,7 +111,7 @@ impl Shared {
 
     async fn key(&self, file: Option<&str>) -> Result<Option<Key>> {
         let Some(file) = file else { return Ok(None) };
-        Key::of_file(&self.env.files().read(file).await?).map(Some)
+        key_of_file(&self.env.files().read(file).await?).map(Some)
     }
 }
 

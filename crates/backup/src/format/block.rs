@@ -6,7 +6,8 @@
 //! over its header and over what is in the clear, which is looked at first: whoever may write the
 //! target but has no key can't make another file of it, not even a shorter one.
 
-use super::crypt::{FileKey, Key, TAG_LEN};
+use super::Key;
+use super::crypt::{FileKey, TAG_LEN};
 use super::{Header, Kind, damaged};
 use plinth_env::Env;
 use plinth_format::{checksum_from, put, u32_at};
@@ -104,7 +105,7 @@ impl FileBuilder {
             raw: 0,
             stored: 0,
         };
-        let key = key.map(|key| key.for_file(&salt, &header.info()));
+        let key = key.map(|key| FileKey::of(key, &salt, &header.info()));
         Self { header, key, out: Vec::new(), clear: Vec::new() }
     }
 
@@ -247,7 +248,7 @@ impl<'b> FileReader<'b> {
         if key.is_some() && !header.is_sealed {
             return Err(damaged(name, 17, "encryption", 1, 0));
         }
-        let key = key.map(|key| key.for_file(&header.salt, &header.info()));
+        let key = key.map(|key| FileKey::of(key, &header.salt, &header.info()));
         let (at, blocks) =
             (header.len(), header.blocks - u32::from(header.is_sealed && header.blocks > 0));
         let reader = Self { header, bytes, key, at, number: 0, blocks };

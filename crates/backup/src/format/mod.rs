@@ -15,8 +15,9 @@ mod crypt;
 mod header;
 
 pub use block::{Block, BlockKind, FileBuilder, FileReader};
-pub use crypt::Key;
+pub use crypt::key_of_file;
 pub use header::{Header, Kind, MAX_HEADER_LEN};
+pub use plinth_format::crypt::Key;
 
 #[cfg(test)]
 mod tests;

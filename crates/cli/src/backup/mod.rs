@@ -234,7 +234,7 @@ fn read_key(options: &ArgMatches) -> Result<Option<Key>, Failure> {
     };
     let contents =
         block_on(Env::real().files().read(path)).map_err(|error| failed(error.into()))?;
-    Key::of_file(&contents).map(Some).map_err(failed)
+    backup::key_of_file(&contents).map(Some).map_err(failed)
 }
 
 fn url(options: &ArgMatches) -> String {

@@ -6,6 +6,7 @@
 
 use super::progress::{Waiting, tenth, watched};
 use super::{UNFINISHED, count, credentials, key_file, key_ranges, open_backup, ranges, read_key};
+use crate::encryption;
 use crate::failure::{Failure, INTERRUPTED};
 use crate::interrupt;
 use crate::target::Target as Named;
@@ -133,7 +134,8 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
             let engine = options.get_one::<String>("engine").map_or("memory", |engine| engine);
             let engine =
                 EngineKind::from_name(engine).map_err(|error| Failure::usage(error.summary()))?;
-            let builder = Builder::new(dir).engine(engine);
+            let builder = encryption::of_environment(Builder::new(dir).engine(engine), dir)
+                .map_err(|error| Failure::opening(dir.display(), &error))?;
             (into_directory(&env, &backup, &plan, &control, builder), dir.display().to_string())
         }
         Destination::Served(db, name) => {

@@ -7,6 +7,7 @@
 use super::serve::{self, failed};
 use super::writer::Amount;
 use crate::command::BENCH_WRITER;
+use crate::encryption;
 use plinth::backup::restore::Loader;
 use plinth::{Builder, Database, EngineKind, Error, Local, Result, Version, block_on};
 use plinth_bench::host::{Cluster, Crash, Host, Mishap, Server, Waits};
@@ -71,15 +72,19 @@ impl Host for LocalHost {
                 format!("the engine {} takes the memory that its data needs", self.engine.name());
             return Err(Error::unsupported_operation().with_detail(text));
         }
-        opened(Builder::new(directory).must_be_new().engine(self.engine), memory)
+        let builder = Builder::new(directory).must_be_new().engine(self.engine);
+        opened(encryption::of_environment(builder, directory)?, memory)
     }
 
     fn open(&self, directory: &Path, memory: Option<u64>) -> Result<Database> {
-        opened(Builder::new(directory).must_exist(), memory)
+        opened(encryption::of_environment(Builder::new(directory).must_exist(), directory)?, memory)
     }
 
     fn loader(&self, directory: &Path, version: Version) -> Result<Box<dyn Loader>> {
-        let loader = block_on(Builder::new(directory).engine(self.engine).loader(version))?;
+        let loader = block_on(
+            encryption::of_environment(Builder::new(directory).engine(self.engine), directory)?
+                .loader(version),
+        )?;
         Ok(Box::new(loader))
     }
 

@@ -13,6 +13,7 @@ mod host;
 mod serve;
 pub mod writer;
 
+use crate::encryption;
 use crate::failure::{Failure, INTERRUPTED};
 use crate::interrupt;
 use crate::scratch::Scratch;
@@ -241,7 +242,9 @@ fn measure_served(
 }
 
 fn open(path: &Path, engine: &str, memory: Option<u64>) -> Result<Local, Failure> {
-    let mut builder = Builder::new(path).engine(engine_of(engine)?);
+    let mut builder =
+        encryption::of_environment(Builder::new(path).engine(engine_of(engine)?), path)
+            .map_err(|error| Failure::opening(path.display(), &error))?;
     if let Some(bytes) = memory {
         builder = builder.memory_bytes(bytes);
     }

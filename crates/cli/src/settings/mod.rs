@@ -102,6 +102,18 @@ const ALL: &[Setting] = &[
         "How the engine ssd compresses what it writes from now on; zstd where the program was built with it. Engine memory compresses nothing",
     ),
     Setting::new(
+        "encryption-key-file",
+        Kind::Paths,
+        Otherwise("none: nothing is encrypted"),
+        "A file with a key (32 bytes, or 64 hexadecimal digits) that encrypts what is written to the directory; of several the first encrypts, and all open",
+    ),
+    Setting::new(
+        "encryption-key-command",
+        Kind::Texts,
+        Otherwise("none"),
+        "A command that prints such a key, run at the start; behind those of files",
+    ),
+    Setting::new(
         "window",
         Kind::Count,
         Is("5"),

@@ -28,6 +28,7 @@ mod transaction;
 mod tuples;
 mod words;
 
+use crate::encryption;
 use crate::failure::{FAILED, Failure};
 use crate::target::{Open, Target};
 use clap::ArgMatches;
@@ -71,12 +72,13 @@ fn end_after(seconds: u64) {
 
 fn open(options: &ArgMatches) -> Result<Open, Failure> {
     let Some(dir) = options.get_one::<PathBuf>("dir") else { return connect(options) };
+    let builder = Builder::new(dir).encryption(&encryption::given(options, dir)?);
     let local = if dir.as_os_str() == IN_MEMORY {
         Local::in_memory()
     } else if options.get_flag("create") {
-        Local::open(dir)
+        builder.open()
     } else {
-        Builder::new(dir).must_exist().open()
+        builder.must_exist().open()
     };
     local.map(Open::from).map_err(|error| {
         if error == plinth::Error::file_not_found() && !options.get_flag("create") {

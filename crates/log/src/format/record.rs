@@ -120,6 +120,12 @@ pub struct RecordHeader {
     pub kind: Kind,
 }
 
+/// The part of a record's header that its body is sealed about: all but the two checksums, which
+/// are made of what was sealed.
+pub(crate) fn sealed_about(header: &[u8]) -> &[u8] {
+    header.get(RECORD_BODY_LEN..RECORD_HEADER_LEN).unwrap_or_default()
+}
+
 impl RecordHeader {
     /// The last record that was known durable when this one was written.
     pub fn durable_sequence(&self) -> u64 {
@@ -198,7 +204,7 @@ impl RecordHeader {
     }
 }
 
-/// Checksum of a body that comes in parts.
-pub(crate) fn body_checksum(seed: u32, parts: &[&[u8]]) -> u32 {
-    parts.iter().fold(seed, |checksum, part| checksum_from(checksum, part))
+/// Checksum of a body as it is stored.
+pub(crate) fn body_checksum(seed: u32, body: &[u8]) -> u32 {
+    checksum_from(seed, body)
 }

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use super::mark::{Mark, mark_seed};
 use super::*;
 use crate::entry::EntryKind;
+use plinth_format::Keys;
+use plinth_format::crypt::{Key, Nonces};
 
 fn header() -> SegmentHeader {
     SegmentHeader {
@@ -17,6 +19,7 @@ fn header() -> SegmentHeader {
         nonce: 0x1122_3344_5566_7788,
         bytes: 1 << 20,
         recycled: true,
+        sealed: false,
     }
 }
 
@@ -40,7 +43,7 @@ fn the_bytes_of_a_segment_header() {
 000000000000000000000000c382af14";
     assert_eq!(hex(&header().encode()), golden);
     assert_eq!(SegmentHeader::decode(&header().encode()), Ok(header()));
-    let block = header().encode_block();
+    let block = header().encode_block(None);
     assert_eq!(block.len() as u64, RECORDS_START);
     for copy in HEADER_COPIES {
         assert_eq!(hex(&block[copy as usize..][..HEADER_LEN]), golden);
@@ -52,7 +55,7 @@ fn the_bytes_of_a_segment_header() {
 fn the_bytes_of_records() {
     let mut entry = RecordHeader {
         checksum: 0,
-        body_checksum: body_checksum(0x0BAD_5EED, &[b"mutations"]),
+        body_checksum: body_checksum(0x0BAD_5EED, b"mutations"),
         body_len: 9,
         before: 0xAABB_CCDD,
         term: 6,
@@ -130,7 +133,7 @@ fn the_bytes_of_a_note() {
 
 #[test]
 fn another_format_is_told_apart_from_damage() {
-    for (format, remedy) in [(1, "from before the first release"), (3, "with a newer Plinth")] {
+    for (format, remedy) in [(1, "from before the first release"), (4, "with a newer Plinth")] {
         let mut bytes = header().encode();
         bytes[MAGIC.len()] = format;
         assert!(
@@ -195,3 +198,34 @@ fn decoders_refuse_nonsense_and_never_panic() {
     bytes.push(0);
     assert_eq!(State::decode(&bytes), None);
 }
+
+/// What keys and nonces are is told, so the bytes are the same each time.
+#[test]
+fn the_bytes_of_a_sealed_record() {
+    let keys = Keys::new(&[Key::of_file(&[9; 32]).unwrap()]);
+    let header = SegmentHeader { sealed: true, ..header() };
+    let fill =
+        |bytes: &mut [u8]| bytes.iter_mut().zip(1..).for_each(|(byte, number)| *byte = number);
+    let (cipher, envelope) = keys.of_new_file(&header.encode(), header.seed(), fill);
+    assert_eq!(hex(&header.encode()[..16]), "504c4e54484c4f470300000080000000");
+    let block = header.encode_block(envelope.as_ref());
+    for copy in HEADER_COPIES {
+        let at = copy as usize + HEADER_LEN;
+        assert_eq!(Some(&block[at..at + ENVELOPE_LEN]), envelope.as_ref().map(|all| &all[..]));
+    }
+    let (mut sealed, mut nonces) = (Vec::new(), Nonces::starting_at([7; 12]));
+    seal(cipher.key().unwrap(), &mut nonces, b"about", &[b"muta", b"tions"], &mut sealed);
+    assert_eq!(hex(&sealed), SEALED);
+    let again = keys.of_file(&envelope.unwrap(), &header.encode(), header.seed()).unwrap();
+    let opened = |about| unseal(&again, about, sealed.clone().into());
+    assert!(matches!(opened(b"about"), Ok(Body::Open(body)) if body[..] == b"mutations"[..]));
+    assert!(opened(b"aboot").is_err());
+    for len in 0..sealed.len() {
+        assert!(unseal(&again, b"about", sealed[..len].to_vec().into()).is_err(), "{len}");
+    }
+}
+
+const SEALED: &str = "\
+07070707070707070707070787b65d32
+1f821b86252ec5baa87a13116539c6da
+2308b0e4ed";

@@ -4,6 +4,8 @@
 pub mod model;
 
 use plinth_env::Env;
+use plinth_format::Keys;
+use plinth_format::crypt::Key;
 use plinth_log::{Entry, Identity, LocalLog, LocalView, LogConfig, LogResult, Recovery};
 use plinth_types::Version;
 
@@ -18,6 +20,18 @@ pub fn small(first: u64, max: u64) -> LogConfig {
         spare_bytes: 4 * max,
         ..LogConfig::default()
     }
+}
+
+/// Keys whose newest is number `newest`, with all before it.
+pub fn keys(newest: u8) -> Keys {
+    let key = |number| Key::of_file(&[number; Key::LEN]).expect("a key");
+    Keys::new(&(0..=newest).rev().map(key).collect::<Vec<_>>())
+}
+
+/// What a life of a log has for keys, one or none: nothing is sealed in the first one, and then
+/// there is another key every other life.
+pub fn keys_of_life(life: usize) -> Keys {
+    if life == 0 { Keys::none() } else { keys(life as u8 / 2) }
 }
 
 /// A body that says which version it belongs to, in every byte.

@@ -16,7 +16,7 @@ use plinth_log::{
 };
 use plinth_types::Version;
 
-use super::{DIR, IDENTITY, body, check, small};
+use super::{DIR, IDENTITY, body, check, keys_of_life, small};
 
 const CONSUMERS: [&str; 3] = ["storage", "backup", "feed"];
 
@@ -184,7 +184,10 @@ pub fn run(seed: u64, make: impl FnOnce(&mut Random) -> Plan) -> Result<Stats, S
     with(&model, |model| model.term = recovery.term);
     sim.run_until(log.close()).map_err(|error| format!("close: {error}"))?;
 
-    for _ in 0..plan.crashes {
+    for life in 0..plan.crashes {
+        if seed.is_multiple_of(3) {
+            plan.config.keys = keys_of_life(life);
+        }
         let (log, recovery) = match open(&sim, &env, &plan, &mut random)? {
             Some(opened) => opened,
             None => {
@@ -245,7 +248,9 @@ fn open(
     plan: &Plan,
     random: &mut Random,
 ) -> Result<Option<(LocalLog, Recovery)>, String> {
-    let report = sim.run_until(verify(env, DIR)).map_err(|error| format!("verify: {error}"))?;
+    let report = sim
+        .run_until(verify(env, DIR, &plan.config.keys))
+        .map_err(|error| format!("verify: {error}"))?;
     if let Some(problem) = report.problems.first() {
         return Err(format!("verify after a crash: {problem}"));
     }

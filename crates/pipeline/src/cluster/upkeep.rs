@@ -27,6 +27,8 @@ const FIRST_PAUSE: Duration = Duration::from_secs(15);
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
 const PERIOD: Duration = Duration::from_millis(200);
+/// What another key has sealed than the newest is kept for others for so long.
+const OUTDATED: Duration = Duration::from_secs(600);
 /// In so many steps what is kept for others is let go of.
 const STEPS: u64 = 16;
 
@@ -53,6 +55,7 @@ pub(super) async fn run(this: Arc<Participant>) {
     let mut kept = Kept::default();
     let mut marked = None;
     let mut giving_up = GivingUp::default();
+    let (first, opened) = (replica.newest(), replica.env.now());
     while !this.is_over() {
         race(replica.health.until_over(), replica.env.sleep(PERIOD)).await;
         if let Err(lost) = replica.check_place() {
@@ -85,11 +88,14 @@ pub(super) async fn run(this: Arc<Participant>) {
             Level::Low | Level::Kept => 0,
         };
         hold_for_joining(&this, bound);
-        if let Some(upto) = kept.look(replica.counters.bytes_written.get(), newest, bound)
-            && let Some(log) = &replica.log
-        {
-            // A consumer that is gone holds nothing back.
-            let _ = log.pop(CONSUMER, upto);
+        let upto = kept.look(replica.counters.bytes_written.get(), newest, bound);
+        if let Some(log) = &replica.log {
+            let is_late = replica.env.now().saturating_sub(opened) > OUTDATED;
+            let outdated = (is_late && log.outdated().0 > 0).then_some(first);
+            if let Some(upto) = upto.max(outdated) {
+                // A consumer that is gone holds nothing back.
+                let _ = log.pop(CONSUMER, upto);
+            }
         }
     }
 }

@@ -6,14 +6,26 @@
 
 use crate::backpressure;
 use crate::refusals::Cause;
+use crate::renewal::Outdated;
 use crate::shown::Shown;
 use crate::space::LOW;
 use serde_json::{Value, json};
 
 /// What somebody should know of a cluster that is well all the same.
-pub(super) fn noted(shown: &Shown) -> Option<Value> {
-    let held_back = shown.member.as_ref()?.held_back.as_ref()?;
-    Some(json!({ "name": "protocol_held_back", "description": held_back.to_string() }))
+pub(super) fn noted(shown: &Shown) -> Vec<Value> {
+    let held_back = shown.member.as_ref().and_then(|member| member.held_back.as_ref());
+    let held_back = held_back
+        .map(|why| json!({ "name": "protocol_held_back", "description": why.to_string() }));
+    let left = Outdated::of(&shown.replica);
+    let renewed = (left.files() > 0).then(|| {
+        let description = format!(
+            "{} files with {} bytes are not encrypted with the newest key yet: keep the keys before",
+            left.files(),
+            left.bytes()
+        );
+        json!({ "name": "encryption_pending", "description": description })
+    });
+    held_back.into_iter().chain(renewed).collect()
 }
 
 /// The messages, each with a name that stays the same, and a sentence.

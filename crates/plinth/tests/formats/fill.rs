@@ -1,9 +1,11 @@
 //! What the directories are filled with: every kind of mutation, tenants, series, some of it in
 //! files of the engine, some behind it in the log.
+//!
+//! What is random comes from one seed, so each directory has the same.
 
 use plinth::series::{SeriesLayer, SeriesStore, Settings, Value};
 use plinth::{
-    Builder, Database, EngineKind, Env, Local, MutationType, Result, Transaction,
+    Builder, Database, EngineKind, Env, Key, Local, MutationType, Result, Transaction,
     TransactionOption, block_on, tuple,
 };
 use std::path::Path;
@@ -26,12 +28,13 @@ impl Numbers {
 }
 
 /// A new database with all of it, open.
-pub fn fill(dir: &Path, engine: &str) -> Local {
+pub fn fill(dir: &Path, engine: &str, keys: &[Key]) -> Local {
     // Tables get what has left the window.
     let local = Builder::new(dir)
         .engine(EngineKind::from_name(engine).unwrap())
         .window(Duration::from_millis(200))
         .must_be_new()
+        .encryption(keys)
         .open()
         .unwrap();
     let db = local.database();

@@ -18,13 +18,13 @@ mod wires;
 
 use crate::faults::{Fault, is_excused};
 use crate::nemesis::{Orders, Stop};
-use crate::plan::{DIR, OPEN_LIMIT, draw_config};
+use crate::plan::{DIR, OPEN_LIMIT, draw_config, keys_of};
 use crate::stage::{Stage, lock};
 use plinth_client::{Database, Endpoint, ReadVersionRequest};
 use plinth_env::Env;
 use plinth_env::simulated::{FaultPlan, Random, Simulation, Unsynced};
 use plinth_pipeline::cluster::{Membership, Spoken, Voter};
-use plinth_pipeline::{Host, Node, NodeConfig};
+use plinth_pipeline::{Host, Node, NodeConfig, check_with};
 use plinth_replication::NodeId;
 use plinth_types::system::SYSTEM_END;
 use plinth_types::{Bytes, Error, KeySelector, KeySpace, RangeRead, Version};
@@ -542,7 +542,7 @@ impl Fleet {
             self.close(at);
             let id = self.machines[at].id;
             let env = self.machines[at].env.clone();
-            let report = self.sim.run_until(plinth_pipeline::check(&env, Path::new(DIR)));
+            let report = self.sim.run_until(check_with(&env, Path::new(DIR), &keys_of(0)));
             let report = report.map_err(|error| format!("node {id} can't be checked: {error}"))?;
             if let Some(problem) = report.problems.first() {
                 return Err(format!("node {id}: {problem}").into());

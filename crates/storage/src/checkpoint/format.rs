@@ -5,17 +5,20 @@
 //! passes for one of this. The footer repeats the header: either of them is enough to salvage the
 //! rows.
 
+use plinth_format::crypt::{ENVELOPE_LEN, FileKey, TAG_LEN, not_authentic, numbered};
 use plinth_format::{
-    FIELDS, Flaw, Form, HeaderFlaw, IDENTITY_LEN, Identity, checksum, checksum_from, compare, hex,
-    push_number, put, take, take_number, u32_at, u64_at, version_at,
+    Cipher, FIELDS, Flaw, Form, HeaderFlaw, IDENTITY_LEN, Identity, Keys, checksum, checksum_from,
+    compare, hex, push_number, put, take, take_number, u32_at, u64_at, version_at,
 };
 use plinth_types::{LogPosition, Version};
 
 /// The first bytes of every checkpoint.
 pub const MAGIC: [u8; 8] = *b"PLNTHCKP";
 const FORM: Form<HEADER_LEN> = Form::new(MAGIC);
-/// The format that this program reads and writes.
+/// The format that this program writes.
 pub const FORMAT: u32 = 2;
+/// The same with blocks that are sealed, where a key was given. It reads these two.
+pub const SEALED_FORMAT: u32 = 3;
 
 const HEADER_IDENTITY: usize = FIELDS;
 const HEADER_VERSION: usize = HEADER_IDENTITY + IDENTITY_LEN;
@@ -44,10 +47,10 @@ const FOOTER_ROWS: usize = 0;
 const FOOTER_KEY_BYTES: usize = FOOTER_ROWS + 8;
 const FOOTER_VALUE_BYTES: usize = FOOTER_KEY_BYTES + 8;
 const FOOTER_HEADER: usize = FOOTER_VALUE_BYTES + 8;
-/// Bytes of the footer's body.
-pub const FOOTER_BODY_LEN: usize = FOOTER_HEADER + HEADER_LEN;
-/// Bytes of the whole footer, with which every checkpoint ends.
-pub const FOOTER_LEN: usize = BLOCK_HEADER_LEN + FOOTER_BODY_LEN;
+/// Bytes of the whole footer, with which every checkpoint ends that is not sealed.
+pub const FOOTER_LEN: usize = BLOCK_HEADER_LEN + FOOTER_HEADER + HEADER_LEN;
+/// The same of one that is sealed: its envelope again, and a tag.
+pub const SEALED_FOOTER_LEN: usize = FOOTER_LEN + ENVELOPE_LEN + TAG_LEN;
 
 /// The body of a block is closed when it has this many bytes; one row more may be in it.
 pub const BLOCK_TARGET: usize = 64 << 10;
@@ -68,6 +71,8 @@ pub struct Header {
     pub at: LogPosition,
     /// Random: tells apart two files of the same version.
     pub nonce: u64,
+    /// Whether its rows are sealed. Then an envelope with the file's key stands behind the header.
+    pub sealed: bool,
 }
 
 impl Header {
@@ -88,7 +93,8 @@ impl Header {
 
     /// The bytes.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
-        FORM.encode(FORMAT, 0, |header| {
+        let format = if self.sealed { SEALED_FORMAT } else { FORMAT };
+        FORM.encode(format, 0, |header| {
             self.identity.put(header, HEADER_IDENTITY);
             put(header, HEADER_VERSION, self.at.version.to_le_bytes());
             put(header, HEADER_NONCE, self.nonce.to_le_bytes());
@@ -98,7 +104,7 @@ impl Header {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, HeaderFlaw> {
-        let (bytes, _) = match FORM.decode(bytes, 0, FORMAT..=FORMAT) {
+        let (bytes, format) = match FORM.decode(bytes, 0, FORMAT..=SEALED_FORMAT) {
             // No release wrote an older one.
             Err(HeaderFlaw::Foreign(format)) if format < FORMAT => {
                 return Err(Flaw::new("format of the checkpoint", FORMAT, format).into());
@@ -111,13 +117,55 @@ impl Header {
             term: u64_at(bytes, HEADER_TERM),
             version: version_at(bytes, HEADER_VERSION),
         };
-        Ok(Self { identity, at, nonce: u64_at(bytes, HEADER_NONCE) })
+        let sealed = format == SEALED_FORMAT;
+        Ok(Self { identity, at, nonce: u64_at(bytes, HEADER_NONCE), sealed })
     }
 
     /// What the checksums of this file's blocks begin with.
     pub fn seed(&self) -> u32 {
         checksum(&self.encode()[HEADER_IDENTITY..HEADER_RESERVED])
     }
+
+    /// Bytes before the first block.
+    pub(crate) fn front_len(&self) -> usize {
+        HEADER_LEN + if self.sealed { ENVELOPE_LEN } else { 0 }
+    }
+}
+
+/// What a file begins with, and ends with: the header, and the envelope if there is one.
+pub(crate) const FRONT_LEN: usize = HEADER_LEN + ENVELOPE_LEN;
+
+/// The front of a new file, and what seals its blocks.
+pub(crate) struct Front {
+    pub(crate) bytes: Vec<u8>,
+    seed: u32,
+    pub(crate) cipher: Cipher,
+}
+
+impl Front {
+    /// `random` fills bytes for keys.
+    pub(crate) fn new(header: &Header, keys: &Keys, random: impl FnOnce(&mut [u8])) -> Self {
+        let (mut bytes, seed) = (header.encode().to_vec(), header.seed());
+        let (cipher, envelope) = keys.of_new_file(&bytes, seed, random);
+        assert_eq!(envelope.is_some(), header.sealed, "an envelope has the key of what is sealed");
+        bytes.extend(envelope.into_iter().flatten());
+        Self { bytes, seed, cipher }
+    }
+
+    /// What checksums begin with, and the key, if there is one.
+    pub(crate) fn sealing(&self) -> (u32, Option<&FileKey>) {
+        (self.seed, self.cipher.key())
+    }
+}
+
+/// Reads the front that bytes begin with.
+pub(crate) fn decode_front(bytes: &[u8], keys: &Keys) -> Result<(Header, Cipher), HeaderFlaw> {
+    let header = Header::decode(bytes)?;
+    if !header.sealed {
+        return Ok((header, Cipher::Clear));
+    }
+    let envelope = bytes.get(HEADER_LEN..).unwrap_or_default();
+    Ok((header, keys.of_file(envelope, &header.encode(), header.seed())?))
 }
 
 /// What a block holds.
@@ -175,12 +223,44 @@ impl BlockHeader {
     pub(crate) fn check(&self, body: &[u8], seed: u32) -> Result<(), Flaw> {
         compare("checksum of a block's body", self.body_checksum, checksum_from(seed, body))
     }
+
+    /// Opens the body in place, if it is sealed and the key is there; gives its length.
+    pub(crate) fn open(&self, body: &mut [u8], cipher: &Cipher) -> Result<usize, Flaw> {
+        let Some(key) = cipher.key() else { return Ok(body.len()) };
+        let about = about(self.body_len, self.number, self.rows, self.kind);
+        let wrong = || not_authentic("body of a block");
+        if self.kind == Kind::Rows {
+            return key.open(numbered(self.number), &about, body).ok_or_else(wrong);
+        }
+        let len = body.len().checked_sub(TAG_LEN).ok_or_else(wrong)?;
+        let (open, tag) = body.split_at_mut(len);
+        let about = [&about[..], open].concat();
+        key.open(numbered(self.number), &about, tag).map(|_| len).ok_or_else(wrong)
+    }
 }
 
-/// Adds a block to `out`: room for its head, then what `body` writes.
+/// What the body of a block is sealed about: all of its head but the checksums, which are made of
+/// what was sealed.
+fn about(
+    body_len: usize,
+    number: u64,
+    rows: u32,
+    kind: Kind,
+) -> [u8; BLOCK_HEADER_LEN - BLOCK_BODY_LEN] {
+    let mut about = [0; BLOCK_HEADER_LEN - BLOCK_BODY_LEN];
+    put(&mut about, 0, (body_len as u32).to_le_bytes());
+    put(&mut about, BLOCK_NUMBER - BLOCK_BODY_LEN, number.to_le_bytes());
+    put(&mut about, BLOCK_ROWS - BLOCK_BODY_LEN, rows.to_le_bytes());
+    put(&mut about, BLOCK_KIND - BLOCK_BODY_LEN, (kind as u32).to_le_bytes());
+    about
+}
+
+/// Adds a block to `out`: room for its head, then what `body` writes. Rows are sealed by the key,
+/// if there is one; a footer is read by those without it, and gets a tag. Each number is used once
+/// in a file: it is the nonce.
 pub(crate) fn push_block(
     out: &mut Vec<u8>,
-    seed: u32,
+    (seed, key): (u32, Option<&FileKey>),
     kind: Kind,
     number: u64,
     body: impl FnOnce(&mut Vec<u8>) -> u32,
@@ -188,6 +268,17 @@ pub(crate) fn push_block(
     let begin = out.len();
     out.resize(begin + BLOCK_HEADER_LEN, 0);
     let rows = body(out);
+    if let Some(key) = key {
+        let body_at = begin + BLOCK_HEADER_LEN;
+        let about = about(out.len() - body_at + TAG_LEN, number, rows, kind);
+        let tag = match kind {
+            Kind::Rows => key.seal(numbered(number), &about, &mut out[body_at..]),
+            Kind::Footer => {
+                key.seal(numbered(number), &[&about[..], &out[body_at..]].concat(), &mut [])
+            }
+        };
+        out.extend_from_slice(&tag);
+    }
     let (head, body) = out[begin..].split_at_mut(BLOCK_HEADER_LEN);
     assert!(body.len() <= MAX_BODY_LEN);
     put(head, BLOCK_MAGIC_AT, BLOCK_MAGIC);
@@ -221,20 +312,21 @@ impl Totals {
 }
 
 /// Adds the footer to `out`.
-pub(crate) fn push_footer(out: &mut Vec<u8>, header: &Header, blocks: u64, totals: &Totals) {
-    push_block(out, header.seed(), Kind::Footer, blocks, |body| {
+pub(crate) fn push_footer(out: &mut Vec<u8>, front: &Front, blocks: u64, totals: &Totals) {
+    push_block(out, front.sealing(), Kind::Footer, blocks, |body| {
         for number in [totals.rows, totals.key_bytes, totals.value_bytes] {
             body.extend_from_slice(&number.to_le_bytes());
         }
-        body.extend_from_slice(&header.encode());
+        body.extend_from_slice(&front.bytes);
         0
     });
 }
 
 /// The totals in a footer's body, whose checksum has been compared.
-pub(crate) fn decode_footer(body: &[u8]) -> Result<Totals, Flaw> {
-    if body.len() != FOOTER_BODY_LEN {
-        return Err(Flaw::new("length of the footer", FOOTER_BODY_LEN, body.len()));
+pub(crate) fn decode_footer(body: &[u8], header: &Header) -> Result<Totals, Flaw> {
+    let footer = if header.sealed { SEALED_FOOTER_LEN } else { FOOTER_LEN };
+    if body.len() != footer - BLOCK_HEADER_LEN {
+        return Err(Flaw::new("length of the footer", footer - BLOCK_HEADER_LEN, body.len()));
     }
     Ok(Totals {
         rows: u64_at(body, FOOTER_ROWS),
@@ -243,9 +335,16 @@ pub(crate) fn decode_footer(body: &[u8]) -> Result<Totals, Flaw> {
     })
 }
 
-/// The header that the last [`FOOTER_LEN`] bytes of a file repeat, if it is whole.
-pub(crate) fn header_in_footer(footer: &[u8]) -> Option<Header> {
-    Header::decode(footer.get(BLOCK_HEADER_LEN + FOOTER_HEADER..)?).ok()
+/// The front that the last bytes of a file repeat, [`SEALED_FOOTER_LEN`] of them or as many as
+/// there are, if it is whole.
+pub(crate) fn front_in_footer(end: &[u8], keys: &Keys) -> Option<(Header, Cipher)> {
+    let plain = end.len().checked_sub(HEADER_LEN)?;
+    let sealed = end.len().checked_sub(FRONT_LEN + TAG_LEN);
+    let front = |at: usize, is_sealed| {
+        let front = decode_front(end.get(at..)?, keys).ok()?;
+        (front.0.sealed == is_sealed).then_some(front)
+    };
+    front(plain, false).or_else(|| front(sealed?, true))
 }
 
 /// Adds a row to the body of a block.

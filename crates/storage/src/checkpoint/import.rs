@@ -1,12 +1,11 @@
 //! A checkpoint made of chunks.
 
-use super::format::Header;
 use super::write::{Pace, Writing, unfinished_path};
 use crate::chunk::{Chunk, Sequence};
 use crate::failure::StorageResult;
 use crate::import::{Import, Taking};
 use plinth_env::{Env, Open};
-use plinth_format::Identity;
+use plinth_format::Owner;
 use plinth_types::{Bytes, LogPosition};
 use std::path::Path;
 use std::pin::Pin;
@@ -28,13 +27,12 @@ struct CheckpointImport {
 pub async fn import(
     env: &Env,
     dir: &Path,
-    identity: Identity,
+    owner: impl Into<Owner>,
     at: LogPosition,
 ) -> StorageResult<Box<dyn Import>> {
     let file = env.files().open(unfinished_path(dir, at), Open::Truncate).await?;
-    let header = Header { identity, at, nonce: env.random_u64() };
-    let writing =
-        Writing::begin(env, file, header, Pace { bytes_per_second: None, sync_every: SYNC_EVERY });
+    let pace = Pace { bytes_per_second: None, sync_every: SYNC_EVERY };
+    let writing = Writing::begin(env, file, (&owner.into(), at), pace);
     Ok(Box::new(CheckpointImport { writing, sequence: Sequence::new(at), dir: dir.to_path_buf() }))
 }
 

@@ -10,7 +10,8 @@
 //! whole, or damaged: whoever opens a database reads the newest one, which tells the two apart by
 //! checksums, counts and the footer, and never serves a row it is not sure of. [`verify`] tells all
 //! that is wrong, [`Salvage`] gives what is readable in spite of it. What rows are kept in
-//! meanwhile is the engine's business (`memory`).
+//! meanwhile is the engine's business (`memory`). With keys what is written is encrypted, block by
+//! block, under a key of the file's own.
 
 mod format;
 mod import;
@@ -20,16 +21,16 @@ mod walk;
 mod write;
 
 pub use crate::removal::Removed;
-pub use format::{FORMAT, Header, Totals};
+pub use format::{FORMAT, Header, SEALED_FORMAT, Totals};
 pub use import::import;
 pub(crate) use newest::Newest;
-pub use plinth_format::{Corruption, Identity};
+pub use plinth_format::{Corruption, Identity, Keys, Owner};
 pub use salvage::{Report, Salvage, Salvaged, verify};
 pub use write::{Pace, Source, Written, write};
 
 use crate::failure::{StorageError, StorageResult};
 use crate::removal::remove_large_file;
-use plinth_env::Env;
+use plinth_env::{Env, Open};
 use plinth_types::Version;
 use std::path::{Path, PathBuf};
 
@@ -94,8 +95,32 @@ pub async fn remove_others(env: &Env, dir: &Path, keep: Version) -> StorageResul
     Ok(removed)
 }
 
+/// Bytes of the checkpoints in a directory, unfinished ones and those being removed too, that are
+/// not sealed by the newest of these keys.
+///
+/// # Errors
+/// Those of files.
+pub(crate) async fn outdated_bytes(env: &Env, dir: &Path, keys: &Keys) -> StorageResult<u64> {
+    let mut bytes = 0;
+    if keys.is_none() || !env.files().exists(dir).await? {
+        return Ok(bytes);
+    }
+    for name in env.files().list(dir).await? {
+        let file = env.files().open(dir.join(name), Open::Read).await?;
+        let mut front = vec![0; format::FRONT_LEN];
+        let read = file.read_at(0, &mut front).await?;
+        front.truncate(read);
+        let is_sealed =
+            format::decode_front(&front, keys).is_ok_and(|(_, cipher)| !cipher.is_outdated(keys));
+        if !is_sealed {
+            bytes += file.len().await?;
+        }
+    }
+    Ok(bytes)
+}
+
 fn newer_format(file: &str, format: u32) -> StorageError {
     StorageError::NewerFormat(format!(
-        "{file} has checkpoint format {format}, this program reads up to {FORMAT}: open it with a newer Plinth"
+        "{file} has checkpoint format {format}, this program reads up to {SEALED_FORMAT}: open it with a newer Plinth"
     ).into())
 }

@@ -5,7 +5,7 @@ use super::list;
 use super::walk::{Step, Walk};
 use crate::failure::StorageResult;
 use plinth_env::Env;
-use plinth_format::Identity;
+use plinth_format::Owner;
 use plinth_types::LogPosition;
 use std::path::Path;
 
@@ -19,18 +19,16 @@ impl Newest {
     ///
     /// # Errors
     /// `Corrupt`, naming file, offset, expected and found, if its head is damaged or another
-    /// node's; `NewerFormat` if it is of a newer format; those of reading files.
-    pub(crate) async fn open(
-        env: &Env,
-        dir: &Path,
-        identity: Identity,
-    ) -> StorageResult<Option<Self>> {
+    /// node's; `NewerFormat` if it is of a newer format; `Locked` if its key is lacking; those of
+    /// reading files.
+    pub(crate) async fn open(env: &Env, dir: &Path, owner: &Owner) -> StorageResult<Option<Self>> {
         let Some((version, path)) = list(env, dir).await?.pop() else { return Ok(None) };
-        let (walk, problem) = Walk::open(env, &path).await??;
+        let (walk, problem) = Walk::open(env, &path, &owner.keys).await??;
         if let Some(problem) = problem {
             return Err(problem.into());
         }
-        walk.expect(version, identity)?;
+        walk.expect(version, owner.identity)?;
+        walk.check_unlocked(&owner.keys)?;
         Ok(Some(Self { walk }))
     }
 

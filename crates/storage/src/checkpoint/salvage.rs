@@ -5,7 +5,8 @@ use super::list;
 use super::walk::{Step, Walk};
 use crate::failure::StorageResult;
 use plinth_env::Env;
-use plinth_format::{Corruption, Identity};
+use plinth_format::crypt::KeyId;
+use plinth_format::{Corruption, Identity, Keys};
 use plinth_types::{LogPosition, Rows, RowsBuilder};
 use std::path::Path;
 
@@ -16,8 +17,10 @@ pub struct Report {
     pub checkpoints: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Rows read from them.
+    /// Rows in them, of which those that are locked were not looked at.
     pub rows: u64,
+    /// The keys that would be needed to look into all of them. Checksums were compared without.
+    pub locked: Vec<KeyId>,
     /// What the newest has everything of; nothing if there is none.
     pub newest: LogPosition,
     /// What is wrong with them, in the order of files and offsets.
@@ -30,18 +33,25 @@ pub struct Report {
 /// # Errors
 /// Those of listing the directory and opening its files, and `NewerFormat` for a newer
 /// format. Damage is no error here but part of the report.
-pub async fn verify(env: &Env, dir: &Path, identity: Option<Identity>) -> StorageResult<Report> {
+pub async fn verify(
+    env: &Env,
+    dir: &Path,
+    identity: Option<Identity>,
+    keys: &Keys,
+) -> StorageResult<Report> {
     let mut report = Report::default();
     for (version, path) in list(env, dir).await? {
         report.checkpoints += 1;
-        let mut salvage = Salvage::open(env, &path).await?;
+        let mut salvage = Salvage::look_at(env, &path, keys).await?;
         report.bytes += salvage.bytes();
+        report.locked.extend(salvage.walk.as_ref().and_then(Walk::locked));
         while let Some(found) = salvage.next().await? {
             match found {
-                Salvaged::Rows(rows) => report.rows += rows.len() as u64,
+                Salvaged::Rows(_) => {}
                 Salvaged::Damage(problem) => report.problems.push(problem),
             }
         }
+        report.rows += salvage.totals().rows;
         let Some(header) = salvage.header() else { continue };
         report.newest = header.at;
         let flaw = header.check(version, identity.unwrap_or(header.identity));
@@ -71,9 +81,17 @@ impl Salvage {
     /// can be told from anything else: then one problem is all it gives.
     ///
     /// # Errors
-    /// Those of opening and reading the file; `NewerFormat` for a newer format.
-    pub async fn open(env: &Env, path: &Path) -> StorageResult<Self> {
-        match Walk::open(env, path).await? {
+    /// Those of opening and reading the file; `NewerFormat` for a newer format; `Locked` if its key
+    /// is lacking.
+    pub async fn open(env: &Env, path: &Path, keys: &Keys) -> StorageResult<Self> {
+        let salvage = Self::look_at(env, path, keys).await?;
+        salvage.walk.iter().try_for_each(|walk| walk.check_unlocked(keys))?;
+        Ok(salvage)
+    }
+
+    /// The same, also if the key is lacking: then there are no rows, and all else.
+    async fn look_at(env: &Env, path: &Path, keys: &Keys) -> StorageResult<Self> {
+        match Walk::open(env, path, keys).await? {
             Ok((walk, header_problem)) => Ok(Self { walk: Some(walk), header_problem }),
             Err(problem) => Ok(Self { walk: None, header_problem: Some(problem) }),
         }

@@ -6,13 +6,14 @@
 //! order of keys say what is missing between.
 
 use super::format::{
-    BLOCK_HEADER_LEN, BLOCK_MAGIC, BlockHeader, BodyRows, FOOTER_LEN, HEADER_LEN, Header, Kind,
-    MAX_BODY_LEN, Totals, decode_footer, header_in_footer,
+    BLOCK_HEADER_LEN, BLOCK_MAGIC, BlockHeader, BodyRows, FRONT_LEN, Header, Kind, MAX_BODY_LEN,
+    SEALED_FOOTER_LEN, Totals, decode_footer, decode_front, front_in_footer,
 };
 use super::newer_format;
 use crate::failure::{StorageError, StorageResult};
 use plinth_env::{Env, File, Open};
-use plinth_format::{Corruption, Flaw, HeaderFlaw, Identity};
+use plinth_format::crypt::KeyId;
+use plinth_format::{Cipher, Corruption, Flaw, HeaderFlaw, Identity, Keys};
 use plinth_types::{Version, printable};
 use std::path::Path;
 
@@ -29,6 +30,7 @@ pub(super) struct Walk {
     len: u64,
     header: Header,
     seed: u32,
+    cipher: Cipher,
     /// Where the next block begins.
     at: u64,
     window: Vec<u8>,
@@ -69,27 +71,23 @@ impl Walk {
     pub(super) async fn open(
         env: &Env,
         path: &Path,
+        keys: &Keys,
     ) -> StorageResult<Result<(Self, Option<Corruption>), Corruption>> {
         let name = path.display().to_string();
         let file = env.files().open(path, Open::Read).await?;
         let len = file.len().await?;
-        let mut bytes = vec![0; HEADER_LEN.min(usize::try_from(len).unwrap_or(usize::MAX))];
+        let mut bytes = vec![0; FRONT_LEN.min(usize::try_from(len).unwrap_or(usize::MAX))];
         file.read_exact_at(0, &mut bytes).await?;
-        let (header, problem) = match Header::decode(&bytes) {
-            Ok(header) => (header, None),
+        let ((header, cipher), problem) = match decode_front(&bytes, keys) {
+            Ok(front) => (front, None),
             Err(HeaderFlaw::Foreign(format)) => return Err(newer_format(&name, format)),
             Err(HeaderFlaw::Damaged(flaw)) => {
                 let problem = flaw.at(&name, 0);
-                let mut footer = [0; FOOTER_LEN];
-                let copy = match len.checked_sub(FOOTER_LEN as u64) {
-                    Some(at) => {
-                        file.read_exact_at(at, &mut footer).await?;
-                        header_in_footer(&footer)
-                    }
-                    None => None,
-                };
-                match copy {
-                    Some(header) => (header, Some(problem)),
+                let at = len.saturating_sub(SEALED_FOOTER_LEN as u64);
+                let mut end = vec![0; (len - at) as usize];
+                file.read_exact_at(at, &mut end).await?;
+                match front_in_footer(&end, keys) {
+                    Some(front) => (front, Some(problem)),
                     None => return Ok(Err(problem)),
                 }
             }
@@ -101,7 +99,8 @@ impl Walk {
             len,
             header,
             seed: header.seed(),
-            at: HEADER_LEN as u64,
+            cipher,
+            at: header.front_len() as u64,
             window: Vec::new(),
             window_at: 0,
             place: Place::default(),
@@ -115,6 +114,20 @@ impl Walk {
     /// node's.
     pub(super) fn expect(&self, version: Version, identity: Identity) -> StorageResult<()> {
         self.header.check(version, identity).map_err(|flaw| flaw.at(&self.name, 0).into())
+    }
+
+    /// # Errors
+    /// `Locked` if its key is not among these.
+    pub(super) fn check_unlocked(&self, keys: &Keys) -> StorageResult<()> {
+        match self.locked() {
+            Some(id) => Err(StorageError::Locked(keys.lack(&self.name, id).into())),
+            None => Ok(()),
+        }
+    }
+
+    /// The key that is lacking.
+    pub(super) fn locked(&self) -> Option<KeyId> {
+        self.cipher.locked()
     }
 
     pub(super) fn header(&self) -> &Header {
@@ -169,13 +182,20 @@ impl Walk {
             return Ok(self.damage(flaw, body_at));
         }
         let from = (body_at - self.window_at) as usize;
-        let body = &self.window[from..from + block.body_len];
-        let taken = match (block.check(body, self.seed), block.kind) {
+        let body = &mut self.window[from..from + block.body_len];
+        let opened = block.check(body, self.seed).and_then(|()| block.open(body, &self.cipher));
+        let taken = match (opened, block.kind) {
             (Err(flaw), _) => Err(flaw),
-            (Ok(()), Kind::Rows) => self.place.take_rows(&block, body, visit).map(|()| Step::Rows),
-            (Ok(()), Kind::Footer) => {
+            (Ok(_), Kind::Rows) if self.cipher.locked().is_some() => {
+                self.place.pass_rows(&block).map(|()| Step::Rows)
+            }
+            (Ok(len), Kind::Rows) => {
+                self.place.take_rows(&block, &body[..len], visit).map(|()| Step::Rows)
+            }
+            (Ok(_), Kind::Footer) => {
                 self.place.ended = true;
-                self.place.take_footer(&block, body, self.len - self.at).map(|()| Step::End)
+                let end = (self.len - self.at, self.cipher.locked().is_some());
+                self.place.take_footer(&block, (body, &self.header), end).map(|()| Step::End)
             }
         };
         self.place.block = block.number + 1;
@@ -294,8 +314,24 @@ impl Place {
         Ok(())
     }
 
-    fn take_footer(&self, block: &BlockHeader, body: &[u8], behind: u64) -> Result<(), Flaw> {
-        let totals = decode_footer(body)?;
+    /// Counts the rows of a block that can't be opened.
+    fn pass_rows(&mut self, block: &BlockHeader) -> Result<(), Flaw> {
+        self.check_number(block)?;
+        self.totals.rows += u64::from(block.rows);
+        Ok(())
+    }
+
+    fn take_footer(
+        &self,
+        block: &BlockHeader,
+        (body, header): (&[u8], &Header),
+        (behind, is_locked): (u64, bool),
+    ) -> Result<(), Flaw> {
+        let mut totals = decode_footer(body, header)?;
+        if is_locked {
+            // Nobody has counted their bytes.
+            totals = Totals { rows: totals.rows, ..self.totals };
+        }
         if behind != 0 {
             return Err(Flaw::new(
                 "end of the file",

@@ -8,12 +8,12 @@
 //! before the next is begun, with pauses between them: a sync finds at most one step before it, and
 //! most find none.
 
-use super::format::{BLOCK_TARGET, Header, Kind, Totals, push_block, push_footer, push_row};
+use super::format::{BLOCK_TARGET, Front, Header, Kind, Totals, push_block, push_footer, push_row};
 use super::{UNFINISHED, file_name};
 use crate::failure::StorageResult;
 use crate::sequential::SequentialFile;
 use plinth_env::{Env, File, Open};
-use plinth_format::Identity;
+use plinth_format::Owner;
 use plinth_types::{Bytes, LogPosition, probe};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -85,15 +85,14 @@ pub trait Source: Sync {
 pub async fn write(
     env: &Env,
     dir: &Path,
-    identity: Identity,
+    owner: impl Into<Owner>,
     source: &impl Source,
     pace: Pace,
 ) -> StorageResult<Written> {
     let at = source.at();
     let unfinished = unfinished_path(dir, at);
     let file = env.files().open(&unfinished, Open::Truncate).await?;
-    let header = Header { identity, at, nonce: env.random_u64() };
-    let mut writing = Writing::begin(env, file, header, pace);
+    let mut writing = Writing::begin(env, file, (&owner.into(), at), pace);
     let result = writing.all(source).await;
     if let Err(error) = result {
         probe!("storage: checkpoint given up half-way");
@@ -116,7 +115,8 @@ pub(super) struct Writing {
     env: Env,
     /// Whole blocks go there.
     output: SequentialFile,
-    header: Header,
+    at: LogPosition,
+    front: Front,
     pace: Pace,
     /// When the step that is under way, or the last one, was begun.
     step_begun: Duration,
@@ -130,13 +130,17 @@ pub(super) struct Writing {
 
 impl Writing {
     /// Begins an empty file.
-    pub fn begin(env: &Env, file: File, header: Header, pace: Pace) -> Self {
+    pub fn begin(env: &Env, file: File, (owner, at): (&Owner, LogPosition), pace: Pace) -> Self {
+        let (identity, sealed) = (owner.identity, !owner.keys.is_none());
+        let header = Header { identity, at, nonce: env.random_u64(), sealed };
+        let front = Front::new(&header, &owner.keys, |bytes| env.fill_random(bytes));
         let mut out = Vec::with_capacity(PORTION + 2 * BLOCK_TARGET);
-        out.extend_from_slice(&header.encode());
+        out.extend_from_slice(&front.bytes);
         Self {
             env: env.clone(),
             output: SequentialFile::new(file, out, pace.sync_every),
-            header,
+            at,
+            front,
             pace,
             step_begun: env.now(),
             longest_step: Duration::ZERO,
@@ -163,7 +167,7 @@ impl Writing {
 
     /// What the rows are everything of.
     pub fn at(&self) -> LogPosition {
-        self.header.at
+        self.at
     }
 
     /// Writes out what has gathered, if it is enough.
@@ -178,7 +182,7 @@ impl Writing {
     /// There are no more rows: the file is whole, and durable.
     pub async fn end(&mut self) -> StorageResult<()> {
         self.close_block();
-        push_footer(&mut self.output.out, &self.header, self.blocks, &self.totals);
+        push_footer(&mut self.output.out, &self.front, self.blocks, &self.totals);
         self.flush().await?;
         self.step_begun = self.env.now();
         self.output.file().sync_all().await?;
@@ -189,9 +193,9 @@ impl Writing {
     /// Gives the file its name, durably.
     pub async fn put_in_place(&mut self, dir: &Path) -> StorageResult<PathBuf> {
         assert!(self.output.out.is_empty() && self.body_rows == 0, "a checkpoint is named whole");
-        let path = dir.join(file_name(self.header.at.version));
+        let path = dir.join(file_name(self.at.version));
         self.step_begun = self.env.now();
-        self.env.files().rename(unfinished_path(dir, self.header.at), &path).await?;
+        self.env.files().rename(unfinished_path(dir, self.at), &path).await?;
         self.env.files().sync_dir(dir).await?;
         self.end_step();
         Ok(path)
@@ -212,7 +216,8 @@ impl Writing {
             return;
         }
         let (body, rows) = (&self.body, self.body_rows);
-        push_block(&mut self.output.out, self.header.seed(), Kind::Rows, self.blocks, |out| {
+        let sealing = self.front.sealing();
+        push_block(&mut self.output.out, sealing, Kind::Rows, self.blocks, |out| {
             out.extend_from_slice(body);
             rows
         });

@@ -1,12 +1,13 @@
 //! The store that a checkpoint makes.
 
 use super::{Loader, MemoryStorage};
-use crate::checkpoint::{Newest, Totals};
+use crate::checkpoint::{Newest, Totals, outdated_bytes};
 use crate::failure::StorageResult;
 use plinth_env::Env;
-use plinth_format::Identity;
+use plinth_format::Owner;
 use plinth_types::LogPosition;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 /// A store made from a checkpoint.
 pub struct Loaded {
@@ -23,12 +24,20 @@ impl MemoryStorage {
     ///
     /// # Errors
     /// `Corrupt`, naming file, offset, expected and found, if it is damaged or another
-    /// node's; `NewerFormat` if it is of a newer format; those of reading files.
-    pub async fn load(env: &Env, dir: &Path, identity: Identity) -> StorageResult<Option<Loaded>> {
-        let Some(newest) = Newest::open(env, dir, identity).await? else { return Ok(None) };
-        let at = newest.at();
+    /// node's; `NewerFormat` if it is of a newer format; `Locked` if its key is lacking; those of
+    /// reading files.
+    pub async fn load(
+        env: &Env,
+        dir: &Path,
+        owner: impl Into<Owner>,
+    ) -> StorageResult<Option<Loaded>> {
+        let owner = owner.into();
+        let Some(newest) = Newest::open(env, dir, &owner).await? else { return Ok(None) };
+        let (at, outdated) = (newest.at(), outdated_bytes(env, dir, &owner.keys).await?);
         let mut loader = Loader::new(at);
         let totals = newest.read(&mut |key, value| loader.push(key, value)).await?;
-        Ok(Some(Loaded { store: loader.finish(), at, totals }))
+        let store = loader.finish();
+        store.shared.outdated.store(outdated, Ordering::Relaxed);
+        Ok(Some(Loaded { store, at, totals }))
     }
 }

@@ -52,7 +52,7 @@ use crate::failure::{Answer, StorageError, StorageResult};
 use crate::{Changed, Flushed, Memory, PinnedVersion, Prepared, Reader, Waiting};
 use core::{Core, Held};
 use plinth_env::{Env, Reply};
-use plinth_format::Identity;
+use plinth_format::Owner;
 use plinth_types::{
     Bytes, KeyList, KeySelector, KeySpace, LogPosition, MutationRef, RangeRead, RangeResult,
     Version, key_after,
@@ -61,7 +61,7 @@ use read::View;
 use std::future::ready;
 use std::ops::{ControlFlow, Deref};
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use writer::{Filling, Replaying, Writer};
 
@@ -86,6 +86,8 @@ struct Shared {
     left: Mutex<Option<Writer>>,
     /// What the newest checkpoint has.
     durable: Mutex<LogPosition>,
+    /// Bytes of checkpoints that are not sealed by the newest key.
+    outdated: AtomicU64,
 }
 
 /// Where a store's checkpoints are.
@@ -96,7 +98,7 @@ pub struct CheckpointFiles {
     /// Their directory, which exists.
     pub dir: PathBuf,
     /// Whose they are.
-    pub identity: Identity,
+    pub owner: Owner,
 }
 
 impl MemoryStorage {
@@ -107,9 +109,8 @@ impl MemoryStorage {
 
     fn of(writer: Writer) -> Self {
         let core = writer.core().clone();
-        let durable = Mutex::new(LogPosition::default());
-        let reader =
-            MemoryReader { shared: Arc::new(Shared { core, left: Mutex::default(), durable }) };
+        let (durable, left, outdated) = Default::default();
+        let reader = MemoryReader { shared: Arc::new(Shared { core, left, durable, outdated }) };
         Self { reader, writer: Some(writer), files: None }
     }
 
@@ -204,17 +205,18 @@ impl crate::Writer for MemoryStorage {
     }
 
     fn flush(&mut self, pace: Pace) -> Waiting<StorageResult<Flushed>> {
-        let Some(CheckpointFiles { env, dir, identity }) = self.files.clone() else {
+        let Some(CheckpointFiles { env, dir, owner }) = self.files.clone() else {
             let what = "a database in memory has no checkpoints";
             return Box::pin(ready(Err(StorageError::Unsupported(what.into()))));
         };
         let (snapshot, shared) = (self.snapshot(), self.shared.clone());
         Box::pin(async move {
-            let written = checkpoint::write(&env, &dir, identity, &snapshot, pace).await?;
+            let written = checkpoint::write(&env, &dir, owner, &snapshot, pace).await?;
             // Old rows are kept for it no longer.
             drop(snapshot);
             shared.set_durable(written.at);
             let removed = checkpoint::remove_others(&env, &dir, written.at.version).await?;
+            shared.outdated.store(0, Ordering::Relaxed);
             let longest_step = written.longest_step.max(removed.longest_step);
             Ok(Flushed { at: written.at, longest_step })
         })
@@ -226,6 +228,11 @@ impl crate::Writer for MemoryStorage {
 }
 
 impl Reader for MemoryReader {
+    fn outdated(&self) -> (u64, u64) {
+        let bytes = self.shared.outdated.load(Ordering::Relaxed);
+        (u64::from(bytes > 0), bytes)
+    }
+
     #[inline]
     fn get_many(
         &self,
@@ -327,6 +334,8 @@ impl Loader {
 /// kept.
 pub struct MemoryReplay {
     replaying: Replaying,
+    /// As the store had it.
+    outdated: AtomicU64,
 }
 
 impl MemoryReplay {
@@ -334,9 +343,9 @@ impl MemoryReplay {
     pub fn new(store: MemoryStorage) -> Option<Self> {
         let MemoryReader { shared } = store.reader.clone();
         drop(store);
-        let writer =
-            Arc::into_inner(shared)?.left.into_inner().unwrap_or_else(PoisonError::into_inner)?;
-        Some(Self { replaying: Replaying::new(writer) })
+        let Shared { left, outdated, .. } = Arc::into_inner(shared)?;
+        let writer = left.into_inner().unwrap_or_else(PoisonError::into_inner)?;
+        Some(Self { replaying: Replaying::new(writer), outdated })
     }
 
     /// Applies mutations in their order, as [`crate::Writer::apply`] and [`Reader::publish`] would.
@@ -350,7 +359,9 @@ impl MemoryReplay {
 
     /// The store; its window is the last version applied.
     pub fn finish(self) -> MemoryStorage {
-        MemoryStorage::of(self.replaying.finish())
+        let store = MemoryStorage::of(self.replaying.finish());
+        store.shared.outdated.store(self.outdated.into_inner(), Ordering::Relaxed);
+        store
     }
 }
 

@@ -11,7 +11,8 @@
 //! written once. Flushes that are small beside level 1 are merged among themselves first. A table
 //! that mostly says what is gone goes down when nothing is more urgent, so that the space comes
 //! back, and flushes of which range clears among them hide two fifths are merged before there are
-//! four; what a newer range clear covers whole is dropped without being read.
+//! four; what a newer range clear covers whole is dropped without being read. Last come tables that
+//! another key has sealed than what is written now: each is written anew in its place.
 
 use super::Engine;
 use super::clears::Clears;
@@ -60,7 +61,7 @@ enum Work {
 pub(super) async fn step(engine: &Engine) -> StorageResult<bool> {
     let _one_at_a_time = engine.gates.compact.enter().await;
     let state = engine.state();
-    let work = choose(&state, engine.settings.level_bytes);
+    let work = choose(&state, engine.settings.level_bytes).or_else(|| choose_outdated(&state));
     match work {
         None => Ok(false),
         Some(Work::Move(tables, level)) => {
@@ -215,6 +216,19 @@ fn choose_garbage(state: &State) -> Option<Work> {
         run.is_some_and(|run| run.tables.iter().any(|table| is_worth(*level, table)))
     })?;
     choose_from(state, level, |table| is_worth(level, table))
+}
+
+/// A table that another key than the newest has sealed, or none though there is one.
+fn choose_outdated(state: &State) -> Option<Work> {
+    let is_outdated = |table: &&Arc<Table>| table.is_outdated();
+    if state.flushed().any(|run| run.tables.iter().any(|table| table.is_outdated())) {
+        return choose_flushed(state, false);
+    }
+    let mut runs = state.runs.iter().filter(|run| run.level > 0);
+    let found = runs.find_map(|run| Some((run.level, run.tables.iter().find(is_outdated)?)));
+    let (level, table) = found?;
+    probe!("ssd: table of another key written anew");
+    Some(Work::Merge(merging(state, &[std::slice::from_ref(table)], level)?))
 }
 
 /// Bytes of rows in deeper levels that a table's clears hide, about.

@@ -5,16 +5,19 @@
 //! another place in this one, is not taken for the one that belongs there.
 
 use super::zstd;
+use plinth_format::crypt::{ENVELOPE_LEN, FileKey, TAG_LEN, not_authentic, numbered};
 use plinth_format::{
-    FIELDS, Flaw, Form, HeaderFlaw, IDENTITY_LEN, Identity, checksum, checksum_from, compare, put,
-    u16_at, u32_at, u64_at, version_at,
+    Cipher, FIELDS, Flaw, Form, HeaderFlaw, IDENTITY_LEN, Identity, checksum, checksum_from,
+    compare, put, u16_at, u32_at, u64_at, version_at,
 };
 use plinth_types::Version;
 use std::ops::Range;
 
-/// The newest table format that this program can read, and the one that it writes. It reads all
-/// before it: format 1 has blocks without padding.
+/// The table format that this program writes. Format 1 has blocks without padding.
 pub const TABLE_FORMAT: u32 = 2;
+/// The same with blocks that are sealed, where a key was given: the newest format that this program
+/// can read. It reads all before it.
+pub const SEALED_TABLE_FORMAT: u32 = 3;
 
 /// What disks, and the system's cache of files, hand out at once.
 pub(crate) const PAGE_LEN: usize = 4096;
@@ -47,10 +50,12 @@ pub(crate) const BLOCK_HEAD_LEN: usize = BLOCK_PADDING + 2;
 pub(crate) const MAX_BODY_LEN: usize = 1 << 28;
 
 const FOOTER_NUMBERS: usize = 8;
-/// Bytes of the footer's body: its numbers, and the header again.
-pub(crate) const FOOTER_BODY_LEN: usize = 8 * FOOTER_NUMBERS + HEADER_LEN;
-/// Bytes of the footer, the last block of a file.
-pub(crate) const FOOTER_LEN: usize = BLOCK_HEAD_LEN + FOOTER_BODY_LEN;
+/// Bytes of the footer, the last block of a file: its numbers, and the header again.
+pub(crate) const FOOTER_LEN: usize = BLOCK_HEAD_LEN + 8 * FOOTER_NUMBERS + HEADER_LEN;
+/// What a sealed one has besides: the envelope again, and a tag.
+pub(crate) const FOOTER_SEALING_LEN: usize = ENVELOPE_LEN + TAG_LEN;
+/// Bytes of a header with its envelope.
+pub(crate) const FRONT_LEN: usize = HEADER_LEN + ENVELOPE_LEN;
 
 const _: () =
     assert!(HEADER_RESERVED < HEADER_CHECKSUM && BLOCK_HEAD_LEN == 24 && FOOTER_LEN == 216);
@@ -58,7 +63,7 @@ const _: () =
 /// What stands at the beginning of a table, and again at its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
-    /// The format of the file, at most [`TABLE_FORMAT`].
+    /// The format of the file, at most [`SEALED_TABLE_FORMAT`].
     pub format: u32,
     pub identity: Identity,
     /// Number of the table, new for each.
@@ -83,7 +88,7 @@ impl Header {
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Self, HeaderFlaw> {
-        let (bytes, format) = decode_header(FORM, bytes, TABLE_FORMAT)?;
+        let (bytes, format) = decode_header(FORM, bytes, SEALED_TABLE_FORMAT)?;
         Ok(Self {
             format,
             identity: Identity::at(bytes, HEADER_IDENTITY),
@@ -97,6 +102,22 @@ impl Header {
     /// What the checksums of this file's blocks begin with.
     pub fn seed(&self) -> u32 {
         checksum(&self.encode()[HEADER_IDENTITY..HEADER_RESERVED])
+    }
+
+    /// Whether the blocks are sealed. Then an envelope with the file's key stands behind the
+    /// header.
+    pub fn is_sealed(&self) -> bool {
+        self.format == SEALED_TABLE_FORMAT
+    }
+
+    /// Bytes before the first block.
+    pub fn front_len(&self) -> usize {
+        if self.is_sealed() { FRONT_LEN } else { HEADER_LEN }
+    }
+
+    /// Bytes of the footer.
+    pub fn footer_len(&self) -> usize {
+        FOOTER_LEN + if self.is_sealed() { FOOTER_SEALING_LEN } else { 0 }
     }
 }
 
@@ -215,18 +236,18 @@ impl BlockHead {
         compare("checksum of a block", self.checksum, computed)
     }
 
-    /// The raw body of a block that has been checked.
-    pub fn body(&self, block: &[u8]) -> Result<Vec<u8>, Flaw> {
-        self.body_in(block, |len| vec![0; len])
+    /// The raw body of a block that has been checked, which is opened in place if it is sealed.
+    pub fn body(&self, block: &mut [u8], cipher: &Cipher) -> Result<Vec<u8>, Flaw> {
+        let body = self.open(block, cipher)?;
+        self.body_in(&block[body], |len| vec![0; len])
     }
 
-    /// The same in a buffer that `take` has of so many bytes.
+    /// The raw body in a buffer that `take` has of so many bytes, from what was opened.
     pub fn body_in(
         &self,
-        block: &[u8],
+        stored: &[u8],
         take: impl FnOnce(usize) -> Vec<u8>,
     ) -> Result<Vec<u8>, Flaw> {
-        let stored = &block[self.stored()];
         if self.compression == Compression::None {
             self.check_body_len(stored.len())?;
         }
@@ -244,9 +265,24 @@ impl BlockHead {
         Ok(raw)
     }
 
-    /// Where in a block its body lies, as it is stored.
-    pub fn stored(&self) -> Range<usize> {
-        BLOCK_HEAD_LEN..BLOCK_HEAD_LEN + self.stored_len
+    /// Opens the body of a block that has been checked, in place, if it is sealed. Gives where it
+    /// lies, compressed as it may be.
+    pub fn open(&self, block: &mut [u8], cipher: &Cipher) -> Result<Range<usize>, Flaw> {
+        let end = BLOCK_HEAD_LEN + self.stored_len;
+        let wrong = || not_authentic("body of a block");
+        let Some(key) = cipher.key() else { return Ok(BLOCK_HEAD_LEN..end) };
+        let (head, body) = block.split_at_mut(BLOCK_HEAD_LEN);
+        let body = &mut body[..self.stored_len];
+        let about = &head[BLOCK_STORED..];
+        let nonce = numbered(self.number.into());
+        if self.kind != Kind::Footer {
+            let len = key.open(nonce, about, body).ok_or_else(wrong)?;
+            return Ok(BLOCK_HEAD_LEN..BLOCK_HEAD_LEN + len);
+        }
+        let len = self.stored_len.checked_sub(TAG_LEN).ok_or_else(wrong)?;
+        let (open, tag) = body.split_at_mut(len);
+        let opened = key.open(nonce, &[about, open].concat(), tag);
+        opened.map(|_| BLOCK_HEAD_LEN..BLOCK_HEAD_LEN + len).ok_or_else(wrong)
     }
 
     /// Whether the raw body has the length that it should have.
@@ -259,20 +295,25 @@ impl BlockHead {
 }
 
 /// Adds a block to `out`. Gives its length there. `pad` says how many zeros a block of so many
-/// bytes takes along, less than [`PAGE_LEN`].
+/// bytes takes along, less than [`PAGE_LEN`]. It is sealed by the key, if there is one, but for a
+/// footer, which is read by those without it, and gets a tag. Each number is used once in a file:
+/// it is the nonce.
 pub(crate) fn push_block(
     out: &mut Vec<u8>,
-    seed: u32,
-    kind: Kind,
-    number: u32,
+    (seed, key): (u32, Option<&FileKey>),
+    (kind, number): (Kind, u32),
     body: &[u8],
     compression: Compression,
     pad: impl FnOnce(usize) -> usize,
 ) -> usize {
-    assert!(body.len() <= MAX_BODY_LEN, "a block of {} bytes", body.len());
+    assert!(body.len() <= MAX_BODY_LEN - TAG_LEN, "a block of {} bytes", body.len());
     let begin = out.len();
     out.resize(begin + BLOCK_HEAD_LEN, 0);
     let compression = push_body(out, body, compression);
+    if key.is_some() {
+        // The tag's place.
+        out.resize(out.len() + TAG_LEN, 0);
+    }
     let stored_len = out.len() - begin - BLOCK_HEAD_LEN;
     let padding = pad(BLOCK_HEAD_LEN + stored_len);
     assert!(padding < PAGE_LEN, "{padding} bytes of padding");
@@ -285,10 +326,24 @@ pub(crate) fn push_block(
     put(head, BLOCK_KIND, [kind as u8]);
     put(head, BLOCK_COMPRESSION, [compression as u8]);
     put(head, BLOCK_PADDING, (padding as u16).to_le_bytes());
+    if let Some(key) = key {
+        seal(&mut out[begin..], key, (kind, number), stored_len);
+    }
     let block = &mut out[begin..];
     let checksum = checksum_from(seed, &block[BLOCK_STORED..]);
     put(block, BLOCK_CHECKSUM, checksum.to_le_bytes());
     block.len()
+}
+
+/// Seals a block whose head is complete but for its checksum.
+fn seal(block: &mut [u8], key: &FileKey, (kind, number): (Kind, u32), stored_len: usize) {
+    let (head, rest) = block.split_at_mut(BLOCK_HEAD_LEN);
+    let (body, tag) = rest[..stored_len].split_at_mut(stored_len - TAG_LEN);
+    let (about, nonce) = (&head[BLOCK_STORED..], numbered(number.into()));
+    tag.copy_from_slice(&match kind {
+        Kind::Footer => key.seal(nonce, &[about, body].concat(), &mut []),
+        _ => key.seal(nonce, about, body),
+    });
 }
 
 /// Adds a body, compressed if that saves an eighth. Says how it lies there.
@@ -337,7 +392,8 @@ pub(crate) struct Footer {
 }
 
 impl Footer {
-    pub fn encode(&self, header: &Header) -> Vec<u8> {
+    /// With the front that the file begins with.
+    pub fn encode(&self, front: &[u8]) -> Vec<u8> {
         let numbers = [
             self.rows,
             self.removals,
@@ -349,13 +405,14 @@ impl Footer {
             self.footer_at,
         ];
         let mut body: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-        body.extend_from_slice(&header.encode());
+        body.extend_from_slice(front);
         body
     }
 
-    pub fn decode(body: &[u8]) -> Result<Self, Flaw> {
-        if body.len() != FOOTER_BODY_LEN {
-            return Err(Flaw::new("length of the footer", FOOTER_BODY_LEN, body.len()));
+    pub fn decode(body: &[u8], header: &Header) -> Result<Self, Flaw> {
+        let expected = header.footer_len() - BLOCK_HEAD_LEN;
+        if body.len() != expected {
+            return Err(Flaw::new("length of the footer", expected, body.len()));
         }
         let number = |at: usize| u64_at(body, 8 * at);
         let footer = Self {
@@ -369,7 +426,7 @@ impl Footer {
             footer_at: number(7),
         };
         let places = [
-            HEADER_LEN as u64,
+            header.front_len() as u64,
             footer.clears_at,
             footer.filter_at,
             footer.index_at,
@@ -385,12 +442,15 @@ impl Footer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plinth_format::Keys;
+    use plinth_format::crypt::Key;
 
     const BODY: &[u8] = b"\x02\0\0\0\x02\0\0\0ab\0\0\x04\0\x00\x03\x31\x32\x01\x00c";
 
     fn block(padding: usize) -> Vec<u8> {
         let mut block = Vec::new();
-        let len = push_block(&mut block, 7, Kind::Rows, 1, BODY, Compression::Lz4, |_| padding);
+        let place = (Kind::Rows, 1);
+        let len = push_block(&mut block, (7, None), place, BODY, Compression::Lz4, |_| padding);
         assert_eq!(len, block.len());
         block
     }
@@ -398,7 +458,7 @@ mod tests {
     /// The block of `docs/format/table.md`.
     #[test]
     fn the_bytes_of_a_block_are_as_documented() {
-        let block = block(3);
+        let mut block = block(3);
         assert_eq!(block[..4], *b"PTBK");
         assert_eq!(block[8..24], *b"\x15\0\0\0\x15\0\0\0\x01\0\0\0\x01\0\x03\0");
         assert_eq!(block[24..], [BODY, &[0; 3]].concat());
@@ -407,7 +467,54 @@ mod tests {
         let head = BlockHead::decode(&block).unwrap();
         assert_eq!((head.block_len(), head.padding), (block.len(), 3));
         head.check(&block, 7).unwrap();
-        assert_eq!(head.body(&block).unwrap(), BODY);
+        assert_eq!(head.body(&mut block, &Cipher::Clear).unwrap(), BODY);
+    }
+
+    /// Keys are told, so the bytes are the same each time.
+    #[test]
+    fn a_sealed_block_is_opened_in_its_place_alone() {
+        let keys = Keys::new(&[Key::of_file(&[9; 32]).unwrap()]);
+        let (cipher, _) = keys.of_new_file(b"header", 7, |bytes| bytes.fill(5));
+        let (sealing, mut block) = ((7, cipher.key()), Vec::new());
+        push_block(&mut block, sealing, (Kind::Rows, 1), BODY, Compression::Lz4, |_| 3);
+        assert_eq!(block[8..24], *b"\x25\0\0\0\x15\0\0\0\x01\0\0\0\x01\0\x03\0");
+        assert_eq!((block.len(), crc32c::crc32c(&block)), (24 + 21 + 16 + 3, SEALED_CHECKSUM));
+        let head = BlockHead::decode(&block).unwrap();
+        head.check(&block, 7).unwrap();
+        let moved = BlockHead { number: 2, ..head };
+        assert!(moved.body(&mut block.clone(), &cipher).is_err());
+        assert_eq!(head.body(&mut block.clone(), &cipher).unwrap(), BODY);
+        for bit in 8 * 8..8 * 61 {
+            let mut harmed = block.clone();
+            harmed[bit / 8] ^= 1 << (bit % 8);
+            assert!(head.open(&mut harmed, &cipher).is_err(), "bit {bit}");
+        }
+    }
+
+    const SEALED_CHECKSUM: u32 = 0x6d1c_1007;
+
+    #[test]
+    fn a_sealed_footer_is_read_by_all_and_made_with_the_key_alone() {
+        let keys = Keys::new(&[Key::of_file(&[9; 32]).unwrap()]);
+        let (cipher, envelope) = keys.of_new_file(b"header", 7, |bytes| bytes.fill(5));
+        let identity = Identity { cluster_id: [1; 16], node_id: [2; 16] };
+        let header =
+            Header { format: SEALED_TABLE_FORMAT, identity, id: 3, nonce: 4, version: 5, level: 0 };
+        let front = [&header.encode()[..], &envelope.unwrap()].concat();
+        let places =
+            [("clears", 500), ("filter", 600), ("index", 700), ("footer", 800)].map(|(_, at)| at);
+        let [clears_at, filter_at, index_at, footer_at] = places;
+        let footer =
+            Footer { rows: 9, clears_at, filter_at, index_at, footer_at, ..Footer::default() };
+        let mut block = Vec::new();
+        let (sealing, body) = ((7, cipher.key()), footer.encode(&front));
+        push_block(&mut block, sealing, (Kind::Footer, 6), &body, Compression::None, |_| 0);
+        assert_eq!(block.len(), header.footer_len());
+        assert_eq!(Footer::decode(&block[BLOCK_HEAD_LEN..], &header), Ok(footer));
+        let head = BlockHead::decode(&block).unwrap();
+        assert!(head.open(&mut block.clone(), &cipher).is_ok());
+        block[BLOCK_HEAD_LEN] = 8;
+        assert!(head.open(&mut block, &cipher).is_err());
     }
 
     #[test]

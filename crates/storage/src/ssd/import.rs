@@ -58,7 +58,7 @@ impl Import for SsdImport {
             let placed = tables.into_iter().map(|table| Placed { level: DEEPEST, flush: 0, table });
             let state = State::of(self.at, 1, 1, placed.collect());
             let next_id = self.making.next_id.load(Ordering::Relaxed);
-            Manifest::of(&state, self.making.identity, next_id).write(env, dir).await?;
+            Manifest::of(&state, self.making.owner.identity, next_id).write(env, dir).await?;
             Ok(self.at)
         })
     }

@@ -167,11 +167,13 @@ impl Helping {
 /// Removes the files of tables that nobody holds any more.
 pub(super) async fn bury(engine: &Engine) {
     let making = &engine.making;
-    for id in making.graveyard.take() {
-        let removed = remove_large_file(&making.env, &table_path(&making.dir, id)).await;
+    for gone in making.graveyard.take() {
+        let removed = remove_large_file(&making.env, &table_path(&making.dir, gone.id)).await;
         if removed.is_err_and(|error| !error.is_not_found()) {
             probe!("ssd: table could not be removed yet");
-            making.graveyard.put(id);
+            making.graveyard.put(gone);
+        } else {
+            making.graveyard.bury(gone);
         }
     }
 }

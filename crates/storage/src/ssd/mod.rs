@@ -55,7 +55,7 @@ mod zstd;
 #[cfg(test)]
 mod tests;
 
-pub use format::{Compression, TABLE_FORMAT};
+pub use format::{Compression, SEALED_TABLE_FORMAT, TABLE_FORMAT};
 pub use manifest::{MANIFEST_FORMAT, path as manifest_path};
 pub use pinned::Pinned;
 pub use salvage::{SsdReport, SsdSalvage, is_as_created, verify_ssd};
@@ -68,7 +68,7 @@ use gate::Gate;
 use load::{Loader, Pool, ReadCounts, attempt};
 use manifest::Manifest;
 use plinth_env::{Env, Promise, Reply, Signal, Task};
-use plinth_format::Identity;
+use plinth_format::{Identity, Keys, Owner};
 use plinth_types::{
     Bytes, KeyList, KeySelector, KeySpace, LogPosition, MutationRef, RangeRead, RangeResult,
     Version,
@@ -106,6 +106,9 @@ pub struct SsdSettings {
     /// The time after which it is flushed anyway, if there is anything, so that the log does not
     /// grow old.
     pub flush_after: Duration,
+    /// By these tables are sealed that are written, and opened that are there. Tables that are not
+    /// sealed by the newest of them are written anew when nothing is more urgent.
+    pub keys: Keys,
     /// Whether flushes and compactions happen by themselves; for tests that take each step on their
     /// own.
     pub background: bool,
@@ -123,6 +126,7 @@ impl SsdSettings {
             level_bytes: 256 << 20,
             flush_bytes,
             flush_after: Duration::from_secs(10),
+            keys: Keys::none(),
             background: true,
         }
     }
@@ -293,7 +297,7 @@ impl SsdStorage {
     /// # Errors
     /// `Corrupt`, naming file, offset, expected and found, for damage, for missing files and
     /// for those of another node; `NewerFormat` for a newer format, and for a compression
-    /// that is not built in; those of files.
+    /// that is not built in; `Locked` if a key is lacking; those of files.
     pub async fn read(
         env: &Env,
         dir: &Path,
@@ -304,9 +308,10 @@ impl SsdStorage {
         let manifest = Manifest::read(env, dir).await?;
         manifest.expect(dir, identity)?;
         let graveyard = Arc::new(Graveyard::default());
+        let owner = Owner { identity, keys: settings.keys.clone() };
         let mut placed = Vec::with_capacity(manifest.tables.len());
         for named in &manifest.tables {
-            let table = Table::open(env, &table_path(dir, named.id), identity, &graveyard).await;
+            let table = Table::open(env, &table_path(dir, named.id), &owner, &graveyard).await;
             let table = table.map_err(|error| manifest::named_but_missing(dir, error))?;
             if (table.header().nonce, table.file_len()) != (named.nonce, named.file_len) {
                 let path = table_path(dir, named.id).display().to_string();
@@ -317,7 +322,7 @@ impl SsdStorage {
             placed.push(Placed { level: named.level, flush: named.flush, table: Arc::new(table) });
         }
         let state = State::of(manifest.at, manifest.serial, manifest.next_flush, placed);
-        let making = making((env, dir), identity, &settings, (graveyard, manifest.next_id));
+        let making = making((env, dir), owner, &settings, (graveyard, manifest.next_id));
         Ok(SsdFound { state, making, settings })
     }
 
@@ -334,7 +339,8 @@ impl SsdStorage {
         at: LogPosition,
     ) -> StorageResult<Box<dyn Import>> {
         check_compression(settings)?;
-        let making = making((env, dir), identity, settings, (Arc::default(), 1));
+        let owner = Owner { identity, keys: settings.keys.clone() };
+        let making = making((env, dir), owner, settings, (Arc::default(), 1));
         Ok(Box::new(import::SsdImport::new(making, at)))
     }
 
@@ -378,14 +384,14 @@ fn check_compression(settings: &SsdSettings) -> StorageResult<()> {
 /// What tables of an engine are made with.
 fn making(
     (env, dir): (&Env, &Path),
-    identity: Identity,
+    owner: Owner,
     settings: &SsdSettings,
     (graveyard, next_id): (Arc<Graveyard>, u64),
 ) -> Arc<Making> {
     Arc::new(Making {
         env: env.clone(),
         dir: dir.to_path_buf(),
-        identity,
+        owner,
         compression: settings.compression,
         block_bytes: settings.block_bytes,
         table_bytes: settings.table_bytes,
@@ -640,6 +646,10 @@ impl Reader for SsdReader {
     fn damage(&self) -> Option<(StorageError, u64)> {
         let reads = &self.engine.reads;
         Some((reads.damage.get()?.clone(), reads.damaged.load(Ordering::Relaxed)))
+    }
+
+    fn outdated(&self) -> (u64, u64) {
+        self.engine.making.graveyard.outdated()
     }
 
     fn tables(&self) -> Option<SsdFigures> {

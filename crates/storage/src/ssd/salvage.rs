@@ -6,13 +6,17 @@
 //! takes the tables that lie there, which say themselves for which level they were written.
 
 use super::filter;
-use super::format::{BLOCK_HEAD_LEN, BlockHead, FOOTER_LEN, HEADER_LEN, Header, Kind};
+use super::format::{BLOCK_HEAD_LEN, BlockHead, Kind};
 use super::manifest::{self, Manifest};
 use super::rows::RowsBlock;
-use super::table::{Parts, read_parts, rows_block, table_id, table_path};
+use super::table::{
+    Front, Parts, any_front, damage, read_footer, read_front, read_parts, rows_block, table_id,
+    table_path,
+};
 use crate::failure::{StorageError, StorageResult};
 use plinth_env::{Env, File, Open};
-use plinth_format::{Corruption, Flaw, HeaderFlaw, Identity};
+use plinth_format::crypt::KeyId;
+use plinth_format::{Corruption, Flaw, Identity, Keys};
 use plinth_types::{LogPosition, MutationList, MutationType, Version, key_after};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,8 +28,10 @@ pub struct SsdReport {
     pub tables: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Rows read from them, of which overwritten ones that were not merged yet count again.
+    /// Rows in them, of which overwritten ones that were not merged yet count again.
     pub rows: u64,
+    /// The keys that would be needed to look into all of them. Checksums were compared without.
+    pub locked: Vec<KeyId>,
     /// Up to where they have everything, as the manifest says.
     pub at: LogPosition,
     /// What is wrong, in the order of files and offsets.
@@ -41,6 +47,7 @@ pub async fn verify_ssd(
     env: &Env,
     dir: &Path,
     identity: Option<Identity>,
+    keys: &Keys,
 ) -> StorageResult<SsdReport> {
     let mut report = SsdReport::default();
     let manifest = match Manifest::read(env, dir).await {
@@ -68,7 +75,7 @@ pub async fn verify_ssd(
     for id in ids {
         let path = table_path(dir, id);
         let name = path.display().to_string();
-        let mut scan = match Scan::open(env, &path).await {
+        let mut scan = match Scan::open(env, &path, keys).await {
             Ok(scan) => scan,
             Err(error) => {
                 report.problems.push(of_error(&name, &error));
@@ -80,7 +87,8 @@ pub async fn verify_ssd(
         while scan.next().await?.is_some() {}
         report.rows += scan.rows;
         report.problems.append(&mut scan.problems);
-        if let Some(header) = scan.header {
+        report.locked.extend(scan.front.as_ref().and_then(|front| front.cipher.locked()));
+        if let Some(header) = scan.front.map(|front| front.header) {
             let (nonce, len) = named.get(&id).copied().unwrap_or((header.nonce, scan.len));
             let is_ours = identity.is_none_or(|identity| identity == header.identity);
             if (header.nonce, scan.len, header.id) != (nonce, len, id) || !is_ours {
@@ -125,7 +133,7 @@ struct Scan {
     file: File,
     name: String,
     len: u64,
-    header: Option<Header>,
+    front: Option<Front>,
     parts: Option<Parts>,
     /// The next block, by the index; or where to look for it, without.
     number: usize,
@@ -138,38 +146,64 @@ struct Scan {
 }
 
 impl Scan {
-    async fn open(env: &Env, path: &Path) -> StorageResult<Self> {
+    async fn open(env: &Env, path: &Path, keys: &Keys) -> StorageResult<Self> {
         let file = env.files().open(path, Open::Read).await?;
         let (name, len) = (path.display().to_string(), file.len().await?);
-        let mut problems = Vec::new();
-        let parts = match read_parts(&file).await {
-            Ok(parts) => Some(parts),
+        let (mut problems, mut rows) = (Vec::new(), 0);
+        let mut front = match read_front(&file, keys).await {
+            Ok(front) => Some(front),
+            Err(error) if error.is_damage() => {
+                problems.push(of_error(&name, &error));
+                any_front(&file, len, keys).await?
+            }
+            Err(error) => return Err(error),
+        };
+        let locked = front.take_if(|front| front.cipher.locked().is_some());
+        let read = match &front {
+            Some(front) if problems.is_empty() => read_parts(&file, front).await.map(Some),
+            _ => Ok(None),
+        };
+        let parts = match read {
+            Ok(parts) => parts,
             Err(error) if error.is_damage() => {
                 problems.push(of_error(&name, &error));
                 None
             }
             Err(error) => return Err(error),
         };
-        let mut header = parts.as_ref().map(|parts| parts.header);
-        if header.is_none() {
-            header = any_header(&file, len).await?;
+        let at = front.as_ref().map_or(0, |front| front.header.front_len() as u64);
+        let done = front.is_none();
+        if let Some(front) = &locked {
+            // Nothing can be read but its checksums, its totals and whose it is.
+            rows = match check_blocks(&file, front, len).await {
+                Ok(rows) => rows,
+                Err(error) if error.is_damage() => {
+                    problems.push(of_error(&name, &error));
+                    0
+                }
+                Err(error) => return Err(error),
+            };
         }
-        let at = HEADER_LEN as u64;
-        let done = header.is_none();
         Ok(Self {
             file,
             name,
             len,
-            header,
+            front: front.or(locked),
             parts,
             number: 0,
             at,
-            rows: 0,
+            rows,
             removals: 0,
             last_key: None,
             problems,
             done,
         })
+    }
+
+    /// # Errors
+    /// `Locked` if the key is not among these.
+    fn check_unlocked(&self, keys: &Keys) -> StorageResult<()> {
+        self.front.iter().try_for_each(|front| front.check_unlocked(&self.file, keys))
     }
 
     /// The next block of rows that is right; `None` behind the last.
@@ -188,7 +222,7 @@ impl Scan {
     }
 
     async fn next_indexed(&mut self) -> StorageResult<Option<RowsBlock>> {
-        let (Some(parts), Some(header)) = (&self.parts, &self.header) else { return Ok(None) };
+        let (Some(parts), Some(front)) = (&self.parts, &self.front) else { return Ok(None) };
         if self.number == parts.index.count() {
             self.done = true;
             self.compare_totals();
@@ -200,31 +234,27 @@ impl Scan {
         self.at = at;
         let mut bytes = vec![0; len];
         self.file.read_exact_at(at, &mut bytes).await?;
-        let block =
-            rows_block(&bytes, number, header.seed(), |len| vec![0; len]).and_then(|block| {
-                let first = [block.prefix(), block.entry(0).0].concat();
-                let high =
-                    (number + 1 < parts.index.count()).then(|| parts.index.separator(number + 1));
-                let last = [block.prefix(), block.entry(block.count() - 1).0].concat();
-                if first[..] < *parts.index.separator(number)
-                    || high.is_some_and(|high| last[..] >= *high)
-                {
-                    return Err(Flaw::new(
-                        "keys of a block",
-                        "those that the index says",
-                        "others",
-                    ));
-                }
-                let missing = (0..block.count()).any(|at| {
-                    let key = [block.prefix(), block.entry(at).0].concat();
-                    !parts.filter.may_contain(filter::hash(&key))
-                });
-                if missing {
-                    Err(Flaw::new("filter", "all keys of the table", "one less"))
-                } else {
-                    Ok(block)
-                }
+        let sealing = (front.header.seed(), &front.cipher);
+        let block = rows_block(&mut bytes, number, sealing, |len| vec![0; len]).and_then(|block| {
+            let first = [block.prefix(), block.entry(0).0].concat();
+            let high =
+                (number + 1 < parts.index.count()).then(|| parts.index.separator(number + 1));
+            let last = [block.prefix(), block.entry(block.count() - 1).0].concat();
+            if first[..] < *parts.index.separator(number)
+                || high.is_some_and(|high| last[..] >= *high)
+            {
+                return Err(Flaw::new("keys of a block", "those that the index says", "others"));
+            }
+            let missing = (0..block.count()).any(|at| {
+                let key = [block.prefix(), block.entry(at).0].concat();
+                !parts.filter.may_contain(filter::hash(&key))
             });
+            if missing {
+                Err(Flaw::new("filter", "all keys of the table", "one less"))
+            } else {
+                Ok(block)
+            }
+        });
         match block {
             Ok(block) => Ok(Some(block)),
             Err(flaw) => {
@@ -236,8 +266,8 @@ impl Scan {
 
     /// Looks for a block without the index: each begins with the same four bytes.
     async fn next_found(&mut self) -> StorageResult<Option<RowsBlock>> {
-        let Some(header) = &self.header else { return Ok(None) };
-        let seed = header.seed();
+        let Some(front) = &self.front else { return Ok(None) };
+        let seed = front.header.seed();
         let mut bytes =
             vec![0; usize::try_from(self.len - self.at).unwrap_or(usize::MAX).min(1 << 20)];
         self.file.read_exact_at(self.at, &mut bytes).await?;
@@ -259,9 +289,11 @@ impl Scan {
                 continue;
             }
             self.at = place + head.block_len() as u64;
-            let rows =
-                (head.kind == Kind::Rows).then(|| head.body(&block).and_then(RowsBlock::new));
-            return Ok(rows.and_then(Result::ok));
+            if head.kind != Kind::Rows {
+                return Ok(None);
+            }
+            let body = head.body(&mut block, &front.cipher);
+            return Ok(body.and_then(RowsBlock::new).ok());
         }
         // A head may begin in the last bytes.
         self.at += from.max(1) as u64;
@@ -296,25 +328,27 @@ impl Scan {
     }
 }
 
-/// The header, or its copy in the footer.
-async fn any_header(file: &File, len: u64) -> StorageResult<Option<Header>> {
-    let places = [0, len.saturating_sub(HEADER_LEN as u64)];
-    for at in places {
-        let mut bytes = [0; HEADER_LEN];
-        if len < (HEADER_LEN + FOOTER_LEN) as u64 {
-            return Ok(None);
+/// Compares the checksums of a table that is locked. Gives its rows, as the footer has them.
+async fn check_blocks(file: &File, front: &Front, len: u64) -> StorageResult<u64> {
+    let footer = read_footer(file, front).await?;
+    let mut at = front.header.front_len() as u64;
+    let mut number = 0;
+    while at < footer.footer_at {
+        let mut head = [0; BLOCK_HEAD_LEN];
+        file.read_exact_at(at, &mut head).await?;
+        let decoded = BlockHead::decode(&head).map_err(|flaw| damage(file, flaw, at))?;
+        let end = at + decoded.block_len() as u64;
+        if decoded.number != number || end > len {
+            let flaw = Flaw::new("number of a block", number, decoded.number);
+            return Err(damage(file, flaw, at));
         }
-        file.read_exact_at(at, &mut bytes).await?;
-        match Header::decode(&bytes) {
-            Ok(header) => return Ok(Some(header)),
-            Err(HeaderFlaw::Foreign(format)) => {
-                let detail = format!("{} has table format {format}", file.path().display());
-                return Err(StorageError::NewerFormat(detail.into()));
-            }
-            Err(HeaderFlaw::Damaged(_)) => {}
-        }
+        let mut block = vec![0; decoded.block_len()];
+        file.read_exact_at(at, &mut block).await?;
+        let checked = decoded.check(&block, front.header.seed());
+        checked.map_err(|flaw| damage(file, flaw, at))?;
+        (at, number) = (end, number + 1);
     }
-    Ok(None)
+    Ok(footer.rows)
 }
 
 /// An engine's files that are read in spite of damage.
@@ -332,8 +366,8 @@ impl SsdSalvage {
     /// Opens what can be opened.
     ///
     /// # Errors
-    /// Those of listing the directory.
-    pub async fn open(env: &Env, dir: &Path) -> StorageResult<Self> {
+    /// Those of listing the directory; `Locked` if a key is lacking.
+    pub async fn open(env: &Env, dir: &Path, keys: &Keys) -> StorageResult<Self> {
         let mut problems = Vec::new();
         let manifest = Manifest::read(env, dir).await.map_err(|error| {
             problems.push(of_error(&manifest::path(dir).display().to_string(), &error));
@@ -345,14 +379,15 @@ impl SsdSalvage {
         };
         let mut tables = Vec::new();
         for id in ids {
-            match Scan::open(env, &table_path(dir, id)).await {
+            match Scan::open(env, &table_path(dir, id), keys).await {
                 Ok(scan) => {
+                    scan.check_unlocked(keys)?;
                     let named = manifest
                         .iter()
                         .flat_map(|manifest| &manifest.tables)
                         .find(|table| table.id == id);
-                    let header =
-                        scan.header.map_or((u32::MAX, 0), |header| (header.level, header.id));
+                    let header = scan.front.as_ref().map(|front| front.header);
+                    let header = header.map_or((u32::MAX, 0), |header| (header.level, header.id));
                     // The deepest level is the oldest; within level 0 the first flush is.
                     let (level, age) =
                         named.map_or(header, |table| (table.level, table.flush.max(1)));
@@ -365,7 +400,7 @@ impl SsdSalvage {
         }
         tables.sort_by_key(|(age, _)| *age);
         let newest =
-            tables.iter().filter_map(|(_, scan)| scan.header).map(|header| header.version).max();
+            tables.iter().filter_map(|(_, scan)| Some(scan.front.as_ref()?.header.version)).max();
         let version = manifest.map_or(newest.unwrap_or(0), |manifest| manifest.at.version);
         let tables = tables.into_iter().map(|(_, scan)| scan).collect();
         Ok(Self { version, tables, at: 0, is_at_clears: true, problems })

@@ -38,7 +38,7 @@ pub(super) async fn switch(engine: &Engine, step: Step) -> Result<(), NotSwitche
     assert!(old.at.version <= at.version && old.at.index <= at.index, "a state goes back");
     let new = State::of(at, old.serial + 1, old.next_flush + flushed, placed);
     let next_id = making.next_id.load(Ordering::Relaxed);
-    let manifest = Manifest::of(&new, making.identity, next_id);
+    let manifest = Manifest::of(&new, making.owner.identity, next_id);
     let (env, dir) = (&making.env, &making.dir);
     env.files().sync_dir(dir).await.map_err(|error| NotSwitched::Certainly(error.into()))?;
     manifest.write_beside(env, dir).await.map_err(NotSwitched::Certainly)?;

@@ -110,6 +110,14 @@ fn the_suite_passes_without_cache_and_compression() {
 }
 
 #[test]
+fn the_suite_passes_with_keys() {
+    let key = plinth_format::crypt::Key::of_file(&[1; 32]).unwrap();
+    let keys = Keys::new(&[key]);
+    let settings = || SsdSettings { keys: keys.clone(), ..tiny() };
+    conformance::test_all(&|version| Box::new(Stepped::new(version, 13, settings())), 60, 150);
+}
+
+#[test]
 fn long_programs_reach_the_deeper_levels() {
     for seed in 1000..1012 {
         random::run(&|version| Box::new(Stepped::new(version, seed, tiny())), seed, 1500);

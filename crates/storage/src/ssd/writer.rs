@@ -7,16 +7,18 @@
 use super::cache::Cache;
 use super::clears::Clears;
 use super::filter::{self, Filter};
-use super::format::{Compression, FOOTER_LEN, Footer, Header, Kind, TABLE_FORMAT, push_block};
+use super::format::{
+    Compression, Footer, Header, Kind, SEALED_TABLE_FORMAT, TABLE_FORMAT, push_block,
+};
 use super::index::{IndexBuilder, separator_between};
 use super::pages::Pages;
 use super::rows::{RowsBlock, RowsBuilder};
 use super::state::DEEPEST;
-use super::table::{Graveyard, Table, damage, decode_parts, table_path};
+use super::table::{Front, Graveyard, Table, damage, decode_parts, table_path};
 use crate::failure::StorageResult;
 use crate::sequential::SequentialFile;
 use plinth_env::{Env, Open};
-use plinth_format::{Identity, push_bytes, push_number};
+use plinth_format::{Owner, push_bytes, push_number};
 use plinth_types::{Version, planted};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +34,7 @@ const SYNC_EVERY: u64 = 8 << 20;
 pub(crate) struct Making {
     pub env: Env,
     pub dir: PathBuf,
-    pub identity: Identity,
+    pub owner: Owner,
     pub compression: Compression,
     /// Raw bytes of a block of rows, about; blocks end where pages do if they can.
     pub block_bytes: usize,
@@ -81,7 +83,7 @@ impl Spare {
 struct TableWriter {
     making: Arc<Making>,
     output: SequentialFile,
-    header: Header,
+    front: Front,
     pages: Pages,
     /// The most bytes for the body of the present block, unless it is a single row.
     limit: usize,
@@ -97,17 +99,19 @@ impl TableWriter {
     async fn begin(making: &Arc<Making>, version: Version, level: u32) -> StorageResult<Self> {
         let id = making.next_id.fetch_add(1, Ordering::Relaxed);
         let nonce = making.env.random_u64();
-        let header =
-            Header { format: TABLE_FORMAT, identity: making.identity, id, nonce, version, level };
+        let Owner { identity, keys } = &making.owner;
+        let format = if keys.is_none() { TABLE_FORMAT } else { SEALED_TABLE_FORMAT };
+        let header = Header { format, identity: *identity, id, nonce, version, level };
+        let front = Front::new(&making.env, header, keys);
         let file = making.env.files().open(table_path(&making.dir, id), Open::Truncate).await?;
         let (mut out, hashes) = making.spare.take();
-        out.extend_from_slice(&header.encode());
+        out.extend_from_slice(&front.bytes);
         let pages = Pages::new(making.block_bytes);
         let limit = pages.limit(out.len() as u64);
         Ok(Self {
             making: making.clone(),
             output: SequentialFile::new(file, out, SYNC_EVERY),
-            header,
+            front,
             pages,
             limit,
             rows: RowsBuilder::default(),
@@ -153,14 +157,14 @@ impl TableWriter {
         self.body.clear();
         self.rows.finish(&mut self.body);
         let number = self.footer.blocks as u32;
-        let (seed, compression) = (self.header.seed(), self.making.compression);
+        let compression = self.making.compression;
+        let sealing = (self.front.header.seed(), self.front.cipher.key());
         let (at, raw_len) = (self.output.place(), self.body.len());
         let pad = |len| self.pages.close(at, raw_len, len);
         let len = push_block(
             &mut self.output.out,
-            seed,
-            Kind::Rows,
-            number,
+            sealing,
+            (Kind::Rows, number),
             &self.body,
             compression,
             pad,
@@ -176,7 +180,7 @@ impl TableWriter {
         let mut body = cache.buffer(self.body.len());
         body.copy_from_slice(&self.body);
         if let Ok(block) = RowsBlock::new(body) {
-            cache.insert(self.header.id, number, &Arc::new(block));
+            cache.insert(self.front.header.id, number, &Arc::new(block));
         }
     }
 
@@ -188,7 +192,7 @@ impl TableWriter {
 
     async fn finish(mut self, clears: &Clears) -> StorageResult<Table> {
         self.close_block();
-        let seed = self.header.seed();
+        let sealing = (self.front.header.seed(), self.front.cipher.key());
         let mut number = self.footer.blocks as u32;
         let mut place = self.output.place();
         let compression = self.making.compression;
@@ -202,17 +206,16 @@ impl TableWriter {
             (Kind::Index, &index, &mut footer.index_at, compression),
         ] {
             *at = place;
-            place += push_block(&mut self.output.out, seed, kind, number, body, compression, |_| 0)
-                as u64;
+            let (out, at) = (&mut self.output.out, (kind, number));
+            place += push_block(out, sealing, at, body, compression, |_| 0) as u64;
             number += 1;
         }
         footer.footer_at = place;
-        let body = footer.encode(&self.header);
+        let body = footer.encode(&self.front.bytes);
         push_block(
             &mut self.output.out,
-            seed,
-            Kind::Footer,
-            number,
+            sealing,
+            (Kind::Footer, number),
             &body,
             Compression::None,
             |_| 0,
@@ -221,10 +224,12 @@ impl TableWriter {
         if !planted!("tables are not synced") {
             self.output.file().sync_all().await?;
         }
-        let parts = decode_parts(self.header, footer, &clears, &filter, &index)
+        let Front { header, cipher, .. } = self.front;
+        let parts = decode_parts((header, cipher), footer, &clears, &filter, &index)
             .map_err(|flaw| damage(self.output.file(), flaw, footer.clears_at))?;
         let len = self.output.written();
-        assert_eq!(len, footer.footer_at + FOOTER_LEN as u64, "a table ends behind its footer");
+        let footer_len = parts.header.footer_len() as u64;
+        assert_eq!(len, footer.footer_at + footer_len, "a table ends behind its footer");
         let (file, out) = self.output.into_parts();
         self.making.spare.give(out, self.hashes);
         Ok(Table::new(parts, file, len, &self.making.graveyard))
@@ -288,7 +293,7 @@ impl RunWriter {
             self.close(Some(next)).await?;
         }
         let table = TableWriter::begin(&self.making, self.version, self.level).await?;
-        self.begun.push(table.header.id);
+        self.begun.push(table.front.header.id);
         self.current = Some(table);
         Ok(())
     }

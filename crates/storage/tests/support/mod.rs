@@ -1,7 +1,10 @@
 //! What the tests of checkpoints share: a small store, and what is in it.
 
+mod keys;
 mod rows;
 
+#[allow(unused_imports, reason = "not every test has keys")]
+pub use keys::keys;
 use plinth_env::block_on;
 use plinth_env::simulated::Random;
 use plinth_storage::checkpoint::Identity;

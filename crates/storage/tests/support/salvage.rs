@@ -1,14 +1,15 @@
 //! What can be salvaged of the engine `ssd`.
 
 use plinth_env::Env;
+use plinth_storage::checkpoint::Keys;
 use plinth_storage::ssd::SsdSalvage;
 use plinth_types::MutationType;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The rows that are found in a directory, and how many problems there are.
-pub async fn salvage(env: &Env, dir: &str) -> (BTreeMap<Vec<u8>, Vec<u8>>, usize) {
-    let mut salvage = SsdSalvage::open(env, Path::new(dir)).await.unwrap();
+pub async fn salvage(env: &Env, dir: &str, keys: &Keys) -> (BTreeMap<Vec<u8>, Vec<u8>>, usize) {
+    let mut salvage = SsdSalvage::open(env, Path::new(dir), keys).await.unwrap();
     let mut rows = BTreeMap::<Vec<u8>, Vec<u8>>::new();
     while let Some(list) = salvage.next().await.unwrap() {
         for mutation in &list {

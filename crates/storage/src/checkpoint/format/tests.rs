@@ -1,9 +1,15 @@
+//! Golden bytes of checkpoints, in the clear and sealed, and what of them is believed.
+//!
+//! They hold code and `docs/format/checkpoint.md` to each other. They never change; another format
+//! gets golden bytes of its own.
+
 use super::*;
+use plinth_format::crypt::Key;
 
 fn header() -> Header {
     let identity = Identity { cluster_id: *b"cluster id 16 by", node_id: *b"node id 16 bytes" };
     let at = LogPosition { index: 0x0a0b, term: 0x0c, version: 0x0102_0304 };
-    Header { identity, at, nonce: 0x1122_3344_5566_7788 }
+    Header { identity, at, nonce: 0x1122_3344_5566_7788, sealed: false }
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -12,17 +18,22 @@ fn hex(bytes: &[u8]) -> String {
 
 /// The file of `docs/format/checkpoint.md`.
 fn golden() -> Vec<u8> {
-    let header = header();
-    let mut file = header.encode().to_vec();
-    let mut totals = Totals::default();
-    push_block(&mut file, header.seed(), Kind::Rows, 0, |body| {
+    file(&header(), &Keys::none())
+}
+
+/// The same with keys.
+fn file(header: &Header, keys: &Keys) -> Vec<u8> {
+    let fill = |bytes: &mut [u8]| bytes.iter_mut().zip(1..).for_each(|(byte, at)| *byte = at);
+    let front = Front::new(header, keys, fill);
+    let (mut file, mut totals) = (front.bytes.clone(), Totals::default());
+    push_block(&mut file, front.sealing(), Kind::Rows, 0, |body| {
         for (key, value) in [(&b""[..], &b"empty"[..]), (b"key", b""), (b"key2", &[7; 130])] {
             push_row(body, key, value);
             totals.add(key, value);
         }
         3
     });
-    push_footer(&mut file, &header, 1, &totals);
+    push_footer(&mut file, &front, 1, &totals);
     file
 }
 
@@ -93,8 +104,9 @@ fn what_is_written_is_read() {
     assert_eq!(rows.next(), Some((&b""[..], &b"empty"[..])));
     assert_eq!((rows.by_ref().count(), rows.left()), (2, 0));
     let footer = &golden[golden.len() - FOOTER_LEN..];
-    assert_eq!(header_in_footer(footer), Some(header));
-    let totals = decode_footer(&footer[BLOCK_HEADER_LEN..]).unwrap();
+    let copy = front_in_footer(footer, &Keys::none());
+    assert_eq!(copy.map(|(header, _)| header), Some(header));
+    let totals = decode_footer(&footer[BLOCK_HEADER_LEN..], &header).unwrap();
     assert_eq!(totals, Totals { rows: 3, key_bytes: 7, value_bytes: 135 });
 }
 
@@ -108,11 +120,11 @@ fn another_files_blocks_are_not_taken() {
 #[test]
 fn a_newer_format_is_told_from_damage() {
     let mut bytes = header().encode();
-    bytes[MAGIC.len()] = 3;
+    bytes[MAGIC.len()] = 4;
     assert!(matches!(Header::decode(&bytes), Err(HeaderFlaw::Damaged(_))));
     let checksum = crc32c::crc32c(&bytes[..HEADER_CHECKSUM]);
     bytes[HEADER_CHECKSUM..].copy_from_slice(&checksum.to_le_bytes());
-    assert_eq!(Header::decode(&bytes), Err(HeaderFlaw::Foreign(3)));
+    assert_eq!(Header::decode(&bytes), Err(HeaderFlaw::Foreign(4)));
 }
 
 #[test]
@@ -125,3 +137,36 @@ fn broken_bodies_end_early_and_never_panic() {
     }
     assert_eq!(BodyRows::new(&[0xff; 20]).count(), 0);
 }
+
+/// Keys and nonces are told, so the bytes are the same each time.
+#[test]
+fn golden_bytes_of_a_sealed_file() {
+    let keys = Keys::new(&[Key::of_file(&[9; 32]).unwrap()]);
+    let header = Header { sealed: true, ..header() };
+    let golden = file(&header, &keys);
+    assert_eq!(hex(&golden[8..16]), "0300000080000000");
+    assert_eq!(golden.len(), FRONT_LEN + 32 + 149 + 16 + SEALED_FOOTER_LEN);
+    assert!(!golden.windows(5).any(|part| part == b"empty"));
+    assert_eq!(crc32c::crc32c(&golden), SEALED_CHECKSUM);
+    let (front, cipher) =
+        front_in_footer(&golden[golden.len() - SEALED_FOOTER_LEN..], &keys).unwrap();
+    assert_eq!(front, header);
+    let at = FRONT_LEN + BLOCK_HEADER_LEN;
+    let block = BlockHeader::decode(&golden[FRONT_LEN..], header.seed()).unwrap();
+    let mut body = golden[at..at + block.body_len].to_vec();
+    block.check(&body, header.seed()).unwrap();
+    let moved = BlockHeader { number: 1, ..block };
+    assert!(moved.open(&mut body.clone(), &cipher).is_err(), "of another place");
+    let len = block.open(&mut body, &cipher).unwrap();
+    assert_eq!(BodyRows::new(&body[..len]).count(), 3);
+    // The footer can be read by all, and made by those with the key alone.
+    let at = golden.len() - SEALED_FOOTER_LEN;
+    let block = BlockHeader::decode(&golden[at..], header.seed()).unwrap();
+    let mut body = golden[at + BLOCK_HEADER_LEN..].to_vec();
+    assert_eq!(decode_footer(&body, &header).unwrap().rows, 3);
+    assert!(block.open(&mut body.clone(), &cipher).is_ok());
+    body[0] = 2;
+    assert!(block.open(&mut body, &cipher).is_err());
+}
+
+const SEALED_CHECKSUM: u32 = 0xfebf_0811;
