@@ -542,7 +542,7 @@ impl Driver {
             }
         });
         if is_news {
-            self.inbox.change(|told| {
+            self.inbox.tell(|told| {
                 told.elections += u64::from(told.term != term);
                 (told.leads, told.last.position, told.last.lease) = (begun, written, lease);
                 (told.term, told.leader, told.behind) = (term, leader, behind);

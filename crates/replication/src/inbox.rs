@@ -240,6 +240,16 @@ impl Inbox {
         .await
     }
 
+    /// Tells how the member stands, unless it has ended: a sync that fails may have ended it while
+    /// the member was at its work.
+    pub(crate) fn tell(&self, f: impl FnOnce(&mut Told)) {
+        self.change(|told| {
+            if told.end.cause.is_none() {
+                f(told);
+            }
+        });
+    }
+
     /// The member does nothing more. The first reason is kept; who waits is told.
     pub(crate) fn end(&self, cause: &LogError) {
         self.change(|told| {
@@ -273,6 +283,19 @@ mod tests {
     use super::*;
     use crate::message::{Message, MessageKind};
     use plinth_log::Entry;
+
+    /// A leader's sync had failed while it was at its work, it told that it leads, and the node
+    /// took that for a term that it had to begin, again and again, on a thread that did nothing
+    /// else from then on.
+    #[test]
+    fn a_member_that_has_ended_does_not_lead_again() {
+        let inbox = Inbox::new();
+        inbox.tell(|told| told.leads = Some(3));
+        assert_eq!(inbox.with(|told| told.leads), Some(3));
+        inbox.end(&LogError::Poisoned("a sync failed".into()));
+        inbox.tell(|told| told.leads = Some(3));
+        assert_eq!(inbox.with(|told| told.leads), None);
+    }
 
     fn message(kind: MessageKind) -> Message {
         Message {

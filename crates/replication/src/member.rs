@@ -155,9 +155,8 @@ impl Member {
     /// # Errors
     /// Why the member has ended.
     pub async fn until_leads(&self) -> LogResult<ReplicatedLog> {
-        let term =
-            self.inbox.until(|told| told.leads.map(Ok).or_else(|| told.end.cause.clone().map(Err)));
-        Ok(ReplicatedLog::new(term.await?, self.inbox.clone(), self.view.clone()))
+        let term = self.until(|standing| standing.leads).await?;
+        Ok(ReplicatedLog::new(term, self.inbox.clone(), self.view.clone()))
     }
 
     /// Waits for proof that this node led after this was called: then nobody else had committed

@@ -64,6 +64,9 @@ fn what_runs_have_found_stays_mended() {
         // The next term's entries are applied beside a leader that decides another batch.
         ("cluster_upgrade", 920_036),
         ("cluster_increment", 920_039),
+        // A leader's sync failed while it was at its work; it led again, and its node did nothing
+        // but begin that term.
+        ("cluster_disks", 2_026_112_601),
         // A manifest whose directory couldn't be synced was there for the next process, which let
         // go of the log on the strength of it, and gone with the power.
         ("sideband", 2_026_112_635),
