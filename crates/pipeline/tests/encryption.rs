@@ -67,10 +67,14 @@ async fn assert_planted(node: &InProcess, range: std::ops::Range<usize>) {
     }
 }
 
-/// Files, each with its bytes.
+/// Files, each with its bytes, but for those that go meanwhile.
 fn contents(sim: &Simulation, env: &Env) -> Vec<(PathBuf, Vec<u8>)> {
     let paths = sim.files(env).into_iter().map(|(path, _)| path);
-    paths.map(|path| (path.clone(), sim.run_until(env.files().read(&path)).unwrap())).collect()
+    let read = |path: PathBuf| match sim.run_until(env.files().read(&path)) {
+        Err(error) if error.is_not_found() => None,
+        bytes => Some((path, bytes.unwrap())),
+    };
+    paths.filter_map(read).collect()
 }
 
 /// Files in which anything that was planted can be read.
