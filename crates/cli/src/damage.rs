@@ -7,10 +7,12 @@ use crate::encryption;
 use crate::failure::{DAMAGED, Failure};
 use crate::terminal::{self, Terminal};
 use clap::ArgMatches;
+use plinth::Corruption;
 use plinth_bench::words::{bytes, grouped};
 use plinth_env::{Env, block_on};
+use plinth_peers::charter::{self, Standing};
 use std::fmt::Display;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// `plinth check DIR`.
 pub fn check(options: &ArgMatches) -> Result<u8, Failure> {
@@ -19,8 +21,11 @@ pub fn check(options: &ArgMatches) -> Result<u8, Failure> {
     let report =
         block_on(plinth::check_with(&Env::real(), &dir, &encryption::keys(options, &dir)?));
     drop(task);
-    let report =
-        report.map_err(|error| Failure::of(format!("cannot check {}", dir.display()), error))?;
+    let failed = |error| Failure::of(format!("cannot check {}", dir.display()), error);
+    let mut report = report.map_err(failed)?;
+    if let Some(node) = report.member {
+        report.problems.extend(charter_problem(&dir, node));
+    }
     let terminal = Terminal::stdout();
     let (records, log) = (grouped(report.log_records), bytes(report.log_bytes));
     let (rows, checkpoints) = (grouped(report.checkpoint_rows), bytes(report.checkpoint_bytes));
@@ -49,6 +54,12 @@ pub fn check(options: &ArgMatches) -> Result<u8, Failure> {
     } else {
         lines.extend(places(terminal, &report.problems));
         let dir = dir.display();
+        if report.member.is_some() {
+            lines.push(
+                "If the other servers of its cluster work, start this one with an empty directory: it joins them as a new one"
+                    .into(),
+            );
+        }
         let advice = "Restore a backup, or copy what is readable into a new database";
         lines.push(format!("{advice}: plinth salvage {dir} OUT"));
     }
@@ -72,11 +83,18 @@ pub fn salvage(options: &ArgMatches) -> Result<u8, Failure> {
     let mut lines = vec![format!("copied       {rows} rows, after {batches} batches of the log")];
     let whole = report.problems.is_empty() && report.missing_batches == 0;
     if whole {
+        let whose = if report.was_member { " that this server had" } else { "" };
         lines.push(format!(
-            "{}: nothing was damaged, {} has everything",
+            "{}: nothing was damaged, {} has everything{whose}",
             terminal.good("ok"),
             out.display()
         ));
+    }
+    if report.was_member {
+        lines.push(
+            "member       of a cluster: other servers may have commits that it never heard of; if they work, use theirs"
+                .into(),
+        );
     }
     lines.extend(places(terminal, &report.problems));
     if report.missing_batches > 0 {
@@ -86,6 +104,24 @@ pub fn salvage(options: &ArgMatches) -> Result<u8, Failure> {
     }
     terminal::print(&(lines.join("\n") + "\n"))?;
     Ok(if whole { 0 } else { DAMAGED })
+}
+
+/// What is wrong with the file that tells a member who its peers are: without it nobody takes it for
+/// the node that it was.
+fn charter_problem(dir: &Path, node: u64) -> Option<Corruption> {
+    let found = match block_on(Standing::read(&Env::real(), dir)) {
+        Ok(Some(standing)) if standing.node == node => return None,
+        Ok(Some(standing)) => format!("that of node {}", standing.node),
+        Ok(None) => "none".into(),
+        Err(error) => error.summary(),
+    };
+    Some(Corruption {
+        file: dir.join(charter::FILE_NAME).display().to_string(),
+        offset: 0,
+        what: "file".into(),
+        expected: format!("the charter of node {node}"),
+        found,
+    })
 }
 
 /// How many places are damaged, and each in a line; nothing if there are none.

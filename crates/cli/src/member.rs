@@ -124,10 +124,18 @@ pub fn open(
     if ours("IDENTITY").map_err(failed)?
         && !ours(plinth_peers::charter::FILE_NAME).map_err(failed)?
     {
+        let dir = plan.dir.display();
+        if ours("MEMBERS").map_err(failed)? {
+            let detail = format!(
+                "{dir} is that of a member of a cluster, and {} is missing: bring it back, or start this server with an empty \
+                 directory, as a new node",
+                plinth_peers::charter::FILE_NAME
+            );
+            return Err(failed(Error::file_corrupt().with_detail(detail)));
+        }
         let detail = format!(
-            "{} holds a database that is no member of a cluster: a cluster is formed of empty directories, and rows get \
-             into it with `plinth migrate`",
-            plan.dir.display()
+            "{dir} holds a database that is no member of a cluster: a cluster is formed of empty directories, and rows get \
+             into it with `plinth migrate`"
         );
         return Err(failed(Error::client_invalid_operation().with_detail(detail)));
     }

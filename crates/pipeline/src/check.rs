@@ -6,7 +6,7 @@
 
 use crate::batch::{entry_mutations, internal_request};
 use crate::config::{Creation, NodeConfig};
-use crate::creation::{Found, look, no_database};
+use crate::creation::{Found, look, members_of, no_database};
 use crate::directory::{LOCK, checkpoint_path, generation_in, generation_path, log_path};
 use crate::failure::{NodeError, NodeResult};
 use crate::identity::{self, DirectoryIdentity, EngineKind};
@@ -17,6 +17,7 @@ use plinth_env::{DirLock, Env};
 use plinth_format::crypt::KeyId;
 use plinth_format::{Corruption, Identity, Keys};
 use plinth_log::{Findings, LogError, Salvage, Salvaged};
+use plinth_replication::NodeId;
 use plinth_storage::{Loader, MemoryStorage, Reader, StorageError, Writer, checkpoint, ssd};
 use plinth_types::mutation::Mutations;
 use plinth_types::system::SYSTEM_END;
@@ -48,6 +49,9 @@ pub struct CheckReport {
     /// The keys without which it was not looked into all of it. There checksums hold, if nothing
     /// else is said, and nobody knows more.
     pub locked: Vec<String>,
+    /// Which node of a cluster it is, if it is one. Why it does not go on as that, if its peers'
+    /// file is what is wrong, is told by the crate `peers`.
+    pub member: Option<NodeId>,
     /// Everything that is damaged.
     pub problems: Vec<Corruption>,
 }
@@ -78,6 +82,8 @@ pub async fn check_with(env: &Env, dir: &Path, keys: &Keys) -> NodeResult<CheckR
     let place = Place { keys: keys.clone(), ..Place::of(env, dir).await? };
     let mut report = CheckReport::default();
     report.problems.extend(place.problem());
+    report.member = place.member();
+    report.problems.extend(place.members_problem(env).await);
     let Some(generation) = &place.generation else { return Ok(report) };
     let log = check_log(env, &place, generation, &mut report).await;
     let engine = place.engine(env).await?;
@@ -218,6 +224,19 @@ impl Place {
         Some(whole_file(self.root.join(identity::FILE_NAME).display().to_string(), error))
     }
 
+    fn member(&self) -> Option<NodeId> {
+        let member = self.identity.as_ref().ok().map(|identity| identity.member);
+        member.filter(|member| *member != 0)
+    }
+
+    /// What is wrong with what a member knows of the others.
+    async fn members_problem(&self, env: &Env) -> Option<Corruption> {
+        let identity = self.identity.as_ref().ok().filter(|identity| identity.member != 0)?;
+        let error = members_of(env, &self.root, identity).await.err()?;
+        let file = self.root.join(crate::cluster::FILE_NAME);
+        Some(whole_file(file.display().to_string(), &error))
+    }
+
     fn ids(&self) -> Option<Identity> {
         self.identity.as_ref().ok().map(|identity| identity.ids)
     }
@@ -241,6 +260,9 @@ pub struct SalvageReport {
     pub batches: u64,
     /// Batches known to be missing. What they wrote may be older than it was, or absent.
     pub missing_batches: u64,
+    /// Whether it was a member of a cluster: others may have had commits that it never heard of, and
+    /// some of its own may have been void.
+    pub was_member: bool,
     /// What could not be read.
     pub problems: Vec<Corruption>,
 }
@@ -264,7 +286,8 @@ pub async fn salvage_with(
     keys: &Keys,
 ) -> NodeResult<SalvageReport> {
     let place = Place::of(env, dir).await?;
-    let mut report = SalvageReport::default();
+    let mut report =
+        SalvageReport { was_member: place.member().is_some(), ..SalvageReport::default() };
     // Who the database is, a copy has no use for.
     let Some(dir) = &place.generation else { return place.identity.map(|_| report) };
     if place.engine(env).await? == EngineKind::Ssd {

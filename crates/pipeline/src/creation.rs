@@ -237,6 +237,21 @@ async fn member_in(
         );
         return Err(NodeError::Foreign(what.into()));
     }
+    let membership = members_of(env, dir, &identity).await?;
+    let (directory, engine) = opened(dir, identity, lock);
+    Ok((directory, engine, membership))
+}
+
+/// Who the members are that the directory of one knows.
+///
+/// # Errors
+/// `Damaged` if the file that says so is missing, damaged, or another node's; `NewerFormat` if it is
+/// of a later format; those of files.
+pub(crate) async fn members_of(
+    env: &Env,
+    dir: &Path,
+    identity: &DirectoryIdentity,
+) -> NodeResult<Membership> {
     let membership = membership::read(env, dir).await?;
     if (membership.node, membership.cluster_id) != (identity.member, identity.ids.cluster_id) {
         let what = format!(
@@ -248,8 +263,7 @@ async fn member_in(
         );
         return Err(NodeError::Damaged(what.into()));
     }
-    let (directory, engine) = opened(dir, identity, lock);
-    Ok((directory, engine, membership))
+    Ok(membership)
 }
 
 /// Makes the directory of a member, which has no rows yet. It is whole when this returns; a crash

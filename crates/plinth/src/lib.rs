@@ -136,7 +136,8 @@ pub use plinth_env::{Env, block_on};
 pub use plinth_fdb as fdb;
 pub use plinth_pipeline::cluster;
 pub use plinth_pipeline::{
-    BadKey, CheckReport, Compression, EngineKind, Key, Keys, LongestWaits, NodeError, SalvageReport,
+    BadKey, CheckReport, Compression, Corruption, EngineKind, Key, Keys, LongestWaits, NodeError,
+    SalvageReport,
 };
 #[cfg(feature = "series")]
 pub use plinth_series as series;

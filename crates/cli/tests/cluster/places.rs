@@ -181,3 +181,45 @@ fn a_server_on_an_older_copy_of_its_directory_ends_so_that_nobody_starts_it_agai
     );
     count(&db, "row/20").unwrap();
 }
+
+/// `check` called a directory whole that no server starts with, and the server's error said: run
+/// `check`.
+#[test]
+fn check_says_which_file_of_a_member_is_missing_or_damaged() {
+    let place = scratch();
+    let mut cluster = Cluster::form(place.path());
+    count(&Database::connect(&cluster.file).unwrap(), "row/1").unwrap();
+    assert_eq!(cluster.servers[0].take().unwrap().terminate(), Some(0));
+    let (env, dir) = (Env::real(), place.path().join("node-0"));
+    let run = |words: &[&Path]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_plinth")).args(words).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let check = || run(&[Path::new("check"), &dir]);
+    let (code, told) = check();
+    assert!(code == Some(0) && told.contains("it opens with every row"), "{told}");
+    for name in ["CHARTER", "MEMBERS"] {
+        let path = dir.join(name);
+        let whole = block_on(env.files().read(&path)).unwrap();
+        let mut flipped = whole.clone();
+        flipped[20] ^= 1;
+        for damaged in [None, Some(&flipped[..]), Some(&whole[..whole.len() - 1])] {
+            match damaged {
+                None => block_on(env.files().remove(&path)).unwrap(),
+                Some(bytes) => block_on(env.files().replace(&path, bytes)).unwrap(),
+            }
+            let (code, told) = check();
+            assert!(code == Some(3) && told.contains(name), "{name}: {told}");
+            assert!(told.contains("it joins them as a new one"), "{told}");
+            let output = command(place.path(), &cluster.file, &cluster.addresses[0], 0).output();
+            let output = output.unwrap();
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert!(!output.status.success() && error.contains(name), "{name}: {error}");
+        }
+        block_on(env.files().replace(&path, &whole)).unwrap();
+    }
+    let (code, told) = run(&[Path::new("salvage"), &dir, &place.path().join("out")]);
+    assert!(code == Some(0) && told.contains("everything that this server had"), "{told}");
+    assert!(told.contains("other servers may have commits"), "{told}");
+    cluster.start(0);
+}
