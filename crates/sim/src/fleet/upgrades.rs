@@ -49,7 +49,8 @@ impl Fleet {
         for at in 0..self.machines.len() {
             if self.machines[at].spoken == BEFORE {
                 let known = self.protocols();
-                if known.iter().any(|protocol| *protocol != BEFORE.newest) {
+                // A new cluster begins with an older one yet.
+                if known.iter().any(|protocol| *protocol > BEFORE.newest) {
                     return Err(format!(
                         "the protocol of nodes is {known:?}, and one has an old program"
                     )
