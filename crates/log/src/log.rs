@@ -99,8 +99,10 @@ impl LocalLog {
         // The only node there is votes for itself.
         let link = &opened.writer.link;
         let term = link.term.max(link.memory.vote.term) + 1;
-        let position = opened.vote(Vote { term, vote: 0, commit: link.index }).await?;
-        opened.set_marker(position);
+        match opened.vote(Vote { term, vote: 0, commit: link.index }).await {
+            Ok(position) => opened.set_marker(position),
+            Err(why) => return Err(opened.give_up(why).await),
+        }
         opened.start();
         Ok((Self { opened }, Recovery { term, ..found }))
     }

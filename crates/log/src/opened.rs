@@ -157,12 +157,22 @@ impl Opened {
     /// Leaves the log as after [`Opened::mark_durable`], and waits for its tasks to end.
     pub(crate) async fn close(mut self) -> LogResult<()> {
         let marked = self.mark_durable().await;
-        self.begin_close();
-        let shared = &self.view.shared;
-        let is_over = |inner: &mut Inner| !inner.upkeep.is_running && !inner.upkeep.is_marking;
-        shared.until(|inner| is_over(inner).then_some(())).await;
+        self.end_tasks().await;
         marked?;
-        marking::mark_end(shared).await
+        marking::mark_end(&self.view.shared).await
+    }
+
+    /// Gives up one that could not be opened, and passes on why. Whoever tries again finds that
+    /// nobody is at the files any more.
+    pub(crate) async fn give_up(self, why: LogError) -> LogError {
+        self.end_tasks().await;
+        why
+    }
+
+    async fn end_tasks(&self) {
+        self.begin_close();
+        let is_over = |inner: &mut Inner| !inner.upkeep.is_running && !inner.upkeep.is_marking;
+        self.view.shared.until(|inner| is_over(inner).then_some(())).await;
     }
 
     fn begin_close(&self) {

@@ -86,7 +86,9 @@ impl ReplicaLog {
         let (mut opened, recovery) =
             Opened::open(env, dir.as_ref(), identity, config, commits, permission).await?;
         opened.view.shared.with(|inner| inner.tail.follow());
-        opened.mark().await?;
+        if let Err(why) = opened.mark().await {
+            return Err(opened.give_up(why).await);
+        }
         opened.start();
         Ok((Self { opened }, recovery))
     }

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use plinth_env::Env;
 use plinth_env::simulated::{CallKind, Simulation, Unsynced};
-use plinth_log::{LocalLog, LogError};
+use plinth_log::{LocalLog, LogConfig, LogError};
 use plinth_types::Error;
-use support::{DIR, body, check, commit, create_leased, open, read, small};
+use support::{DIR, body, check, commit, create_leased, keys_of_life, open, read, small};
 
 fn start(seed: u64) -> (Simulation, Env) {
     let sim = Simulation::new(seed);
@@ -375,4 +375,44 @@ fn an_entry_whose_append_failed_is_never_found() {
         assert_eq!(recovery.last_version, 1, "seed {seed}");
     }
     assert!(tried > 50, "{tried}");
+}
+
+/// A segment was being taken away when an opening failed at its first record: the next opening
+/// found the segment among the names of the directory, then no such file, and called that damage.
+#[test]
+fn an_opening_that_fails_leaves_nobody_at_the_files() {
+    let (mut failed, mut gone) = (0, 0);
+    for seed in 0..60 {
+        let (sim, mut env) = start(seed);
+        let config = |life| LogConfig { keys: keys_of_life(life), ..small(8192, 8192) };
+        let mut life = 0;
+        let mut log = sim.run_until(async {
+            let mut log = create_leased(&env, config(life)).await;
+            log.register("reader", 1, None).unwrap();
+            for version in 1..80 {
+                commit(&mut log, version, &body(version, 400)).await;
+            }
+            log
+        });
+        // The log knows what may go, and loses with the power that it went.
+        sim.run_until(async {
+            log.pop("reader", 70).unwrap();
+            log.mark_durable().await.unwrap();
+        });
+        let before = sim.run_until(env.files().list(DIR)).unwrap().len();
+        sim.crash_with(&env, Unsynced::Lost);
+        env = sim.restart(&env);
+        sim.update_faults(&env, |faults| faults.sync.fail = 0.2);
+        for _ in 0..30 {
+            life += 1;
+            match sim.run_until(open(&env, config(life))) {
+                Ok((log, _)) => drop(sim.run_until(log.close())),
+                Err(LogError::Io(error)) if !error.is_not_found() => failed += 1,
+                Err(LogError::Poisoned(_)) => failed += 1,
+                Err(error) => panic!("seed {seed}, life {life}: {error}"),
+            }
+        }
+        gone += usize::from(sim.run_until(env.files().list(DIR)).unwrap().len() < before);
+    }
+    assert!(failed > 100 && gone > 10, "{failed} failed, of {gone} logs segments have gone");
 }
