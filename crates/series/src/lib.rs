@@ -34,8 +34,9 @@
 //!
 //! ## Not here
 //! Sockets: those are the server's. Several owners of one prefix: several servers take turns, by a
-//! lease (`store/lease.rs`), and post points to whoever has it (`store/post.rs`). A series may be
-//! written by several threads, which take its lock in turn.
+//! lease (`store/lease.rs`), and post points to whoever has it (`store/post.rs`); or own a part
+//! each, which is a prefix of its own (`store/division.rs`). A series may be written by several
+//! threads, which take its lock in turn.
 //! Read next: `value.rs`, [`codec`] with `integers.rs` and `floats.rs`, [`tree`] with `read.rs`,
 //! then `store/mod.rs`, `store/flush.rs` and `store/inbox.rs`, [`ingest`] for what comes in as
 //! text, and `query/mod.rs` for what is asked. `docs/format/series.md` draws the bytes.
@@ -69,8 +70,9 @@ pub use query::{
 };
 pub use query::{delete_series, form_pairs, is_prometheus, prometheus};
 pub use store::{
-    Appended, Candidate, Claim, GroupStream, Holder, Listing, Look, Newcomers, PointStream,
-    Retention, Series, SeriesLayer, SeriesLimits, SeriesStore, Settings, StoreStats,
+    Appended, Candidate, Claim, Division, GroupStream, Holder, Listing, Look, MAX_PARTS, Members,
+    Newcomers, Owner, PointStream, Retention, Series, SeriesLayer, SeriesLimits, SeriesStore,
+    Settings, StoreStats, Told,
 };
 pub use tree::{Direction, Summary};
 pub use value::{Column, Point, Points, Value};

@@ -52,7 +52,7 @@ fn nobody_steals_and_whoever_is_gone_or_gives_up_is_followed() {
                 Look::Held(holder) => {
                     assert_eq!((&*holder.name, &*holder.address), ("one", "at one"))
                 }
-                Look::Ours(_) => panic!("it was stolen"),
+                Look::Ours(_) | Look::Free => panic!("it was stolen"),
             }
             other.wait().await;
         }
@@ -109,6 +109,7 @@ fn what_is_posted_is_there_whoever_owns_the_series_and_names_are_counted() {
     run(|env, database| async move {
         let limits = SeriesLimits { series: 2, ..SeriesLimits::default() };
         let poster = SeriesStore::post(&database, Settings { limits, ..Settings::default() });
+        let poster = poster.await.unwrap();
         let series = poster.series(NAME).await.unwrap();
         for time in 0..5000 {
             series.append(time, time).unwrap();
@@ -143,8 +144,8 @@ fn who_posts_takes_nothing_away_from_the_owner() {
             Candidate::new(&database, settings.clone(), Claim::new("owner", "at owner"));
         let (owner, _) = until_ours(&env, &mut candidate).await;
         let (one, other) = (
-            SeriesStore::post(&database, settings.clone()),
-            SeriesStore::post(&database, settings),
+            SeriesStore::post(&database, settings.clone()).await.unwrap(),
+            SeriesStore::post(&database, settings).await.unwrap(),
         );
         let series = one.series(NAME).await.unwrap();
         for time in 0..10 {

@@ -19,6 +19,8 @@ mod full_disk;
 mod lease;
 #[path = "limits.rs"]
 mod limits;
+#[path = "parts.rs"]
+mod parts;
 #[path = "place.rs"]
 mod place;
 #[path = "prometheus.rs"]

@@ -14,7 +14,8 @@
 use super::cursor::{Block, Extent, Item, What};
 use super::error::{QueryError, QueryResult};
 use super::member::Member;
-use crate::store::{SeriesStore, Share};
+use crate::store::{SERIES_AT_ONCE, SeriesStore, Share};
+use crate::tree::Span;
 use crate::value::Value;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -216,7 +217,13 @@ impl<T: Item> Merge<T> {
 
     /// The next rows, at least one; `None` at the end.
     pub(crate) async fn next(&mut self) -> QueryResult<Option<Rows<T>>> {
-        while let Some(member) = self.waiting.pop() {
+        while let Some(last) = self.waiting.last() {
+            if self.store.is_to_be_brought(&last.found) {
+                let next = self.waiting.len().saturating_sub(SERIES_AT_ONCE);
+                let members = self.waiting[next..].iter_mut().map(|member| &mut member.found);
+                self.store.bring(members, Span::new(self.extent.bounds)).await?;
+            }
+            let Some(member) = self.waiting.pop() else { break };
             let what = &self.what[member.column];
             let stream = T::open(&self.store, &member.found, what, &self.extent).await?;
             let (line, column) = (member.line, member.column);

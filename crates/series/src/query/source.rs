@@ -12,8 +12,8 @@ use super::merge::{Bounds, Merge, Rows};
 use super::parse::{Func, Kind, Order, Query, RowFilter, Where};
 use super::plan::{self, Plan};
 use crate::name::Name;
-use crate::store::{Listing, SeriesStore, Share};
-use crate::tree::Summary;
+use crate::store::{Listing, SERIES_AT_ONCE, SeriesStore, Share};
+use crate::tree::{Span, Summary};
 use crate::value::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -94,6 +94,7 @@ impl<T: Item> Sequence<T> {
                 Order::Time => self.waiting.len(),
                 Order::Series => self.waiting.partition_point(|member| member.line == first),
             };
+            bring(&self.store, &self.extent, &mut self.waiting).await?;
             let members = self.waiting.drain(..end).collect();
             self.merge =
                 Some(Merge::new(&self.store, self.extent, members, &self.what, self.bounds)?);
@@ -374,6 +375,20 @@ fn keep_what_meets(rows: &mut Rows<Value>, filters: &[ValueFilter]) {
     });
 }
 
+/// Has owners elsewhere say what they know of the next series, if the first of them is to be asked
+/// about: those of many lines at once.
+async fn bring(
+    store: &SeriesStore,
+    extent: &Extent,
+    members: &mut VecDeque<Member>,
+) -> QueryResult<()> {
+    if members.front().is_some_and(|first| store.is_to_be_brought(&first.found)) {
+        let next = members.iter_mut().take(SERIES_AT_ONCE).map(|member| &mut member.found);
+        store.bring(next, Span::new(extent.bounds)).await?;
+    }
+    Ok(())
+}
+
 /// The aggregates of some lines.
 async fn aggregates(
     store: &SeriesStore,
@@ -385,7 +400,9 @@ async fn aggregates(
     for _ in 0..LINES {
         let Some(line) = members.front().map(|member| member.line) else { break };
         let mut sum: Option<Summary> = None;
-        while let Some(member) = members.pop_front_if(|member| member.line == line) {
+        loop {
+            bring(store, extent, members).await?;
+            let Some(member) = members.pop_front_if(|member| member.line == line) else { break };
             let summary = store.reading(&member.found).aggregate(extent.bounds).await?;
             sum = match (sum, summary) {
                 (Some(sum), Some(summary)) => Some(together(&sum, &summary)),

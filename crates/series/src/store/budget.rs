@@ -39,7 +39,7 @@ pub(crate) struct Share {
 impl Share {
     /// The share of a query that holds nothing yet.
     pub(crate) fn new(store: &SeriesStore) -> Self {
-        Self { budget: store.shared.queries.clone(), held: 0 }
+        Self { budget: store.first().of.whole.queries.clone(), held: 0 }
     }
 
     /// Says that it holds so many bytes now.

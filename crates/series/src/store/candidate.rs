@@ -5,7 +5,8 @@
 //! that were answered; that the takeover is right is the database's (`lease.rs`).
 
 use super::lease::{BEAT, Claim, Holder, Rows, Tenure};
-use super::place::{Former, Home, Sight};
+use super::place::{Former, Sight};
+use super::plot::Plot;
 use super::{SeriesStore, Settings, open, retry};
 use crate::error::Result;
 use plinth_client::Database;
@@ -19,19 +20,21 @@ pub enum Look {
     Ours(SeriesStore),
     /// Somebody has them.
     Held(Holder),
+    /// Nobody has them, and the candidate was told to look only.
+    Free,
 }
 
 /// One of those who would own the series if nobody else did.
 pub struct Candidate {
-    database: Database,
-    place: Home,
-    settings: Settings,
+    plot: Plot,
     claim: Claim,
     seen: Option<Seen>,
     /// Nothing was looked at before.
     is_new: bool,
     /// Nothing is moved to the place of the series, so they are not taken over either.
     is_held_back: bool,
+    /// It looks, and takes nothing over.
+    only_looks: bool,
 }
 
 /// What the last look saw, and for how long there had been nothing else.
@@ -44,16 +47,18 @@ struct Seen {
 impl Candidate {
     /// A candidate that has not looked yet.
     pub fn new(database: &Database, settings: Settings, claim: Claim) -> Self {
-        let place = Home::of(database, &settings);
-        Self {
-            database: database.clone(),
-            place,
-            settings,
-            claim,
-            seen: None,
-            is_new: true,
-            is_held_back: false,
-        }
+        Self::of(Plot::only(database, settings), claim)
+    }
+
+    /// A candidate for a part of the series.
+    pub(super) fn of(plot: Plot, claim: Claim) -> Self {
+        let (is_new, is_held_back, only_looks) = (true, false, false);
+        Self { plot, claim, seen: None, is_new, is_held_back, only_looks }
+    }
+
+    /// Whether it takes nothing over for now: what it could have is [`Look::Free`].
+    pub fn only_look(&mut self, only_looks: bool) {
+        self.only_looks = only_looks;
     }
 
     /// Whether series that are not in their place yet stay where they are, and so with whoever has
@@ -63,7 +68,7 @@ impl Candidate {
     }
 
     fn env(&self) -> &Env {
-        self.database.endpoint().env()
+        self.plot.database.endpoint().env()
     }
 
     /// Looks at who owns the series, and takes them over if they are free, if the lease has run
@@ -88,17 +93,19 @@ impl Candidate {
                 },
                 (held, _) => held,
             };
+            if held.is_none() && self.only_looks {
+                // Who is relieved at the first sight is so yet.
+                return Ok(Look::Free);
+            }
             self.is_new = false;
             if let Some(holder) = held {
                 return Ok(Look::Held(holder));
             }
-            let (settings, tenure) = (self.settings.clone(), Tenure::draw(self.env(), &self.claim));
+            let tenure = Tenure::draw(self.env(), &self.claim);
             // If somebody was faster, or it was renewed after all, the next look says who it is.
-            if let Some(shared) =
-                open::open_leased(&self.database, settings, tenure, &sight).await?
-            {
+            if let Some(shared) = open::open_leased(&self.plot, tenure, &sight).await? {
                 self.seen = None;
-                return Ok(Look::Ours(SeriesStore { shared }));
+                return Ok(Look::Ours(SeriesStore::of_one(shared)));
             }
         }
     }
@@ -114,8 +121,9 @@ impl Candidate {
     }
 
     async fn sight(&self) -> Result<Sight> {
-        let database = self.place.reach(&self.database);
-        retry::transact_all(&database, |tr| async move { self.place.sight(&tr).await }).await
+        let home = &self.plot.home;
+        let database = home.reach(&self.plot.database);
+        retry::transact_all(&database, |tr| async move { home.sight(&tr).await }).await
     }
 
     /// Notes what was seen; gives for how long that has been all there was to be seen.
@@ -135,11 +143,12 @@ impl Candidate {
     /// Waits until it is time for another look: for half a second, or until the owner's row
     /// changes.
     pub async fn wait(&self) {
-        let tr = self.place.reach(&self.database).create_transaction();
+        let home = &self.plot.home;
+        let tr = home.reach(&self.plot.database).create_transaction();
         let changed = async {
             let Some(seen) = &self.seen else { return std::future::pending().await };
-            let watch = tr.watch(self.place.keys.owner());
-            match tr.get(self.place.keys.owner()).await {
+            let watch = tr.watch(home.keys.owner());
+            match tr.get(home.keys.owner()).await {
                 Ok(owner) if owner == seen.sight.rows.owner => {}
                 // It has changed already; or nothing is heard, and looking will say why.
                 Ok(_) => return,
@@ -164,6 +173,7 @@ impl std::fmt::Debug for Look {
         match self {
             Self::Ours(store) => f.debug_tuple("Ours").field(store).finish(),
             Self::Held(holder) => f.debug_tuple("Held").field(holder).finish(),
+            Self::Free => f.write_str("Free"),
         }
     }
 }

@@ -18,8 +18,9 @@
 //! Points that a reader of the owner's has to see were committed before it began: it looks into the
 //! inbox, and has it taken in if there is anything.
 
-use super::keys::{Id, Keys};
+use super::keys::Keys;
 use super::letter::{decode, grow, size};
+use super::names::POSTED_END;
 use super::{Place, Shared, lock, names, retry};
 use crate::error::Result;
 use plinth_client::{RangeOptions, StreamingMode, Transaction};
@@ -112,7 +113,7 @@ pub(super) async fn take_some(shared: &Arc<Shared>) -> Result<Option<Taken>> {
 
 /// Puts the points of rows into the memory of a store that only reads.
 pub(super) async fn look(shared: &Arc<Shared>, rows: &[KeyValue]) -> Result<()> {
-    let mut unknown = Id::MAX;
+    let mut unknown = POSTED_END;
     for row in rows {
         let (names, points) = decode(&row.value)?;
         let mut cells = Vec::with_capacity(names.len());

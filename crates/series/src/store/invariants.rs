@@ -18,7 +18,7 @@
 use super::keys::{Id, Keys};
 use super::letter::size;
 use super::nodes::{Through, rows};
-use super::{Cell, SeriesStore, lock, mask, names, tail};
+use super::{Cell, Part, lock, mask, names, tail};
 use crate::codec;
 use crate::error::{Error, Result};
 use crate::name::Name;
@@ -29,14 +29,8 @@ use crate::value::Points;
 use plinth_client::Transaction;
 use std::collections::BTreeMap;
 
-impl SeriesStore {
-    /// Panics if what is kept contradicts itself. Reads all of it, at one version: for tests, and
-    /// for simulations that have little.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`] for bytes that are wrong; [`Error::Database`], among others if reading
-    /// takes longer than a version can be read.
-    pub async fn check_invariants(&self) -> Result<()> {
+impl Part {
+    pub(super) async fn check_invariants(&self) -> Result<()> {
         let shared = &self.shared;
         lock(&shared.flusher).check_invariants();
         let known: Vec<_> = lock(&shared.index.names).values().cloned().collect();

@@ -6,7 +6,7 @@
 //! written by one transaction, which has the owner's row among its read conflicts: what somebody
 //! writes who has lost the series meanwhile is never there.
 
-use super::{SeriesStore, nodes, retry};
+use super::{Part, nodes, retry};
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
 
@@ -15,12 +15,9 @@ const PART: usize = 90_000;
 /// Bytes of a text: what one transaction writes without being in anybody's way.
 const MAX_KEPT_BYTES: usize = 4 << 20;
 
-impl SeriesStore {
-    /// Keeps a text under a name, in place of what was kept there. An empty one is nothing.
-    ///
-    /// # Errors
-    /// [`Error::NotOwner`], [`Error::Database`]; `transaction_too_large` beyond four mebibytes.
-    pub async fn keep(&self, name: &str, text: &[u8]) -> Result<()> {
+impl Part {
+    /// Keeps a text under a name, in place of what was kept there.
+    pub(super) async fn keep(&self, name: &str, text: &[u8]) -> Result<()> {
         if text.len() > MAX_KEPT_BYTES {
             let why = format!("{} bytes under {name}, and {MAX_KEPT_BYTES} may be", text.len());
             return Err(plinth_types::Error::transaction_too_large().with_detail(why).into());
@@ -45,10 +42,7 @@ impl SeriesStore {
     }
 
     /// All that is kept, by its names.
-    ///
-    /// # Errors
-    /// [`Error::Database`], [`Error::Damaged`].
-    pub async fn kept(&self) -> Result<BTreeMap<String, Vec<u8>>> {
+    pub(super) async fn kept(&self) -> Result<BTreeMap<String, Vec<u8>>> {
         let shared = &self.shared;
         let prefix = &shared.keys.all_kept();
         let rows =

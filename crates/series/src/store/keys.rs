@@ -26,6 +26,8 @@ const COUNT: i64 = 13;
 const LEASE: i64 = 14;
 const KEPT: i64 = 15;
 const MOVED: i64 = 16;
+const PART: i64 = 17;
+const MEMBER: i64 = 18;
 
 /// What there is a list of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -96,6 +98,25 @@ impl Keys {
     /// The key that says what became of the rows in the place that was before.
     pub(crate) fn moved(&self) -> Vec<u8> {
         self.pack(&(MOVED,))
+    }
+
+    /// The keys of one of the parts into which a place is divided.
+    pub(crate) fn part(&self, number: usize) -> Self {
+        Self { under: self.under.subspace(&(PART, number as u64)) }
+    }
+
+    /// The key of what says that somebody is there who would own parts.
+    pub(crate) fn member(&self, name: &str) -> Vec<u8> {
+        self.pack(&(MEMBER, name))
+    }
+
+    /// What the keys of all of those begin with.
+    pub(crate) fn members(&self) -> Vec<u8> {
+        self.pack(&(MEMBER,))
+    }
+
+    pub(crate) fn name_of_member(&self, key: &[u8]) -> Result<String> {
+        self.under.unpack::<(i64, String)>(key).map(|tuple| tuple.1).map_err(|_| foreign(key))
     }
 
     pub(crate) fn format(&self) -> Vec<u8> {

@@ -1,14 +1,27 @@
 //! The series of a database for everybody: who writes them in transactions, owns them, or looks at
 //! them.
+//!
+//! Points of a transaction go to the inbox of each part that has some of their series. How many
+//! parts there are is read once, and looked at again with each transaction where somebody could
+//! have made the place anew; until it is known points wait for that, and are put when their
+//! transaction asks whether there is room.
 
 use super::keys::Keys;
-use super::letter::{self, Appended, Letter};
-use super::place::Home;
+use super::letter::{self, Letter};
+use super::place::{Home, parts_of};
+use super::plot::part_of;
 use super::{SeriesStore, Settings};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::value::{Point, Value};
-use plinth_client::{Database, Transaction};
+use plinth_client::{Database, Get, Transaction};
+use plinth_types::Bytes;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
 
 /// The time series of a database. Cheap to make; owns nothing.
 ///
@@ -44,7 +57,9 @@ use plinth_client::{Database, Transaction};
 pub struct SeriesLayer {
     database: Database,
     settings: Settings,
-    keys: Keys,
+    root: Keys,
+    /// How many parts there are, once that is known; 0 before.
+    parts: Arc<AtomicUsize>,
 }
 
 impl SeriesLayer {
@@ -55,8 +70,8 @@ impl SeriesLayer {
 
     /// The same with settings of one's own; whoever shares series has to have the same prefix.
     pub fn with_settings(database: &Database, settings: Settings) -> Self {
-        let keys = Home::of(database, &settings).keys;
-        Self { database: database.clone(), keys, settings }
+        let root = Home::of(database, &settings).keys;
+        Self { database: database.clone(), root, settings, parts: Arc::default() }
     }
 
     /// Writes a point in a transaction; the time is nanoseconds since 1970. The series is made if
@@ -91,19 +106,33 @@ impl SeriesLayer {
         tr: &Transaction,
         points: impl IntoIterator<Item = (&'a str, Point)>,
     ) -> Appended {
-        let (mut letter, mut rows) = (Letter::default(), Vec::new());
+        let mut named = Vec::new();
         for (name, point) in points {
             match Name::parse(name) {
-                Ok(name) => rows.extend(letter.add(name, point)),
+                Ok(name) => named.push((name, point)),
                 Err(error) => return Appended::refused(error),
             }
         }
-        rows.extend(letter.rest());
-        if self.keys.is_of_system() {
+        if self.root.is_of_system() {
             tr.reach_series();
         }
-        let appended = Appended::new(tr, &self.keys, self.settings.inbox_bytes);
-        rows.iter().for_each(|row| letter::put(tr, &self.keys, row));
+        let parts = self.parts.load(Ordering::Relaxed);
+        let mut appended = Appended { most: self.settings.inbox_bytes, ..Appended::default() };
+        if parts != 1 || !self.root.is_of_system() {
+            // Nobody can clear what is among the system's keys, so that it would be made anew.
+            let format = self.root.format();
+            // Whoever divides a place has to meet with whoever knows of none.
+            let get = if parts == 0 { tr.get(format) } else { tr.snapshot().get(format) };
+            appended.format = Some(get);
+        }
+        let letter = Unsorted { tr: tr.clone(), layer: self.clone(), points: named };
+        match parts {
+            0 => appended.unsorted = Some(letter),
+            _ => {
+                appended.sizes = letter.put(parts);
+                appended.known = Some(self.clone());
+            }
+        }
         appended
     }
 
@@ -122,5 +151,116 @@ impl SeriesLayer {
     /// As [`SeriesStore::view`].
     pub async fn view(&self) -> Result<SeriesStore> {
         SeriesStore::view(&self.database, self.settings.clone()).await
+    }
+}
+
+/// Points of a transaction of which it isn't known yet where they go.
+struct Unsorted {
+    tr: Transaction,
+    layer: SeriesLayer,
+    points: Vec<(Name, Point)>,
+}
+
+impl Unsorted {
+    /// Puts the points into the inboxes of so many parts, and asks how much waits there.
+    fn put(self, parts: usize) -> Vec<Get> {
+        let mut letters: BTreeMap<usize, (Letter, Vec<Vec<u8>>)> = BTreeMap::new();
+        for (name, point) in self.points {
+            let (letter, rows) = letters.entry(part_of(&name, parts)).or_default();
+            rows.extend(letter.add(name, point));
+        }
+        let mut sizes = Vec::with_capacity(letters.len());
+        for (part, (letter, mut rows)) in letters {
+            rows.extend(letter.rest());
+            let root = &self.layer.root;
+            let keys = if parts == 1 { root.clone() } else { root.part(part) };
+            // Before anything is put there.
+            sizes.push(self.tr.snapshot().get(keys.inbox_size()));
+            rows.iter().for_each(|row| letter::put(&self.tr, &keys, row));
+        }
+        sizes
+    }
+}
+
+/// Points that were written in a transaction: await it, or call [`Appended::wait`], to have them
+/// there, and to know that there is room for them.
+#[must_use = "the points may not be there, or too many: await it, or `wait()`"]
+#[derive(Default)]
+pub struct Appended {
+    refused: Option<Error>,
+    /// What the place says of its parts.
+    format: Option<Get>,
+    /// What is put once that is known.
+    unsorted: Option<Unsorted>,
+    /// Whose guess it was, if something was put already.
+    known: Option<SeriesLayer>,
+    sizes: Vec<Get>,
+    /// Bytes that an inbox may have.
+    most: usize,
+}
+
+impl Appended {
+    fn refused(error: Error) -> Self {
+        Self { refused: Some(error), ..Self::default() }
+    }
+
+    /// The same for threads that may block.
+    ///
+    /// # Errors
+    /// As those of the call that gave it.
+    pub fn wait(mut self) -> Result<()> {
+        if let Some(error) = self.refused.take() {
+            return Err(error);
+        }
+        if let Some(format) = self.format.take() {
+            self.learn(format.wait()?)?;
+        }
+        let most = self.most;
+        self.sizes.into_iter().try_for_each(|size| letter::judge(size.wait()?.as_ref(), most))
+    }
+
+    /// Takes in how many parts there are.
+    fn learn(&mut self, format: Option<Bytes>) -> Result<()> {
+        let parts = parts_of(format.as_deref())?;
+        if let Some(unsorted) = self.unsorted.take() {
+            if format.is_some() {
+                unsorted.layer.parts.store(parts, Ordering::Relaxed);
+            }
+            self.sizes = unsorted.put(parts);
+        } else if let Some(layer) = self.known.take()
+            && (format.is_none() || layer.parts.load(Ordering::Relaxed) != parts)
+        {
+            layer.parts.store(0, Ordering::Relaxed);
+            let detail = "the series were cleared meanwhile";
+            return Err(plinth_types::Error::process_behind().with_detail(detail).into());
+        }
+        Ok(())
+    }
+}
+
+impl Future for Appended {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        if let Some(error) = self.refused.take() {
+            return Poll::Ready(Err(error));
+        }
+        if let Some(format) = &mut self.format {
+            let format = ready!(Pin::new(format).poll(context))?;
+            self.format = None;
+            self.learn(format)?;
+        }
+        while let Some(size) = self.sizes.last_mut() {
+            let row = ready!(Pin::new(size).poll(context))?;
+            self.sizes.pop();
+            letter::judge(row.as_ref(), self.most)?;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl std::fmt::Debug for Appended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Appended")
     }
 }

@@ -32,7 +32,7 @@ use std::time::Duration;
 /// How often a holder moves the count on, and others look.
 pub(super) const BEAT: Duration = Duration::from_millis(500);
 /// How long a lease lasts if nobody says.
-const LASTS: Duration = Duration::from_millis(2500);
+pub(super) const LASTS: Duration = Duration::from_millis(2500);
 /// What a lease that somebody else wrote may last at most.
 const LONGEST: Duration = Duration::from_secs(60);
 

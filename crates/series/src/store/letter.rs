@@ -8,13 +8,10 @@ use crate::codec::{self, reader::Reader, reader::write_number};
 use crate::error::{Error, Result};
 use crate::name::{MAX_NAME_BYTES, Name};
 use crate::value::{Column, Point};
-use plinth_client::{Get, MutationType, Transaction};
+use plinth_client::{MutationType, Transaction};
 use plinth_types::Bytes;
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
 
 const FORMAT: u8 = 1;
 const HEADER: usize = 8;
@@ -114,61 +111,16 @@ pub(super) fn size(row: Option<&Bytes>) -> i64 {
     row.and_then(|row| row[..].try_into().ok()).map_or(0, i64::from_le_bytes)
 }
 
-/// Points that were written in a transaction: await it, or call [`Appended::wait`], to know that
-/// the inbox has room for them.
-#[must_use = "the points may be too many for the inbox: await it, or `wait()`"]
-pub struct Appended(Result<(Get, i64)>);
-
-impl Appended {
-    /// Asks how much waits in the inbox, of which there may be `most` bytes. To be called before
-    /// anything is put there.
-    pub(super) fn new(tr: &Transaction, keys: &Keys, most: usize) -> Self {
-        Self(Ok((tr.snapshot().get(keys.inbox_size()), i64::try_from(most).unwrap_or(i64::MAX))))
+/// Whether an inbox, of which there may be `most` bytes, has room for more than waits there.
+pub(super) fn judge(row: Option<&Bytes>, most: usize) -> Result<()> {
+    let waiting = size(row);
+    if waiting < i64::try_from(most).unwrap_or(i64::MAX) {
+        return Ok(());
     }
-
-    pub(super) fn refused(error: Error) -> Self {
-        Self(Err(error))
-    }
-
-    /// The same for threads that may block.
-    ///
-    /// # Errors
-    /// As those of the call that gave it.
-    pub fn wait(self) -> Result<()> {
-        let (get, most) = self.0?;
-        Self::judge(get.wait()?, most)
-    }
-
-    fn judge(row: Option<Bytes>, most: i64) -> Result<()> {
-        let waiting = size(row.as_ref());
-        if waiting < most {
-            return Ok(());
-        }
-        let detail = format!(
-            "{waiting} bytes of points wait in the inbox of the series, {most} may: their owner has to take them in"
-        );
-        Err(plinth_types::Error::process_behind().with_detail(detail).into())
-    }
-}
-
-impl Future for Appended {
-    type Output = Result<()>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        match &mut self.0 {
-            Ok((get, most)) => {
-                let row = ready!(Pin::new(get).poll(context))?;
-                Poll::Ready(Self::judge(row, *most))
-            }
-            Err(error) => Poll::Ready(Err(error.clone())),
-        }
-    }
-}
-
-impl std::fmt::Debug for Appended {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Appended")
-    }
+    let detail = format!(
+        "{waiting} bytes of points wait in the inbox of the series, {most} may: their owner has to take them in"
+    );
+    Err(plinth_types::Error::process_behind().with_detail(detail).into())
 }
 
 /// The names of a row, and its points with the place of the name of each.

@@ -56,7 +56,7 @@ pub(super) fn in_memory(name: &Name) -> usize {
 /// What is used of what there may be.
 #[derive(Debug, Default)]
 pub(super) struct Used {
-    /// Bytes of memory that the series take that are known.
+    /// Bytes of memory that the series of the part take that are known.
     pub(super) known_bytes: AtomicUsize,
     /// Whether what is stored was too much, and when that was looked at.
     stored: Mutex<Option<(Duration, bool)>>,
@@ -67,6 +67,13 @@ fn one_too_many(what: String) -> Error {
 }
 
 impl SeriesLimits {
+    /// Whether so many new series could come to be too many, beside all that there are and the most
+    /// of one metric, while other parts' owners make some.
+    pub(super) fn is_near(&self, all: u64, of_metric: Option<u64>, new: usize) -> bool {
+        let beyond = |count: u64, most: u64| count.saturating_add(new as u64) >= most - most / 8;
+        beyond(all, self.series) || of_metric.is_some_and(|count| beyond(count, self.of_metric))
+    }
+
     /// Whether one more series fits beside so many, and so many of its metric.
     pub(super) fn check(&self, name: &Name, all: u64, of_metric: u64) -> Result<()> {
         if all >= self.series {
@@ -83,10 +90,22 @@ impl SeriesLimits {
 }
 
 impl Shared {
+    /// Notes that a series takes so many bytes of memory more.
+    pub(super) fn note_known(&self, bytes: usize) {
+        self.index.used.known_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.of.whole.known_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Notes that a series takes so many bytes of memory no more.
+    pub(super) fn note_forgotten(&self, bytes: usize) {
+        self.index.used.known_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.of.whole.known_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
     /// Whether more series fit in memory, beside those that are about to be there and take so much.
     pub(super) fn check_memory(&self, coming: usize) -> Result<()> {
-        let (known, most) =
-            (self.index.used.known_bytes.load(Ordering::Relaxed), self.settings.limits.memory);
+        let known = self.of.whole.known_bytes.load(Ordering::Relaxed);
+        let most = self.settings.limits.memory;
         if known + coming < most {
             return Ok(());
         }
@@ -108,7 +127,7 @@ impl Shared {
         let is_full = match known {
             Some((looked, is_full)) if now < looked + LOOK => is_full,
             _ => {
-                let (begin, end) = self.keys.bounds();
+                let (begin, end) = self.of.whole.root.bounds();
                 let bytes = endpoint.range_size(KeyRange::new(begin, end)).await?;
                 let is_full = u64::try_from(bytes).unwrap_or(0) >= most;
                 *self.index.used.stored.lock().unwrap_or_else(PoisonError::into_inner) =

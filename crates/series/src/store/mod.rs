@@ -14,10 +14,17 @@
 //! that number among its read conflicts, so whoever owned them before can't commit any more. After
 //! a crash the tail has what was in the open leaves. A point is looked for in three places: tree,
 //! late points, memory; `query.rs` merges them.
+//!
+//! All of this is about one part. A place may be divided into several, each with an owner of its
+//! own (`division.rs`); a store puts parts together (`parts.rs`), also such that others own
+//! (`foreign.rs`).
 
 mod budget;
 mod candidate;
+mod division;
 mod flush;
+mod foreign;
+mod found;
 mod inbox;
 mod invariants;
 mod kept;
@@ -28,11 +35,14 @@ mod lease;
 mod letter;
 mod limits;
 mod mask;
+mod members;
 mod names;
 mod nodes;
 mod open;
+mod parts;
 mod pending;
 mod place;
+mod plot;
 mod post;
 mod query;
 mod remove;
@@ -46,15 +56,19 @@ mod turn;
 
 pub(crate) use budget::Share;
 pub use candidate::{Candidate, Look};
+pub use division::Division;
+pub(crate) use foreign::SERIES_AT_ONCE;
+pub use foreign::{Owner, Told};
+pub(crate) use found::Found;
 pub use keys::Listing;
-pub use layer::SeriesLayer;
+pub use layer::{Appended, SeriesLayer};
 pub use lease::{Claim, Holder};
-pub use letter::Appended;
 pub(crate) use limits::Admitted;
 pub use limits::{Newcomers, SeriesLimits};
+pub use members::Members;
+pub use place::MAX_PARTS;
 pub use query::{GroupStream, PointStream};
 pub use retention::Retention;
-pub(crate) use search::Found;
 pub use search::StoreStats;
 
 use crate::codec::MAX_LEAF_POINTS;
@@ -62,15 +76,14 @@ use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::tree::Trunk;
 use crate::value::{Point, Points, Value};
-use budget::Budget;
 use flush::Flusher;
 use keys::{Id, Keys};
 use lease::Token;
 use names::Index;
 use pending::Pending;
-use place::Home;
 use plinth_client::{Database, Transaction};
-use plinth_env::{Env, prefetch_lines};
+use plinth_env::prefetch_lines;
+use plot::{Plot, Whole};
 use rest::Seen;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -83,6 +96,10 @@ pub struct Settings {
     /// What all keys begin with, in place of what is usual in the database: a place of their own
     /// among the system's keys, or, on a FoundationDB, the tuple `("plinth.series",)`.
     pub prefix: Option<Vec<u8>>,
+    /// Into how many parts a place is divided that is made; a power of two, at most [`MAX_PARTS`].
+    /// One that is there stays as it is. What is said here of tail, open points, inbox and unsaved
+    /// points is divided among them.
+    pub parts: usize,
     /// Points of a full leaf, at most 65536.
     pub leaf_points: usize,
     /// Bytes of the tail beyond which the oldest open leaves are sealed although they are not full:
@@ -129,6 +146,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             prefix: None,
+            parts: 1,
             leaf_points: 2048,
             tail_bytes: 256 << 20,
             open_points: 32 << 20,
@@ -164,13 +182,21 @@ impl Default for Settings {
 /// ```
 #[derive(Clone)]
 pub struct SeriesStore {
+    /// By number: all into which the place is divided, or some.
+    parts: Arc<[Part]>,
+}
+
+/// A part of the series, or all of them where they are not divided.
+struct Part {
     shared: Arc<Shared>,
 }
 
-/// What all series of a store share.
+/// What all series of a part share.
 struct Shared {
     database: Database,
     keys: Keys,
+    /// Which part it is, and what it shares with the others.
+    of: PartOf,
     settings: Settings,
     role: Role,
     index: Index,
@@ -181,10 +207,14 @@ struct Shared {
     flusher: Mutex<Flusher>,
     /// The longest that a point was not durable, in nanoseconds.
     longest_unsaved: AtomicU64,
-    /// What queries hold.
-    queries: Arc<Budget>,
     /// Why nothing can be written any more.
     failure: OnceLock<Error>,
+}
+
+/// Which part of what.
+struct PartOf {
+    number: usize,
+    whole: Arc<Whole>,
 }
 
 /// What a store may do with the series.
@@ -194,8 +224,9 @@ enum Role {
     Owner { token: Token, lease: Option<[u8; 16]> },
     /// It reads them.
     Reader,
-    /// It takes points, and passes them on to whoever owns the series.
-    Poster,
+    /// It takes points, and passes them on to whoever owns the series; and reads them, if there is
+    /// a way to ask him.
+    Poster(Option<Arc<dyn Owner>>),
 }
 
 /// One series. What each append needs comes first: see [`HOT_LINES`].
@@ -283,7 +314,7 @@ impl SeriesStore {
     /// # Errors
     /// As [`SeriesStore::open`].
     pub async fn open_with(database: &Database, settings: Settings) -> Result<Self> {
-        Ok(Self { shared: open::open(database, settings).await? })
+        Division::of(database, settings).await?.open().await
     }
 
     /// Points go through this store to whoever owns the series, who may be somebody else at any
@@ -291,34 +322,16 @@ impl SeriesStore {
     /// in one commit, and names within [`Settings::limits`]. What [`SeriesStore::sync`] covered is
     /// there, whatever becomes of the owner. Nothing can be read here. While more waits for the
     /// owner than [`Settings::inbox_bytes`] `sync` waits for him.
-    pub fn post(database: &Database, settings: Settings) -> Self {
-        Self { shared: open::post(database, settings) }
-    }
-
-    /// Gives a lease up after a last commit of what was appended: nobody owns the series then, and
-    /// the next one has them at once. Without a lease, and where somebody else has them already, it
-    /// is a `sync`.
     ///
     /// # Errors
-    /// As [`SeriesStore::sync`]; the series are given up all the same, if the database takes that.
-    pub async fn give_up(&self) -> Result<()> {
-        let synced = self.sync().await;
-        if let Role::Owner { token, lease: Some(_) } = &self.shared.role
-            && self.shared.failure.get().is_none()
-        {
-            lease::give_up(&self.shared.database, &self.shared.keys, token).await?;
-            let _ = self.shared.failure.set(Error::NotOwner);
-        }
-        synced
+    /// As [`Division::of`], which finds out what there is to post to.
+    pub async fn post(database: &Database, settings: Settings) -> Result<Self> {
+        Ok(Division::of(database, settings).await?.post())
     }
 
-    /// The secret of the lease that this store has: whoever reads the database knows it, and nobody
-    /// else.
-    pub fn lease_secret(&self) -> Option<[u8; 16]> {
-        match &self.shared.role {
-            Role::Owner { lease, .. } if self.shared.failure.get().is_none() => *lease,
-            _ => None,
-        }
+    /// [`SeriesStore::post`] where it is known that the series are not divided: it reads nothing.
+    pub fn post_undivided(database: &Database, settings: Settings) -> Self {
+        Self::of_one(open::post(&Plot::only(database, settings), None))
     }
 
     /// The series of this name, which is made if there is none.
@@ -342,22 +355,6 @@ impl SeriesStore {
         self.admit(names).await?.series.into_iter().collect()
     }
 
-    /// The series of these names, as far as there may be more; how many were made.
-    pub(crate) async fn admit(&self, names: &[&str]) -> Result<Admitted> {
-        let names = names.iter().map(|name| Name::parse(name)).collect::<Result<Vec<_>>>()?;
-        names::admit(&self.shared, &names).await
-    }
-
-    /// Whether more points may be stored.
-    pub(crate) async fn check_stored(&self) -> Result<()> {
-        self.shared.check_stored().await
-    }
-
-    /// The environment of the database below.
-    pub(crate) fn env(&self) -> &Env {
-        self.shared.database.endpoint().env()
-    }
-
     /// Opens the series of a database to be read, whoever owns them: as they are now, what waits in
     /// the inbox included. What is written later is seen in part, so a view is for one use.
     /// Whatever writes gives [`Error::ReadOnly`]. A series that is in the inbox alone is found by
@@ -367,34 +364,7 @@ impl SeriesStore {
     /// [`Error::Damaged`], [`Error::Database`]; [`Error::TooMany`] if more waits in the inbox than
     /// there may be in memory.
     pub async fn view(database: &Database, settings: Settings) -> Result<Self> {
-        Ok(Self { shared: open::view(database, settings).await? })
-    }
-
-    /// The series of this name, if there is one.
-    ///
-    /// # Errors
-    /// [`Error::Name`], [`Error::Database`], [`Error::Damaged`].
-    pub async fn existing(&self, name: &str) -> Result<Option<Series>> {
-        let name = Name::parse(name)?;
-        let cell = lock(&self.shared.index.names).get(&name).cloned();
-        if let Some(cell) = cell {
-            return Ok(Some(Series { shared: self.shared.clone(), cell, is_looked_up: false }));
-        }
-        let Some(found) = self.named(&[name]).await?.pop() else { return Ok(None) };
-        if self.shared.failure.get().is_some() {
-            // Nothing is written here any more, so nothing has to be known for that.
-            return Ok(Some(self.found(&found)));
-        }
-        names::existing(&self.shared, found.id).await
-    }
-
-    /// Takes in what transactions have written before ([`SeriesLayer::append`]). Reads do so by
-    /// themselves, and so does the store now and then.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`], [`Error::Database`].
-    pub async fn take_in(&self) -> Result<()> {
-        self.shared.take_in().await
+        Division::as_it_is(database, settings).await?.view().await
     }
 
     /// The names of all series of a metric that have, for each of `tags`, one of its values.
@@ -411,12 +381,6 @@ impl SeriesStore {
         Ok(names)
     }
 
-    /// Why nothing can be written here any more, if that is so: [`Error::NotOwner`]. What is to be
-    /// written then has to go to a store that is opened anew.
-    pub fn failure(&self) -> Option<Error> {
-        self.shared.failure.get().cloned()
-    }
-
     /// Whether the series of a database belong to a store, in this process or another one. Nobody
     /// has them before they are opened first, and after their rows were cleared.
     ///
@@ -426,20 +390,67 @@ impl SeriesStore {
         Ok(Self::holder(database, settings).await?.is_some())
     }
 
-    /// Who owns the series of a database, in this process or another one.
+    /// Who owns the series of a database, in this process or another one; the first part, where
+    /// they are divided ([`Division::holders`]).
     ///
     /// # Errors
     /// As [`SeriesStore::has_owner`].
     pub async fn holder(database: &Database, settings: &Settings) -> Result<Option<Holder>> {
-        place::holder(database, &Home::of(database, settings)).await
+        let division = Division::as_it_is(database, settings.clone()).await?;
+        let plot = division.plot(0);
+        place::holder(&plot.database, &plot.home).await
+    }
+}
+
+impl Part {
+    /// Lets others have the part, if there is a lease.
+    async fn release(&self) -> Result<()> {
+        if let Role::Owner { token, lease: Some(_) } = &self.shared.role
+            && self.shared.failure.get().is_none()
+        {
+            lease::give_up(&self.shared.database, &self.shared.keys, token).await?;
+            let _ = self.shared.failure.set(Error::NotOwner);
+        }
+        Ok(())
     }
 
-    /// Commits all that was appended before. When it returns, that survives a crash.
-    ///
-    /// # Errors
-    /// [`Error::Locked`], [`Error::NotOwner`], [`Error::Database`]: what was appended stays in
-    /// memory and the next call tries again.
-    pub async fn sync(&self) -> Result<()> {
+    fn lease_secret(&self) -> Option<[u8; 16]> {
+        match &self.shared.role {
+            Role::Owner { lease, .. } if self.shared.failure.get().is_none() => *lease,
+            _ => None,
+        }
+    }
+
+    async fn existing(&self, name: Name) -> Result<Option<Series>> {
+        if self.is_foreign() {
+            self.have_taken_in().await?;
+        } else {
+            let cell = lock(&self.shared.index.names).get(&name).cloned();
+            if let Some(cell) = cell {
+                return Ok(Some(Series { shared: self.shared.clone(), cell, is_looked_up: false }));
+            }
+        }
+        let Some(found) = self.named(&[name]).await?.pop() else { return Ok(None) };
+        if self.is_foreign() || self.shared.failure.get().is_some() {
+            // Nothing is written here any more, so nothing has to be known for that.
+            return Ok(Some(self.found(&found)));
+        }
+        names::existing(&self.shared, found.id).await
+    }
+
+    async fn take_in(&self) -> Result<()> {
+        self.shared.take_in().await
+    }
+
+    fn failure(&self) -> Option<Error> {
+        self.shared.failure.get().cloned()
+    }
+
+    async fn sync(&self) -> Result<()> {
+        if self.shared.pending.is_closed.load(Ordering::SeqCst) && self.failure().is_some() {
+            // It was handed over, with all that there was.
+            return Ok(());
+        }
         flush::flush(&self.shared).await
     }
 }
@@ -451,14 +462,14 @@ impl Shared {
 
     /// Whether points only go through here.
     fn is_poster(&self) -> bool {
-        matches!(self.role, Role::Poster)
+        matches!(self.role, Role::Poster(_))
     }
 
     /// Fails unless the series are ours; puts the owner's key among the transaction's read
-    /// conflicts. Who posts owns nothing, and needs nothing of that.
+    /// conflicts. Who posts owns nothing, and needs no more than that the place is what it was.
     async fn check_owner(&self, tr: &Transaction) -> Result<()> {
         let token = match &self.role {
-            Role::Poster => return Ok(()),
+            Role::Poster(_) => return self.of.whole.check(tr).await,
             Role::Reader => None,
             Role::Owner { token, .. } => Some(&token[..]),
         };
@@ -474,7 +485,7 @@ impl Shared {
     /// reader is told what was true once.
     async fn sees_inbox(&self, tr: &Transaction) -> Result<bool> {
         match &self.role {
-            Role::Poster => return Err(Error::NotOwner),
+            Role::Poster(_) => return Err(Error::NotOwner),
             Role::Owner { token, lease: Some(_) } => {
                 self.check()?;
                 let owner = tr.snapshot().get(self.keys.owner());
@@ -561,6 +572,8 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.pending.work.notify();
+        let known = self.index.used.known_bytes.load(Ordering::Relaxed);
+        self.of.whole.known_bytes.fetch_sub(known, Ordering::Relaxed);
     }
 }
 
@@ -649,6 +662,9 @@ impl Series {
             return shared.post(&self.cell, points);
         }
         let mut state = lock(&self.cell.state);
+        if shared.pending.is_closed.load(Ordering::Relaxed) {
+            return (0, Err(Error::NotOwner));
+        }
         match state.standing {
             Standing::Known => {}
             Standing::Found => return (0, Err(Error::ReadOnly)),
@@ -683,14 +699,15 @@ impl Series {
 
     /// The number that the series has in its store.
     pub(crate) fn id(&self) -> Id {
-        self.cell.id
+        self.shared.of.whole.id(self.cell.id, self.shared.of.number)
     }
 }
 
 impl std::fmt::Debug for SeriesStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SeriesStore")
-            .field("settings", &self.shared.settings)
+            .field("parts", &self.parts.len())
+            .field("settings", &self.first().settings)
             .finish_non_exhaustive()
     }
 }

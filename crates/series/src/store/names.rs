@@ -261,7 +261,7 @@ fn add(shared: &Shared, known: &mut Known, name: Name, cell: Arc<Cell>) -> Arc<C
     known
         .entry(name)
         .or_insert_with(|| {
-            shared.index.used.known_bytes.fetch_add(bytes, Ordering::Relaxed);
+            shared.note_known(bytes);
             cell
         })
         .clone()
@@ -286,9 +286,10 @@ pub(super) async fn load(shared: &Arc<Shared>, ids: &[Id]) -> Result<Vec<Option<
     Ok(cells)
 }
 
-/// The least number of a series that is in the inbox alone, for a store that only reads: counted
-/// down from the end of all numbers, where nothing is kept.
-pub(super) const FIRST_POSTED: Id = Id::MAX - (1 << 40);
+/// Numbers of series that are in the inbox alone, for a store that only reads: where nothing is
+/// kept, and far enough from the end of all numbers for those in the whole.
+pub(super) const FIRST_POSTED: Id = 1 << 54;
+pub(super) const POSTED_END: Id = FIRST_POSTED + (1 << 40);
 
 /// The cell of a series for a store that only reads. One that is in the inbox alone gets a number
 /// from [`FIRST_POSTED`] on.
@@ -352,6 +353,97 @@ fn counted(row: Option<Bytes>) -> Result<u64> {
     Ok(number(row)?.unwrap_or(0))
 }
 
+/// How many series there are of a metric, and how many more there are about to be.
+type Counts<'a> = BTreeMap<&'a str, (u64, i64)>;
+
+/// Adds what the other parts of the place count to what this one does, for names that are new.
+/// Their owners change it at any time: only where that could take the whole beyond its limits is it
+/// read with conflicts, so that limits hold exactly and nobody is in the others' way before.
+async fn elsewhere(
+    shared: &Shared,
+    tr: &Transaction,
+    (limits, new): (&SeriesLimits, &[&Name]),
+    (all, counts): (&mut u64, &mut Counts<'_>),
+) -> Result<()> {
+    let others =
+        shared.of.whole.keys.iter().enumerate().filter(|(part, _)| *part != shared.of.number);
+    let others: Vec<&Keys> = others.map(|(_, keys)| keys).collect();
+    if others.is_empty() || new.is_empty() {
+        return Ok(());
+    }
+    let metrics: BTreeSet<&str> = new.iter().map(|name| name.metric()).collect();
+    for is_exact in [false, true] {
+        let get = |key: Vec<u8>| if is_exact { tr.get(key) } else { tr.snapshot().get(key) };
+        let rows: Vec<_> = others.iter().map(|keys| get(keys.count())).collect();
+        let of_metrics: Vec<(&str, Vec<_>)> = metrics
+            .iter()
+            .map(|metric| (*metric, others.iter().map(|keys| get(keys.count_of(metric))).collect()))
+            .collect();
+        let (mut whole, mut of) = (*all, BTreeMap::new());
+        for row in rows {
+            whole += counted(row.await?)?;
+        }
+        for (metric, rows) in of_metrics {
+            let mut count = counts.get(metric).map_or(0, |count| count.0);
+            for row in rows {
+                count += counted(row.await?)?;
+            }
+            of.insert(metric, count);
+        }
+        let is_near = limits.is_near(whole, of.values().copied().max(), new.len());
+        if is_exact || !is_near {
+            *all = whole;
+            for (metric, count) in of {
+                if let Some(counts) = counts.get_mut(metric) {
+                    counts.0 = count;
+                }
+            }
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// What there is of some names, and beside them.
+struct There<'a> {
+    /// The next number.
+    next: Id,
+    /// How many series there are.
+    all: u64,
+    counts: Counts<'a>,
+    /// The number of each name.
+    known: Vec<Option<Id>>,
+}
+
+/// Reads it, with conflicts.
+async fn there<'a>(tr: &Transaction, keys: &Keys, names: &'a [Name]) -> Result<There<'a>> {
+    let (next, all) = (tr.get(keys.next_id()), tr.get(keys.count()));
+    let metrics: BTreeSet<&str> = names.iter().map(Name::metric).collect();
+    let of_metrics: Vec<_> = metrics.iter().map(|metric| tr.get(keys.count_of(metric))).collect();
+    let rows: Vec<_> = names.iter().map(|name| tr.get(keys.name(name.as_str()))).collect();
+    let next = number(next.await?)?.unwrap_or(1);
+    let all = counted(all.await?)?;
+    let mut counts = Counts::new();
+    for (metric, row) in metrics.into_iter().zip(of_metrics) {
+        counts.insert(metric, (counted(row.await?)?, 0));
+    }
+    let mut known = Vec::with_capacity(names.len());
+    for row in rows {
+        known.push(number(row.await?)?);
+    }
+    Ok(There { next, all, counts, known })
+}
+
+/// Writes the rows of a new series.
+fn make(tr: &Transaction, keys: &Keys, name: &Name, id: Id) {
+    tr.set(keys.name(name.as_str()), id.to_le_bytes());
+    tr.set(keys.series(id), name.as_str());
+    tr.set(keys.index(name.metric(), "", "", id), "");
+    for (tag, value) in name.tags() {
+        tr.set(keys.index(name.metric(), tag, value, id), "");
+    }
+}
+
 async fn try_numbers(
     shared: &Shared,
     tr: &Transaction,
@@ -360,20 +452,16 @@ async fn try_numbers(
 ) -> Result<Vec<Numbered>> {
     shared.check_owner(tr).await?;
     let keys = &shared.keys;
-    let (next, all) = (tr.get(keys.next_id()), tr.get(keys.count()));
-    let metrics: BTreeSet<&str> = names.iter().map(Name::metric).collect();
-    let of_metrics: Vec<_> = metrics.iter().map(|metric| tr.get(keys.count_of(metric))).collect();
-    let rows: Vec<_> = names.iter().map(|name| tr.get(keys.name(name.as_str()))).collect();
-    let first = number(next.await?)?.unwrap_or(1);
-    let mut all = counted(all.await?)?;
-    let mut counts = BTreeMap::new();
-    for (metric, row) in metrics.into_iter().zip(of_metrics) {
-        counts.insert(metric, (counted(row.await?)?, 0));
+    let There { next: first, mut all, mut counts, known } = there(tr, keys, names).await?;
+    if let Some(limits) = limits {
+        let new = names.iter().zip(&known).filter(|(_, known)| known.is_none());
+        let new: Vec<&Name> = new.map(|(name, _)| name).collect();
+        elsewhere(shared, tr, (limits, &new), (&mut all, &mut counts)).await?;
     }
     let mut next = first;
     let mut numbers = Vec::with_capacity(names.len());
-    for (name, row) in names.iter().zip(rows) {
-        if let Some(id) = number(row.await?)? {
+    for (name, known) in names.iter().zip(known) {
+        if let Some(id) = known {
             numbers.push(Ok((id, false)));
             continue;
         }
@@ -383,15 +471,9 @@ async fn try_numbers(
             continue;
         }
         (all, *of_metric, *more) = (all + 1, *of_metric + 1, *more + 1);
-        let id = next;
+        make(tr, keys, name, next);
+        numbers.push(Ok((next, true)));
         next += 1;
-        tr.set(keys.name(name.as_str()), id.to_le_bytes());
-        tr.set(keys.series(id), name.as_str());
-        tr.set(keys.index(name.metric(), "", "", id), "");
-        for (tag, value) in name.tags() {
-            tr.set(keys.index(name.metric(), tag, value, id), "");
-        }
-        numbers.push(Ok((id, true)));
     }
     if next != first {
         for (metric, (_, more)) in counts.into_iter().filter(|(_, (_, more))| *more > 0) {

@@ -4,18 +4,18 @@
 //! is final. Points of the tail that are in a leaf already are told by their time, since leaves
 //! take over from the tail in order.
 
-use super::budget::Budget;
 use super::flush::{self, Flusher};
+use super::foreign::Owner;
 use super::keys::{Id, Keys};
 use super::lease::{self, Tenure, Token};
 use super::names::Index;
-use super::place::{self, Former, Home, Sight, check_format};
+use super::place::{self, Former, Sight, check_format};
+use super::plot::Plot;
 use super::turn::Turns;
-use super::{Cell, Pending, Role, Settings, Shared, inbox, lock, names, nodes, retry, tail};
-use crate::codec::MAX_LEAF_POINTS;
+use super::{Cell, PartOf, Pending, Role, Shared, inbox, lock, names, nodes, retry, tail};
 use crate::error::{Error, Result};
 use crate::value::Point;
-use plinth_client::{Database, RangeOptions, StreamingMode, Transaction};
+use plinth_client::{RangeOptions, StreamingMode, Transaction};
 use plinth_env::sync::{First, race};
 use plinth_types::{Bytes, key_after, strinc};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,10 +33,9 @@ const TRY_AGAIN: Duration = Duration::from_millis(100);
 /// How often the inbox is looked into when nobody reads.
 const LOOK: Duration = Duration::from_millis(250);
 
-pub(super) async fn open(database: &Database, mut settings: Settings) -> Result<Arc<Shared>> {
-    settings.leaf_points = settings.leaf_points.clamp(1, MAX_LEAF_POINTS);
-    let (token, moves) = take_over(database, &Home::of(database, &settings)).await?;
-    let shared = new(database, settings, Role::Owner { token, lease: None });
+pub(super) async fn open(plot: &Plot) -> Result<Arc<Shared>> {
+    let (token, moves) = take_over(plot).await?;
+    let shared = new(plot, Role::Owner { token, lease: None });
     own(&shared, moves).await?;
     Ok(shared)
 }
@@ -44,17 +43,14 @@ pub(super) async fn open(database: &Database, mut settings: Settings) -> Result<
 /// Opens them with a lease, which is renewed from the takeover on: reading the tail may take longer
 /// than it lasts. `None` if its rows are not as they were seen.
 pub(super) async fn open_leased(
-    database: &Database,
-    mut settings: Settings,
+    plot: &Plot,
     tenure: Tenure,
     seen: &Sight,
 ) -> Result<Option<Arc<Shared>>> {
-    settings.leaf_points = settings.leaf_points.clamp(1, MAX_LEAF_POINTS);
-    let place = Home::of(database, &settings);
-    let Some(moves) = place::take_over(database, &place, (&tenure, seen)).await? else {
+    let Some(moves) = place::take_over(&plot.database, &plot.home, (&tenure, seen)).await? else {
         return Ok(None);
     };
-    let shared = new(database, settings, tenure.role());
+    let shared = new(plot, tenure.role());
     lease::start_renewing(&shared, tenure);
     own(&shared, moves).await?;
     Ok(Some(shared))
@@ -75,9 +71,10 @@ async fn own(shared: &Arc<Shared>, moves: bool) -> Result<()> {
     Ok(())
 }
 
-/// Opens them to post points to whoever owns them. Reads nothing.
-pub(super) fn post(database: &Database, settings: Settings) -> Arc<Shared> {
-    let shared = new(database, settings, Role::Poster);
+/// Opens them to post points to whoever owns them, and to read them through `owner` if there is a
+/// way to ask. Reads nothing.
+pub(super) fn post(plot: &Plot, owner: Option<Arc<dyn Owner>>) -> Arc<Shared> {
+    let shared = new(plot, Role::Poster(owner));
     shared.turn.open();
     start_committing(&shared);
     shared
@@ -85,8 +82,8 @@ pub(super) fn post(database: &Database, settings: Settings) -> Arc<Shared> {
 
 /// Opens what there is to be read. The inbox is read first and the trees last, since points move
 /// from there to here.
-pub(super) async fn view(database: &Database, settings: Settings) -> Result<Arc<Shared>> {
-    let place = &Home::of(database, &settings);
+pub(super) async fn view(plot: &Plot) -> Result<Arc<Shared>> {
+    let (database, place) = (&plot.database, &plot.home);
     let found = |tr: Transaction| async move {
         let former = place.former(&tr).await?;
         let mut rows = nodes::rows(&tr, &place.keys.inbox()).await?;
@@ -105,7 +102,7 @@ pub(super) async fn view(database: &Database, settings: Settings) -> Result<Arc<
     }
     check_format(format.as_deref())?;
     let keys = place.former_keys(&former).unwrap_or(&place.keys).clone();
-    let shared = new_at(place.reach(database), keys, settings, Role::Reader);
+    let shared = new_at(plot, keys, Role::Reader);
     let _ = shared.failure.set(Error::ReadOnly);
     shared.turn.open();
     recover(&shared).await?;
@@ -113,17 +110,16 @@ pub(super) async fn view(database: &Database, settings: Settings) -> Result<Arc<
     Ok(shared)
 }
 
-fn new(database: &Database, settings: Settings, role: Role) -> Arc<Shared> {
-    let place = Home::of(database, &settings);
-    new_at(place.reach(database), place.keys, settings, role)
+fn new(plot: &Plot, role: Role) -> Arc<Shared> {
+    new_at(plot, plot.home.keys.clone(), role)
 }
 
-fn new_at(database: Database, keys: Keys, settings: Settings, role: Role) -> Arc<Shared> {
-    let query_bytes = settings.query_bytes;
+fn new_at(plot: &Plot, keys: Keys, role: Role) -> Arc<Shared> {
     Arc::new(Shared {
-        database,
+        database: plot.home.reach(&plot.database),
         keys,
-        settings,
+        of: PartOf { number: plot.number, whole: plot.whole.clone() },
+        settings: plot.settings.clone(),
         role,
         index: Index::default(),
         pending: Pending::default(),
@@ -131,18 +127,18 @@ fn new_at(database: Database, keys: Keys, settings: Settings, role: Role) -> Arc
         turn: Turns::closed(),
         flusher: Mutex::new(Flusher::default()),
         longest_unsaved: AtomicU64::new(0),
-        queries: Arc::new(Budget::new(query_bytes)),
         failure: OnceLock::new(),
     })
 }
 
 /// Becomes the owner; with what number, and whether there is something to be moved.
-async fn take_over(database: &Database, place: &Home) -> Result<(Token, bool)> {
+async fn take_over(plot: &Plot) -> Result<(Token, bool)> {
+    let (database, place) = (&plot.database, &plot.home);
     let mut owner = [0; 16];
     database.endpoint().env().fill_random(&mut owner);
     let moves = retry::transact_all(&place.reach(database), |tr| async move {
         check_format(tr.get(place.keys.format()).await?.as_deref())?;
-        let former = place.former(&tr).await?;
+        let Sight { former, .. } = place.sight(&tr).await?;
         tr.clear(place.keys.lease());
         Ok(place.claim(&tr, &former, &owner))
     })

@@ -10,7 +10,7 @@ use super::keys::Id;
 use super::{Cell, lock};
 use crate::value::Point;
 use plinth_env::sync::Signal;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Points, and series, for which memory is kept from one flush to the next: a million series bring
@@ -25,6 +25,8 @@ pub(super) struct Pending {
     points: AtomicUsize,
     /// Knocked at when something is pending, and at the end.
     pub(super) work: Arc<Signal>,
+    /// Nothing may be added by whoever appends: the part is being handed over, or was.
+    pub(super) is_closed: AtomicBool,
 }
 
 /// What a flush takes.

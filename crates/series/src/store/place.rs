@@ -25,6 +25,10 @@ use std::time::Duration;
 
 /// The format of keys and values.
 pub(super) const FORMAT: &[u8] = &[1];
+/// Parts of a place, at most; as many as there are powers of two for up to there.
+pub const MAX_PARTS: usize = 128;
+/// The first byte of the format of a place that is divided; how many parts it has is the second.
+const DIVIDED: u8 = 2;
 
 /// What the row says of the former place: it is being emptied, or needn't be looked at any more.
 const BEGUN: &[u8] = &[0];
@@ -41,6 +45,8 @@ pub(super) struct Home {
     pub(super) keys: Keys,
     /// Where they may have been before.
     former: Option<Keys>,
+    /// What says that they are in so many parts, of which this is one.
+    divided: Option<(Keys, usize)>,
 }
 
 /// What there is to be moved.
@@ -69,7 +75,13 @@ impl Home {
         let usual = database.endpoint().series_prefix();
         let keys = Keys::new(settings.prefix.as_deref().unwrap_or(usual));
         let has_moved = settings.prefix.is_none() && usual != SERIES_LAYER_PREFIX;
-        Self { keys, former: has_moved.then(|| Keys::new(SERIES_LAYER_PREFIX)) }
+        let former = has_moved.then(|| Keys::new(SERIES_LAYER_PREFIX));
+        Self { keys, former, divided: None }
+    }
+
+    /// One of the parts of a place that is divided. It was never anywhere else.
+    pub(super) fn part(root: &Keys, number: usize, parts: usize) -> Self {
+        Self { keys: root.part(number), former: None, divided: Some((root.clone(), parts)) }
     }
 
     /// The database for whoever reads and writes there.
@@ -111,7 +123,13 @@ impl Home {
         let is_there = has_len(&rows.owner, size_of::<Token>())
             || has_len(&next.await?, 8)
             || has_len(&inbox.await?, 8);
-        match format.await?.as_deref() {
+        let format = format.await?;
+        if let Some([DIVIDED, _]) = format.as_deref()
+            && tr.get(former.part(0).format()).await?.as_deref() == Some(FORMAT)
+        {
+            return Err(is_divided(former));
+        }
+        match format.as_deref() {
             Some(FORMAT) => Ok(Former::Full(rows)),
             None if is_there => Ok(Former::Full(rows)),
             Some(other) if is_there => Err(Error::damaged(
@@ -132,6 +150,12 @@ impl Home {
     /// # Errors
     /// As [`Home::former`].
     pub(super) async fn sight(&self, tr: &Transaction) -> Result<Sight> {
+        if let Some((root, parts)) = &self.divided
+            && parts_of(tr.get(root.format()).await?.as_deref())? != *parts
+        {
+            // Whoever makes the place again has to come first.
+            return Err(Error::NotOwner);
+        }
         Ok(Sight { rows: Rows::read(tr, &self.keys).await?, former: self.former(tr).await? })
     }
 
@@ -156,10 +180,57 @@ impl Home {
     }
 }
 
+/// How many parts a place has whose format is this; one, where nothing is said yet.
+pub(super) fn parts_of(format: Option<&[u8]>) -> Result<usize> {
+    match format {
+        None | Some(FORMAT) => Ok(1),
+        Some([DIVIDED, parts])
+            if parts.is_power_of_two() && (2..=MAX_PARTS).contains(&usize::from(*parts)) =>
+        {
+            Ok(usize::from(*parts))
+        }
+        Some(other) => Err(Error::damaged(
+            "the series",
+            format!("format {FORMAT:?} or [{DIVIDED}, parts] expected, {other:?} found"),
+        )),
+    }
+}
+
+/// Makes a place of so many parts, unless there is anything in it, and says how many it has.
+pub(super) async fn make(tr: &Transaction, home: &Home, parts: usize) -> Result<usize> {
+    // Who would own parts says so before there are any, after all was cleared.
+    let (begin, end) = (home.keys.bounds().0, Bytes::from(home.keys.members()));
+    // With a conflict: whoever writes there meanwhile knows of no parts.
+    let is_empty = tr.get_range(RangeOptions::from(begin..end).limit(1)).await?.rows.is_empty();
+    let former = home.former(tr).await?;
+    if !is_empty || !matches!(former, Former::Done | Former::Empty) {
+        return Ok(1);
+    }
+    if former == Former::Empty {
+        tr.set(home.keys.moved(), DONE);
+    }
+    let parts = u8::try_from(parts).unwrap_or(1);
+    tr.set(home.keys.format(), [DIVIDED, parts]);
+    Ok(usize::from(parts))
+}
+
+/// Why series in parts are not moved.
+fn is_divided(former: &Keys) -> Error {
+    let place = plinth_types::printable(&former.format());
+    let detail = format!(
+        "the series at {place} are divided in parts, and can't be moved to a place of their own: export them with `plinth series export` where they are, and import them here"
+    );
+    plinth_types::Error::client_invalid_operation().with_detail(detail).into()
+}
+
 /// Fails unless the format is one that this program knows.
 pub(super) fn check_format(format: Option<&[u8]>) -> Result<()> {
     match format {
         None | Some(FORMAT) => Ok(()),
+        Some([DIVIDED, parts]) => Err(Error::damaged(
+            "the series",
+            format!("they are divided in {parts} parts, and were taken for one"),
+        )),
         Some(other) => Err(Error::damaged(
             "the series",
             format!("format {FORMAT:?} expected, {other:?} found"),
@@ -322,5 +393,19 @@ impl Told {
             milliseconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             "series were moved to a place of their own, out of the way of users' keys"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_format_says_how_many_parts_there_are() {
+        let parts = |format: &[u8]| parts_of(Some(format)).ok();
+        assert_eq!(parts_of(None).unwrap(), 1);
+        assert_eq!([&[1_u8][..], &[2, 2], &[2, 8], &[2, 128]].map(parts), [1, 2, 8, 128].map(Some));
+        let wrong = [&[][..], &[2], &[2, 0], &[2, 1], &[2, 3], &[2, 129], &[2, 4, 0], &[3, 4]];
+        assert_eq!(wrong.map(parts), [None; 8]);
     }
 }

@@ -196,6 +196,7 @@ impl GroupStream {
 
 impl Merged {
     async fn new(series: &Series, span: Span, direction: Direction) -> Result<Self> {
+        let series = &series.brought(span).await?;
         let shared = &series.shared;
         let (mut late_in_memory, mut memory) = series.in_memory(span);
         let mut reader = Reader::new(&shared.database, &shared.keys, series.cell.id);

@@ -8,9 +8,7 @@
 
 use super::keys::{Id, Keys};
 use super::nodes::{self, Through};
-use super::{
-    Series, SeriesStore, Shared, Standing, State, flush, limits, lock, mask, names, retry, side,
-};
+use super::{Part, Series, Shared, Standing, State, flush, limits, lock, mask, names, retry, side};
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::tree::{Address, FANOUT, Nodes, Span, Twig, decode_summaries};
@@ -50,14 +48,8 @@ impl Series {
     }
 }
 
-impl SeriesStore {
-    /// Deletes a series with all of its points. Handles of it can't append any more; a series of
-    /// the same name is a new one. It is done also if the future is dropped in the middle.
-    ///
-    /// # Errors
-    /// [`Error::Deleted`] if it was deleted before and there is another one of its name;
-    /// [`Error::NotOwner`], [`Error::Database`].
-    pub async fn delete(&self, series: &Series) -> Result<()> {
+impl Part {
+    pub(super) async fn delete(&self, series: &Series) -> Result<()> {
         let (shared, id, name) = (self.shared.clone(), series.cell.id, series.cell.name.clone());
         let (done, reply) = promise();
         let task =
@@ -95,7 +87,7 @@ async fn delete(shared: &Arc<Shared>, id: Id, name: &Name) -> Result<()> {
         }
         let Some(cell) = shared.in_memory(id, name) else { return Ok(()) };
         if lock(&shared.index.names).remove(name).is_some() {
-            shared.index.used.known_bytes.fetch_sub(limits::in_memory(name), Ordering::Relaxed);
+            shared.note_forgotten(limits::in_memory(name));
         }
         let mut state = lock(&cell.state);
         shared.open_points.fetch_sub(state.open.len(), Ordering::Relaxed);

@@ -6,17 +6,18 @@
 //! is; nothing is held but a page of each. What is found is a number and a name: a series that is
 //! only read is neither made nor kept in memory.
 
+use super::found::Found;
 use super::keys::{Id, Keys, Listing};
 use super::names::FIRST_POSTED;
-use super::{Cell, Role, Series, SeriesStore, Shared, Standing, State, lock, retry};
+use super::{Cell, Part, Role, Series, Shared, lock, retry};
 use crate::error::{Error, Result};
 use crate::name::Name;
 use plinth_client::{KeyValue, RangeOptions, StreamingMode, Transaction};
 use plinth_types::{Bytes, key_after, strinc};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Rows that are read at a time.
@@ -38,13 +39,6 @@ pub struct StoreStats {
     pub longest_unsaved: Duration,
     /// Bytes that queries at work hold, about.
     pub query_bytes: usize,
-}
-
-/// A series that was found.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Found {
-    pub(crate) id: Id,
-    pub(crate) name: Name,
 }
 
 /// Reads of the index, at whatever version.
@@ -148,7 +142,7 @@ impl<'a> Index<'a> {
             };
             for (id, row) in ids.iter().zip(rows) {
                 if let Some(row) = row {
-                    found.push(Found { id: *id, name: name_of(*id, &row)? });
+                    found.push(Found::new(*id, name_of(*id, &row)?));
                 }
             }
         }
@@ -228,10 +222,15 @@ impl Condition {
     }
 }
 
-impl SeriesStore {
+impl Part {
+    /// Takes in what waits, if that is not somebody else's to do: he was asked for it.
+    async fn take_in_own(&self) -> Result<()> {
+        if self.is_foreign() { Ok(()) } else { self.take_in().await }
+    }
+
     /// Series of a metric that have for each tag one of its values, with numbers from `least` on,
     /// ascending, at most `limit` of them; and where the next ones begin, if there may be more.
-    pub(crate) async fn search(
+    pub(super) async fn search(
         &self,
         metric: &str,
         tags: &[(String, Vec<String>)],
@@ -239,7 +238,7 @@ impl SeriesStore {
         limit: usize,
     ) -> Result<(Vec<Found>, Option<Id>)> {
         if least == 0 {
-            self.take_in().await?;
+            self.take_in_own().await?;
         }
         let index = Index::new(&self.shared);
         let ids = index.numbers(metric, tags, least, limit).await?;
@@ -278,7 +277,7 @@ impl SeriesStore {
         let mut all: Vec<Found> = lock(&self.shared.index.names)
             .iter()
             .filter(|(name, cell)| cell.id >= least.max(FIRST_POSTED) && is_wanted(name))
-            .map(|(name, cell)| Found { id: cell.id, name: name.clone() })
+            .map(|(name, cell)| Found::new(cell.id, name.clone()))
             .collect();
         all.sort_unstable_by_key(|found| found.id);
         let is_end = all.len() <= limit;
@@ -295,16 +294,16 @@ impl SeriesStore {
 
     /// All series with numbers from `least` on, ascending, some of them; and whether there are no
     /// more.
-    pub(crate) async fn page_of_all(&self, least: Id) -> Result<(Vec<Found>, bool)> {
+    pub(super) async fn page_of_all(&self, least: Id) -> Result<(Vec<Found>, bool)> {
         if least == 0 {
-            self.take_in().await?;
+            self.take_in_own().await?;
         }
         let index = Index::new(&self.shared);
         let begin = index.keys.series(least);
         let rows = index.page(&begin, &end_of(&index.keys.all_series())).await?;
         let found = rows.iter().map(|row| {
             let id = index.keys.id_of_series(&row.key)?;
-            Ok(Found { id, name: name_of(id, &row.value)? })
+            Ok(Found::new(id, name_of(id, &row.value)?))
         });
         let mut found: Vec<Found> = found.collect::<Result<_>>()?;
         if rows.len() >= PAGE {
@@ -315,33 +314,9 @@ impl SeriesStore {
         Ok((found, is_end))
     }
 
-    /// Series in the order of their numbers, some of them: those of a metric that have for each of
-    /// `tags` one of its values, or all. And where the next ones begin, which is to be given as
-    /// `from`; 0 for the first. They are to be read or deleted; what is to be written to is opened
-    /// by its name.
-    ///
-    /// # Errors
-    /// [`Error::Database`], [`Error::Damaged`].
-    pub async fn browse(
-        &self,
-        metric: Option<&str>,
-        tags: &[(String, Vec<String>)],
-        from: u64,
-    ) -> Result<(Vec<Series>, Option<u64>)> {
-        let (found, next) = match metric {
-            None => {
-                let (found, is_end) = self.page_of_all(from).await?;
-                let next = found.last().map(|last| last.id + 1).filter(|_| !is_end);
-                (found, next)
-            }
-            Some(metric) => self.search(metric, tags, from, PAGE).await?,
-        };
-        Ok((found.iter().map(|found| self.found(found)).collect(), next))
-    }
-
     /// The series of these names, as far as there are such.
-    pub(crate) async fn named(&self, names: &[Name]) -> Result<Vec<Found>> {
-        self.take_in().await?;
+    pub(super) async fn named(&self, names: &[Name]) -> Result<Vec<Found>> {
+        self.take_in_own().await?;
         let index = Index::new(&self.shared);
         let mut ids = Vec::new();
         for name in names {
@@ -354,27 +329,23 @@ impl SeriesStore {
         index.names(&ids).await
     }
 
-    /// A series to be read by the query that has found it, which has looked into the inbox when it
-    /// began.
-    pub(crate) fn reading(&self, found: &Found) -> Series {
-        Series { is_looked_up: true, ..self.found(found) }
-    }
-
     /// A series that was found: the one in memory, or else one that has nothing there and is
     /// forgotten with the handle.
     pub(super) fn found(&self, found: &Found) -> Series {
+        if self.is_foreign() {
+            // What is in memory here waits to be posted, and is no part of what is read.
+            let cell = found.brought.0.clone().unwrap_or_else(|| found.cell());
+            return Series { shared: self.shared.clone(), cell, is_looked_up: false };
+        }
         let cell = lock(&self.shared.index.names).get(&found.name).cloned();
         // What was posted and has a number since is seen as it was when this store began to look.
         let is_it = |cell: &Arc<Cell>| cell.id == found.id || cell.id >= FIRST_POSTED;
-        let cell = cell.filter(is_it).unwrap_or_else(|| {
-            let state = Mutex::new(State { standing: Standing::Found, ..State::default() });
-            Arc::new(Cell { id: found.id, name: found.name.clone(), state })
-        });
+        let cell = cell.filter(is_it).unwrap_or_else(|| found.cell());
         Series { shared: self.shared.clone(), cell, is_looked_up: false }
     }
 
     /// What of the series is in memory now.
-    pub fn stats(&self) -> StoreStats {
+    pub(super) fn stats(&self) -> StoreStats {
         let shared = &self.shared;
         StoreStats {
             series: lock(&shared.index.names).len(),
@@ -382,16 +353,13 @@ impl SeriesStore {
             unsaved_points: shared.pending.points(),
             unsaved_for: Duration::from_nanos(shared.unsaved_for()),
             longest_unsaved: Duration::from_nanos(shared.longest_unsaved.load(Ordering::Relaxed)),
-            query_bytes: shared.queries.held(),
+            query_bytes: shared.of.whole.queries.held(),
         }
     }
 
     /// Metrics, tags or values that begin with `prefix`, ascending, those behind `after`, at most
     /// `limit`.
-    ///
-    /// # Errors
-    /// [`Error::Database`], [`Error::Damaged`].
-    pub async fn list(
+    pub(super) async fn list(
         &self,
         listing: &Listing,
         prefix: &str,
@@ -399,7 +367,7 @@ impl SeriesStore {
         limit: usize,
     ) -> Result<Vec<String>> {
         if after.is_none() {
-            self.take_in().await?;
+            self.take_in_own().await?;
         }
         let index = Index::new(&self.shared);
         let keys = index.keys;

@@ -234,7 +234,7 @@ fn settings(hub: &Hub) -> Settings {
 
 /// From now on points are taken, whoever owns the series.
 pub(super) fn begin_posting(hub: &Hub, among: &Among) {
-    let opened = Opened::new(SeriesStore::post(&among.database, settings(hub)));
+    let opened = Opened::new(SeriesStore::post_undivided(&among.database, settings(hub)));
     let _ = hub.slot.posting.set(Posting { opened, among: among.clone() });
 }
 
@@ -269,6 +269,7 @@ pub(super) async fn share(hub: Arc<Hub>, among: Among, address: String, peers: O
                     slot.set(State::Elsewhere(holder));
                 }
             }
+            First::Right(Ok(Look::Free)) => {}
             First::Right(Err(why)) => slot.note(&why),
         }
         if race(slot.stop.wait(), candidate.wait()).await == First::Left(()) {

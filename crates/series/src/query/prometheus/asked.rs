@@ -5,7 +5,7 @@ use super::source::{StoreSource, find, labels_of, name_of};
 use super::{Failure, MAX_LISTED};
 use crate::error::{Error, Result};
 use crate::store::{Series, SeriesStore};
-use crate::tree::Direction;
+use crate::tree::{Direction, Span};
 use plinth_promql::{Answered, Labels, Matcher, Options, Sample};
 use std::ops::Bound;
 use std::time::Duration;
@@ -41,10 +41,13 @@ impl SeriesStore {
         after: i64,
         until: i64,
     ) -> std::result::Result<Vec<(Labels, Sample)>, String> {
-        let found = find(self, matchers, MAX_LISTED).await.map_err(|error| error.to_string())?;
+        let mut found =
+            find(self, matchers, MAX_LISTED).await.map_err(|error| error.to_string())?;
         let mut newest = Vec::new();
+        let bounds = (Bound::Excluded(after), Bound::Included(until));
+        let brought = self.bring(found.iter_mut(), Span::new(bounds)).await;
+        brought.map_err(|error| error.to_string())?;
         for found in found {
-            let bounds = (Bound::Excluded(after), Bound::Included(until));
             let read = async {
                 let mut points = self.reading(&found).scan(bounds, Direction::Backward).await?;
                 points.next().await

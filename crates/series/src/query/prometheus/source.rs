@@ -5,11 +5,12 @@
 //! the time is looked at, and others get their turn.
 
 use crate::name::{Name, plain, written};
-use crate::store::{Found, Listing, PointStream, SeriesStore, Share};
-use crate::tree::Direction;
+use crate::store::{Found, Listing, PointStream, SERIES_AT_ONCE, SeriesStore, Share};
+use crate::tree::{Direction, Span};
 use plinth_promql::{Error, Labels, Matcher, NAME, Sample, Samples, Source};
+use std::collections::HashMap;
 use std::ops::Bound;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Series that an expression may read.
@@ -36,22 +37,84 @@ impl<'a> StoreSource<'a> {
     }
 }
 
+/// A series that was found, and with whom its owner is asked about it, if that is somebody else.
+#[derive(Clone)]
+pub(super) struct Selected {
+    found: Found,
+    together: Option<Arc<Together>>,
+}
+
+/// Series whose owners are asked at once, when the first of them is read in a span of time.
+struct Together {
+    all: Vec<Found>,
+    brought: Mutex<(Span, HashMap<u64, Found>)>,
+}
+
+impl Together {
+    /// Groups of the series of owners elsewhere, each in the order in which they are read.
+    fn groups(store: &SeriesStore, found: &[Found]) -> Vec<Arc<Self>> {
+        let foreign: Vec<Found> =
+            found.iter().filter(|found| store.is_to_be_brought(found)).cloned().collect();
+        let group = |all: &[Found]| {
+            Arc::new(Self { all: all.to_vec(), brought: Mutex::new((Span::NONE, HashMap::new())) })
+        };
+        foreign.chunks(SERIES_AT_ONCE).map(group).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Span, HashMap<u64, Found>)> {
+        self.brought.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One of them as its owner knows it. Each is given away once, so that what is read no more
+    /// takes no memory.
+    async fn take(&self, store: &SeriesStore, found: &Found, span: Span) -> crate::Result<Found> {
+        let take = || {
+            let mut brought = self.lock();
+            let is_of_span = brought.0 == span;
+            is_of_span.then(|| brought.1.remove(&found.id)).flatten()
+        };
+        if let Some(found) = take() {
+            return Ok(found);
+        }
+        let mut all = self.all.clone();
+        store.bring(all.iter_mut(), span).await?;
+        *self.lock() = (span, all.into_iter().map(|found| (found.id, found)).collect());
+        Ok(take().unwrap_or_else(|| found.clone()))
+    }
+}
+
 impl Source for StoreSource<'_> {
-    type Series = Found;
+    type Series = Selected;
     type Samples = Points;
     type Error = crate::Error;
 
     async fn find(
         &self,
         matchers: &[Matcher],
-    ) -> Result<Vec<(Labels, Found)>, Error<crate::Error>> {
+    ) -> Result<Vec<(Labels, Selected)>, Error<crate::Error>> {
         let found = find(self.store, matchers, MAX_SERIES).await?;
-        Ok(found.into_iter().map(|found| (labels_of(&found.name), found)).collect())
+        let groups = Together::groups(self.store, &found);
+        let mut foreign = groups.iter().flat_map(|group| group.all.iter().map(move |_| group));
+        let selected = found.into_iter().map(|found| {
+            let is_foreign = self.store.is_to_be_brought(&found);
+            let together = if is_foreign { foreign.next().cloned() } else { None };
+            (labels_of(&found.name), Selected { found, together })
+        });
+        Ok(selected.collect())
     }
 
-    async fn read(&self, series: &Found, after: i64, until: i64) -> Result<Points, crate::Error> {
+    async fn read(
+        &self,
+        series: &Selected,
+        after: i64,
+        until: i64,
+    ) -> Result<Points, crate::Error> {
         let bounds = (Bound::Excluded(after), Bound::Included(until));
-        Ok(Points(self.store.reading(series).scan(bounds, Direction::Forward).await?))
+        let found = match &series.together {
+            Some(together) => &together.take(self.store, &series.found, Span::new(bounds)).await?,
+            None => &series.found,
+        };
+        Ok(Points(self.store.reading(found).scan(bounds, Direction::Forward).await?))
     }
 
     async fn pause(&self) -> Result<(), Error<crate::Error>> {

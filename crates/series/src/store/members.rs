@@ -1,0 +1,150 @@
+//! Members: the servers that would own parts of the series, as each of them sees the others.
+//!
+//! Each has a row that it changes every half a second, and whoever has seen one stand still for as
+//! long as a lease lasts takes its server for dead. From who lives follows how many parts each
+//! should have. What comes of an error here is an uneven share for a while, never a part with two
+//! owners: that is the lease's affair (`lease.rs`).
+
+use super::lease::{BEAT, LASTS};
+use super::place::{Home, make, parts_of};
+use super::{nodes, retry};
+use crate::error::{Error, Result};
+use plinth_client::{Database, Transaction};
+use plinth_types::Bytes;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Rows that have stood still for so long are cleared.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+
+/// One of those who would own parts, and what it knows of the others.
+pub struct Members {
+    database: Database,
+    home: Home,
+    parts: usize,
+    name: String,
+    beats: u64,
+    seen: BTreeMap<String, Seen>,
+}
+
+/// What was last seen of a row, and for how long it had been so.
+struct Seen {
+    row: Bytes,
+    at: Duration,
+    still: Duration,
+}
+
+impl Members {
+    pub(super) fn new(database: &Database, home: &Home, parts: usize, name: &str) -> Self {
+        Self {
+            database: home.reach(database),
+            home: home.clone(),
+            parts,
+            name: name.to_owned(),
+            beats: 0,
+            seen: BTreeMap::new(),
+        }
+    }
+
+    /// Says that this one lives; gives the names of all who do, ascending. To be called every half
+    /// a second. If the place was cleared it is made again.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotOwner`] if that is in another number of parts, for good;
+    /// [`crate::Error::Locked`], [`crate::Error::Database`], [`crate::Error::Damaged`].
+    pub async fn beat(&mut self) -> Result<Vec<String>> {
+        self.beats += 1;
+        let (home, name, beats) = (&self.home, &self.name, self.beats.to_le_bytes());
+        let (keys, parts) = (&home.keys, self.parts);
+        let forgotten: Vec<&String> = self
+            .seen
+            .iter()
+            .filter(|(_, seen)| seen.still >= FORGOTTEN)
+            .map(|(name, _)| name)
+            .collect();
+        let forgotten = &forgotten;
+        let rows = retry::transact_all(&self.database, |tr: Transaction| async move {
+            let known = match tr.get(keys.format()).await? {
+                None if parts > 1 => make(&tr, home, parts).await?,
+                format => parts_of(format.as_deref())?,
+            };
+            if known != parts {
+                return Err(Error::NotOwner);
+            }
+            let rows = nodes::rows(&tr, &keys.members()).await?;
+            tr.set(keys.member(name), beats);
+            for name in forgotten {
+                tr.clear(keys.member(name));
+            }
+            Ok(rows)
+        })
+        .await?;
+        let now = self.database.endpoint().env().now();
+        let mut seen = BTreeMap::new();
+        for row in rows {
+            let name = self.home.keys.name_of_member(&row.key)?;
+            let before = self.seen.get(&name).filter(|before| before.row == row.value);
+            // A look that was long in coming says nothing of how long it had been so.
+            let still = before.map_or(Duration::ZERO, |before| {
+                before.still + now.saturating_sub(before.at).min(2 * BEAT)
+            });
+            seen.insert(name, Seen { row: row.value, at: now, still });
+        }
+        self.seen = seen;
+        let mut live: Vec<String> = self
+            .seen
+            .iter()
+            .filter(|(name, seen)| **name != self.name && seen.still < LASTS)
+            .map(|(name, _)| name.clone())
+            .collect();
+        live.push(self.name.clone());
+        live.sort_unstable();
+        Ok(live)
+    }
+
+    /// Says that this one has gone.
+    ///
+    /// # Errors
+    /// [`crate::Error::Locked`], [`crate::Error::Database`].
+    pub async fn leave(&self) -> Result<()> {
+        let key = &self.home.keys.member(&self.name);
+        retry::transact(&self.database, |tr: Transaction| async move {
+            tr.clear(key);
+            Ok(())
+        })
+        .await
+    }
+
+    /// How many of `parts` the member of this name should own, where these live: as many as each
+    /// other one, or one more.
+    pub fn share(name: &str, live: &[String], parts: usize) -> usize {
+        let count = live.len().max(1);
+        let rank = live.iter().position(|other| other == name).unwrap_or(count);
+        parts / count + usize::from(rank < parts % count)
+    }
+}
+
+impl std::fmt::Debug for Members {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Members").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_even_and_together_they_are_all() {
+        for count in 1..12 {
+            let live: Vec<String> = (0..count).map(|at| format!("{at:02}")).collect();
+            for parts in [1, 2, 8, 128] {
+                let shares: Vec<usize> =
+                    live.iter().map(|name| Members::share(name, &live, parts)).collect();
+                assert_eq!(shares.iter().sum::<usize>(), parts);
+                let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
+                assert!(most - least <= 1, "{shares:?}");
+            }
+        }
+    }
+}

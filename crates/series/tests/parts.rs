@@ -1,0 +1,483 @@
+//! Series in parts answer as series that are not divided do: random operations and queries on a
+//! plain store, on one that owns all of four parts, and on two that own two each and read the
+//! others' through their owners, parts changing hands meanwhile.
+//!
+//! Rows of one time come in the order of the numbers of series, which parts give out apart; so
+//! answers are compared as sets of rows.
+
+use plinth::{Builder, Database};
+use plinth_env::Env;
+use plinth_env::simulated::Simulation;
+use plinth_series::workload::Random;
+use plinth_series::{
+    Claim, Division, Error, Look, Owner, Query, SeriesLayer, SeriesLimits, SeriesStore, Settings,
+    Told, delete_series, prometheus,
+};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const PARTS: usize = 4;
+const HOSTS: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
+const SPAN: u64 = 2000;
+
+/// A database of this name on a simulated machine.
+async fn database(env: &Env, name: &str) -> Database {
+    Builder::new(name).env(env.clone()).open_async().await.unwrap().into_database()
+}
+
+fn run<F: Future<Output = ()>>(seed: u64, test: impl FnOnce(Env) -> F) {
+    let sim = Simulation::new(seed);
+    let env = sim.process("machine");
+    sim.run_until(test(env));
+}
+
+fn settings(parts: usize) -> Settings {
+    Settings { parts, leaf_points: 16, commit_every: None, ..Settings::default() }
+}
+
+/// The stores of those who own the parts now.
+type Owners = Arc<Mutex<Vec<SeriesStore>>>;
+
+/// The way to whoever owns a part, in this process.
+struct Way {
+    part: usize,
+    owners: Owners,
+}
+
+impl Owner for Way {
+    fn ask(&self, question: Vec<u8>) -> Told<'_> {
+        Box::pin(async move {
+            let store = self.owners.lock().unwrap()[self.part].clone();
+            store.answer(self.part, &question).await
+        })
+    }
+}
+
+/// Two servers that own parts of one database's series.
+struct Fleet {
+    divisions: [Division; 2],
+    /// Which of them owns each part.
+    of: [usize; PARTS],
+    owners: Owners,
+    stores: [SeriesStore; 2],
+}
+
+async fn taken(division: &Division, part: usize, server: usize) -> SeriesStore {
+    let mut candidate = division.candidate(part, Claim::new(format!("server {server}"), ""));
+    match candidate.look().await.unwrap() {
+        Look::Ours(store) => store,
+        other => panic!("part {part} is not free: {other:?}"),
+    }
+}
+
+impl Fleet {
+    async fn new(database: &Database) -> Self {
+        let divisions = [
+            Division::of(database, settings(PARTS)).await.unwrap(),
+            Division::of(database, settings(1)).await.unwrap(),
+        ];
+        assert_eq!(divisions[1].parts(), PARTS, "it was made in so many");
+        let of = [0, 1, 0, 1];
+        let mut owners = Vec::new();
+        for (part, server) in of.into_iter().enumerate() {
+            owners.push(taken(&divisions[server], part, server).await);
+        }
+        let owners = Arc::new(Mutex::new(owners));
+        let stores = [0, 1].map(|server| Self::store(&divisions, of, &owners, server));
+        Self { divisions, of, owners, stores }
+    }
+
+    fn store(
+        divisions: &[Division; 2],
+        of: [usize; PARTS],
+        owners: &Owners,
+        server: usize,
+    ) -> SeriesStore {
+        let division = &divisions[server];
+        division.together((0..PARTS).map(|part| match of[part] == server {
+            true => owners.lock().unwrap()[part].clone(),
+            false => division.elsewhere(part, Arc::new(Way { part, owners: owners.clone() })),
+        }))
+    }
+
+    /// A part changes hands.
+    async fn move_part(&mut self, part: usize) {
+        for store in &self.stores {
+            store.sync().await.unwrap();
+        }
+        let (old, new) = (self.of[part], 1 - self.of[part]);
+        let before = self.owners.lock().unwrap()[part].clone();
+        before.hand_over().await.unwrap();
+        assert!(before.failure().is_some() && before.lost().is_none(), "of {old}");
+        let store = taken(&self.divisions[new], part, new).await;
+        self.owners.lock().unwrap()[part] = store;
+        self.of[part] = new;
+        self.stores =
+            [0, 1].map(|server| Self::store(&self.divisions, self.of, &self.owners, server));
+    }
+}
+
+/// The same series three times.
+struct Three {
+    plain: (Database, SeriesStore),
+    own: (Database, SeriesStore),
+    fleet: (Database, Fleet),
+}
+
+impl Three {
+    async fn new(env: &Env) -> Self {
+        let (one, two, three) = (
+            database(env, "/plain").await,
+            database(env, "/own").await,
+            database(env, "/fleet").await,
+        );
+        let plain = SeriesStore::open_with(&one, settings(1)).await.unwrap();
+        let own = SeriesStore::open_with(&two, settings(PARTS)).await.unwrap();
+        let fleet = Fleet::new(&three).await;
+        Self { plain: (one, plain), own: (two, own), fleet: (three, fleet) }
+    }
+
+    fn stores(&self, random: &mut Random) -> [&SeriesStore; 3] {
+        let either = random.below(2) as usize;
+        [&self.plain.1, &self.own.1, &self.fleet.1.stores[either]]
+    }
+
+    async fn sync(&self) {
+        for store in [&self.plain.1, &self.own.1].into_iter().chain(&self.fleet.1.stores) {
+            store.sync().await.unwrap();
+        }
+        // Between what waits and what an owner appends the one counts that he takes in last.
+        let owners = self.fleet.1.owners.lock().unwrap().clone();
+        for store in owners {
+            store.take_in().await.unwrap();
+        }
+    }
+
+    async fn change(&mut self, random: &mut Random) {
+        let name = name(random);
+        match random.below(20) {
+            0 => {
+                self.sync().await;
+                self.fleet.1.move_part(random.below(PARTS as u64) as usize).await;
+            }
+            1 => {
+                self.sync().await;
+                let (first, long) = (random.below(SPAN), random.below(100));
+                let matched = format!("match[]={}", encoded(&selector(&name)));
+                let span = format!("&start={}&end={}", first, first + long);
+                let form = if random.below(3) == 0 { matched } else { matched + &span };
+                for store in [&self.plain.1, &self.own.1] {
+                    assert_eq!(delete_series(store, &[form.as_bytes()]).await.0, 204);
+                }
+                let owners = self.fleet.1.owners.lock().unwrap().clone();
+                for store in owners {
+                    assert_eq!(delete_series(&store, &[form.as_bytes()]).await.0, 204);
+                }
+            }
+            2 | 3 => {
+                self.sync().await;
+                let points = [(point(random), name.clone()), (point(random), self::name(random))];
+                for database in [&self.plain.0, &self.own.0, &self.fleet.0] {
+                    transact(database, &points).await;
+                }
+            }
+            4 => self.sync().await,
+            _ => {
+                let points: Vec<_> = (0..1 + random.below(30)).map(|_| point(random)).collect();
+                for store in self.stores(random) {
+                    let series = store.series(&name).await.unwrap();
+                    for (time, value) in &points {
+                        series.append(*time, *value).unwrap();
+                    }
+                }
+                // The next one may go by the other server: what counts is the last that was sent.
+                self.sync().await;
+            }
+        }
+    }
+}
+
+async fn transact(database: &Database, points: &[((i64, f64), String)]) {
+    let layer = SeriesLayer::new(database);
+    let body = |tr| {
+        let layer = layer.clone();
+        async move {
+            for ((time, value), name) in points {
+                layer.append(&tr, name, *time, *value).await?;
+            }
+            Ok::<_, Error>(())
+        }
+    };
+    database.try_transact(body).await.unwrap();
+}
+
+fn name(random: &mut Random) -> String {
+    let metric = ["x", "y", "z"][random.below(3) as usize];
+    format!("{metric} host={}", HOSTS[random.below(7) as usize])
+}
+
+fn selector(name: &str) -> String {
+    let (metric, host) = name.split_once(" host=").unwrap();
+    format!("{metric}{{host=\"{host}\"}}")
+}
+
+/// Seconds, and a quarter of an integer, whose sums do not depend on their order.
+fn point(random: &mut Random) -> (i64, f64) {
+    (random.below(SPAN) as i64 * 1_000_000_000, random.below(400) as f64 / 4.0)
+}
+
+fn encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02x}")).collect()
+}
+
+/// A query of Akumuli's.
+fn query(random: &mut Random) -> String {
+    let metric = ["x", "y", "z"][random.below(3) as usize];
+    let (from, long) = (random.below(SPAN), random.below(SPAN));
+    let to = if random.below(3) == 0 { from.saturating_sub(long) } else { from + long + 1 };
+    let range = format!(r#""from": {}, "to": {}"#, from * 1_000_000_000, to * 1_000_000_000);
+    let order = if random.below(2) == 0 { "time" } else { "series" };
+    let host = HOSTS[random.below(7) as usize];
+    let tags = match random.below(3) {
+        0 => format!(r#", "where": {{"host": ["{host}", "a"]}}"#),
+        1 => String::new(),
+        _ => r#", "group-by-tag": ["host"]"#.to_owned(),
+    };
+    let step = 1 + random.below(200);
+    let kind = match random.below(5) {
+        0 => format!(r#""select": "{metric}""#),
+        1 => format!(r#""aggregate": {{"{metric}": "sum"}}"#),
+        2 => {
+            format!(
+                r#""group-aggregate": {{"metric": "{metric}", "step": "{step}s", "func": ["min", "count"]}}"#
+            )
+        }
+        3 => r#""join": ["x", "y", "z"]"#.to_owned(),
+        _ => format!(
+            r#""group-aggregate-join": {{"metric": ["x", "y"], "step": "{step}s", "func": "last"}}"#
+        ),
+    };
+    let tags = if kind.contains("join") || kind.contains(r#""aggregate""#) {
+        tags.replace(r#", "group-by-tag": ["host"]"#, "")
+    } else {
+        tags
+    };
+    let is_ordered = |kind: &str| !kind.starts_with("\"aggregate");
+    let order =
+        if is_ordered(&kind) { format!(r#", "order-by": "{order}""#) } else { String::new() };
+    format!(
+        r#"{{{kind}, "range": {{{range}}}{tags}{order}, "output": {{"format": "csv", "timestamp": "raw"}}}}"#
+    )
+}
+
+/// The rows of an answer as a set, and what is wrong with the query if there are none.
+async fn rows(store: &SeriesStore, text: &str) -> Vec<String> {
+    let query = match Query::parse(text.as_bytes()) {
+        Ok(query) => query,
+        Err(why) => panic!("{text}: {why}"),
+    };
+    let answer = match store.query(&query).await {
+        Ok(answer) => answer.collect().await.map_err(|why| why.to_string()),
+        Err(why) => Err(why.to_string()),
+    };
+    let text = answer.map_or_else(|why| why, |text| String::from_utf8(text).unwrap());
+    let mut rows: Vec<String> = text.lines().map(str::to_owned).collect();
+    rows.sort_unstable();
+    rows
+}
+
+/// An expression of PromQL, or a question about names.
+fn question(random: &mut Random) -> (&'static str, String) {
+    let name = name(random);
+    let expression = match random.below(6) {
+        0 => selector(&name),
+        1 => "sum by (host) (x + on (host) y)".to_owned(),
+        2 => "max_over_time(z[90s]) - ignoring (nothing) min_over_time(z[90s])".to_owned(),
+        3 => format!("sum({})", selector(&name)),
+        4 => r#"count({__name__=~"x|y|z"})"#.to_owned(),
+        _ => "rate(x[120s] offset 30s)".to_owned(),
+    };
+    let span = format!("start={}&end={SPAN}&step=37", random.below(SPAN));
+    match random.below(8) {
+        0 => ("/api/v1/labels", String::new()),
+        1 => ("/api/v1/label/host/values", String::new()),
+        2 => ("/api/v1/series", format!("match[]={}", encoded(r#"{host=~"a|b|c"}"#))),
+        _ => ("/api/v1/query_range", format!("query={}&{span}", encoded(&expression))),
+    }
+}
+
+async fn told(store: &SeriesStore, (path, form): &(&'static str, String)) -> serde_json::Value {
+    let (status, text) = prometheus(store, path, &[form.as_bytes(), b""], 0).await;
+    assert_eq!(status, 200, "{path}?{form}: {text}");
+    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let list =
+        if json["data"].is_array() { &mut json["data"] } else { &mut json["data"]["result"] };
+    list.as_array_mut().unwrap().sort_by_key(ToString::to_string);
+    json
+}
+
+#[test]
+fn series_in_parts_answer_as_series_that_are_not_divided_whoever_owns_them() {
+    for seed in 0..6 {
+        run(seed, |env| async move {
+            let mut random = Random::new(seed);
+            let mut three = Three::new(&env).await;
+            for round in 0..60 {
+                for _ in 0..random.below(6) {
+                    three.change(&mut random).await;
+                }
+                three.sync().await;
+                if random.below(2) == 0 {
+                    // What waits for the owners counts as well.
+                    let points = [(point(&mut random), name(&mut random))];
+                    for database in [&three.plain.0, &three.own.0, &three.fleet.0] {
+                        transact(database, &points).await;
+                    }
+                }
+                let (text, asked) = (query(&mut random), question(&mut random));
+                let [plain, own, theirs] = three.stores(&mut random);
+                let (wanted, is_told) = (rows(plain, &text).await, told(plain, &asked).await);
+                for (which, store) in [("own", own), ("theirs", theirs)] {
+                    let about = format!("seed {seed}, round {round}, {which}");
+                    assert_eq!(rows(store, &text).await, wanted, "{about}: {text}");
+                    assert_eq!(told(store, &asked).await, is_told, "{about}: {asked:?}");
+                }
+                let view = SeriesStore::view(&three.fleet.0, settings(1)).await.unwrap();
+                assert_eq!(rows(&view, &text).await, wanted, "seed {seed}, a view: {text}");
+            }
+            three.own.1.check_invariants().await.unwrap();
+            let owners = three.fleet.1.owners.lock().unwrap().clone();
+            for store in owners {
+                store.check_invariants().await.unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn limits_are_those_of_the_whole() {
+    run(1, |env| async move {
+        let database = database(&env, "/db").await;
+        let limits = SeriesLimits { series: 40, of_metric: 30, ..SeriesLimits::default() };
+        let settings = Settings { limits, ..settings(PARTS) };
+        let store = SeriesStore::open_with(&database, settings).await.unwrap();
+        let made = async |metric: &str| {
+            let mut made = 0;
+            for host in 0..50 {
+                match store.series(&format!("{metric} host={host}")).await {
+                    Ok(_) => made += 1,
+                    Err(Error::TooMany { .. }) => {}
+                    Err(why) => panic!("{why}"),
+                }
+            }
+            made
+        };
+        assert_eq!((made("x").await, made("y").await, made("x").await), (30, 10, 30));
+        store.sync().await.unwrap();
+        store.check_invariants().await.unwrap();
+    });
+}
+
+/// What was appended between the last commit and the end of the lease was lost, and a sender that
+/// went on with another server was told that it was durable.
+#[test]
+fn whoever_hands_a_part_over_keeps_nothing_back_and_writes_nothing_more() {
+    run(2, |env| async move {
+        let database = database(&env, "/db").await;
+        let mut fleet = Fleet::new(&database).await;
+        let old = fleet.owners.lock().unwrap().clone();
+        let mut series = Vec::new();
+        for host in HOSTS {
+            let name = format!("x host={host}");
+            for store in &old {
+                match store.series(&name).await {
+                    Ok(found) => series.push(found),
+                    Err(why) => assert!(matches!(why, Error::NotOwner), "{why}"),
+                }
+            }
+        }
+        assert_eq!(series.len(), HOSTS.len(), "each name has one part");
+        series.iter().for_each(|series| series.append(1, 1.0).unwrap());
+        for part in 0..PARTS {
+            fleet.move_part(part).await;
+        }
+        for series in &series {
+            assert!(matches!(series.append(2, 2.0), Err(Error::NotOwner)));
+        }
+        for store in &fleet.stores {
+            for host in HOSTS {
+                let found = store.existing(&format!("x host={host}")).await.unwrap().unwrap();
+                assert_eq!(found.aggregate(..).await.unwrap().unwrap().count, 1);
+            }
+        }
+        for store in old {
+            assert!(store.lost().is_none() && store.sync().await.is_ok());
+        }
+    });
+}
+
+#[test]
+fn a_place_with_rows_is_not_divided_and_one_that_was_cleared_is_made_again() {
+    run(3, |env| async move {
+        let database = database(&env, "/db").await;
+        transact(&database, &[((1, 1.0), "x host=a".to_owned())]).await;
+        let division = Division::of(&database, settings(PARTS)).await.unwrap();
+        assert_eq!(division.parts(), 1, "somebody wrote there who knew of no parts");
+
+        let prefix = Some(b"series/".to_vec());
+        let settings = Settings { prefix: prefix.clone(), ..settings(PARTS) };
+        let division = Division::of(&database, settings.clone()).await.unwrap();
+        let layer = SeriesLayer::with_settings(&database, Settings { prefix, ..self::settings(1) });
+        let write = async || {
+            let body = |tr| {
+                let layer = layer.clone();
+                async move { layer.append(&tr, "x host=a", 1, 1.0).await }
+            };
+            database.try_transact(body).await
+        };
+        write().await.unwrap();
+        let poster = division.elsewhere(0, Arc::new(Way { part: 0, owners: Owners::default() }));
+        let everything = async || {
+            let clear = |tr: plinth::Transaction| async move {
+                tr.clear_prefix("series/");
+                Ok(())
+            };
+            database.transact(clear).await.unwrap();
+        };
+        everything().await;
+        let mut candidate = division.candidate(0, Claim::new("late", ""));
+        assert!(matches!(candidate.look().await, Err(Error::NotOwner)), "there is no place");
+        drop(poster);
+        let mut member = division.member("late");
+        assert_eq!(member.beat().await.unwrap(), ["late"]);
+        assert!(matches!(candidate.look().await, Ok(Look::Ours(_))));
+        write().await.unwrap();
+        env.sleep(Duration::from_secs(1)).await;
+        let view = SeriesStore::view(&database, settings).await.unwrap();
+        assert_eq!(
+            rows(
+                &view,
+                r#"{"select": "x", "range": {"from": 0, "to": 9}, "output": {"format": "csv"}}"#
+            )
+            .await
+            .len(),
+            1
+        );
+    });
+}
+
+/// As `migrate` brings them from a FoundationDB: they were taken for none, and a new place was
+/// begun beside them.
+#[test]
+fn series_in_parts_among_users_keys_are_not_moved_and_that_is_said() {
+    run(4, |env| async move {
+        let database = database(&env, "/db").await;
+        let prefix = Some(b"\x02plinth.series\0".to_vec());
+        let there = Settings { prefix, ..settings(PARTS) };
+        let store = SeriesStore::open_with(&database, there).await.unwrap();
+        store.series("x host=a").await.unwrap().append(1, 1.0).unwrap();
+        store.sync().await.unwrap();
+        let why = SeriesStore::open(&database).await.unwrap_err().to_string();
+        assert!(why.contains("are divided in parts"), "{why}");
+    });
+}
