@@ -19,7 +19,7 @@ use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use plinth::client::remote::{RemoteEndpoint, RemoteOptions};
 use plinth::cluster::Spoken;
-use plinth::series::SeriesLimits;
+use plinth::series::{MAX_PARTS, SeriesLimits};
 use plinth::{Builder, Compression, Database, EngineKind, Local, block_on, fdb};
 use plinth_env::Env;
 use plinth_server::{
@@ -41,6 +41,8 @@ const RESP_PORT: u16 = 8282;
 const UDP_PORT: u16 = 8383;
 const OPENTSDB_PORT: u16 = 4242;
 const QUERY_PORT: u16 = 8181;
+/// Parts of the series of a FoundationDB, unless it is said how many.
+const PARTS_OF_A_STORE: usize = 8;
 /// How soon a request to end is noticed.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -630,6 +632,7 @@ fn config(
             http: settings.address("series-http"),
             token_file: settings.path("series-token"),
             prefix: series_prefix(settings)?,
+            parts: series_parts(settings)?,
             threads: settings.count("series-threads"),
             metrics: settings.flag("series-metrics"),
             retention: settings.retention("series-retention"),
@@ -676,6 +679,18 @@ fn series_limits(settings: &Settings) -> SeriesLimits {
         of_metric: count("series-metric-limit", usual.of_metric),
         memory: memory.unwrap_or(usual.memory),
         stored: None,
+    }
+}
+
+/// Into how many parts series are divided that there are none of yet.
+fn series_parts(settings: &Settings) -> Result<Option<usize>, Failure> {
+    let usual = settings.text("store").map(|_| PARTS_OF_A_STORE);
+    let parts = settings.count("series-parts").or(usual);
+    match parts.filter(|parts| !parts.is_power_of_two() || *parts > MAX_PARTS) {
+        None => Ok(parts),
+        Some(parts) => Err(Failure::usage(format!(
+            "series-parts {parts}: a power of two expected, at most {MAX_PARTS}"
+        ))),
     }
 }
 

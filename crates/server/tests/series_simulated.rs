@@ -9,6 +9,8 @@
 
 #[path = "series_simulated/cluster.rs"]
 mod cluster;
+#[path = "series_simulated/parts.rs"]
+mod parts;
 #[path = "series_simulated/rules.rs"]
 mod rules;
 

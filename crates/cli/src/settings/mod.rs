@@ -194,6 +194,12 @@ const ALL: &[Setting] = &[
         "What the keys of time series begin with, as a prefix of users' keys with escapes; the same for all servers that share them",
     ),
     Setting::new(
+        "series-parts",
+        Kind::Count,
+        Otherwise("1; over a FoundationDB 8"),
+        "Into how many parts time series are divided that there are none of yet: servers that share them own some each. A power of two, at most 128",
+    ),
+    Setting::new(
         "series-metrics",
         Kind::Flag,
         Is("true"),

@@ -1,18 +1,21 @@
-//! Two servers on one FoundationDB cluster, which take in its time series together. The cluster is
-//! a server of ours, behind our own `libfdb_c`, loaded as Apple's would be.
+//! Three servers on one FoundationDB cluster, which take in its time series together. The cluster
+//! is a server of ours, behind our own `libfdb_c`, loaded as Apple's would be.
 
 use super::common::{Running, scratch};
 use super::series::{Senders, ask};
 use super::unused_addresses;
 use plinth::Database;
-use plinth::series::{SeriesStore, Settings};
+use plinth::series::{Division, Holder, Settings};
 use plinth_env::{Env, block_on};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-const KILLS: usize = 4;
+const SERVERS: usize = 3;
+const KILLS: usize = 2;
+/// Where series are on a FoundationDB.
+const PLACE: &[u8] = b"\x02plinth.series\0";
 
 /// The name of a database behind our own library, which cargo builds beside the tests.
 fn by_library(cluster_file: &Path) -> String {
@@ -27,44 +30,54 @@ fn start(store: &str, [clients, lines, questions]: [&str; 3]) -> Running {
     Running::of(command.args(["--series-resp", lines, "--series-http", questions]))
 }
 
+/// Who owns each part of the series.
+fn owners(db: &Database) -> Vec<String> {
+    // Through our own library the place is that of a FoundationDB.
+    let settings = Settings { prefix: Some(PLACE.to_vec()), ..Settings::default() };
+    let holders = async { Division::of(db, settings).await?.holders().await };
+    let name = |holder: Option<Holder>| holder.map(|holder| holder.name).unwrap_or_default();
+    block_on(holders).unwrap().into_iter().map(name).collect()
+}
+
 #[test]
-fn servers_on_a_foundationdb_cluster_take_the_series_over_from_each_other() {
+fn servers_on_a_foundationdb_cluster_own_parts_of_the_series_and_take_over_those_of_the_dead() {
     let place = scratch();
     let below = Running::start(place.path(), &["--listen", "127.0.0.1:0"]);
     let store = by_library(&below.cluster_file());
     let (clients, lines, questions) =
-        (unused_addresses(2), unused_addresses(2), unused_addresses(2));
+        (unused_addresses(SERVERS), unused_addresses(SERVERS), unused_addresses(SERVERS));
     let start = |at: usize| start(&store, [&clients[at], &lines[at], &questions[at]]);
-    let mut servers: Vec<_> = (0..2).map(|at| Some(start(at))).collect();
+    let mut servers: Vec<_> = (0..SERVERS).map(|at| Some(start(at))).collect();
     assert!(servers[0].as_ref().unwrap().ready.contains(&store), "it says where the rows are");
     let db = Database::connect(below.cluster_file()).unwrap();
-    let holder = || block_on(SeriesStore::holder(&db, &Settings::default())).unwrap();
+    let of = |owners: &[String], at: usize| {
+        owners.iter().filter(|name| name.starts_with(&format!("{}/", clients[at]))).count()
+    };
+    let await_owners = |are_right: &dyn Fn(&[String]) -> bool| {
+        while !are_right(&owners(&db)) {
+            block_on(Env::real().sleep(Duration::from_millis(50)));
+        }
+    };
     let senders = Senders::start(&lines);
     for round in 0..KILLS {
         senders.await_more(50);
-        let owner = loop {
-            let name = holder().map(|holder| holder.name).unwrap_or_default();
-            if let Some(at) =
-                clients.iter().position(|address| name.starts_with(&format!("{address}/")))
-            {
-                break at;
-            }
-            block_on(Env::real().sleep(Duration::from_millis(50)));
-        };
-        let server = servers[owner].take().unwrap();
+        let victim = round % SERVERS;
+        await_owners(&|owners| of(owners, victim) > 0);
+        let server = servers[victim].take().unwrap();
         if round % 2 == 0 {
             server.kill();
         } else {
             assert_eq!(server.terminate(), Some(0));
         }
-        // The other one takes them over, while this one is away.
-        while holder()
-            .is_none_or(|holder| !holder.name.starts_with(&format!("{}/", clients[1 - owner])))
-        {
-            block_on(Env::real().sleep(Duration::from_millis(50)));
-        }
-        servers[owner] = Some(start(owner));
+        // The others take its parts over, while this one is away.
+        await_owners(&|owners| {
+            of(owners, victim) == 0 && owners.iter().all(|owner| !owner.is_empty())
+        });
+        servers[victim] = Some(start(victim));
     }
+    await_owners(&|owners| (0..SERVERS).all(|at| of(owners, at) > 0));
+    let page = ask(&questions[1], "GET /api/stats", "").unwrap();
+    assert!(page.contains(r#""all":"8""#), "{page}");
     senders.judge(&questions);
     // Keys are served as well, over FoundationDB.
     let shell = |arguments: [&str; 2], command: &str| {

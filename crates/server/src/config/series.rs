@@ -29,6 +29,10 @@ pub struct SeriesConfig {
     /// What the keys of series begin with, in place of what is usual in the database. Whoever
     /// shares them names the same.
     pub prefix: Option<Vec<u8>>,
+    /// Into how many parts series are divided that there aren't any of yet, where several servers
+    /// share them ([`ServerConfig::among`](crate::ServerConfig::among)): each server owns some. A
+    /// power of two, up to 128; one if it says nothing.
+    pub parts: Option<usize>,
     /// For how long points are kept, by metric.
     pub retention: Retention,
     /// On how many of the network's threads, of which each core has one, connections that send
@@ -77,9 +81,10 @@ pub struct RulesConfig {
     pub external_labels: BTreeMap<String, String>,
 }
 
-/// Several servers that take in the series of one database: one of them at a time owns those, by a
-/// lease, which another one takes over within seconds of its death. The others post what they are
-/// sent to the owner, and pass on to it what they are asked.
+/// Several servers that take in the series of one database: one of them at a time owns those, or
+/// each some [parts](SeriesConfig::parts), by leases that others take over within seconds of its
+/// death. What a server is sent for others' it posts to them; what it is asked of theirs it asks
+/// them.
 #[derive(Clone, Debug)]
 pub struct Among {
     /// The database that they share, wherever it is led.

@@ -42,6 +42,7 @@ pub(super) async fn overview(console: &Console) -> Result<Answer, Answer> {
         "write": console.write,
         "token": console.access.token_file().is_some(),
         "series": shared.series.is_some(),
+        "series_parts": plinth["server"]["series"]["parts"],
         "health": health(cluster),
         "limit": {
             "cause": limited["name"],

@@ -7,7 +7,7 @@
 //! behind none is received, and what finds no room in the system is lost, as datagrams are.
 
 use super::events;
-use super::opening::Opened;
+use super::opened::Opened;
 use super::{BREATH, Hub};
 use plinth_env::sync::{First, race};
 use plinth_env::{Datagrams, MAX_DATAGRAM, Signal};

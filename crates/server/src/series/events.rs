@@ -18,6 +18,26 @@ pub(super) fn lost() {
     tracing::warn!("the lease of the series was lost: points are posted to whoever has it");
 }
 
+/// This server owns a part of the series, which several share.
+pub(super) fn part_ours(part: usize) {
+    tracing::info!(part, "a part of the series is open: this server has the lease");
+}
+
+/// It doesn't any more, and didn't want that.
+pub(super) fn part_lost(part: usize) {
+    tracing::warn!(part, "the lease of a part of the series was lost");
+}
+
+/// It doesn't any more: another server has too few.
+pub(super) fn handed_over(part: usize) {
+    tracing::info!(part, "a part of the series was handed over: another server has too few");
+}
+
+/// It isn't known which servers share the series: those that have parts keep them.
+pub(super) fn members_unknown(why: &plinth_series::Error) {
+    tracing::warn!(error = %why, "it can't be seen which servers share the series");
+}
+
 /// Another one owns them.
 pub(super) fn elsewhere(name: &str, address: &str) {
     tracing::info!(

@@ -10,7 +10,8 @@
 
 use super::charts;
 use super::opening::Asked;
-use super::{Hub, bodies, pass, write};
+use super::parts::Parts as SeriesParts;
+use super::{Hub, bodies, pass, rules, write};
 use crate::http::{Bounds, Patience, Site};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{
@@ -21,8 +22,8 @@ use hyper::{Method, Request, Response, StatusCode};
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal};
 use plinth_series::{
-    ARROW_CONTENT_TYPE, Answer, FUNCTION_NAMES, MAX_QUERY_BYTES, Query, QueryError, QueryResult,
-    SeriesStore, delete_series, is_prometheus, prometheus,
+    ARROW_CONTENT_TYPE, Answer, FUNCTION_NAMES, Holder, MAX_QUERY_BYTES, Query, QueryError,
+    QueryResult, SeriesStore, delete_series, is_prometheus, prometheus,
 };
 use plinth_types::Bytes;
 use std::future::poll_fn;
@@ -300,6 +301,13 @@ async fn admitted(hub: &Hub, request: Request<Incoming>, patience: &Patience) ->
             prometheus_answer(hub, request, patience, &mut held).await
         }
         (DELETE, _) => told(StatusCode::METHOD_NOT_ALLOWED, TEXT, "POST or PUT expected\n"),
+        (asked, &Method::POST) if asked.starts_with(pass::PART) && is_passed(request.headers()) => {
+            let (head, content) = request.into_parts();
+            match body(content, MAX_QUERY_BYTES, patience, &mut held).await {
+                Ok(question) => of_part(hub, head.uri.path(), &question).await,
+                Err(status) => told(status, TEXT, format!("-{}\r\n", why_not(status, "1 MiB"))),
+            }
+        }
         // The console of another server asks: nobody else has shown the lease.
         (asked, &Method::GET) if charts::owns(asked) && is_passed(request.headers()) => {
             let (head, _) = request.into_parts();
@@ -369,6 +377,15 @@ impl Hub {
 /// # Errors
 /// Why nobody answers.
 async fn of_owner(hub: &Hub, head: &Parts, text: &[u8]) -> plinth_series::Result<Answered> {
+    if let Some(parts) = hub.slot.parts() {
+        match head.uri.path() {
+            DELETE => return Ok(delete_parts(hub, parts, head, text).await),
+            path if rules::owns(path) && parts.store(0).is_none() => {
+                return of_first(hub, parts, head, text).await;
+            }
+            _ => {}
+        }
+    }
     let until = hub.env.now() + OWNER;
     loop {
         let patience = hub.env.sleep(until.saturating_sub(hub.env.now()));
@@ -387,11 +404,7 @@ async fn of_owner(hub: &Hub, head: &Parts, text: &[u8]) -> plinth_series::Result
             }
             Asked::There(_) if is_passed(&head.headers) => plinth_series::Error::NotOwner,
             Asked::There(holder) => match pass::ask(hub, &holder, head, text).await {
-                Ok(response) => {
-                    let kind = response.headers().get(CONTENT_TYPE).cloned();
-                    let kind = kind.unwrap_or(HeaderValue::from_static(TEXT));
-                    return Ok((response.status(), kind, State::Passed(response.into_body())));
-                }
+                Ok(response) => return Ok(passed(response)),
                 Err(why) => why.into(),
             },
         };
@@ -404,6 +417,113 @@ async fn of_owner(hub: &Hub, head: &Parts, text: &[u8]) -> plinth_series::Result
         }
         hub.env.sleep(PAUSE).await;
     }
+}
+
+/// What the server says that evaluates rules, which another one does.
+async fn of_first(
+    hub: &Hub,
+    parts: &SeriesParts,
+    head: &Parts,
+    text: &[u8],
+) -> plinth_series::Result<Answered> {
+    let until = hub.env.now() + OWNER;
+    loop {
+        if is_passed(&head.headers) {
+            return Ok(told(pass::MOVED, TEXT, "-the part is not this server's\r\n"));
+        }
+        if let Some(holder) = parts.holder(0)
+            && let Ok(response) = pass::ask_about(hub, &holder, (head, text), &[0]).await
+        {
+            return Ok(passed(response));
+        }
+        if hub.env.now() >= until || hub.is_stopping() {
+            let why = "the first part of the series is being opened";
+            return Err(plinth_types::Error::process_behind().with_detail(why).into());
+        }
+        hub.env.sleep(PAUSE).await;
+    }
+}
+
+/// What a part of this server's says to a question of another server's.
+async fn of_part(hub: &Hub, path: &str, question: &[u8]) -> Answered {
+    let part = path.strip_prefix(pass::PART).and_then(|part| part.parse().ok());
+    let store = part.and_then(|part| Some((part, hub.slot.parts()?.store(part)?)));
+    let Some((part, store)) = store else {
+        return told(pass::MOVED, TEXT, "-the part is not this server's\r\n");
+    };
+    match store.answer(part, question).await {
+        Ok(answer) => told(StatusCode::OK, "application/octet-stream", answer),
+        Err(plinth_series::Error::NotOwner) => told(pass::MOVED, TEXT, "-the part is lost\r\n"),
+        Err(why) => told(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("-{why}\r\n")),
+    }
+}
+
+/// Deletes series of all parts, or, for another server, of some that are this one's.
+async fn delete_parts(hub: &Hub, parts: &SeriesParts, head: &Parts, text: &[u8]) -> Answered {
+    let parameters = [head.uri.query().unwrap_or_default().as_bytes(), text];
+    let (all, _) = parts.count();
+    let is_passed = is_passed(&head.headers);
+    let mut left: Vec<usize> = match pass::listed(&head.headers) {
+        Some(listed) if is_passed => listed,
+        _ => (0..all).collect(),
+    };
+    let until = hub.env.now() + OWNER;
+    loop {
+        let mut elsewhere: Vec<(Holder, Vec<usize>)> = Vec::new();
+        let mut not_done = Vec::new();
+        for part in left {
+            let Some(store) = parts.store(part) else {
+                match parts.holder(part).filter(|_| !is_passed) {
+                    Some(holder) => {
+                        match elsewhere.iter_mut().find(|(of, _)| of.name == holder.name) {
+                            Some((_, of)) => of.push(part),
+                            None => elsewhere.push((holder, vec![part])),
+                        }
+                    }
+                    None => not_done.push(part),
+                }
+                continue;
+            };
+            let (status, text) = delete_series(&store, &parameters).await;
+            if store.failure().is_some() {
+                not_done.push(part);
+            } else if status != 204 {
+                return json_told(status, text);
+            }
+        }
+        for (holder, of) in elsewhere {
+            match pass::ask_about(hub, &holder, (head, text), &of).await {
+                Ok(response) if response.status() == StatusCode::NO_CONTENT => {}
+                Ok(response) => return passed(response),
+                Err(_) => not_done.extend(of),
+            }
+        }
+        if not_done.is_empty() {
+            return json_told(204, String::new());
+        }
+        if is_passed {
+            return told(pass::MOVED, TEXT, "-a part is not this server's\r\n");
+        }
+        if hub.env.now() >= until || hub.is_stopping() {
+            let why = "some parts of the series are being opened: ask again";
+            let text =
+                serde_json::json!({ "status": "error", "errorType": "unavailable", "error": why });
+            return told(StatusCode::SERVICE_UNAVAILABLE, JSON, text.to_string());
+        }
+        left = not_done;
+        hub.env.sleep(PAUSE).await;
+    }
+}
+
+fn json_told(status: u16, text: String) -> Answered {
+    told(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), JSON, text)
+}
+
+/// What another server answers, on its way.
+fn passed(response: Response<Incoming>) -> Answered {
+    let kind = response.headers().get(CONTENT_TYPE).cloned();
+    let kind = kind.unwrap_or(HeaderValue::from_static(TEXT));
+    (response.status(), kind, State::Passed(response.into_body()))
 }
 
 /// Why a body was not taken.
@@ -440,7 +560,7 @@ async fn here(hub: &Hub, store: &SeriesStore, head: &Parts, text: &[u8]) -> Answ
         (DELETE, None) => delete_series(store, &parameters).await,
         (_, None) => prometheus(store, path, &parameters, now(hub)).await,
     };
-    told(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), JSON, text)
+    json_told(status, text)
 }
 
 /// What is wrong with a query of Akumuli's.
@@ -533,7 +653,8 @@ async fn begun(
 
 /// What the store has in memory.
 fn stats(hub: &Hub) -> String {
-    let stats = hub.slot.now().map(|opened| opened.store.stats()).unwrap_or_default();
+    let stats = hub.slot.own().map(|opened| opened.store.stats()).unwrap_or_default();
+    let (parts, owned) = hub.slot.count();
     let numbers = serde_json::json!({
         "memory": {
             "series": stats.series.to_string(),
@@ -546,6 +667,7 @@ fn stats(hub: &Hub) -> String {
             "unsaved_seconds": stats.unsaved_for.as_secs_f64().to_string(),
             "longest_unsaved_seconds": stats.longest_unsaved.as_secs_f64().to_string(),
         },
+        "parts": { "all": parts.to_string(), "owned": owned.to_string() },
         "queries": { "running": hub.queries.load(Ordering::Relaxed).to_string() },
     });
     numbers.to_string() + "\n"

@@ -13,7 +13,7 @@ pub(super) async fn keep(hub: Arc<Hub>, retention: Retention) {
             hub.env.sleep(every).await;
             let now = i64::try_from(hub.env.wall_clock().as_nanos()).unwrap_or(i64::MAX);
             // What fails is tried again the next time.
-            if let Ok(opened) = hub.slot.now() {
+            if let Ok(opened) = hub.slot.own() {
                 let _ = opened.store.forget(&retention, now).await;
             }
         }

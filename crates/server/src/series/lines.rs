@@ -10,7 +10,7 @@
 use super::Hub;
 use super::callers::Caller;
 use super::events;
-use super::opening::Opened;
+use super::opened::Opened;
 use plinth_env::Stream;
 use plinth_env::sync::{First, race};
 use plinth_series::SeriesStore;
@@ -245,7 +245,7 @@ impl Connection {
     async fn follow(&mut self, hub: &Hub) -> plinth_series::Result<SeriesStore> {
         let now = hub.slot.takes_now()?;
         if let Some(taker) = self.taker.take_if(|taker| !Arc::ptr_eq(taker, &now)) {
-            if let Some(why) = taker.store.failure() {
+            if let Some(why) = taker.store.lost() {
                 return Err(why);
             }
             taker.store.sync().await?;

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Writes what is measured of time series in Prometheus' format.
 pub(super) fn write(hub: &Hub, text: &mut String) {
-    let opened = hub.slot.now();
+    let opened = hub.slot.own();
     let is_owner = f64::from(u8::from(opened.is_ok()));
-    let is_open = f64::from(u8::from(opened.is_ok() || hub.slot.holder().is_some()));
+    let is_open = f64::from(u8::from(!hub.slot.is_closed()));
+    let (parts, owned) = hub.slot.count();
     let stats = opened.map(|opened| opened.store.stats()).unwrap_or_default();
     let count = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64;
     let numbers = [
@@ -17,9 +18,11 @@ pub(super) fn write(hub: &Hub, text: &mut String) {
         (
             "owner",
             "gauge",
-            "1 while this server owns the series; 0 while another one does, or none.",
+            "1 while this server owns the series, or a part of them; 0 while others do, or none.",
             is_owner,
         ),
+        ("parts", "gauge", "Parts into which the series are divided.", parts as f64),
+        ("parts_owned", "gauge", "Parts of the series that this server owns.", owned as f64),
         ("points_total", "counter", "Points taken since the start.", count(&hub.counts.points)),
         (
             "refused_total",

@@ -14,11 +14,15 @@
 //!
 //! In a cluster, and wherever else several servers share a database (`Among`), one of them owns the
 //! series at a time, by a lease. The others post points to its inbox, so they take some whether it
-//! answers or not, and pass on to it what they are asked (`pass.rs`).
+//! answers or not, and pass on to it what they are asked (`pass.rs`). Where the series are divided
+//! that is so of each part, servers own some each (`balance.rs`), and all of them answer for all
+//! (`parts.rs`).
 //!
-//! Rules are evaluated by whoever owns the series, beside all this (`rules/`).
+//! Rules are evaluated by whoever owns the series, or the first part of them, beside all this
+//! (`rules/`).
 
 mod access;
+mod balance;
 mod bodies;
 mod callers;
 mod charts;
@@ -29,8 +33,10 @@ mod http;
 mod keep;
 mod lines;
 mod measured;
+mod opened;
 mod opening;
 mod own;
+mod parts;
 mod pass;
 mod post;
 mod rules;
@@ -40,6 +46,7 @@ mod write;
 pub(crate) use self::charts::owns;
 
 use self::callers::Callers;
+use self::parts::Having;
 use crate::answers::Answer;
 use crate::config::{SeriesConfig, ServerConfig};
 use crate::door::{Door, Doors, Purpose};
@@ -116,6 +123,8 @@ impl Stops {
 struct Bounds {
     /// What their keys begin with, if not what is usual.
     prefix: Option<Vec<u8>>,
+    /// Into how many parts they are divided, if there are none yet.
+    parts: usize,
     limits: SeriesLimits,
     new_series: u32,
 }
@@ -158,6 +167,7 @@ impl Hub {
             threads: config.threads.unwrap_or(usize::MAX),
             bounds: Bounds {
                 prefix: config.prefix.clone(),
+                parts: config.parts.unwrap_or(1),
                 limits: config.limits.clone(),
                 new_series: config.new_series.unwrap_or(NEW_SERIES),
             },
@@ -211,7 +221,18 @@ impl Reach {
             "opentsdb": self.addresses.opentsdb,
             "http": self.addresses.http,
             "unavailable": self.unavailable(),
+            "parts": self.parts(),
         })
+    }
+
+    /// Who has each part of the series, if they are shared in parts.
+    fn parts(&self) -> Vec<Value> {
+        let having = self.hub.as_ref().map(|hub| hub.slot.having()).unwrap_or_default();
+        let part = |having: &Having| {
+            let (name, address) = having.owner.clone().unzip();
+            json!({ "owner": name, "address": address, "ours": having.is_ours })
+        };
+        having.iter().map(part).collect()
     }
 
     /// Why series can be neither written nor asked for here, if that is so.
@@ -347,7 +368,7 @@ fn open(hub: &Arc<Hub>, endpoint: &Arc<dyn Endpoint>, config: &ServerConfig, htt
     };
     let address = |door: &Door| pass::address(&among, door.local_address(), door.is_secure());
     let address = http.map(address).unwrap_or_default();
-    opening::begin_posting(hub, &among);
+    opening::is_among(hub, &among);
     let sharing = opening::share(hub.clone(), among, address, config.peers.clone());
     drop(hub.env.spawn_network("share series", sharing));
 }
@@ -374,7 +395,13 @@ impl Listeners {
 
     /// Waits until the series are open, or can't be now, but not for long: keys are served already.
     pub(crate) async fn settled(&self) {
-        race(self.hub.slot.opened(), self.hub.env.sleep(PATIENCE)).await;
+        let known = async {
+            let _ = self.hub.slot.opened().await;
+            while self.hub.slot.parts().is_some_and(|parts| !parts.are_known()) {
+                self.hub.env.sleep(BREATH).await;
+            }
+        };
+        race(known, self.hub.env.sleep(PATIENCE)).await;
     }
 
     /// Accepts and reads nothing more.

@@ -20,17 +20,23 @@
 //!
 //! Points are taken all the time there: without a store of its own a server posts them to the
 //! owner's inbox, whoever that is. Who asks for points is passed on to the owner.
+//!
+//! Where the series are divided each part has an owner, and every server answers for all of them
+//! (`parts.rs`).
 
-use super::Hub;
-use super::events;
-use super::waiting::Waiting;
+use super::opened::Opened;
+use super::parts::{Having, Parts};
+use super::pass::hex;
+use super::{Hub, balance, events};
 use crate::config::Among;
 use crate::token::is_same;
 use plinth_client::Database;
 use plinth_env::Signal;
 use plinth_env::sync::{First, race};
 use plinth_peers::Mesh;
-use plinth_series::{Candidate, Claim, Error, Holder, Look, Result, SeriesStore, Settings};
+use plinth_series::{
+    Candidate, Claim, Division, Error, Holder, Look, Result, SeriesStore, Settings,
+};
 use plinth_types::Error as DatabaseError;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -43,13 +49,6 @@ const GLANCE: Duration = Duration::from_millis(100);
 /// From this version of the servers' protocol on all members know where series are.
 const PROTOCOL_WITH_PLACE: u16 = 3;
 
-/// A store that is open, and what belongs to it alone.
-pub(crate) struct Opened {
-    pub(crate) store: SeriesStore,
-    /// Sessions between two requests that write: they remember series of this store.
-    pub(super) waiting: Waiting,
-}
-
 /// The store, or why there is none.
 #[derive(Default)]
 pub(crate) struct Slot {
@@ -57,13 +56,14 @@ pub(crate) struct Slot {
     /// Given once it is known for the first time, and by everybody to the next.
     decided: Signal,
     pub(super) stop: Signal,
-    posting: OnceLock<Posting>,
-}
-
-/// How points get to whoever owns the series, where that may be another server.
-struct Posting {
-    opened: Arc<Opened>,
-    among: Among,
+    /// With whom the series are shared, if they are.
+    among: OnceLock<Among>,
+    /// How points get to whoever owns the series, where that may be another server; or how the
+    /// series are divided. One of them is there once that is known.
+    posting: OnceLock<Arc<Opened>>,
+    parts: OnceLock<Arc<Parts>>,
+    /// Given once one of them is there, and by everybody to the next.
+    takes: Signal,
 }
 
 #[derive(Default)]
@@ -93,6 +93,9 @@ impl Slot {
     /// Why there is none.
     pub(crate) async fn opened(&self) -> Result<Arc<Opened>> {
         loop {
+            if let Some(parts) = self.parts.get() {
+                return Ok(parts.whole());
+            }
             match &*self.lock() {
                 State::Open(opened) => return Ok(opened.clone()),
                 State::Elsewhere(_) => return Err(Error::NotOwner),
@@ -114,6 +117,9 @@ impl Slot {
     /// Why nobody does.
     pub(super) async fn asks(&self) -> Result<Asked> {
         loop {
+            if let Some(parts) = self.parts.get() {
+                return Ok(Asked::Here(parts.whole()));
+            }
             match &*self.lock() {
                 State::Open(opened) => return Ok(Asked::Here(opened.clone())),
                 State::Elsewhere(holder) => return Ok(Asked::There(holder.clone())),
@@ -137,10 +143,17 @@ impl Slot {
     /// # Errors
     /// Why there is none.
     pub(super) async fn takes(&self) -> Result<Arc<Opened>> {
-        match self.among() {
-            Some(_) => self.takes_now(),
-            None => self.opened().await,
+        if self.among().is_none() {
+            return self.opened().await;
         }
+        while self.posting.get().is_none() && self.parts.get().is_none() {
+            self.takes.wait().await;
+            self.takes.notify();
+            if let Some(why) = self.unavailable() {
+                return Err(why);
+            }
+        }
+        self.takes_now()
     }
 
     /// The store that takes points now.
@@ -148,16 +161,22 @@ impl Slot {
     /// # Errors
     /// Why there is none.
     pub(super) fn takes_now(&self) -> Result<Arc<Opened>> {
+        if let Some(parts) = self.parts.get() {
+            return Ok(parts.whole());
+        }
         let Some(posting) = self.posting.get() else { return self.now() };
         match &*self.lock() {
             State::Open(opened) if opened.store.failure().is_none() => Ok(opened.clone()),
             State::Unavailable(why) => Err(why.clone()),
-            State::Open(_) | State::Opening | State::Elsewhere(_) => Ok(posting.opened.clone()),
+            State::Open(_) | State::Opening | State::Elsewhere(_) => Ok(posting.clone()),
         }
     }
 
     /// Why there is none, and none that could be asked, if so.
     pub(crate) fn unavailable(&self) -> Option<Error> {
+        if let Some(parts) = self.parts.get() {
+            return parts.unavailable();
+        }
         match &*self.lock() {
             State::Unavailable(why) => Some(why.clone()),
             _ => None,
@@ -166,14 +185,17 @@ impl Slot {
 
     /// With whom the series are shared.
     pub(super) fn among(&self) -> Option<&Among> {
-        self.posting.get().map(|posting| &posting.among)
+        self.among.get()
     }
 
     /// Commits all that was taken, and lets others have the series, if they are shared.
     pub(super) async fn finish(&self) {
+        if let (Some(parts), Some(among)) = (self.parts.get(), self.among()) {
+            return parts.finish(&among.name).await;
+        }
         // A database that fails has told those who asked; nobody is left to be told here.
         if let Some(posting) = self.posting.get() {
-            let _ = posting.opened.store.sync().await;
+            let _ = posting.store.sync().await;
         }
         if let Ok(opened) = self.now() {
             let _ = opened.store.give_up().await;
@@ -182,8 +204,54 @@ impl Slot {
 
     /// Whether this is the secret of the lease that this server has.
     pub(super) fn is_secret(&self, told: &str) -> bool {
+        if let Some(parts) = self.parts.get() {
+            return parts.is_secret(told);
+        }
         let secret = self.now().ok().and_then(|opened| opened.store.lease_secret());
         secret.is_some_and(|secret| is_same(told, &hex(&secret)))
+    }
+
+    /// How the series are divided, if they are.
+    pub(super) fn parts(&self) -> Option<&Arc<Parts>> {
+        self.parts.get()
+    }
+
+    /// The store of what this server owns, if that is anything now.
+    ///
+    /// # Errors
+    /// Why it isn't.
+    pub(crate) fn own(&self) -> Result<Arc<Opened>> {
+        self.parts.get().map_or_else(|| self.now(), |parts| parts.own())
+    }
+
+    /// The store of all series, if this server is the one that looks after what is kept beside
+    /// them.
+    ///
+    /// # Errors
+    /// Why it isn't.
+    pub(super) fn of_first(&self) -> Result<Arc<Opened>> {
+        self.parts.get().map_or_else(|| self.now(), |parts| parts.of_first())
+    }
+
+    /// How many parts there are, and how many this server owns.
+    pub(crate) fn count(&self) -> (usize, usize) {
+        self.parts.get().map_or_else(|| (1, usize::from(self.now().is_ok())), |parts| parts.count())
+    }
+
+    /// Who has each part, if the series are shared.
+    pub(crate) fn having(&self) -> Vec<Having> {
+        let (Some(parts), Some(among)) = (self.parts.get(), self.among()) else {
+            return Vec::new();
+        };
+        parts.having(among)
+    }
+
+    /// Whether nobody can write or ask for some of the series.
+    pub(crate) fn is_closed(&self) -> bool {
+        match self.parts.get() {
+            Some(parts) => !parts.are_known() || parts.unavailable().is_some(),
+            None => self.now().is_err() && self.holder().is_none(),
+        }
     }
 
     /// The store, if it is open now.
@@ -216,33 +284,53 @@ impl Slot {
     }
 }
 
-impl Opened {
-    fn new(store: SeriesStore) -> Arc<Self> {
-        Arc::new(Self { store, waiting: Waiting::default() })
+fn settings(hub: &Hub) -> Settings {
+    let (limits, prefix) = (hub.bounds.limits.clone(), hub.bounds.prefix.clone());
+    let parts = hub.bounds.parts;
+    Settings { limits, prefix, parts, ..Settings::default() }
+}
+
+/// Notes with whom the series are shared.
+pub(super) fn is_among(hub: &Hub, among: &Among) {
+    let _ = hub.slot.among.set(among.clone());
+}
+
+/// How the series are divided; `None` if the server stops before it is known.
+async fn division(hub: &Hub, among: &Among, peers: Option<&Mesh>) -> Option<Division> {
+    let slot = &hub.slot;
+    let mut settings = settings(hub);
+    loop {
+        if peers.is_some_and(|mesh| mesh.protocol() < PROTOCOL_WITH_PLACE) {
+            settings.parts = 1;
+        }
+        match race(slot.stop.wait(), Division::of(&among.database, settings.clone())).await {
+            First::Left(()) => return None,
+            First::Right(Ok(division)) => return Some(division),
+            First::Right(Err(why)) => slot.note(&why),
+        }
+        slot.takes.notify();
+        if race(slot.stop.wait(), hub.env.sleep(LOOK)).await == First::Left(()) {
+            return None;
+        }
     }
 }
 
-/// Bytes as text.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn settings(hub: &Hub) -> Settings {
-    let (limits, prefix) = (hub.bounds.limits.clone(), hub.bounds.prefix.clone());
-    Settings { limits, prefix, ..Settings::default() }
-}
-
-/// From now on points are taken, whoever owns the series.
-pub(super) fn begin_posting(hub: &Hub, among: &Among) {
-    let opened = Opened::new(SeriesStore::post_undivided(&among.database, settings(hub)));
-    let _ = hub.slot.posting.set(Posting { opened, among: among.clone() });
-}
-
-/// Owns the series whenever nobody else does, until the server stops; `address` is where it answers
-/// questions. In a cluster nothing is moved to the place of the series before all members know of
-/// that.
+/// Takes points from now on, and owns the series whenever nobody else does, or as much of them as
+/// this server should, until it stops; `address` is where it answers questions. In a cluster
+/// nothing is moved to the place of the series before all members know of that.
 pub(super) async fn share(hub: Arc<Hub>, among: Among, address: String, peers: Option<Arc<Mesh>>) {
     let slot = &hub.slot;
+    let Some(division) = division(&hub, &among, peers.as_deref()).await else { return };
+    if division.parts() > 1 {
+        let parts = Parts::new(&hub, division);
+        let _ = slot.parts.set(parts.clone());
+        slot.takes.notify();
+        slot.decided.notify();
+        return balance::share(hub, among, address, parts).await;
+    }
+    let posting = SeriesStore::post_undivided(&among.database, settings(&hub));
+    let _ = slot.posting.set(Opened::new(posting));
+    slot.takes.notify();
     let claim = Claim::new(among.name, address);
     let mut candidate = Candidate::new(&among.database, settings(&hub), claim);
     loop {

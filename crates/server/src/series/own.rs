@@ -43,7 +43,7 @@ pub(super) async fn record(hub: Arc<Hub>, figures: Page, server: String) {
         if result.is_ok() && hub.env.now().saturating_sub(cleaned) >= CLEAN_EVERY {
             cleaned = hub.env.now();
             // Whoever owns the series does that, for all servers.
-            if let Ok(owned) = hub.slot.now() {
+            if let Ok(owned) = hub.slot.own() {
                 let _ = forget(&owned.store, ours.metrics(), nanos(now.saturating_sub(KEPT))).await;
             }
         }

@@ -6,25 +6,35 @@
 //! by which all the series could be read as well. Whoever asked has shown here that he may. A
 //! server that is no owner (any more) says so, and passes nothing on a second time: whoever passed
 //! it on looks again who it is, for some seconds, in which a lease that has run out is taken over.
+//!
+//! Where the series are divided this is so of each part, for what only an owner can do. Queries are
+//! answered where they are asked; what they need of other servers' parts their stores ask for, in
+//! questions that this passes on too.
 
 use super::Hub;
-use super::opening::hex;
 use crate::config::Among;
 use crate::http::{Io, Whole};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
-use hyper::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use hyper::header::{
+    ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue,
+};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use plinth_env::Stream;
 use plinth_env::sync::{First, race};
 use plinth_series::Holder;
 use plinth_types::{Bytes, Error, Result};
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 /// What a request says that another server of the same database passes on.
 pub(super) const LEASE: HeaderName = HeaderName::from_static("x-plinth-lease");
+/// Which parts a request is about that is passed on.
+const PARTS: HeaderName = HeaderName::from_static("x-plinth-parts");
+/// What the path begins with where the store of another server asks about a part.
+pub(super) const PART: &str = "/api/part/";
 /// What a server answers that doesn't own the series.
 pub(super) const MOVED: StatusCode = StatusCode::MISDIRECTED_REQUEST;
 /// How long connecting to the owner may take.
@@ -49,6 +59,97 @@ pub(super) async fn ask(
     head: &Parts,
     body: &[u8],
 ) -> Result<Response<Incoming>> {
+    let request = request(holder, head, body, None)?;
+    send(hub, holder, request, || hub.slot.holder().as_ref() == Some(holder)).await
+}
+
+/// What the owner of these parts of the series answers, the first of which says whether he is that
+/// still.
+///
+/// # Errors
+/// As [`ask`].
+pub(super) async fn ask_about(
+    hub: &Hub,
+    holder: &Holder,
+    (head, body): (&Parts, &[u8]),
+    parts: &[usize],
+) -> Result<Response<Incoming>> {
+    let request = request(holder, head, body, Some(parts))?;
+    send(hub, holder, request, || is_owner_of(hub, holder, parts[0])).await
+}
+
+/// What the owner of a part says to a question of this server's store.
+///
+/// # Errors
+/// As [`ask`].
+pub(super) async fn question(
+    hub: &Hub,
+    holder: &Holder,
+    part: usize,
+    question: &[u8],
+) -> Result<Vec<u8>> {
+    let request = Request::post(format!("{PART}{part}"))
+        .header(LEASE, hex(&holder.secret))
+        .header(HOST, "localhost")
+        .body(Whole(Bytes::copy_from_slice(question)))
+        .map_err(|why| Error::internal_error().with_detail(why.to_string()))?;
+    let response = send(hub, holder, request, || is_owner_of(hub, holder, part)).await?;
+    let status = response.status();
+    let mut body = std::pin::pin!(response.into_body());
+    let mut answer = Vec::new();
+    while let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
+        let frame = frame.map_err(|why| Error::connection_failed().with_detail(why.to_string()))?;
+        answer.extend_from_slice(&frame.into_data().unwrap_or_default());
+    }
+    if status == StatusCode::OK {
+        return Ok(answer);
+    }
+    let why = String::from_utf8_lossy(&answer[..answer.len().min(1000)]).trim().to_owned();
+    Err(Error::connection_failed().with_detail(why))
+}
+
+fn is_owner_of(hub: &Hub, holder: &Holder, part: usize) -> bool {
+    hub.slot.parts().and_then(|parts| parts.holder(part)).as_ref() == Some(holder)
+}
+
+/// The parts that a request is about which another server has passed on.
+pub(super) fn listed(headers: &HeaderMap) -> Option<Vec<usize>> {
+    let list = headers.get(PARTS)?.to_str().ok()?;
+    list.split(',').map(|part| part.parse().ok()).collect()
+}
+
+/// A request as it is passed on.
+fn request(
+    holder: &Holder,
+    head: &Parts,
+    body: &[u8],
+    parts: Option<&[usize]>,
+) -> Result<Request<Whole>> {
+    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+    let mut request = Request::builder().method(head.method.clone()).uri(path);
+    request = request.header(LEASE, hex(&holder.secret)).header(HOST, "localhost");
+    if let Some(parts) = parts {
+        let list: Vec<String> = parts.iter().map(ToString::to_string).collect();
+        request = request.header(PARTS, list.join(","));
+    }
+    for name in [ACCEPT, CONTENT_TYPE, CONTENT_ENCODING] {
+        for value in head.headers.get_all(&name) {
+            request = request.header(&name, HeaderValue::clone(value));
+        }
+    }
+    request
+        .body(Whole(Bytes::copy_from_slice(body)))
+        .map_err(|why| Error::internal_error().with_detail(why.to_string()))
+}
+
+/// What whoever is at the holder's address answers, as long as `is_still` says that he is worth
+/// waiting for.
+async fn send(
+    hub: &Hub,
+    holder: &Holder,
+    request: Request<Whole>,
+    is_still: impl Fn() -> bool,
+) -> Result<Response<Incoming>> {
     let failed = |why: hyper::Error| Error::connection_failed().with_detail(why.to_string());
     let stream = match race(connect(hub, &holder.address), hub.env.sleep(CONNECT)).await {
         First::Left(stream) => stream?,
@@ -60,22 +161,11 @@ pub(super) async fn ask(
     drop(hub.env.spawn_network("pass on", async move {
         let _ = connection.await;
     }));
-    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
-    let mut request = Request::builder().method(head.method.clone()).uri(path);
-    request = request.header(LEASE, hex(&holder.secret)).header(HOST, "localhost");
-    for name in [ACCEPT, CONTENT_TYPE, CONTENT_ENCODING] {
-        for value in head.headers.get_all(&name) {
-            request = request.header(&name, HeaderValue::clone(value));
-        }
-    }
-    let request = request
-        .body(Whole(Bytes::copy_from_slice(body)))
-        .map_err(|why| Error::internal_error().with_detail(why.to_string()))?;
     let mut answering = std::pin::pin!(sender.send_request(request));
     let response = loop {
         match race(&mut answering, hub.env.sleep(LOOK)).await {
             First::Left(response) => break response.map_err(failed)?,
-            First::Right(()) if hub.slot.holder().as_ref() == Some(holder) => {}
+            First::Right(()) if is_still() => {}
             First::Right(()) => {
                 return Err(Error::connection_failed().with_detail("somebody else is the owner"));
             }
@@ -85,6 +175,11 @@ pub(super) async fn ask(
         MOVED => Err(Error::connection_failed().with_detail("it isn't the owner")),
         _ => Ok(response),
     }
+}
+
+/// Bytes as text.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A connection to a door of series.

@@ -8,7 +8,7 @@
 use super::Hub;
 use super::bodies::{Held, NO_ROOM};
 use super::gzip;
-use super::opening::Opened;
+use super::opened::Opened;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode, header};
 use plinth_series::ingest::{Clock, MAX_LINE_BYTES, Protocol, RemoteWrite, Session};

@@ -15,7 +15,7 @@ use plinth_client::remote::{ClusterFile, RemoteEndpoint};
 use plinth_env::simulated::{Random, Simulation};
 use plinth_env::{Env, Signal};
 use plinth_pipeline::NodeConfig;
-use plinth_series::{SeriesStore, Settings};
+use plinth_series::{Division, Holder, SeriesStore, Settings};
 use plinth_server::{Among, RulesConfig, SeriesConfig, Server, ServerConfig};
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-const SERVERS: usize = 3;
+pub(super) const SERVERS: usize = 3;
 const PAUSE: Duration = Duration::from_millis(200);
 const FILE: &str = "/fdb.cluster";
 pub(super) const RULES: &str = "/rules.yml";
@@ -36,17 +36,20 @@ pub(super) struct World {
     stops: Vec<Arc<Signal>>,
     /// The rules of each server, if there are any, and who is told of alerts.
     rules: Option<(String, RulesConfig)>,
+    /// Into how many parts series are divided.
+    parts: usize,
 }
 
 impl World {
-    /// Three servers that have formed a cluster.
-    fn new(seed: u64) -> Self {
-        Self::with_rules(seed, |_| None)
+    /// Three servers that have formed a cluster, whose series are in so many parts.
+    pub(super) fn new(seed: u64, parts: usize) -> Self {
+        Self::with_rules(seed, parts, |_| None)
     }
 
     /// The same with rules.
     pub(super) fn with_rules(
         seed: u64,
+        parts: usize,
         rules: impl FnOnce(&Simulation) -> Option<(String, RulesConfig)>,
     ) -> Self {
         let mut machines = Machines::empty(seed, SERVERS, NodeConfig::default());
@@ -61,7 +64,7 @@ impl World {
             ClusterFile::parse(&format!("test:three@{}", list.join(","))).expect("it is one");
         let rules = rules(&machines.sim);
         let stops = (0..SERVERS).map(|_| Arc::default()).collect();
-        let mut world = Self { machines, file, stops, rules };
+        let mut world = Self { machines, file, stops, rules, parts };
         (0..SERVERS).for_each(|at| world.serve(at));
         world
     }
@@ -76,8 +79,8 @@ impl World {
         let endpoint = Arc::new(self.machines.host(at).endpoint());
         let place = |port| Some(address(&self.machines, at, port));
         let (text, rules) = self.rules.clone().unwrap_or_default();
-        let series =
-            SeriesConfig { resp: place(RESP), http: place(HTTP), rules, ..SeriesConfig::default() };
+        let (resp, http, parts) = (place(RESP), place(HTTP), Some(self.parts));
+        let series = SeriesConfig { resp, http, parts, rules, ..SeriesConfig::default() };
         let among = Among {
             database: Database::new(Arc::new(RemoteEndpoint::connect(&env, self.file.clone()))),
             name: format!("server-{at}"),
@@ -159,7 +162,17 @@ impl World {
         Database::new(Arc::new(RemoteEndpoint::connect(env, self.file.clone())))
     }
 
-    /// The server that has the lease, as a client sees it.
+    /// The server that has the lease of each part, as a client sees it.
+    pub(super) fn owners(&self, env: &Env) -> Vec<Option<usize>> {
+        let database = self.client(env);
+        let looking = async { Division::of(&database, Settings::default()).await?.holders().await };
+        let holders = self.sim().run_until_within(Duration::from_secs(5), looking);
+        let server = |holder: Holder| holder.name.strip_prefix("server-")?.parse().ok();
+        let holders = holders.expect("somebody leads").expect("nothing is damaged");
+        holders.into_iter().map(|holder| holder.and_then(server)).collect()
+    }
+
+    /// The server that has the lease, of the first part, as a client sees it.
     pub(super) fn owner(&self, env: &Env) -> Option<usize> {
         let (database, settings) = (self.client(env), Settings::default());
         let looking = SeriesStore::holder(&database, &settings);
@@ -271,8 +284,8 @@ fn disturb(world: &mut World, random: &mut Random, looker: &Env, clients: &[Env]
 }
 
 /// How many points were acknowledged, and how many questions answered.
-fn run(seed: u64) -> (u64, u64) {
-    let mut world = World::new(seed);
+fn run(seed: u64, parts: usize) -> (u64, u64) {
+    let mut world = World::new(seed, parts);
     let mut random = world.sim().random();
     let at = |port| (0..SERVERS).map(|at| address(&world.machines, at, port)).collect::<Vec<_>>();
     let (lines, questions) = (at(RESP), at(HTTP));
@@ -323,14 +336,24 @@ fn run(seed: u64) -> (u64, u64) {
 
 #[test]
 fn points_sent_to_any_server_are_durable_once_told_whoever_owns_leads_dies_or_is_cut_off() {
+    run_all(3, 1);
+}
+
+/// Senders' own series lie in different parts, so each session goes through several owners.
+#[test]
+fn points_sent_to_any_server_are_durable_once_told_whoever_owns_which_part() {
+    run_all(1, 4);
+}
+
+fn run_all(seeds: u64, parts: usize) {
     let (mut durable, mut answered) = (0, 0);
-    for seed in 0..3 {
-        let run = run(seed);
+    for seed in 0..seeds {
+        let run = run(seed, parts);
         durable += run.0;
         answered += run.1;
     }
     assert!(
-        durable > 5000 && answered > 500,
+        durable > 1600 * seeds && answered > 160 * seeds,
         "{durable} points and {answered} answers are too few to say anything"
     );
 }
@@ -340,7 +363,7 @@ fn points_sent_to_any_server_are_durable_once_told_whoever_owns_leads_dies_or_is
 #[test]
 fn another_server_owns_the_series_soon_after_a_death_and_at_once_after_an_end() {
     for (seed, dies) in [(1, true), (2, false)] {
-        let mut world = World::new(seed);
+        let mut world = World::new(seed, 1);
         let looker = world.sim().process("looker");
         world.sim().run_for(Duration::from_secs(2));
         let owner = world.owner(&looker).expect("somebody owns the series");
@@ -369,7 +392,7 @@ fn another_server_owns_the_series_soon_after_a_death_and_at_once_after_an_end() 
 /// error of its own, which whoever had passed it on took for the answer.
 #[test]
 fn an_owner_that_was_deposed_says_so_to_whoever_passes_questions_on() {
-    let world = World::new(4);
+    let world = World::new(4, 1);
     let looker = world.sim().process("looker");
     world.sim().run_for(Duration::from_secs(2));
     let owner = world.owner(&looker).expect("somebody owns the series");

@@ -394,8 +394,13 @@ struct Three {
 impl Three {
     /// Behind forty seconds of a load that is high.
     fn new(seed: u64) -> Self {
+        Self::in_parts(seed, 1)
+    }
+
+    /// The same with series in so many parts.
+    fn in_parts(seed: u64, parts: usize) -> Self {
         let heard = Arc::new(Heard::default());
-        let world = World::with_rules(seed, |sim| {
+        let world = World::with_rules(seed, parts, |sim| {
             let env = sim.process("alertmanager");
             let at = SocketAddr::new(sim.ip(&env), ALERTMANAGER);
             alertmanager(&env, at, &heard);
@@ -435,7 +440,17 @@ impl Three {
 /// Whoever owns the series next evaluates, and knows since when alerts are there.
 #[test]
 fn another_server_goes_on_where_the_owner_ended() {
-    let mut three = Three::new(6);
+    goes_on(1);
+}
+
+/// Where series are in parts that is whoever owns the first one.
+#[test]
+fn another_server_goes_on_where_the_owner_of_the_first_part_ended() {
+    goes_on(4);
+}
+
+fn goes_on(parts: usize) {
+    let mut three = Three::in_parts(6, parts);
     let first = three.owner();
     let before = three.alert("High", first);
     assert_eq!(before.0, "firing");

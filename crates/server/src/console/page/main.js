@@ -55,6 +55,7 @@ async function round() {
     say(now.health.state, now.health.words);
     showIdentity(now);
     by("to-series").hidden = !now.series;
+    series.showParts(now.series_parts ?? []);
     overview.show(now);
     if (!by("overview").hidden) overview.draw();
     if (!by("series").hidden) await series.refresh();

@@ -106,6 +106,19 @@ export class Series {
     by("series-error").textContent = error ?? "";
   }
 
+  // Who has the parts of the series, where they are in parts.
+  showParts(parts) {
+    const counts = new Map();
+    for (const { owner, address, ours } of parts) {
+      const who = ours ? "this server has" : owner ? `${address || owner} has` : "nobody has";
+      counts.set(who, (counts.get(who) ?? 0) + 1);
+    }
+    const each = [...counts].sort().map(([who, count]) => `${who} ${whole(count)}`);
+    const words = `The series are in ${whole(parts.length)} parts: ${each.join(", ")}.`;
+    by("series-parts").hidden = parts.length === 0;
+    if (by("series-parts").textContent !== words) by("series-parts").textContent = words;
+  }
+
   // Fetches the chosen series anew.
   async refresh() {
     if (this.#name === null) return;

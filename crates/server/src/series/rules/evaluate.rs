@@ -48,7 +48,7 @@ pub(super) async fn run(hub: Arc<Hub>) {
     let Some(rules) = &hub.rules else { return };
     let mut before: Vec<Group> = Vec::new();
     while !rules.is_stopping() {
-        let Ok(opened) = hub.slot.now() else {
+        let Ok(opened) = hub.slot.of_first() else {
             // Whoever has the series now evaluates, keeps how far he is, and tells of alerts.
             rules.show_nothing();
             rules.notifiers.iter().for_each(|notifier| notifier.forget());

@@ -218,6 +218,11 @@ impl Rules {
     }
 }
 
+/// Whether a request is about rules, of which whoever evaluates them knows.
+pub(super) fn owns(path: &str) -> bool {
+    matches!(path.strip_prefix("/api/v1/"), Some("alerts" | "rules" | "alertmanagers"))
+}
+
 /// Begins to evaluate, if there are rules.
 pub(super) fn start(hub: &Arc<Hub>) {
     let Some(rules) = &hub.rules else { return };

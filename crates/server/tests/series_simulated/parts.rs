@@ -1,0 +1,136 @@
+//! Three servers that own parts of the series: how parts are spread, and that each server takes and
+//! answers everything, whoever owns what.
+
+use super::cluster::{SERVERS, World};
+use super::{line, send_all};
+use plinth_env::Env;
+use std::fmt::Write;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+const PARTS: usize = 8;
+const HOSTS: usize = 24;
+
+/// Each server has its share, the others have that of one that died within five seconds, and one
+/// that comes gets its own, one part after the other.
+#[test]
+fn parts_are_spread_evenly_over_the_servers_that_live() {
+    let mut world = World::new(5, PARTS);
+    let looker = world.sim().process("looker");
+    let counts = |world: &World| {
+        let owners = world.owners(&looker);
+        let of = |server| owners.iter().filter(|owner| **owner == Some(server)).count();
+        [0, 1, 2].map(of)
+    };
+    let is_even = |counts: [usize; SERVERS]| counts.iter().all(|count| (2..=3).contains(count));
+    world.sim().run_for(Duration::from_secs(20));
+    assert!(is_even(counts(&world)), "{:?}", counts(&world));
+    world.crash(1);
+    world.sim().run_for(Duration::from_secs(5));
+    assert_eq!(counts(&world), [4, 0, 4], "of a dead server the others have everything");
+    world.restart(1);
+    world.sim().run_for(Duration::from_secs(20));
+    assert!(is_even(counts(&world)), "{:?}", counts(&world));
+    world.end(2);
+    world.sim().run_for(Duration::from_millis(1500));
+    assert_eq!(counts(&world), [4, 4, 0], "of one that ended, at once");
+}
+
+/// Sends points of all hosts to a server, and hears that they are durable.
+async fn send(env: &Env, at: SocketAddr, time: u64) {
+    let mut stream = env.sockets().connect(at).await.expect("it listens");
+    let mut text = String::new();
+    for host in 0..HOSTS {
+        write!(text, "+load|rate host=h{host}\n:{time}\n*2\n:{host}\n:1\n").unwrap();
+    }
+    send_all(&mut stream, (text + "+SYNC\n").as_bytes()).await.expect("it reads");
+    assert_eq!(line(&mut stream).await.unwrap(), format!("+OK {}\r\n", 2 * HOSTS));
+}
+
+/// The status and the body of what a server answers.
+async fn ask(env: &Env, at: SocketAddr, head: &str, body: &str) -> (String, String) {
+    let mut stream = env.sockets().connect(at).await.expect("it listens");
+    let len = body.len();
+    let head = format!("{head} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {len}\r\n\r\n");
+    send_all(&mut stream, (head + body).as_bytes()).await.expect("it reads");
+    let (mut answer, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        let len = poll_fn(|context| stream.poll_receive(context, &mut buffer)).await;
+        match len.expect("it answers") {
+            0 => break,
+            len => answer.extend_from_slice(&buffer[..len]),
+        }
+    }
+    let answer = String::from_utf8(answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").expect("it is HTTP");
+    (head.split(' ').nth(1).unwrap_or_default().to_owned(), body.to_owned())
+}
+
+/// How many series a server knows the points of, and what all their points add up to: in Akumuli's
+/// language, in PromQL, and what a join of metrics in different parts has.
+async fn known(env: &Env, at: SocketAddr) -> (usize, String, usize) {
+    let range = r#""range":{"from":0,"to":100000000000},"output":{"format":"csv"}"#;
+    let query = format!(r#"{{"aggregate":{{"load":"count"}},{range}}}"#);
+    let (_, rows) = ask(env, at, "POST /api/query", &query).await;
+    let rows = rows.lines().filter(|row| !row.starts_with('-')).count();
+    let expression = "sum(load%20*%20on(host)%20rate)";
+    let path = format!("GET /api/v1/query?query={expression}&time=10");
+    let (status, text) = ask(env, at, &path, "").await;
+    assert_eq!(status, "200", "{text}");
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let sum = json["data"]["result"][0]["value"][1].as_str().unwrap_or_default().to_owned();
+    let query = format!(r#"{{"join":["load","rate"],{range}}}"#);
+    let (_, joined) = ask(env, at, "POST /api/query", &query).await;
+    let joined = joined.lines().filter(|row| !row.starts_with('-')).count();
+    (rows, sum, joined)
+}
+
+#[test]
+fn any_server_takes_answers_and_deletes_whatever_part_it_lies_in() {
+    let mut world = World::new(6, PARTS);
+    let env = world.sim().process("client");
+    world.sim().run_for(Duration::from_secs(20));
+    let [lines, questions] = world.doors();
+    let all = (0..HOSTS).sum::<usize>().to_string();
+    world.sim().run_until(async {
+        send(&env, lines[0], 7_000_000_000).await;
+        send(&env, lines[1], 8_000_000_000).await;
+        for at in &questions {
+            let expected = (HOSTS, all.clone(), 2 * HOSTS);
+            assert_eq!(known(&env, *at).await, expected, "{at}");
+            let (status, text) = ask(&env, *at, "GET /api/v1/rules", "").await;
+            assert!(status == "200" || text.contains("parse"), "{status}: {text}");
+        }
+        let path = "POST /api/v1/admin/tsdb/delete_series?match[]=load{host=~\"h.\"}";
+        let (status, text) = ask(&env, questions[2], &path.replace('"', "%22"), "").await;
+        assert_eq!((status.as_str(), text.as_str()), ("204", ""));
+        let left = HOSTS - 10;
+        let sum = (10..HOSTS).sum::<usize>().to_string();
+        for at in &questions {
+            assert_eq!(known(&env, *at).await, (left, sum.clone(), 2 * HOSTS), "{at}");
+        }
+    });
+    // Who asks while a part has no owner waits for the next one.
+    world.crash(0);
+    let left = HOSTS - 10;
+    let known = world.sim().run_until(known(&env, questions[1]));
+    assert_eq!((known.0, known.2), (left, 2 * HOSTS));
+}
+
+/// Nobody without the lease's secret has a part's points told, and none but the owner tells them.
+#[test]
+fn only_whoever_knows_the_lease_asks_about_a_part() {
+    let world = World::new(7, PARTS);
+    let env = world.sim().process("client");
+    world.sim().run_for(Duration::from_secs(20));
+    let [_, questions] = world.doors();
+    let statuses = world.sim().run_until(async {
+        let (without, _) = ask(&env, questions[0], "POST /api/part/0", "").await;
+        let wrong =
+            format!("POST /api/part/0 HTTP/1.0\r\nX-Plinth-Lease: {}\r\nX:", "00".repeat(16));
+        let (wrong, _) = ask(&env, questions[0], &wrong, "").await;
+        (without, wrong)
+    });
+    assert_eq!(statuses, ("404".to_owned(), "421".to_owned()));
+}
