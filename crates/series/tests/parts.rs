@@ -466,6 +466,75 @@ fn a_place_with_rows_is_not_divided_and_one_that_was_cleared_is_made_again() {
     });
 }
 
+/// A server that looked before there was a place took it for one that is not divided. What it was
+/// sent after another one had divided it lay in an inbox that nobody owns, acknowledged, and was
+/// never read.
+#[test]
+fn whoever_took_the_series_for_undivided_posts_nothing_once_they_are_divided() {
+    run(5, |env| async move {
+        let database = database(&env, "/db").await;
+        let early = Division::of(&database, settings(1)).await.unwrap();
+        let posting = SeriesStore::post_undivided(&database, settings(1));
+        let mut candidate = early.candidate(0, Claim::new("early", ""));
+        let division = Division::of(&database, settings(PARTS)).await.unwrap();
+        assert_eq!((early.parts(), division.parts()), (1, PARTS));
+        assert!(matches!(posting.series("x host=a").await, Err(Error::NotOwner)));
+        assert!(matches!(candidate.look().await, Err(Error::NotOwner)));
+        let anew = Division::of(&database, settings(1)).await.unwrap();
+        assert_eq!(anew.parts(), PARTS, "it looks again, and takes what is there");
+    });
+}
+
+/// The other way round: what was posted stays where whoever looks next finds it.
+#[test]
+fn a_place_is_not_divided_once_somebody_has_posted_there() {
+    run(6, |env| async move {
+        let database = database(&env, "/db").await;
+        let posting = SeriesStore::post_undivided(&database, settings(1));
+        posting.series("x host=a").await.unwrap().append(1, 1.0).unwrap();
+        posting.sync().await.unwrap();
+        assert_eq!(Division::of(&database, settings(PARTS)).await.unwrap().parts(), 1);
+        let store = SeriesStore::open_with(&database, settings(PARTS)).await.unwrap();
+        let series = store.existing("x host=a").await.unwrap().unwrap();
+        assert_eq!(series.aggregate(..).await.unwrap().unwrap().count, 1);
+    });
+}
+
+/// The same after all rows were cleared: what was known of the place before holds no more.
+#[test]
+fn whoever_owned_undivided_series_posts_nothing_once_they_were_made_again_in_parts() {
+    run(7, |env| async move {
+        let database = database(&env, "/db").await;
+        let here = |parts| Settings { prefix: Some(b"series/".to_vec()), ..settings(parts) };
+        let posting = SeriesStore::post_undivided(&database, here(1));
+        let series = posting.series("x host=a").await.unwrap();
+        series.append(1, 1.0).unwrap();
+        posting.sync().await.unwrap();
+        let clear = |tr: plinth::Transaction| async move {
+            tr.clear_prefix("series/");
+            Ok(())
+        };
+        database.transact(clear).await.unwrap();
+        assert_eq!(Division::of(&database, here(PARTS)).await.unwrap().parts(), PARTS);
+        series.append(2, 2.0).unwrap();
+        assert!(matches!(posting.sync().await, Err(Error::NotOwner)));
+    });
+}
+
+/// Programs from before there were parts look at nothing but how much waits in the inbox.
+#[test]
+fn the_inbox_of_a_divided_place_is_full_for_programs_that_know_of_no_parts() {
+    run(8, |env| async move {
+        let database = database(&env, "/db").await;
+        let prefix = b"series/".to_vec();
+        let settings = Settings { prefix: Some(prefix.clone()), ..settings(PARTS) };
+        Division::of(&database, settings).await.unwrap();
+        let key = [prefix, plinth::tuple::pack(&(12,))].concat();
+        let row = database.transact(|tr| tr.get(&key)).await.unwrap().expect("it is there");
+        assert!(i64::from_le_bytes(row[..].try_into().unwrap()) > i64::MAX / 4);
+    });
+}
+
 /// As `migrate` brings them from a FoundationDB: they were taken for none, and a new place was
 /// begun beside them.
 #[test]

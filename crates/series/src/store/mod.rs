@@ -329,7 +329,9 @@ impl SeriesStore {
         Ok(Division::of(database, settings).await?.post())
     }
 
-    /// [`SeriesStore::post`] where it is known that the series are not divided: it reads nothing.
+    /// [`SeriesStore::post`] where it is known that the series are not divided: it reads nothing
+    /// now. If somebody divides a place that wasn't there yet, or was cleared, nothing is
+    /// committed: `sync` gives [`Error::NotOwner`].
     pub fn post_undivided(database: &Database, settings: Settings) -> Self {
         Self::of_one(open::post(&Plot::only(database, settings), None))
     }

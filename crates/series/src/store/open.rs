@@ -137,10 +137,11 @@ async fn take_over(plot: &Plot) -> Result<(Token, bool)> {
     let mut owner = [0; 16];
     database.endpoint().env().fill_random(&mut owner);
     let moves = retry::transact_all(&place.reach(database), |tr| async move {
-        check_format(tr.get(place.keys.format()).await?.as_deref())?;
+        let format = tr.get(place.keys.format()).await?;
+        check_format(format.as_deref())?;
         let Sight { former, .. } = place.sight(&tr).await?;
         tr.clear(place.keys.lease());
-        Ok(place.claim(&tr, &former, &owner))
+        Ok(place.claim(&tr, (&former, format.as_ref()), &owner))
     })
     .await?;
     Ok((owner, moves))

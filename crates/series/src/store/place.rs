@@ -16,7 +16,7 @@
 
 use super::keys::Keys;
 use super::lease::{Holder, Rows, Tenure, Token};
-use super::{Settings, Shared, retry};
+use super::{Settings, Shared, letter, retry};
 use crate::error::{Error, Result};
 use plinth_client::{Database, MutationType, RangeOptions, StreamingMode, Transaction};
 use plinth_types::system::SERIES_LAYER_PREFIX;
@@ -29,6 +29,10 @@ pub(super) const FORMAT: &[u8] = &[1];
 pub const MAX_PARTS: usize = 128;
 /// The first byte of the format of a place that is divided; how many parts it has is the second.
 const DIVIDED: u8 = 2;
+
+/// What the size of the inbox of a place that is divided has: nothing goes there, and programs that
+/// know of no parts are told that there is no room instead of having points lie there unread.
+const CLOSED: i64 = 1 << 62;
 
 /// What the row says of the former place: it is being emptied, or needn't be looked at any more.
 const BEGUN: &[u8] = &[0];
@@ -117,15 +121,15 @@ impl Home {
         }
         let (format, next) = (tr.get(former.format()), tr.get(former.next_id()));
         let inbox = tr.get(former.inbox_size());
-        let rows = Rows::read(tr, former).await?;
+        let (rows, inbox) = (Rows::read(tr, former).await?, inbox.await?);
         let has_len = |row: &Option<Bytes>, len| row.as_ref().is_some_and(|row| row.len() == len);
         // Anybody may have written there. What makes it series is a row that only series have.
         let is_there = has_len(&rows.owner, size_of::<Token>())
             || has_len(&next.await?, 8)
-            || has_len(&inbox.await?, 8);
+            || has_len(&inbox, 8);
         let format = format.await?;
         if let Some([DIVIDED, _]) = format.as_deref()
-            && tr.get(former.part(0).format()).await?.as_deref() == Some(FORMAT)
+            && letter::size(inbox.as_ref()) >= CLOSED
         {
             return Err(is_divided(former));
         }
@@ -148,21 +152,29 @@ impl Home {
     /// Who owns the series, as `tr` sees it, with conflicts.
     ///
     /// # Errors
-    /// As [`Home::former`].
+    /// [`Error::NotOwner`] if the place is not divided as it was taken to be; as [`Home::former`].
     pub(super) async fn sight(&self, tr: &Transaction) -> Result<Sight> {
-        if let Some((root, parts)) = &self.divided
-            && parts_of(tr.get(root.format()).await?.as_deref())? != *parts
-        {
+        let (root, parts) = self.divided.as_ref().map_or((&self.keys, 1), |(root, of)| (root, *of));
+        if parts_of(tr.get(root.format()).await?.as_deref())? != parts {
             // Whoever makes the place again has to come first.
             return Err(Error::NotOwner);
         }
         Ok(Sight { rows: Rows::read(tr, &self.keys).await?, former: self.former(tr).await? })
     }
 
-    /// Becomes the owner with `token`, in `tr`, which has seen `former`, and says whether there is
-    /// something to be moved. Whoever owned the series in the former place can't write any more.
-    pub(super) fn claim(&self, tr: &Transaction, former: &Former, token: &Token) -> bool {
-        tr.set(self.keys.format(), FORMAT);
+    /// Becomes the owner with `token`, in `tr`, which has seen `former` and the format, and says
+    /// whether there is something to be moved. Whoever owned the series in the former place can't
+    /// write any more.
+    pub(super) fn claim(
+        &self,
+        tr: &Transaction,
+        (former, format): (&Former, Option<&Bytes>),
+        token: &Token,
+    ) -> bool {
+        if format.is_none() {
+            // Only then: whoever puts points into the inbox has it among its read conflicts.
+            tr.set(self.keys.format(), FORMAT);
+        }
         tr.set(self.keys.owner(), token);
         match (former, &self.former) {
             (Former::Full(_) | Former::Begun, Some(keys)) => {
@@ -211,6 +223,7 @@ pub(super) async fn make(tr: &Transaction, home: &Home, parts: usize) -> Result<
     }
     let parts = u8::try_from(parts).unwrap_or(1);
     tr.set(home.keys.format(), [DIVIDED, parts]);
+    tr.set(home.keys.inbox_size(), CLOSED.to_le_bytes());
     Ok(usize::from(parts))
 }
 
@@ -259,14 +272,15 @@ pub(super) async fn take_over(
 ) -> Result<Option<bool>> {
     let keys = &home.keys;
     retry::transact_all(&home.reach(database), |tr| async move {
-        check_format(tr.get(keys.format()).await?.as_deref())?;
+        let format = tr.get(keys.format()).await?;
         let sight = home.sight(&tr).await?;
+        check_format(format.as_deref())?;
         let ours = sight.rows.owner.as_deref() == Some(&tenure.token[..]);
         if !ours && sight != *seen {
             return Ok(None);
         }
         tr.set(keys.lease(), tenure.row(0));
-        Ok(Some(home.claim(&tr, &sight.former, &tenure.token)))
+        Ok(Some(home.claim(&tr, (&sight.former, format.as_ref()), &tenure.token)))
     })
     .await
 }

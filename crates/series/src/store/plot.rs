@@ -47,12 +47,10 @@ impl Whole {
         Arc::new(Self { root, keys, queries, known_bytes: AtomicUsize::new(0) })
     }
 
-    /// Fails if the place is in parts and not divided as it was: its rows were cleared. Puts that
-    /// among the transaction's read conflicts.
+    /// Fails if the place is not divided as it was taken to be: somebody made it meanwhile, or its
+    /// rows were cleared. Puts that among the transaction's read conflicts: who divides a place
+    /// then meets with whoever knows of no parts, in whatever order they commit.
     pub(super) async fn check(&self, tr: &Transaction) -> Result<()> {
-        if self.parts() == 1 {
-            return Ok(());
-        }
         let format = tr.get(self.root.format()).await?;
         match parts_of(format.as_deref())? {
             parts if parts == self.parts() => Ok(()),
