@@ -521,6 +521,60 @@ fn whoever_owned_undivided_series_posts_nothing_once_they_were_made_again_in_par
     });
 }
 
+/// A transaction that found the place as it was known put its points there also if it was cleared,
+/// and made anew in other parts, before the commit.
+#[test]
+fn a_transaction_meets_with_whoever_makes_the_place_anew() {
+    run(9, |env| async move {
+        let database = database(&env, "/db").await;
+        let here = |parts| Settings { prefix: Some(b"series/".to_vec()), ..settings(parts) };
+        Division::of(&database, here(PARTS)).await.unwrap();
+        let layer = SeriesLayer::with_settings(&database, here(1));
+        let append = |tr: plinth::Transaction| {
+            let layer = layer.clone();
+            async move { layer.append(&tr, "x host=a", 1, 1.0).await }
+        };
+        database.try_transact(append).await.unwrap();
+        let tr = database.create_transaction();
+        layer.append(&tr, "x host=a", 2, 2.0).await.unwrap();
+        let clear = |tr: plinth::Transaction| async move {
+            tr.clear_prefix("series/");
+            Ok(())
+        };
+        database.transact(clear).await.unwrap();
+        assert_eq!(Division::of(&database, here(2 * PARTS)).await.unwrap().parts(), 2 * PARTS);
+        let committed = tr.commit().await;
+        assert_eq!(committed.unwrap_err(), plinth::Error::not_committed());
+        database.try_transact(append).await.unwrap();
+        let view = SeriesStore::view(&database, here(1)).await.unwrap();
+        let series = view.existing("x host=a").await.unwrap().expect("it goes where it belongs");
+        assert_eq!(series.aggregate(..).await.unwrap().unwrap().count, 1);
+    });
+}
+
+/// Each inbox could have as much from transactions as all of them together were to have.
+#[test]
+fn an_inbox_has_its_part_of_what_may_wait_whoever_fills_it() {
+    run(10, |env| async move {
+        let database = database(&env, "/db").await;
+        let settings = Settings { inbox_bytes: 4000, ..settings(PARTS) };
+        Division::of(&database, settings.clone()).await.unwrap();
+        let layer = SeriesLayer::with_settings(&database, settings);
+        let mut taken = 0;
+        loop {
+            let tr = database.create_transaction();
+            match layer.append(&tr, "x host=a", taken, 1.0).await {
+                Ok(()) => tr.commit().await.unwrap(),
+                Err(Error::Database(why)) if why == plinth::Error::process_behind() => break,
+                Err(why) => panic!("{why}"),
+            }
+            taken += 1;
+        }
+        // A row of one point has some 35 bytes.
+        assert!((15..=50).contains(&taken), "{taken}");
+    });
+}
+
 /// Programs from before there were parts look at nothing but how much waits in the inbox.
 #[test]
 fn the_inbox_of_a_divided_place_is_full_for_programs_that_know_of_no_parts() {

@@ -9,7 +9,7 @@
 use super::keys::Keys;
 use super::letter::{self, Letter};
 use super::place::{Home, parts_of};
-use super::plot::part_of;
+use super::plot::{of_each, part_of};
 use super::{SeriesStore, Settings};
 use crate::error::{Error, Result};
 use crate::name::Name;
@@ -75,7 +75,8 @@ impl SeriesLayer {
     }
 
     /// Writes a point in a transaction; the time is nanoseconds since 1970. The series is made if
-    /// there is none. Conflicts with nothing.
+    /// there is none. Conflicts with nobody but whoever makes the place of the series: once, unless
+    /// all of it is cleared.
     ///
     /// What it gives is to be awaited (or `.wait()`ed for, on threads that may block): it reads how
     /// much waits for the owner. Several may be called before the first is awaited, and their reads
@@ -83,10 +84,10 @@ impl SeriesLayer {
     ///
     /// # Errors
     /// [`crate::Error::Name`]: no point was written. `process_behind` if more waits for the owner
-    /// than [`Settings::inbox_bytes`]: the transaction shall not be committed, and the loops of
-    /// [`Database::try_transact`] run it again, later and later, as they do for other errors of
-    /// this kind; `retry_limit` and `timeout` bound that. Others are told by the commit, such as
-    /// `transaction_too_large`.
+    /// than [`Settings::inbox_bytes`], or than its part of that where the series are divided: the
+    /// transaction shall not be committed, and the loops of [`Database::try_transact`] run it
+    /// again, later and later, as they do for other errors of this kind; `retry_limit` and
+    /// `timeout` bound that. Others are told by the commit, such as `transaction_too_large`.
     pub fn append(
         &self,
         tr: &Transaction,
@@ -117,14 +118,10 @@ impl SeriesLayer {
             tr.reach_series();
         }
         let parts = self.parts.load(Ordering::Relaxed);
-        let mut appended = Appended { most: self.settings.inbox_bytes, ..Appended::default() };
-        if parts != 1 || !self.root.is_of_system() {
-            // Nobody can clear what is among the system's keys, so that it would be made anew.
-            let format = self.root.format();
-            // Whoever divides a place has to meet with whoever knows of none.
-            let get = if parts == 0 { tr.get(format) } else { tr.snapshot().get(format) };
-            appended.format = Some(get);
-        }
+        // With a conflict: whoever makes the place, or makes it anew, has to meet with whoever puts
+        // points where it was divided otherwise.
+        let format = Some(tr.get(self.root.format()));
+        let mut appended = Appended { format, most: self.most(parts), ..Appended::default() };
         let letter = Unsorted { tr: tr.clone(), layer: self.clone(), points: named };
         match parts {
             0 => appended.unsorted = Some(letter),
@@ -134,6 +131,11 @@ impl SeriesLayer {
             }
         }
         appended
+    }
+
+    /// Bytes that the inbox of one of so many parts may have.
+    fn most(&self, parts: usize) -> usize {
+        of_each(self.settings.inbox_bytes, parts.max(1))
     }
 
     /// Takes the series over for writing at full speed, and takes in what transactions write from
@@ -226,6 +228,7 @@ impl Appended {
             if format.is_some() {
                 unsorted.layer.parts.store(parts, Ordering::Relaxed);
             }
+            self.most = unsorted.layer.most(parts);
             self.sizes = unsorted.put(parts);
         } else if let Some(layer) = self.known.take()
             && (format.is_none() || layer.parts.load(Ordering::Relaxed) != parts)

@@ -95,10 +95,15 @@ impl Plot {
     }
 }
 
+/// What each of so many parts may have of what there may be in all.
+pub(super) fn of_each(all: usize, parts: usize) -> usize {
+    all.div_ceil(parts)
+}
+
 /// The settings of each of so many parts: what bounds memory and rows is divided, but for what all
 /// of them count together.
 pub(super) fn divided(settings: Settings, parts: usize) -> Settings {
-    let share = |all: usize| all.div_ceil(parts);
+    let share = |all: usize| of_each(all, parts);
     Settings {
         leaf_points: settings.leaf_points.clamp(1, MAX_LEAF_POINTS),
         tail_bytes: share(settings.tail_bytes),
