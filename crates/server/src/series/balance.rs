@@ -66,6 +66,11 @@ pub(super) async fn share(hub: Arc<Hub>, among: Among, address: String, parts: A
                     hand_over(&hub, &parts, &wish);
                 }
             }
+            First::Right(Err(Error::NotOwner)) => {
+                // It is another place now. The tasks of the parts look for themselves.
+                parts.end();
+                return;
+            }
             First::Right(Err(why)) => events::members_unknown(&why),
         }
         if race(hub.slot.stop.wait(), hub.env.sleep(BEAT)).await == First::Left(()) {
@@ -146,7 +151,7 @@ async fn keep(hub: Arc<Hub>, (parts, wish): (Arc<Parts>, Arc<Wish>), part: usize
     let mut candidate = parts.division.candidate(part, claim);
     candidate.only_look(true);
     let mut free_since = None;
-    while !hub.is_stopping() {
+    while !hub.is_stopping() && !parts.are_over() {
         match race(hub.slot.stop.wait(), candidate.look()).await {
             First::Left(()) => break,
             First::Right(Ok(Look::Ours(store))) => {
@@ -193,6 +198,8 @@ async fn keep(hub: Arc<Hub>, (parts, wish): (Arc<Parts>, Arc<Wish>), part: usize
             break;
         }
     }
-    // For the next task.
-    hub.slot.stop.notify();
+    if hub.is_stopping() {
+        // For the next task.
+        hub.slot.stop.notify();
+    }
 }

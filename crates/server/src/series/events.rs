@@ -33,6 +33,11 @@ pub(super) fn handed_over(part: usize) {
     tracing::info!(part, "a part of the series was handed over: another server has too few");
 }
 
+/// The place of the series is not divided as this server took it to be.
+pub(super) fn divided_otherwise() {
+    tracing::info!("series are divided otherwise than it was known: they are opened anew");
+}
+
 /// It isn't known which servers share the series: those that have parts keep them.
 pub(super) fn members_unknown(why: &plinth_series::Error) {
     tracing::warn!(error = %why, "it can't be seen which servers share the series");

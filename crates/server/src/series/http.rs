@@ -379,9 +379,9 @@ impl Hub {
 async fn of_owner(hub: &Hub, head: &Parts, text: &[u8]) -> plinth_series::Result<Answered> {
     if let Some(parts) = hub.slot.parts() {
         match head.uri.path() {
-            DELETE => return Ok(delete_parts(hub, parts, head, text).await),
+            DELETE => return Ok(delete_parts(hub, &parts, head, text).await),
             path if rules::owns(path) && parts.store(0).is_none() => {
-                return of_first(hub, parts, head, text).await;
+                return of_first(hub, &parts, head, text).await;
             }
             _ => {}
         }

@@ -22,7 +22,8 @@
 //! owner's inbox, whoever that is. Who asks for points is passed on to the owner.
 //!
 //! Where the series are divided each part has an owner, and every server answers for all of them
-//! (`parts.rs`).
+//! (`parts.rs`). Whether they are is looked up again when the place turns out to be another one:
+//! somebody else made it first, or made it anew after it was cleared.
 
 use super::opened::Opened;
 use super::parts::{Having, Parts};
@@ -59,9 +60,9 @@ pub(crate) struct Slot {
     /// With whom the series are shared, if they are.
     among: OnceLock<Among>,
     /// How points get to whoever owns the series, where that may be another server; or how the
-    /// series are divided. One of them is there once that is known.
+    /// series are divided, which goes before. One of them is there once that is known.
     posting: OnceLock<Arc<Opened>>,
-    parts: OnceLock<Arc<Parts>>,
+    parts: Mutex<Option<Arc<Parts>>>,
     /// Given once one of them is there, and by everybody to the next.
     takes: Signal,
 }
@@ -93,7 +94,7 @@ impl Slot {
     /// Why there is none.
     pub(crate) async fn opened(&self) -> Result<Arc<Opened>> {
         loop {
-            if let Some(parts) = self.parts.get() {
+            if let Some(parts) = self.parts() {
                 return Ok(parts.whole());
             }
             match &*self.lock() {
@@ -108,7 +109,10 @@ impl Slot {
 
     async fn until_decided(&self) {
         self.decided.wait().await;
-        self.decided.notify();
+        // What was known once may be open again: then the next one would have nothing to wait for.
+        if self.parts().is_some() || !matches!(&*self.lock(), State::Opening) {
+            self.decided.notify();
+        }
     }
 
     /// Whoever answers questions, as soon as that is known.
@@ -117,7 +121,7 @@ impl Slot {
     /// Why nobody does.
     pub(super) async fn asks(&self) -> Result<Asked> {
         loop {
-            if let Some(parts) = self.parts.get() {
+            if let Some(parts) = self.parts() {
                 return Ok(Asked::Here(parts.whole()));
             }
             match &*self.lock() {
@@ -146,7 +150,7 @@ impl Slot {
         if self.among().is_none() {
             return self.opened().await;
         }
-        while self.posting.get().is_none() && self.parts.get().is_none() {
+        while self.posting.get().is_none() && self.parts().is_none() {
             self.takes.wait().await;
             self.takes.notify();
             if let Some(why) = self.unavailable() {
@@ -161,7 +165,7 @@ impl Slot {
     /// # Errors
     /// Why there is none.
     pub(super) fn takes_now(&self) -> Result<Arc<Opened>> {
-        if let Some(parts) = self.parts.get() {
+        if let Some(parts) = self.parts() {
             return Ok(parts.whole());
         }
         let Some(posting) = self.posting.get() else { return self.now() };
@@ -174,7 +178,7 @@ impl Slot {
 
     /// Why there is none, and none that could be asked, if so.
     pub(crate) fn unavailable(&self) -> Option<Error> {
-        if let Some(parts) = self.parts.get() {
+        if let Some(parts) = self.parts() {
             return parts.unavailable();
         }
         match &*self.lock() {
@@ -190,7 +194,7 @@ impl Slot {
 
     /// Commits all that was taken, and lets others have the series, if they are shared.
     pub(super) async fn finish(&self) {
-        if let (Some(parts), Some(among)) = (self.parts.get(), self.among()) {
+        if let (Some(parts), Some(among)) = (self.parts(), self.among()) {
             return parts.finish(&among.name).await;
         }
         // A database that fails has told those who asked; nobody is left to be told here.
@@ -204,7 +208,7 @@ impl Slot {
 
     /// Whether this is the secret of the lease that this server has.
     pub(super) fn is_secret(&self, told: &str) -> bool {
-        if let Some(parts) = self.parts.get() {
+        if let Some(parts) = self.parts() {
             return parts.is_secret(told);
         }
         let secret = self.now().ok().and_then(|opened| opened.store.lease_secret());
@@ -212,8 +216,15 @@ impl Slot {
     }
 
     /// How the series are divided, if they are.
-    pub(super) fn parts(&self) -> Option<&Arc<Parts>> {
-        self.parts.get()
+    pub(super) fn parts(&self) -> Option<Arc<Parts>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes how the series are divided from now on.
+    fn are_in(&self, parts: Option<Arc<Parts>>) {
+        *self.parts.lock().unwrap_or_else(PoisonError::into_inner) = parts;
+        self.takes.notify();
+        self.decided.notify();
     }
 
     /// The store of what this server owns, if that is anything now.
@@ -221,7 +232,7 @@ impl Slot {
     /// # Errors
     /// Why it isn't.
     pub(crate) fn own(&self) -> Result<Arc<Opened>> {
-        self.parts.get().map_or_else(|| self.now(), |parts| parts.own())
+        self.parts().map_or_else(|| self.now(), |parts| parts.own())
     }
 
     /// The store of all series, if this server is the one that looks after what is kept beside
@@ -230,17 +241,17 @@ impl Slot {
     /// # Errors
     /// Why it isn't.
     pub(super) fn of_first(&self) -> Result<Arc<Opened>> {
-        self.parts.get().map_or_else(|| self.now(), |parts| parts.of_first())
+        self.parts().map_or_else(|| self.now(), |parts| parts.of_first())
     }
 
     /// How many parts there are, and how many this server owns.
     pub(crate) fn count(&self) -> (usize, usize) {
-        self.parts.get().map_or_else(|| (1, usize::from(self.now().is_ok())), |parts| parts.count())
+        self.parts().map_or_else(|| (1, usize::from(self.now().is_ok())), |parts| parts.count())
     }
 
     /// Who has each part, if the series are shared.
     pub(crate) fn having(&self) -> Vec<Having> {
-        let (Some(parts), Some(among)) = (self.parts.get(), self.among()) else {
+        let (Some(parts), Some(among)) = (self.parts(), self.among()) else {
             return Vec::new();
         };
         parts.having(among)
@@ -248,7 +259,7 @@ impl Slot {
 
     /// Whether nobody can write or ask for some of the series.
     pub(crate) fn is_closed(&self) -> bool {
-        match self.parts.get() {
+        match self.parts() {
             Some(parts) => !parts.are_known() || parts.unavailable().is_some(),
             None => self.now().is_err() && self.holder().is_none(),
         }
@@ -319,22 +330,33 @@ async fn division(hub: &Hub, among: &Among, peers: Option<&Mesh>) -> Option<Divi
 /// this server should, until it stops; `address` is where it answers questions. In a cluster
 /// nothing is moved to the place of the series before all members know of that.
 pub(super) async fn share(hub: Arc<Hub>, among: Among, address: String, peers: Option<Arc<Mesh>>) {
-    let slot = &hub.slot;
-    let Some(division) = division(&hub, &among, peers.as_deref()).await else { return };
-    if division.parts() > 1 {
-        let parts = Parts::new(&hub, division);
-        let _ = slot.parts.set(parts.clone());
-        slot.takes.notify();
-        slot.decided.notify();
-        return balance::share(hub, among, address, parts).await;
+    while let Some(division) = division(&hub, &among, peers.as_deref()).await {
+        if division.parts() > 1 {
+            let parts = Parts::new(&hub, division);
+            hub.slot.are_in(Some(parts.clone()));
+            balance::share(hub.clone(), among.clone(), address.clone(), parts).await;
+        } else {
+            let posting = SeriesStore::post_undivided(&among.database, settings(&hub));
+            let _ = hub.slot.posting.set(Opened::new(posting));
+            hub.slot.are_in(None);
+            share_undivided(&hub, &among, &address, peers.as_deref()).await;
+        }
+        if hub.is_stopping() {
+            return;
+        }
+        // Whoever made the place divided it otherwise: it was not there yet, or it was cleared.
+        events::divided_otherwise();
+        hub.slot.set(State::Opening);
     }
-    let posting = SeriesStore::post_undivided(&among.database, settings(&hub));
-    let _ = slot.posting.set(Opened::new(posting));
-    slot.takes.notify();
-    let claim = Claim::new(among.name, address);
-    let mut candidate = Candidate::new(&among.database, settings(&hub), claim);
+}
+
+/// The same as long as the series are not divided.
+async fn share_undivided(hub: &Arc<Hub>, among: &Among, address: &str, peers: Option<&Mesh>) {
+    let slot = &hub.slot;
+    let claim = Claim::new(among.name.clone(), address);
+    let mut candidate = Candidate::new(&among.database, settings(hub), claim);
     loop {
-        let protocol = peers.as_ref().map(|mesh| mesh.protocol());
+        let protocol = peers.map(Mesh::protocol);
         candidate.hold_back(protocol.is_some_and(|protocol| protocol < PROTOCOL_WITH_PLACE));
         match race(slot.stop.wait(), candidate.look()).await {
             First::Left(()) => return,
@@ -358,6 +380,7 @@ pub(super) async fn share(hub: Arc<Hub>, among: Among, address: String, peers: O
                 }
             }
             First::Right(Ok(Look::Free)) => {}
+            First::Right(Err(Error::NotOwner)) => return,
             First::Right(Err(why)) => slot.note(&why),
         }
         if race(slot.stop.wait(), candidate.wait()).await == First::Left(()) {

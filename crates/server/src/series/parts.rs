@@ -21,6 +21,7 @@ use crate::config::Among;
 use crate::token::is_same;
 use plinth_env::sync::all;
 use plinth_series::{Division, Error, Holder, Owner, Result, SeriesStore, Told};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -59,6 +60,8 @@ pub(super) struct Parts {
     /// Stores that post to each part, and read it through its owner.
     foreign: Vec<SeriesStore>,
     stores: Mutex<Stores>,
+    /// The place is another one now.
+    are_over: AtomicBool,
 }
 
 struct Stores {
@@ -76,16 +79,30 @@ pub(crate) struct Having {
 
 impl Parts {
     pub(super) fn new(hub: &Arc<Hub>, division: Division) -> Arc<Self> {
-        let way = |part| Arc::new(Way { hub: Arc::downgrade(hub), part });
-        let foreign: Vec<SeriesStore> =
-            (0..division.parts()).map(|part| division.elsewhere(part, way(part))).collect();
-        let whole = Opened::new(division.together(foreign.iter().cloned()));
-        Arc::new(Self {
-            states: Mutex::new(foreign.iter().map(|_| State::Opening).collect()),
-            stores: Mutex::new(Stores { whole, own: None }),
-            foreign,
-            division,
+        Arc::new_cyclic(|parts| {
+            let way =
+                |part| Arc::new(Way { hub: Arc::downgrade(hub), parts: parts.clone(), part });
+            let foreign: Vec<SeriesStore> =
+                (0..division.parts()).map(|part| division.elsewhere(part, way(part))).collect();
+            let whole = Opened::new(division.together(foreign.iter().cloned()));
+            Self {
+                states: Mutex::new(foreign.iter().map(|_| State::Opening).collect()),
+                stores: Mutex::new(Stores { whole, own: None }),
+                are_over: AtomicBool::new(false),
+                foreign,
+                division,
+            }
         })
+    }
+
+    /// Whether nobody looks after them any more.
+    pub(super) fn are_over(&self) -> bool {
+        self.are_over.load(Ordering::Relaxed)
+    }
+
+    /// Has nobody look after them any more.
+    pub(super) fn end(&self) {
+        self.are_over.store(true, Ordering::Relaxed);
     }
 
     fn states(&self) -> MutexGuard<'_, Vec<State>> {
@@ -202,7 +219,7 @@ impl Parts {
 
     /// Who has a part instead of this server, if that is known.
     pub(super) fn holder(&self, part: usize) -> Option<Holder> {
-        match &self.states()[part] {
+        match self.states().get(part)? {
             State::Elsewhere(holder) => Some(holder.clone()),
             _ => None,
         }
@@ -248,7 +265,7 @@ impl Parts {
                     plinth_types::Error::process_behind().with_detail(why).into()
                 }
             };
-            if hub.env.now() >= until || hub.is_stopping() {
+            if hub.env.now() >= until || hub.is_stopping() || self.are_over() {
                 return Err(self.unavailable().unwrap_or(why));
             }
             hub.env.sleep(PAUSE).await;
@@ -259,6 +276,7 @@ impl Parts {
 /// The way to whoever owns a part.
 struct Way {
     hub: Weak<Hub>,
+    parts: Weak<Parts>,
     part: usize,
 }
 
@@ -266,7 +284,7 @@ impl Owner for Way {
     fn ask(&self, question: Vec<u8>) -> Told<'_> {
         Box::pin(async move {
             let hub = self.hub.upgrade().ok_or(Error::NotOwner)?;
-            let parts = hub.slot.parts().ok_or(Error::NotOwner)?;
+            let parts = self.parts.upgrade().ok_or(Error::NotOwner)?;
             parts.ask(&hub, self.part, &question).await
         })
     }

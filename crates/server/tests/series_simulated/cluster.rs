@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    fn client(&self, env: &Env) -> Database {
+    pub(super) fn client(&self, env: &Env) -> Database {
         Database::new(Arc::new(RemoteEndpoint::connect(env, self.file.clone())))
     }
 

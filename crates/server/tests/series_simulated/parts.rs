@@ -1,9 +1,14 @@
 //! Three servers that own parts of the series: how parts are spread, and that each server takes and
 //! answers everything, whoever owns what.
+//!
+//! What all of these tests hold on to is that a server is as good as any other for whoever sends
+//! and asks.
 
 use super::cluster::{SERVERS, World};
 use super::{line, send_all};
 use plinth_env::Env;
+use plinth_series::{Division, SeriesStore, Settings};
+use plinth_types::system;
 use std::fmt::Write;
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -116,6 +121,48 @@ fn any_server_takes_answers_and_deletes_whatever_part_it_lies_in() {
     let left = HOSTS - 10;
     let known = world.sim().run_until(known(&env, questions[1]));
     assert_eq!((known.0, known.2), (left, 2 * HOSTS));
+}
+
+/// A server that had found the series undivided, or in some parts, went on so for good: it was left
+/// out when somebody had made them anew, and what it had taken for undivided ones nobody read.
+#[test]
+fn servers_follow_when_series_are_made_anew_in_other_parts() {
+    let world = World::new(8, 1);
+    let env = world.sim().process("client");
+    world.sim().run_for(Duration::from_secs(5));
+    let [lines, questions] = world.doors();
+    let database = world.client(&env);
+    let all = (0..HOSTS).sum::<usize>().to_string();
+    for parts in [4, 8, 1, 2] {
+        world.sim().run_until(async {
+            let clear = |tr: plinth_client::Transaction| async move {
+                tr.clear_range(system::SERIES_PREFIX, system::SERIES_END);
+                Ok(())
+            };
+            database.clone().with_system_keys().transact(clear).await.unwrap();
+            let settings = Settings { parts, ..Settings::default() };
+            if parts == 1 {
+                // Somebody who knows of no parts was there first.
+                let posting = SeriesStore::post_undivided(&database, settings);
+                posting.series("early host=h0").await.unwrap().append(1, 1.0).unwrap();
+                posting.sync().await.unwrap();
+            } else {
+                assert_eq!(Division::of(&database, settings).await.unwrap().parts(), parts);
+            }
+        });
+        world.sim().run_for(Duration::from_secs(10));
+        let owners = world.owners(&env);
+        assert!(owners.len() == parts && owners.iter().all(Option::is_some), "{owners:?}");
+        world.sim().run_until(async {
+            for at in &lines {
+                send(&env, *at, 7_000_000_000).await;
+            }
+            for at in &questions {
+                let expected = (HOSTS, all.clone(), HOSTS);
+                assert_eq!(known(&env, *at).await, expected, "{at}, {parts} parts");
+            }
+        });
+    }
 }
 
 /// Nobody without the lease's secret has a part's points told, and none but the owner tells them.
