@@ -41,6 +41,9 @@ pub(super) const MOVED: StatusCode = StatusCode::MISDIRECTED_REQUEST;
 const CONNECT: Duration = Duration::from_secs(1);
 /// How often it is looked, while an owner says nothing, whether he is one still.
 const LOOK: Duration = Duration::from_millis(250);
+/// For how long nothing may come of an owner who is asked for what he has in memory, while he seems
+/// to be one: longer than it takes him to take in a whole inbox.
+const SILENT: Duration = Duration::from_secs(30);
 
 /// The address at which others find this server's door of series.
 pub(super) fn address(among: &Among, door: SocketAddr, is_secure: bool) -> String {
@@ -93,11 +96,14 @@ pub(super) async fn question(
         .header(HOST, "localhost")
         .body(Whole(Bytes::copy_from_slice(question)))
         .map_err(|why| Error::internal_error().with_detail(why.to_string()))?;
-    let response = send(hub, holder, request, || is_owner_of(hub, holder, part)).await?;
+    let is_still = || is_owner_of(hub, holder, part);
+    let response = within(hub, send(hub, holder, request, is_still)).await??;
     let status = response.status();
     let mut body = std::pin::pin!(response.into_body());
     let mut answer = Vec::new();
-    while let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
+    loop {
+        let frame = poll_fn(|context| body.as_mut().poll_frame(context));
+        let Some(frame) = within(hub, as_long_as(hub, is_still, frame)).await?? else { break };
         let frame = frame.map_err(|why| Error::connection_failed().with_detail(why.to_string()))?;
         answer.extend_from_slice(&frame.into_data().unwrap_or_default());
     }
@@ -106,6 +112,32 @@ pub(super) async fn question(
     }
     let why = String::from_utf8_lossy(&answer[..answer.len().min(1000)]).trim().to_owned();
     Err(Error::connection_failed().with_detail(why))
+}
+
+/// What comes, unless nothing does for too long.
+async fn within<T>(hub: &Hub, coming: impl Future<Output = T>) -> Result<T> {
+    match race(coming, hub.env.sleep(SILENT)).await {
+        First::Left(come) => Ok(come),
+        First::Right(()) => Err(Error::connection_failed().with_detail("no answer")),
+    }
+}
+
+/// What comes of an owner, as long as `is_still` says that he is worth waiting for.
+async fn as_long_as<T>(
+    hub: &Hub,
+    is_still: impl Fn() -> bool,
+    coming: impl Future<Output = T>,
+) -> Result<T> {
+    let mut coming = std::pin::pin!(coming);
+    loop {
+        match race(&mut coming, hub.env.sleep(LOOK)).await {
+            First::Left(come) => return Ok(come),
+            First::Right(()) if is_still() => {}
+            First::Right(()) => {
+                return Err(Error::connection_failed().with_detail("somebody else is the owner"));
+            }
+        }
+    }
 }
 
 fn is_owner_of(hub: &Hub, holder: &Holder, part: usize) -> bool {
@@ -161,16 +193,8 @@ async fn send(
     drop(hub.env.spawn_network("pass on", async move {
         let _ = connection.await;
     }));
-    let mut answering = std::pin::pin!(sender.send_request(request));
-    let response = loop {
-        match race(&mut answering, hub.env.sleep(LOOK)).await {
-            First::Left(response) => break response.map_err(failed)?,
-            First::Right(()) if is_still() => {}
-            First::Right(()) => {
-                return Err(Error::connection_failed().with_detail("somebody else is the owner"));
-            }
-        }
-    };
+    let response = as_long_as(hub, is_still, sender.send_request(request)).await?;
+    let response = response.map_err(failed)?;
     match response.status() {
         MOVED => Err(Error::connection_failed().with_detail("it isn't the owner")),
         _ => Ok(response),

@@ -6,8 +6,9 @@
 
 use super::cluster::{SERVERS, World};
 use super::{line, send_all};
-use plinth_env::Env;
-use plinth_series::{Division, SeriesStore, Settings};
+use plinth_client::Database;
+use plinth_env::{Env, Listener};
+use plinth_series::{Claim, Division, Look, SeriesStore, Settings};
 use plinth_types::system;
 use std::fmt::Write;
 use std::future::poll_fn;
@@ -163,6 +164,66 @@ fn servers_follow_when_series_are_made_anew_in_other_parts() {
             }
         });
     }
+}
+
+/// Takes all parts from the servers, and leaves them all but the first, at the address of which
+/// nobody is who answers a question to its end.
+async fn steal_first(env: &Env, database: &Database, address: String) -> SeriesStore {
+    // Whoever holds parts without a lease is relieved by a candidate.
+    drop(SeriesStore::open(database).await.unwrap());
+    let division = Division::of(database, Settings::default()).await.unwrap();
+    let mut first = None;
+    for part in 0..division.parts() {
+        let claim = Claim::new("thief", address.clone());
+        let Ok(Look::Ours(store)) = division.candidate(part, claim).look().await else {
+            panic!("part {part} is there to be taken");
+        };
+        if part == 0 {
+            first = Some(store);
+        } else {
+            store.give_up().await.unwrap();
+        }
+    }
+    env.sleep(Duration::from_secs(3)).await;
+    first.unwrap()
+}
+
+/// Says the beginning of an answer to whoever asks, and nothing more.
+async fn stall(door: Listener) {
+    let mut asked = Vec::new();
+    loop {
+        let mut stream = door.accept().await.unwrap();
+        let beginning = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n\x01";
+        send_all(&mut stream, beginning).await.unwrap();
+        asked.push(stream);
+    }
+}
+
+/// Whoever asked an owner that stood still in the middle of its answer, a machine that was stopped
+/// or cut off, waited for ever: nobody looked for the next owner.
+#[test]
+fn whoever_asks_an_owner_that_falls_silent_is_answered_by_the_next_one() {
+    let world = World::new(9, 4);
+    let env = world.sim().process("client");
+    let thief = world.sim().process("thief");
+    world.sim().run_for(Duration::from_secs(10));
+    let [lines, questions] = world.doors();
+    let database = world.client(&thief);
+    let answer = world.sim().run_until_within(Duration::from_secs(60), async {
+        send(&env, lines[0], 7_000_000_000).await;
+        let address = SocketAddr::new(world.sim().ip(&thief), 8181);
+        let door = thief.sockets().listen(address).await.unwrap();
+        drop(thief.spawn("stall", stall(door)));
+        let stolen = steal_first(&env, &database, address.to_string()).await;
+        let timer = thief.clone();
+        drop(thief.spawn("give up", async move {
+            timer.sleep(Duration::from_secs(2)).await;
+            drop(stolen);
+        }));
+        known(&env, questions[1]).await
+    });
+    let answer = answer.expect("it doesn't wait for ever");
+    assert_eq!((answer.0, answer.2), (HOSTS, HOSTS));
 }
 
 /// Nobody without the lease's secret has a part's points told, and none but the owner tells them.
