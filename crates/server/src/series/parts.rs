@@ -184,7 +184,10 @@ impl Parts {
     /// How many parts there are, and how many of them are this server's.
     pub(super) fn count(&self) -> (usize, usize) {
         let states = self.states();
-        (states.len(), states.iter().filter(|state| state.store().is_some()).count())
+        // One that was lost, or handed over, is so before whoever looks after it has noticed.
+        let is_owned =
+            |state: &&State| state.store().is_some_and(|store| store.failure().is_none());
+        (states.len(), states.iter().filter(is_owned).count())
     }
 
     /// Why a part can neither be had nor asked for, if that is so of any.
@@ -193,6 +196,15 @@ impl Parts {
             State::Unavailable(why) => Some(why.clone()),
             _ => None,
         })
+    }
+
+    /// Why neither this server nor another one has a part.
+    fn why_nobody_has(&self, part: usize) -> Error {
+        if let Some(State::Unavailable(why)) = self.states().get(part) {
+            return why.clone();
+        }
+        let why = format!("part {part} of the series is being opened");
+        plinth_types::Error::process_behind().with_detail(why).into()
     }
 
     /// Whether it is known of each part who has it.
@@ -260,13 +272,10 @@ impl Parts {
                     Ok(answer) => return Ok(answer),
                     Err(why) => why.into(),
                 },
-                (None, None) => {
-                    let why = format!("part {part} of the series is being opened");
-                    plinth_types::Error::process_behind().with_detail(why).into()
-                }
+                (None, None) => self.why_nobody_has(part),
             };
             if hub.env.now() >= until || hub.is_stopping() || self.are_over() {
-                return Err(self.unavailable().unwrap_or(why));
+                return Err(why);
             }
             hub.env.sleep(PAUSE).await;
         }
