@@ -24,6 +24,8 @@ pub struct Members {
     parts: usize,
     name: String,
     beats: u64,
+    /// It is no member itself.
+    only_looks: bool,
     seen: BTreeMap<String, Seen>,
 }
 
@@ -42,8 +44,14 @@ impl Members {
             parts,
             name: name.to_owned(),
             beats: 0,
+            only_looks: false,
             seen: BTreeMap::new(),
         }
+    }
+
+    /// Whether it looks who lives, and doesn't say that it does: others then leave it no parts.
+    pub fn only_look(&mut self, only_looks: bool) {
+        self.only_looks = only_looks;
     }
 
     /// Says that this one lives; gives the names of all who do, ascending. To be called every half
@@ -55,7 +63,7 @@ impl Members {
     pub async fn beat(&mut self) -> Result<Vec<String>> {
         self.beats += 1;
         let (home, name, beats) = (&self.home, &self.name, self.beats.to_le_bytes());
-        let (keys, parts) = (&home.keys, self.parts);
+        let (keys, parts, only_looks) = (&home.keys, self.parts, self.only_looks);
         let forgotten: Vec<&String> = self
             .seen
             .iter()
@@ -72,7 +80,9 @@ impl Members {
                 return Err(Error::NotOwner);
             }
             let rows = nodes::rows(&tr, &keys.members()).await?;
-            tr.set(keys.member(name), beats);
+            if !only_looks {
+                tr.set(keys.member(name), beats);
+            }
             for name in forgotten {
                 tr.clear(keys.member(name));
             }
@@ -97,7 +107,9 @@ impl Members {
             .filter(|(name, seen)| **name != self.name && seen.still < LASTS)
             .map(|(name, _)| name.clone())
             .collect();
-        live.push(self.name.clone());
+        if !self.only_looks {
+            live.push(self.name.clone());
+        }
         live.sort_unstable();
         Ok(live)
     }
@@ -116,11 +128,13 @@ impl Members {
     }
 
     /// How many of `parts` the member of this name should own, where these live: as many as each
-    /// other one, or one more.
+    /// other one, or one more. Whoever is none of them should have none, or all if there are none.
     pub fn share(name: &str, live: &[String], parts: usize) -> usize {
-        let count = live.len().max(1);
-        let rank = live.iter().position(|other| other == name).unwrap_or(count);
-        parts / count + usize::from(rank < parts % count)
+        match live.iter().position(|other| other == name) {
+            Some(rank) => parts / live.len() + usize::from(rank < parts % live.len()),
+            None if live.is_empty() => parts,
+            None => 0,
+        }
     }
 }
 
@@ -144,7 +158,9 @@ mod tests {
                 assert_eq!(shares.iter().sum::<usize>(), parts);
                 let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
                 assert!(most - least <= 1, "{shares:?}");
+                assert_eq!(Members::share("who only looks", &live, parts), 0);
             }
         }
+        assert_eq!(Members::share("who only looks", &[], 8), 8);
     }
 }

@@ -8,6 +8,10 @@
 //!   this server has more than it should, and all parts are held  --> hands one over, and waits until somebody has it
 //! ```
 //!
+//! A server that answers no questions over HTTP is asked for nothing by others, so they could read
+//! nothing of its parts that is in no leaf yet: it says nothing of itself, and owns parts only
+//! while there is nobody else.
+//!
 //! Shares add up to all parts, so who has too few finds what others leave. They are only a wish: a
 //! part has one owner by its lease, whatever two servers think of each other.
 
@@ -41,18 +45,25 @@ struct Wish {
     is_handing_over: AtomicBool,
     /// Milliseconds of the clock before which nothing is handed over.
     quiet_until: AtomicU64,
+    /// Others can't ask this server for anything, so it has parts only where there are no others.
+    is_unheard: bool,
 }
 
 /// Owns as many parts as this server should, until it stops; `address` is where it answers
-/// questions.
+/// questions, empty if it does nowhere.
 pub(super) async fn share(hub: Arc<Hub>, among: Among, address: String, parts: Arc<Parts>) {
-    let wish = Arc::new(Wish::default());
+    let is_unheard = address.is_empty();
+    let wish = Arc::new(Wish { is_unheard, ..Wish::default() });
     for part in 0..parts.division.parts() {
         let claim = Claim::new(among.name.clone(), address.clone());
         let keeping = keep(hub.clone(), (parts.clone(), wish.clone()), part, claim);
         drop(hub.env.spawn_network("part of series", keeping));
     }
     let mut member = parts.division.member(&among.name);
+    if is_unheard {
+        events::unheard();
+        member.only_look(true);
+    }
     let mut excess = 0;
     while !hub.is_stopping() {
         match race(hub.slot.stop.wait(), member.beat()).await {
@@ -100,7 +111,7 @@ impl Wish {
 
     /// Whether a free part is to be taken; then it is noted that it is about to be.
     fn takes(&self, hub: &Hub, parts: &Parts, part: usize, free_for: Duration) -> bool {
-        let is_overdue = free_for >= UNTAKEN;
+        let is_overdue = free_for >= UNTAKEN && !self.is_unheard;
         let share = self.share.load(Ordering::Relaxed);
         let takes = parts.with(|states| {
             let has = |state: &&State| matches!(state, State::Open(_) | State::Taking);

@@ -23,6 +23,13 @@ pub(super) fn part_ours(part: usize) {
     tracing::info!(part, "a part of the series is open: this server has the lease");
 }
 
+/// Others can't ask this server for what it has of its parts.
+pub(super) fn unheard() {
+    tracing::warn!(
+        "without a listener series-http this server owns parts of the series only while no other server does: others could ask it for nothing"
+    );
+}
+
 /// It doesn't any more, and didn't want that.
 pub(super) fn part_lost(part: usize) {
     tracing::warn!(part, "the lease of a part of the series was lost");

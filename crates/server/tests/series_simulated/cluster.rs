@@ -38,6 +38,8 @@ pub(super) struct World {
     rules: Option<(String, RulesConfig)>,
     /// Into how many parts series are divided.
     parts: usize,
+    /// A server that answers no questions, if there is one.
+    unheard: Option<usize>,
 }
 
 impl World {
@@ -64,9 +66,14 @@ impl World {
             ClusterFile::parse(&format!("test:three@{}", list.join(","))).expect("it is one");
         let rules = rules(&machines.sim);
         let stops = (0..SERVERS).map(|_| Arc::default()).collect();
-        let mut world = Self { machines, file, stops, rules, parts };
+        let mut world = Self { machines, file, stops, rules, parts, unheard: None };
         (0..SERVERS).for_each(|at| world.serve(at));
         world
+    }
+
+    /// From its next start on a server answers no questions.
+    pub(super) fn unhear(&mut self, at: usize) {
+        self.unheard = Some(at);
     }
 
     pub(super) fn sim(&self) -> &Simulation {
@@ -79,7 +86,8 @@ impl World {
         let endpoint = Arc::new(self.machines.host(at).endpoint());
         let place = |port| Some(address(&self.machines, at, port));
         let (text, rules) = self.rules.clone().unwrap_or_default();
-        let (resp, http, parts) = (place(RESP), place(HTTP), Some(self.parts));
+        let (resp, parts) = (place(RESP), Some(self.parts));
+        let http = place(HTTP).filter(|_| self.unheard != Some(at));
         let series = SeriesConfig { resp, http, parts, rules, ..SeriesConfig::default() };
         let among = Among {
             database: Database::new(Arc::new(RemoteEndpoint::connect(&env, self.file.clone()))),

@@ -166,6 +166,27 @@ fn servers_follow_when_series_are_made_anew_in_other_parts() {
     }
 }
 
+/// A server without a door for questions owned parts, and all others' questions about them failed
+/// as long as it lived.
+#[test]
+fn a_server_that_answers_no_questions_owns_nothing_beside_others() {
+    let mut world = World::new(10, PARTS);
+    let env = world.sim().process("client");
+    world.sim().run_for(Duration::from_secs(20));
+    world.end(2);
+    world.unhear(2);
+    world.restart(2);
+    world.sim().run_for(Duration::from_secs(20));
+    let owners = world.owners(&env);
+    let of = |server| owners.iter().filter(|owner| **owner == Some(server)).count();
+    assert_eq!([0, 1, 2].map(of), [4, 4, 0]);
+    let [lines, questions] = world.doors();
+    world.sim().run_until(async {
+        send(&env, lines[2], 7_000_000_000).await;
+        assert_eq!(known(&env, questions[0]).await.0, HOSTS);
+    });
+}
+
 /// Takes all parts from the servers, and leaves them all but the first, at the address of which
 /// nobody is who answers a question to its end.
 async fn steal_first(env: &Env, database: &Database, address: String) -> SeriesStore {
