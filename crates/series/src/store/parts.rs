@@ -12,7 +12,7 @@ use super::limits::Admitted;
 use super::names;
 use super::plot::part_of;
 use super::search::StoreStats;
-use super::{Part, Series, SeriesStore, Shared, Standing};
+use super::{Part, Role, Series, SeriesStore, Shared, Standing, retry};
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::tree::Span;
@@ -108,6 +108,21 @@ impl SeriesStore {
     /// As [`SeriesStore::sync`]; the series are this store's as before.
     pub async fn hand_over(&self) -> Result<()> {
         all(self.parts.iter().map(Part::hand_over)).await.into_iter().collect()
+    }
+
+    /// Looks in the database whether a part is this store's: for what goes with the part, and is
+    /// written to others.
+    ///
+    /// # Errors
+    /// [`Error::NotOwner`] if it is somebody else's; [`Error::Locked`], [`Error::Database`].
+    pub async fn check_owned(&self, part: usize) -> Result<()> {
+        let shared = &self.part(part)?.shared;
+        if !matches!(shared.role, Role::Owner { .. }) {
+            return Err(Error::NotOwner);
+        }
+        shared.check()?;
+        retry::transact_all(&shared.database, |tr| async move { shared.check_owner(&tr).await })
+            .await
     }
 
     /// The secret of the lease of a part that this store has: whoever reads the database knows it,

@@ -80,8 +80,7 @@ pub(crate) struct Having {
 impl Parts {
     pub(super) fn new(hub: &Arc<Hub>, division: Division) -> Arc<Self> {
         Arc::new_cyclic(|parts| {
-            let way =
-                |part| Arc::new(Way { hub: Arc::downgrade(hub), parts: parts.clone(), part });
+            let way = |part| Arc::new(Way { hub: Arc::downgrade(hub), parts: parts.clone(), part });
             let foreign: Vec<SeriesStore> =
                 (0..division.parts()).map(|part| division.elsewhere(part, way(part))).collect();
             let whole = Opened::new(division.together(foreign.iter().cloned()));
@@ -177,7 +176,8 @@ impl Parts {
     /// # Errors
     /// [`Error::NotOwner`] if it isn't.
     pub(super) fn of_first(&self) -> Result<Arc<Opened>> {
-        let is_ours = matches!(self.states()[0], State::Open(_));
+        // One that was lost may not have been noticed yet.
+        let is_ours = matches!(&self.states()[0], State::Open(store) if store.failure().is_none());
         if is_ours { Ok(self.whole()) } else { Err(Error::NotOwner) }
     }
 
