@@ -70,9 +70,9 @@ pub use query::{
 };
 pub use query::{delete_series, form_pairs, is_prometheus, prometheus};
 pub use store::{
-    Appended, Candidate, Claim, Division, GroupStream, Holder, Listing, Look, MAX_PARTS, Members,
-    Newcomers, Owner, PointStream, Retention, Series, SeriesLayer, SeriesLimits, SeriesStore,
-    Settings, StoreStats, Told,
+    Appended, Candidate, Claim, Division, GroupStream, Holder, Listing, Live, Look, MAX_PARTS,
+    Members, Newcomers, Owner, PointStream, Retention, Series, SeriesLayer, SeriesLimits,
+    SeriesStore, Settings, StoreStats, Told,
 };
 pub use tree::{Direction, Summary};
 pub use value::{Column, Point, Points, Value};

@@ -10,8 +10,8 @@ use plinth_env::Env;
 use plinth_env::simulated::Simulation;
 use plinth_series::workload::Random;
 use plinth_series::{
-    Claim, Division, Error, Look, Owner, Query, SeriesLayer, SeriesLimits, SeriesStore, Settings,
-    Told, delete_series, prometheus,
+    Claim, Division, Error, Look, Members, Owner, Query, SeriesLayer, SeriesLimits, SeriesStore,
+    Settings, Told, delete_series, prometheus,
 };
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -449,7 +449,7 @@ fn a_place_with_rows_is_not_divided_and_one_that_was_cleared_is_made_again() {
         assert!(matches!(candidate.look().await, Err(Error::NotOwner)), "there is no place");
         drop(poster);
         let mut member = division.member("late");
-        assert_eq!(member.beat().await.unwrap(), ["late"]);
+        assert_eq!(member.beat().await.unwrap().members, ["late"]);
         assert!(matches!(candidate.look().await, Ok(Look::Ours(_))));
         write().await.unwrap();
         env.sleep(Duration::from_secs(1)).await;
@@ -572,6 +572,35 @@ fn an_inbox_has_its_part_of_what_may_wait_whoever_fills_it() {
         }
         // A row of one point has some 35 bytes.
         assert!((15..=50).contains(&taken), "{taken}");
+    });
+}
+
+/// A server that died every few seconds drew its share each time, and its parts were nobody's until
+/// they were taken over again.
+#[test]
+fn parts_are_handed_over_to_members_that_have_lived_for_some_time() {
+    run(11, |env| async move {
+        let database = database(&env, "/db").await;
+        let division = Division::of(&database, settings(PARTS)).await.unwrap();
+        let (mut one, mut other) = (division.member("one"), division.member("other"));
+        let beats = async |count: usize, one: &mut Members, other: Option<&mut Members>| {
+            let mut other = other;
+            for _ in 0..count {
+                env.sleep(Duration::from_millis(500)).await;
+                if let Some(other) = &mut other {
+                    other.beat().await.unwrap();
+                }
+                one.beat().await.unwrap();
+            }
+            let live = one.beat().await.unwrap();
+            (live.members.len(), live.settled.len())
+        };
+        assert_eq!(beats(10, &mut one, Some(&mut other)).await, (2, 1));
+        assert_eq!(beats(15, &mut one, Some(&mut other)).await, (2, 2));
+        assert_eq!(beats(8, &mut one, None).await, (1, 1), "it is dead");
+        assert_eq!(beats(10, &mut one, Some(&mut other)).await, (2, 1), "and alive again");
+        other.leave().await.unwrap();
+        assert_eq!(beats(1, &mut one, None).await, (1, 1), "at once");
     });
 }
 

@@ -10,12 +10,15 @@ use super::place::{Home, make, parts_of};
 use super::{nodes, retry};
 use crate::error::{Error, Result};
 use plinth_client::{Database, Transaction};
-use plinth_types::Bytes;
+use plinth_types::{Bytes, KeyValue};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Rows that have stood still for so long are cleared.
 const FORGOTTEN: Duration = Duration::from_secs(60);
+/// For how long a member has to live before others hand parts over to it: one that dies again and
+/// again would draw its share each time, and leave it to be taken over.
+const SETTLED: Duration = Duration::from_secs(10);
 
 /// One of those who would own parts, and what it knows of the others.
 pub struct Members {
@@ -29,11 +32,21 @@ pub struct Members {
     seen: BTreeMap<String, Seen>,
 }
 
-/// What was last seen of a row, and for how long it had been so.
+/// What was last seen of a row, for how long it had been so, and since when its member lives.
 struct Seen {
     row: Bytes,
     at: Duration,
     still: Duration,
+    since: Duration,
+}
+
+/// Who lives, ascending.
+#[derive(Debug)]
+pub struct Live {
+    /// All members.
+    pub members: Vec<String>,
+    /// Those who have lived for some time, and the one that looks: whom parts are handed over to.
+    pub settled: Vec<String>,
 }
 
 impl Members {
@@ -54,13 +67,13 @@ impl Members {
         self.only_looks = only_looks;
     }
 
-    /// Says that this one lives; gives the names of all who do, ascending. To be called every half
-    /// a second. If the place was cleared it is made again.
+    /// Says that this one lives; gives the names of all who do. To be called every half a second.
+    /// If the place was cleared it is made again.
     ///
     /// # Errors
     /// [`crate::Error::NotOwner`] if that is in another number of parts, for good;
     /// [`crate::Error::Locked`], [`crate::Error::Database`], [`crate::Error::Damaged`].
-    pub async fn beat(&mut self) -> Result<Vec<String>> {
+    pub async fn beat(&mut self) -> Result<Live> {
         self.beats += 1;
         let (home, name, beats) = (&self.home, &self.name, self.beats.to_le_bytes());
         let (keys, parts, only_looks) = (&home.keys, self.parts, self.only_looks);
@@ -81,6 +94,8 @@ impl Members {
             }
             let rows = nodes::rows(&tr, &keys.members()).await?;
             if !only_looks {
+                // With a conflict: what is under way when this one leaves comes to nothing.
+                tr.get(keys.member(name)).await?;
                 tr.set(keys.member(name), beats);
             }
             for name in forgotten {
@@ -89,29 +104,46 @@ impl Members {
             Ok(rows)
         })
         .await?;
+        self.see(rows)?;
+        Ok(self.live())
+    }
+
+    /// Takes in what rows there are now.
+    fn see(&mut self, rows: Vec<KeyValue>) -> Result<()> {
         let now = self.database.endpoint().env().now();
         let mut seen = BTreeMap::new();
         for row in rows {
             let name = self.home.keys.name_of_member(&row.key)?;
-            let before = self.seen.get(&name).filter(|before| before.row == row.value);
+            let before = self.seen.get(&name);
             // A look that was long in coming says nothing of how long it had been so.
-            let still = before.map_or(Duration::ZERO, |before| {
-                before.still + now.saturating_sub(before.at).min(2 * BEAT)
-            });
-            seen.insert(name, Seen { row: row.value, at: now, still });
+            let still =
+                before.filter(|before| before.row == row.value).map_or(Duration::ZERO, |before| {
+                    before.still + now.saturating_sub(before.at).min(2 * BEAT)
+                });
+            let since = before.filter(|before| before.still < LASTS).map_or(now, |seen| seen.since);
+            seen.insert(name, Seen { row: row.value, at: now, still, since });
         }
         self.seen = seen;
-        let mut live: Vec<String> = self
-            .seen
-            .iter()
-            .filter(|(name, seen)| **name != self.name && seen.still < LASTS)
-            .map(|(name, _)| name.clone())
-            .collect();
-        if !self.only_looks {
-            live.push(self.name.clone());
+        Ok(())
+    }
+
+    fn live(&self) -> Live {
+        let live =
+            self.seen.iter().filter(|(name, seen)| **name != self.name && seen.still < LASTS);
+        let (mut members, mut settled) = (Vec::new(), Vec::new());
+        for (name, seen) in live {
+            members.push(name.clone());
+            if seen.at.saturating_sub(seen.since) >= SETTLED {
+                settled.push(name.clone());
+            }
         }
-        live.sort_unstable();
-        Ok(live)
+        if !self.only_looks {
+            members.push(self.name.clone());
+            settled.push(self.name.clone());
+        }
+        members.sort_unstable();
+        settled.sort_unstable();
+        Live { members, settled }
     }
 
     /// Says that this one has gone.

@@ -65,7 +65,7 @@ pub use layer::{Appended, SeriesLayer};
 pub use lease::{Claim, Holder};
 pub(crate) use limits::Admitted;
 pub use limits::{Newcomers, SeriesLimits};
-pub use members::Members;
+pub use members::{Live, Members};
 pub use place::MAX_PARTS;
 pub use query::{GroupStream, PointStream};
 pub use retention::Retention;

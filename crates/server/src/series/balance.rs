@@ -12,8 +12,9 @@
 //! nothing of its parts that is in no leaf yet: it says nothing of itself, and owns parts only
 //! while there is nobody else.
 //!
-//! Shares add up to all parts, so who has too few finds what others leave. They are only a wish: a
-//! part has one owner by its lease, whatever two servers think of each other.
+//! Shares add up to all parts, so who has too few finds what others leave: at once what is free,
+//! and what others have too much once it has lived for some seconds. They are only a wish: a part
+//! has one owner by its lease, whatever two servers think of each other.
 
 use super::parts::{Parts, State};
 use super::{Hub, events};
@@ -69,9 +70,9 @@ pub(super) async fn share(hub: Arc<Hub>, among: Among, address: String, parts: A
         match race(hub.slot.stop.wait(), member.beat()).await {
             First::Left(()) => break,
             First::Right(Ok(live)) => {
-                let share = Members::share(&among.name, &live, parts.division.parts());
-                wish.share.store(share, Ordering::Relaxed);
-                excess = if has_too_many(&parts, share) { excess + 1 } else { 0 };
+                let share = |live| Members::share(&among.name, live, parts.division.parts());
+                wish.share.store(share(&live.members), Ordering::Relaxed);
+                excess = if has_too_many(&parts, share(&live.settled)) { excess + 1 } else { 0 };
                 if excess >= SURE && wish.may_hand_over(&hub) {
                     excess = 0;
                     hand_over(&hub, &parts, &wish);
