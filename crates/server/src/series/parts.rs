@@ -21,6 +21,7 @@ use crate::config::Among;
 use crate::token::is_same;
 use plinth_env::sync::all;
 use plinth_series::{Division, Error, Holder, Owner, Result, SeriesStore, Told};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -251,12 +252,17 @@ impl Parts {
 
     /// Commits all that was taken, and lets others have what is this server's.
     pub(super) async fn finish(&self, name: &str) {
-        // A database that fails has told those who asked; nobody is left to be told here.
-        let _ = self.whole().store.sync().await;
         let own: Vec<SeriesStore> =
             self.states().iter().filter_map(|state| state.store().cloned()).collect();
-        all(own.iter().map(SeriesStore::give_up)).await;
-        let _ = self.division.member(name).leave().await;
+        // All beside each other: a part is free as soon as what it has is committed, whatever
+        // becomes of points for owners that have no room, and others know at once that they should
+        // have more. A database that fails has told those who asked; nobody is left to be told.
+        type Ending<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
+        let member = self.division.member(name);
+        let leaving: Ending<'_> = Box::pin(member.leave());
+        let giving_up = own.iter().map(|store| Box::pin(store.give_up()) as Ending<'_>);
+        let posting = self.foreign.iter().map(|store| Box::pin(store.sync()) as Ending<'_>);
+        all([leaving].into_iter().chain(giving_up).chain(posting)).await;
     }
 
     /// What whoever owns a part says to a question: this server or another one, for some seconds.
