@@ -354,6 +354,77 @@ fn series_in_parts_answer_as_series_that_are_not_divided_whoever_owns_them() {
     }
 }
 
+/// An owner in whose store points move on between what it says and what whoever asked then reads.
+struct Restless {
+    store: SeriesStore,
+    /// Behind all that is asked for.
+    next: Mutex<i64>,
+}
+
+impl Owner for Restless {
+    fn ask(&self, question: Vec<u8>) -> Told<'_> {
+        Box::pin(async move {
+            let answer = self.store.answer(0, &question).await;
+            // What was open is sealed, and what came late is merged into leaves.
+            for (metric, host) in ["x", "y"].into_iter().flat_map(|m| HOSTS.map(|host| (m, host))) {
+                let name = format!("{metric} host={host}");
+                let Ok(series) = self.store.series(&name).await else { continue };
+                for _ in 0..17 {
+                    let next = { *self.next.lock().unwrap() };
+                    *self.next.lock().unwrap() += 1;
+                    series.append(next, 1.0).unwrap();
+                }
+            }
+            self.store.sync().await.unwrap();
+            answer
+        })
+    }
+}
+
+/// What moves from the owner's memory into rows while somebody asks is there once.
+#[test]
+fn points_that_are_sealed_and_merged_while_somebody_asks_are_there_once() {
+    run(12, |env| async move {
+        let mut random = Random::new(12);
+        let (one, two) = (database(&env, "/plain").await, database(&env, "/parts").await);
+        let plain = SeriesStore::open_with(&one, settings(1)).await.unwrap();
+        let division = Division::of(&two, settings(2)).await.unwrap();
+        let own = [taken(&division, 0, 0).await, taken(&division, 1, 0).await];
+        let behind = SPAN as i64 * 1_000_000_000;
+        let restless = Restless { store: own[0].clone(), next: Mutex::new(2 * behind) };
+        let first = division.elsewhere(0, Arc::new(restless));
+        let (all, theirs) =
+            (division.together(own.clone()), division.together([first, own[1].clone()]));
+        for round in 0..40 {
+            for _ in 0..1 + random.below(12) {
+                let name = name(&mut random).replace('z', "x");
+                for (time, value) in (0..1 + random.below(20)).map(|_| point(&mut random)) {
+                    for store in [&plain, &all] {
+                        store.series(&name).await.unwrap().append(time, value).unwrap();
+                    }
+                }
+            }
+            if random.below(3) == 0 {
+                all.sync().await.unwrap();
+            }
+            let text = format!(
+                r#"{{"{}": {}, "range": {{"from": 0, "to": {behind}}}, "output": {{"format": "csv", "timestamp": "raw"}}}}"#,
+                ["select", "aggregate", "group-aggregate"][round % 3],
+                [
+                    r#""x""#,
+                    r#"{"x": "count"}"#,
+                    r#"{"metric": "x", "step": "70s", "func": ["sum", "count"]}"#
+                ][round % 3]
+            );
+            assert_eq!(rows(&theirs, &text).await, rows(&plain, &text).await, "{round}: {text}");
+            let expression = encoded(["rate(y[300s])", "sum(count_over_time(x[500s]))"][round % 2]);
+            let form = format!("query={expression}&start=0&end={SPAN}&step=90");
+            let asked = ("/api/v1/query_range", form);
+            assert_eq!(told(&theirs, &asked).await, told(&plain, &asked).await, "{round}");
+        }
+    });
+}
+
 #[test]
 fn limits_are_those_of_the_whole() {
     run(1, |env| async move {
