@@ -73,17 +73,25 @@ pub fn ask(server: &str, head: &str, body: &str) -> std::io::Result<String> {
     Ok(answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
 }
 
-/// The address of the server that owns the series.
-fn owner(cluster: &Cluster, db: &Database) -> usize {
-    loop {
-        let holder = block_on(SeriesStore::holder(db, &Settings::default())).unwrap();
-        let name = holder.map(|holder| holder.name).unwrap_or_default();
-        let place = cluster.addresses.iter().position(|address| *address == name);
-        if let Some(at) = place.filter(|at| cluster.servers[*at].is_some()) {
-            return at;
+/// Waits until there is something; not for ever.
+pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..2400 {
+        if let Some(found) = look() {
+            return found;
         }
         block_on(Env::real().sleep(Duration::from_millis(50)));
     }
+    panic!("{what}: not within two minutes");
+}
+
+/// The address of the server that owns the series.
+fn owner(cluster: &Cluster, db: &Database) -> usize {
+    until("a server that lives owns the series", || {
+        let holder = block_on(SeriesStore::holder(db, &Settings::default())).unwrap();
+        let name = holder.map(|holder| holder.name).unwrap_or_default();
+        let place = cluster.addresses.iter().position(|address| *address == name);
+        place.filter(|at| cluster.servers[*at].is_some())
+    })
 }
 
 /// Programs that send points, each to all servers in turn.
@@ -112,9 +120,9 @@ impl Senders {
     pub fn await_more(&self, count: u64) {
         let durable = || self.senders.iter().map(|(durable, _)| durable.load(Ordering::Relaxed));
         let before: Vec<u64> = durable().collect();
-        while durable().zip(&before).any(|(now, before)| now < before + count) {
-            block_on(Env::real().sleep(Duration::from_millis(20)));
-        }
+        until("every sender is told that more is durable", || {
+            durable().zip(&before).all(|(now, before)| now >= before + count).then_some(())
+        });
     }
 
     /// Ends them, and finds all that they were told is durable, whichever server is asked.

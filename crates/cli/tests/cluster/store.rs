@@ -1,19 +1,21 @@
 //! Three servers on one FoundationDB cluster, which take in its time series together. The cluster
 //! is a server of ours, behind our own `libfdb_c`, loaded as Apple's would be.
+//!
+//! Whoever of them is killed, ended or stopped: what a sender was told is durable is there, and the
+//! others own its parts.
 
 use super::common::{Running, scratch};
-use super::series::{Senders, ask};
+use super::series::{Senders, ask, until};
 use super::unused_addresses;
 use plinth::Database;
 use plinth::series::{Division, Holder, Settings};
 use plinth_env::{Env, block_on};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command, Stdio};
 
 const SERVERS: usize = 3;
-const KILLS: usize = 2;
+const ENDS: usize = 4;
 /// Where series are on a FoundationDB.
 const PLACE: &[u8] = b"\x02plinth.series\0";
 
@@ -24,10 +26,16 @@ fn by_library(cluster_file: &Path) -> String {
     format!("fdb:{}?lib={}", cluster_file.display(), library.display())
 }
 
-fn start(store: &str, [clients, lines, questions]: [&str; 3]) -> Running {
+fn start(store: &str, addresses: [&str; 3]) -> Running {
+    Running::ready(begun(store, addresses, &[]))
+}
+
+/// A server that has been started, and may not be ready yet.
+fn begun(store: &str, [clients, lines, questions]: [&str; 3], more: &[&str]) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
     command.args(["server", "--store", store, "--listen", clients, "--log", "text,error"]);
-    Running::of(command.args(["--series-resp", lines, "--series-http", questions]))
+    command.args(["--series-resp", lines, "--series-http", questions]).args(more);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()
 }
 
 /// Who owns each part of the series.
@@ -53,29 +61,42 @@ fn servers_on_a_foundationdb_cluster_own_parts_of_the_series_and_take_over_those
     let of = |owners: &[String], at: usize| {
         owners.iter().filter(|name| name.starts_with(&format!("{}/", clients[at]))).count()
     };
-    let await_owners = |are_right: &dyn Fn(&[String]) -> bool| {
-        while !are_right(&owners(&db)) {
-            block_on(Env::real().sleep(Duration::from_millis(50)));
-        }
+    let await_owners = |what: &str, are_right: &dyn Fn(&[String]) -> bool| {
+        until(what, || are_right(&owners(&db)).then_some(()));
     };
     let senders = Senders::start(&lines);
-    for round in 0..KILLS {
+    for round in 0..ENDS {
         senders.await_more(50);
         let victim = round % SERVERS;
-        await_owners(&|owners| of(owners, victim) > 0);
+        await_owners("it has parts", &|owners| of(owners, victim) > 0);
         let server = servers[victim].take().unwrap();
-        if round % 2 == 0 {
-            server.kill();
-        } else {
-            assert_eq!(server.terminate(), Some(0));
-        }
-        // The others take its parts over, while this one is away.
-        await_owners(&|owners| {
+        let stopped = match round % 3 {
+            0 => {
+                server.kill();
+                None
+            }
+            1 => {
+                assert_eq!(server.terminate(), Some(0));
+                None
+            }
+            _ => {
+                server.signal("-STOP");
+                Some(server)
+            }
+        };
+        await_owners("others take its parts over, while it is away", &|owners| {
             of(owners, victim) == 0 && owners.iter().all(|owner| !owner.is_empty())
         });
-        servers[victim] = Some(start(victim));
+        servers[victim] = match stopped {
+            // It has points in memory for parts that are others' now.
+            Some(server) => {
+                server.signal("-CONT");
+                Some(server)
+            }
+            None => Some(start(victim)),
+        };
     }
-    await_owners(&|owners| (0..SERVERS).all(|at| of(owners, at) > 0));
+    await_owners("each has some", &|owners| (0..SERVERS).all(|at| of(owners, at) > 0));
     let page = ask(&questions[1], "GET /api/stats", "").unwrap();
     assert!(page.contains(r#""all":"8""#), "{page}");
     senders.judge(&questions);
@@ -91,6 +112,35 @@ fn servers_on_a_foundationdb_cluster_own_parts_of_the_series_and_take_over_those
     assert!(read.contains("is `1'"), "{read}");
     let page = ask(&questions[0], "GET /api/stats", "").unwrap();
     assert!(page.starts_with('{'), "{page}");
+}
+
+/// Whoever comes first says into how many parts series are divided, whatever the others were told.
+/// One that had taken them for undivided a moment before was sent points that nobody ever read.
+#[test]
+fn servers_that_were_told_different_numbers_of_parts_lose_nothing() {
+    let place = scratch();
+    let below = Running::start(place.path(), &["--listen", "127.0.0.1:0"]);
+    let store = by_library(&below.cluster_file());
+    let (clients, lines, questions) =
+        (unused_addresses(SERVERS), unused_addresses(SERVERS), unused_addresses(SERVERS));
+    let senders = Senders::start(&lines);
+    let begun = |(at, parts): (usize, &str)| {
+        begun(&store, [&clients[at], &lines[at], &questions[at]], &["--series-parts", parts])
+    };
+    // At once, so that who is first is nobody's to say.
+    let servers: Vec<Child> = ["1", "8", "4"].into_iter().enumerate().map(begun).collect();
+    let mut servers: Vec<Running> = servers.into_iter().map(Running::ready).collect();
+    let db = Database::connect(below.cluster_file()).unwrap();
+    senders.await_more(50);
+    servers.remove(1).kill();
+    let dead = format!("{}/", clients[1]);
+    until("the others own everything", || {
+        let owners = owners(&db);
+        owners.iter().all(|owner| !owner.is_empty() && !owner.starts_with(&dead)).then_some(())
+    });
+    servers.push(Running::ready(begun((1, "2"))));
+    senders.await_more(50);
+    senders.judge(&questions);
 }
 
 /// A file that clients find servers by, left from a directory's time or set by a package, is no

@@ -40,6 +40,11 @@ impl Running {
         PathBuf::from(self.ready.trim_end().splitn(3, ' ').nth(2).unwrap())
     }
 
+    /// Sends a signal, such as `-STOP`.
+    pub fn signal(&self, name: &str) {
+        assert!(Command::new("kill").args([name, &self.id()]).status().unwrap().success());
+    }
+
     /// `kill -9`.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
@@ -48,7 +53,7 @@ impl Running {
 
     /// A request to terminate; gives the exit code.
     pub fn terminate(self) -> Option<i32> {
-        assert!(Command::new("kill").args(["-TERM", &self.id()]).status().unwrap().success());
+        self.signal("-TERM");
         self.ended()
     }
 
