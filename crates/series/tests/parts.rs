@@ -425,6 +425,40 @@ fn points_that_are_sealed_and_merged_while_somebody_asks_are_there_once() {
     });
 }
 
+/// What owners had said lay in memory beside what all queries may hold together.
+#[test]
+fn what_owners_say_counts_for_what_queries_hold() {
+    run(13, |env| async move {
+        let database = database(&env, "/db").await;
+        let few = Settings { query_bytes: 20_000, leaf_points: 2048, ..settings(2) };
+        let division = Division::of(&database, few).await.unwrap();
+        let plenty = Settings { leaf_points: 2048, ..settings(2) };
+        let theirs = Division::of(&database, plenty).await.unwrap();
+        let owners = vec![taken(&theirs, 0, 0).await, taken(&theirs, 1, 0).await];
+        let own = theirs.together(owners.clone());
+        let owners = Arc::new(Mutex::new(owners));
+        let way = |part| Arc::new(Way { part, owners: owners.clone() });
+        let store = division.together((0..2).map(|part| division.elsewhere(part, way(part))));
+        let text = r#"{"aggregate": {"x": "count"}, "range": {"from": 0, "to": 100000}, "output": {"format": "csv"}}"#;
+        let fill = async |points: i64| {
+            for host in HOSTS {
+                let series = own.series(&format!("x host={host}")).await.unwrap();
+                for time in 0..points {
+                    series.append(time, 1.0).unwrap();
+                }
+            }
+        };
+        fill(10).await;
+        assert_eq!(rows(&store, text).await.len(), HOSTS.len());
+        assert_eq!(store.stats().query_bytes, 0, "it is given back");
+        fill(1000).await;
+        let told = rows(&store, text).await;
+        assert!(told[0].contains("bytes held by all queries"), "{told:?}");
+        assert_eq!(store.stats().query_bytes, 0, "it is given back");
+        assert_eq!(rows(&own, text).await.len(), HOSTS.len());
+    });
+}
+
 #[test]
 fn limits_are_those_of_the_whole() {
     run(1, |env| async move {

@@ -39,7 +39,12 @@ pub(crate) struct Share {
 impl Share {
     /// The share of a query that holds nothing yet.
     pub(crate) fn new(store: &SeriesStore) -> Self {
-        Self { budget: store.first().of.whole.queries.clone(), held: 0 }
+        Self::of(&store.first().of.whole.queries)
+    }
+
+    /// The same where there is no store at hand.
+    pub(super) fn of(budget: &Arc<Budget>) -> Self {
+        Self { budget: budget.clone(), held: 0 }
     }
 
     /// Says that it holds so many bytes now.

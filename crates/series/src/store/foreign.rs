@@ -18,6 +18,7 @@
 //!                 | how many | the same for late points, of each series in the order in which they came
 //! ```
 
+use super::budget::Share;
 use super::found::{Brought, Found};
 use super::keys::Id;
 use super::{Cell, Part, Role, Standing, State, inbox, lock, retry, tail};
@@ -180,8 +181,10 @@ impl Part {
         for found in series {
             let id = local(found);
             let state = states.remove(&id).unwrap_or_else(fresh);
+            let mut share = Share::of(&self.shared.of.whole.queries);
+            share.hold((state.open.len() + state.late.len()) * size_of::<Point>())?;
             let (name, state) = (found.name.clone(), Mutex::new(state));
-            found.brought = Brought(Some(Arc::new(Cell { id, name, state })));
+            found.brought = Brought::new(Cell { id, name, state }, share);
         }
         Ok(())
     }
@@ -195,6 +198,7 @@ impl Part {
         }
         self.shared.take_in().await?;
         let (mut open, mut late) = (Vec::new(), Vec::new());
+        let mut share = Share::of(&self.shared.of.whole.queries);
         for (id, name) in question.series {
             let Some(cell) = self.shared.in_memory(id, &name) else { continue };
             let state = lock(&cell.state);
@@ -207,6 +211,8 @@ impl Part {
             let within =
                 |point: &&Point| (question.span.first..=question.span.last).contains(&point.time);
             late.extend(merged.filter(within).map(|point| (id, *point)));
+            drop(state);
+            share.hold((open.len() + late.len()) * size_of::<(Id, Point)>())?;
         }
         self.shared.check()?;
         let mut out = vec![FORMAT];

@@ -1,5 +1,6 @@
 //! Series that were found, by whoever reads: a number and a name, and what owners elsewhere said.
 
+use super::budget::Share;
 use super::keys::Id;
 use super::{Cell, Standing, State};
 use crate::name::Name;
@@ -15,9 +16,24 @@ pub(crate) struct Found {
     pub(crate) brought: Brought,
 }
 
-/// What of a series its owner has said, for the time that a query is about.
+/// What of a series its owner has said, for the time that a query is about; and what that takes of
+/// what all queries may hold.
 #[derive(Clone, Default)]
-pub(crate) struct Brought(pub(super) Option<Arc<Cell>>);
+pub(crate) struct Brought(Option<Arc<(Arc<Cell>, Share)>>);
+
+impl Brought {
+    pub(super) fn new(cell: Cell, share: Share) -> Self {
+        Self(Some(Arc::new((Arc::new(cell), share))))
+    }
+
+    pub(super) fn cell(&self) -> Option<Arc<Cell>> {
+        self.0.as_ref().map(|brought| brought.0.clone())
+    }
+
+    pub(super) fn is_some(&self) -> bool {
+        self.0.is_some()
+    }
+}
 
 impl std::fmt::Debug for Brought {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -427,7 +427,7 @@ impl SeriesStore {
     /// began.
     pub(crate) fn reading(&self, found: &Found) -> Series {
         let series = self.found(found);
-        Series { is_looked_up: !series.shared.is_poster() || found.brought.0.is_some(), ..series }
+        Series { is_looked_up: !series.shared.is_poster() || found.brought.is_some(), ..series }
     }
 
     /// A series that was found.
@@ -458,7 +458,7 @@ impl SeriesStore {
 
     /// Whether the owner of a series is somebody else, and was not asked about it yet.
     pub(crate) fn is_to_be_brought(&self, found: &Found) -> bool {
-        found.brought.0.is_none()
+        !found.brought.is_some()
             && self.part_of_id(found.id).is_ok_and(|(part, _)| part.is_foreign())
     }
 }
@@ -509,7 +509,7 @@ impl Series {
         let part = Part { shared: self.shared.clone() };
         part.have_taken_in().await?;
         part.bring(vec![&mut found], span).await?;
-        let cell = found.brought.0.unwrap_or_else(|| self.cell.clone());
+        let cell = found.brought.cell().unwrap_or_else(|| self.cell.clone());
         debug_assert!(super::lock(&cell.state).standing == Standing::Found, "it is only read");
         Ok(Self { shared: self.shared.clone(), cell, is_looked_up: true })
     }

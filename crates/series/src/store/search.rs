@@ -334,7 +334,7 @@ impl Part {
     pub(super) fn found(&self, found: &Found) -> Series {
         if self.is_foreign() {
             // What is in memory here waits to be posted, and is no part of what is read.
-            let cell = found.brought.0.clone().unwrap_or_else(|| found.cell());
+            let cell = found.brought.cell().unwrap_or_else(|| found.cell());
             return Series { shared: self.shared.clone(), cell, is_looked_up: false };
         }
         let cell = lock(&self.shared.index.names).get(&found.name).cloned();
