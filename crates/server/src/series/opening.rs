@@ -27,7 +27,7 @@
 
 use super::opened::Opened;
 use super::parts::{Having, Parts};
-use super::pass::hex;
+use super::pass::{Ways, hex};
 use super::{Hub, balance, events};
 use crate::config::Among;
 use crate::token::is_same;
@@ -65,6 +65,8 @@ pub(crate) struct Slot {
     parts: Mutex<Option<Arc<Parts>>>,
     /// Given once one of them is there, and by everybody to the next.
     takes: Signal,
+    /// Connections to those with whom they are shared.
+    pub(super) ways: Ways,
 }
 
 #[derive(Default)]

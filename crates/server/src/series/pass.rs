@@ -15,7 +15,7 @@ use super::Hub;
 use crate::config::Among;
 use crate::http::{Io, Whole};
 use hyper::body::{Body, Incoming};
-use hyper::client::conn::http1;
+use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{
     ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue,
 };
@@ -25,8 +25,10 @@ use plinth_env::Stream;
 use plinth_env::sync::{First, race};
 use plinth_series::Holder;
 use plinth_types::{Bytes, Error, Result};
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// What a request says that another server of the same database passes on.
@@ -41,6 +43,8 @@ pub(super) const MOVED: StatusCode = StatusCode::MISDIRECTED_REQUEST;
 const CONNECT: Duration = Duration::from_secs(1);
 /// How often it is looked, while an owner says nothing, whether he is one still.
 const LOOK: Duration = Duration::from_millis(250);
+/// Connections to one address that are kept for the next questions.
+const WAYS: usize = 8;
 /// For how long nothing may come of an owner who is asked for what he has in memory, while he seems
 /// to be one: longer than it takes him to take in a whole inbox.
 const SILENT: Duration = Duration::from_secs(30);
@@ -97,7 +101,12 @@ pub(super) async fn question(
         .body(Whole(Bytes::copy_from_slice(question)))
         .map_err(|why| Error::internal_error().with_detail(why.to_string()))?;
     let is_still = || is_owner_of(hub, holder, part);
-    let response = within(hub, send(hub, holder, request, is_still)).await??;
+    let mut sender = match hub.slot.ways.take(&holder.address) {
+        Some(sender) => sender,
+        None => open(hub, &holder.address).await?,
+    };
+    let response = send_over(hub, &mut sender, request, is_still);
+    let response = within(hub, response).await??;
     let status = response.status();
     let mut body = std::pin::pin!(response.into_body());
     let mut answer = Vec::new();
@@ -107,11 +116,43 @@ pub(super) async fn question(
         let frame = frame.map_err(|why| Error::connection_failed().with_detail(why.to_string()))?;
         answer.extend_from_slice(&frame.into_data().unwrap_or_default());
     }
+    // It was heard to its end, so the next question can go the same way.
+    hub.slot.ways.put(&holder.address, sender);
     if status == StatusCode::OK {
         return Ok(answer);
     }
     let why = String::from_utf8_lossy(&answer[..answer.len().min(1000)]).trim().to_owned();
     Err(Error::connection_failed().with_detail(why))
+}
+
+/// Connections to other servers on which questions of stores went, and the next ones may.
+#[derive(Default)]
+pub(super) struct Ways(Mutex<BTreeMap<String, Vec<SendRequest<Whole>>>>);
+
+impl Ways {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Vec<SendRequest<Whole>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One to this address that is open, if there is one.
+    fn take(&self, address: &str) -> Option<SendRequest<Whole>> {
+        let mut all = self.lock();
+        let ways = all.get_mut(address)?;
+        ways.retain(|way| !way.is_closed());
+        ways.pop()
+    }
+
+    fn put(&self, address: &str, way: SendRequest<Whole>) {
+        let mut all = self.lock();
+        all.retain(|_, ways| {
+            ways.retain(|way| !way.is_closed());
+            !ways.is_empty()
+        });
+        let ways = all.entry(address.to_owned()).or_default();
+        if ways.len() < WAYS && !way.is_closed() {
+            ways.push(way);
+        }
+    }
 }
 
 /// What comes, unless nothing does for too long.
@@ -182,23 +223,43 @@ async fn send(
     request: Request<Whole>,
     is_still: impl Fn() -> bool,
 ) -> Result<Response<Incoming>> {
-    let failed = |why: hyper::Error| Error::connection_failed().with_detail(why.to_string());
-    let stream = match race(connect(hub, &holder.address), hub.env.sleep(CONNECT)).await {
+    let mut sender = open(hub, &holder.address).await?;
+    send_over(hub, &mut sender, request, is_still).await
+}
+
+/// A new connection for requests to whoever is at this address.
+async fn open(hub: &Hub, address: &str) -> Result<SendRequest<Whole>> {
+    let stream = match race(connect(hub, address), hub.env.sleep(CONNECT)).await {
         First::Left(stream) => stream?,
         First::Right(()) => return Err(Error::connection_failed().with_detail("no answer")),
     };
-    let (mut sender, connection) =
-        http1::handshake::<_, Whole>(Io(stream)).await.map_err(failed)?;
-    // It ends when nobody holds the answer any more.
+    let (sender, connection) = http1::handshake::<_, Whole>(Io(stream)).await.map_err(failed)?;
+    // It ends when nobody holds the way or the answer any more.
     drop(hub.env.spawn_network("pass on", async move {
         let _ = connection.await;
     }));
-    let response = as_long_as(hub, is_still, sender.send_request(request)).await?;
-    let response = response.map_err(failed)?;
+    Ok(sender)
+}
+
+async fn send_over(
+    hub: &Hub,
+    sender: &mut SendRequest<Whole>,
+    request: Request<Whole>,
+    is_still: impl Fn() -> bool,
+) -> Result<Response<Incoming>> {
+    let answering = async {
+        sender.ready().await?;
+        sender.send_request(request).await
+    };
+    let response = as_long_as(hub, is_still, answering).await?.map_err(failed)?;
     match response.status() {
         MOVED => Err(Error::connection_failed().with_detail("it isn't the owner")),
         _ => Ok(response),
     }
+}
+
+fn failed(why: hyper::Error) -> Error {
+    Error::connection_failed().with_detail(why.to_string())
 }
 
 /// Bytes as text.
