@@ -167,6 +167,8 @@ impl SeriesStore {
         let mut series: Vec<Result<Series>> = names.iter().map(|_| Err(Error::NotOwner)).collect();
         let mut made = 0;
         for ((places, _), admitted) in by_part.values().zip(admitted) {
+            // One part's failure is that of all names: what of them is durable then nobody is told,
+            // and whoever sent them sends all of them again.
             let admitted = admitted?;
             made += admitted.made;
             for (place, one) in places.iter().zip(admitted.series) {

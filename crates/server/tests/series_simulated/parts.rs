@@ -7,7 +7,7 @@
 use super::cluster::{SERVERS, World};
 use super::{line, send_all};
 use plinth_client::Database;
-use plinth_env::{Env, Listener};
+use plinth_env::{Env, Listener, Stream};
 use plinth_series::{Claim, Division, Look, SeriesStore, Settings};
 use plinth_types::system;
 use std::fmt::Write;
@@ -46,12 +46,17 @@ fn parts_are_spread_evenly_over_the_servers_that_live() {
 /// Sends points of all hosts to a server, and hears that they are durable.
 async fn send(env: &Env, at: SocketAddr, time: u64) {
     let mut stream = env.sockets().connect(at).await.expect("it listens");
+    send_more(&mut stream, time, 2 * HOSTS).await;
+}
+
+/// The same in a session, in which so many points are durable then.
+async fn send_more(stream: &mut Stream, time: u64, durable: usize) {
     let mut text = String::new();
     for host in 0..HOSTS {
         write!(text, "+load|rate host=h{host}\n:{time}\n*2\n:{host}\n:1\n").unwrap();
     }
-    send_all(&mut stream, (text + "+SYNC\n").as_bytes()).await.expect("it reads");
-    assert_eq!(line(&mut stream).await.unwrap(), format!("+OK {}\r\n", 2 * HOSTS));
+    send_all(stream, (text + "+SYNC\n").as_bytes()).await.expect("it reads");
+    assert_eq!(line(stream).await.unwrap(), format!("+OK {durable}\r\n"));
 }
 
 /// The status and the body of what a server answers.
@@ -164,6 +169,35 @@ fn servers_follow_when_series_are_made_anew_in_other_parts() {
             }
         });
     }
+}
+
+/// A sender that was silent while parts changed hands has series of stores that nobody writes to
+/// any more.
+#[test]
+fn a_session_outlives_parts_that_are_handed_over_while_it_is_silent() {
+    let mut world = World::new(11, PARTS);
+    let env = world.sim().process("client");
+    let looker = world.sim().process("looker");
+    world.sim().run_for(Duration::from_secs(20));
+    world.end(1);
+    world.sim().run_for(Duration::from_secs(3));
+    let [lines, questions] = world.doors();
+    let mut stream = world.sim().run_until(async {
+        let mut stream = env.sockets().connect(lines[0]).await.unwrap();
+        send_more(&mut stream, 7_000_000_000, 2 * HOSTS).await;
+        stream
+    });
+    let before = world.owners(&looker);
+    world.restart(1);
+    world.sim().run_for(Duration::from_secs(30));
+    let moved =
+        |(before, now): &(&Option<usize>, &Option<usize>)| **before == Some(0) && **now == Some(1);
+    assert!(before.iter().zip(&world.owners(&looker)).any(|both| moved(&both)), "{before:?}");
+    let all = (0..HOSTS).sum::<usize>().to_string();
+    world.sim().run_until(async {
+        send_more(&mut stream, 8_000_000_000, 4 * HOSTS).await;
+        assert_eq!(known(&env, questions[1]).await, (HOSTS, all, 2 * HOSTS));
+    });
 }
 
 /// A server without a door for questions owned parts, and all others' questions about them failed
