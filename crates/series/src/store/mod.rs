@@ -449,8 +449,8 @@ impl Part {
     }
 
     async fn sync(&self) -> Result<()> {
-        if self.shared.pending.is_closed.load(Ordering::SeqCst) && self.failure().is_some() {
-            // It was handed over, with all that there was.
+        if self.is_handed_over() {
+            // With all that there was.
             return Ok(());
         }
         flush::flush(&self.shared).await

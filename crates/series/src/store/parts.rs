@@ -485,16 +485,24 @@ impl Part {
         // Whoever appends has seen that, or is done with it now: it looks with a series in hand.
         let cells: Vec<_> = super::lock(&shared.index.names).values().cloned().collect();
         cells.iter().for_each(|cell| drop(super::lock(&cell.state)));
-        if let Err(why) = self.sync().await {
+        let handed_over = async {
+            self.sync().await?;
+            shared.pending.is_settled.store(true, Ordering::SeqCst);
+            self.release().await
+        };
+        let handed_over = handed_over.await;
+        if handed_over.is_err() {
+            // If it was released after all, the next commit says so.
+            shared.pending.is_settled.store(false, Ordering::SeqCst);
             shared.pending.is_closed.store(false, Ordering::SeqCst);
-            return Err(why);
         }
-        self.release().await
+        handed_over
     }
 
-    /// Whether all that was appended here is committed, and nothing more can be.
-    fn is_handed_over(&self) -> bool {
-        self.shared.pending.is_closed.load(Ordering::SeqCst)
+    /// Whether all that was appended here is committed, and nothing more can be: not so of a part
+    /// that somebody else took over before it came to that.
+    pub(super) fn is_handed_over(&self) -> bool {
+        self.shared.pending.is_settled.load(Ordering::SeqCst) && self.failure().is_some()
     }
 }
 
@@ -514,5 +522,82 @@ impl Series {
         let cell = found.brought.cell().unwrap_or_else(|| self.cell.clone());
         debug_assert!(super::lock(&cell.state).standing == Standing::Found, "it is only read");
         Ok(Self { shared: self.shared.clone(), cell, is_looked_up: true })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Claim, Division, Look, Settings};
+    use super::*;
+    use plinth::TransactionOption;
+    use plinth_client::{Database, Transaction};
+    use plinth_env::block_on;
+    use plinth_types::{KeyRange, RangeLock, RangeLocks, system};
+
+    /// Among users' keys, which can be locked.
+    fn settings() -> Settings {
+        let prefix = Some(b"series/".to_vec());
+        Settings { prefix, parts: 2, commit_every: None, ..Settings::default() }
+    }
+
+    /// A store that owns the first of two parts, and one of its series.
+    async fn opened(database: &Database) -> (SeriesStore, Series) {
+        let division = Division::of(database, settings()).await.unwrap();
+        let look = division.candidate(0, Claim::new("one", "")).look().await.unwrap();
+        let Look::Ours(store) = look else { panic!("it is free") };
+        for host in 0.. {
+            if let Ok(series) = store.series(&format!("x host={host}")).await {
+                return (store, series);
+            }
+        }
+        unreachable!("names are spread over all parts")
+    }
+
+    /// A server whose part somebody else took over while it was about to hand it over told senders
+    /// that what it couldn't commit any more was durable.
+    #[test]
+    fn what_is_lost_while_a_part_is_handed_over_is_not_told_durable() {
+        let database = plinth::Local::in_memory().unwrap().into_database();
+        block_on(async {
+            let (store, series) = opened(&database).await;
+            series.append(1, 1.0).unwrap();
+            store.parts[0].shared.pending.is_closed.store(true, Ordering::SeqCst);
+            drop(SeriesStore::open_with(&database, settings()).await.unwrap());
+            for _ in 0..2 {
+                assert!(matches!(store.sync().await, Err(Error::NotOwner)));
+            }
+            assert!(store.lost().is_some());
+        });
+    }
+
+    /// It was nobody's to write to any more, and its lease was renewed for ever.
+    #[test]
+    fn a_part_that_can_not_be_released_goes_on() {
+        let database = plinth::Local::in_memory().unwrap().into_database();
+        let lock = async |is_locked: bool| {
+            let set = |tr: Transaction| async move {
+                tr.set_option(TransactionOption::AccessSystemKeys)?;
+                tr.set_option(TransactionOption::LockAware)?;
+                let range = KeyRange::new(&b""[..], &b"\xff"[..]);
+                let locks = RangeLocks::new(vec![RangeLock { range, owner: [1; 16] }]);
+                match is_locked {
+                    true => tr.set(system::RANGE_LOCKS, locks.value()),
+                    false => tr.clear(system::RANGE_LOCKS),
+                }
+                Ok(())
+            };
+            database.transact(set).await.unwrap();
+        };
+        block_on(async {
+            let (store, series) = opened(&database).await;
+            lock(true).await;
+            assert!(matches!(store.hand_over().await, Err(Error::Locked(_))));
+            lock(false).await;
+            series.append(1, 1.0).unwrap();
+            store.sync().await.unwrap();
+            store.hand_over().await.unwrap();
+            assert!(matches!(series.append(2, 1.0), Err(Error::NotOwner)));
+            assert!(store.lost().is_none() && store.sync().await.is_ok());
+        });
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct Pending {
     pub(super) work: Arc<Signal>,
     /// Nothing may be added by whoever appends: the part is being handed over, or was.
     pub(super) is_closed: AtomicBool,
+    /// Nothing was, and all that had been before is committed.
+    pub(super) is_settled: AtomicBool,
 }
 
 /// What a flush takes.
