@@ -61,7 +61,7 @@ pub(crate) struct Slot {
     among: OnceLock<Among>,
     /// How points get to whoever owns the series, where that may be another server; or how the
     /// series are divided, which goes before. One of them is there once that is known.
-    posting: OnceLock<Arc<Opened>>,
+    posting: Mutex<Option<Arc<Opened>>>,
     parts: Mutex<Option<Arc<Parts>>>,
     /// Given once one of them is there, and by everybody to the next.
     takes: Signal,
@@ -152,7 +152,7 @@ impl Slot {
         if self.among().is_none() {
             return self.opened().await;
         }
-        while self.posting.get().is_none() && self.parts().is_none() {
+        while self.posting().is_none() && self.parts().is_none() {
             self.takes.wait().await;
             self.takes.notify();
             if let Some(why) = self.unavailable() {
@@ -170,11 +170,11 @@ impl Slot {
         if let Some(parts) = self.parts() {
             return Ok(parts.whole());
         }
-        let Some(posting) = self.posting.get() else { return self.now() };
+        let Some(posting) = self.posting() else { return self.now() };
         match &*self.lock() {
             State::Open(opened) if opened.store.failure().is_none() => Ok(opened.clone()),
             State::Unavailable(why) => Err(why.clone()),
-            State::Open(_) | State::Opening | State::Elsewhere(_) => Ok(posting.clone()),
+            State::Open(_) | State::Opening | State::Elsewhere(_) => Ok(posting),
         }
     }
 
@@ -200,7 +200,7 @@ impl Slot {
             return parts.finish(&among.name).await;
         }
         // A database that fails has told those who asked; nobody is left to be told here.
-        if let Some(posting) = self.posting.get() {
+        if let Some(posting) = self.posting() {
             let _ = posting.store.sync().await;
         }
         if let Ok(opened) = self.now() {
@@ -222,8 +222,15 @@ impl Slot {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Notes how the series are divided from now on.
-    fn are_in(&self, parts: Option<Arc<Parts>>) {
+    fn posting(&self) -> Option<Arc<Opened>> {
+        self.posting.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes where points go from now on. What is left of before goes nowhere: nobody was told that
+    /// it is durable.
+    fn are_in(&self, parts: Option<Arc<Parts>>, posting: Option<SeriesStore>) {
+        let posting = posting.map(Opened::new);
+        *self.posting.lock().unwrap_or_else(PoisonError::into_inner) = posting;
         *self.parts.lock().unwrap_or_else(PoisonError::into_inner) = parts;
         self.takes.notify();
         self.decided.notify();
@@ -335,12 +342,11 @@ pub(super) async fn share(hub: Arc<Hub>, among: Among, address: String, peers: O
     while let Some(division) = division(&hub, &among, peers.as_deref()).await {
         if division.parts() > 1 {
             let parts = Parts::new(&hub, division);
-            hub.slot.are_in(Some(parts.clone()));
+            hub.slot.are_in(Some(parts.clone()), None);
             balance::share(hub.clone(), among.clone(), address.clone(), parts).await;
         } else {
             let posting = SeriesStore::post_undivided(&among.database, settings(&hub));
-            let _ = hub.slot.posting.set(Opened::new(posting));
-            hub.slot.are_in(None);
+            hub.slot.are_in(None, Some(posting));
             share_undivided(&hub, &among, &address, peers.as_deref()).await;
         }
         if hub.is_stopping() {

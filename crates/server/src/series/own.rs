@@ -31,9 +31,10 @@ pub(super) async fn record(hub: Arc<Hub>, figures: Page, server: String) {
         }
         let now = hub.env.wall_clock();
         let Ok(opened) = hub.slot.takes_now() else { continue };
-        // Series of a store that was lost can't be written any more.
+        // Series of a store that was lost can't be written any more, and those of one in whose
+        // place there is another one go the longer way, or nowhere.
         let mut ours =
-            own.take().filter(|own| own.store.failure().is_none()).unwrap_or_else(|| Own {
+            own.take().filter(|own| own.store.is_same_as(&opened.store)).unwrap_or_else(|| Own {
                 store: opened.store.clone(),
                 server: server.clone(),
                 series: BTreeMap::new(),
