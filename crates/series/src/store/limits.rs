@@ -93,18 +93,24 @@ impl Shared {
     /// Notes that a series takes so many bytes of memory more.
     pub(super) fn note_known(&self, bytes: usize) {
         self.index.used.known_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.of.whole.known_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.known_bytes_of_all().fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Notes that a series takes so many bytes of memory no more.
     pub(super) fn note_forgotten(&self, bytes: usize) {
         self.index.used.known_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.of.whole.known_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.known_bytes_of_all().fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// What the series take that are known to all parts that this process owns, or to all that it
+    /// posts to: a part that comes over from the one to the other isn't counted twice.
+    pub(super) fn known_bytes_of_all(&self) -> &AtomicUsize {
+        if self.is_poster() { &self.of.whole.posted_bytes } else { &self.of.whole.known_bytes }
     }
 
     /// Whether more series fit in memory, beside those that are about to be there and take so much.
     pub(super) fn check_memory(&self, coming: usize) -> Result<()> {
-        let known = self.of.whole.known_bytes.load(Ordering::Relaxed);
+        let known = self.known_bytes_of_all().load(Ordering::Relaxed);
         let most = self.settings.limits.memory;
         if known + coming < most {
             return Ok(());

@@ -575,7 +575,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         self.pending.work.notify();
         let known = self.index.used.known_bytes.load(Ordering::Relaxed);
-        self.of.whole.known_bytes.fetch_sub(known, Ordering::Relaxed);
+        self.known_bytes_of_all().fetch_sub(known, Ordering::Relaxed);
     }
 }
 

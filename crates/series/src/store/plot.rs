@@ -33,8 +33,10 @@ pub(super) struct Whole {
     pub(super) keys: Vec<Keys>,
     /// What queries hold.
     pub(super) queries: Arc<Budget>,
-    /// Bytes of memory that the series take that are known.
+    /// Bytes of memory that the series take that are known to those who own parts.
     pub(super) known_bytes: AtomicUsize,
+    /// And to those who post to others' parts, which may become this process's while they do.
+    pub(super) posted_bytes: AtomicUsize,
 }
 
 impl Whole {
@@ -44,7 +46,8 @@ impl Whole {
             _ => (0..parts).map(|number| root.part(number)).collect(),
         };
         let queries = Arc::new(Budget::new(query_bytes));
-        Arc::new(Self { root, keys, queries, known_bytes: AtomicUsize::new(0) })
+        let (known_bytes, posted_bytes) = Default::default();
+        Arc::new(Self { root, keys, queries, known_bytes, posted_bytes })
     }
 
     /// Fails if the place is not divided as it was taken to be: somebody made it meanwhile, or its
