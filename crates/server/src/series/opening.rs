@@ -339,14 +339,23 @@ async fn division(hub: &Hub, among: &Among, peers: Option<&Mesh>) -> Option<Divi
 /// this server should, until it stops; `address` is where it answers questions. In a cluster
 /// nothing is moved to the place of the series before all members know of that.
 pub(super) async fn share(hub: Arc<Hub>, among: Among, address: String, peers: Option<Arc<Mesh>>) {
+    // Where nobody here wants them divided, points are taken before the database has said so: if
+    // they are, nothing is committed.
+    let mut takes_already = settings(&hub).parts == 1;
+    if takes_already {
+        hub.slot.are_in(None, Some(SeriesStore::post_undivided(&among.database, settings(&hub))));
+    }
     while let Some(division) = division(&hub, &among, peers.as_deref()).await {
+        let takes_already = std::mem::take(&mut takes_already);
         if division.parts() > 1 {
             let parts = Parts::new(&hub, division);
             hub.slot.are_in(Some(parts.clone()), None);
             balance::share(hub.clone(), among.clone(), address.clone(), parts).await;
         } else {
-            let posting = SeriesStore::post_undivided(&among.database, settings(&hub));
-            hub.slot.are_in(None, Some(posting));
+            if !takes_already {
+                let posting = SeriesStore::post_undivided(&among.database, settings(&hub));
+                hub.slot.are_in(None, Some(posting));
+            }
             share_undivided(&hub, &among, &address, peers.as_deref()).await;
         }
         if hub.is_stopping() {
@@ -388,12 +397,21 @@ async fn share_undivided(hub: &Arc<Hub>, among: &Among, address: &str, peers: Op
                 }
             }
             First::Right(Ok(Look::Free)) => {}
-            First::Right(Err(Error::NotOwner)) => return,
+            First::Right(Err(Error::NotOwner)) if is_divided(hub, among).await => return,
             First::Right(Err(why)) => slot.note(&why),
         }
         if race(slot.stop.wait(), candidate.wait()).await == First::Left(()) {
             return;
         }
+    }
+}
+
+/// Whether the series are divided by now, or it isn't known: then it has to be found out anew. A
+/// lease that was lost in the middle of a takeover is told by the same error.
+async fn is_divided(hub: &Hub, among: &Among) -> bool {
+    match race(hub.slot.stop.wait(), Division::of(&among.database, settings(hub))).await {
+        First::Left(()) => true,
+        First::Right(found) => found.map_or(true, |division| division.parts() > 1),
     }
 }
 
