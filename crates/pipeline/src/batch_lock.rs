@@ -74,6 +74,7 @@ impl<T> Drop for Held<'_, T> {
     fn drop(&mut self) {
         let waiting = {
             let mut state = lock(&self.lock.state);
+            assert!(state.value.is_none(), "a lock that is held was given to somebody else");
             state.value = self.value.take();
             std::mem::take(&mut state.waiting)
         };

@@ -245,8 +245,8 @@ async fn member_in(
 /// Who the members are that the directory of one knows.
 ///
 /// # Errors
-/// `Damaged` if the file that says so is missing, damaged, or another node's; `NewerFormat` if it is
-/// of a later format; those of files.
+/// `Damaged` if the file that says so is missing, damaged, or another node's; `NewerFormat` if it
+/// is of a later format; those of files.
 pub(crate) async fn members_of(
     env: &Env,
     dir: &Path,

@@ -171,6 +171,7 @@ impl Server {
         let found = self.look(request, waiting.looked, newest, &ranges).await;
         let found = found.map_err(|error| self.replica.streams.failed(request.stream, error))?;
         let Found { batches, upto, is_end } = found;
+        assert!(upto <= newest, "a stream is told of {upto}, and nobody may read beyond {newest}");
         waiting.looked = upto;
         // Others may commit what this node doesn't hear of.
         let is_cut_off = self.replica.health.leaderless_for(now).is_some();

@@ -76,6 +76,9 @@ impl Auto {
         {
             self.held.entry(tag).or_insert(Held { rate: (limit * PART).max(LEAST), busy: now });
         }
+        let is_bounded = |held: &Held| held.rate >= LEAST && held.busy <= now;
+        assert!(self.held.values().all(is_bounded), "a tag that is held back gets something");
+        assert!(!self.held.keys().any(|tag| manual.contains(tag)), "an operator's rule counts");
         let mut rules = manual.clone();
         self.held.iter().for_each(|(tag, held)| rules.add(tag, Rule::for_all(held.rate)));
         rules

@@ -87,6 +87,7 @@ fn byte_by_byte(places: &mut [Place], spare: &mut Vec<Place>) {
         for count in counts.iter_mut() {
             next += std::mem::replace(count, next);
         }
+        assert_eq!(next, from.len(), "each place goes to one bucket");
         for place in &*from {
             let bucket = &mut counts[usize::from(place.head.to_le_bytes()[number])];
             to[*bucket] = *place;
