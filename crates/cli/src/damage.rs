@@ -106,8 +106,8 @@ pub fn salvage(options: &ArgMatches) -> Result<u8, Failure> {
     Ok(if whole { 0 } else { DAMAGED })
 }
 
-/// What is wrong with the file that tells a member who its peers are: without it nobody takes it for
-/// the node that it was.
+/// What is wrong with the file that tells a member who its peers are: without it nobody takes it
+/// for the node that it was.
 fn charter_problem(dir: &Path, node: u64) -> Option<Corruption> {
     let found = match block_on(Standing::read(&Env::real(), dir)) {
         Ok(Some(standing)) if standing.node == node => return None,

@@ -260,8 +260,8 @@ pub struct SalvageReport {
     pub batches: u64,
     /// Batches known to be missing. What they wrote may be older than it was, or absent.
     pub missing_batches: u64,
-    /// Whether it was a member of a cluster: others may have had commits that it never heard of, and
-    /// some of its own may have been void.
+    /// Whether it was a member of a cluster: others may have had commits that it never heard of,
+    /// and some of its own may have been void.
     pub was_member: bool,
     /// What could not be read.
     pub problems: Vec<Corruption>,
