@@ -350,7 +350,7 @@ fn points_sent_to_any_server_are_durable_once_told_whoever_owns_leads_dies_or_is
 /// Senders' own series lie in different parts, so each session goes through several owners.
 #[test]
 fn points_sent_to_any_server_are_durable_once_told_whoever_owns_which_part() {
-    run_all(1, 4);
+    run_all(3, 4);
 }
 
 fn run_all(seeds: u64, parts: usize) {
