@@ -36,8 +36,8 @@ pub(crate) struct Known {
     pub(crate) committed: Version,
 }
 
-/// The segment that records are put together for.
-pub(crate) struct Into<'a> {
+/// With what records of a segment are checksummed, and sealed if it has a key.
+pub(crate) struct Sealing<'a> {
     pub(crate) seed: u32,
     pub(crate) cipher: &'a Cipher,
     pub(crate) nonces: &'a mut Nonces,
@@ -46,7 +46,7 @@ pub(crate) struct Into<'a> {
 /// Records being put together, one after the other.
 pub(crate) struct Frame<'a> {
     buffer: &'a mut Vec<u8>,
-    into: Into<'a>,
+    sealing: Sealing<'a>,
     known: Known,
     link: Link,
     /// The header of the last record.
@@ -55,9 +55,14 @@ pub(crate) struct Frame<'a> {
 
 impl<'a> Frame<'a> {
     /// Records that follow `link`, in a buffer that is emptied.
-    pub(crate) fn new(buffer: &'a mut Vec<u8>, into: Into<'a>, known: Known, link: Link) -> Self {
+    pub(crate) fn new(
+        buffer: &'a mut Vec<u8>,
+        sealing: Sealing<'a>,
+        known: Known,
+        link: Link,
+    ) -> Self {
         buffer.clear();
-        Self { buffer, into, known, link, last: None }
+        Self { buffer, sealing, known, link, last: None }
     }
 
     /// Appends a state record, with these consumers.
@@ -108,7 +113,7 @@ impl<'a> Frame<'a> {
     }
 
     fn put(&mut self, head: &EntryHead, kind: Kind, parts: &[&[u8]]) {
-        let key = self.into.cipher.key();
+        let key = self.sealing.cipher.key();
         let raw_len: usize = parts.iter().map(|part| part.len()).sum();
         let body_len = raw_len + if key.is_some() { SEALING_LEN } else { 0 };
         let unsure = self.link.sequence - self.known.durable;
@@ -131,11 +136,11 @@ impl<'a> Frame<'a> {
         let body_at = begin + RECORD_HEADER_LEN;
         self.buffer.reserve(RECORD_HEADER_LEN + body_len + ALIGNMENT as usize);
         self.buffer.resize(body_at, 0);
-        let seed = self.into.seed;
+        let seed = self.sealing.seed;
         match key {
             Some(key) => {
                 let bytes = header.encode(seed);
-                seal(key, self.into.nonces, sealed_about(&bytes), parts, self.buffer);
+                seal(key, self.sealing.nonces, sealed_about(&bytes), parts, self.buffer);
             }
             None => parts.iter().for_each(|part| self.buffer.extend_from_slice(part)),
         }

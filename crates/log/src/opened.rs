@@ -15,7 +15,7 @@ use crate::failure::{LogError, LogResult};
 use crate::findings::{Findings, Recovery};
 use crate::format::Vote;
 use crate::format::mark::mark_seed;
-use crate::frame::{Frame, Into, Known};
+use crate::frame::{Frame, Known, Sealing};
 use crate::link::Link;
 use crate::marking;
 use crate::marks::Marks;
@@ -64,8 +64,8 @@ impl Opened {
             origin.memory.vote = Vote { term, vote: 0, commit: index };
             let known = Known { opening: 0, durable: 0, committed: version };
             let popped = origin.memory.popped.clone();
-            let into = Into { seed, cipher, nonces: &mut nonces };
-            Frame::new(&mut bytes, into, known, origin).put_state(popped);
+            let sealing = Sealing { seed, cipher, nonces: &mut nonces };
+            Frame::new(&mut bytes, sealing, known, origin).put_state(popped);
             bytes
         };
         Marks::create(env, dir, mark_seed(&identity, config.log_id)).await?;

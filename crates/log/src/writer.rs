@@ -19,7 +19,7 @@ use crate::format::{
     MAX_BODY_LEN, RECORD_HEADER_LEN, RECORDS_START, RecordHeader, SEALING_LEN, State, Vote,
     record_span,
 };
-use crate::frame::{BLOCK, Frame, Into, Known, padded_end};
+use crate::frame::{BLOCK, Frame, Known, Sealing, padded_end};
 use crate::link::{Link, Popped};
 use crate::position::Position;
 use crate::segment::Segment;
@@ -212,10 +212,10 @@ impl Writer {
         if matches!(wanted, Wanted::State) && popped.is_none() {
             popped = Some(self.link.memory.popped.clone());
         }
-        let sealing = self.sealing_len();
+        let added = self.sealing_len();
         let state_span =
-            popped.as_deref().map_or(0, |popped| record_span(State::encoded_len(popped) + sealing));
-        let span = state_span + wanted.span(sealing);
+            popped.as_deref().map_or(0, |popped| record_span(State::encoded_len(popped) + added));
+        let span = state_span + wanted.span(added);
         // State records may use a part of the segment that entries don't: a restart on a full disk
         // needs one.
         let is_entry = matches!(wanted, Wanted::Entry(_));
@@ -229,8 +229,9 @@ impl Writer {
             Some(next) => (&next.segment, RECORDS_START, next.dirty),
             None => (&self.segment, self.end, self.dirty),
         };
-        let into = Into { seed: segment.seed, cipher: &segment.cipher, nonces: &mut self.nonces };
-        let mut frame = Frame::new(&mut self.buffer, into, known, self.link.clone());
+        let sealing =
+            Sealing { seed: segment.seed, cipher: &segment.cipher, nonces: &mut self.nonces };
+        let mut frame = Frame::new(&mut self.buffer, sealing, known, self.link.clone());
         if let Some(popped) = popped {
             frame.put_state(popped);
         }
