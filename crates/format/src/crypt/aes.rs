@@ -90,4 +90,17 @@ impl FileKey {
         let nonce = Nonce::assume_unique_for_key(nonce);
         self.key.open_in_place(nonce, Aad::from(about), body).ok().map(|opened| opened.len())
     }
+
+    /// The tag of a text that stays readable: nobody makes one without the key. For the nonce what
+    /// [`FileKey::seal`] says holds.
+    pub fn tag(&self, nonce: [u8; NONCE_LEN], about: &[u8], text: &[u8]) -> [u8; TAG_LEN] {
+        self.seal(nonce, &[about, text].concat(), &mut [])
+    }
+
+    /// Gives the length of a text with its [tag](FileKey::tag) behind it, if that is the one.
+    pub fn tagged(&self, nonce: [u8; NONCE_LEN], about: &[u8], body: &mut [u8]) -> Option<usize> {
+        let len = body.len().checked_sub(TAG_LEN)?;
+        let (text, tag) = body.split_at_mut(len);
+        self.open(nonce, &[about, text].concat(), tag).map(|_| len)
+    }
 }

@@ -228,14 +228,11 @@ impl BlockHeader {
     pub(crate) fn open(&self, body: &mut [u8], cipher: &Cipher) -> Result<usize, Flaw> {
         let Some(key) = cipher.key() else { return Ok(body.len()) };
         let about = about(self.body_len, self.number, self.rows, self.kind);
-        let wrong = || not_authentic("body of a block");
-        if self.kind == Kind::Rows {
-            return key.open(numbered(self.number), &about, body).ok_or_else(wrong);
-        }
-        let len = body.len().checked_sub(TAG_LEN).ok_or_else(wrong)?;
-        let (open, tag) = body.split_at_mut(len);
-        let about = [&about[..], open].concat();
-        key.open(numbered(self.number), &about, tag).map(|_| len).ok_or_else(wrong)
+        let opened = match self.kind {
+            Kind::Rows => key.open(numbered(self.number), &about, body),
+            Kind::Footer => key.tagged(numbered(self.number), &about, body),
+        };
+        opened.ok_or_else(|| not_authentic("body of a block"))
     }
 }
 
@@ -273,9 +270,7 @@ pub(crate) fn push_block(
         let about = about(out.len() - body_at + TAG_LEN, number, rows, kind);
         let tag = match kind {
             Kind::Rows => key.seal(numbered(number), &about, &mut out[body_at..]),
-            Kind::Footer => {
-                key.seal(numbered(number), &[&about[..], &out[body_at..]].concat(), &mut [])
-            }
+            Kind::Footer => key.tag(numbered(number), &about, &out[body_at..]),
         };
         out.extend_from_slice(&tag);
     }

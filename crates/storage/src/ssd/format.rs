@@ -269,20 +269,17 @@ impl BlockHead {
     /// lies, compressed as it may be.
     pub fn open(&self, block: &mut [u8], cipher: &Cipher) -> Result<Range<usize>, Flaw> {
         let end = BLOCK_HEAD_LEN + self.stored_len;
-        let wrong = || not_authentic("body of a block");
         let Some(key) = cipher.key() else { return Ok(BLOCK_HEAD_LEN..end) };
         let (head, body) = block.split_at_mut(BLOCK_HEAD_LEN);
         let body = &mut body[..self.stored_len];
         let about = &head[BLOCK_STORED..];
         let nonce = numbered(self.number.into());
-        if self.kind != Kind::Footer {
-            let len = key.open(nonce, about, body).ok_or_else(wrong)?;
-            return Ok(BLOCK_HEAD_LEN..BLOCK_HEAD_LEN + len);
-        }
-        let len = self.stored_len.checked_sub(TAG_LEN).ok_or_else(wrong)?;
-        let (open, tag) = body.split_at_mut(len);
-        let opened = key.open(nonce, &[about, open].concat(), tag);
-        opened.map(|_| BLOCK_HEAD_LEN..BLOCK_HEAD_LEN + len).ok_or_else(wrong)
+        let opened = match self.kind {
+            Kind::Footer => key.tagged(nonce, about, body),
+            _ => key.open(nonce, about, body),
+        };
+        let len = opened.ok_or_else(|| not_authentic("body of a block"))?;
+        Ok(BLOCK_HEAD_LEN..BLOCK_HEAD_LEN + len)
     }
 
     /// Whether the raw body has the length that it should have.
@@ -341,7 +338,7 @@ fn seal(block: &mut [u8], key: &FileKey, (kind, number): (Kind, u32), stored_len
     let (body, tag) = rest[..stored_len].split_at_mut(stored_len - TAG_LEN);
     let (about, nonce) = (&head[BLOCK_STORED..], numbered(number.into()));
     tag.copy_from_slice(&match kind {
-        Kind::Footer => key.seal(nonce, &[about, body].concat(), &mut []),
+        Kind::Footer => key.tag(nonce, about, body),
         _ => key.seal(nonce, about, body),
     });
 }
@@ -501,9 +498,7 @@ mod tests {
         let header =
             Header { format: SEALED_TABLE_FORMAT, identity, id: 3, nonce: 4, version: 5, level: 0 };
         let front = [&header.encode()[..], &envelope.unwrap()].concat();
-        let places =
-            [("clears", 500), ("filter", 600), ("index", 700), ("footer", 800)].map(|(_, at)| at);
-        let [clears_at, filter_at, index_at, footer_at] = places;
+        let [clears_at, filter_at, index_at, footer_at] = [500, 600, 700, 800];
         let footer =
             Footer { rows: 9, clears_at, filter_at, index_at, footer_at, ..Footer::default() };
         let mut block = Vec::new();
