@@ -520,7 +520,7 @@ impl Series {
         part.have_taken_in().await?;
         part.bring(vec![&mut found], span).await?;
         let cell = found.brought.cell().unwrap_or_else(|| self.cell.clone());
-        debug_assert!(super::lock(&cell.state).standing == Standing::Found, "it is only read");
+        assert!(super::lock(&cell.state).standing == Standing::Found, "it is only read");
         Ok(Self { shared: self.shared.clone(), cell, is_looked_up: true })
     }
 }
