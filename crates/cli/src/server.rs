@@ -440,8 +440,8 @@ fn open(
     let builder =
         builder(env, settings, dir).map_err(|error| Failure::opening(dir.display(), &error))?;
     let builder = builder.encryption(&encryption::of_settings(settings)?);
-    match cluster(env, file)? {
-        Some(named) => {
+    match named(env, file)? {
+        Some(named) if named.addresses().len() > 1 => {
             let listen = settings.addresses("listen");
             let plan = Plan {
                 file: &named,
@@ -457,7 +457,10 @@ fn open(
             let local = member.member.local().clone();
             Ok(Some(Opened { among, member: Some(member), ..Opened::here(local) }))
         }
-        None => open_alone(env, (dir, builder), file, stop).map(|it| Some(Opened::here(it))),
+        named => {
+            let named = named.as_ref().map(|named| (named, file));
+            open_alone(env, (dir, builder), named, stop).map(|it| Some(Opened::here(it)))
+        }
     }
 }
 
@@ -466,15 +469,14 @@ fn open(
 fn open_alone(
     env: &Env,
     (dir, builder): (&Path, Builder),
-    file: &Path,
+    named: Option<(&plinth::ClusterFile, &Path)>,
     stop: &Arc<AtomicBool>,
 ) -> Result<Local, Failure> {
-    let named = named(env, file)?;
-    let written_for = named.as_ref().and_then(plinth::ClusterFile::written_for);
-    let builder = if written_for.is_some() { builder.must_exist() } else { builder };
+    let written = named.and_then(|(named, file)| Some((named.written_for()?, file)));
+    let builder = if written.is_some() { builder.must_exist() } else { builder };
     let opened = starting::interruptible(env, stop, || builder.open());
-    opened.map_err(|error| match written_for.filter(|_| error == plinth::Error::file_not_found()) {
-        Some(id) => Failure::of(
+    opened.map_err(|error| match written.filter(|_| error == plinth::Error::file_not_found()) {
+        Some((id, file)) => Failure::of(
             format!("cannot open {}", dir.display()),
             format_args!(
                 "it holds no database, and {} was written for one, whose identity begins with {id}; mount its disk, or remove \
@@ -740,12 +742,6 @@ fn named(env: &Env, file: &Path) -> Result<Option<plinth::ClusterFile>, Failure>
 
 fn unusable(file: &Path, error: plinth::Error) -> Failure {
     Failure::of(format!("cannot use the cluster file {}", file.display()), error)
-}
-
-/// The cluster file, if there is one that names several servers: then this one is a member of a
-/// cluster.
-fn cluster(env: &Env, file: &Path) -> Result<Option<plinth::ClusterFile>, Failure> {
-    Ok(named(env, file)?.filter(|named| named.addresses().len() > 1))
 }
 
 /// The address that an existing cluster file gives the server.
