@@ -738,3 +738,47 @@ fn series_in_parts_among_users_keys_are_not_moved_and_that_is_said() {
         assert!(why.contains("are divided in parts"), "{why}");
     });
 }
+
+/// A server that posted to a part, and took it over, counted each of its series twice, and refused
+/// points of series that there are from half of their memory on.
+#[test]
+fn series_of_a_part_that_comes_over_are_not_counted_twice() {
+    run(9, async |env| {
+        let database = database(&env, "/db").await;
+        let limits = SeriesLimits { memory: 300_000, ..SeriesLimits::default() };
+        let settings = Settings { limits, ..settings(2) };
+        let [former, division] = [
+            Division::of(&database, settings.clone()).await,
+            Division::of(&database, settings).await,
+        ]
+        .map(Result::unwrap);
+        // As many as there may be, of names that belong to the part.
+        let owner = taken(&former, 0, 0).await;
+        let (mut names, mut host) = (Vec::new(), 0);
+        loop {
+            let name = format!("m host={host}");
+            host += 1;
+            match owner.series(&name).await {
+                Ok(series) => {
+                    series.append(1, 1.0).unwrap();
+                    names.push(name);
+                }
+                Err(Error::NotOwner) => {}
+                Err(Error::TooMany { .. }) => break,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        names.truncate(names.len() * 3 / 4);
+        owner.hand_over().await.unwrap();
+        let poster = division.elsewhere(0, Arc::new(Way { part: 0, owners: Owners::default() }));
+        let owner = taken(&division, 0, 1).await;
+        let mut known = Vec::new();
+        for store in [&poster, &owner] {
+            for name in &names {
+                let series = store.series(name).await.unwrap_or_else(|why| panic!("{name}: {why}"));
+                series.append(2, 1.0).unwrap();
+                known.push(series);
+            }
+        }
+    });
+}
