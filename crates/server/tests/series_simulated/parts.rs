@@ -97,6 +97,22 @@ async fn known(env: &Env, at: SocketAddr) -> (usize, String, usize) {
     (rows, sum, joined)
 }
 
+/// Where nobody wants series divided a server takes points before any database has answered: it
+/// waited for that, and dropped what came meanwhile.
+#[test]
+fn a_server_takes_points_before_there_is_a_majority() {
+    let mut world = World::new(8, 1);
+    world.sim().run_for(Duration::from_secs(5));
+    (0..SERVERS).for_each(|at| world.crash(at));
+    world.restart(0);
+    world.sim().run_for(Duration::from_secs(1));
+    let env = world.sim().process("client");
+    let [_, questions] = world.doors();
+    let asked = ask(&env, questions[0], "GET /ping", "");
+    let answer = world.sim().run_until_within(Duration::from_secs(3), asked);
+    assert_eq!(answer.map(|(status, _)| status).as_deref(), Some("204"));
+}
+
 #[test]
 fn any_server_takes_answers_and_deletes_whatever_part_it_lies_in() {
     let mut world = World::new(6, PARTS);
