@@ -30,6 +30,7 @@ pub fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
         "series_remote_write" => {
             vec![("seed-two-series".to_owned(), series::remote_write_message())]
         }
+        "series_otlp" => series::otlp_requests(),
         "series_query" => texts(&SERIES_QUERIES),
         "series_promql" => texts(&PROMQL),
         "series_rules" => texts(&RULES),

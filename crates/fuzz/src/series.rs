@@ -6,7 +6,9 @@
 
 use plinth_env::block_on;
 use plinth_promql::{Answered, Labels, Options};
-use plinth_series::ingest::{Clock, MAX_LINE_BYTES, Memory, Protocol, RemoteWrite, Session};
+use plinth_series::ingest::{
+    Clock, MAX_LINE_BYTES, Memory, OtlpMetrics, Protocol, RemoteWrite, Session,
+};
 use plinth_series::{Name, Query};
 
 /// What a session made of its bytes.
@@ -90,6 +92,66 @@ pub(crate) fn remote_write(bytes: &[u8]) {
         }
     }
 }
+
+/// A request with OpenTelemetry's metrics: as a message, and as JSON, which has to mean a message.
+pub(crate) fn otlp(bytes: &[u8]) {
+    let of_json = match OtlpMetrics::of_json(bytes) {
+        Ok(message) => Some(message),
+        Err(why) => {
+            assert!(!why.is_empty(), "it is refused without a word why");
+            None
+        }
+    };
+    for (is_json, message) in [(false, Some(OtlpMetrics::of(bytes))), (true, of_json)] {
+        let Some(mut message) = message else { continue };
+        let mut session = Session::new(Protocol::Csv, 7, &Memory::default());
+        let mut taken = Taken::default();
+        while !session.take_otlp(&mut message) {
+            taken.take(&mut session);
+        }
+        taken.take(&mut session);
+        assert!(message.rejected() <= message.points(), "more is refused than there is");
+        assert!(!is_json || message.broken().is_none(), "what JSON became is no message");
+    }
+}
+
+/// Requests with every kind of point, as messages and in JSON.
+pub(crate) fn otlp_requests() -> Vec<(String, Vec<u8>)> {
+    let field =
+        |number: u8, content: &[u8]| [&[number << 3 | 2, content.len() as u8], content].concat();
+    let eight = |number: u8, bits: u64| [&[number << 3 | 1][..], &bits.to_le_bytes()].concat();
+    let attribute = |number: u8, key: &str, value: &[u8]| {
+        field(number, &[field(1, key.as_bytes()), field(2, value)].concat())
+    };
+    let sum = [
+        field(1, &[eight(3, 7), eight(6, 5), attribute(7, "a.b", &[2 << 3, 1])].concat()),
+        vec![2 << 3, 1, 3 << 3, 1],
+    ];
+    let buckets = [eight(4, 3), eight(5, 9), eight(6, 1), eight(6, 2), eight(7, 0)].concat();
+    let histogram = [field(1, &[eight(3, 7), buckets].concat()), vec![2 << 3, 2]];
+    let metric = |name: &str, number: u8, data: &[Vec<u8>]| {
+        let parts = [field(1, name.as_bytes()), field(3, b"ms"), field(number, &data.concat())];
+        field(2, &parts.concat())
+    };
+    let one = field(2, &metric("s", 7, &sum));
+    let other = field(2, &metric("h", 9, &histogram));
+    let resource = field(1, &attribute(1, "service.name", &field(1, b"x")));
+    let messages = [[resource.clone(), one].concat(), [resource, other].concat()];
+    let messages = messages.map(|message| field(1, &message));
+    let json = OTLP_JSON.map(|text| text.as_bytes().to_vec());
+    let all = messages.into_iter().chain(json).enumerate();
+    all.map(|(at, bytes)| (format!("seed-{at:02}"), bytes)).collect()
+}
+
+const OTLP_JSON: [&str; 2] = [
+    r#"{"resourceMetrics":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"x"}},
+{"key":"l","value":{"arrayValue":{"values":[{"intValue":"1"},{"kvlistValue":{"values":[{"key":"k","value":{"bytesValue":"AP8="}}]}}]}}}]},
+"scopeMetrics":[{"metrics":[{"name":"g","unit":"1","gauge":{"dataPoints":[{"timeUnixNano":"7","asDouble":"NaN"},{"timeUnixNano":8,"flags":1}]}}]}]}]}"#,
+    r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[
+{"name":"q","summary":{"dataPoints":[{"timeUnixNano":5,"count":2,"sum":3,"quantileValues":[{"quantile":0.5,"value":1}]}]}},
+{"name":"e","exponentialHistogram":{"aggregationTemporality":2,"dataPoints":[{"timeUnixNano":5,"count":"1","scale":3}]}},
+{"name":"h","histogram":{"aggregationTemporality":1,"dataPoints":[{"timeUnixNano":5,"count":"3","bucketCounts":["1","2"],"explicitBounds":[1.5]}]}}]}]}]}"#,
+];
 
 /// A query, as the body of a request for rows and as one for names.
 pub(crate) fn query(bytes: &[u8]) {

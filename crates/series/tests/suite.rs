@@ -15,6 +15,8 @@ mod crash;
 mod deletes;
 #[path = "full_disk.rs"]
 mod full_disk;
+#[path = "increments.rs"]
+mod increments;
 #[path = "lease.rs"]
 mod lease;
 #[path = "limits.rs"]

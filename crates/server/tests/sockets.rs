@@ -23,6 +23,8 @@ mod series;
 mod series_bad_luck;
 #[path = "series_http.rs"]
 mod series_http;
+#[path = "series_otlp.rs"]
+mod series_otlp;
 #[path = "series_unavailable.rs"]
 mod series_unavailable;
 #[path = "tls.rs"]

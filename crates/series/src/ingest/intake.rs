@@ -14,6 +14,8 @@ const REPLIES: usize = 64 << 10;
 pub(super) struct Intake {
     pub(super) names: Names,
     pub(super) samples: Vec<Sample>,
+    /// What is to be added to the newest point of its series.
+    pub(super) increments: Vec<Sample>,
     pub(super) replies: Vec<u8>,
     /// Refusals that were not said for want of room, and all of them.
     pub(super) unsaid: u64,
@@ -24,6 +26,11 @@ pub(super) struct Intake {
 }
 
 impl Intake {
+    /// How many samples wait to be saved.
+    pub(super) fn gathered(&self) -> usize {
+        self.samples.len() + self.increments.len()
+    }
+
     /// Says that something was refused; counts it if there is much that is not taken.
     #[cold]
     pub(super) fn reply(&mut self, text: fmt::Arguments<'_>) {

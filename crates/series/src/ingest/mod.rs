@@ -20,6 +20,7 @@
 //! together have too much.
 
 mod csv;
+mod increments;
 mod influx;
 mod intake;
 mod line_parser;
@@ -27,7 +28,9 @@ mod lines;
 mod names;
 mod number;
 mod opentsdb;
+pub mod otlp;
 mod prometheus;
+mod protobuf;
 mod resp;
 mod runs;
 mod session;
@@ -37,6 +40,7 @@ mod tests;
 pub(crate) use csv::HEADING as CSV_HEADING;
 pub use influx::Clock;
 pub use lines::MAX_LINE_BYTES;
+pub use otlp::OtlpMetrics;
 pub use prometheus::RemoteWrite;
 pub use session::{Memory, Protocol, Session};
 

@@ -327,6 +327,16 @@ impl Names {
     }
 }
 
+/// Appends a part of a name; a blank in it is marked as its own.
+pub(super) fn escape(text: &[u8], out: &mut Vec<u8>) {
+    for byte in text {
+        if matches!(byte, b' ' | b'\\') {
+            out.push(b'\\');
+        }
+        out.push(*byte);
+    }
+}
+
 /// A hash of `head` + `tail`, wherever they are divided. Not for keys that must resist who knows
 /// the seed.
 fn hash(seed: u64, head: &[u8], tail: &[u8]) -> u64 {

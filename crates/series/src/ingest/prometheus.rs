@@ -11,7 +11,8 @@
 
 use super::Sample;
 use super::intake::{Intake, SAMPLES, Shown};
-use super::names::Row;
+use super::names::{Row, escape};
+use super::protobuf::{Fields, Payload};
 use crate::value::Value;
 
 /// Largest message, when it is decompressed.
@@ -42,7 +43,7 @@ impl RemoteWrite {
         }
         let bytes = snap::raw::Decoder::new().decompress_vec(body);
         let bytes = bytes.map_err(|error| format!("the body is no block of snappy: {error}"))?;
-        Fields(&bytes).try_for_each(|field| field.map(|_| ()))?;
+        Fields::of(&bytes).try_for_each(|field| field.map(|_| ()))?;
         Ok(Self { bytes, at: 0, series: 0 })
     }
 
@@ -57,7 +58,7 @@ impl RemoteWrite {
 /// the others are taken.
 pub(super) fn take(intake: &mut Intake, message: &mut RemoteWrite) -> bool {
     let RemoteWrite { bytes, at, series } = message;
-    let mut fields = Fields(&bytes[*at..]);
+    let mut fields = Fields::of(&bytes[*at..]);
     let mut labels = Vec::new();
     for _ in 0..SAMPLES {
         if intake.samples.len() >= SAMPLES {
@@ -71,7 +72,7 @@ pub(super) fn take(intake: &mut Intake, message: &mut RemoteWrite) -> bool {
             }
         }
     }
-    *at = bytes.len() - fields.0.len();
+    *at = bytes.len() - fields.rest().len();
     *at == bytes.len()
 }
 
@@ -98,7 +99,7 @@ fn take_series(intake: &mut Intake, series: &[u8], labels: &mut Vec<u8>) -> Resu
 fn gather(intake: &mut Intake, series: &[u8], labels: &mut Vec<u8>) -> Result<(), String> {
     labels.clear();
     let begin = intake.samples.len();
-    for field in Fields(series) {
+    for field in Fields::of(series) {
         match field? {
             (1, Payload::Bytes(label)) => {
                 // With lengths, so that the labels can be told from each other again.
@@ -120,7 +121,7 @@ fn gather(intake: &mut Intake, series: &[u8], labels: &mut Vec<u8>) -> Result<()
 
 fn take_sample(bytes: &[u8]) -> Result<(i64, Value), String> {
     let (mut time, mut value) = (0, 0.0);
-    for field in Fields(bytes) {
+    for field in Fields::of(bytes) {
         match field? {
             (1, Payload::Eight(bits)) => value = f64::from_bits(bits),
             (2, Payload::Number(number)) => time = number as i64,
@@ -142,7 +143,7 @@ fn name(intake: &mut Intake, labels: &[u8]) -> Result<Row, String> {
         let label;
         (label, rest) = more.split_at(u32::from_le_bytes(*len) as usize);
         let (mut key, mut value): (&[u8], &[u8]) = (b"", b"");
-        for field in Fields(label) {
+        for field in Fields::of(label) {
             match field? {
                 (1, Payload::Bytes(bytes)) => key = bytes,
                 (2, Payload::Bytes(bytes)) => value = bytes,
@@ -170,78 +171,4 @@ fn name(intake: &mut Intake, labels: &[u8]) -> Result<Row, String> {
         crate::Error::Name { why, .. } => refuse(&why),
         other => other.to_string(),
     })
-}
-
-/// Appends a part of a name; a blank in it is marked as its own.
-fn escape(text: &[u8], out: &mut Vec<u8>) {
-    for byte in text {
-        if matches!(byte, b' ' | b'\\') {
-            out.push(b'\\');
-        }
-        out.push(*byte);
-    }
-}
-
-/// What a field of a message has.
-enum Payload<'a> {
-    Number(u64),
-    Eight(u64),
-    Bytes(&'a [u8]),
-    /// Of a kind that no field here has.
-    Other,
-}
-
-/// The fields of a message, by their numbers; ends with the first error.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Iterator for Fields<'a> {
-    type Item = Result<(u64, Payload<'a>), String>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.0.is_empty() {
-            return None;
-        }
-        let field = self.field();
-        if field.is_none() {
-            self.0 = b"";
-        }
-        Some(field.ok_or_else(|| {
-            "the message ends in the middle of a field, or has one of an unknown kind".to_string()
-        }))
-    }
-}
-
-impl<'a> Fields<'a> {
-    fn field(&mut self) -> Option<(u64, Payload<'a>)> {
-        let tag = self.number()?;
-        let payload = match tag & 7 {
-            0 => Payload::Number(self.number()?),
-            1 => Payload::Eight(u64::from_le_bytes(*self.take(8)?.first_chunk()?)),
-            2 => {
-                let len = usize::try_from(self.number()?).ok()?;
-                Payload::Bytes(self.take(len)?)
-            }
-            5 => self.take(4).map(|_| Payload::Other)?,
-            _ => return None,
-        };
-        Some((tag >> 3, payload))
-    }
-
-    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (bytes, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(bytes)
-    }
-
-    fn number(&mut self) -> Option<u64> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.take(1)?[0];
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Some(number);
-            }
-        }
-        None
-    }
 }

@@ -5,11 +5,13 @@
 //! committed.
 
 use super::csv;
+use super::increments;
 use super::influx::{self, Clock};
 use super::intake::{Intake, SAMPLES, Shown};
 use super::line_parser::LineParser;
 use super::names::Names;
 use super::opentsdb;
+use super::otlp::{self, OtlpMetrics};
 use super::prometheus::{self, RemoteWrite};
 use super::resp;
 use super::runs::Runs;
@@ -133,6 +135,7 @@ impl Session {
         let intake = Intake {
             names: Names::new(seed),
             samples: Vec::new(),
+            increments: Vec::new(),
             replies: Vec::new(),
             unsaid: 0,
             refused: 0,
@@ -165,6 +168,7 @@ impl Session {
         self.parser = Parser::new(protocol);
         self.intake.names.unfix();
         self.intake.samples.clear();
+        self.intake.increments.clear();
         self.intake.replies.clear();
         (self.intake.unsaid, self.intake.refused, self.intake.wants_sync, self.saved) =
             (0, 0, false, 0);
@@ -184,6 +188,13 @@ impl Session {
         prometheus::take(&mut self.intake, message)
     }
 
+    /// Takes in a request with OpenTelemetry's metrics, as [`Session::take_remote_write`] does a
+    /// message.
+    pub fn take_otlp(&mut self, message: &mut OtlpMetrics<'_>) -> bool {
+        self.take_room();
+        otlp::take(&mut self.intake, message)
+    }
+
     /// Takes in a row of a table that is no text, such as one of Parquet's: the name of a series, a
     /// time, and what was there.
     ///
@@ -199,12 +210,12 @@ impl Session {
 
     /// Whether nothing more is taken before [`Session::save`].
     pub fn wants_save(&self) -> bool {
-        self.intake.wants_sync || self.intake.samples.len() >= SAMPLES
+        self.intake.wants_sync || self.intake.gathered() >= SAMPLES
     }
 
     /// Whether there is anything to save.
     pub fn has_points(&self) -> bool {
-        !self.intake.samples.is_empty() || self.intake.wants_sync
+        self.intake.gathered() > 0 || self.intake.wants_sync
     }
 
     /// Says that `rest` is followed by nothing. An unfinished message is refused.
@@ -299,7 +310,10 @@ impl Session {
             let now = store.env().now();
             wait = self.newcomers.as_ref().map_or(wait, |newcomers| newcomers.made(now, made));
         }
-        let result = self.append_runs(store).await;
+        let result = match self.intake.increments.is_empty() {
+            true => self.append_runs(store).await,
+            false => self.add_and_append(store).await,
+        };
         if self.intake.names.has_refused() {
             // They may be taken the next time.
             self.forget_names();
@@ -308,6 +322,14 @@ impl Session {
             store.env().sleep(wait).await;
         }
         result
+    }
+
+    /// Adds increments to the newest points of their series, and appends all that was taken.
+    async fn add_and_append(&mut self, store: &SeriesStore) -> Result<()> {
+        let adding = store.adding().await;
+        increments::add_up(&mut self.intake).await?;
+        self.append_runs(store).await?;
+        adding.end().await
     }
 
     /// Appends what was taken, and commits it if that was asked for.
@@ -426,7 +448,7 @@ impl Session {
     /// What was taken and not saved.
     pub fn points(&self) -> impl Iterator<Item = (&Name, Point)> {
         let intake = &self.intake;
-        intake.samples.iter().map(|sample| {
+        intake.samples.iter().chain(&intake.increments).map(|sample| {
             let name = intake.names.targets[sample.target as usize].name();
             (name, Point { time: sample.time, value: sample.value })
         })
@@ -440,6 +462,7 @@ impl Session {
         };
         self.saved += self.points().filter(is_sent).count() as u64;
         self.intake.samples.clear();
+        self.intake.increments.clear();
         self.intake.wants_sync = false;
     }
 

@@ -26,6 +26,7 @@ mod flush;
 mod foreign;
 mod found;
 mod inbox;
+mod increments;
 mod invariants;
 mod kept;
 mod keys;

@@ -1,14 +1,35 @@
 //! What the bodies of requests hold together, so that many of them at once cost no more memory than
 //! there is for them.
 
+use plinth_env::Signal;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes of bodies that all requests under way may hold, as they came and decompressed.
 const BODIES: usize = 256 << 20;
 
-/// Bytes of bodies that requests under way hold.
-#[derive(Default)]
-pub(super) struct Bodies(AtomicUsize);
+/// What requests under way hold of bodies.
+pub(super) struct Bodies {
+    bytes: AtomicUsize,
+    /// Has a permit while nobody reads a large one on a thread of its own.
+    reading: Signal,
+}
+
+impl Default for Bodies {
+    fn default() -> Self {
+        let reading = Signal::new();
+        reading.notify();
+        Self { bytes: AtomicUsize::new(0), reading }
+    }
+}
+
+/// The turn of whoever reads a large body.
+pub(super) struct Reading<'a>(&'a Signal);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.notify();
+    }
+}
 
 /// What one request holds of them.
 pub(super) struct Held<'a> {
@@ -22,9 +43,15 @@ impl Bodies {
         Held { bodies: self, bytes: 0 }
     }
 
+    /// Waits until nobody else reads a large body: so however many there are, they take one thread.
+    pub(super) async fn reading(&self) -> Reading<'_> {
+        self.reading.wait().await;
+        Reading(&self.reading)
+    }
+
     /// Bytes that are held.
     pub(super) fn held(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.bytes.load(Ordering::Relaxed)
     }
 }
 
@@ -32,13 +59,13 @@ impl Held<'_> {
     /// Holds so many bytes more. Whether there was room for them.
     pub(super) fn add(&mut self, bytes: usize) -> bool {
         self.bytes += bytes;
-        self.bodies.0.fetch_add(bytes, Ordering::Relaxed) + bytes <= BODIES
+        self.bodies.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= BODIES
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.bodies.0.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.bodies.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 

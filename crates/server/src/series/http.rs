@@ -11,7 +11,7 @@
 use super::charts;
 use super::opening::Asked;
 use super::parts::Parts as SeriesParts;
-use super::{Hub, bodies, pass, rules, write};
+use super::{Hub, bodies, otlp, pass, rules, write};
 use crate::http::{Bounds, Patience, Site};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{
@@ -272,17 +272,8 @@ async fn admitted(hub: &Hub, request: Request<Incoming>, patience: &Patience) ->
     let path = request.uri().path().to_string();
     let mut held = hub.bodies.hold();
     match (path.as_str(), request.method()) {
-        (asked, method) if write::owns(asked, method) => {
-            let (head, content) = request.into_parts();
-            match body(content, write::MAX_BODY, patience, &mut held).await {
-                Ok(content) => {
-                    let (status, text) =
-                        write::answer(hub, &head, &content, (patience.other_side(), &mut held))
-                            .await;
-                    told(status, write::kind(&text), text)
-                }
-                Err(status) => told(status, TEXT, format!("{}\n", why_not(status, "32 MiB"))),
-            }
+        (asked, method) if write::owns(asked, method) || otlp::owns(asked, method) => {
+            sent(hub, request, patience, &mut held).await
         }
         ("/api/query" | "/api/search" | "/api/suggest", &Method::POST) => {
             let (head, content) = request.into_parts();
@@ -328,6 +319,27 @@ async fn admitted(hub: &Hub, request: Request<Incoming>, patience: &Patience) ->
         }
         _ => told(StatusCode::NOT_FOUND, TEXT, format!("-Invalid url {path}\r\n")),
     }
+}
+
+/// What a sender is answered, once all of his body is here.
+async fn sent(
+    hub: &Hub,
+    request: Request<Incoming>,
+    patience: &Patience,
+    held: &mut bodies::Held<'_>,
+) -> Answered {
+    let (head, content) = request.into_parts();
+    let content = match body(content, write::MAX_BODY, patience, held).await {
+        Ok(content) => content,
+        Err(status) => return told(status, TEXT, format!("{}\n", why_not(status, "32 MiB"))),
+    };
+    let of = (patience.other_side(), held);
+    if otlp::owns(head.uri.path(), &head.method) {
+        let (status, kind, bytes) = otlp::answer(hub, &head, &content, of).await;
+        return told(status, kind, bytes);
+    }
+    let (status, text) = write::answer(hub, &head, &content, of).await;
+    told(status, write::kind(&text), text)
 }
 
 /// Whether another server has passed a request on.

@@ -3,6 +3,7 @@
 //! ```text
 //!   RESP (8282), OpenTSDB (4242)  --a task per connection-->  session (crate series): bytes -> points  -->  SeriesStore on the server's database
 //!   datagrams of RESP (8383)      --one task-------------->  the same
+//!   requests over HTTP: Influx, Prometheus, OpenTelemetry -->  the same, kept from one to the next
 //!   HTTP (8181)  <-- rows of text, while they are read --  query (crate series)  <------------------------/
 //! ```
 //!
@@ -35,6 +36,7 @@ mod lines;
 mod measured;
 mod opened;
 mod opening;
+mod otlp;
 mod own;
 mod parts;
 mod pass;

@@ -225,7 +225,7 @@ fn influx_query(url: &[u8], form: &[u8]) -> (StatusCode, String) {
     (StatusCode::OK, serde_json::json!({ "results": [result] }).to_string() + "\n")
 }
 
-fn clock(hub: &Hub, unit: i64) -> Clock {
+pub(super) fn clock(hub: &Hub, unit: i64) -> Clock {
     let now = i64::try_from(hub.env.wall_clock().as_nanos()).unwrap_or(i64::MAX);
     Clock { unit, now }
 }
@@ -245,7 +245,7 @@ fn unit(query: &str) -> Result<i64, String> {
 }
 
 /// A body without its compression, which `held` holds if it had any.
-async fn decoded<'a>(
+pub(super) async fn decoded<'a>(
     hub: &Hub,
     headers: &HeaderMap,
     body: &'a [u8],

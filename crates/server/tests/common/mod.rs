@@ -7,6 +7,7 @@
 
 pub mod around;
 pub mod peer;
+pub mod taking;
 
 use plinth_client::remote::{ClusterFile, RemoteEndpoint};
 use plinth_client::{Database, Endpoint};

@@ -1,0 +1,89 @@
+//! Points that say what was added since the one before, added to the newest point of their series:
+//! what is kept is the sum so far, as of a counter that is read.
+//!
+//! Where a sum is, is nowhere but in the series: so it goes on behind a restart, and behind any
+//! failure with what is committed. A point as new as the newest is that one, sent again; an older
+//! one is refused, since nobody can say whether it is in the sum. One session at a time looks and
+//! appends, whatever number of them have points of a series.
+
+use super::Sample;
+use super::intake::{Intake, Shown};
+use super::runs::Runs;
+use crate::error::Result;
+use crate::value::{Point, Value};
+
+/// Why increments of a series are refused.
+const ELSEWHERE: &str = "what was added (delta) can be summed up where the series are owned, and \
+     that is another server: send to it, or send sums (cumulative)";
+
+/// Turns what was added into points, behind the other ones.
+///
+/// # Errors
+/// Those of the store.
+pub(super) async fn add_up(intake: &mut Intake) -> Result<()> {
+    let increments = std::mem::take(&mut intake.increments);
+    let mut runs = Runs::default();
+    runs.arrange(increments.iter().map(|sample| intake.names.first_of(sample.target)));
+    for run in 0..runs.len() {
+        let (target, places) = runs.run(run);
+        let Some(series) = intake.names.series(target) else { continue };
+        let name = series.name().clone();
+        if !series.is_readable() {
+            let name = Shown(name.as_str().as_bytes());
+            intake.reply(format_args!("{ELSEWHERE}: {name}\n"));
+            continue;
+        }
+        let mut newest = match series.newest().await {
+            Err(crate::Error::Deleted) => None,
+            newest => newest?,
+        };
+        for place in places {
+            let Sample { time, value, .. } = increments[place];
+            match newest {
+                Some(Point { time: last, .. }) if time < last => {
+                    let name = Shown(name.as_str().as_bytes());
+                    intake.reply(format_args!(
+                        "an increment is older than the newest point: {name}\n"
+                    ));
+                    continue;
+                }
+                Some(Point { time: last, .. }) if time == last => continue,
+                _ => {}
+            }
+            let value = newest.map_or(value, |newest| sum(newest.value, value));
+            intake.samples.push(Sample { target, time, value });
+            newest = Some(Point { time, value });
+        }
+    }
+    Ok(())
+}
+
+/// A sum and what is added to it. What is no number has ended, and it begins again.
+fn sum(before: Value, added: Value) -> Value {
+    match (before, added) {
+        (Value::Integer(before), Value::Integer(added)) => before
+            .checked_add(added)
+            .map_or(Value::Float(before as f64 + added as f64), Value::Integer),
+        (before, added) if before.as_f64().is_nan() => added,
+        (before, added) => Value::Float(before.as_f64() + added.as_f64()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_integers_as_long_as_they_fit() {
+        use Value::{Float, Integer};
+        for (before, added, expected) in [
+            (Integer(5), Integer(-7), Integer(-2)),
+            (Integer(i64::MAX), Integer(1), Float(i64::MAX as f64 + 1.0)),
+            (Integer(5), Float(0.5), Float(5.5)),
+            (Float(0.5), Integer(1), Float(1.5)),
+            (Float(f64::NAN), Integer(3), Integer(3)),
+        ] {
+            assert_eq!(sum(before, added), expected);
+        }
+    }
+}

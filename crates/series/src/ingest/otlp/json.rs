@@ -1,0 +1,273 @@
+//! JSON of OpenTelemetry, turned into the message in protocol buffers that means the same, while it
+//! is read: so there is one way to take it, and nothing in memory besides the text and the bytes.
+//!
+//! The length of a message stands before it, and is known behind it: five bytes are kept for it,
+//! which a number of variable length may always take. What the JSON has more than the schema is
+//! passed over. Integers may be texts, as the mapping of protocol buffers has it, and doubles may
+//! be `"NaN"` and `"Infinity"`.
+
+use super::super::protobuf::{put_bytes, put_number};
+use super::schema::{Field, Kind, REQUEST};
+use serde_core::de::{
+    DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+use std::fmt;
+
+/// Largest message.
+const MAX_BYTES: usize = 64 << 20;
+/// Bytes of the length of a message in it.
+const LENGTH: usize = 5;
+
+/// The message that a text means.
+///
+/// # Errors
+/// Why it means none.
+pub(super) fn transcoded(text: &[u8]) -> Result<Vec<u8>, String> {
+    let mut out = Vec::with_capacity(text.len() / 2);
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    let message = Message { fields: &REQUEST, out: &mut out };
+    message.deserialize(&mut reader).and_then(|()| reader.end()).map_err(|why| why.to_string())?;
+    Ok(out)
+}
+
+/// A message that is read into its bytes.
+struct Message<'o> {
+    fields: &'static [Field],
+    out: &'o mut Vec<u8>,
+}
+
+impl<'de> DeserializeSeed<'de> for Message<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Message<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        while let Some(found) = fields.next_key_seed(Known(self.fields))? {
+            match found {
+                Some(field) if field.is_list => {
+                    fields.next_value_seed(List { field, out: &mut *self.out })?;
+                }
+                Some(field) => fields.next_value_seed(One { field, out: &mut *self.out })?,
+                None => drop(fields.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name of a field, looked up.
+struct Known(&'static [Field]);
+
+impl<'de> DeserializeSeed<'de> for Known {
+    type Value = Option<&'static Field>;
+
+    fn deserialize<D: Deserializer<'de>>(self, name: D) -> Result<Self::Value, D::Error> {
+        name.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Known {
+    type Value = Option<&'static Field>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a field")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(self.0.iter().find(|field| field.name == name))
+    }
+}
+
+/// All values of a field.
+struct List<'o> {
+    field: &'static Field,
+    out: &'o mut Vec<u8>,
+}
+
+impl<'de> DeserializeSeed<'de> for List<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for List<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a list as `{}`", self.field.name)
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while items.next_element_seed(One { field: self.field, out: &mut *self.out })?.is_some() {}
+        Ok(())
+    }
+}
+
+/// A value of a field.
+struct One<'o> {
+    field: &'static Field,
+    out: &'o mut Vec<u8>,
+}
+
+impl<'de> DeserializeSeed<'de> for One<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        if self.out.len() > MAX_BYTES {
+            let why = format_args!("the message has more than {MAX_BYTES} bytes");
+            return Err(D::Error::custom(why));
+        }
+        let Kind::Message(fields) = self.field.kind else {
+            return deserializer.deserialize_any(self);
+        };
+        put_number(u64::from(self.field.number) << 3 | 2, self.out);
+        let begin = self.out.len();
+        self.out.extend_from_slice(&[0; LENGTH]);
+        Message { fields, out: &mut *self.out }.deserialize(deserializer)?;
+        let len = self.out.len() - begin - LENGTH;
+        for (at, byte) in self.out[begin..begin + LENGTH].iter_mut().enumerate() {
+            let goes_on = if at + 1 < LENGTH { 0x80 } else { 0 };
+            *byte = (len >> (7 * at) & 0x7f) as u8 | goes_on;
+        }
+        Ok(())
+    }
+}
+
+impl One<'_> {
+    fn wrong<T, E: Error>(&self) -> Result<T, E> {
+        Err(E::custom(format_args!("`{}` has a value of another type", self.field.name)))
+    }
+
+    fn integer<E: Error>(self, value: i128) -> Result<(), E> {
+        // Whichever of the two types it has: the bytes are the same.
+        let bits = u64::try_from(value).or_else(|_| i64::try_from(value).map(|value| value as u64));
+        let Ok(bits) = bits else { return self.wrong() };
+        match self.field.kind {
+            Kind::Number => {
+                put_number(u64::from(self.field.number) << 3, self.out);
+                put_number(bits, self.out);
+            }
+            Kind::Eight => self.eight(bits),
+            Kind::Double => self.eight((value as f64).to_bits()),
+            _ => return self.wrong(),
+        }
+        Ok(())
+    }
+
+    fn eight(self, bits: u64) {
+        put_number(u64::from(self.field.number) << 3 | 1, self.out);
+        self.out.extend_from_slice(&bits.to_le_bytes());
+    }
+}
+
+impl Visitor<'_> for One<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a value of `{}`", self.field.name)
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+        let Kind::Bool = self.field.kind else { return self.wrong() };
+        put_number(u64::from(self.field.number) << 3, self.out);
+        self.out.push(u8::from(value));
+        Ok(())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
+        self.integer(value.into())
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
+        self.integer(value.into())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
+        let Kind::Double = self.field.kind else { return self.wrong() };
+        self.eight(value.to_bits());
+        Ok(())
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        match self.field.kind {
+            Kind::Text => put_bytes(self.field.number, text.as_bytes(), self.out),
+            Kind::Bytes => match of_base64(text) {
+                Some(bytes) => put_bytes(self.field.number, &bytes, self.out),
+                None => return self.wrong(),
+            },
+            Kind::Number | Kind::Eight => match text.parse() {
+                Ok(value) => return self.integer(value),
+                Err(_) => return self.wrong(),
+            },
+            // Among them `NaN` and `Infinity`.
+            Kind::Double => match text.parse::<f64>() {
+                Ok(value) => self.eight(value.to_bits()),
+                Err(_) => return self.wrong(),
+            },
+            Kind::Bool | Kind::Message(_) => return self.wrong(),
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of a text in base64, of either alphabet, padded or not.
+fn of_base64(text: &str) -> Option<Vec<u8>> {
+    let text = text.trim_end_matches('=');
+    let (mut bytes, mut bits, mut count) = (Vec::with_capacity(text.len() * 3 / 4), 0_u32, 0);
+    for digit in text.bytes() {
+        let value = match digit {
+            b'A'..=b'Z' => digit - b'A',
+            b'a'..=b'z' => digit - b'a' + 26,
+            b'0'..=b'9' => digit - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+        }
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_read_from_base64() {
+        for (text, expected) in
+            [("AP8Q", &b"\x00\xff\x10"[..]), ("/w==", b"\xff"), ("_w", b"\xff"), ("", b"")]
+        {
+            assert_eq!(of_base64(text).as_deref(), Some(expected), "{text}");
+        }
+        assert_eq!(of_base64("a b"), None);
+    }
+}

@@ -1,0 +1,221 @@
+//! OpenTelemetry's metrics, as its protocol has them over HTTP (OTLP): series that have the names
+//! and labels that Prometheus gives them.
+//!
+//! ```text
+//!   request --1--> metrics of a resource --2--> metrics of a scope --2--> metric --> points
+//!                     1: Resource                                          name, unit, and one of
+//!                        job, instance, target_info                        gauge 5, sum 7, histogram 9, exponential 10, summary 11
+//! ```
+//!
+//! The message is walked where it lies: a place in each level says how far it was taken, so it is
+//! taken in pieces, whatever is in it, and nothing is made that is larger than a name. In JSON it
+//! is turned into the same bytes first (`json.rs`). What is wrong with a point, a metric or a
+//! resource costs that alone, and is counted; where the bytes are no message any more, all that
+//! follows is refused.
+//!
+//! Points that say what was added (delta) are added to the newest point of their series: what was
+//! counted so far is the series itself, so it is known after a restart, and nowhere else
+//! (`increments.rs`).
+
+mod attributes;
+mod json;
+mod metric;
+mod names;
+mod points;
+mod reply;
+mod resource;
+mod schema;
+#[cfg(test)]
+mod tests;
+
+pub use reply::{refusal, reply};
+
+use super::Sample;
+use super::intake::{Intake, SAMPLES, Shown};
+use super::protobuf::{Fields, Payload};
+use crate::value::Value;
+use metric::Metric;
+use points::Taker;
+use resource::Resource;
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// What the key of a `target_info` begins with, which is that of a metric without a name.
+const INFO_KEY: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+
+/// A request with metrics, and how far it has been taken.
+#[derive(Debug)]
+pub struct OtlpMetrics<'a> {
+    bytes: Cow<'a, [u8]>,
+    walk: Walk,
+    key: Vec<u8>,
+    points: u64,
+    rejected: u64,
+    told: u64,
+    broken: Option<String>,
+}
+
+/// Where in a message it is: what is left of each level.
+#[derive(Debug, Default)]
+struct Walk {
+    request: Range<usize>,
+    resource: Option<Resource>,
+    scopes: Range<usize>,
+    metrics: Range<usize>,
+    metric: Option<Metric>,
+    points: Range<usize>,
+}
+
+impl<'a> OtlpMetrics<'a> {
+    /// The request of a body in protocol buffers. Whether it is one turns out while it is taken.
+    pub fn of(body: impl Into<Cow<'a, [u8]>>) -> Self {
+        let bytes = body.into();
+        let walk = Walk { request: 0..bytes.len(), ..Walk::default() };
+        let (points, rejected, told) = (0, 0, 0);
+        Self { bytes, walk, key: Vec::new(), points, rejected, told, broken: None }
+    }
+
+    /// The request of a body in JSON.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn of_json(body: &[u8]) -> Result<OtlpMetrics<'static>, String> {
+        json::transcoded(body).map(OtlpMetrics::of)
+    }
+
+    /// How many bytes it has in memory.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Points that were looked at.
+    pub fn points(&self) -> u64 {
+        self.points
+    }
+
+    /// Those of them that were refused.
+    pub fn rejected(&self) -> u64 {
+        self.rejected
+    }
+
+    /// How often it was told among the session's replies why.
+    pub fn told(&self) -> u64 {
+        self.told
+    }
+
+    /// Why it is no request, if that turned out.
+    pub fn broken(&self) -> Option<&str> {
+        self.broken.as_deref()
+    }
+
+    fn tell(&mut self, intake: &mut Intake, why: &str) {
+        self.told += 1;
+        intake.reply(format_args!("{why}\n"));
+    }
+
+    /// Goes one step on: whether there is more.
+    fn step(&mut self, intake: &mut Intake) -> Result<bool, String> {
+        let walk = &mut self.walk;
+        if let Some(metric) = &walk.metric {
+            match next(&self.bytes, &mut walk.points)? {
+                Some((1, Payload::Bytes(_), place)) => self.take_point(intake, place),
+                Some(_) => {}
+                None => {
+                    let why = metric.refused.clone();
+                    walk.metric = None;
+                    if let Some(why) = why {
+                        self.tell(intake, &why);
+                    }
+                }
+            }
+        } else if let Some((number, _, place)) = next(&self.bytes, &mut walk.metrics)? {
+            if number == 2
+                && let Some((metric, points)) = Metric::of(&self.bytes[place.clone()])?
+            {
+                walk.points = place.start + points.start..place.start + points.end;
+                walk.metric = Some(metric);
+            }
+        } else if let Some((number, _, place)) = next(&self.bytes, &mut walk.scopes)? {
+            if number == 2 {
+                walk.metrics = place;
+            }
+        } else if let Some(resource) = walk.resource.take() {
+            self.leave(intake, resource);
+        } else if let Some((number, _, place)) = next(&self.bytes, &mut walk.request)? {
+            if number == 1 {
+                walk.resource = Some(Resource::of(&self.bytes[place.clone()])?);
+                walk.scopes = place;
+            }
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    fn take_point(&mut self, intake: &mut Intake, place: Range<usize>) {
+        let walk = &mut self.walk;
+        let (Some(metric), Some(resource)) = (&walk.metric, &mut walk.resource) else { return };
+        self.points += 1;
+        if resource.refused.is_some() || metric.refused.is_some() {
+            self.rejected += 1;
+            return;
+        }
+        let mut taker = Taker { intake, metric, resource, key: &mut self.key };
+        if let Err(why) = taker.take(&self.bytes[place]) {
+            self.rejected += 1;
+            let why = format!("{why} ({})", Shown(metric.name.as_bytes()));
+            self.tell(intake, &why);
+        }
+    }
+
+    /// Ends a resource: what is known of it is a point of its own, as new as its newest.
+    fn leave(&mut self, intake: &mut Intake, resource: Resource) {
+        if let Some(why) = &resource.refused {
+            self.tell(intake, why);
+        }
+        let (Some(tags), Some(time)) = (&resource.info, resource.latest) else { return };
+        let row = match intake.names.find(&INFO_KEY, tags) {
+            Some(row) => Ok(row),
+            None => intake.names.insert(&INFO_KEY, tags, b"target_info", tags),
+        };
+        match row {
+            Ok(row) => {
+                let value = Value::Integer(1);
+                intake.samples.push(Sample { target: row.first, time, value });
+            }
+            Err(why) => self.tell(intake, &why.to_string()),
+        }
+    }
+}
+
+/// Takes in a request, until there is something to save, or as many steps were made: whether that
+/// was the rest of it.
+pub(super) fn take(intake: &mut Intake, message: &mut OtlpMetrics<'_>) -> bool {
+    for _ in 0..SAMPLES {
+        if intake.gathered() >= SAMPLES {
+            return false;
+        }
+        match message.step(intake) {
+            Ok(true) => {}
+            Ok(false) => return true,
+            Err(why) => {
+                message.broken = Some(why);
+                return true;
+            }
+        }
+    }
+    false
+}
+
+/// A field, and the place of its bytes if it has some.
+type Placed<'a> = (u64, Payload<'a>, Range<usize>);
+
+/// The next field of what is left.
+fn next<'a>(bytes: &'a [u8], rest: &mut Range<usize>) -> Result<Option<Placed<'a>>, String> {
+    let mut fields = Fields::of(&bytes[rest.clone()]);
+    let Some(field) = fields.next() else { return Ok(None) };
+    let (number, payload) = field?;
+    rest.start = rest.end - fields.rest().len();
+    let len = if let Payload::Bytes(bytes) = payload { bytes.len() } else { 0 };
+    Ok(Some((number, payload, rest.start - len..rest.start)))
+}

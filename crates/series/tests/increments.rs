@@ -1,0 +1,169 @@
+//! Points that say what was added: what is kept is the sum so far, whoever asks, and whatever
+//! happened to the server in between.
+//!
+//! What a sender sends again is counted once. Nothing is committed here but at the end of a
+//! request.
+
+use plinth::{Database, Local};
+use plinth_env::block_on;
+use plinth_series::ingest::{Clock, Memory, OtlpMetrics, Protocol, Session};
+use plinth_series::{Direction, Point, SeriesStore, Settings, Value};
+
+fn settings() -> Settings {
+    Settings { commit_every: None, leaf_points: 4, ..Settings::default() }
+}
+
+fn open(db: &Database) -> SeriesStore {
+    block_on(SeriesStore::open_with(db, settings())).unwrap()
+}
+
+fn database() -> Database {
+    Local::in_memory().unwrap().into_database()
+}
+
+/// Sends a metric's points: what was told of them.
+fn send(store: &SeriesStore, kind: &str, points: &str) -> String {
+    let text = format!(
+        r#"{{"resourceMetrics": [{{"scopeMetrics": [{{"metrics": [{{"name": "m", "{kind}":
+            {{"aggregationTemporality": 1, "isMonotonic": true, "dataPoints": [{points}]}}}}]}}]}}]}}"#
+    );
+    let mut message = OtlpMetrics::of_json(text.as_bytes()).unwrap();
+    let protocol = Protocol::Influx(Clock { unit: 1, now: 0 });
+    let mut session = Session::new(protocol, 1, &Memory::default());
+    while !session.take_otlp(&mut message) {
+        block_on(session.save(store)).unwrap();
+    }
+    block_on(session.end(b"", store)).unwrap();
+    String::from_utf8_lossy(session.replies()).into_owned()
+}
+
+fn sum(store: &SeriesStore, points: &[(i64, i64)]) -> String {
+    let points: Vec<String> = points
+        .iter()
+        .map(|(time, added)| format!(r#"{{"timeUnixNano": {time}, "asInt": {added}}}"#))
+        .collect();
+    send(store, "sum", &points.join(","))
+}
+
+fn values(store: &SeriesStore, name: &str) -> Vec<(i64, Value)> {
+    let read = async {
+        let Some(series) = store.existing(name).await? else { return Ok(Vec::new()) };
+        series.scan(.., Direction::Forward).await?.collect().await
+    };
+    let points: plinth_series::Result<Vec<Point>> = block_on(read);
+    points.unwrap().into_iter().map(|point| (point.time, point.value)).collect()
+}
+
+fn integers(points: &[(i64, i64)]) -> Vec<(i64, Value)> {
+    points.iter().map(|(time, value)| (*time, Value::Integer(*value))).collect()
+}
+
+#[test]
+fn what_was_added_goes_on_behind_restarts_full_leaves_and_pauses() {
+    let db = database();
+    let mut store = open(&db);
+    let mut expected = Vec::new();
+    for time in 1..=20 {
+        assert_eq!(sum(&store, &[(time, time)]), "");
+        expected.push((time, (1..=time).sum()));
+        if time % 3 == 0 {
+            drop(store);
+            store = open(&db);
+        }
+    }
+    assert_eq!(values(&store, "m_total"), integers(&expected));
+}
+
+#[test]
+fn what_is_sent_again_is_counted_once_and_what_is_older_refused() {
+    let db = database();
+    let store = open(&db);
+    assert_eq!(sum(&store, &[(10, 5), (20, 1)]), "");
+    assert_eq!(sum(&store, &[(20, 1)]), "");
+    let told = sum(&store, &[(15, 7), (20, 1), (30, 2)]);
+    assert_eq!(told, "an increment is older than the newest point: m_total\n");
+    assert_eq!(values(&store, "m_total"), integers(&[(10, 5), (20, 6), (30, 8)]));
+}
+
+#[test]
+fn each_bucket_of_a_histogram_is_a_sum_of_its_own() {
+    let db = database();
+    let store = open(&db);
+    for (time, counts) in [(1, "1,2,3"), (2, "0,1,0")] {
+        let point = format!(
+            r#"{{"timeUnixNano": {time}, "count": 6, "sum": 1.5, "bucketCounts": [{counts}],
+                "explicitBounds": [1, 2]}}"#
+        );
+        assert_eq!(send(&store, "histogram", &point), "");
+    }
+    for (name, expected) in [
+        ("m_bucket le=1", [1, 1]),
+        ("m_bucket le=2", [3, 4]),
+        ("m_bucket le=+Inf", [6, 12]),
+        ("m_count", [6, 12]),
+    ] {
+        let expected = integers(&[(1, expected[0]), (2, expected[1])]);
+        assert_eq!(values(&store, name), expected, "{name}");
+    }
+    let sums = [(1, Value::Float(1.5)), (2, Value::Float(3.0))];
+    assert_eq!(values(&store, "m_sum"), sums);
+}
+
+/// A series that was deleted begins again, and so does one behind a mark of its end.
+#[test]
+fn what_is_gone_begins_again() {
+    let db = database();
+    let store = open(&db);
+    sum(&store, &[(1, 5)]);
+    block_on(async { store.delete(&store.series("m_total").await?).await }).unwrap();
+    sum(&store, &[(2, 7)]);
+    assert_eq!(values(&store, "m_total"), integers(&[(2, 7)]));
+    block_on(store.series("m_total")).unwrap().append(3, f64::NAN).unwrap();
+    sum(&store, &[(4, 1), (5, 1)]);
+    assert_eq!(values(&store, "m_total")[2..], integers(&[(4, 1), (5, 2)]));
+}
+
+/// Each has points of many series, so that they are at it at the same time.
+#[test]
+fn senders_at_the_same_time_lose_nothing() {
+    use std::sync::atomic::{AtomicI64, Ordering};
+    let db = database();
+    let store = open(&db);
+    let times = AtomicI64::new(1);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..10 {
+                    let time = times.fetch_add(1, Ordering::SeqCst);
+                    let point = |host: i32| {
+                        format!(
+                            r#"{{"timeUnixNano": {time}, "asInt": 1, "attributes": [
+                                {{"key": "host", "value": {{"intValue": {host}}}}}]}}"#
+                        )
+                    };
+                    let points: Vec<String> = (0..300).map(point).collect();
+                    send(&store, "sum", &points.join(","));
+                }
+            });
+        }
+    });
+    // Those that were overtaken were refused: each that is there adds one to the one before it.
+    for host in 0..300 {
+        let values = values(&store, &format!("m_total host={host}"));
+        let expected = (1..).map(Value::Integer).take(values.len());
+        assert!(values.iter().map(|(_, value)| *value).eq(expected), "{values:?}");
+    }
+}
+
+/// A server that only passes points on can't know what the sum is.
+#[test]
+fn a_store_that_can_not_be_read_refuses_by_name() {
+    let db = database();
+    let store = open(&db);
+    sum(&store, &[(1, 5)]);
+    let poster = block_on(SeriesStore::post(&db, settings())).unwrap();
+    let told = sum(&poster, &[(2, 7)]);
+    assert!(told.contains("send to it, or send sums (cumulative): m_total"), "{told}");
+    block_on(store.take_in()).unwrap();
+    assert_eq!(values(&store, "m_total"), integers(&[(1, 5)]));
+}

@@ -1,0 +1,81 @@
+"""OpenTelemetry's SDK and its exporter, as they are: what a program counted is what is asked for, in either temporality, the server killed in between."""
+
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.metrics import Observation
+from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider, UpDownCounter
+from opentelemetry.sdk.metrics.export import AggregationTemporality, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, ExponentialBucketHistogramAggregation, View
+from opentelemetry.sdk.resources import Resource
+
+from serving import equal, prometheus_data
+
+RESOURCE = {"service.name": "shop", "service.namespace": "eu", "service.instance.id": "box:1", "host.name": "a b", "process.tags": ["x", "y"]}
+
+
+def provider(server, temporality, compression, views=()):
+    kinds = {kind: temporality for kind in (Counter, Histogram, UpDownCounter)}
+    exporter = OTLPMetricExporter(endpoint=f"{server.url}/v1/metrics", compression=compression, preferred_temporality=kinds)
+    reader = PeriodicExportingMetricReader(exporter, export_interval_millis=3_600_000)
+    return MeterProvider([reader], resource=Resource.create(RESOURCE), views=views)
+
+
+def values(server, expression):
+    """{the labels but those of the resource: the value}"""
+    found = {}
+    for series in prometheus_data(server.url, "query", query=expression)["result"]:
+        labels = {name: value for name, value in series["metric"].items() if name not in ("job", "instance")}
+        equal((series["metric"]["job"], series["metric"]["instance"]), ("eu/shop", "box:1"), expression)
+        found[tuple(sorted(labels.items()))] = float(series["value"][1])
+    return found
+
+
+def counts(server, temporality, compression):
+    """A program that counts, while the server is killed and comes back between two of its exports."""
+    name = temporality.name.lower()
+    views = [View(instrument_name=f"{name}.took", aggregation=ExplicitBucketHistogramAggregation([0.5, 10, 2500]))]
+    of = provider(server, temporality, compression, views)
+    meter = of.get_meter("tests", "1.0")
+    requests = meter.create_counter(f"{name}.requests", unit="{request}")
+    size = meter.create_up_down_counter(f"{name}.size", unit="By")
+    took = meter.create_histogram(f"{name}.took", unit="ms")
+    meter.create_observable_gauge(f"{name}.used", [lambda _: [Observation(0.25, {"disk": "C:\\x y"})]], unit="1")
+    for step in range(3):
+        requests.add(3, {"http.method": "GET", "deep": ("a", "b")})
+        requests.add(step, {"http.method": "PUT"})
+        size.add(2**40 if step == 0 else -1)
+        for value in (0.25, 5, 7, 1e6):
+            took.record(value, {"route": "/"})
+        equal(of.force_flush(), True)
+        server.kill()
+        server.start()
+    metric = lambda suffix, **labels: tuple(sorted({"__name__": f"{name}_{suffix}", **labels}.items()))
+    equal(values(server, f"{name}_requests_total"), {
+        metric("requests_total", http_method="GET", deep='["a","b"]'): 9, metric("requests_total", http_method="PUT"): 3})
+    equal(values(server, f"{name}_size_bytes"), {metric("size_bytes"): 2**40 - 2})
+    equal(values(server, f"{name}_used_ratio"), {metric("used_ratio", disk="C:\\x y"): 0.25})
+    equal(values(server, f"{name}_took_milliseconds_bucket"), {
+        metric("took_milliseconds_bucket", route="/", le=le): count for le, count in [("0.5", 3), ("10", 9), ("2500", 9), ("+Inf", 12)]})
+    equal(values(server, f"{name}_took_milliseconds_count"), {metric("took_milliseconds_count", route="/"): 12})
+    equal(values(server, f"{name}_took_milliseconds_sum"), {metric("took_milliseconds_sum", route="/"): 3 * (12.25 + 1e6)})
+    of.shutdown()
+
+
+def opentelemetry_counts_on_whoever_is_killed(server):
+    counts(server, AggregationTemporality.CUMULATIVE, Compression.Gzip)
+    counts(server, AggregationTemporality.DELTA, Compression.NoCompression)
+    info = prometheus_data(server.url, "query", query="target_info")["result"]
+    equal([(one["metric"]["host_name"], one["metric"]["process_tags"], one["metric"]["telemetry_sdk_language"]) for one in info],
+          [("a b", '["x","y"]', "python")])
+
+
+def opentelemetry_has_what_stands_beside_what_is_not_kept(server):
+    views = [View(instrument_name="exponential", aggregation=ExponentialBucketHistogramAggregation())]
+    of = provider(server, AggregationTemporality.CUMULATIVE, Compression.Gzip, views)
+    meter = of.get_meter("tests")
+    meter.create_histogram("exponential").record(5)
+    meter.create_counter("beside").add(1)
+    equal(of.force_flush(), True)
+    of.shutdown()
+    equal(list(values(server, "beside_total").values()), [1.0])
+    equal(prometheus_data(server.url, "query", query='{__name__=~"exponential.*"}')["result"], [])
