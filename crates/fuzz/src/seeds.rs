@@ -28,7 +28,11 @@ pub fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
         "http" => texts(&HTTP),
         "series_lines" => texts(&SERIES_LINES),
         "series_remote_write" => {
-            vec![("seed-two-series".to_owned(), series::remote_write_message())]
+            let named = |name: &str, message| (format!("seed-{name}"), message);
+            vec![
+                named("two-series", series::remote_write_message()),
+                named("second", series::remote_write_second()),
+            ]
         }
         "series_otlp" => series::otlp_requests(),
         "series_query" => texts(&SERIES_QUERIES),

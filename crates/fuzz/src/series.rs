@@ -78,9 +78,11 @@ pub(crate) fn lines(bytes: &[u8]) {
 /// A message of remote write: as it comes, compressed or not; and as the content of a block that is
 /// compressed well.
 pub(crate) fn remote_write(bytes: &[u8]) {
-    for body in [bytes.to_vec(), block(bytes)] {
+    let versions = [RemoteWrite::decode, RemoteWrite::decode_second];
+    let bodies = [bytes.to_vec(), block(bytes)];
+    for (body, decode) in bodies.iter().flat_map(|body| versions.map(|decode| (body, decode))) {
         let mut session = Session::new(Protocol::Csv, 7, &Memory::default());
-        match RemoteWrite::decode(&body) {
+        match decode(body) {
             Ok(mut message) => {
                 let mut taken = Taken::default();
                 while !session.take_remote_write(&mut message) {
@@ -222,6 +224,25 @@ fn block(bytes: &[u8]) -> Vec<u8> {
         block.extend_from_slice(part);
     }
     block
+}
+
+/// A message of version 2: symbols, and a series with two samples, a histogram, an exemplar and
+/// metadata.
+pub(crate) fn remote_write_second() -> Vec<u8> {
+    let field =
+        |number: u8, content: &[u8]| [&[number << 3 | 2, content.len() as u8], content].concat();
+    let sample = [&[1 << 3 | 1][..], &1.5_f64.to_le_bytes(), &[2 << 3, 5]].concat();
+    let series = [
+        field(1, &[1, 2, 3, 4]),
+        field(2, &sample),
+        field(2, &sample),
+        field(3, b""),
+        field(4, &[1 << 3, 3]),
+        field(5, &[1 << 3, 2, 3 << 3, 5, 4 << 3, 0]),
+    ];
+    let symbols = ["", "__name__", "up", "job", "a b", "help"];
+    let symbols = symbols.iter().flat_map(|text| field(4, text.as_bytes()));
+    symbols.chain(field(5, &series.concat())).collect()
 }
 
 /// A message of two series.

@@ -309,7 +309,7 @@ fn requests_of_influx_and_prometheus_write_points() {
         ("/api/v1/write", "", b"no snappy", "400"),
         (
             "/api/v1/write",
-            "Content-Type: application/x-protobuf;proto=io.prometheus.write.v2.Request\r\n",
+            "Content-Type: application/x-protobuf;proto=io.prometheus.write.v3.Request\r\n",
             &block,
             "415",
         ),

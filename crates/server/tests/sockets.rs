@@ -25,6 +25,8 @@ mod series_bad_luck;
 mod series_http;
 #[path = "series_otlp.rs"]
 mod series_otlp;
+#[path = "series_remote_write.rs"]
+mod series_remote_write;
 #[path = "series_unavailable.rs"]
 mod series_unavailable;
 #[path = "tls.rs"]

@@ -1,13 +1,26 @@
 //! What parsers leave behind for their session: samples, and what is to be said of what is refused.
 
 use super::Sample;
+use super::metadata::Metadata;
 use super::names::Names;
 use std::fmt;
 
 /// Samples that a feed gathers before it asks for them to be saved.
 pub(super) const SAMPLES: usize = 16384;
+/// Metrics that are described in one message, at most; more wait for the next one.
+const DESCRIBED: usize = 10_000;
 /// Bytes of replies that wait to be taken; what is wrong beyond is counted.
 const REPLIES: usize = 64 << 10;
+
+/// What came besides samples.
+#[derive(Default, Debug)]
+pub(super) struct Besides {
+    /// What was said of metrics.
+    pub(super) metadata: Vec<Metadata>,
+    /// What came and is not kept.
+    pub(super) histograms: u64,
+    pub(super) exemplars: u64,
+}
 
 /// What parsers leave behind.
 #[derive(Debug)]
@@ -16,6 +29,7 @@ pub(super) struct Intake {
     pub(super) samples: Vec<Sample>,
     /// What is to be added to the newest point of its series.
     pub(super) increments: Vec<Sample>,
+    pub(super) besides: Besides,
     pub(super) replies: Vec<u8>,
     /// Refusals that were not said for want of room, and all of them.
     pub(super) unsaid: u64,
@@ -29,6 +43,13 @@ impl Intake {
     /// How many samples wait to be saved.
     pub(super) fn gathered(&self) -> usize {
         self.samples.len() + self.increments.len()
+    }
+
+    /// Takes what is said of a metric.
+    pub(super) fn describe(&mut self, metric: &[u8], kind: &'static str, help: &[u8], unit: &[u8]) {
+        if !metric.is_empty() && self.besides.metadata.len() < DESCRIBED {
+            self.besides.metadata.push(Metadata::new(metric, kind, help, unit));
+        }
     }
 
     /// Says that something was refused; counts it if there is much that is not taken.

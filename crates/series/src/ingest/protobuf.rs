@@ -86,6 +86,24 @@ pub(super) fn eights(payload: Payload<'_>, mut take: impl FnMut(u64)) {
     }
 }
 
+/// Takes the numbers of variable length of a repeated field, packed or not.
+///
+/// # Errors
+/// If they are none.
+pub(super) fn numbers(payload: Payload<'_>, mut take: impl FnMut(u64)) -> Result<(), String> {
+    match payload {
+        Payload::Number(number) => take(number),
+        Payload::Bytes(packed) => {
+            let mut rest = Fields(packed);
+            while !rest.0.is_empty() {
+                take(rest.number().ok_or("a number is cut off")?);
+            }
+        }
+        Payload::Eight(_) | Payload::Other => {}
+    }
+    Ok(())
+}
+
 /// Appends a number of variable length.
 pub(super) fn put_number(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {

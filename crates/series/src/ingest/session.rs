@@ -7,12 +7,13 @@
 use super::csv;
 use super::increments;
 use super::influx::{self, Clock};
-use super::intake::{Intake, SAMPLES, Shown};
+use super::intake::{Besides, Intake, SAMPLES, Shown};
 use super::line_parser::LineParser;
+use super::metadata::Metadata;
 use super::names::Names;
 use super::opentsdb;
 use super::otlp::{self, OtlpMetrics};
-use super::prometheus::{self, RemoteWrite};
+use super::remote_write::{self, RemoteWrite};
 use super::resp;
 use super::runs::Runs;
 use super::{MAX_LINE_BYTES, Sample};
@@ -136,6 +137,7 @@ impl Session {
             names: Names::new(seed),
             samples: Vec::new(),
             increments: Vec::new(),
+            besides: Besides::default(),
             replies: Vec::new(),
             unsaid: 0,
             refused: 0,
@@ -169,6 +171,7 @@ impl Session {
         self.intake.names.unfix();
         self.intake.samples.clear();
         self.intake.increments.clear();
+        self.intake.besides = Besides::default();
         self.intake.replies.clear();
         (self.intake.unsaid, self.intake.refused, self.intake.wants_sync, self.saved) =
             (0, 0, false, 0);
@@ -185,7 +188,7 @@ impl Session {
     /// with one of its series is told among the replies, and the others are taken.
     pub fn take_remote_write(&mut self, message: &mut RemoteWrite) -> bool {
         self.take_room();
-        prometheus::take(&mut self.intake, message)
+        remote_write::take(&mut self.intake, message)
     }
 
     /// Takes in a request with OpenTelemetry's metrics, as [`Session::take_remote_write`] does a
@@ -485,6 +488,16 @@ impl Session {
     /// Points that were saved so far; an event is one.
     pub fn saved(&self) -> u64 {
         self.saved
+    }
+
+    /// What was said of metrics, which is forgotten here.
+    pub fn take_metadata(&mut self) -> Vec<Metadata> {
+        std::mem::take(&mut self.intake.besides.metadata)
+    }
+
+    /// Native histograms and exemplars that came, none of which is kept.
+    pub fn not_kept(&self) -> (u64, u64) {
+        (self.intake.besides.histograms, self.intake.besides.exemplars)
     }
 
     /// Messages that were refused so far.

@@ -232,11 +232,10 @@ async fn check(hub: &Hub, headers: &HeaderMap) -> Result<(), (StatusCode, &'stat
 /// What a request is answered.
 async fn answer(hub: &Hub, request: Request<Incoming>, patience: &Patience) -> Response<State> {
     let is_influx = write::is_influx(request.uri().path());
-    let (status, kind, state) = match check(hub, request.headers()).await {
-        Ok(()) => admitted(hub, request, patience).await,
-        Err((status, why)) => {
-            (status, HeaderValue::from_static(TEXT), State::text(format!("-{why}\r\n")))
-        }
+    let ((status, kind, state), written) = match check(hub, request.headers()).await {
+        Ok(()) if is_sent(&request) => sent(hub, request, patience).await,
+        Ok(()) => (admitted(hub, request, patience).await, None),
+        Err((status, why)) => (told(status, TEXT, format!("-{why}\r\n")), None),
     };
     let mut response = Response::new(state);
     *response.status_mut() = status;
@@ -246,6 +245,10 @@ async fn answer(hub: &Hub, request: Request<Incoming>, patience: &Patience) -> R
             .insert("x-influxdb-version", HeaderValue::from_static(write::INFLUX_VERSION));
     }
     response.headers_mut().insert(CONTENT_TYPE, kind);
+    let counts = written.into_iter().flat_map(|samples| [samples, 0, 0]);
+    for (name, count) in WRITTEN.into_iter().zip(counts) {
+        response.headers_mut().insert(name, HeaderValue::from(count));
+    }
     // What somebody wrote into a name is never taken for a page.
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if status == StatusCode::UNAUTHORIZED {
@@ -272,8 +275,15 @@ async fn admitted(hub: &Hub, request: Request<Incoming>, patience: &Patience) ->
     let path = request.uri().path().to_string();
     let mut held = hub.bodies.hold();
     match (path.as_str(), request.method()) {
-        (asked, method) if write::owns(asked, method) || otlp::owns(asked, method) => {
-            sent(hub, request, patience, &mut held).await
+        ("/api/v1/metadata", &Method::GET | &Method::POST) => {
+            let (head, content) = request.into_parts();
+            match body(content, MAX_QUERY_BYTES, patience, &mut held).await {
+                Ok(form) => {
+                    let url = head.uri.query().unwrap_or_default().as_bytes();
+                    told(StatusCode::OK, JSON, hub.described.answer(&[url, &form]))
+                }
+                Err(status) => told(status, TEXT, format!("{}\n", why_not(status, "1 MiB"))),
+            }
         }
         ("/api/query" | "/api/search" | "/api/suggest", &Method::POST) => {
             let (head, content) = request.into_parts();
@@ -321,25 +331,34 @@ async fn admitted(hub: &Hub, request: Request<Incoming>, patience: &Patience) ->
     }
 }
 
-/// What a sender is answered, once all of his body is here.
+/// Whether somebody sends points.
+fn is_sent(request: &Request<Incoming>) -> bool {
+    let (path, method) = (request.uri().path(), request.method());
+    write::owns(path, method) || otlp::owns(path, method)
+}
+
+/// What a sender is answered, once all of his body is here; and how many samples were written,
+/// where he is told that.
 async fn sent(
     hub: &Hub,
     request: Request<Incoming>,
     patience: &Patience,
-    held: &mut bodies::Held<'_>,
-) -> Answered {
+) -> (Answered, Option<u64>) {
+    let mut held = hub.bodies.hold();
     let (head, content) = request.into_parts();
-    let content = match body(content, write::MAX_BODY, patience, held).await {
+    let content = match body(content, write::MAX_BODY, patience, &mut held).await {
         Ok(content) => content,
-        Err(status) => return told(status, TEXT, format!("{}\n", why_not(status, "32 MiB"))),
+        Err(status) => {
+            return (told(status, TEXT, format!("{}\n", why_not(status, "32 MiB"))), None);
+        }
     };
-    let of = (patience.other_side(), held);
+    let of = (patience.other_side(), &mut held);
     if otlp::owns(head.uri.path(), &head.method) {
         let (status, kind, bytes) = otlp::answer(hub, &head, &content, of).await;
-        return told(status, kind, bytes);
+        return (told(status, kind, bytes), None);
     }
-    let (status, text) = write::answer(hub, &head, &content, of).await;
-    told(status, write::kind(&text), text)
+    let (status, text, written) = write::answer(hub, &head, &content, of).await;
+    (told(status, write::kind(&text), text), written)
 }
 
 /// Whether another server has passed a request on.
@@ -546,6 +565,12 @@ fn why_not(status: StatusCode, most: &str) -> String {
     }
 }
 
+/// What a sender of remote write, version 2, is told of what was written.
+const WRITTEN: [&str; 3] = [
+    "x-prometheus-remote-write-samples-written",
+    "x-prometheus-remote-write-histograms-written",
+    "x-prometheus-remote-write-exemplars-written",
+];
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 /// Where Prometheus' administrators delete series.

@@ -28,6 +28,7 @@ mod bodies;
 mod callers;
 mod charts;
 mod datagrams;
+mod described;
 mod events;
 mod gzip;
 mod http;
@@ -84,9 +85,9 @@ pub(crate) struct Hub {
     pub(crate) rules: Option<rules::Rules>,
     /// What requests hold of bodies.
     bodies: bodies::Bodies,
+    /// What senders say of metrics.
+    described: described::Described,
     access: access::Access,
-    /// Threads on which connections on lines are served.
-    threads: usize,
     bounds: Bounds,
     stops: Stops,
     /// Queries at work.
@@ -121,7 +122,8 @@ impl Stops {
     }
 }
 
-/// Where series are, how many there may be, and how many new ones a second of one sender.
+/// Where series are, how many there may be, how many new ones a second of one sender, and on how
+/// many threads senders are served.
 struct Bounds {
     /// What their keys begin with, if not what is usual.
     prefix: Option<Vec<u8>>,
@@ -129,6 +131,8 @@ struct Bounds {
     parts: usize,
     limits: SeriesLimits,
     new_series: u32,
+    /// Threads on which connections on lines are served.
+    threads: usize,
 }
 
 /// What came since the start.
@@ -165,13 +169,14 @@ impl Hub {
             memory: Memory::default(),
             counts: Counts::default(),
             bodies: bodies::Bodies::default(),
+            described: described::Described::default(),
             access,
-            threads: config.threads.unwrap_or(usize::MAX),
             bounds: Bounds {
                 prefix: config.prefix.clone(),
                 parts: config.parts.unwrap_or(1),
                 limits: config.limits.clone(),
                 new_series: config.new_series.unwrap_or(NEW_SERIES),
+                threads: config.threads.unwrap_or(usize::MAX),
             },
             stops: Stops::new(listeners),
             queries: Arc::default(),
@@ -340,7 +345,7 @@ pub(crate) async fn start(
         // As a connection that stays: a stop waits for what it has received.
         let theirs = hub.clone();
         let caller = hub.callers.enter_datagrams(socket.local_address().ip());
-        accepting.push(env.spawn_network_on(hub.threads, "series datagrams", async move {
+        accepting.push(env.spawn_network_on(hub.bounds.threads, "series datagrams", async move {
             datagrams::receive(&theirs, socket, &caller.stop).await;
             theirs.callers.leave(&caller);
         }));
@@ -450,7 +455,7 @@ async fn accept(hub: Arc<Hub>, door: Door, number: usize, protocol: Protocol, mo
             First::Right(Ok(stream)) => {
                 let caller = hub.callers.enter(stream.peer_address().ip(), hub.env.now(), most);
                 let theirs = hub.clone();
-                drop(hub.env.spawn_network_on(hub.threads, "series", async move {
+                drop(hub.env.spawn_network_on(hub.bounds.threads, "series", async move {
                     lines::converse(&theirs, stream, protocol, &caller).await;
                     theirs.callers.leave(&caller);
                 }));

@@ -150,6 +150,7 @@ async fn take(
         return encoding.refused(StatusCode::SERVICE_UNAVAILABLE, &told);
     }
     let saved = session.saved();
+    hub.described.take(session.take_metadata());
     opened.waiting.put(session);
     match message.broken() {
         Some(why) => {

@@ -1,4 +1,5 @@
-//! Points that come as requests: InfluxDB's line protocol and Prometheus' remote write.
+//! Points that come as requests: InfluxDB's line protocol and Prometheus' remote write, versions 1
+//! and 2.
 //!
 //! A request is answered when its points are committed. Lines or series that are wrong are named in
 //! an answer 400, and the others are taken, as both protocols have it; an answer of 500 or more
@@ -41,14 +42,17 @@ pub(super) fn owns(path: &str, method: &Method) -> bool {
     }
 }
 
-/// Answers a request that is [`owns`]: with a status, and a text that is empty, or JSON, or says
-/// what is wrong.
+/// A status, and a text that is empty, or JSON, or says what is wrong; and how many samples were
+/// written, where the sender is told that.
+pub(super) type Told = (StatusCode, String, Option<u64>);
+
+/// Answers a request that is [`owns`].
 pub(super) async fn answer(
     hub: &Hub,
     head: &Parts,
     body: &[u8],
     (sender, held): (IpAddr, &mut Held<'_>),
-) -> (StatusCode, String) {
+) -> Told {
     let headers = &head.headers;
     let path = head.uri.path();
     let takes_points = path.ends_with("write");
@@ -56,11 +60,11 @@ pub(super) async fn answer(
         Err(why) if takes_points => {
             let why = why.to_string();
             let text = if path == "/api/v1/write" { why + "\n" } else { json(&why) };
-            return (StatusCode::SERVICE_UNAVAILABLE, text);
+            return (StatusCode::SERVICE_UNAVAILABLE, text, None);
         }
         opened => opened.ok(),
     };
-    match (path, &opened) {
+    let (status, text) = match (path, &opened) {
         ("/ping", _) => (StatusCode::NO_CONTENT, String::new()),
         ("/health", None) | ("/ready", None) => {
             let why = hub.slot.takes_now().err().map(|why| why.to_string()).unwrap_or_default();
@@ -73,19 +77,32 @@ pub(super) async fn answer(
         ("/ready", _) => (StatusCode::OK, "{\"status\":\"ready\"}\n".to_owned()),
         ("/query", _) => influx_query(head.uri.query().unwrap_or_default().as_bytes(), body),
         ("/api/v1/write", Some(opened)) => {
-            remote_write(hub, opened, headers, body, (sender, held)).await
+            return remote_write(hub, opened, headers, body, (sender, held)).await;
         }
         (_, Some(opened)) => {
             influx(hub, opened, head.uri.query().unwrap_or_default(), headers, body, (sender, held))
                 .await
         }
         (_, None) => (StatusCode::NOT_FOUND, String::new()),
-    }
+    };
+    (status, text, None)
 }
 
 /// The content type of an answer.
 pub(super) fn kind(text: &str) -> &'static str {
     if text.starts_with('{') { "application/json" } else { "text/plain; charset=utf-8" }
+}
+
+/// Whether a message of remote write is one of version 2, by the type of its content; `None` if it
+/// is of neither version.
+fn is_second(headers: &HeaderMap) -> Option<bool> {
+    let kind = headers.get(header::CONTENT_TYPE).map_or(Some(""), |kind| kind.to_str().ok())?;
+    let mut parameters = kind.split(';').skip(1).map(str::trim);
+    match parameters.find_map(|parameter| parameter.strip_prefix("proto=")) {
+        None | Some("prometheus.WriteRequest") => Some(false),
+        Some("io.prometheus.write.v2.Request") => Some(true),
+        Some(_) => None,
+    }
 }
 
 async fn remote_write(
@@ -94,28 +111,29 @@ async fn remote_write(
     headers: &HeaderMap,
     body: &[u8],
     (sender, held): (IpAddr, &mut Held<'_>),
-) -> (StatusCode, String) {
-    let kind =
-        headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    if kind.contains("proto=io.prometheus.write.v2") {
-        let why = "version 1 of remote write is understood: prometheus.WriteRequest\n";
-        return (StatusCode::UNSUPPORTED_MEDIA_TYPE, why.to_owned());
-    }
-    let mut message = match RemoteWrite::decode(body) {
+) -> Told {
+    let Some(is_second) = is_second(headers) else {
+        let why = "prometheus.WriteRequest and io.prometheus.write.v2.Request are understood\n";
+        return (StatusCode::UNSUPPORTED_MEDIA_TYPE, why.to_owned(), None);
+    };
+    let decode = if is_second { RemoteWrite::decode_second } else { RemoteWrite::decode };
+    let written = |saved: u64| is_second.then_some(saved);
+    let mut message = match decode(body) {
         Ok(message) => message,
-        Err(why) => return (StatusCode::BAD_REQUEST, why + "\n"),
+        Err(why) => return (StatusCode::BAD_REQUEST, why + "\n", written(0)),
     };
     if !held.add(message.bytes()) {
-        return (StatusCode::SERVICE_UNAVAILABLE, format!("{NO_ROOM}\n"));
+        return (StatusCode::SERVICE_UNAVAILABLE, format!("{NO_ROOM}\n"), written(0));
     }
     let mut session = opened.waiting.take(hub, Protocol::Influx(clock(hub, 1)), sender);
     while !session.take_remote_write(&mut message) {
         if session.save(&opened.store).await.is_err() {
-            return (StatusCode::SERVICE_UNAVAILABLE, told(hub, &session));
+            return (StatusCode::SERVICE_UNAVAILABLE, told(hub, &session), written(0));
         }
         hub.env.give_way().await;
     }
-    end(hub, opened, session, b"").await
+    let (status, text, saved) = end(hub, opened, session, b"").await;
+    (status, text, written(saved.unwrap_or(0)))
 }
 
 async fn influx(
@@ -149,7 +167,7 @@ async fn influx(
         // Lines that make no sense are work too, and none of them is ever saved.
         hub.env.give_way().await;
     }
-    let (status, text) = end(hub, opened, session, &body[at..]).await;
+    let (status, text, _) = end(hub, opened, session, &body[at..]).await;
     (status, if text.is_empty() { text } else { json(&text) })
 }
 
@@ -160,29 +178,25 @@ fn piece(body: &[u8]) -> usize {
     ends.take(PIECE_LINES).nth(PIECE_LINES - 1).unwrap_or(piece.len())
 }
 
-/// Commits what a session took, and says how that went.
-async fn end(
-    hub: &Hub,
-    opened: &Opened,
-    mut session: Session,
-    rest: &[u8],
-) -> (StatusCode, String) {
+/// Commits what a session took, and says how that went, and how many points are committed.
+async fn end(hub: &Hub, opened: &Opened, mut session: Session, rest: &[u8]) -> Told {
     let result = session.end(rest, &opened.store).await;
     let status = match (result, session.refused()) {
         (Err(_), _) => StatusCode::SERVICE_UNAVAILABLE,
         (Ok(()), 0) => StatusCode::NO_CONTENT,
         (Ok(()), _) => StatusCode::BAD_REQUEST,
     };
-    let text = match status {
+    let (text, saved) = match status {
         // Nobody can say what of it is durable: all is to be sent again.
         StatusCode::SERVICE_UNAVAILABLE => {
             hub.counts.add(session.saved(), session.refused());
-            String::from_utf8_lossy(session.replies()).into_owned()
+            (String::from_utf8_lossy(session.replies()).into_owned(), None)
         }
-        _ => told(hub, &session),
+        _ => (told(hub, &session), Some(session.saved())),
     };
+    hub.described.take(session.take_metadata());
     opened.waiting.put(session);
-    (status, text)
+    (status, text, saved)
 }
 
 /// What a session has to say, which is the last that is heard of it.

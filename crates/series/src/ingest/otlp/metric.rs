@@ -19,7 +19,12 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) struct Metric {
     pub(super) name: String,
+    /// What it is about, and its unit, as far as they are kept.
+    pub(super) description: Vec<u8>,
+    pub(super) unit: Vec<u8>,
     pub(super) kind: Kind,
+    /// Whether it only grows, as a sum may.
+    pub(super) is_monotonic: bool,
     /// Whether its points are what was added since the one before.
     pub(super) is_delta: bool,
     /// Why none of its points is taken.
@@ -32,12 +37,22 @@ const DELTA: u64 = 1;
 const MAX_NAME: usize = crate::MAX_NAME_BYTES;
 
 impl Metric {
+    /// Its type, as Prometheus calls it.
+    pub(super) fn type_name(&self) -> &'static str {
+        match self.kind {
+            Kind::Sum if self.is_monotonic => "counter",
+            Kind::Gauge | Kind::Sum => "gauge",
+            Kind::Histogram | Kind::Exponential => "histogram",
+            Kind::Summary => "summary",
+        }
+    }
+
     /// The metric of a message, and where in it its points are; `None` if it has none.
     ///
     /// # Errors
     /// If it is no message.
     pub(super) fn of(message: &[u8]) -> Result<Option<(Self, Range<usize>)>, String> {
-        let (mut name, mut unit, mut data) = (&b""[..], &b""[..], None);
+        let (mut name, mut unit, mut about, mut data) = (&b""[..], &b""[..], &b""[..], None);
         let mut fields = Fields::of(message);
         while let Some(field) = fields.next() {
             let (number, Payload::Bytes(bytes)) = field? else { continue };
@@ -45,6 +60,10 @@ impl Metric {
             let kind = match number {
                 1 => {
                     name = bytes;
+                    continue;
+                }
+                2 => {
+                    about = bytes;
                     continue;
                 }
                 3 => {
@@ -77,7 +96,10 @@ impl Metric {
         };
         let mut metric = Self {
             name: String::new(),
+            description: about[..about.len().min(MAX_NAME)].to_vec(),
+            unit: unit[..unit.len().min(MAX_NAME)].to_vec(),
             kind,
+            is_monotonic,
             is_delta: has_temporality && temporality == DELTA,
             refused: None,
         };

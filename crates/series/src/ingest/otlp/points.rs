@@ -223,6 +223,9 @@ impl Taker<'_> {
             None => {
                 let mut all = Labels::of(&point.attributes.texts()?)?;
                 self.resource.label(&mut all);
+                let Metric { name, description, unit, .. } = self.metric;
+                let kind = self.metric.type_name();
+                self.intake.describe(name.as_bytes(), kind, description, unit);
                 labels.insert(all)
             }
         };

@@ -1,7 +1,7 @@
 //! The messages of OpenTelemetry's metrics, as far as they are read: what each field is called in
 //! JSON, its number, and what it has.
 //!
-//! Fields that are not here (descriptions, scopes, exemplars, start times) are passed over, in
+//! Fields that are not here (scopes, exemplars, start times) are passed over, in
 //! either encoding.
 
 /// What a field has.
@@ -43,8 +43,9 @@ static RESOURCE_METRICS: [Field; 2] =
     [one("resource", 1, Message(&RESOURCE)), list("scopeMetrics", 2, Message(&SCOPE_METRICS))];
 static RESOURCE: [Field; 1] = [list("attributes", 1, Message(&KEY_VALUE))];
 static SCOPE_METRICS: [Field; 1] = [list("metrics", 2, Message(&METRIC))];
-static METRIC: [Field; 7] = [
+static METRIC: [Field; 8] = [
     one("name", 1, Text),
+    one("description", 2, Text),
     one("unit", 3, Text),
     one("gauge", 5, Message(&NUMBERS)),
     one("sum", 7, Message(&NUMBERS)),

@@ -1,0 +1,209 @@
+//! Prometheus' remote write: a message of series and samples in protocol buffers' encoding,
+//! compressed as a block of snappy.
+//!
+//! ```text
+//!   version 1   1: series   1: label (1: name, 2: value)    2: sample   3: exemplar   4: histogram
+//!               3: metadata
+//!   version 2   4: symbol   texts, which all else names by their places
+//!               5: series   1: places of labels             2: sample   3: histogram  4: exemplar   5: metadata
+//! ```
+//!
+//! The label `__name__` is the metric, the others are tags. What a series is called is looked up as
+//! the bytes of its labels, so only one that is new is put together. What can't be kept is never
+//! passed over in silence: a native histogram is refused with its series, exemplars are counted.
+//! Fields that are not known are passed over.
+
+mod first;
+mod second;
+
+use super::Sample;
+use super::intake::{Intake, SAMPLES, Shown};
+use super::names::{Row, escape};
+use super::protobuf::{Fields, Payload};
+use crate::value::Value;
+use second::Symbols;
+
+/// Largest message, when it is decompressed.
+const MAX_BYTES: usize = 64 << 20;
+/// Samples of one series in a message: senders have some thousand of all series together.
+const MAX_SAMPLES: usize = 1 << 18;
+const MILLISECOND: i64 = 1_000_000;
+
+/// A message of Prometheus' remote write, and how far it has been taken.
+#[derive(Debug)]
+pub struct RemoteWrite {
+    bytes: Vec<u8>,
+    at: usize,
+    /// Series that were taken or refused.
+    series: u64,
+    /// The texts of a message of version 2.
+    symbols: Option<Symbols>,
+}
+
+impl RemoteWrite {
+    /// The message of version 1 in a request's body.
+    ///
+    /// # Errors
+    /// Why it is none. Whether it is whole is known before anything is taken of it.
+    pub fn decode(body: &[u8]) -> Result<Self, String> {
+        let bytes = decompressed(body)?;
+        Fields::of(&bytes).try_for_each(|field| field.map(|_| ()))?;
+        Ok(Self { bytes, at: 0, series: 0, symbols: None })
+    }
+
+    /// The message of version 2 in a request's body.
+    ///
+    /// # Errors
+    /// As [`RemoteWrite::decode`]; also if it has more texts than series could need.
+    pub fn decode_second(body: &[u8]) -> Result<Self, String> {
+        let bytes = decompressed(body)?;
+        let symbols = Some(Symbols::of(&bytes)?);
+        Ok(Self { bytes, at: 0, series: 0, symbols })
+    }
+
+    /// How many bytes it has in memory.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len() + self.symbols.as_ref().map_or(0, Symbols::bytes)
+    }
+}
+
+fn decompressed(body: &[u8]) -> Result<Vec<u8>, String> {
+    let len = snap::raw::decompress_len(body)
+        .map_err(|error| format!("the body is no block of snappy: {error}"))?;
+    if len > MAX_BYTES {
+        return Err(format!("the message has {len} bytes, and {MAX_BYTES} may be"));
+    }
+    let bytes = snap::raw::Decoder::new().decompress_vec(body);
+    bytes.map_err(|error| format!("the body is no block of snappy: {error}"))
+}
+
+/// Takes in a message, until there is something to save, or as many series of it were looked at:
+/// whether that was the rest of it. What is wrong with one series is told among the replies, and
+/// the others are taken.
+pub(super) fn take(intake: &mut Intake, message: &mut RemoteWrite) -> bool {
+    let RemoteWrite { bytes, at, series, symbols } = message;
+    let mut fields = Fields::of(&bytes[*at..]);
+    let mut key = Vec::new();
+    for _ in 0..SAMPLES {
+        if intake.samples.len() >= SAMPLES {
+            break;
+        }
+        let Some(field) = fields.next() else { break };
+        let taken = match (field, &symbols) {
+            (Ok((1, Payload::Bytes(one))), None) => {
+                *series += 1;
+                take_series(intake, &mut key, |intake, key| first::gather(intake, one, key))
+            }
+            (Ok((3, Payload::Bytes(one))), None) => first::take_metadata(intake, one),
+            (Ok((5, Payload::Bytes(one))), Some(symbols)) => {
+                *series += 1;
+                let of = (&bytes[..], symbols);
+                take_series(intake, &mut key, |intake, key| second::gather(intake, one, of, key))
+            }
+            _ => Ok(()),
+        };
+        if let Err(why) = taken {
+            intake.reply(format_args!("{why} (series {series})\n"));
+        }
+    }
+    *at = bytes.len() - fields.rest().len();
+    *at == bytes.len()
+}
+
+/// What a series has besides its samples.
+#[derive(Default)]
+struct Besides<'a> {
+    /// What its labels are read by, if its name has to be put together.
+    labels: Option<fn(&[u8]) -> Labels<'_>>,
+    histograms: u64,
+    exemplars: u64,
+    /// Its type, what it is about, its unit.
+    metadata: Option<(&'static str, &'a [u8], &'a [u8])>,
+}
+
+/// Names and values of labels.
+type Labels<'a> = Box<dyn Iterator<Item = Result<(&'a [u8], &'a [u8]), String>> + 'a>;
+
+/// Takes a series with all of its samples, or nothing of it. One that has none is not made.
+fn take_series<'a>(
+    intake: &mut Intake,
+    key: &mut Vec<u8>,
+    gather: impl FnOnce(&mut Intake, &mut Vec<u8>) -> Result<Besides<'a>, String>,
+) -> Result<(), String> {
+    let begin = intake.samples.len();
+    key.clear();
+    let taken = gather(intake, key).and_then(|besides| {
+        intake.besides.histograms += besides.histograms;
+        intake.besides.exemplars += besides.exemplars;
+        if intake.samples.len() > begin {
+            let row = match intake.names.find(key, b"") {
+                Some(row) => row,
+                None => name(intake, key, &besides)?,
+            };
+            intake.samples[begin..].iter_mut().for_each(|sample| sample.target = row.first);
+        }
+        match besides.histograms {
+            0 => Ok(()),
+            _ => Err("native histograms are not kept".to_owned()),
+        }
+    });
+    // Of a series whose name is none nothing is left.
+    let nameless = intake.samples[begin..].iter().position(|sample| sample.target == u32::MAX);
+    intake.samples.truncate(nameless.map_or(intake.samples.len(), |at| begin + at));
+    taken
+}
+
+/// Appends a sample, which belongs to nobody yet, behind those of its series since `begin`.
+fn take_sample(intake: &mut Intake, begin: usize, bytes: &[u8]) -> Result<(), String> {
+    if intake.samples.len() - begin >= MAX_SAMPLES {
+        return Err(format!("more than {MAX_SAMPLES} samples of one series in a message"));
+    }
+    let (mut time, mut value) = (0, 0.0);
+    for field in Fields::of(bytes) {
+        match field? {
+            (1, Payload::Eight(bits)) => value = f64::from_bits(bits),
+            (2, Payload::Number(number)) => time = number as i64,
+            _ => {}
+        }
+    }
+    let time = i64::checked_mul(time, MILLISECOND)
+        .ok_or_else(|| format!("the time {time} ms is not between 1677 and 2262"))?;
+    intake.samples.push(Sample { target: u32::MAX, time, value: Value::Float(value) });
+    Ok(())
+}
+
+/// The name that labels mean.
+#[cold]
+fn name(intake: &mut Intake, key: &[u8], besides: &Besides<'_>) -> Result<Row, String> {
+    let (mut metric, mut tags) = (Vec::new(), Vec::new());
+    let mut plain = &b""[..];
+    for label in besides.labels.into_iter().flat_map(|labels| labels(key)) {
+        let (name, value) = label?;
+        if name == b"__name__" {
+            metric.clear();
+            escape(value, &mut metric);
+            plain = value;
+        } else if !value.is_empty() {
+            tags.push(b' ');
+            escape(name, &mut tags);
+            tags.push(b'=');
+            escape(value, &mut tags);
+        }
+    }
+    let refuse =
+        |why: &str| format!("no name of a series: {why}: {}{}", Shown(&metric), Shown(&tags));
+    if metric.is_empty() {
+        return Err(refuse("it has no label __name__"));
+    }
+    if metric.contains(&b'|') || metric[0] == b'!' {
+        return Err(refuse("| and ! at its beginning mean something else"));
+    }
+    let row = intake.names.insert(key, b"", &metric, &tags).map_err(|error| match error {
+        crate::Error::Name { why, .. } => refuse(&why),
+        other => other.to_string(),
+    })?;
+    if let Some((kind, help, unit)) = besides.metadata {
+        intake.describe(plain, kind, help, unit);
+    }
+    Ok(row)
+}

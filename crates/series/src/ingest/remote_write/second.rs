@@ -1,0 +1,115 @@
+//! Version 2: all texts of a message stand in it once, and are named by their places.
+
+use super::super::intake::Intake;
+use super::super::metadata::Metadata;
+use super::super::protobuf::{Fields, Payload, numbers};
+use super::{Besides, Labels, take_sample};
+use crate::name::MAX_TAGS;
+
+/// Texts of one message, at most.
+const MAX_SYMBOLS: usize = 1 << 20;
+/// What a key of names begins with here: none of version 1 does.
+const OURS: [u8; 4] = [0xfe, 0xff, 0xff, 0xff];
+
+/// Where each text of a message is: its begin and its length.
+#[derive(Debug)]
+pub(super) struct Symbols(Vec<(u32, u32)>);
+
+impl Symbols {
+    /// Those of a message.
+    pub(super) fn of(message: &[u8]) -> Result<Self, String> {
+        let mut all = Vec::new();
+        let mut fields = Fields::of(message);
+        while let Some(field) = fields.next() {
+            let (4, Payload::Bytes(text)) = field? else { continue };
+            if all.len() == MAX_SYMBOLS {
+                return Err(format!("more than {MAX_SYMBOLS} symbols in a message"));
+            }
+            let end = message.len() - fields.rest().len();
+            all.push(((end - text.len()) as u32, text.len() as u32));
+        }
+        Ok(Self(all))
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.0.len() * size_of::<(u32, u32)>()
+    }
+
+    /// The text at a place.
+    fn text<'m>(&self, message: &'m [u8], place: u64) -> Result<&'m [u8], String> {
+        let found = usize::try_from(place).ok().and_then(|place| self.0.get(place));
+        let (begin, len) =
+            found.ok_or_else(|| format!("there is no symbol {place}, but {}", self.0.len()))?;
+        Ok(&message[*begin as usize..(*begin + *len) as usize])
+    }
+}
+
+/// Puts the labels of a series into `key`, and its samples, which belong to nobody yet, behind
+/// those that there are.
+pub(super) fn gather<'a>(
+    intake: &mut Intake,
+    series: &[u8],
+    (message, symbols): (&'a [u8], &Symbols),
+    key: &mut Vec<u8>,
+) -> Result<Besides<'a>, String> {
+    let begin = intake.samples.len();
+    let mut besides = Besides { labels: Some(labels), ..Besides::default() };
+    let mut places = Vec::new();
+    for field in Fields::of(series) {
+        match field? {
+            (1, payload) => {
+                numbers(payload, |place| places.push(place))?;
+                if places.len() > 2 * MAX_TAGS + 2 {
+                    return Err(format!("more than {MAX_TAGS} labels"));
+                }
+            }
+            (2, Payload::Bytes(sample)) => take_sample(intake, begin, sample)?,
+            (3, Payload::Bytes(_)) => besides.histograms += 1,
+            (4, Payload::Bytes(_)) => besides.exemplars += 1,
+            (5, Payload::Bytes(metadata)) => {
+                besides.metadata = Some(described(metadata, message, symbols)?);
+            }
+            _ => {}
+        }
+    }
+    if !places.len().is_multiple_of(2) {
+        return Err("a label has no value".to_owned());
+    }
+    key.extend_from_slice(&OURS);
+    for place in places {
+        let text = symbols.text(message, place)?;
+        key.extend_from_slice(&(text.len() as u32).to_le_bytes());
+        key.extend_from_slice(text);
+    }
+    Ok(besides)
+}
+
+fn described<'a>(
+    metadata: &[u8],
+    message: &'a [u8],
+    symbols: &Symbols,
+) -> Result<(&'static str, &'a [u8], &'a [u8]), String> {
+    let (mut kind, mut help, mut unit) = (0, 0, 0);
+    for field in Fields::of(metadata) {
+        match field? {
+            (1, Payload::Number(number)) => kind = number,
+            (3, Payload::Number(place)) => help = place,
+            (4, Payload::Number(place)) => unit = place,
+            _ => {}
+        }
+    }
+    let text = |place| if place == 0 { Ok(&b""[..]) } else { symbols.text(message, place) };
+    Ok((Metadata::kind(kind), text(help)?, text(unit)?))
+}
+
+/// The labels of a key.
+fn labels(key: &[u8]) -> Labels<'_> {
+    let mut rest = &key[OURS.len()..];
+    let mut next = move || {
+        let (len, more) = rest.split_first_chunk()?;
+        let text;
+        (text, rest) = more.split_at(u32::from_le_bytes(*len) as usize);
+        Some(text)
+    };
+    Box::new(std::iter::from_fn(move || Some(Ok((next()?, next()?)))))
+}

@@ -1,0 +1,123 @@
+//! Prometheus' remote write over HTTP, in both versions: what is written is said in headers, and
+//! what is not kept is never passed over in silence.
+
+mod common;
+
+use common::taking::{Heard, Taking};
+use plinth_series::Point;
+use plinth_server::SeriesConfig;
+
+const SECOND: &str = "Content-Encoding: snappy\r\nX-Prometheus-Remote-Write-Version: 2.0.0\r\n\
+    Content-Type: application/x-protobuf;proto=io.prometheus.write.v2.Request\r\n";
+
+fn field(number: u8, content: &[u8]) -> Vec<u8> {
+    [&[number << 3 | 2, content.len() as u8], content].concat()
+}
+
+fn sample(number: u8, value: f64, milliseconds: u8) -> Vec<u8> {
+    field(number, &[&[1 << 3 | 1][..], &value.to_le_bytes(), &[2 << 3, milliseconds]].concat())
+}
+
+/// A block of snappy that is literals alone.
+fn block(message: &[u8]) -> Vec<u8> {
+    let len = message.len();
+    assert!(len < 1 << 14, "its length has two bytes");
+    let mut block = vec![len as u8 & 0x7f | 0x80, (len >> 7) as u8];
+    for part in message.chunks(60) {
+        block.push((part.len() as u8 - 1) << 2);
+        block.extend_from_slice(part);
+    }
+    block
+}
+
+const SYMBOLS: [&str; 9] =
+    ["", "__name__", "up", "job", "a b", "Is it there?", "took_bucket", "le", "seconds"];
+
+/// A message with these series, each of which names symbols.
+fn request(series: &[Vec<u8>]) -> Vec<u8> {
+    let symbols = SYMBOLS.iter().flat_map(|text| field(4, text.as_bytes()));
+    symbols.chain(series.iter().flat_map(|series| field(5, series))).collect()
+}
+
+fn written(heard: &Heard) -> [Option<u64>; 3] {
+    ["samples", "histograms", "exemplars"].map(|what| {
+        let name = format!("x-prometheus-remote-write-{what}-written: ");
+        let line = heard.head.lines().find_map(|line| line.strip_prefix(&name))?;
+        line.parse().ok()
+    })
+}
+
+fn point(time: i64, value: f64) -> Point {
+    Point { time: time * 1_000_000, value: value.into() }
+}
+
+#[test]
+fn version_2_is_taken_and_says_what_was_written() {
+    let server = Taking::with(SeriesConfig::default());
+    let metadata = field(5, &[1 << 3, 2, 3 << 3, 5]);
+    let up = [field(1, &[1, 2, 3, 4]), sample(2, 1.0, 5), sample(2, 0.5, 6), metadata].concat();
+    let of_bucket = field(5, &[1 << 3, 3, 4 << 3, 8]);
+    let exemplar =
+        field(4, &[field(1, &[3, 4]), vec![1 << 3 | 1, 0, 0, 0, 0, 0, 0, 0, 0]].concat());
+    let bucket = [field(1, &[1, 6, 7, 8]), sample(2, 7.0, 5), exemplar, of_bucket].concat();
+    let heard = server.post("/api/v1/write", SECOND, &block(&request(&[up, bucket])));
+    assert_eq!(
+        (heard.status, written(&heard)),
+        (204, [Some(3), Some(0), Some(0)]),
+        "{}",
+        heard.text()
+    );
+    let known = server.get("/api/v1/metadata").text();
+    let expected = r#"{"data":{"took":[{"help":"","type":"histogram","unit":"seconds"}],"up":[{"help":"Is it there?","type":"gauge","unit":""}]},"status":"success"}"#;
+    assert_eq!(known, expected);
+    let one = server.get("/api/v1/metadata?metric=up&limit=1").text();
+    assert!(one.contains("\"up\"") && !one.contains("took"), "{one}");
+    let found = server.end(&["up job=a\\ b", "took_bucket le=seconds"]);
+    assert_eq!(found[0], [point(5, 1.0), point(6, 0.5)]);
+    assert_eq!(found[1], [point(5, 7.0)]);
+}
+
+#[test]
+fn what_is_not_kept_is_said_and_the_rest_is_written() {
+    let server = Taking::with(SeriesConfig::default());
+    let good = [field(1, &[1, 2]), sample(2, 1.0, 5)].concat();
+    for (wrong, words) in [
+        ([field(1, &[1, 6]), field(3, b"")].concat(), "native histograms are not kept (series 1)"),
+        (
+            [field(1, &[1, 99]), sample(2, 1.0, 5)].concat(),
+            "there is no symbol 99, but 9 (series 1)",
+        ),
+        ([field(1, &[1]), sample(2, 1.0, 5)].concat(), "a label has no value (series 1)"),
+        ([field(1, &[3, 4]), sample(2, 1.0, 5)].concat(), "it has no label __name__"),
+        ([field(1, &[1, 0x80]), sample(2, 1.0, 5)].concat(), "a number is cut off (series 1)"),
+    ] {
+        let heard = server.post("/api/v1/write", SECOND, &block(&request(&[wrong, good.clone()])));
+        let text = heard.text();
+        assert!(heard.status == 400 && text.contains(words), "{words}: {text}");
+        assert_eq!(written(&heard), [Some(1), Some(0), Some(0)], "{words}");
+    }
+    // Version 1 has no such headers.
+    let label = field(1, &[field(1, b"__name__"), field(2, b"first")].concat());
+    let series = field(1, &[label, sample(2, 3.0, 5), field(4, b"")].concat());
+    let metadata = [vec![1 << 3, 1], field(2, b"first"), field(4, b"words")].concat();
+    let message = [series, field(3, &metadata)].concat();
+    let heard = server.post("/api/v1/write", "Content-Encoding: snappy\r\n", &block(&message));
+    assert_eq!((heard.status, written(&heard)), (400, [None; 3]), "{}", heard.text());
+    assert!(heard.text().contains("native histograms are not kept"), "{}", heard.text());
+    let known = server.get("/api/v1/metadata?metric=first").text();
+    assert!(known.contains(r#"{"help":"words","type":"counter","unit":""}"#), "{known}");
+    assert_eq!(server.end(&["up", "first"]), [vec![point(5, 1.0)], vec![point(5, 3.0)]]);
+}
+
+#[test]
+fn bodies_that_are_no_message_are_refused() {
+    let server = Taking::with(SeriesConfig::default());
+    let symbols = block(&request(&[]));
+    // A block that says that it has four gigabytes.
+    for body in [&b"no snappy"[..], b"\xff\xff\xff\xff\x0f\0", &symbols[..symbols.len() - 9]] {
+        assert_eq!(server.post("/api/v1/write", SECOND, body).status, 400);
+    }
+    let unknown = "Content-Type: application/x-protobuf;proto=io.prometheus.write.v9.Request\r\n";
+    assert_eq!(server.post("/api/v1/write", unknown, &symbols).status, 415);
+    assert_eq!(server.post("/api/v1/write", SECOND, &symbols).status, 204);
+}
