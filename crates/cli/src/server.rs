@@ -175,8 +175,14 @@ fn usual() -> Usual {
 
 /// A line that says where points of time series are taken in, if they are.
 fn series(server: &Server) -> String {
-    let SeriesConfig { resp, udp, opentsdb, http, .. } = server.series_addresses();
-    let all = [("resp", resp), ("udp", udp), ("opentsdb", opentsdb), ("http", http)];
+    let SeriesConfig { resp, udp, opentsdb, graphite, http, .. } = server.series_addresses();
+    let all = [
+        ("resp", resp),
+        ("udp", udp),
+        ("opentsdb", opentsdb),
+        ("graphite", graphite),
+        ("http", http),
+    ];
     let all: String = all
         .iter()
         .filter_map(|(name, address)| address.map(|at| format!(" {name} {at}")))
@@ -631,6 +637,7 @@ fn config(
             resp: settings.address("series-resp"),
             udp: settings.address("series-udp"),
             opentsdb: settings.address("series-opentsdb"),
+            graphite: settings.address("series-graphite"),
             http: settings.address("series-http"),
             token_file: settings.path("series-token"),
             prefix: series_prefix(settings)?,

@@ -213,13 +213,15 @@ const HTTP: [&str; 9] = [
 ];
 
 /// The first character says which protocol, the second the size of the pieces.
-const SERIES_LINES: [&str; 6] = [
+const SERIES_LINES: [&str; 8] = [
     "00+cpu.user host=a region=eu\r\n+20260101T000000.000000001\r\n+0.25\r\n+cpu.user|cpu.sys host=a\n:1767225600000000001\n*2\n+0.25\n:7\n+SYNC\n",
     "05*4\n+cpu.user host=a\n:1\n+cpu.user|cpu.sys host=b\n:2\n:1\n:1767225600000000001\n+nan\n:2\n:5\n*2\n+1e300\n:-7\n",
     "0a+!deploy host=a\n+20260101T000000\n+version 7 is out\n+m a=1\n+bad\n+1\n+m a\\ b=1\n:1\n:1\n",
     "1zput cpu.user 1767225600 0.25 host=a region=eu\nput cpu.user 1767225600000 7 host=a\nput x 20260101T000000 -inf a=b\nsync\nversion\nput\n",
     "2xcpu,host=a,os=x\\ y user=0.5,sys=7i,up=t,note=\"a \\\"text\\\"\" 1767225600000000001\n# a comment\ncpu user=1\n",
     "3~series,time,value\ncpu host=a,20260101T000000,0.5\n\"cpu host=a,b\",5,-7\n!deploy host=a,6,\"done, \"\"at last\"\"\"\n",
+    "4dservers.a.load 0.5 1767225600\ndisk;host=a;mount=/x 7 1767225600.25\nbad x y\n",
+    "5d[{\"metric\": \"m\", \"timestamp\": 1767225600, \"value\": 0.5, \"tags\": {\"host\": \"a b\"}}, {\"metric\": \"n\", \"timestamp\": \"5\", \"value\": \"7\"}]",
 ];
 
 const RULES: [&str; 3] = [

@@ -7,7 +7,7 @@
 use plinth_env::block_on;
 use plinth_promql::{Answered, Labels, Options};
 use plinth_series::ingest::{
-    Clock, MAX_LINE_BYTES, Memory, OtlpMetrics, Protocol, RemoteWrite, Session,
+    Clock, MAX_LINE_BYTES, Memory, OtlpMetrics, Protocol, RemoteWrite, Session, put_lines,
 };
 use plinth_series::{Name, Query};
 
@@ -56,13 +56,16 @@ fn fed(protocol: Protocol, bytes: &[u8], piece: usize) -> Taken {
 }
 
 /// Lines: the first byte says which protocol they are in, the second into which pieces they are
-/// cut.
+/// cut. OpenTSDB's JSON becomes lines first.
 pub(crate) fn lines(bytes: &[u8]) {
     let [which, piece, stream @ ..] = bytes else { return };
-    let protocol = match which & 3 {
+    let of_put = (*which & 7 == 5).then(|| put_lines(stream).unwrap_or_default());
+    let stream = of_put.as_deref().unwrap_or(stream);
+    let protocol = match which & 7 {
         0 => Protocol::Resp,
-        1 => Protocol::OpenTsdb,
+        1 | 5 => Protocol::OpenTsdb,
         2 => Protocol::Influx(Clock { unit: 1_000, now: 5 }),
+        4 => Protocol::Graphite,
         _ => Protocol::Csv,
     };
     let whole = fed(protocol, stream, stream.len().max(1));

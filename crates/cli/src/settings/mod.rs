@@ -170,6 +170,12 @@ const ALL: &[Setting] = &[
         "Where to take in points of time series in OpenTSDB's protocol",
     ),
     Setting::new(
+        "series-graphite",
+        Kind::Address,
+        Otherwise("nowhere"),
+        "Where to take in points of time series in Graphite's plain text",
+    ),
+    Setting::new(
         "series-http",
         Kind::Address,
         Otherwise("nowhere; `dev`: 127.0.0.1:8181, or another port"),

@@ -20,6 +20,7 @@
 //! together have too much.
 
 mod csv;
+mod graphite;
 mod increments;
 mod influx;
 mod intake;
@@ -42,6 +43,7 @@ pub(crate) use csv::HEADING as CSV_HEADING;
 pub use influx::Clock;
 pub use lines::MAX_LINE_BYTES;
 pub use metadata::Metadata;
+pub use opentsdb::put_lines;
 pub use otlp::OtlpMetrics;
 pub use remote_write::RemoteWrite;
 pub use session::{Memory, Protocol, Session};

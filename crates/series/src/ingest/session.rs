@@ -5,6 +5,7 @@
 //! committed.
 
 use super::csv;
+use super::graphite;
 use super::increments;
 use super::influx::{self, Clock};
 use super::intake::{Besides, Intake, SAMPLES, Shown};
@@ -38,6 +39,8 @@ pub enum Protocol {
     Resp,
     /// OpenTSDB's `put`.
     OpenTsdb,
+    /// Graphite's plain text, which is not answered.
+    Graphite,
     /// InfluxDB's line protocol.
     Influx(Clock),
     /// `series,time,value`, as [`crate::dump`] writes it.
@@ -74,6 +77,7 @@ impl Default for Memory {
 enum Parser {
     Resp(resp::Parser),
     OpenTsdb(opentsdb::Parser),
+    Graphite(graphite::Parser),
     Influx(influx::Parser),
     Csv(csv::Parser),
 }
@@ -83,6 +87,7 @@ impl Parser {
         match protocol {
             Protocol::Resp => Self::Resp(resp::Parser::default()),
             Protocol::OpenTsdb => Self::OpenTsdb(opentsdb::Parser::default()),
+            Protocol::Graphite => Self::Graphite(graphite::Parser::default()),
             Protocol::Influx(clock) => Self::Influx(influx::Parser::new(clock)),
             Protocol::Csv => Self::Csv(csv::Parser::default()),
         }
@@ -159,6 +164,7 @@ impl Session {
         match &mut self.parser {
             Parser::Resp(parser) => parser.feed(&mut self.intake, bytes),
             Parser::OpenTsdb(parser) => parser.feed(&mut self.intake, bytes),
+            Parser::Graphite(parser) => parser.feed(&mut self.intake, bytes),
             Parser::Influx(parser) => parser.feed(&mut self.intake, bytes),
             Parser::Csv(parser) => parser.feed(&mut self.intake, bytes),
         }
@@ -227,6 +233,7 @@ impl Session {
         match &mut self.parser {
             Parser::Resp(parser) => parser.finish(&mut self.intake, rest),
             Parser::OpenTsdb(parser) => parser.finish(&mut self.intake, rest),
+            Parser::Graphite(parser) => parser.finish(&mut self.intake, rest),
             Parser::Influx(parser) => parser.finish(&mut self.intake, rest),
             Parser::Csv(parser) => parser.finish(&mut self.intake, rest),
         }
@@ -293,7 +300,7 @@ impl Session {
             self.intake.wants_sync = false;
             match self.parser {
                 Parser::Resp(_) => self.intake.reply(format_args!("-DB {error}\r\n")),
-                Parser::OpenTsdb(_) | Parser::Influx(_) | Parser::Csv(_) => {
+                Parser::OpenTsdb(_) | Parser::Graphite(_) | Parser::Influx(_) | Parser::Csv(_) => {
                     self.intake.reply(format_args!("database: {error}\n"))
                 }
             }
@@ -349,7 +356,7 @@ impl Session {
             let saved = self.saved;
             match self.parser {
                 Parser::Resp(_) => self.intake.say(format_args!("+OK {saved}\r\n")),
-                Parser::OpenTsdb(_) | Parser::Influx(_) | Parser::Csv(_) => {
+                Parser::OpenTsdb(_) | Parser::Graphite(_) | Parser::Influx(_) | Parser::Csv(_) => {
                     self.intake.say(format_args!("ok {saved}\n"))
                 }
             }
@@ -405,6 +412,7 @@ impl Session {
             let name = Shown(name.as_str().as_bytes());
             match self.parser {
                 Parser::Resp(_) => self.intake.reply(format_args!("-DB {why}: {name}\r\n")),
+                Parser::Graphite(_) => self.intake.refused += 1,
                 Parser::OpenTsdb(_) | Parser::Influx(_) | Parser::Csv(_) => {
                     self.intake.reply(format_args!("{why}: {name}\n"))
                 }
@@ -438,7 +446,9 @@ impl Session {
                     parser.moved(row);
                 }
             }
-            Parser::OpenTsdb(_) | Parser::Influx(_) | Parser::Csv(_) => drop(names.forget(None)),
+            Parser::OpenTsdb(_) | Parser::Graphite(_) | Parser::Influx(_) | Parser::Csv(_) => {
+                let _ = names.forget(None);
+            }
         }
     }
 
@@ -525,7 +535,7 @@ impl Session {
                 Parser::Resp(_) => {
                     self.intake.say(format_args!("-ERR {unsaid} more errors were not sent\r\n"))
                 }
-                Parser::OpenTsdb(_) | Parser::Influx(_) | Parser::Csv(_) => {
+                Parser::OpenTsdb(_) | Parser::Graphite(_) | Parser::Influx(_) | Parser::Csv(_) => {
                     self.intake.say(format_args!("{unsaid} more errors were not sent\n"));
                 }
             }

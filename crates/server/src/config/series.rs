@@ -21,6 +21,8 @@ pub struct SeriesConfig {
     pub udp: Option<SocketAddr>,
     /// OpenTSDB's `put`, whose port is 4242.
     pub opentsdb: Option<SocketAddr>,
+    /// Graphite's plain text, whose port is 2003.
+    pub graphite: Option<SocketAddr>,
     /// Queries over HTTP, whose port is 8181.
     pub http: Option<SocketAddr>,
     /// The file with the token that this HTTP asks for; written, with a new token, if it doesn't
@@ -52,14 +54,17 @@ pub struct SeriesConfig {
 impl SeriesConfig {
     /// One of the addresses.
     pub(crate) fn any(&self) -> Option<SocketAddr> {
-        self.http.or(self.resp).or(self.opentsdb).or(self.udp)
+        self.http.or(self.resp).or(self.opentsdb).or(self.graphite).or(self.udp)
     }
 
     /// Each listener on lines that is asked for, or usual.
     pub(crate) fn lines(&self, usual: &Self) -> impl Iterator<Item = (Protocol, Wanted)> {
         let resp = (Protocol::Resp, Wanted::choose(self.resp, usual.resp));
         let opentsdb = (Protocol::OpenTsdb, Wanted::choose(self.opentsdb, usual.opentsdb));
-        [resp, opentsdb].into_iter().filter_map(|(protocol, wanted)| Some((protocol, wanted?)))
+        let graphite = (Protocol::Graphite, Wanted::choose(self.graphite, usual.graphite));
+        [resp, opentsdb, graphite]
+            .into_iter()
+            .filter_map(|(protocol, wanted)| Some((protocol, wanted?)))
     }
 }
 

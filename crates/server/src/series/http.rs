@@ -11,7 +11,7 @@
 use super::charts;
 use super::opening::Asked;
 use super::parts::Parts as SeriesParts;
-use super::{Hub, bodies, otlp, pass, rules, write};
+use super::{Hub, bodies, otlp, pass, put, rules, write};
 use crate::http::{Bounds, Patience, Site};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{
@@ -334,7 +334,7 @@ async fn admitted(hub: &Hub, request: Request<Incoming>, patience: &Patience) ->
 /// Whether somebody sends points.
 fn is_sent(request: &Request<Incoming>) -> bool {
     let (path, method) = (request.uri().path(), request.method());
-    write::owns(path, method) || otlp::owns(path, method)
+    write::owns(path, method) || otlp::owns(path, method) || put::owns(path, method)
 }
 
 /// What a sender is answered, once all of his body is here; and how many samples were written,
@@ -357,7 +357,10 @@ async fn sent(
         let (status, kind, bytes) = otlp::answer(hub, &head, &content, of).await;
         return (told(status, kind, bytes), None);
     }
-    let (status, text, written) = write::answer(hub, &head, &content, of).await;
+    let (status, text, written) = match put::owns(head.uri.path(), &head.method) {
+        true => put::answer(hub, &head, &content, of).await,
+        false => write::answer(hub, &head, &content, of).await,
+    };
     (told(status, write::kind(&text), text), written)
 }
 

@@ -1,7 +1,7 @@
 //! Time series over the network: listeners that take points in, and what all of them share.
 //!
 //! ```text
-//!   RESP (8282), OpenTSDB (4242)  --a task per connection-->  session (crate series): bytes -> points  -->  SeriesStore on the server's database
+//!   RESP (8282), OpenTSDB (4242), Graphite (2003)  --a task per connection-->  session (crate series): bytes -> points  -->  SeriesStore on the server's database
 //!   datagrams of RESP (8383)      --one task-------------->  the same
 //!   requests over HTTP: Influx, Prometheus, OpenTelemetry -->  the same, kept from one to the next
 //!   HTTP (8181)  <-- rows of text, while they are read --  query (crate series)  <------------------------/
@@ -42,6 +42,7 @@ mod own;
 mod parts;
 mod pass;
 mod post;
+mod put;
 mod rules;
 mod waiting;
 mod write;
@@ -226,6 +227,7 @@ impl Reach {
             "resp": self.addresses.resp,
             "udp": self.addresses.udp,
             "opentsdb": self.addresses.opentsdb,
+            "graphite": self.addresses.graphite,
             "http": self.addresses.http,
             "unavailable": self.unavailable(),
             "parts": self.parts(),
@@ -353,6 +355,7 @@ pub(crate) async fn start(
     for (number, (protocol, door)) in bound.into_iter().enumerate() {
         match protocol {
             Protocol::Resp => addresses.resp = Some(door.local_address()),
+            Protocol::Graphite => addresses.graphite = Some(door.local_address()),
             Protocol::OpenTsdb | Protocol::Influx(_) | Protocol::Csv => {
                 addresses.opentsdb = Some(door.local_address())
             }

@@ -9,10 +9,12 @@ pub(crate) struct Opened {
     pub(crate) store: SeriesStore,
     /// Sessions between two requests that write: they remember series of this store.
     pub(super) waiting: Waiting,
+    /// The same of OpenTSDB's, whose names could be taken for those of others.
+    pub(super) puts: Waiting,
 }
 
 impl Opened {
     pub(super) fn new(store: SeriesStore) -> Arc<Self> {
-        Arc::new(Self { store, waiting: Waiting::default() })
+        Arc::new(Self { store, waiting: Waiting::default(), puts: Waiting::default() })
     }
 }

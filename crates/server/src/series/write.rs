@@ -153,22 +153,36 @@ async fn influx(
         Err((status, why)) => return (status, json(&why)),
     };
     let mut session = opened.waiting.take(hub, Protocol::Influx(clock(hub, unit)), sender);
+    let Ok(at) = fed(hub, opened, &mut session, &body).await else {
+        return (StatusCode::SERVICE_UNAVAILABLE, json(&told(hub, &session)));
+    };
+    let (status, text, _) = end(hub, opened, session, &body[at..]).await;
+    (status, if text.is_empty() { text } else { json(&text) })
+}
+
+/// Feeds a session with a body, and saves what it takes of it: how many bytes of whole lines there
+/// were.
+///
+/// # Errors
+/// If the store fails, which the session has to say.
+pub(super) async fn fed(
+    hub: &Hub,
+    opened: &Opened,
+    session: &mut Session,
+    body: &[u8],
+) -> plinth_series::Result<usize> {
     let mut at = 0;
     loop {
         let end = at + piece(&body[at..]);
         at += session.feed(&body[at..end]);
         if session.wants_save() {
-            if session.save(&opened.store).await.is_err() {
-                return (StatusCode::SERVICE_UNAVAILABLE, json(&told(hub, &session)));
-            }
+            session.save(&opened.store).await?;
         } else if end == body.len() {
-            break;
+            return Ok(at);
         }
         // Lines that make no sense are work too, and none of them is ever saved.
         hub.env.give_way().await;
     }
-    let (status, text, _) = end(hub, opened, session, &body[at..]).await;
-    (status, if text.is_empty() { text } else { json(&text) })
 }
 
 /// Bytes of a body that are read at a time.

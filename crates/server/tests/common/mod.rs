@@ -130,6 +130,18 @@ impl Raw {
         }));
     }
 
+    /// Sends the rest, and says that this is all.
+    pub fn finish(&mut self) {
+        block_on(poll_fn(|context| {
+            self.send_unsent(context);
+            if !self.unsent.is_empty() {
+                return Poll::Pending;
+            }
+            self.stream.poll_finish(context)
+        }))
+        .unwrap();
+    }
+
     fn send_unsent(&mut self, context: &mut Context<'_>) {
         while !self.unsent.is_empty() {
             match self.stream.poll_send(context, &self.unsent) {

@@ -5,6 +5,10 @@
 //! larger is in nanoseconds, as Akumuli has it; ISO 8601 in its basic form is taken too. The name
 //! of a series is looked up as metric and tags, which don't stand together.
 
+mod json;
+
+pub use json::put_lines;
+
 use super::Sample;
 use super::intake::{Intake, Shown};
 use super::line_parser::LineParser;
