@@ -52,7 +52,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 19] = [
+pub const TARGETS: [Target; 20] = [
     Target { name: "frames", run: decoders::frames },
     Target { name: "requests", run: decoders::requests },
     Target { name: "replies", run: decoders::replies },
@@ -63,6 +63,7 @@ pub const TARGETS: [Target; 19] = [
     Target { name: "http", run: served::http },
     Target { name: "series_lines", run: series::lines },
     Target { name: "series_remote_write", run: series::remote_write },
+    Target { name: "series_import", run: series::import },
     Target { name: "series_otlp", run: series::otlp },
     Target { name: "series_query", run: series::query },
     Target { name: "series_promql", run: series::promql },

@@ -34,6 +34,7 @@ pub fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
                 named("second", series::remote_write_second()),
             ]
         }
+        "series_import" => texts(&SERIES_IMPORT),
         "series_otlp" => series::otlp_requests(),
         "series_query" => texts(&SERIES_QUERIES),
         "series_promql" => texts(&PROMQL),
@@ -213,7 +214,12 @@ const HTTP: [&str; 9] = [
 ];
 
 /// The first character says which protocol, the second the size of the pieces.
-const SERIES_LINES: [&str; 8] = [
+const SERIES_IMPORT: [&str; 2] = [
+    "{\"metric\":{\"__name__\":\"up\",\"job\":\"a b\"},\"values\":[1,null,\"Infinity\"],\"timestamps\":[5,6,7]}\n",
+    "\n{\"timestamps\":[],\"x\":{},\"metric\":{},\"values\":[]}\nnonsense\n{\"metric\":{\"__name__\":\"m\"},\"values\":[-0.5e300],\"timestamps\":[-1]}",
+];
+
+const SERIES_LINES: [&str; 9] = [
     "00+cpu.user host=a region=eu\r\n+20260101T000000.000000001\r\n+0.25\r\n+cpu.user|cpu.sys host=a\n:1767225600000000001\n*2\n+0.25\n:7\n+SYNC\n",
     "05*4\n+cpu.user host=a\n:1\n+cpu.user|cpu.sys host=b\n:2\n:1\n:1767225600000000001\n+nan\n:2\n:5\n*2\n+1e300\n:-7\n",
     "0a+!deploy host=a\n+20260101T000000\n+version 7 is out\n+m a=1\n+bad\n+1\n+m a\\ b=1\n:1\n:1\n",
@@ -222,6 +228,7 @@ const SERIES_LINES: [&str; 8] = [
     "3~series,time,value\ncpu host=a,20260101T000000,0.5\n\"cpu host=a,b\",5,-7\n!deploy host=a,6,\"done, \"\"at last\"\"\"\n",
     "4dservers.a.load 0.5 1767225600\ndisk;host=a;mount=/x 7 1767225600.25\nbad x y\n",
     "5d[{\"metric\": \"m\", \"timestamp\": 1767225600, \"value\": 0.5, \"tags\": {\"host\": \"a b\"}}, {\"metric\": \"n\", \"timestamp\": \"5\", \"value\": \"7\"}]",
+    "6e# HELP up Is it there?\n# TYPE up gauge\nup{job=\"a \\\"b\\\"\",x=\"\"} 1 1767225600000\nup 2\n{\"utf.8\",a=\"b\"} +Inf # {t=\"1\"} 5\nbad{ 1\n# EOF\n",
 ];
 
 const RULES: [&str; 3] = [

@@ -7,7 +7,8 @@
 use plinth_env::block_on;
 use plinth_promql::{Answered, Labels, Options};
 use plinth_series::ingest::{
-    Clock, MAX_LINE_BYTES, Memory, OtlpMetrics, Protocol, RemoteWrite, Session, put_lines,
+    Clock, ImportLines, MAX_LINE_BYTES, Memory, OtlpMetrics, Protocol, RemoteWrite, Session,
+    put_lines,
 };
 use plinth_series::{Name, Query};
 
@@ -66,6 +67,7 @@ pub(crate) fn lines(bytes: &[u8]) {
         1 | 5 => Protocol::OpenTsdb,
         2 => Protocol::Influx(Clock { unit: 1_000, now: 5 }),
         4 => Protocol::Graphite,
+        6 => Protocol::Exposition(Clock { unit: 1_000_000, now: 5 }),
         _ => Protocol::Csv,
     };
     let whole = fed(protocol, stream, stream.len().max(1));
@@ -76,6 +78,16 @@ pub(crate) fn lines(bytes: &[u8]) {
     if pieces.replies.len() < 32 << 10 {
         assert_eq!(whole.replies, pieces.replies, "the pieces make a difference to what is told");
     }
+}
+
+/// Lines of an import.
+pub(crate) fn import(bytes: &[u8]) {
+    let mut session = Session::new(Protocol::Csv, 7, &Memory::default());
+    let (mut lines, mut taken) = (ImportLines::of(bytes), Taken::default());
+    while !session.take_import(&mut lines) {
+        taken.take(&mut session);
+    }
+    taken.take(&mut session);
 }
 
 /// A message of remote write: as it comes, compressed or not; and as the content of a block that is

@@ -23,6 +23,8 @@ mod series;
 mod series_bad_luck;
 #[path = "series_http.rs"]
 mod series_http;
+#[path = "series_import.rs"]
+mod series_import;
 #[path = "series_lines.rs"]
 mod series_lines;
 #[path = "series_otlp.rs"]

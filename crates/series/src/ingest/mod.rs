@@ -20,7 +20,9 @@
 //! together have too much.
 
 mod csv;
+mod exposition;
 mod graphite;
+mod import;
 mod increments;
 mod influx;
 mod intake;
@@ -40,6 +42,7 @@ mod session;
 mod tests;
 
 pub(crate) use csv::HEADING as CSV_HEADING;
+pub use import::ImportLines;
 pub use influx::Clock;
 pub use lines::MAX_LINE_BYTES;
 pub use metadata::Metadata;

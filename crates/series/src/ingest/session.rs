@@ -5,7 +5,9 @@
 //! committed.
 
 use super::csv;
+use super::exposition;
 use super::graphite;
+use super::import::{self, ImportLines};
 use super::increments;
 use super::influx::{self, Clock};
 use super::intake::{Besides, Intake, SAMPLES, Shown};
@@ -43,6 +45,8 @@ pub enum Protocol {
     Graphite,
     /// InfluxDB's line protocol.
     Influx(Clock),
+    /// Prometheus' text format; the unit of its times is a millisecond's.
+    Exposition(Clock),
     /// `series,time,value`, as [`crate::dump`] writes it.
     Csv,
 }
@@ -79,6 +83,7 @@ enum Parser {
     OpenTsdb(opentsdb::Parser),
     Graphite(graphite::Parser),
     Influx(influx::Parser),
+    Exposition(exposition::Parser),
     Csv(csv::Parser),
 }
 
@@ -89,6 +94,7 @@ impl Parser {
             Protocol::OpenTsdb => Self::OpenTsdb(opentsdb::Parser::default()),
             Protocol::Graphite => Self::Graphite(graphite::Parser::default()),
             Protocol::Influx(clock) => Self::Influx(influx::Parser::new(clock)),
+            Protocol::Exposition(clock) => Self::Exposition(exposition::Parser::new(clock)),
             Protocol::Csv => Self::Csv(csv::Parser::default()),
         }
     }
@@ -166,6 +172,7 @@ impl Session {
             Parser::OpenTsdb(parser) => parser.feed(&mut self.intake, bytes),
             Parser::Graphite(parser) => parser.feed(&mut self.intake, bytes),
             Parser::Influx(parser) => parser.feed(&mut self.intake, bytes),
+            Parser::Exposition(parser) => parser.feed(&mut self.intake, bytes),
             Parser::Csv(parser) => parser.feed(&mut self.intake, bytes),
         }
     }
@@ -204,6 +211,12 @@ impl Session {
         otlp::take(&mut self.intake, message)
     }
 
+    /// Takes in lines of an import, as [`Session::take_remote_write`] does a message.
+    pub fn take_import(&mut self, lines: &mut ImportLines<'_>) -> bool {
+        self.take_room();
+        import::take(&mut self.intake, lines)
+    }
+
     /// Takes in a row of a table that is no text, such as one of Parquet's: the name of a series, a
     /// time, and what was there.
     ///
@@ -235,6 +248,7 @@ impl Session {
             Parser::OpenTsdb(parser) => parser.finish(&mut self.intake, rest),
             Parser::Graphite(parser) => parser.finish(&mut self.intake, rest),
             Parser::Influx(parser) => parser.finish(&mut self.intake, rest),
+            Parser::Exposition(parser) => parser.finish(&mut self.intake, rest),
             Parser::Csv(parser) => parser.finish(&mut self.intake, rest),
         }
     }
@@ -300,9 +314,11 @@ impl Session {
             self.intake.wants_sync = false;
             match self.parser {
                 Parser::Resp(_) => self.intake.reply(format_args!("-DB {error}\r\n")),
-                Parser::OpenTsdb(_) | Parser::Graphite(_) | Parser::Influx(_) | Parser::Csv(_) => {
-                    self.intake.reply(format_args!("database: {error}\n"))
-                }
+                Parser::OpenTsdb(_)
+                | Parser::Graphite(_)
+                | Parser::Influx(_)
+                | Parser::Exposition(_)
+                | Parser::Csv(_) => self.intake.reply(format_args!("database: {error}\n")),
             }
         }
     }
@@ -356,9 +372,11 @@ impl Session {
             let saved = self.saved;
             match self.parser {
                 Parser::Resp(_) => self.intake.say(format_args!("+OK {saved}\r\n")),
-                Parser::OpenTsdb(_) | Parser::Graphite(_) | Parser::Influx(_) | Parser::Csv(_) => {
-                    self.intake.say(format_args!("ok {saved}\n"))
-                }
+                Parser::OpenTsdb(_)
+                | Parser::Graphite(_)
+                | Parser::Influx(_)
+                | Parser::Exposition(_)
+                | Parser::Csv(_) => self.intake.say(format_args!("ok {saved}\n")),
             }
         }
         Ok(())
@@ -413,9 +431,10 @@ impl Session {
             match self.parser {
                 Parser::Resp(_) => self.intake.reply(format_args!("-DB {why}: {name}\r\n")),
                 Parser::Graphite(_) => self.intake.refused += 1,
-                Parser::OpenTsdb(_) | Parser::Influx(_) | Parser::Csv(_) => {
-                    self.intake.reply(format_args!("{why}: {name}\n"))
-                }
+                Parser::OpenTsdb(_)
+                | Parser::Influx(_)
+                | Parser::Exposition(_)
+                | Parser::Csv(_) => self.intake.reply(format_args!("{why}: {name}\n")),
             }
         }
     }
@@ -446,7 +465,11 @@ impl Session {
                     parser.moved(row);
                 }
             }
-            Parser::OpenTsdb(_) | Parser::Graphite(_) | Parser::Influx(_) | Parser::Csv(_) => {
+            Parser::OpenTsdb(_)
+            | Parser::Graphite(_)
+            | Parser::Influx(_)
+            | Parser::Exposition(_)
+            | Parser::Csv(_) => {
                 let _ = names.forget(None);
             }
         }
@@ -535,7 +558,11 @@ impl Session {
                 Parser::Resp(_) => {
                     self.intake.say(format_args!("-ERR {unsaid} more errors were not sent\r\n"))
                 }
-                Parser::OpenTsdb(_) | Parser::Graphite(_) | Parser::Influx(_) | Parser::Csv(_) => {
+                Parser::OpenTsdb(_)
+                | Parser::Graphite(_)
+                | Parser::Influx(_)
+                | Parser::Exposition(_)
+                | Parser::Csv(_) => {
                     self.intake.say(format_args!("{unsaid} more errors were not sent\n"));
                 }
             }

@@ -35,7 +35,7 @@ pub use apply::FUNCTION_NAMES;
 pub use error::{QueryError, QueryResult};
 pub use json::MAX_QUERY_BYTES;
 pub use parse::Query;
-pub use prometheus::{delete_series, form_pairs, is_prometheus, prometheus};
+pub use prometheus::{Export, delete_series, form_pairs, is_prometheus, prometheus};
 
 use crate::store::{SeriesStore, Share};
 use crate::value::Value;

@@ -1,19 +1,19 @@
 //! Queries of time series over HTTP, as Akumuli answers them, `/api/query` and what is around it;
 //! and as Prometheus does, `/api/v1/query`.
 //!
-//! An answer is sent while it is made: hyper asks for the next piece when the last one has gone
-//! out, so a reader that is slow slows its query down and nothing piles up. A reader that goes away
-//! takes the connection with it, the connection its answer, and the answer its work. A query that
-//! is wrong has status 200 and one line that begins with `-`, since that is what Akumuli's clients
-//! look at; one that fails halfway ends with such a line. A stream of Arrow's has no room for one:
-//! it breaks off, and its reader finds no end.
+//! An answer is sent while it is made (`reply.rs`). A reader that goes away takes the connection
+//! with it, the connection its answer, and the answer its work. A query that is wrong has status
+//! 200 and one line that begins with `-`, since that is what Akumuli's clients look at; one that
+//! fails halfway ends with such a line. A stream of Arrow's, and an export, have no room for one:
+//! they break off, and their readers find no end.
 
 use super::charts;
 use super::opening::Asked;
 use super::parts::Parts as SeriesParts;
-use super::{Hub, bodies, otlp, pass, put, rules, write};
+use super::reply::{IDLE, Made, Reply, State, Work, refusal};
+use super::{Hub, bodies, import, otlp, pass, put, rules, write};
 use crate::http::{Bounds, Patience, Site};
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Incoming};
 use hyper::header::{
     ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
@@ -22,7 +22,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal};
 use plinth_series::{
-    ARROW_CONTENT_TYPE, Answer, FUNCTION_NAMES, Holder, MAX_QUERY_BYTES, Query, QueryError,
+    ARROW_CONTENT_TYPE, Export, FUNCTION_NAMES, Holder, MAX_QUERY_BYTES, Query, QueryError,
     QueryResult, SeriesStore, delete_series, is_prometheus, prometheus,
 };
 use plinth_types::Bytes;
@@ -30,20 +30,15 @@ use std::future::poll_fn;
 use std::net::Ipv4Addr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, ready};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How long a connection may be without a whole request.
-const IDLE: Duration = Duration::from_secs(60);
 /// For how long somebody is looked for who owns the series, where several servers share them, and
 /// how long it is from one try to the next.
 const OWNER: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of an answer to the console, at most: far more than a thousand buckets take.
 const MAX_CONSOLE: usize = 4 << 20;
-/// How long a reader may leave a piece of its answer untouched.
-const STALLED: Duration = Duration::from_secs(300);
 
 impl Site for Hub {
     type Answer = Reply;
@@ -72,143 +67,6 @@ impl Site for Hub {
         patience.set(IDLE);
         answer.map(|state| Reply { state, patience })
     }
-}
-
-/// An answer that is being made, and counted as long as it is.
-struct Work {
-    answer: Answer,
-    count: Arc<AtomicUsize>,
-}
-
-impl Work {
-    fn new(hub: &Hub, answer: Answer) -> Box<Self> {
-        hub.queries.fetch_add(1, Ordering::Relaxed);
-        Box::new(Self { answer, count: hub.queries.clone() })
-    }
-}
-
-impl Drop for Work {
-    fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A piece being made: what comes of it, and the answer itself.
-type Piece = Pin<Box<dyn Future<Output = (Box<Work>, QueryResult<Option<Vec<u8>>>)> + Send>>;
-
-/// A reply on its way.
-pub(crate) struct Reply {
-    state: State,
-    patience: Arc<Patience>,
-}
-
-/// How far it is.
-enum State {
-    /// Text that is there, and the answer that comes behind it.
-    Text(Bytes, Option<Box<Work>>),
-    Making(Piece),
-    /// What the owner of the series answers, to which this was passed on.
-    Passed(Incoming),
-    /// It failed, and its reader can't be told by what is in it.
-    Broken(QueryError),
-    End,
-}
-
-impl State {
-    fn text(text: impl Into<Bytes>) -> Self {
-        Self::Text(text.into(), None)
-    }
-}
-
-impl Body for Reply {
-    type Data = Bytes;
-    type Error = QueryError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, QueryError>>> {
-        loop {
-            match &mut self.state {
-                State::Text(text, rest) => {
-                    let (text, rest) = (std::mem::take(text), rest.take());
-                    self.state =
-                        rest.map_or(State::End, |work| State::Making(Box::pin(piece(work))));
-                    if !text.is_empty() {
-                        self.patience.set(STALLED);
-                        return Poll::Ready(Some(Ok(Frame::data(text))));
-                    }
-                }
-                State::Making(piece) => {
-                    let made = piece.as_mut().poll(context);
-                    if made.is_pending() {
-                        self.patience.stop();
-                    }
-                    self.state = match ready!(made) {
-                        (work, Ok(Some(text))) => State::Text(text.into(), Some(work)),
-                        (_, Ok(None)) => State::End,
-                        (work, Err(error)) if work.answer.is_text() => State::text(refusal(&error)),
-                        (_, Err(error)) => State::Broken(error),
-                    };
-                }
-                State::Passed(answer) => {
-                    let frame = Pin::new(answer).poll_frame(context);
-                    if frame.is_pending() {
-                        self.patience.stop();
-                    }
-                    match ready!(frame) {
-                        Some(Ok(frame)) if frame.is_data() => {
-                            self.patience.set(STALLED);
-                            return Poll::Ready(Some(Ok(frame)));
-                        }
-                        Some(Ok(_)) => {}
-                        // It breaks off here too, so that its reader finds no end.
-                        Some(Err(why)) => {
-                            self.state = State::Broken(QueryError::Series(lost(&why)))
-                        }
-                        None => self.state = State::End,
-                    }
-                }
-                State::Broken(error) => {
-                    let error = error.clone();
-                    self.state = State::End;
-                    return Poll::Ready(Some(Err(error)));
-                }
-                State::End => {
-                    self.patience.set(IDLE);
-                    return Poll::Ready(None);
-                }
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        matches!(self.state, State::End)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match &self.state {
-            State::Text(text, None) => SizeHint::with_exact(text.len() as u64),
-            State::End => SizeHint::with_exact(0),
-            _ => SizeHint::default(),
-        }
-    }
-}
-
-async fn piece(mut work: Box<Work>) -> (Box<Work>, QueryResult<Option<Vec<u8>>>) {
-    let made = work.answer.next().await;
-    (work, made)
-}
-
-/// An error as one line.
-fn refusal(error: &QueryError) -> Vec<u8> {
-    let line = error.to_string().replace(['\r', '\n'], " ");
-    format!("-{line}\r\n").into_bytes()
-}
-
-/// Why the rest of an answer that was passed on doesn't come.
-fn lost(why: &hyper::Error) -> plinth_series::Error {
-    plinth_types::Error::connection_failed().with_detail(why.to_string()).into()
 }
 
 /// Whether a request may be answered: another server that passes it on proves that it knows the
@@ -295,7 +153,7 @@ async fn admitted(hub: &Hub, request: Request<Incoming>, patience: &Patience) ->
         ("/api/query" | "/api/search" | "/api/suggest", _) => {
             told(StatusCode::METHOD_NOT_ALLOWED, TEXT, "-POST expected, with JSON as the body\r\n")
         }
-        (asked, &Method::GET | &Method::POST) if is_prometheus(asked) => {
+        (asked, &Method::GET | &Method::POST) if is_prometheus(asked) || asked == EXPORT => {
             prometheus_answer(hub, request, patience, &mut held).await
         }
         (DELETE, &Method::POST | &Method::PUT) => {
@@ -334,7 +192,10 @@ async fn admitted(hub: &Hub, request: Request<Incoming>, patience: &Patience) ->
 /// Whether somebody sends points.
 fn is_sent(request: &Request<Incoming>) -> bool {
     let (path, method) = (request.uri().path(), request.method());
-    write::owns(path, method) || otlp::owns(path, method) || put::owns(path, method)
+    write::owns(path, method)
+        || otlp::owns(path, method)
+        || put::owns(path, method)
+        || import::owns(path, method)
 }
 
 /// What a sender is answered, once all of his body is here; and how many samples were written,
@@ -357,9 +218,13 @@ async fn sent(
         let (status, kind, bytes) = otlp::answer(hub, &head, &content, of).await;
         return (told(status, kind, bytes), None);
     }
-    let (status, text, written) = match put::owns(head.uri.path(), &head.method) {
-        true => put::answer(hub, &head, &content, of).await,
-        false => write::answer(hub, &head, &content, of).await,
+    let (path, method) = (head.uri.path(), &head.method);
+    let (status, text, written) = if put::owns(path, method) {
+        put::answer(hub, &head, &content, of).await
+    } else if import::owns(path, method) {
+        import::answer(hub, &head, &content, of).await
+    } else {
+        write::answer(hub, &head, &content, of).await
     };
     (told(status, write::kind(&text), text), written)
 }
@@ -576,6 +441,9 @@ const WRITTEN: [&str; 3] = [
 ];
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
+/// Lines of JSON, and where they are asked for.
+const STREAM: &str = "application/stream+json";
+const EXPORT: &str = "/api/v1/export";
 /// Where Prometheus' administrators delete series.
 const DELETE: &str = "/api/v1/admin/tsdb/delete_series";
 
@@ -587,13 +455,26 @@ async fn here(hub: &Hub, store: &SeriesStore, head: &Parts, text: &[u8]) -> Answ
         let (status, text) = answer.into_parts();
         return told(status, JSON, text);
     }
-    if !is_prometheus(path) && path != DELETE {
+    if !is_prometheus(path) && path != DELETE && path != EXPORT {
         return match begun(hub, store, head, text).await {
             Ok((kind, state)) => (StatusCode::OK, HeaderValue::from_static(kind), state),
             Err(error) => refused(&head.headers, &error),
         };
     }
     let parameters = [head.uri.query().unwrap_or_default().as_bytes(), text];
+    if path == EXPORT {
+        return match Export::begin(store, &parameters).await {
+            Ok(export) => {
+                let work = Work::new(&hub.queries, Made::Lines(Box::new(export)));
+                (
+                    StatusCode::OK,
+                    HeaderValue::from_static(STREAM),
+                    State::Text(Bytes::new(), Some(work)),
+                )
+            }
+            Err((status, text)) => json_told(status, text),
+        };
+    }
     let of_rules = hub.rules.as_ref().and_then(|rules| rules.answer(path, &parameters));
     let (status, text) = match (path, of_rules) {
         (_, Some(answer)) => answer,
@@ -684,7 +565,7 @@ async fn begun(
         _ => store.query(&prepared(Query::parse_at(text, Some(now(hub))))?).await?,
     };
     let kind = if answer.is_text() { TEXT } else { ARROW_CONTENT_TYPE };
-    let mut work = Work::new(hub, answer);
+    let mut work = Work::new(&hub.queries, Made::Rows(Box::new(answer)));
     let first = work.answer.next().await?;
     // What is all there goes out at once, with its length.
     let rest = (!work.answer.is_ended()).then_some(work);
@@ -735,39 +616,4 @@ async fn body(
     }
     patience.stop();
     Ok(bytes)
-}
-
-#[cfg(feature = "arrow")]
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use plinth_env::block_on;
-    use plinth_pipeline::{Node, NodeConfig};
-
-    /// What a reader hears of an answer that fails halfway.
-    fn heard(format: &str) -> Result<String, String> {
-        let env = Env::real();
-        let node = block_on(Node::in_memory(&env, NodeConfig::default())).unwrap();
-        let database = plinth_client::Database::new(Arc::new(node.endpoint()));
-        let store = block_on(SeriesStore::open(&database)).unwrap();
-        let query = format!(r#"{{"select": "metric-names", "output": {{"format": "{format}"}}}}"#);
-        let answer = store.suggest(query.as_bytes()).unwrap();
-        let work = Box::new(Work { answer, count: Arc::default() });
-        let failing = async { (work, Err(QueryError::TooMany("points".to_owned()))) };
-        let state = State::Making(Box::pin(failing));
-        let mut reply =
-            Reply { state, patience: Arc::new(Patience::new(&env, Ipv4Addr::LOCALHOST.into())) };
-        let frame = block_on(poll_fn(|context| Pin::new(&mut reply).poll_frame(context))).unwrap();
-        assert!(block_on(poll_fn(|context| Pin::new(&mut reply).poll_frame(context))).is_none());
-        let text =
-            |frame: Frame<Bytes>| String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();
-        frame.map(text).map_err(|error| error.to_string())
-    }
-
-    /// A line behind rows of text; but nothing that a reader of a stream could take for its end.
-    #[test]
-    fn a_stream_that_fails_halfway_breaks_off() {
-        assert!(heard("csv").unwrap().starts_with("-high cardinality"));
-        assert!(heard("arrow").unwrap_err().starts_with("high cardinality"));
-    }
 }

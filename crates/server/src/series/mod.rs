@@ -32,6 +32,7 @@ mod described;
 mod events;
 mod gzip;
 mod http;
+mod import;
 mod keep;
 mod lines;
 mod measured;
@@ -43,6 +44,7 @@ mod parts;
 mod pass;
 mod post;
 mod put;
+mod reply;
 mod rules;
 mod waiting;
 mod write;
@@ -356,7 +358,7 @@ pub(crate) async fn start(
         match protocol {
             Protocol::Resp => addresses.resp = Some(door.local_address()),
             Protocol::Graphite => addresses.graphite = Some(door.local_address()),
-            Protocol::OpenTsdb | Protocol::Influx(_) | Protocol::Csv => {
+            Protocol::OpenTsdb | Protocol::Influx(_) | Protocol::Exposition(_) | Protocol::Csv => {
                 addresses.opentsdb = Some(door.local_address())
             }
         }

@@ -193,7 +193,7 @@ fn piece(body: &[u8]) -> usize {
 }
 
 /// Commits what a session took, and says how that went, and how many points are committed.
-async fn end(hub: &Hub, opened: &Opened, mut session: Session, rest: &[u8]) -> Told {
+pub(super) async fn end(hub: &Hub, opened: &Opened, mut session: Session, rest: &[u8]) -> Told {
     let result = session.end(rest, &opened.store).await;
     let status = match (result, session.refused()) {
         (Err(_), _) => StatusCode::SERVICE_UNAVAILABLE,

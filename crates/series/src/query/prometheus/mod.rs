@@ -7,8 +7,12 @@
 
 mod answer;
 mod asked;
+mod export;
 mod source;
 mod tree;
+mod tsdb;
+
+pub use export::Export;
 
 use crate::name::plain;
 use crate::store::{Listing, SeriesStore};
@@ -31,6 +35,7 @@ const MAX_SAMPLES: usize = 4 << 20;
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// The longest that a point may be seen for, if a request says how long.
 const MAX_LOOKBACK: i64 = 366 * 86_400 * 1_000_000_000;
+const TSDB: &str = "status/tsdb";
 /// What Prometheus says of an answer that was cut off because a request asked for it.
 const TRUNCATED: &str = "results truncated due to limit";
 
@@ -39,13 +44,13 @@ type Failure = Error<crate::Error>;
 /// Whether a path is answered here.
 pub fn is_prometheus(path: &str) -> bool {
     let Some(path) = path.strip_prefix("/api/v1/") else { return false };
-    let fixed = ["query", "query_range", "format_query", "parse_query", "labels", "series"];
+    let fixed = ["query", "query_range", "format_query", "parse_query", "labels", "series", TSDB];
     fixed.contains(&path) || fixed_answer(path).is_some() || label_of(path).is_some()
 }
 
-/// What is always the same: there are no targets, no exemplars, nothing is known of metrics but
-/// their points, and a server without rules has no alerts. Clients ask nevertheless, and take an
-/// error for a fault of the server.
+/// What is always the same: there are no targets and no exemplars; what is said of metrics a server
+/// keeps, if anybody does, and one without rules has no alerts. Clients ask nevertheless, and take
+/// an error for a fault of the server.
 fn fixed_answer(path: &str) -> Option<Json> {
     match path {
         "metadata" => Some(json!({})),
@@ -87,6 +92,7 @@ pub async fn prometheus(
             parsed(&parameters).map(|node| Json::from(node.to_string())).map(|it| Reply::of(&it))
         }
         "parse_query" => parsed(&parameters).map(|node| Reply::of(&tree::tree(&node))),
+        TSDB => tsdb::status(store, &parameters).await,
         "labels" => {
             labels(store, &parameters).await.and_then(|labels| limited(labels, &parameters))
         }

@@ -1,0 +1,230 @@
+//! Prometheus' text format, as exporters write it: `name{label="value"} 1.5 1767225600000`, a
+//! sample a line, and comments that say what metrics are.
+//!
+//! Blanks are where anybody may put them; a label's value has `\\`, `\"` and `\n` for what can't
+//! stand in it. Times are milliseconds; a sample without one is of the moment that the session was
+//! told. OpenMetrics' own parts (exemplars behind `#`, `# EOF`) are passed over.
+
+use super::Sample;
+use super::influx::Clock;
+use super::intake::{Intake, Shown};
+use super::line_parser::LineParser;
+use super::lines::{Lines, TOO_LONG};
+use super::names::{Row, escape};
+use crate::value::Value;
+
+/// The type of a metric of which none was said.
+const UNKNOWN: &str = "unknown";
+/// What a key of names begins with here: no other protocol's can.
+const OURS: [u8; 1] = [0xfd];
+
+#[derive(Debug)]
+pub(super) struct Parser {
+    lines: Lines,
+    clock: Clock,
+    /// What was said last: of which metric, its type, and what it is about.
+    said: (Vec<u8>, &'static str, Vec<u8>),
+}
+
+impl Parser {
+    pub(super) fn new(clock: Clock) -> Self {
+        Self { lines: Lines::default(), clock, said: (Vec::new(), UNKNOWN, Vec::new()) }
+    }
+
+    /// A comment: `# HELP name text`, `# TYPE name type`, or nothing of interest.
+    fn comment(&mut self, intake: &mut Intake, comment: &[u8]) {
+        let (word, rest) = word(comment.trim_ascii_start());
+        let (name, text) = self::word(rest.trim_ascii_start());
+        match word {
+            b"TYPE" | b"HELP" if self.said.0 != name => {
+                self.said = (name.to_vec(), UNKNOWN, Vec::new());
+            }
+            b"TYPE" | b"HELP" => {}
+            _ => return,
+        }
+        match word {
+            b"TYPE" => self.said.1 = kind(text.trim_ascii()),
+            _ => self.said.2 = text.trim_ascii().to_vec(),
+        }
+        let (name, kind, help) = &self.said;
+        intake.describe(name, kind, help, b"");
+    }
+}
+
+impl LineParser for Parser {
+    fn lines(&mut self) -> &mut Lines {
+        &mut self.lines
+    }
+
+    fn line(&mut self, intake: &mut Intake, line: &[u8]) {
+        let text = line.trim_ascii();
+        if let Some(comment) = text.strip_prefix(b"#") {
+            self.comment(intake, comment);
+        } else if !text.is_empty()
+            && let Err(why) = take(intake, text, self.clock)
+        {
+            let number = self.lines.number;
+            intake.reply(format_args!("{why} (line {number}) - {}\n", Shown(line)));
+        }
+    }
+
+    fn too_long(&mut self, intake: &mut Intake) {
+        let number = self.lines.number;
+        intake.reply(format_args!("{TOO_LONG} (line {number})\n"));
+    }
+
+    /// The last line needs no end.
+    fn end(&mut self, intake: &mut Intake, rest: &[u8]) {
+        self.line(intake, rest);
+    }
+}
+
+/// The type that a word means.
+fn kind(word: &[u8]) -> &'static str {
+    const KINDS: [&str; 7] =
+        ["counter", "gauge", "histogram", "gaugehistogram", "summary", "info", "stateset"];
+    KINDS.into_iter().find(|kind| kind.as_bytes() == word).unwrap_or(UNKNOWN)
+}
+
+fn word(text: &[u8]) -> (&[u8], &[u8]) {
+    text.split_at(text.iter().position(|byte| byte.is_ascii_whitespace()).unwrap_or(text.len()))
+}
+
+/// Takes a sample.
+fn take(intake: &mut Intake, line: &[u8], clock: Clock) -> Result<(), String> {
+    let end = name_end(line)?;
+    let (name, rest) = line.split_at(end);
+    let (value, rest) = word(rest.trim_ascii_start());
+    let (time, rest) = word(rest.trim_ascii_start());
+    let (time, rest) =
+        if time.first() == Some(&b'#') { (&b""[..], &b"#"[..]) } else { (time, rest) };
+    if !matches!(rest.trim_ascii_start().first(), None | Some(b'#')) {
+        return Err("a value and a time are expected, and nothing behind them".to_owned());
+    }
+    let value = number(value).ok_or("the value is no number")?;
+    let time = match time {
+        b"" => clock.now,
+        time => milliseconds(time).ok_or("the time is no number of milliseconds")?,
+    };
+    let row = match intake.names.find(&OURS, name) {
+        Some(row) => row,
+        None => name_of(intake, name)?,
+    };
+    intake.samples.push(Sample { target: row.first, time, value: Value::Float(value) });
+    Ok(())
+}
+
+/// Where the name of a series ends, its labels included.
+fn name_end(line: &[u8]) -> Result<usize, String> {
+    let (mut is_quoted, mut is_in_braces, mut at) = (false, false, 0);
+    while let Some(byte) = line.get(at) {
+        match byte {
+            b'\\' if is_quoted => at += 1,
+            b'"' => is_quoted = !is_quoted,
+            b'{' if !is_quoted => is_in_braces = true,
+            b'}' if !is_quoted => return Ok(at + 1),
+            // Blanks may stand before the braces.
+            byte if byte.is_ascii_whitespace() && !is_in_braces => {
+                let rest = line[at..].trim_ascii_start();
+                if rest.first() != Some(&b'{') {
+                    return Ok(at);
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    if is_in_braces { Err("the labels have no end".to_owned()) } else { Ok(line.len()) }
+}
+
+/// A number as Go's are written.
+fn number(text: &[u8]) -> Option<f64> {
+    match text {
+        b"NaN" => Some(f64::NAN),
+        b"+Inf" | b"Inf" => Some(f64::INFINITY),
+        b"-Inf" => Some(f64::NEG_INFINITY),
+        text => fast_float2::parse(text.strip_prefix(b"+").unwrap_or(text)).ok(),
+    }
+}
+
+fn milliseconds(text: &[u8]) -> Option<i64> {
+    super::number::integer(text).ok()?.checked_mul(1_000_000)
+}
+
+/// The series of a name with labels, which is new.
+#[cold]
+fn name_of(intake: &mut Intake, name: &[u8]) -> Result<Row, String> {
+    let open = name.iter().position(|byte| *byte == b'{').unwrap_or(name.len());
+    let (mut metric, mut tags) = (Vec::new(), Vec::new());
+    escape(name[..open].trim_ascii(), &mut metric);
+    let inner = name[open..].strip_prefix(b"{").and_then(|inner| inner.strip_suffix(b"}"));
+    let mut rest = inner.unwrap_or_default().trim_ascii_start();
+    while !rest.is_empty() {
+        let quoted = rest.first() == Some(&b'"');
+        let (label, more) = match quoted {
+            true => quoted_text(rest)?,
+            false => {
+                let end =
+                    rest.iter().position(|byte| matches!(byte, b'=' | b',')).unwrap_or(rest.len());
+                (rest[..end].trim_ascii().to_vec(), &rest[end..])
+            }
+        };
+        let more = more.trim_ascii_start();
+        rest = match more.strip_prefix(b"=") {
+            Some(more) => {
+                let (value, more) = quoted_text(more.trim_ascii_start())?;
+                if label == b"__name__" {
+                    metric.clear();
+                    escape(&value, &mut metric);
+                } else if !value.is_empty() {
+                    tags.push(b' ');
+                    escape(&label, &mut tags);
+                    tags.push(b'=');
+                    escape(&value, &mut tags);
+                }
+                more
+            }
+            // A name that needs quotes stands among the labels.
+            None if quoted && metric.is_empty() => {
+                escape(&label, &mut metric);
+                more
+            }
+            None => return Err("a label is not of the form name=\"value\"".to_owned()),
+        };
+        rest = rest.trim_ascii_start();
+        rest = match rest.strip_prefix(b",") {
+            Some(rest) => rest.trim_ascii_start(),
+            None if rest.is_empty() => rest,
+            None => return Err("a comma is expected between labels".to_owned()),
+        };
+    }
+    if metric.is_empty() || metric.contains(&b'|') || metric[0] == b'!' {
+        return Err("that is no name of a metric".to_owned());
+    }
+    let added = intake.names.insert(&OURS, name, &metric, &tags);
+    added.map_err(|error| match error {
+        crate::Error::Name { why, .. } => why,
+        other => other.to_string(),
+    })
+}
+
+/// What stands in quotes, and what is behind them.
+fn quoted_text(text: &[u8]) -> Result<(Vec<u8>, &[u8]), String> {
+    let wrong = || "a value in quotes is expected".to_owned();
+    let mut rest = text.strip_prefix(b"\"").ok_or_else(wrong)?;
+    let mut plain = Vec::new();
+    loop {
+        match rest {
+            [b'"', more @ ..] => return Ok((plain, more)),
+            [b'\\', b'n', more @ ..] => {
+                plain.push(b'\n');
+                rest = more;
+            }
+            [b'\\', byte @ (b'\\' | b'"'), more @ ..] | [byte, more @ ..] => {
+                plain.push(*byte);
+                rest = more;
+            }
+            [] => return Err(wrong()),
+        }
+    }
+}

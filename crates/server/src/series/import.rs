@@ -1,0 +1,72 @@
+//! Points as VictoriaMetrics takes them: its lines of JSON, which `/api/v1/export` gives, and
+//! Prometheus' text format.
+//!
+//! The answer 204 says that all is committed; 400 names what was wrong, and the rest is committed.
+
+use super::Hub;
+use super::bodies::Held;
+use super::write::{Told, clock, decoded, end, fed};
+use hyper::http::request::Parts;
+use hyper::{Method, StatusCode};
+use plinth_series::form_pairs;
+use plinth_series::ingest::{Clock, ImportLines, Protocol};
+use std::net::IpAddr;
+
+const LINES: &str = "/api/v1/import";
+const TEXT: &str = "/api/v1/import/prometheus";
+
+/// Whether a request is answered here.
+pub(super) fn owns(path: &str, method: &Method) -> bool {
+    matches!(path, LINES | TEXT) && (method == Method::POST || method == Method::PUT)
+}
+
+/// Answers a request that is [`owns`].
+pub(super) async fn answer(
+    hub: &Hub,
+    head: &Parts,
+    body: &[u8],
+    (sender, held): (IpAddr, &mut Held<'_>),
+) -> Told {
+    let refused = |status: StatusCode, why: String| (status, format!("{}\n", why.trim_end()), None);
+    let opened = match hub.slot.takes().await {
+        Ok(opened) => opened,
+        Err(why) => return refused(StatusCode::SERVICE_UNAVAILABLE, why.to_string()),
+    };
+    let body = match decoded(hub, &head.headers, body, held).await {
+        Ok(body) => body,
+        Err((status, why)) => return refused(status, why),
+    };
+    let now = match moment(hub, head.uri.query().unwrap_or_default()) {
+        Ok(now) => now,
+        Err(why) => return refused(StatusCode::BAD_REQUEST, why),
+    };
+    let mut session = opened.waiting.take(hub, Protocol::Exposition(now), sender);
+    if head.uri.path() == TEXT {
+        return match fed(hub, &opened, &mut session, &body).await {
+            Ok(at) => end(hub, &opened, session, &body[at..]).await,
+            Err(_) => refused(StatusCode::SERVICE_UNAVAILABLE, said(session.replies())),
+        };
+    }
+    let mut lines = ImportLines::of(body);
+    while !session.take_import(&mut lines) {
+        if session.save(&opened.store).await.is_err() {
+            return refused(StatusCode::SERVICE_UNAVAILABLE, said(session.replies()));
+        }
+        hub.env.give_way().await;
+    }
+    end(hub, &opened, session, b"").await
+}
+
+fn said(replies: &[u8]) -> String {
+    String::from_utf8_lossy(replies).into_owned()
+}
+
+/// When samples are of that have no time: `timestamp`, in milliseconds, or now.
+fn moment(hub: &Hub, query: &str) -> Result<Clock, String> {
+    let Clock { unit, now } = clock(hub, 1_000_000);
+    let given = form_pairs(query.as_bytes()).into_iter().find(|(name, _)| name == "timestamp");
+    let Some((_, text)) = given else { return Ok(Clock { unit, now }) };
+    let time = text.parse::<i64>().ok().and_then(|time| time.checked_mul(unit));
+    let now = time.ok_or_else(|| format!("timestamp={text} is no number of milliseconds"))?;
+    Ok(Clock { unit, now })
+}

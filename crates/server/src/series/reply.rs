@@ -1,0 +1,217 @@
+//! An answer on its way to a reader.
+//!
+//! It is sent while it is made: hyper asks for the next piece when the last one has gone out, so a
+//! reader that is slow slows its query down and nothing piles up. Whoever drops it has stopped the
+//! work. What fails halfway is a last line where the answer is one that has such; otherwise it
+//! breaks off, and its reader finds no end.
+
+use crate::http::Patience;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use plinth_series::{Answer, Export, QueryError, QueryResult};
+use plinth_types::Bytes;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+/// How long a connection may be without a whole request.
+pub(super) const IDLE: Duration = Duration::from_secs(60);
+/// How long a reader may leave a piece of its answer untouched.
+const STALLED: Duration = Duration::from_secs(300);
+
+/// An answer that is being made, and counted as long as it is.
+pub(super) struct Work {
+    pub(super) answer: Made,
+    count: Arc<AtomicUsize>,
+}
+
+/// What an answer is made of.
+pub(super) enum Made {
+    Rows(Box<Answer>),
+    Lines(Box<Export>),
+}
+
+impl Made {
+    pub(super) async fn next(&mut self) -> QueryResult<Option<Vec<u8>>> {
+        match self {
+            Self::Rows(answer) => answer.next().await,
+            Self::Lines(export) => export.next().await,
+        }
+    }
+
+    /// Whether what is wrong can be a line of it, for its reader to see.
+    fn tells(&self) -> bool {
+        matches!(self, Self::Rows(answer) if answer.is_text())
+    }
+
+    pub(super) fn is_ended(&self) -> bool {
+        matches!(self, Self::Rows(answer) if answer.is_ended())
+    }
+}
+
+impl Work {
+    pub(super) fn new(queries: &Arc<AtomicUsize>, answer: Made) -> Box<Self> {
+        queries.fetch_add(1, Ordering::Relaxed);
+        Box::new(Self { answer, count: queries.clone() })
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A piece being made: what comes of it, and the answer itself.
+type Piece = Pin<Box<dyn Future<Output = (Box<Work>, QueryResult<Option<Vec<u8>>>)> + Send>>;
+
+/// A reply on its way.
+pub(crate) struct Reply {
+    pub(super) state: State,
+    pub(super) patience: Arc<Patience>,
+}
+
+/// How far it is.
+pub(super) enum State {
+    /// Text that is there, and the answer that comes behind it.
+    Text(Bytes, Option<Box<Work>>),
+    Making(Piece),
+    /// What the owner of the series answers, to which this was passed on.
+    Passed(Incoming),
+    /// It failed, and its reader can't be told by what is in it.
+    Broken(QueryError),
+    End,
+}
+
+impl State {
+    pub(super) fn text(text: impl Into<Bytes>) -> Self {
+        Self::Text(text.into(), None)
+    }
+}
+
+impl Body for Reply {
+    type Data = Bytes;
+    type Error = QueryError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, QueryError>>> {
+        loop {
+            match &mut self.state {
+                State::Text(text, rest) => {
+                    let (text, rest) = (std::mem::take(text), rest.take());
+                    self.state =
+                        rest.map_or(State::End, |work| State::Making(Box::pin(piece(work))));
+                    if !text.is_empty() {
+                        self.patience.set(STALLED);
+                        return Poll::Ready(Some(Ok(Frame::data(text))));
+                    }
+                }
+                State::Making(piece) => {
+                    let made = piece.as_mut().poll(context);
+                    if made.is_pending() {
+                        self.patience.stop();
+                    }
+                    self.state = match ready!(made) {
+                        (work, Ok(Some(text))) => State::Text(text.into(), Some(work)),
+                        (_, Ok(None)) => State::End,
+                        (work, Err(error)) if work.answer.tells() => State::text(refusal(&error)),
+                        (_, Err(error)) => State::Broken(error),
+                    };
+                }
+                State::Passed(answer) => {
+                    let frame = Pin::new(answer).poll_frame(context);
+                    if frame.is_pending() {
+                        self.patience.stop();
+                    }
+                    match ready!(frame) {
+                        Some(Ok(frame)) if frame.is_data() => {
+                            self.patience.set(STALLED);
+                            return Poll::Ready(Some(Ok(frame)));
+                        }
+                        Some(Ok(_)) => {}
+                        // It breaks off here too, so that its reader finds no end.
+                        Some(Err(why)) => {
+                            self.state = State::Broken(QueryError::Series(lost(&why)))
+                        }
+                        None => self.state = State::End,
+                    }
+                }
+                State::Broken(error) => {
+                    let error = error.clone();
+                    self.state = State::End;
+                    return Poll::Ready(Some(Err(error)));
+                }
+                State::End => {
+                    self.patience.set(IDLE);
+                    return Poll::Ready(None);
+                }
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.state, State::End)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.state {
+            State::Text(text, None) => SizeHint::with_exact(text.len() as u64),
+            State::End => SizeHint::with_exact(0),
+            _ => SizeHint::default(),
+        }
+    }
+}
+
+async fn piece(mut work: Box<Work>) -> (Box<Work>, QueryResult<Option<Vec<u8>>>) {
+    let made = work.answer.next().await;
+    (work, made)
+}
+
+/// An error as one line.
+pub(super) fn refusal(error: &QueryError) -> Vec<u8> {
+    let line = error.to_string().replace(['\r', '\n'], " ");
+    format!("-{line}\r\n").into_bytes()
+}
+
+/// Why the rest of an answer that was passed on doesn't come.
+fn lost(why: &hyper::Error) -> plinth_series::Error {
+    plinth_types::Error::connection_failed().with_detail(why.to_string()).into()
+}
+
+#[cfg(feature = "arrow")]
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plinth_env::{Env, block_on};
+    use plinth_pipeline::{Node, NodeConfig};
+
+    /// What a reader hears of an answer that fails halfway.
+    fn heard(format: &str) -> Result<String, String> {
+        let env = Env::real();
+        let node = block_on(Node::in_memory(&env, NodeConfig::default())).unwrap();
+        let database = plinth_client::Database::new(Arc::new(node.endpoint()));
+        let store = block_on(SeriesStore::open(&database)).unwrap();
+        let query = format!(r#"{{"select": "metric-names", "output": {{"format": "{format}"}}}}"#);
+        let answer = store.suggest(query.as_bytes()).unwrap();
+        let work = Box::new(Work { answer: Made::Rows(Box::new(answer)), count: Arc::default() });
+        let failing = async { (work, Err(QueryError::TooMany("points".to_owned()))) };
+        let state = State::Making(Box::pin(failing));
+        let mut reply =
+            Reply { state, patience: Arc::new(Patience::new(&env, Ipv4Addr::LOCALHOST.into())) };
+        let frame = block_on(poll_fn(|context| Pin::new(&mut reply).poll_frame(context))).unwrap();
+        assert!(block_on(poll_fn(|context| Pin::new(&mut reply).poll_frame(context))).is_none());
+        let text =
+            |frame: Frame<Bytes>| String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();
+        frame.map(text).map_err(|error| error.to_string())
+    }
+
+    /// A line behind rows of text; but nothing that a reader of a stream could take for its end.
+    #[test]
+    fn a_stream_that_fails_halfway_breaks_off() {
+        assert!(heard("csv").unwrap().starts_with("-high cardinality"));
+        assert!(heard("arrow").unwrap_err().starts_with("high cardinality"));
+    }
+}
