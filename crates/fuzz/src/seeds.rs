@@ -269,7 +269,7 @@ const PROMQL: [&str; 9] = [
     "days_in_month(vector(time())) + changes(stale[10m]) * stddev(y) - y",
 ];
 
-const SERIES_QUERIES: [&str; 7] = [
+const SERIES_QUERIES: [&str; 9] = [
     r#"{"select": "cpu", "where": {"host": ["a", "b"]}, "range": {"from": "20260101T000000", "to": 1767225600000000001}, "output": {"format": "csv", "timestamp": "raw"}}"#,
     r#"{"aggregate": {"cpu": "max", "mem": ["min", "count"]}, "where": [{"host": "a"}]}"#,
     r#"{"group-aggregate": {"metric": ["cpu"], "step": "30s", "func": ["min", "max"]}, "range": {"from": 9, "to": 1}, "filter": {"max": {"gt": 1}, "=": {"require": "any"}}, "limit": 7, "offset": "2"}"#,
@@ -277,4 +277,6 @@ const SERIES_QUERIES: [&str; 7] = [
     r#"{"group-aggregate-join": {"metric": ["x", "y"], "step": "1h", "func": "sum"}, "range": {"from": 0, "to": 9}, "pivot-by-tag": ["host"], "order-by": "series"}"#,
     r#"{"select-events": "!deploy", "range": {"from": 0, "to": 9}, "filter": "done|(at [a-z]+)"}"#,
     r#"{"select": "meta:names:cpu", "where": {"host": "a"}}"#,
+    r#"{"start": "1h-ago", "end": 1767225600, "msResolution": true, "queries": [{"metric": "cpu", "aggregator": "p95", "downsample": "1m-avg-none", "rate": true, "rateOptions": {"counter": true, "counterMax": 9}, "tags": {"host": "a|b"}, "filters": [{"type": "iwildcard", "tagk": "dc", "filter": "x*y", "groupBy": true}]}]}"#,
+    "start=2026/01/01-00:00&end=1767225600123&ms&m=sum:rate{counter,100}:1m-max:cpu{host=*,dc=a|b}&m=none:1h-p999:x",
 ];

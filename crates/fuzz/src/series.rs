@@ -10,7 +10,7 @@ use plinth_series::ingest::{
     Clock, ImportLines, MAX_LINE_BYTES, Memory, OtlpMetrics, Protocol, RemoteWrite, Session,
     put_lines,
 };
-use plinth_series::{Name, Query};
+use plinth_series::{Name, Query, opentsdb_expressions};
 
 /// What a session made of its bytes.
 #[derive(PartialEq, Eq, Debug, Default)]
@@ -175,6 +175,13 @@ pub(crate) fn query(bytes: &[u8]) {
     for error in [Query::parse(bytes).err(), Query::parse_search(bytes).err()].into_iter().flatten()
     {
         assert!(!error.to_string().is_empty(), "it is refused without a word why");
+    }
+    // As OpenTSDB's, in a body and in an address: what is made of it has to come back, too.
+    for asked in [(&b""[..], bytes), (bytes, &b""[..])] {
+        match opentsdb_expressions(asked, 1_767_225_600_000_000_000) {
+            Ok(all) => all.iter().for_each(|text| drop(plinth_promql::parse(text))),
+            Err(why) => assert!(!why.is_empty(), "it is refused without a word why"),
+        }
     }
 }
 

@@ -68,7 +68,10 @@ pub use query::{
     ARROW_CONTENT_TYPE, Answer, FUNCTION_NAMES, MAX_QUERY_BYTES, Query, QueryError, QueryLimits,
     QueryResult,
 };
-pub use query::{Export, delete_series, form_pairs, is_prometheus, prometheus};
+pub use query::{
+    Export, delete_series, form_pairs, is_opentsdb, is_prometheus, opentsdb, opentsdb_expressions,
+    opentsdb_fixed, prometheus,
+};
 pub use store::{
     Appended, Candidate, Claim, Division, GroupStream, Holder, Listing, Live, Look, MAX_PARTS,
     Members, Newcomers, Owner, PointStream, Retention, Series, SeriesLayer, SeriesLimits,

@@ -27,6 +27,8 @@ mod series_http;
 mod series_import;
 #[path = "series_lines.rs"]
 mod series_lines;
+#[path = "series_opentsdb.rs"]
+mod series_opentsdb;
 #[path = "series_otlp.rs"]
 mod series_otlp;
 #[path = "series_remote_write.rs"]

@@ -24,6 +24,7 @@ mod json;
 mod member;
 mod merge;
 mod numbers;
+mod opentsdb;
 mod output;
 mod parse;
 mod plan;
@@ -34,6 +35,7 @@ mod source;
 pub use apply::FUNCTION_NAMES;
 pub use error::{QueryError, QueryResult};
 pub use json::MAX_QUERY_BYTES;
+pub use opentsdb::{is_opentsdb, opentsdb, opentsdb_expressions, opentsdb_fixed};
 pub use parse::Query;
 pub use prometheus::{Export, delete_series, form_pairs, is_prometheus, prometheus};
 

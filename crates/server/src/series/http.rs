@@ -23,7 +23,8 @@ use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal};
 use plinth_series::{
     ARROW_CONTENT_TYPE, Export, FUNCTION_NAMES, Holder, MAX_QUERY_BYTES, Query, QueryError,
-    QueryResult, SeriesStore, delete_series, is_prometheus, prometheus,
+    QueryResult, SeriesStore, delete_series, is_opentsdb, is_prometheus, opentsdb, opentsdb_fixed,
+    prometheus,
 };
 use plinth_types::Bytes;
 use std::future::poll_fn;
@@ -150,6 +151,10 @@ async fn admitted(hub: &Hub, request: Request<Incoming>, patience: &Patience) ->
                 Err(status) => told(status, TEXT, format!("-{}\r\n", why_not(status, "1 MiB"))),
             }
         }
+        ("/api/query" | "/api/suggest", &Method::GET) if request.uri().query().is_some() => {
+            let (head, _) = request.into_parts();
+            asked(hub, &head, b"").await
+        }
         ("/api/query" | "/api/search" | "/api/suggest", _) => {
             told(StatusCode::METHOD_NOT_ALLOWED, TEXT, "-POST expected, with JSON as the body\r\n")
         }
@@ -177,6 +182,9 @@ async fn admitted(hub: &Hub, request: Request<Incoming>, patience: &Patience) ->
         ("/api/stats", &Method::GET | &Method::HEAD) => told(StatusCode::OK, JSON, stats(hub)),
         ("/api/function-names", &Method::GET | &Method::HEAD) => {
             told(StatusCode::OK, TEXT, FUNCTION_NAMES.join("\n") + "\n")
+        }
+        ("/api/aggregators" | "/api/config/filters", &Method::GET) => {
+            told(StatusCode::OK, JSON, opentsdb_fixed(&path).unwrap_or_default())
         }
         // Where Prometheus' clients look whether it is there.
         ("/" | "/-/healthy" | "/-/ready", &Method::GET | &Method::HEAD) => {
@@ -454,6 +462,13 @@ async fn here(hub: &Hub, store: &SeriesStore, head: &Parts, text: &[u8]) -> Answ
         let (Ok(answer) | Err(answer)) = charts::here(&hub.env, store, head).await;
         let (status, text) = answer.into_parts();
         return told(status, JSON, text);
+    }
+    let is_asked_by_address =
+        head.method == Method::GET && ["/api/query", "/api/suggest"].contains(&path);
+    if is_asked_by_address || is_opentsdb(path, text) {
+        let url = head.uri.query().unwrap_or_default().as_bytes();
+        let (status, text) = opentsdb(store, path, (url, text), now(hub)).await;
+        return json_told(status, text);
     }
     if !is_prometheus(path) && path != DELETE && path != EXPORT {
         return match begun(hub, store, head, text).await {

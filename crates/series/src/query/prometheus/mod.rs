@@ -23,7 +23,7 @@ use plinth_promql::{
     Answered, Error, Labels, MAX_STEPS, NAME, Options, ParseError, nanoseconds, parse_selector,
 };
 use serde_json::{Value as Json, json};
-use source::{StoreSource, find, labels_of};
+pub(super) use source::{StoreSource, find, labels_of};
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -23,7 +23,7 @@ const AT_ONCE: usize = 1000;
 const MAX_LOOKED_UP: usize = 1000;
 
 /// A store for the time of one query.
-pub(super) struct StoreSource<'a> {
+pub(in crate::query) struct StoreSource<'a> {
     store: &'a SeriesStore,
     share: Mutex<Share>,
     deadline: Duration,
@@ -31,7 +31,7 @@ pub(super) struct StoreSource<'a> {
 }
 
 impl<'a> StoreSource<'a> {
-    pub(super) fn new(store: &'a SeriesStore, timeout: Duration) -> Self {
+    pub(in crate::query) fn new(store: &'a SeriesStore, timeout: Duration) -> Self {
         let deadline = store.env().now().saturating_add(timeout);
         Self { store, share: Mutex::new(Share::new(store)), deadline, timeout }
     }
@@ -39,7 +39,7 @@ impl<'a> StoreSource<'a> {
 
 /// A series that was found, and with whom its owner is asked about it, if that is somebody else.
 #[derive(Clone)]
-pub(super) struct Selected {
+pub(in crate::query) struct Selected {
     found: Found,
     together: Option<Arc<Together>>,
 }
@@ -132,7 +132,7 @@ impl Source for StoreSource<'_> {
 }
 
 /// The points of a series.
-pub(super) struct Points(PointStream);
+pub(in crate::query) struct Points(PointStream);
 
 impl Samples for Points {
     type Error = crate::Error;
@@ -145,7 +145,7 @@ impl Samples for Points {
 }
 
 /// The labels of a series, as they were meant.
-pub(super) fn labels_of(name: &Name) -> Labels {
+pub(in crate::query) fn labels_of(name: &Name) -> Labels {
     let tags = name.tags().map(|(tag, value)| (plain(tag).into_owned(), plain(value).into_owned()));
     tags.chain([(NAME.to_string(), plain(name.metric()).into_owned())]).collect()
 }
@@ -161,7 +161,7 @@ pub(super) fn name_of(labels: &Labels) -> String {
 }
 
 /// The series that meet conditions.
-pub(super) async fn find(
+pub(in crate::query) async fn find(
     store: &SeriesStore,
     matchers: &[Matcher],
     limit: usize,

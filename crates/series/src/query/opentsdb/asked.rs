@@ -1,0 +1,380 @@
+//! What a request of OpenTSDB's asks for, as `m=sum:1m-avg:cpu{host=*}` in its address or as JSON.
+//!
+//! Either becomes the same: functions of PromQL, and conditions that select the series. Whatever
+//! stands in a name or a value is put in quotes, and means itself in a regular expression.
+
+use crate::time::parse_moment;
+use plinth_promql::nanoseconds;
+use serde_json::Value as Json;
+
+/// Queries of one request, at most.
+const MAX_QUERIES: usize = 20;
+const MILLISECOND: i64 = 1_000_000;
+const SECOND: i64 = 1000 * MILLISECOND;
+
+/// A request.
+pub(super) struct Asked {
+    pub(super) start: i64,
+    pub(super) end: i64,
+    /// Whether times of the answer are milliseconds.
+    pub(super) is_fine: bool,
+    pub(super) queries: Vec<One>,
+}
+
+/// One of its queries.
+pub(super) struct One {
+    pub(super) metric: String,
+    /// The aggregation in PromQL, with room for what it is of and by; `None` for each series alone.
+    pub(super) aggregate: Option<Operator>,
+    pub(super) step: i64,
+    /// What becomes of the points of a step.
+    pub(super) sample: Operator,
+    pub(super) rate: Option<Rate>,
+    /// Conditions on labels, as PromQL has them.
+    pub(super) conditions: Vec<String>,
+    pub(super) by: Vec<String>,
+}
+
+/// A function of PromQL, and the number that it takes before its series.
+pub(super) struct Operator {
+    pub(super) name: &'static str,
+    pub(super) number: Option<f64>,
+}
+
+/// How a rate is made of what a counter says.
+#[derive(Default)]
+pub(super) struct Rate {
+    pub(super) is_counter: bool,
+    pub(super) counter_max: Option<f64>,
+}
+
+impl Asked {
+    /// The request in an address's parameters.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn of_parameters(pairs: &[(String, String)], now: i64) -> Result<Self, String> {
+        let get = |wanted: &str| pairs.iter().find(|(name, _)| name == wanted).map(|(_, it)| it);
+        let start = get("start").ok_or("start is missing")?;
+        let queries = pairs.iter().filter(|(name, _)| name == "m").map(|(_, m)| One::of_text(m));
+        Self::new(
+            moment(start, now)?,
+            get("end").map_or(Ok(now), |end| moment(end, now))?,
+            get("ms").is_some(),
+            queries.collect::<Result<_, _>>()?,
+        )
+    }
+
+    /// The request in a body.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn of_json(body: &Json, now: i64) -> Result<Self, String> {
+        let time = |name: &str| match &body[name] {
+            Json::Null => Ok(None),
+            Json::String(text) => moment(text, now).map(Some),
+            Json::Number(number) => moment(&number.to_string(), now).map(Some),
+            _ => Err(format!("{name} is no time")),
+        };
+        let queries = body["queries"].as_array().ok_or("queries is no list")?;
+        Self::new(
+            time("start")?.ok_or("start is missing")?,
+            time("end")?.unwrap_or(now),
+            body["msResolution"].as_bool().unwrap_or(false),
+            queries.iter().map(One::of_json).collect::<Result<_, _>>()?,
+        )
+    }
+
+    fn new(start: i64, end: i64, is_fine: bool, queries: Vec<One>) -> Result<Self, String> {
+        if queries.is_empty() || queries.len() > MAX_QUERIES {
+            return Err(format!("1 to {MAX_QUERIES} queries are expected"));
+        }
+        if end <= start {
+            return Err("end must be later than start".to_owned());
+        }
+        Ok(Self { start, end, is_fine, queries })
+    }
+}
+
+impl One {
+    /// `aggregator:[rate[{counter[,max]}]:][downsample:]metric[{tag=value,..}]`.
+    fn of_text(text: &str) -> Result<Self, String> {
+        let (head, tags) = match text.strip_suffix('}').and_then(|text| text.rsplit_once('{')) {
+            Some((head, tags)) if !head.ends_with("rate") => (head, tags),
+            _ => (text, ""),
+        };
+        let parts: Vec<&str> = head.split(':').collect();
+        let [aggregator, between @ .., metric] = &parts[..] else {
+            return Err(format!("m={text}: aggregator:downsample:metric is expected"));
+        };
+        let (mut downsample, mut rate) = (None, None);
+        for part in between {
+            match part.strip_prefix("rate") {
+                Some(options) => rate = Some(Rate::of_text(options)),
+                None => downsample = Some(*part),
+            }
+        }
+        let mut one = Self::new(metric, aggregator, downsample, rate)?;
+        for tag in tags.split(',').filter(|tag| !tag.is_empty()) {
+            let (tag, value) = tag.split_once('=').ok_or("a tag is not of the form key=value")?;
+            one.tag(tag, value);
+        }
+        Ok(one)
+    }
+
+    fn of_json(query: &Json) -> Result<Self, String> {
+        let text = |name: &str| query[name].as_str();
+        let options = &query["rateOptions"];
+        let rate = query["rate"].as_bool().unwrap_or(false).then(|| Rate {
+            is_counter: options["counter"].as_bool().unwrap_or(false),
+            counter_max: options["counterMax"].as_f64(),
+        });
+        let metric = text("metric").ok_or("a query has no metric")?;
+        let aggregator = text("aggregator").ok_or("a query has no aggregator")?;
+        let mut one = Self::new(metric, aggregator, text("downsample"), rate)?;
+        for (tag, value) in query["tags"].as_object().into_iter().flatten() {
+            one.tag(tag, value.as_str().ok_or("a tag has no text")?);
+        }
+        for filter in query["filters"].as_array().into_iter().flatten() {
+            let of = |name: &str| filter[name].as_str().ok_or(format!("a filter has no {name}"));
+            let is_grouped = filter["groupBy"].as_bool().unwrap_or(false);
+            one.filter((of("type")?, of("tagk")?, of("filter")?), is_grouped)?;
+        }
+        Ok(one)
+    }
+
+    fn new(
+        metric: &str,
+        aggregator: &str,
+        downsample: Option<&str>,
+        rate: Option<Rate>,
+    ) -> Result<Self, String> {
+        let downsample = downsample.ok_or("a downsample such as 1m-avg is needed here")?;
+        let mut parts = downsample.split('-');
+        let (step, sample) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let step = span(step).filter(|step| *step >= MILLISECOND);
+        let step = step.ok_or_else(|| format!("downsample={downsample}: no such interval"))?;
+        let fill = parts.next().unwrap_or("none");
+        if fill != "none" {
+            return Err(format!("downsample={downsample}: what is not there is left out (none)"));
+        }
+        let sample = Operator::over_time(sample)
+            .ok_or_else(|| format!("downsample={downsample}: no such function"))?;
+        let aggregate = match aggregator {
+            "none" => None,
+            name => Some(
+                Operator::aggregate(name).ok_or_else(|| format!("no such aggregator: {name}"))?,
+            ),
+        };
+        let (conditions, by) = Default::default();
+        let metric = metric.to_owned();
+        Ok(Self { metric, aggregate, step, sample, rate, conditions, by })
+    }
+
+    /// A tag as the first version of OpenTSDB's queries has them: each is grouped by.
+    fn tag(&mut self, tag: &str, value: &str) {
+        let (condition, pattern) = match value.split('|').map(escaped).collect::<Vec<_>>() {
+            _ if value == "*" => ("=~", ".+".to_owned()),
+            values => ("=~", values.join("|")),
+        };
+        self.conditions.push(format!("{}{condition}{}", quoted(tag), quoted(&pattern)));
+        self.by.push(tag.to_owned());
+    }
+
+    fn filter(
+        &mut self,
+        (kind, tag, filter): (&str, &str, &str),
+        is_grouped: bool,
+    ) -> Result<(), String> {
+        let list = || filter.split('|').map(escaped).collect::<Vec<_>>().join("|");
+        let glob = || filter.split('*').map(escaped).collect::<Vec<_>>().join(".*");
+        let (condition, pattern) = match kind {
+            "wildcard" if filter == "*" => ("=~", ".+".to_owned()),
+            "literal_or" => ("=~", list()),
+            "iliteral_or" => ("=~", format!("(?i:{})", list())),
+            "not_literal_or" => ("!~", list()),
+            "wildcard" => ("=~", glob()),
+            "iwildcard" => ("=~", format!("(?i:{})", glob())),
+            "regexp" => ("=~", format!(".*(?:{filter}).*")),
+            "not_key" => ("=~", String::new()),
+            kind => return Err(format!("no such filter: {kind}")),
+        };
+        self.conditions.push(format!("{}{condition}{}", quoted(tag), quoted(&pattern)));
+        if is_grouped {
+            self.by.push(tag.to_owned());
+        }
+        Ok(())
+    }
+
+    /// The series that it is about, as PromQL selects them.
+    pub(super) fn selector(&self) -> String {
+        let name = format!("__name__={}", quoted(&self.metric));
+        let all: Vec<&str> =
+            [&name].into_iter().chain(&self.conditions).map(String::as_str).collect();
+        format!("{{{}}}", all.join(","))
+    }
+}
+
+impl Rate {
+    /// `{counter[,max[,reset]]}`, or nothing.
+    fn of_text(text: &str) -> Self {
+        let inner = text.trim_start_matches('{').trim_end_matches('}');
+        let mut parts = inner.split(',');
+        let is_counter = parts.next().is_some_and(|word| word.contains("counter"));
+        Self { is_counter, counter_max: parts.next().and_then(|max| max.parse().ok()) }
+    }
+}
+
+impl Operator {
+    fn aggregate(name: &str) -> Option<Self> {
+        let name = match name {
+            "sum" | "zimsum" => "sum",
+            "min" | "mimmin" => "min",
+            "max" | "mimmax" => "max",
+            "avg" => "avg",
+            "count" => "count",
+            "dev" => "stddev",
+            name => {
+                return quantile(name).map(|of| Self { name: "quantile", number: Some(of) });
+            }
+        };
+        Some(Self { name, number: None })
+    }
+
+    fn over_time(name: &str) -> Option<Self> {
+        let name = match name {
+            "sum" | "zimsum" => "sum_over_time",
+            "min" | "mimmin" => "min_over_time",
+            "max" | "mimmax" => "max_over_time",
+            "avg" => "avg_over_time",
+            "count" => "count_over_time",
+            "dev" => "stddev_over_time",
+            "last" => "last_over_time",
+            "first" => "first_over_time",
+            name => {
+                let of = quantile(name)?;
+                return Some(Self { name: "quantile_over_time", number: Some(of) });
+            }
+        };
+        Some(Self { name, number: None })
+    }
+}
+
+/// `p95` is 0.95, `p999` is 0.999.
+fn quantile(name: &str) -> Option<f64> {
+    let digits = name.strip_prefix('p').filter(|digits| (2..=3).contains(&digits.len()))?;
+    let number: u32 = digits.parse().ok()?;
+    Some(f64::from(number) / 10_f64.powi(digits.len() as i32))
+}
+
+/// A text in a regular expression that means itself.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if r"\.+*?()|[]{}^$".contains(c) {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+/// A text in quotes, as PromQL has them.
+pub(super) fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
+}
+
+/// Nanoseconds of `10m`.
+fn span(text: &str) -> Option<i64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit {
+        "ms" => MILLISECOND,
+        "s" => SECOND,
+        "m" => 60 * SECOND,
+        "h" => 3600 * SECOND,
+        "d" => 86_400 * SECOND,
+        "w" => 7 * 86_400 * SECOND,
+        "n" => 30 * 86_400 * SECOND,
+        "y" => 365 * 86_400 * SECOND,
+        _ => return None,
+    };
+    number.parse::<i64>().ok()?.checked_mul(unit)
+}
+
+/// Nanoseconds since 1970 of a time as OpenTSDB's are written.
+fn moment(text: &str, now: i64) -> Result<i64, String> {
+    let wrong = || format!("{text} is no time");
+    if text == "now" {
+        return Ok(now);
+    }
+    if let Some(ago) = text.strip_suffix("-ago") {
+        return span(ago).and_then(|ago| now.checked_sub(ago)).ok_or_else(wrong);
+    }
+    if text.len() == 13
+        && let Ok(milliseconds) = text.parse::<i64>()
+    {
+        return Ok(milliseconds * MILLISECOND);
+    }
+    if let Ok(seconds) = text.parse::<f64>() {
+        return nanoseconds(seconds).ok_or_else(wrong);
+    }
+    let (day, time) = text.split_once(['-', ' ']).unwrap_or((text, "00:00:00"));
+    let seconds = if time.matches(':').count() == 1 { ":00" } else { "" };
+    let moment = format!("{}T{time}{seconds}Z", day.replace('/', "-"));
+    parse_moment(&moment, None).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_767_225_600 * SECOND;
+
+    #[test]
+    fn times_are_read_in_each_form() {
+        for (text, expected) in [
+            ("now", NOW),
+            ("1h-ago", NOW - 3600 * SECOND),
+            ("1767225600", NOW),
+            ("1767225600123", NOW + 123 * MILLISECOND),
+            ("2026/01/01-00:00:00", NOW),
+            ("2026/01/01 00:00", NOW),
+            ("2026/01/01", NOW),
+        ] {
+            assert_eq!(moment(text, NOW), Ok(expected), "{text}");
+        }
+        for text in ["", "ago", "x-ago", "1q-ago", "99999999999999999999y-ago", "2026/13/01"] {
+            assert!(moment(text, NOW).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn queries_become_selectors() {
+        let of = |text: &str| One::of_text(text).map(|one| (one.selector(), one.by.join(",")));
+        let selector = |text: &str| text.to_owned();
+        for (text, expected, by) in [
+            ("sum:1m-avg:cpu.user", r#"{__name__="cpu.user"}"#, ""),
+            (
+                "avg:rate{counter,100}:10s-max-none:cpu{host=*,dc=a|b.c}",
+                r#"{__name__="cpu","host"=~".+","dc"=~"a|b\\.c"}"#,
+                "host,dc",
+            ),
+            ("p95:1h-p99:rate:m", r#"{__name__="m"}"#, ""),
+        ] {
+            assert_eq!(of(text), Ok((selector(expected), by.to_owned())), "{text}");
+        }
+        for (text, words) in [
+            ("cpu", "is expected"),
+            ("sum:cpu", "a downsample"),
+            ("sum:1x-avg:cpu", "no such interval"),
+            ("sum:1m-what:cpu", "no such function"),
+            ("sum:1m-avg-zero:cpu", "left out"),
+            ("what:1m-avg:cpu", "no such aggregator"),
+            ("sum:1m-avg:cpu{host}", "key=value"),
+        ] {
+            let why = of(text).unwrap_err();
+            assert!(why.contains(words), "{text}: {why}");
+        }
+    }
+}
