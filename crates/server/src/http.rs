@@ -128,7 +128,7 @@ fn admit<S: Site>(site: &Arc<S>, open: &Arc<Slots>, stream: Stream) {
     patience.set(S::BOUNDS.idle);
     let Some(number) = open.enter(address, &patience, S::BOUNDS.connections) else { return };
     let (theirs, open) = (site.clone(), open.clone());
-    drop(site.env().spawn_network("http", async move {
+    drop(site.env().spawn_network_behind(usize::MAX, "http", async move {
         converse(theirs, stream, &patience).await;
         open.leave(number, &patience);
     }));

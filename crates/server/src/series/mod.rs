@@ -349,7 +349,7 @@ pub(crate) async fn start(
         // As a connection that stays: a stop waits for what it has received.
         let theirs = hub.clone();
         let caller = hub.callers.enter_datagrams(socket.local_address().ip());
-        accepting.push(env.spawn_network_on(hub.bounds.threads, "series datagrams", async move {
+        accepting.push(env.spawn_network_behind(hub.bounds.threads, "series datagrams", async move {
             datagrams::receive(&theirs, socket, &caller.stop).await;
             theirs.callers.leave(&caller);
         }));
@@ -460,7 +460,7 @@ async fn accept(hub: Arc<Hub>, door: Door, number: usize, protocol: Protocol, mo
             First::Right(Ok(stream)) => {
                 let caller = hub.callers.enter(stream.peer_address().ip(), hub.env.now(), most);
                 let theirs = hub.clone();
-                drop(hub.env.spawn_network_on(hub.bounds.threads, "series", async move {
+                drop(hub.env.spawn_network_behind(hub.bounds.threads, "series", async move {
                     lines::converse(&theirs, stream, protocol, &caller).await;
                     theirs.callers.leave(&caller);
                 }));
