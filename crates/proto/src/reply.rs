@@ -4,7 +4,7 @@
 //! body that is decoded is [`Bytes`].
 
 use crate::frame::{self, Kind};
-use crate::request::{SnapshotId, VALUES_BYTES};
+use crate::request::{PART_BYTES, SnapshotId};
 use crate::wire::{Put, Reader, malformed};
 use plinth_types::{
     Bytes, ChangeBatch, Changes, CommitReply, Error, Located, LocatedMember, MutationList,
@@ -114,7 +114,7 @@ pub fn fitting(values: &[Option<Bytes>]) -> usize {
     let mut bytes = 0;
     let reaches = |value: &Option<Bytes>| {
         bytes += 4 + value.as_ref().map_or(0, Bytes::len);
-        bytes >= VALUES_BYTES
+        bytes >= PART_BYTES
     };
     values.iter().position(reaches).map_or(values.len(), |last| last + 1)
 }

@@ -51,6 +51,7 @@ mod exposition;
 mod guard;
 mod heavy;
 mod http;
+mod lane;
 mod members;
 mod memory;
 mod metrics;

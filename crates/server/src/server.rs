@@ -10,13 +10,14 @@ use crate::console::{Access, Console};
 use crate::counters::{Counters, Figures};
 use crate::door::{Door, Doors, Purpose};
 use crate::events::{self, Bursts};
+use crate::lane::Lane;
 use crate::memory::Memory;
 use crate::outbox::Outbox;
 use crate::page::Page;
 use crate::place::Place;
 use crate::registry::Registry;
 use crate::series::{self, Listeners};
-use crate::shared::{Doorstep, Shared, Stops};
+use crate::shared::{Doorstep, Shared, Stops, Turns};
 use crate::snapshots::Snapshots;
 use crate::wanted::Wanted;
 use crate::{http, metrics};
@@ -114,7 +115,7 @@ impl Server {
             connections: Registry::default(),
             doors,
             memory,
-            heavy: Arc::default(),
+            turns: Turns { heavy: Arc::default(), lane: Lane::new(env.network_threads()) },
             doorstep: Doorstep::default(),
             stops: Stops::new(listeners.len()),
             snapshots,
@@ -131,7 +132,7 @@ impl Server {
             accepting.push(task);
         }
         drop(env.spawn_network("sweep", sweep(shared.clone())));
-        drop(env.spawn("heavy requests", shared.heavy.clone().run(env.clone())));
+        drop(env.spawn("heavy requests", shared.turns.heavy.clone().run(env.clone())));
         if let Some(series) = &series {
             series.settled().await;
             let known = shared.config.public.or(addresses.first().copied());
@@ -229,7 +230,7 @@ impl Server {
 
     fn begin_stop(&self) {
         self.shared.stops.notify();
-        self.shared.heavy.close();
+        self.shared.turns.heavy.close();
         self.shared.snapshots.close();
         if let Some(series) = &self.series {
             series.begin_stop();

@@ -7,6 +7,7 @@ use crate::config::ServerConfig;
 use crate::counters::Figures;
 use crate::door::Doors;
 use crate::heavy::Heavy;
+use crate::lane::Lane;
 use crate::memory::Memory;
 use crate::place::Place;
 use crate::registry::Registry;
@@ -27,8 +28,7 @@ pub(crate) struct Shared {
     pub(crate) doors: Doors,
     /// What connections hold from one turn to the next.
     pub(crate) memory: Arc<Memory>,
-    /// Requests that take long.
-    pub(crate) heavy: Arc<Heavy>,
+    pub(crate) turns: Turns,
     pub(crate) doorstep: Doorstep,
     pub(crate) stops: Stops,
     pub(crate) snapshots: Arc<Snapshots>,
@@ -58,6 +58,14 @@ impl Shared {
     pub(crate) fn figures(&self) -> Figures {
         self.doors.counters.figures(self.connections.len())
     }
+}
+
+/// Where those wait for each other who would keep everybody else waiting.
+pub(crate) struct Turns {
+    /// Requests that take long.
+    pub(crate) heavy: Arc<Heavy>,
+    /// Connections that move more than fits into a turn.
+    pub(crate) lane: Lane,
 }
 
 /// Connections that are not in the registry, counted.

@@ -18,21 +18,21 @@ const LISTED: usize = 20;
 /// the time, of a moment before it.
 pub(crate) fn document(shared: &Arc<Shared>, connection: u64) -> Reply<Arc<str>> {
     let asked = shared.env.now();
-    if let Some(document) = shared.heavy.shared_status(asked) {
+    if let Some(document) = shared.turns.heavy.shared_status(asked) {
         return Reply::ready(Ok(document));
     }
     let theirs = shared.clone();
-    shared.heavy.submit(connection, move || {
+    shared.turns.heavy.submit(connection, move || {
         let began = theirs.env.now();
         // One that was begun meanwhile, for another, says as much.
-        if let Some(document) = theirs.heavy.status_since(asked) {
+        if let Some(document) = theirs.turns.heavy.status_since(asked) {
             return Reply::ready(Ok(document));
         }
         let (done, reply) = promise();
         theirs.endpoint.status_json().on_complete(move |document| {
             done.send(document.map(|document| {
                 let document: Arc<str> = complete(&theirs, &document).into();
-                theirs.heavy.keep_status(began, document.clone());
+                theirs.turns.heavy.keep_status(began, document.clone());
                 document
             }));
         });

@@ -1,7 +1,7 @@
 //! Point reads of many keys: more than one request takes, or more than one reply brings.
 //!
 //! A request has at most [`MAX_KEYS`] keys, so more of them are several requests, asked at once. A
-//! reply ends when it has reached [`VALUES_BYTES`](plinth_proto::request::VALUES_BYTES), so that no
+//! reply ends when it has reached [`PART_BYTES`](plinth_proto::request::PART_BYTES), so that no
 //! server builds a reply of many megabytes that nobody takes; the keys that it left out are asked
 //! for again. Few keys ([`WHOLE_KEYS`]) need neither.
 //!

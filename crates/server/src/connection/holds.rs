@@ -38,7 +38,7 @@ impl Connection {
     /// # Errors
     /// If it was cut off without any.
     pub(super) fn settle(&mut self) -> Result<bool, Gone> {
-        let counted = std::mem::take(&mut self.counted);
+        let counted = std::mem::take(&mut self.turn.counted);
         if (counted.bytes_in > 0 || counted.bytes_out > 0) && self.phase != Phase::Lingering {
             self.outbox.expect_within(&self.shared.env, self.patience());
         }
@@ -95,7 +95,7 @@ impl Connection {
             self.outbox.name(),
             [requests, frees, all],
         );
-        self.counted.cut_off += 1;
+        self.turn.counted.cut_off += 1;
         self.outbox.close(std::mem::take(&mut self.holds.in_flight));
         self.input = Vec::new();
         self.watches = Watches::default();

@@ -18,13 +18,13 @@ use crate::shared::Shared;
 use holds::Holds;
 use plinth_env::Stream;
 use plinth_proto::frame::{self, MAX_REQUEST};
-use plinth_proto::{Hello, Welcome, reply};
+use plinth_proto::{Hello, Kind, Welcome, reply};
 use plinth_types::{Error, Result};
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use watches::Watches;
 
@@ -34,6 +34,16 @@ const RECEIVE: usize = 64 << 10;
 const KEEP: usize = 1 << 20;
 /// Turns of one connection before others on its thread have theirs.
 const TURNS: usize = 16;
+/// Bytes received, answered and sent after which a connection waits for its turn among those who
+/// move as much: so many take about a fifth of a millisecond.
+const FILL: u64 = 256 << 10;
+/// Bytes of a request for values from which on it may be answered with many: some 25 keys.
+const MANY_KEYS: usize = 512;
+/// Bytes of a request that takes as long to read as many others.
+const LONG: usize = 256 << 10;
+/// Bytes sent at a time: the system copies them, and has the other side receive them if that is on
+/// the same machine.
+const SEND: usize = 128 << 10;
 /// How long a client has to close after the server's last words.
 const LINGER: Duration = Duration::from_secs(2);
 /// How TLS begins: a record with a handshake, of any version that there will be.
@@ -81,7 +91,37 @@ pub(crate) struct Connection {
     sent: usize,
     watches: Watches,
     holds: Holds,
+    turn: Turn,
+}
+
+/// What a connection does in its turns, and when it has the next one.
+struct Turn {
+    /// What is to be added to the server's figures.
     counted: Figures,
+    lane: Standing,
+    /// It moved its fill when it last could.
+    is_bulky: bool,
+}
+
+/// How a connection stands to the lane of those who move much.
+enum Standing {
+    /// It has moved little and is asked for little.
+    Out,
+    /// It has moved its fill, or is asked for much, and goes there behind this turn.
+    Going,
+    /// It waits there until it is called.
+    Waiting,
+    /// It was, and lets the others on its thread go first.
+    Called(Pin<Box<dyn Future<Output = ()> + Send>>),
+    /// It has its turn.
+    OnTurn,
+}
+
+/// Whether it may take as long to carry out what a frame asks for as a hundred others.
+fn may_be_much(frame: &frame::Frame<'_>) -> bool {
+    let (len, is) = (frame.body.len(), |kind: Kind| frame.kind == kind as u8);
+    let is_read = is(Kind::GetMany) || is(Kind::InSnapshot);
+    len > LONG || is_read && len > MANY_KEYS || is(Kind::Status)
 }
 
 impl Connection {
@@ -107,13 +147,25 @@ impl Connection {
             sent: 0,
             watches: Watches::default(),
             holds: Holds::default(),
-            counted: Figures { accepted: 1, ..Figures::default() },
+            turn: Turn {
+                counted: Figures { accepted: 1, ..Figures::default() },
+                lane: Standing::Out,
+                is_bulky: false,
+            },
         }
     }
 
     /// Turn after turn, until nothing more can be done now or the connection has ended.
     fn run(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Result<Poll<()>, Gone> {
-        for _ in 0..TURNS {
+        let before = self.moved();
+        for turn in 0..TURNS {
+            self.turn.is_bulky |= self.moved().saturating_sub(before) >= FILL;
+            if self.turn.is_bulky && turn > 0 {
+                self.turn.lane = Standing::Going;
+            }
+            if matches!(self.turn.lane, Standing::Going) {
+                return Ok(Poll::Pending);
+            }
             self.collect(context)?;
             let mut moved = self.send(context)?;
             if self.phase == Phase::Closing && self.output.is_empty() {
@@ -135,6 +187,13 @@ impl Connection {
         }
         context.waker().wake_by_ref();
         Ok(Poll::Pending)
+    }
+
+    /// Bytes that were received, answered and sent, since the beginning of the turns.
+    fn moved(&self) -> u64 {
+        self.turn.counted.bytes_in
+            + 2 * self.turn.counted.bytes_out
+            + (self.output.len() - self.sent) as u64
     }
 
     /// Takes what others have answered, and what they tell this connection to do.
@@ -176,8 +235,8 @@ impl Connection {
         }
     }
 
-    /// Whether more requests may be handled: replies and requests under way are within their
-    /// bounds.
+    /// Whether more requests may be handled: it doesn't wait for its turn, and replies and requests
+    /// under way are within their bounds.
     fn may_handle(&self) -> bool {
         let limits = &self.shared.config.limits;
         // Whoever has nothing under way and nothing to take may always ask, so that everybody gets
@@ -190,6 +249,7 @@ impl Connection {
         matches!(self.phase, Phase::Greeting | Phase::Open)
             && self.output.len() - self.sent < output
             && self.holds.in_flight.sum() < in_flight
+            && !matches!(self.turn.lane, Standing::Going)
             && !self.shared.is_stopping()
     }
 
@@ -197,12 +257,16 @@ impl Connection {
     fn send(&mut self, context: &mut Context<'_>) -> Result<bool, Gone> {
         let mut moved = false;
         while self.sent < self.output.len() {
-            match self.stream.poll_send(context, &self.output[self.sent..]) {
+            let end = self.output.len().min(self.sent + SEND);
+            match self.stream.poll_send(context, &self.output[self.sent..end]) {
                 Poll::Ready(Ok(0)) | Poll::Ready(Err(_)) => return Err(Gone),
                 Poll::Ready(Ok(sent)) => {
                     self.sent += sent;
-                    self.counted.bytes_out += sent as u64;
+                    self.turn.counted.bytes_out += sent as u64;
                     moved = true;
+                    if self.turn.counted.bytes_out >= FILL {
+                        break;
+                    }
                 }
                 Poll::Pending => break,
             }
@@ -223,7 +287,7 @@ impl Connection {
             Poll::Pending => Ok(false),
             Poll::Ready(Ok(0) | Err(_)) => Err(Gone),
             Poll::Ready(Ok(len)) => {
-                self.counted.bytes_in += len as u64;
+                self.turn.counted.bytes_in += len as u64;
                 let received = &buffer[..len];
                 if self.input.is_empty() {
                     let used = self.handle_all(received);
@@ -267,6 +331,11 @@ impl Connection {
             }
             match frame::split(&bytes[used..], MAX_REQUEST) {
                 Ok(Some(frame)) => {
+                    let is_out = matches!(self.turn.lane, Standing::Out);
+                    if is_out && (self.turn.is_bulky || may_be_much(&frame)) {
+                        self.turn.lane = Standing::Going;
+                        break;
+                    }
                     self.handle(&frame);
                     used += frame.len();
                 }
@@ -307,7 +376,7 @@ impl Connection {
     /// Ends the connection before it began.
     fn refuse(&mut self, error: Error) {
         self.shared.doors.bursts.refused(self.outbox.peer, &error);
-        self.counted.refused += 1;
+        self.turn.counted.refused += 1;
         Welcome::refuse(error).encode(&mut self.output);
         self.phase = Phase::Closing;
     }
@@ -321,6 +390,23 @@ impl Connection {
         self.phase = Phase::Closing;
     }
 
+    /// Waits for the turn of one that is in the lane.
+    fn await_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if matches!(self.turn.lane, Standing::Waiting) {
+            if !self.shared.turns.lane.is_called(self.number) {
+                return Poll::Pending;
+            }
+            let env = self.shared.env.clone();
+            self.turn.lane = Standing::Called(Box::pin(async move { env.give_way().await }));
+        }
+        if let Standing::Called(way) = &mut self.turn.lane {
+            ready!(way.as_mut().poll(context));
+            self.shared.turns.lane.done();
+            (self.turn.lane, self.turn.is_bulky) = (Standing::OnTurn, false);
+        }
+        Poll::Ready(())
+    }
+
     fn patience(&self) -> Duration {
         let limits = &self.shared.config.limits;
         if self.phase == Phase::Greeting { limits.greeting } else { limits.silence }
@@ -332,6 +418,9 @@ impl Future for Connection {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
+        if this.await_turn(context).is_pending() {
+            return Poll::Pending;
+        }
         let mut buffers = BUFFERS.take();
         buffers.input.resize(RECEIVE, 0);
         if this.output.is_empty() {
@@ -351,14 +440,25 @@ impl Future for Connection {
             }
         }
         BUFFERS.set(buffers);
+        if matches!(this.turn.lane, Standing::Going) {
+            this.turn.lane = Standing::Waiting;
+            this.shared.turns.lane.enter(this.number, context.waker());
+        } else {
+            this.turn.lane = Standing::Out;
+        }
         polled.unwrap_or(Poll::Ready(()))
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        match self.turn.lane {
+            Standing::Waiting => self.shared.turns.lane.leave(self.number),
+            Standing::Called(_) => self.shared.turns.lane.done(),
+            Standing::Out | Standing::Going | Standing::OnTurn => {}
+        }
         self.outbox.close(self.holds.in_flight);
-        self.shared.heavy.forget(self.number);
+        self.shared.turns.heavy.forget(self.number);
         self.shared.memory.change(self.holds.accounted, 0);
         self.shared.connections.leave(self.number);
     }

@@ -36,7 +36,7 @@ impl Connection {
     /// Lists the connections: `ip:port` and the client's name.
     pub(super) fn clients(&mut self, id: u32, len: usize) {
         let shared = self.shared.clone();
-        let answer = self.shared.heavy.submit(self.number, move || {
+        let answer = self.shared.turns.heavy.submit(self.number, move || {
             let mut clients = Vec::new();
             shared
                 .connections

@@ -23,8 +23,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// Keys that are read together when a request has more than one reply may have room for.
-const KEYS_AT_A_TIME: usize = 32;
+/// Keys of which the values are read first; the next time four times as many, as long as all of
+/// them come to less than a reply. Large values were read thirty-two at a time, of which three fit.
+const FIRST_KEYS: usize = 4;
 
 /// A range is cut into so many pieces as quickly as it is read.
 const FEW_PIECES: i64 = 64;
@@ -54,7 +55,7 @@ pub(super) fn locked_ranges() -> Error {
 impl Connection {
     /// Carries out the request in a frame.
     pub(super) fn handle(&mut self, frame: &Frame<'_>) {
-        self.counted.requests += 1;
+        self.turn.counted.requests += 1;
         let id = frame.id;
         let done = self
             .knows(frame.kind)
@@ -79,7 +80,7 @@ impl Connection {
     }
 
     pub(super) fn fail(&mut self, id: u32, error: &Error) {
-        self.counted.failures += 1;
+        self.turn.counted.failures += 1;
         reply::put_failure(&mut self.output, id, error);
     }
 
@@ -98,7 +99,7 @@ impl Connection {
             }
             Request::Commit(request) => {
                 guard::commit(&request)?;
-                self.counted.commits += 1;
+                self.turn.counted.commits += 1;
                 let answer = endpoint.commit(*request);
                 self.answer(id, answer, Charge::new(len, len), |out, id, reply: &CommitReply| {
                     reply::put_commit(out, id, reply);
@@ -160,7 +161,7 @@ impl Connection {
         if keys.len() > WHOLE_KEYS && self.version >= IN_PARTS {
             return self.get_first_of_many(endpoint, id, (version, space), keys, len);
         }
-        self.counted.reads += keys.len() as u64;
+        self.turn.counted.reads += keys.len() as u64;
         let mut answer = endpoint.get_many(version, space, keys);
         match answer.try_take() {
             Some(Ok(values)) => reply::put_get_many(&mut self.output, id, &values),
@@ -186,8 +187,10 @@ impl Connection {
         len: usize,
     ) -> Result<()> {
         let mut values: Vec<Option<Bytes>> = Vec::with_capacity(keys.len());
+        let mut at_a_time = FIRST_KEYS;
         while values.len() < keys.len() {
-            let end = keys.len().min(values.len() + KEYS_AT_A_TIME);
+            let end = keys.len().min(values.len() + at_a_time);
+            at_a_time *= 4;
             let mut answer = endpoint.get_many(version, space, &keys.slice(values.len()..end));
             match answer.try_take() {
                 Some(Ok(more)) => values.extend(more),
@@ -195,7 +198,7 @@ impl Connection {
                 // What follows is asked for again, and waited for then.
                 Some(Err(_)) => break,
                 None if values.is_empty() => {
-                    self.counted.reads += end as u64;
+                    self.turn.counted.reads += end as u64;
                     let charge = Charge::new(len, memory::values(end));
                     self.answer(id, answer, charge, |out, id, values: &Vec<_>| {
                         reply::put_get_many(out, id, &values[..reply::fitting(values)]);
@@ -210,7 +213,7 @@ impl Connection {
                 break;
             }
         }
-        self.counted.reads += values.len() as u64;
+        self.turn.counted.reads += values.len() as u64;
         reply::put_get_many(&mut self.output, id, &values);
         Ok(())
     }
@@ -224,7 +227,7 @@ impl Connection {
         len: usize,
     ) -> Result<()> {
         guard::selector(selector)?;
-        self.counted.reads += 1;
+        self.turn.counted.reads += 1;
         let answer = endpoint.get_key(version, space, selector);
         let charge = Charge::new(len, memory::ONE_KEY);
         self.answer(id, answer, charge, |out, id, key: &Bytes| reply::put_get_key(out, id, key));
@@ -258,7 +261,7 @@ impl Connection {
         let answer = if size / chunk <= FEW_PIECES {
             endpoint.split_points(range, chunk)
         } else {
-            self.shared.heavy.submit(self.number, move || endpoint.split_points(range, chunk))
+            self.shared.turns.heavy.submit(self.number, move || endpoint.split_points(range, chunk))
         };
         self.answer(id, answer, Charge::new(len, memory::LIST), |out, id, points: &Vec<Bytes>| {
             reply::put_list(out, id, Kind::SplitPointsReply, &guard::points(points, memory::LIST));
@@ -274,11 +277,11 @@ impl Connection {
         len: usize,
     ) -> Result<()> {
         guard::range(&mut read)?;
-        self.counted.ranges += 1;
+        self.turn.counted.ranges += 1;
         let mut answer = endpoint.get_range(version, space, &read);
         match answer.try_take() {
             Some(Ok(result)) => {
-                self.counted.rows += result.rows.len() as u64;
+                self.turn.counted.rows += result.rows.len() as u64;
                 put_range(&mut self.output, id, &result);
             }
             Some(Err(error)) => return Err(error),
@@ -303,8 +306,8 @@ impl Connection {
 
     fn read_version(&mut self, id: u32, request: ReadVersion, len: usize) {
         let count = request.count.clamp(1, MOST_TOGETHER);
-        self.counted.read_versions += 1;
-        self.counted.transactions += u64::from(count);
+        self.turn.counted.read_versions += 1;
+        self.turn.counted.transactions += u64::from(count);
         // Held back, each of them waits by itself.
         let each = REQUEST_OVERHEAD + request.tags.len() * size_of::<Bytes>();
         let mut charge = Charge::new(len, memory::SMALL);
