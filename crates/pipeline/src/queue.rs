@@ -4,6 +4,11 @@
 //! It has one reader at a time (the holder of the batch lock) and any number of writers. What waits
 //! in it is bounded by bytes; beyond the bound commits are refused at once with
 //! `commit_proxy_memory_limit_exceeded`, which clients retry with a long back-off.
+//!
+//! Nobody who waits here knows of the others' fates, so any order is as good as that of arrival. A
+//! transaction of megabytes keeps the log busy for as long as hundreds of small ones do. So those
+//! have batches of their own, one each, and while small ones wait, too, they take turns: whoever
+//! has little to commit waits for one large one at most.
 
 use crate::batch_lock::lock;
 use crate::failure::{NodeError, NodeResult};
@@ -18,6 +23,9 @@ const QUEUE_BYTES: usize = 256 << 20;
 
 /// Bytes of transactions after which a batch is full.
 const BATCH_BYTES: usize = 4 << 20;
+
+/// Bytes from which on a transaction is a large one.
+const LARGE_BYTES: usize = 512 << 10;
 
 /// A transaction and whoever waits for its fate.
 pub(crate) struct Submitted {
@@ -77,8 +85,9 @@ impl Drop for Answer {
 
 /// What the reader of the queue gets.
 pub(crate) enum Work {
-    /// Transactions, in order of arrival; at least one.
-    Batch(Vec<Submitted>),
+    /// Transactions; at least one. `is_long`: one alone, behind whose bytes those of the batch
+    /// before should not have to wait for the disk.
+    Batch { batch: Vec<Submitted>, is_long: bool },
     /// Nothing to commit, but time for the chores (move the window, extend the lease).
     Chores,
     /// No more will come: the database closes and the queue is empty, or the leader has resigned.
@@ -87,7 +96,13 @@ pub(crate) enum Work {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Submitted>,
+    /// Those that share batches, in order of arrival.
+    small: VecDeque<Submitted>,
+    /// Those of which each has one for itself, in order of arrival.
+    large: VecDeque<Submitted>,
+    /// The last batch was one of those.
+    large_was_last: bool,
+    /// Of all of them.
     bytes: usize,
     /// The most bytes since somebody asked.
     peak: usize,
@@ -95,6 +110,43 @@ struct State {
     closed: bool,
     /// Why the leader has resigned, if it has.
     failed: Option<NodeError>,
+}
+
+impl State {
+    fn is_empty(&self) -> bool {
+        self.small.is_empty() && self.large.is_empty()
+    }
+
+    /// Where a transaction of this size waits.
+    fn among(&mut self, bytes: usize) -> &mut VecDeque<Submitted> {
+        if bytes >= LARGE_BYTES { &mut self.large } else { &mut self.small }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Submitted> {
+        self.small.iter().chain(&self.large)
+    }
+
+    /// The next batch, its bytes, and whether it is a large one behind a small one; there is
+    /// something that waits.
+    fn take_batch(&mut self) -> (Vec<Submitted>, usize, bool) {
+        let is_large = !self.large.is_empty() && (self.small.is_empty() || !self.large_was_last);
+        let large_was_last = std::mem::replace(&mut self.large_was_last, is_large);
+        if let Some(alone) = self.large.pop_front_if(|_| is_large) {
+            let bytes = alone.request.size();
+            return (vec![alone], bytes, !large_was_last);
+        }
+        let (mut count, mut bytes) = (0, 0);
+        for submitted in self.small.iter().take(limits::BATCH_TRANSACTIONS) {
+            let size = submitted.request.size();
+            if count > 0 && bytes + size > BATCH_BYTES {
+                break;
+            }
+            count += 1;
+            bytes += size;
+        }
+        let rest = self.small.split_off(count);
+        (std::mem::replace(&mut self.small, rest).into(), bytes, false)
+    }
 }
 
 #[derive(Default)]
@@ -135,13 +187,13 @@ impl CommitQueue {
                 return Reply::ready(Err(NodeError::Closed(None).into()));
             }
             let bytes = request.size();
-            if state.bytes + bytes > QUEUE_BYTES && !state.waiting.is_empty() {
+            if state.bytes + bytes > QUEUE_BYTES && !state.is_empty() {
                 let detail = format!("{} bytes wait to be committed", state.bytes);
                 return Reply::ready(Err(NodeError::QueueFull(detail.into()).into()));
             }
             state.bytes += bytes;
             state.peak = state.peak.max(state.bytes);
-            state.waiting.push_back(Submitted {
+            state.among(bytes).push_back(Submitted {
                 request,
                 changes_members,
                 answer: answer(promise),
@@ -161,8 +213,9 @@ impl CommitQueue {
                 .for_each(|submitted| submitted.answer.send(Err(cause.clone())));
         }
         for submitted in batch.into_iter().rev() {
-            state.bytes += submitted.request.size();
-            state.waiting.push_front(submitted);
+            let bytes = submitted.request.size();
+            state.bytes += bytes;
+            state.among(bytes).push_front(submitted);
         }
         self.changed.notify();
     }
@@ -186,16 +239,19 @@ impl CommitQueue {
             state.closed = true;
             state.failed.get_or_insert_with(|| cause.clone());
             state.bytes = 0;
-            std::mem::take(&mut state.waiting)
+            [std::mem::take(&mut state.small), std::mem::take(&mut state.large)]
         };
         self.changed.notify();
-        waiting.into_iter().for_each(|submitted| submitted.answer.send(Err(cause.clone())));
+        waiting
+            .into_iter()
+            .flatten()
+            .for_each(|submitted| submitted.answer.send(Err(cause.clone())));
     }
 
     /// How many transactions wait, and their bytes.
     pub fn depth(&self) -> (usize, usize) {
         let state = lock(&self.state);
-        (state.waiting.len(), state.bytes)
+        (state.small.len() + state.large.len(), state.bytes)
     }
 
     /// The most bytes that have waited at a time since this was last asked: the queue is empty at
@@ -209,11 +265,11 @@ impl CommitQueue {
     /// Panics if what must hold between two calls doesn't.
     pub fn check_invariants(&self) {
         let state = lock(&self.state);
-        let bytes: usize = state.waiting.iter().map(|waits| waits.request.size()).sum();
+        let bytes: usize = state.all().map(|waits| waits.request.size()).sum();
         assert_eq!(bytes, state.bytes, "the bytes of what waits to be committed");
         assert!(state.peak >= state.bytes, "the most that has waited is more than what waits");
         assert!(state.failed.is_none() || state.closed, "who has resigned takes nothing more");
-        assert!(state.failed.is_none() || state.waiting.is_empty(), "nor does anybody wait");
+        assert!(state.failed.is_none() || state.is_empty(), "nor does anybody wait");
     }
 
     /// The next work. One caller at a time.
@@ -228,7 +284,7 @@ impl CommitQueue {
 
     fn try_next(&self) -> Option<Work> {
         let mut state = lock(&self.state);
-        if state.waiting.is_empty() {
+        if state.is_empty() {
             if state.closed {
                 // The next worker must find the way out too.
                 self.changed.notify();
@@ -236,22 +292,57 @@ impl CommitQueue {
             }
             return std::mem::take(&mut state.chores).then_some(Work::Chores);
         }
-        let (mut count, mut bytes) = (0, 0);
-        for submitted in state.waiting.iter().take(limits::BATCH_TRANSACTIONS) {
-            let size = submitted.request.size();
-            if count > 0 && bytes + size > BATCH_BYTES {
-                break;
-            }
-            count += 1;
-            bytes += size;
-        }
-        assert!(count > 0 && state.bytes >= bytes, "a batch is taken of what waits");
+        let (batch, bytes, is_long) = state.take_batch();
+        assert!(!batch.is_empty() && state.bytes >= bytes, "a batch is taken of what waits");
         state.bytes -= bytes;
-        let rest = state.waiting.split_off(count);
-        let batch = std::mem::replace(&mut state.waiting, rest);
-        if !state.waiting.is_empty() {
+        if !state.is_empty() {
             self.changed.notify();
         }
-        Some(Work::Batch(batch.into()))
+        Some(Work::Batch { batch, is_long })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plinth_types::MutationType;
+
+    /// A transaction that sets one key to so many bytes.
+    fn setting(bytes: usize) -> CommitRequest {
+        let mut request = CommitRequest::default();
+        request.mutations.push(MutationType::Set, b"key", &vec![0; bytes]);
+        request
+    }
+
+    /// The sizes of the next batches, in kibibytes, until nothing waits.
+    fn batches(queue: &CommitQueue) -> Vec<Vec<usize>> {
+        let mut batches = Vec::new();
+        while let Some(Work::Batch { batch, is_long }) = queue.try_next() {
+            queue.check_invariants();
+            let is_large = batch[0].request.size() >= LARGE_BYTES;
+            assert!(is_large || !is_long, "only a large one is long");
+            batches.push(batch.iter().map(|one| one.request.size() >> 10).collect());
+        }
+        batches
+    }
+
+    /// Commits of megabytes kept all others waiting until each of them was on the disk.
+    #[test]
+    fn small_transactions_wait_for_one_large_one_at_most() {
+        let queue = CommitQueue::default();
+        let kibibytes = [600, 600, 1, 2, 700];
+        let replies: Vec<_> =
+            kibibytes.iter().map(|size| queue.submit(setting(size << 10))).collect();
+        assert_eq!(queue.depth().0, 5);
+        let Some(Work::Batch { batch: first, is_long }) = queue.try_next() else {
+            panic!("a batch")
+        };
+        assert_eq!((first.len(), first[0].request.size() >> 10, is_long), (1, 600, true));
+        queue.put_back(first);
+        // One that was put back is the next of its kind.
+        assert_eq!(batches(&queue), [vec![1, 2], vec![600], vec![600], vec![700]]);
+        let more = [600, 600, 3].map(|size| queue.submit(setting(size << 10)));
+        assert_eq!(batches(&queue), [vec![3], vec![600], vec![600]]);
+        drop((replies, more));
     }
 }

@@ -70,8 +70,11 @@ pub(crate) async fn run(leader: Arc<Leader>) {
             Work::Chores => {
                 crate::chores::run(&leader, &mut batcher).await;
             }
-            Work::Batch(batch) => {
+            Work::Batch { batch, is_long } => {
                 let batch = backpressure::admit(&leader, &mut batcher, batch).await;
+                if is_long {
+                    let_the_others_sync(&leader).await;
+                }
                 if !batch.is_empty() {
                     begin(&leader, &mut batcher, batch).await;
                 }
@@ -80,6 +83,17 @@ pub(crate) async fn run(leader: Arc<Leader>) {
         drop(batcher);
         leader.settle_early().await;
         drive(&leader).await;
+    }
+}
+
+/// Waits until what is in flight is committed: appended behind it, megabytes would have to be on
+/// the disk first, too.
+async fn let_the_others_sync(leader: &Leader) {
+    if leader.term.is_some() {
+        return leader.in_flight.until_below(1).await;
+    }
+    if let Some(last) = leader.in_flight.last_position() {
+        wait_for_commit(leader, last).await;
     }
 }
 
