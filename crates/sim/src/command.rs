@@ -9,10 +9,12 @@ use crate::many::{Sum, run_many};
 use crate::plan::{Caller, Plan};
 use crate::probes::PRODUCT_IS_COUNTED;
 use crate::spec::{BUILT_IN, Spec};
-use crate::{kill, kill_nodes, writer};
+use crate::{hostile, kill, kill_nodes, writer};
+use plinth_pipeline::EngineKind;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// After how many events that befell real servers one line more says how it goes.
 const ROUNDS_TOLD: u64 = 10;
@@ -33,6 +35,10 @@ Usage: make sim ARGS='[--seed N] [--count N] [--spec F,...]'   or   plinth sim [
   --list         names the built-in specs and what they are about
   --kills N      instead: kill N real processes that write to real files, at random instants; with --nodes 3 real
                  servers of a cluster are killed, ended, stopped, cut off and delayed N times (plinth sim alone)
+  --hostile N    instead: a real server, N hostile connections and ten good clients beside them (plinth sim alone)
+  --seconds N    for how long [default: 60]
+  --attacks A,.. what they do [default: all that there is]
+  --engine NAME  on which engine, memory or ssd [default: memory]
 
 The same seed gives the same run on every machine; the trace number says so.";
 
@@ -46,6 +52,15 @@ struct Arguments {
     verbose: bool,
     nodes: Option<u64>,
     kills: Option<u64>,
+    hostile: Hostile,
+}
+
+/// What there is to say of hostile clients.
+struct Hostile {
+    attackers: Option<u64>,
+    seconds: u64,
+    attacks: String,
+    engine: EngineKind,
 }
 
 /// `own` are the specs that there are, instead of the built-in ones and files.
@@ -60,6 +75,12 @@ fn parse(arguments: &[String], own: Option<&[Spec]>) -> Result<Arguments, String
         verbose: false,
         nodes: None,
         kills: None,
+        hostile: Hostile {
+            attackers: None,
+            seconds: 60,
+            attacks: String::new(),
+            engine: EngineKind::Memory,
+        },
     };
     let mut specs = Vec::new();
     let mut rest = arguments.iter();
@@ -81,6 +102,10 @@ fn parse(arguments: &[String], own: Option<&[Spec]>) -> Result<Arguments, String
             "--no-faults" => parsed.faults = false,
             "--bug" => parsed.bug = Some(bug(value()?)?),
             "--kills" => parsed.kills = Some(number(value()?)?),
+            "--hostile" => parsed.hostile.attackers = Some(number(value()?)?),
+            "--seconds" => parsed.hostile.seconds = number(value()?)?.max(1),
+            "--attacks" => parsed.hostile.attacks.clone_from(value()?),
+            "--engine" => parsed.hostile.engine = engine(value()?)?,
             "--nodes" => parsed.nodes = Some(nodes(value()?)?),
             "--verbose" => parsed.verbose = true,
             other => return Err(format!("there is no option {other:?}")),
@@ -104,6 +129,12 @@ fn among(specs: &[Spec], name: &str) -> Result<Spec, String> {
         let known: Vec<&str> = specs.iter().map(|spec| &spec.name[..]).collect();
         format!("there is no spec {name:?}; there are {}", known.join(", "))
     })
+}
+
+fn engine(name: &str) -> Result<EngineKind, String> {
+    let known = [EngineKind::Memory, EngineKind::Ssd];
+    let found = known.into_iter().find(|kind| kind.name() == name);
+    found.ok_or_else(|| format!("there is no engine {name:?}; there are memory and ssd"))
 }
 
 fn nodes(text: &str) -> Result<u64, String> {
@@ -134,6 +165,7 @@ pub fn run(caller: Caller, program: &[OsString], arguments: &[String]) -> u8 {
         [command, dir, engine] if command == writer::COMMAND => {
             return writer::run(Path::new(dir), engine);
         }
+        [command, rest @ ..] if command == hostile::COMMAND => return hostile::attack(rest),
         [list] if list == "--list" => {
             return list_specs(&Spec::all());
         }
@@ -144,6 +176,15 @@ pub fn run(caller: Caller, program: &[OsString], arguments: &[String]) -> u8 {
         return 0;
     }
     match parse(arguments, None) {
+        Ok(Arguments {
+            hostile: Hostile { attackers: Some(attackers), seconds, attacks: kinds, engine },
+            seed,
+            ..
+        }) => {
+            let time = Duration::from_secs(seconds);
+            let engine = engine.name().to_owned();
+            besiege(caller, program, &hostile::Siege { attackers, time, kinds, engine, seed })
+        }
         Ok(Arguments { kills: Some(rounds), nodes: Some(nodes), seed, .. }) if nodes > 1 => {
             kill_nodes(caller, program, (nodes, rounds), seed)
         }
@@ -163,9 +204,11 @@ pub fn run_own(words: &'static str, specs: &[Spec], arguments: &[String]) -> u8 
     if arguments.iter().any(|argument| argument == "--list") {
         return list_specs(specs);
     }
-    let parsed = parse(arguments, Some(specs)).and_then(|parsed| match parsed.kills {
-        Some(_) => Err("--kills is an option of plinth sim alone".to_string()),
-        None => Ok(parsed),
+    let parsed = parse(arguments, Some(specs)).and_then(|parsed| {
+        match parsed.kills.or(parsed.hostile.attackers) {
+            Some(_) => Err("--kills and --hostile are options of plinth sim alone".to_string()),
+            None => Ok(parsed),
+        }
     });
     match parsed {
         Ok(parsed) => simulate(Caller::Program(words), parsed),
@@ -224,6 +267,36 @@ fn kill_nodes(caller: Caller, program: &[OsString], (nodes, rounds): (u64, u64),
         Err(what) => {
             let again = caller.command(&format!("--kills {rounds} --nodes {nodes} --seed {seed}"));
             eprintln!("{what}\nagain: {again} (real processes: it may go another way)");
+            1
+        }
+    }
+}
+
+fn besiege(caller: Caller, program: &[OsString], siege: &hostile::Siege) -> u8 {
+    let hostile::Siege { attackers, time, kinds, engine, seed } = siege;
+    let attacks = if kinds.is_empty() { String::new() } else { format!(" --attacks {kinds}") };
+    let line = format!(
+        "--hostile {attackers} --seconds {}{attacks} --engine {engine} --seed {seed}",
+        time.as_secs()
+    );
+    let (Caller::Plinth, Some(first)) = (caller, program.first()) else {
+        eprintln!("servers are what `plinth server` starts: plinth sim {line}");
+        return 2;
+    };
+    eprintln!(
+        "{attackers} hostile connections and ten good clients for {} seconds ...",
+        time.as_secs()
+    );
+    match hostile::besiege(first, program, siege) {
+        Ok(judged) => {
+            print!("{judged}");
+            0
+        }
+        Err(what) => {
+            eprintln!(
+                "{what}\nagain: {} (real processes: it may go another way)",
+                caller.command(&line)
+            );
             1
         }
     }

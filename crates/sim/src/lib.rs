@@ -45,6 +45,7 @@ mod faults;
 mod fixed;
 mod fleet;
 mod history;
+pub mod hostile;
 pub mod kill;
 pub mod kill_nodes;
 mod link;

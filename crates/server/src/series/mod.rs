@@ -349,10 +349,14 @@ pub(crate) async fn start(
         // As a connection that stays: a stop waits for what it has received.
         let theirs = hub.clone();
         let caller = hub.callers.enter_datagrams(socket.local_address().ip());
-        accepting.push(env.spawn_network_behind(hub.bounds.threads, "series datagrams", async move {
-            datagrams::receive(&theirs, socket, &caller.stop).await;
-            theirs.callers.leave(&caller);
-        }));
+        accepting.push(env.spawn_network_behind(
+            hub.bounds.threads,
+            "series datagrams",
+            async move {
+                datagrams::receive(&theirs, socket, &caller.stop).await;
+                theirs.callers.leave(&caller);
+            },
+        ));
     }
     for (number, (protocol, door)) in bound.into_iter().enumerate() {
         match protocol {
