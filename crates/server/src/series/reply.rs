@@ -187,6 +187,9 @@ mod tests {
     use super::*;
     use plinth_env::{Env, block_on};
     use plinth_pipeline::{Node, NodeConfig};
+    use plinth_series::SeriesStore;
+    use std::future::poll_fn;
+    use std::net::Ipv4Addr;
 
     /// What a reader hears of an answer that fails halfway.
     fn heard(format: &str) -> Result<String, String> {
