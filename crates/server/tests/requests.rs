@@ -301,8 +301,8 @@ fn a_reply_ends_where_it_is_large_enough_and_the_rest_is_asked_for_again() {
         assert_eq!(kind, Kind::GetManyReply as u8);
         reply::get_many(&Bytes::from(body)).unwrap()
     };
-    // The one that reaches the mebibyte is among them.
-    assert_eq!(values(&mut new).len(), 12);
+    // The one that reaches 256 KiB is among them.
+    assert_eq!(values(&mut new).len(), 3);
     let mut old = Raw::greeted_in(&server, 2);
     old.ask(1, &request).unwrap();
     let all = values(&mut old);
