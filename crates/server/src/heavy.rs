@@ -12,7 +12,8 @@
 //! Always: connections have turns, so who asks for much waits for himself; the task rests for as
 //! long as it has worked, so that all of this together takes half a processor at most. Status
 //! documents are made twenty times a second when they are asked for more often, and those who ask
-//! share them.
+//! share them. To send them takes time, too: of those who ask for one after the other a thousand a
+//! second get one.
 
 use plinth_env::reply::{Reply, promise};
 use plinth_env::{Env, Signal};
@@ -28,7 +29,14 @@ const STATUS_AGE: Duration = Duration::from_millis(50);
 /// Status documents that are made at once when none was asked for in a while.
 const STATUS_BURST: u32 = 10;
 
-type Job = Box<dyn FnOnce() + Send>;
+/// How long the task rests at least behind a document for somebody who has had one just before.
+pub(crate) const OFTEN: Duration = Duration::from_millis(1);
+
+/// What is to be carried out, and how long the task rests at least behind it.
+struct Job {
+    work: Box<dyn FnOnce() + Send>,
+    rest: Duration,
+}
 
 /// What waits to be carried out.
 #[derive(Default)]
@@ -98,12 +106,23 @@ impl Heavy {
         connection: u64,
         job: impl FnOnce() -> Reply<T> + Send + 'static,
     ) -> Reply<T> {
+        self.submit_and_rest(connection, Duration::ZERO, job)
+    }
+
+    /// The same, and the task rests for so long behind it.
+    pub(crate) fn submit_and_rest<T: Send + 'static>(
+        &self,
+        connection: u64,
+        rest: Duration,
+        job: impl FnOnce() -> Reply<T> + Send + 'static,
+    ) -> Reply<T> {
         let (done, reply) = promise();
-        let job = Box::new(move || {
+        let work = Box::new(move || {
             if !done.is_cancelled() {
                 job().on_complete(move |result| done.send(result));
             }
         });
+        let job = Job { work, rest };
         let mut waiting = self.lock();
         if waiting.is_closed {
             drop(waiting);
@@ -141,10 +160,10 @@ impl Heavy {
             match job {
                 Some(job) => {
                     let began = env.now();
-                    job();
-                    let worked = env.now().saturating_sub(began);
-                    if !is_closed && !worked.is_zero() {
-                        env.sleep(worked).await;
+                    (job.work)();
+                    let rest = env.now().saturating_sub(began).max(job.rest);
+                    if !is_closed && !rest.is_zero() {
+                        env.sleep(rest).await;
                     }
                 }
                 None if is_closed => return,
@@ -194,10 +213,11 @@ mod tests {
         let mut waiting = Waiting::default();
         for (connection, name) in [(1, "a"), (1, "b"), (1, "c"), (2, "x"), (3, "p"), (3, "q")] {
             let order = order.clone();
-            waiting.push(connection, Box::new(move || order.lock().unwrap().push(name)));
+            let work = Box::new(move || order.lock().unwrap().push(name));
+            waiting.push(connection, Job { work, rest: Duration::ZERO });
         }
         while let Some(job) = waiting.pop() {
-            job();
+            (job.work)();
         }
         assert_eq!(*order.lock().unwrap(), ["a", "x", "p", "b", "q", "c"]);
         assert!(waiting.turns.is_empty());
@@ -210,7 +230,7 @@ mod tests {
         let gone = heavy.submit::<()>(2, || panic!("nobody wants it"));
         heavy.forget(2);
         assert_eq!(gone.wait().unwrap_err().code(), 1100);
-        heavy.lock().pop().unwrap()();
+        (heavy.lock().pop().unwrap().work)();
         assert_eq!(kept.wait(), Ok(1));
         heavy.close();
         assert_eq!(heavy.submit(3, || Reply::ready(Ok(2))).wait().unwrap_err().code(), 1100);

@@ -3,10 +3,12 @@
 //! FoundationDB's tools look for addresses, processes and clients in it; an endpoint in a process
 //! has none of them.
 
+use crate::heavy::OFTEN;
 use crate::shared::Shared;
 use plinth_env::reply::{Reply, promise};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The version of FoundationDB whose clients ours are like, and their protocol.
 const CLIENT_VERSION: &str = "7.3.0";
@@ -15,14 +17,20 @@ const PROTOCOL: &str = "fdb00b073000000";
 const LISTED: usize = 20;
 
 /// The status document, with the server's part in it: of this moment, or, where it is asked for all
-/// the time, of a moment before it.
-pub(crate) fn document(shared: &Arc<Shared>, connection: u64) -> Reply<Arc<str>> {
+/// the time, of a moment before it. `is_often`: whoever asks has asked just before, and waits for
+/// his turn.
+pub(crate) fn document(shared: &Arc<Shared>, connection: u64, is_often: bool) -> Reply<Arc<str>> {
     let asked = shared.env.now();
-    if let Some(document) = shared.turns.heavy.shared_status(asked) {
+    let rest = if is_often { OFTEN } else { Duration::ZERO };
+    if !is_often && let Some(document) = shared.turns.heavy.shared_status(asked) {
         return Reply::ready(Ok(document));
     }
     let theirs = shared.clone();
-    shared.turns.heavy.submit(connection, move || {
+    shared.turns.heavy.submit_and_rest(connection, rest, move || {
+        let again = is_often.then(|| theirs.turns.heavy.shared_status(theirs.env.now())).flatten();
+        if let Some(document) = again {
+            return Reply::ready(Ok(document));
+        }
         let began = theirs.env.now();
         // One that was begun meanwhile, for another, says as much.
         if let Some(document) = theirs.turns.heavy.status_since(asked) {

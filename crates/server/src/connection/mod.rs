@@ -37,6 +37,8 @@ const TURNS: usize = 16;
 /// Bytes received, answered and sent after which a connection waits for its turn among those who
 /// move as much: so many take about a fifth of a millisecond.
 const FILL: u64 = 256 << 10;
+/// Who asks for the status twice within this time asks often.
+const OFTEN: Duration = Duration::from_millis(50);
 /// Bytes of a request for values from which on it may be answered with many: some 25 keys.
 const MANY_KEYS: usize = 512;
 /// Bytes of a request that takes as long to read as many others.
@@ -101,6 +103,16 @@ struct Turn {
     lane: Standing,
     /// It moved its fill when it last could.
     is_bulky: bool,
+    /// When it asked for the status last.
+    asked_status: Option<Duration>,
+}
+
+impl Turn {
+    /// It asks for the status: whether it has done so just before.
+    fn asks_often(&mut self, now: Duration) -> bool {
+        let last = self.asked_status.replace(now);
+        last.is_some_and(|last| now.saturating_sub(last) < OFTEN)
+    }
 }
 
 /// How a connection stands to the lane of those who move much.
@@ -151,6 +163,7 @@ impl Connection {
                 counted: Figures { accepted: 1, ..Figures::default() },
                 lane: Standing::Out,
                 is_bulky: false,
+                asked_status: None,
             },
         }
     }

@@ -120,7 +120,8 @@ impl Connection {
                 reply::put_list(&mut self.output, id, Kind::AddressesReply, addresses);
             }
             Request::Status => {
-                let answer = status::document(&self.shared, self.number);
+                let is_often = self.turn.asks_often(self.shared.env.now());
+                let answer = status::document(&self.shared, self.number, is_often);
                 self.answer(
                     id,
                     answer,

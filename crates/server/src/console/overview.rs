@@ -17,7 +17,7 @@ const ADDRESSES: usize = 50;
 
 /// The status document as FoundationDB's tools want it.
 pub(super) async fn status(shared: &Arc<Shared>) -> Result<Answer, Answer> {
-    match status::document(shared, heavy::HTTP).await {
+    match status::document(shared, heavy::HTTP, false).await {
         Ok(document) => Ok(Answer::json(document.to_string())),
         Err(error) => Err(Answer::database(&error)),
     }
@@ -26,8 +26,9 @@ pub(super) async fn status(shared: &Arc<Shared>) -> Result<Answer, Answer> {
 /// The console's own document.
 pub(super) async fn overview(console: &Console) -> Result<Answer, Answer> {
     let shared = &console.shared;
-    let document =
-        status::document(shared, heavy::HTTP).await.map_err(|error| Answer::database(&error))?;
+    let document = status::document(shared, heavy::HTTP, false)
+        .await
+        .map_err(|error| Answer::database(&error))?;
     let document: Value = serde_json::from_str(&document).unwrap_or(Value::Null);
     let cluster = &document["cluster"];
     let (qos, plinth, data) = (&cluster["qos"], &cluster["plinth"], &cluster["data"]);
