@@ -25,6 +25,7 @@
 //! beside the parts.
 //! Read next: [`workloads`], `clients.rs`, `figures.rs`.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod alarm;
 mod bench;

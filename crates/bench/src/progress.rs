@@ -3,6 +3,7 @@
 
 use crate::words::{duration, grouped};
 use indicatif::{ProgressBar, ProgressStyle};
+use plinth_env::tell;
 use std::time::Duration;
 
 /// What takes less time gets no line.
@@ -34,12 +35,17 @@ impl Progress {
         if self == Self::Lines && total < WORTH_A_LINE {
             return Task { bar: None };
         }
-        self.begin(title, millis, &format!("for {}", duration(total)))
+        self.begin(title, millis, Some(&format!("for {}", duration(total))))
     }
 
     /// Something that handles a known number of items.
     pub fn counted(self, title: &str, total: u64, items: &str) -> Task {
-        self.begin(title, total, &format!("{} {items}", grouped(total)))
+        self.begin(title, total, Some(&format!("{} {items}", grouped(total))))
+    }
+
+    /// Something of which a share is known to be done, in percent.
+    pub fn share(self, title: &str) -> Task {
+        self.begin(title, 100, None)
     }
 
     /// Something that takes a while, nobody knows how long.
@@ -47,7 +53,7 @@ impl Progress {
         let bar = match self {
             Self::Silent => None,
             Self::Lines => {
-                eprintln!("{title} ...");
+                tell(format_args!("{title} ..."));
                 None
             }
             Self::Bars => {
@@ -62,14 +68,18 @@ impl Progress {
         Task { bar }
     }
 
-    fn begin(self, title: &str, total: u64, extent: &str) -> Task {
+    fn begin(self, title: &str, total: u64, extent: Option<&str>) -> Task {
+        let with_extent = |between: &str| match extent {
+            Some(extent) => format!("{title}{between}{extent}"),
+            None => title.to_owned(),
+        };
         let bar = match self {
             Self::Silent => None,
             Self::Lines => {
-                eprintln!("{title}: {extent} ...");
+                tell(format_args!("{} ...", with_extent(": ")));
                 None
             }
-            Self::Bars => Some(bar(title, total, extent)),
+            Self::Bars => Some(bar(with_extent(", "), total)),
         };
         Task { bar }
     }
@@ -93,11 +103,11 @@ impl Drop for Task {
     }
 }
 
-fn bar(title: &str, total: u64, extent: &str) -> ProgressBar {
+fn bar(prefix: String, total: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("  {prefix:44} {bar:28} {percent:>3} %  {msg}")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::new(total);
     bar.set_style(style.progress_chars("=> "));
-    bar.set_prefix(format!("{title}, {extent}"));
+    bar.set_prefix(prefix);
     bar
 }

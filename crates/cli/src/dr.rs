@@ -4,7 +4,7 @@
 //! becomes lines or JSON, and what went wrong becomes advice. The work itself is the crate
 //! `plinth-dr`. Always: whatever is interrupted can be said again.
 
-use crate::failure::{Failure, INTERRUPTED};
+use crate::failure::{Failure, INTERRUPTED, tell};
 use crate::interrupt;
 use crate::target::{Open, Target};
 use crate::terminal;
@@ -213,7 +213,7 @@ impl Opened {
         };
         match ended.map_err(failed)? {
             Ending::Stopped => {
-                eprintln!("plinth: interrupted; plinth dr agent goes on from here");
+                tell("interrupted; plinth dr agent goes on from here");
                 Ok(INTERRUPTED)
             }
             Ending::Ended => {
@@ -344,7 +344,7 @@ impl Opened {
                 Waits::Answer(error) => error.to_string(),
             };
             if what != said {
-                eprintln!("plinth: waiting: {what}");
+                tell(format_args!("waiting: {what}"));
                 said = what;
             }
         };
@@ -372,7 +372,7 @@ impl Opened {
                 terminal::print(&format!("{to} takes writes already, and {from} follows it\n"))?
             }
             Err(error) if error == Error::operation_cancelled() => {
-                eprintln!("plinth: {error}");
+                tell(error);
                 return Ok(INTERRUPTED);
             }
             Err(error) => return Err(failed(error)),

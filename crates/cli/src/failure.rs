@@ -34,6 +34,15 @@ impl Failure {
         Self { what: "interrupted".to_owned(), code: INTERRUPTED }
     }
 
+    /// What was found can't be printed. That its reader has gone is no news to whoever sent him
+    /// away, and needs no words.
+    pub fn printing(error: &std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return Self::new("");
+        }
+        Self::of("cannot write to standard output", error)
+    }
+
     /// The command line asks for what there isn't.
     pub fn usage(what: impl Into<String>) -> Self {
         Self { what: what.into(), code: USAGE }
@@ -55,6 +64,13 @@ impl Failure {
         let is_damaged = *error == Error::file_corrupt() || *error == Error::checksum_failed();
         let code = if is_damaged { DAMAGED } else { FAILED };
         Self { what: format!("{work}: {error}"), code }
+    }
+
+    /// Tells people, if there is something to be told.
+    pub fn tell(&self) {
+        if !self.what.is_empty() {
+            tell(self);
+        }
     }
 
     /// The number that the process ends with.
@@ -82,6 +98,5 @@ impl From<plinth_bench::Error> for Failure {
 
 /// Tells people something on standard error. Nobody may be listening, which is no reason to end.
 pub(crate) fn tell(text: impl std::fmt::Display) {
-    use std::io::Write as _;
-    let _ = writeln!(std::io::stderr(), "plinth: {text}");
+    plinth_env::tell(format_args!("plinth: {text}"));
 }

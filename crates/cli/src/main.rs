@@ -32,6 +32,7 @@
 //! Workloads and the figures they are held against: `bench`. Read next: `command.rs`, then
 //! `demo/mod.rs`.
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod agents;
 mod allocator;
@@ -80,7 +81,7 @@ fn main() -> ExitCode {
     match run(&matches) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            eprintln!("plinth: {failure}");
+            failure.tell();
             ExitCode::from(failure.code())
         }
     }

@@ -4,9 +4,9 @@
 //! Here stands what a command line needs: names of databases become databases, progress becomes a
 //! bar or lines, and what went wrong becomes advice. The copy itself is the crate `plinth-migrate`.
 
-use crate::failure::{DAMAGED, Failure, INTERRUPTED};
+use crate::failure::{DAMAGED, Failure, INTERRUPTED, tell};
 use crate::interrupt;
-use crate::target::{Open, Target};
+use crate::target::{Open, PATIENCE, Target};
 use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::{Database, Error};
@@ -51,10 +51,11 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let [from, to] =
         ["from", "to"].map(|side| options.get_one::<String>(side).cloned().unwrap_or_default());
     let targets = [target(&from)?, target(&to)?];
-    let source = targets[0].open(true).map_err(|error| Failure::opening(&from, &error))?;
-    let destination = targets[1].open(false).map_err(|error| Failure::opening(&to, &error))?;
+    // A destination is made only for a source that is there.
+    let source = reached(&targets[0], &from, true)?;
+    let destination = reached(&targets[1], &to, false)?;
     let stop = interrupt::flag();
-    let task = Arc::new(terminal::progress().counted("migrating", PERCENT, "percent"));
+    let task = Arc::new(terminal::progress().share("migrating"));
     let settings = Settings {
         source_is_exclusive: matches!(targets[0], Target::Directory(_)),
         lock_source: options.get_flag("lock"),
@@ -66,7 +67,7 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
                 let (position, message) = shown(progress);
                 let gigabytes = progress.bytes_read / LINE_BYTES;
                 if said.swap(gigabytes, Ordering::Relaxed) < gigabytes {
-                    eprintln!("  {message}");
+                    plinth_env::tell(format_args!("  {message}"));
                 }
                 task.set(position, message);
             })
@@ -84,17 +85,25 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
             Ok(0)
         }
         Err(error) if stop.load(Ordering::Relaxed) && error == Error::operation_cancelled() => {
-            eprintln!(
-                "plinth: interrupted; the same command goes on from here, and {to} stays locked until it has ended"
-            );
+            tell(format_args!(
+                "interrupted; the same command goes on from here, and {to} stays locked until it has ended"
+            ));
             Ok(INTERRUPTED)
         }
         Err(error) if error == Error::checksum_failed() => {
-            eprintln!("plinth: {to} does not hold what was written to it: {error}");
+            tell(format_args!("{to} does not hold what was written to it: {error}"));
             Ok(DAMAGED)
         }
         Err(error) => Err(Failure::of(format!("cannot migrate {from} to {to}"), error)),
     }
+}
+
+/// Opens a database that answers.
+fn reached(target: &Target, name: &str, must_exist: bool) -> Result<Open, Failure> {
+    let opened = target.open(must_exist).map_err(|error| Failure::opening(name, &error))?;
+    let reached = opened.until_reached(PATIENCE);
+    reached.map_err(|error| Failure::of(format!("cannot reach {name}"), error))?;
+    Ok(opened)
 }
 
 const PERCENT: u64 = 100;

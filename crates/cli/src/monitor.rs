@@ -7,7 +7,7 @@
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::layers;
-use crate::target::{CLUSTER_FILE, Open, Target};
+use crate::target::{CLUSTER_FILE, Open, PATIENCE, Target};
 use crate::terminal::{self, Terminal};
 use crate::told;
 use crate::trend::Trend;
@@ -21,9 +21,6 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-/// How long a database that doesn't answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 fn place() -> Arg {
     Arg::new("database").value_name("T").help(

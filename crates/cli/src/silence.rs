@@ -1,16 +1,17 @@
-//! Says that no server answers, while somebody waits for one: what is asked of a database that is
-//! out of reach waits.
+//! Says what is waited for: what is asked of a database that is out of reach, or that nobody leads,
+//! waits until that is over.
 //!
-//! It is said once, and again when a server had answered meanwhile. A client that wants nothing
-//! tries no connection, so a shell at rest says nothing.
+//! It is said once, and again when it had been over meanwhile. A client that wants nothing tries no
+//! connection, so a shell at rest says nothing.
 
+use crate::failure::tell;
 use plinth::client::Endpoint;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How often it is looked.
 const TICK: Duration = Duration::from_millis(500);
-/// So many looks in a row nobody must be reachable.
+/// So many looks in a row it must be waited.
 const LOOKS: u32 = 4;
 
 /// Looks for as long as the endpoint is there.
@@ -21,13 +22,15 @@ pub fn watch(endpoint: &Arc<dyn Endpoint>) {
         loop {
             env.sleep(TICK).await;
             let Some(endpoint) = watched.upgrade() else { return };
-            let Some(why) = endpoint.unreachable() else {
+            let Some(why) = endpoint.stalled() else {
                 in_vain = 0;
                 continue;
             };
             in_vain += 1;
             if in_vain == LOOKS {
-                eprintln!("plinth: no server answers, and is waited for (Ctrl-C ends this): {why}");
+                tell(format_args!(
+                    "the database is unavailable, and is waited for (Ctrl-C ends this): {why}"
+                ));
             }
         }
     }));

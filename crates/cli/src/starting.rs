@@ -1,5 +1,6 @@
 //! A start that may take long: somebody who asks the program to end meanwhile is heeded.
 
+use crate::failure::tell;
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal, block_on};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ pub fn interruptible<T>(env: &Env, stop: &Arc<AtomicBool>, start: impl FnOnce() 
     let watch = env.spawn("starting", async move {
         while race(until.wait(), timer.sleep(TICK)).await != First::Left(()) {
             if stop.load(Ordering::Relaxed) {
-                eprintln!("plinth: ended during the start, as asked; nothing was served yet");
+                tell("ended during the start, as asked; nothing was served yet");
                 std::process::exit(0);
             }
         }

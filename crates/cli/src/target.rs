@@ -1,14 +1,23 @@
 //! A database by the name that a user gives it: a directory, a server's cluster file, or `fdb:` and
 //! what FoundationDB's C library takes.
+//!
+//! Opening a server's asks nobody. What is asked of it waits for as long as it takes, and it is
+//! told for what; a command that would rather not begin waits by itself, and not for ever.
 
 use crate::encryption;
 use crate::silence;
-use plinth::{Builder, Database, Error, Local, fdb};
+use plinth::{Builder, Database, Error, Local, TransactionOption, fdb};
+use plinth_bench::words::duration;
+use plinth_env::sync::{First, race};
 use plinth_env::{Env, block_on};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What a server writes into its directory for clients to find it by.
 pub const CLUSTER_FILE: &str = "fdb.cluster";
+
+/// How long a database that doesn't answer is waited for where that isn't for ever.
+pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A database that was opened, wherever it is.
 #[derive(Clone)]
@@ -20,6 +29,33 @@ pub struct Open {
 }
 
 impl Open {
+    /// Waits until it answers, for so long at most.
+    ///
+    /// # Errors
+    /// `timed_out` with what it was waited for; those of reading.
+    pub fn until_reached(&self, patience: Duration) -> Result<(), Error> {
+        let env = self.database.endpoint().env().clone();
+        let asked = async {
+            let tr = self.database.create_transaction();
+            tr.set_option(TransactionOption::LockAware)?;
+            loop {
+                match tr.get_read_version().await {
+                    Ok(_) => return Ok(()),
+                    Err(error) => tr.on_error(error).await?,
+                }
+            }
+        };
+        match block_on(race(asked, env.sleep(patience))) {
+            First::Left(reached) => reached,
+            First::Right(()) => {
+                let why = self.database.endpoint().stalled();
+                let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+                let after = duration(patience);
+                Err(Error::timed_out().with_detail(format!("no answer in {after}{why}")))
+            }
+        }
+    }
+
     /// Closes it, if it is in this process.
     ///
     /// # Errors
@@ -122,5 +158,23 @@ mod tests {
         assert!(served("fdb:a?b").is_err());
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         assert_eq!(named(file), Target::ClusterFile(file.into()));
+    }
+
+    /// `plinth migrate` waited for ever.
+    #[test]
+    fn a_database_that_is_not_there_is_not_waited_for_for_ever() {
+        let env = Env::real();
+        let dir = block_on(env.files().temporary_dir("plinth-target-test")).unwrap();
+        let path = dir.path().join("fdb.cluster");
+        // Nobody listens at a port that is kept for that.
+        block_on(env.files().replace(&path, b"a:b@127.0.0.1:1")).unwrap();
+        let opened = Target::ClusterFile(path).open(true).unwrap();
+        let error = opened.until_reached(Duration::from_millis(300)).unwrap_err();
+        assert!(
+            error == Error::timed_out() && error.to_string().contains("127.0.0.1:1"),
+            "{error}"
+        );
+        let local = Open::from(Local::in_memory().unwrap());
+        assert_eq!(local.until_reached(PATIENCE), Ok(()));
     }
 }

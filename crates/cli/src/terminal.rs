@@ -60,7 +60,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let printed = out.write_all(bytes).and_then(|()| out.flush());
-    printed.map_err(|error| Failure::of("cannot write to standard output", error))
+    printed.map_err(|error| Failure::printing(&error))
 }
 
 /// Progress on standard error: bars if that is a terminal, lines otherwise.

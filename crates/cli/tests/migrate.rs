@@ -32,6 +32,7 @@ fn migrated(from: &str, to: &str) -> String {
     let output = migrate(from, to, &[]);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));
+    assert!(!text(&output.stderr).contains("100 percent"), "before anything is done: {output:?}");
     text(&output.stdout)
 }
 

@@ -171,9 +171,9 @@ pub trait Endpoint: Send + Sync + 'static {
         None
     }
 
-    /// Why nobody answers at this moment, if a server was last tried in vain: what is asked for
-    /// waits meanwhile. `None` where that isn't known, and in this process.
-    fn unreachable(&self) -> Option<Error> {
+    /// Why what is asked for waits at this moment, in words: servers were last tried in vain, or
+    /// none of them leads. `None` while nothing waits for that, and in this process.
+    fn stalled(&self) -> Option<String> {
         None
     }
 

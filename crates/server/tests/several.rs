@@ -423,6 +423,34 @@ fn a_majority_that_is_gone_is_waited_for_until_the_timeout_and_then_found_again(
     assert_eq!(world.sim.run_until(check(&db)), Ok(2));
 }
 
+/// Clients of a cluster without a majority waited without a word: what says that no server answers
+/// heard of one that does.
+#[test]
+fn it_can_be_told_what_is_waited_for() {
+    let world = World::new(5);
+    let endpoint = RemoteEndpoint::connect(&world.sim.process("client"), world.file.clone());
+    let asked = || endpoint.read_version(ReadVersionRequest::default());
+    assert_eq!(endpoint.stalled(), None, "nobody asks for anything");
+    world.sim.run_until(asked()).unwrap();
+    assert_eq!(endpoint.stalled(), None);
+    world.located.lock().unwrap().leader = None;
+    world.located.lock().unwrap().term += 1;
+    world.kill(2);
+    let waits = asked();
+    world.sim.run_for(Duration::from_secs(30));
+    let told = endpoint.stalled().unwrap();
+    let away = world.file.addresses()[2].to_string();
+    assert!(told.contains("leads") && told.contains("1 of 3") && told.contains(&away), "{told}");
+    (0..2).for_each(|at| world.kill(at));
+    world.sim.run_for(Duration::from_secs(30));
+    let told = endpoint.stalled().unwrap();
+    assert!(told.starts_with("no server answers: "), "{told}");
+    (0..SERVERS).for_each(|at| world.start(at));
+    world.lead(0);
+    world.sim.run_until(waits).unwrap();
+    assert_eq!(endpoint.stalled(), None);
+}
+
 #[test]
 fn servers_of_another_cluster_are_told_to_who_waits() {
     let world = World::new(4);

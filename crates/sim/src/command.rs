@@ -10,8 +10,10 @@ use crate::plan::{Caller, Plan};
 use crate::probes::PRODUCT_IS_COUNTED;
 use crate::spec::{BUILT_IN, Spec};
 use crate::{hostile, kill, kill_nodes, writer};
+use plinth_env::{say, tell};
 use plinth_pipeline::EngineKind;
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -172,7 +174,7 @@ pub fn run(caller: Caller, program: &[OsString], arguments: &[String]) -> u8 {
         _ => {}
     }
     if arguments.iter().any(|argument| matches!(argument.as_str(), "--help" | "-h")) {
-        println!("{USAGE}");
+        show(USAGE);
         return 0;
     }
     match parse(arguments, None) {
@@ -191,7 +193,7 @@ pub fn run(caller: Caller, program: &[OsString], arguments: &[String]) -> u8 {
         Ok(Arguments { kills: Some(rounds), seed, .. }) => kill(caller, program, rounds, seed),
         Ok(arguments) => simulate(caller, arguments),
         Err(what) => {
-            eprintln!("{what}\n\n{USAGE}");
+            tell(format_args!("{what}\n\n{USAGE}"));
             2
         }
     }
@@ -213,7 +215,7 @@ pub fn run_own(words: &'static str, specs: &[Spec], arguments: &[String]) -> u8 
     match parsed {
         Ok(parsed) => simulate(Caller::Program(words), parsed),
         Err(what) => {
-            eprintln!("{what}\n\n{}", options());
+            tell(format_args!("{what}\n\n{}", options()));
             2
         }
     }
@@ -224,9 +226,14 @@ fn options() -> &'static str {
     USAGE.split_once("\n\n  --seed").map_or(USAGE, |(usage, _)| &USAGE[usage.len() + 2..])
 }
 
+/// Prints what was found. If nobody reads it any more the exit code still says how it went.
+fn show(text: impl Display) {
+    let _ = say(text);
+}
+
 fn list_specs(specs: &[Spec]) -> u8 {
     for spec in specs {
-        println!("{:24} {}", spec.name, spec.about);
+        show(format_args!("{:24} {}", spec.name, spec.about));
     }
     0
 }
@@ -234,14 +241,14 @@ fn list_specs(specs: &[Spec]) -> u8 {
 fn kill(caller: Caller, program: &[OsString], rounds: u64, seed: u64) -> u8 {
     match kill::rounds(program, rounds, seed) {
         Ok(kill::Kills { rounds, while_opening, acknowledged, tables: _ }) => {
-            println!(
+            show(format_args!(
                 "{rounds} processes killed, {while_opening} while opening; nothing of {acknowledged} commits lost"
-            );
+            ));
             0
         }
         Err(what) => {
             let again = caller.command(&format!("--kills {rounds} --seed {seed}"));
-            eprintln!("{what}\nagain: {again} (real processes: it may go another way)");
+            tell(format_args!("{what}\nagain: {again} (real processes: it may go another way)"));
             1
         }
     }
@@ -249,24 +256,24 @@ fn kill(caller: Caller, program: &[OsString], rounds: u64, seed: u64) -> u8 {
 
 fn kill_nodes(caller: Caller, program: &[OsString], (nodes, rounds): (u64, u64), seed: u64) -> u8 {
     if caller != Caller::Plinth {
-        eprintln!(
+        tell(format_args!(
             "servers are what `plinth server` starts: plinth sim --kills {rounds} --nodes {nodes} --seed {seed}"
-        );
+        ));
         return 2;
     }
     let heard = |round: u64| {
         if round.is_multiple_of(ROUNDS_TOLD) && round < rounds {
-            eprintln!("{round} of {rounds}: all clients are served");
+            tell(format_args!("{round} of {rounds}: all clients are served"));
         }
     };
     match kill_nodes::rounds(&program[..1], nodes as usize, rounds, seed, &heard) {
         Ok(judged) => {
-            print!("{judged}");
+            show(judged.to_string().trim_end());
             0
         }
         Err(what) => {
             let again = caller.command(&format!("--kills {rounds} --nodes {nodes} --seed {seed}"));
-            eprintln!("{what}\nagain: {again} (real processes: it may go another way)");
+            tell(format_args!("{what}\nagain: {again} (real processes: it may go another way)"));
             1
         }
     }
@@ -280,23 +287,23 @@ fn besiege(caller: Caller, program: &[OsString], siege: &hostile::Siege) -> u8 {
         time.as_secs()
     );
     let (Caller::Plinth, Some(first)) = (caller, program.first()) else {
-        eprintln!("servers are what `plinth server` starts: plinth sim {line}");
+        tell(format_args!("servers are what `plinth server` starts: plinth sim {line}"));
         return 2;
     };
-    eprintln!(
+    tell(format_args!(
         "{attackers} hostile connections and ten good clients for {} seconds ...",
         time.as_secs()
-    );
+    ));
     match hostile::besiege(first, program, siege) {
         Ok(judged) => {
-            print!("{judged}");
+            show(judged.to_string().trim_end());
             0
         }
         Err(what) => {
-            eprintln!(
+            tell(format_args!(
                 "{what}\nagain: {} (real processes: it may go another way)",
                 caller.command(&line)
-            );
+            ));
             1
         }
     }
@@ -314,10 +321,8 @@ fn simulate(caller: Caller, arguments: Arguments) -> u8 {
         })
     });
     let sum = run_many(plans, jobs, move |report| {
-        if verbose || report.failure.is_some() {
-            println!("{report}");
-        }
-        true
+        let is_told = verbose || report.failure.is_some();
+        !is_told || say(report).is_ok()
     });
     print(&sum, has_all);
     u8::from(!sum.failed.is_empty())
@@ -325,20 +330,20 @@ fn simulate(caller: Caller, arguments: Arguments) -> u8 {
 
 fn print(sum: &Sum, has_all: bool) {
     for (name, count) in sum.probes.iter().filter(|(_, count)| *count > 0) {
-        println!("  {count:>9}  {name}");
+        show(format_args!("  {count:>9}  {name}"));
     }
     let never = sum.probes.never_reached();
     if has_all && !never.is_empty() {
-        println!("never reached: {}", never.join("; "));
+        show(format_args!("never reached: {}", never.join("; ")));
     }
     if !PRODUCT_IS_COUNTED {
-        println!("rare paths of the product are not counted: its probes are not built in");
+        show("rare paths of the product are not counted: its probes are not built in");
     }
     for report in &sum.failed {
-        println!("failed: {}", report.plan.reproduction());
+        show(format_args!("failed: {}", report.plan.reproduction()));
     }
     let Sum { runs, committed, lives, failed, .. } = sum;
-    println!("{runs} runs, {committed} commits, {lives} lives, {} failed", failed.len());
+    show(format_args!("{runs} runs, {committed} commits, {lives} lives, {} failed", failed.len()));
 }
 
 #[cfg(test)]

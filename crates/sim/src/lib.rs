@@ -34,6 +34,7 @@
 //! `docs/testing-layers.md`.
 //! Read next: `spec.rs`, `run.rs`, `stage.rs`, `client.rs`, then `workloads/cycle.rs`.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod bugs;
 mod client;

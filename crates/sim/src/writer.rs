@@ -97,7 +97,7 @@ async fn write(dir: &Path, engine: &str) -> Result<()> {
 /// Writes until it is killed; comes back only with an error, and its exit code.
 pub fn run(dir: &Path, engine: &str) -> u8 {
     if let Err(error) = block_on(write(dir, engine)) {
-        eprintln!("{error}");
+        plinth_env::tell(error);
     }
     1
 }

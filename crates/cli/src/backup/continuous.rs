@@ -9,7 +9,7 @@ use super::{
     Opened, check_is_whole, count, credentials, database_args, database_id, key_file, key_ranges,
     open_backup, open_database, ranges, read_key, url,
 };
-use crate::failure::Failure;
+use crate::failure::{Failure, tell};
 use crate::target::Open;
 use crate::terminal;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -247,10 +247,10 @@ fn until(
             return Ok(status);
         }
         if status.error.is_some() && status.error != told {
-            eprintln!(
-                "plinth: {tag} gets no further: {}",
+            tell(format_args!(
+                "{tag} gets no further: {}",
                 status.error.as_deref().unwrap_or_default()
-            );
+            ));
             told.clone_from(&status.error);
         }
         let step = step(&status);

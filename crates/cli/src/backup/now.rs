@@ -4,7 +4,7 @@ use super::progress::watched;
 use super::{
     Opened, check_is_whole, database_id, key_ranges, open_database, read_key, target, url,
 };
-use crate::failure::{Failure, INTERRUPTED};
+use crate::failure::{Failure, INTERRUPTED, tell};
 use crate::interrupt;
 use crate::terminal::{self, Terminal};
 use clap::ArgMatches;
@@ -49,9 +49,7 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let took = env.now().saturating_sub(began).as_secs_f64();
     let report = match taken {
         Err(_) if stop.load(Ordering::Relaxed) => {
-            eprintln!(
-                "plinth: interrupted; nothing of this snapshot counts, those before it are as they were"
-            );
+            tell("interrupted; nothing of this snapshot counts, those before it are as they were");
             return Ok(INTERRUPTED);
         }
         taken => taken.map_err(failed)?,

@@ -52,7 +52,7 @@ pub fn watched<T: Send + 'static>(
     looked_at(env, done, work, |so_far| match &bar {
         Some(bar) => bar.set(so_far.min(total.max(1)), words(so_far)),
         None if steps.is_due(env.now(), tenth(so_far, total)) => {
-            eprintln!("{title}: {}", words(so_far))
+            plinth_env::tell(format_args!("{title}: {}", words(so_far)))
         }
         None => {}
     })
@@ -96,7 +96,9 @@ impl<S: PartialEq> Waiting<S> {
     pub fn set(&mut self, env: &Env, step: S, words: String) {
         match &self.bar {
             Some(bar) => bar.set(0, words),
-            None if self.steps.is_due(env.now(), step) => eprintln!("{}: {words}", self.title),
+            None if self.steps.is_due(env.now(), step) => {
+                plinth_env::tell(format_args!("{}: {words}", self.title))
+            }
             None => {}
         }
     }

@@ -7,7 +7,7 @@
 use super::progress::{Waiting, tenth, watched};
 use super::{UNFINISHED, count, credentials, key_file, key_ranges, open_backup, ranges, read_key};
 use crate::encryption;
-use crate::failure::{Failure, INTERRUPTED};
+use crate::failure::{Failure, INTERRUPTED, tell};
 use crate::interrupt;
 use crate::target::Target as Named;
 use crate::terminal::{self, Terminal};
@@ -149,8 +149,8 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
             Ok(0)
         }
         Err(_) if control.stop.load(Ordering::Relaxed) => {
-            eprintln!(
-                "plinth: interrupted; the same command begins again, or goes on in a running database, which stays locked"
+            tell(
+                "interrupted; the same command begins again, or goes on in a running database, which stays locked",
             );
             Ok(INTERRUPTED)
         }
@@ -187,7 +187,7 @@ fn plan(
         if let Some(noted) = &noted
             && let Some(plan) = noted.plan(backup, goal, &mapping).await?
         {
-            eprintln!("plinth: goes on with the unfinished restore of version {}", plan.version);
+            tell(format_args!("goes on with the unfinished restore of version {}", plan.version));
             return Ok(plan);
         }
         Plan::make_from(backup, goal, mapping, &choice).await

@@ -140,7 +140,7 @@ pub fn list(options: &ArgMatches) -> Result<u8, Failure> {
             Ok((backup, contents)) => found.push((shown, backup, contents)),
             // The others are there all the same.
             Err(failure) => {
-                eprintln!("plinth: {failure}");
+                failure.tell();
                 code = failure.code();
             }
         }

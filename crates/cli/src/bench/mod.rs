@@ -131,7 +131,7 @@ impl Directory {
     fn new(env: &Env, dir: Option<&PathBuf>, part: Option<&String>) -> Result<Self, Failure> {
         let scratch = if dir.is_none() { Some(Scratch::new(env, "plinth-bench")?) } else { None };
         if let Some(warning) = scratch.as_ref().and_then(Scratch::warning) {
-            eprintln!("warning: {warning}");
+            plinth_env::tell(format_args!("warning: {warning}"));
         }
         let path = dir.map_or_else(
             || scratch.as_ref().map_or(Path::new("."), Scratch::path),

@@ -6,7 +6,7 @@
 //! a file is made.
 
 use super::{Format, Place, times};
-use crate::failure::{Failure, INTERRUPTED};
+use crate::failure::{Failure, INTERRUPTED, tell};
 use crate::interrupt;
 use crate::terminal;
 use clap::ArgMatches;
@@ -91,16 +91,12 @@ pub fn run(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
             out.write(&mut bytes)?;
             let points = grouped(points);
             match format {
-                Format::Text(_) => {
-                    eprintln!(
-                        "plinth: interrupted after {points} points: what was written is not all"
-                    )
-                }
-                _ => {
-                    eprintln!(
-                        "plinth: interrupted after {points} points: what was written has no end, and others can't read it"
-                    )
-                }
+                Format::Text(_) => tell(format_args!(
+                    "interrupted after {points} points: what was written is not all"
+                )),
+                _ => tell(format_args!(
+                    "interrupted after {points} points: what was written has no end, and others can't read it"
+                )),
             }
             return Ok(INTERRUPTED);
         }
@@ -109,12 +105,12 @@ pub fn run(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
     writer.finish(&mut bytes)?;
     out.write(&mut bytes)?;
     out.finish()?;
-    eprintln!("plinth: {} points of {} series were exported", grouped(points), grouped(series));
+    tell(format_args!("{} points of {} series were exported", grouped(points), grouped(series)));
     if renamed > 0 {
-        eprintln!(
-            "plinth: {} of the metrics have no point in them; they are written as the field \"value\", and come back as METRIC.value",
+        tell(format_args!(
+            "{} of the metrics have no point in them; they are written as the field \"value\", and come back as METRIC.value",
             grouped(renamed)
-        );
+        ));
     }
     Ok(0)
 }

@@ -6,7 +6,7 @@
 //! way. A file that can't be read any further has what came before committed, and that is said.
 
 use super::{Format, Place};
-use crate::failure::{FAILED, Failure, INTERRUPTED};
+use crate::failure::{FAILED, Failure, INTERRUPTED, tell};
 use crate::interrupt;
 use crate::terminal;
 use clap::ArgMatches;
@@ -87,9 +87,9 @@ pub fn run(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
             )));
         }
         if told.was_interrupted {
-            eprintln!(
-                "plinth: interrupted: {points} points of {file} are committed; the same command again adds none of them twice"
-            );
+            tell(format_args!(
+                "interrupted: {points} points of {file} are committed; the same command again adds none of them twice"
+            ));
             return Ok(INTERRUPTED);
         }
         let refused = match told.refused {
@@ -151,7 +151,7 @@ fn take(
         let message = format!("{} points, {}", grouped(told.points), bytes(read));
         if read / LINE_BYTES > lines {
             lines = read / LINE_BYTES;
-            eprintln!("  {message}");
+            plinth_env::tell(format_args!("  {message}"));
         }
         task.set(read, message);
         told.was_interrupted = count > 0 && is_stopped();
@@ -215,7 +215,7 @@ fn take_table(
                 if let Err(why) = taken {
                     told.refused += 1;
                     if told.refused <= TOLD_ROWS {
-                        eprintln!("{name}: {why} (row {row})");
+                        plinth_env::tell(format_args!("{name}: {why} (row {row})"));
                     }
                 }
                 if session.wants_save() {
@@ -241,7 +241,7 @@ fn say(session: &mut Session, name: &str) {
         let replies = String::from_utf8_lossy(session.replies()).into_owned();
         let len = session.replies().len();
         for line in replies.lines().filter(|line| !line.starts_with("+OK")) {
-            eprintln!("{name}: {}", line.trim_start_matches("-PARSER "));
+            plinth_env::tell(format_args!("{name}: {}", line.trim_start_matches("-PARSER ")));
         }
         session.sent(len);
     }

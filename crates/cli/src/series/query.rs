@@ -5,7 +5,7 @@
 //! instant's values, a line each; with one, values of many steps, drawn or as CSV.
 
 use super::{Place, moment, plot, shown};
-use crate::failure::Failure;
+use crate::failure::{Failure, tell};
 use crate::terminal;
 use clap::{Arg, ArgMatches, Command};
 use plinth::block_on;
@@ -82,7 +82,7 @@ pub fn run(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
     }
     for told in ["warnings", "infos"] {
         for said in answer[told].as_array().into_iter().flatten().filter_map(Json::as_str) {
-            eprintln!("plinth: {said}");
+            tell(said);
         }
     }
     let default = if range.is_some() { "plot" } else { "text" };

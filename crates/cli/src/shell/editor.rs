@@ -8,6 +8,7 @@ use super::commands;
 use super::session::{Next, Session};
 use super::words::{self, quoted};
 use crate::failure::Failure;
+use crate::terminal;
 use plinth::Database;
 use plinth::{RangeOptions, TransactionOption, block_on};
 use plinth_env::sync::{First, race};
@@ -46,7 +47,9 @@ pub fn converse(mut session: Session<impl Write>) -> Result<(), Failure> {
         let _ = editor.load_history(path);
     }
     session.interrupts.listen();
-    println!("Plinth's shell. help shows what there is; writemode on allows changes; exit leaves.");
+    terminal::print(
+        "Plinth's shell. help shows what there is; writemode on allows changes; exit leaves.\n",
+    )?;
     loop {
         let prompt =
             if session.transaction.is_some() { "plinth (transaction)> " } else { "plinth> " };
@@ -61,7 +64,7 @@ pub fn converse(mut session: Session<impl Write>) -> Result<(), Failure> {
         match session.run_line(&line) {
             Ok(Next::GoOn) => {}
             Ok(Next::Exit) => break,
-            Err(failure) => eprintln!("ERROR: {failure}"),
+            Err(failure) => plinth_env::tell(format_args!("ERROR: {failure}")),
         }
     }
     if let Some(path) = &history {

@@ -29,12 +29,12 @@ mod tuples;
 mod words;
 
 use crate::encryption;
-use crate::failure::{FAILED, Failure};
+use crate::failure::{FAILED, Failure, tell};
 use crate::target::{Open, Target};
 use clap::ArgMatches;
 use plinth::{Builder, Local};
 use plinth_env::Env;
-use session::{Next, Session};
+use session::{Failed, Next, Refusal, Session};
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -65,7 +65,7 @@ fn end_after(seconds: u64) {
     let env = Env::real();
     drop(env.clone().spawn("timeout", async move {
         env.sleep(Duration::from_secs(seconds)).await;
-        eprintln!("plinth: the commands were not done within {seconds} s (--timeout)");
+        tell(format_args!("the commands were not done within {seconds} s (--timeout)"));
         std::process::exit(i32::from(FAILED));
     }));
 }
@@ -103,19 +103,28 @@ fn connect(options: &ArgMatches) -> Result<Open, Failure> {
 
 /// One line, from the command line.
 fn execute(mut session: Session<impl Write>, line: &str) -> Result<(), Failure> {
-    session.run_line(line).map(drop).map_err(|failed| Failure::new(failed.to_string()))
+    session.run_line(line).map(drop).map_err(|failed| failure(&failed, None))
 }
 
 /// Lines until they end, or one fails.
 fn read_lines(mut session: Session<impl Write>, lines: impl BufRead) -> Result<(), Failure> {
     for (number, line) in lines.lines().enumerate() {
-        let at = |what: &dyn std::fmt::Display| Failure::of(format!("line {}", number + 1), what);
-        let line = line.map_err(|error| at(&error))?;
-        if session.run_line(&line).map_err(|failed| at(&failed))? == Next::Exit {
+        let number = number + 1;
+        let line = line.map_err(|error| Failure::of(format!("line {number}"), error))?;
+        if session.run_line(&line).map_err(|failed| failure(&failed, Some(number)))? == Next::Exit {
             break;
         }
     }
     Ok(())
+}
+
+/// Why a command of that line failed.
+fn failure(failed: &Failed, line: Option<usize>) -> Failure {
+    match (&failed.why, line) {
+        (Refusal::Output(error), _) => Failure::printing(error),
+        (_, None) => Failure::new(failed.to_string()),
+        (_, Some(number)) => Failure::of(format!("line {number}"), failed),
+    }
 }
 
 #[cfg(test)]

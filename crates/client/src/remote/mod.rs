@@ -490,10 +490,10 @@ impl Endpoint for RemoteEndpoint {
         status::unless_absent(&self.core.env, move || unreachable.failure(), ask, self.describe())
     }
 
-    fn unreachable(&self) -> Option<Error> {
+    fn stalled(&self) -> Option<String> {
         match self.cluster() {
-            Some(cluster) => cluster.failure(),
-            None => self.core.failure(),
+            Some(cluster) => cluster.stalled(),
+            None => self.core.failure().map(|why| format!("no server answers: {why}")),
         }
     }
 

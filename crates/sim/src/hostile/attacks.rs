@@ -10,7 +10,7 @@ use flate2::write::GzEncoder;
 use plinth_client::Database;
 use plinth_client::remote::{ClusterFile, RemoteEndpoint, RemoteOptions};
 use plinth_env::simulated::Random;
-use plinth_env::{Env, block_on};
+use plinth_env::{Env, block_on, say, tell};
 use plinth_proto::frame::HEADER;
 use plinth_proto::{ReadVersion, Request};
 use plinth_types::{Bytes, KeyList, KeyRange, KeySelector, KeySpace, RangeRead, Version};
@@ -202,12 +202,9 @@ fn gzip(pieces: usize, piece: &[u8]) -> Result<Vec<u8>, String> {
 /// many attempts there were of each kind. The exit code.
 pub fn attack(arguments: &[String]) -> u8 {
     match attackers(arguments) {
-        Ok(said) => {
-            said.iter().for_each(|line| println!("{line}"));
-            0
-        }
+        Ok(said) => u8::from(said.iter().try_for_each(say).is_err()),
         Err(what) => {
-            eprintln!("{what}");
+            tell(what);
             1
         }
     }

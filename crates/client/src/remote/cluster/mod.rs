@@ -276,6 +276,29 @@ impl Cluster {
         let failure = |server: &Server| server.endpoint().core.failure();
         self.servers().map(failure).collect::<Option<Vec<_>>>()?.pop()
     }
+
+    /// Why what is asked for waits at this moment, in words; see [`Endpoint::stalled`].
+    ///
+    /// [`Endpoint::stalled`]: crate::Endpoint::stalled
+    pub(super) fn stalled(&self) -> Option<String> {
+        if let Some(why) = self.failure() {
+            return Some(format!("no server answers: {why}"));
+        }
+        let wants_leader = |op: &Arc<dyn Pending>| op.has_nobody() && !op.is_done();
+        if self.choose(Whom::Leader, 0).is_some() || !self.pending().iter().any(wants_leader) {
+            return None;
+        }
+        let away: Vec<_> =
+            self.servers().filter(|server| !server.is_up()).map(Server::address).collect();
+        Some(match away.len() {
+            0 => "none of its servers leads".to_owned(),
+            count => format!(
+                "none of its servers leads; {count} of {} can't be reached ({})",
+                self.servers().count(),
+                away.join(", ")
+            ),
+        })
+    }
 }
 
 /// Writes the cluster file, again and again until it says what it should: the status tells of it

@@ -46,6 +46,9 @@ pub(super) trait Pending: Send + Sync {
     /// leader is silent.
     fn wants_leader(&self, now: Duration) -> bool;
 
+    /// Whether the leader is to answer, and nobody was asked who might.
+    fn has_nobody(&self) -> bool;
+
     /// Ends it with an error.
     fn fail(&self, error: &Error);
 }
@@ -248,6 +251,10 @@ impl<T: Send + 'static> Pending for Op<T> {
         let asked = state.last.map_or(Duration::ZERO, |(_, _, asked)| asked);
         let is_silent = self.whom() == Whom::Leader && now.saturating_sub(asked) >= SILENCE;
         state.owing == 0 || is_silent
+    }
+
+    fn has_nobody(&self) -> bool {
+        self.whom() == Whom::Leader && self.state().owing == 0
     }
 
     fn fail(&self, error: &Error) {
