@@ -459,6 +459,8 @@ fn servers_of_another_cluster_are_told_to_who_waits() {
     let asked = endpoint.read_version(ReadVersionRequest::default());
     let error = world.sim.run_until(asked).unwrap_err();
     assert!(error.code() == 2104 && error.detail().unwrap().contains("test:several"), "{error}");
+    // The file is as it should be, but for whose it is.
+    assert!(!error.to_string().contains("write description:id@ip:port"), "{error}");
 }
 
 #[test]

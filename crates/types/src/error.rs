@@ -408,7 +408,7 @@ errors! {
     2101 TRANSACTION_TOO_LARGE transaction_too_large TooLarge "The transaction exceeds its size limit" "split it";
     2102 KEY_TOO_LARGE key_too_large TooLarge "The key is longer than a key may be" "";
     2103 VALUE_TOO_LARGE value_too_large TooLarge "The value is longer than a value may be" "";
-    2104 CONNECTION_STRING_INVALID connection_string_invalid Malformed "The connection string cannot be read" "write description:id@ip:port,...";
+    2104 CONNECTION_STRING_INVALID connection_string_invalid Malformed "The cluster file or connection string cannot be used" "";
     2105 ADDRESS_IN_USE address_in_use InUse "The address is in use" "";
     2106 INVALID_LOCAL_ADDRESS invalid_local_address Malformed "The local address is not valid" "";
     2107 TLS_ERROR tls_error Unreachable "TLS failed" "";

@@ -82,7 +82,10 @@ impl ClusterFile {
     /// # Errors
     /// `connection_string_invalid`.
     pub fn parse(text: &str) -> Result<Self> {
-        let invalid = |why: &str| Err(Error::connection_string_invalid().with_detail(why));
+        let invalid = |why: &str| {
+            let detail = format!("{why}; write description:id@ip:port,...");
+            Err(Error::connection_string_invalid().with_detail(detail))
+        };
         let mut lines =
             text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         let (Some(line), None) = (lines.next(), lines.next()) else {
@@ -113,12 +116,19 @@ impl ClusterFile {
     pub async fn read(env: &Env, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let place = path.display();
-        let bytes = env.files().read(path).await.map_err(|error| {
-            if error.is_not_found() {
-                return Error::no_cluster_file_found().with_detail(place.to_string());
+        let bytes = match env.files().read(path).await {
+            Ok(bytes) => bytes,
+            Err(error) if error.is_not_found() => {
+                return Err(Error::no_cluster_file_found().with_detail(place.to_string()));
             }
-            error.into()
-        })?;
+            Err(_) if env.files().list(path).await.is_ok() => {
+                let detail = format!(
+                    "{place} is a directory; a server keeps its own as fdb.cluster in its database's"
+                );
+                return Err(Error::no_cluster_file_found().with_detail(detail));
+            }
+            Err(error) => return Err(error.into()),
+        };
         let file = Self::parse(&String::from_utf8_lossy(&bytes)).map_err(|error| {
             let why = error.detail().unwrap_or_default().to_owned();
             error.with_detail(format!("{place}: {why}"))
@@ -377,6 +387,8 @@ mod tests {
         let missing =
             plinth_env::block_on(ClusterFile::find(&env, Some(Path::new("/nowhere/fdb.cluster"))));
         assert_eq!(missing.unwrap_err().code(), 1515);
+        let missing = plinth_env::block_on(ClusterFile::read(&env, "/")).unwrap_err();
+        assert!(missing.code() == 1515 && missing.to_string().contains("directory"), "{missing}");
         let dir = plinth_env::block_on(env.files().temporary_dir("cluster-file")).unwrap();
         let path = dir.path().join("fdb.cluster");
         plinth_env::block_on(env.files().replace(&path, b"nonsense")).unwrap();

@@ -373,7 +373,8 @@ impl Connection {
         let ours = &self.shared.place.cluster;
         if !hello.cluster.is_empty() && hello.cluster != *ours {
             return Err(Error::connection_string_invalid().with_detail(format!(
-                "the cluster file says {:?}, the server there is {ours:?}",
+                "the cluster file says {:?}, the server there is {ours:?}: it has another database, or the file is an \
+                 old one; take the file that the server has (fdb.cluster in its directory), or mend the address",
                 hello.cluster
             )));
         }
