@@ -114,12 +114,21 @@ fn flag(document: &Value, path: &str) -> bool {
     document.pointer(path).and_then(Value::as_bool).unwrap_or(false)
 }
 
+/// A number, if the document has it.
+fn known(document: &Value, path: &str) -> Option<f64> {
+    document.pointer(path).and_then(Value::as_f64)
+}
+
 fn number(document: &Value, path: &str) -> f64 {
-    document.pointer(path).and_then(Value::as_f64).unwrap_or(0.0)
+    known(document, path).unwrap_or(0.0)
+}
+
+fn known_text<'a>(document: &'a Value, path: &str) -> Option<&'a str> {
+    document.pointer(path).and_then(Value::as_str)
 }
 
 fn text<'a>(document: &'a Value, path: &str) -> &'a str {
-    document.pointer(path).and_then(Value::as_str).unwrap_or("-")
+    known_text(document, path).unwrap_or("-")
 }
 
 fn seconds(value: f64) -> String {
@@ -136,46 +145,46 @@ fn state(document: &Value, terminal: Terminal) -> String {
     }
 }
 
+/// Figures in words, in which a star stands for each; `None` unless the first is known.
+fn each(figures: &[(&str, &str)], told: impl Fn(&str) -> Option<String>) -> Option<Vec<String>> {
+    let known = |(words, path): &(&str, &str)| Some(words.replace('*', &told(path)?));
+    known(figures.first()?)?;
+    Some(figures.iter().filter_map(known).collect())
+}
+
 fn summary(document: &Value, terminal: Terminal) -> String {
     let state = state(document, terminal);
     let locked =
         if flag(document, "/cluster/database_lock_state/locked") { ", locked" } else { "" };
-    let rate = |path: &str| short(number(document, &format!("/cluster/workload/{path}/hz")));
-    let size = |path: &str| bytes(number(document, path) as u64);
+    let rate = |path: &str| known(document, &format!("/cluster/workload/{path}/hz")).map(short);
+    let size = |path: &str| known(document, path).map(|size| bytes(size as u64));
     let mut out = String::new();
     let mut line = |name: &str, what: String| {
         // Writing to a string can't fail.
         let _ = writeln!(out, "{name:13}{what}");
     };
-    line(
-        "database",
-        format!(
-            "{} ({})",
-            text(document, "/client/cluster_file/path"),
-            text(document, "/cluster/configuration/storage_engine")
-        ),
-    );
+    let engine = known_text(document, "/cluster/configuration/storage_engine");
+    let engine = engine.map(|engine| format!(" ({engine})")).unwrap_or_default();
+    line("database", format!("{}{engine}", text(document, "/client/cluster_file/path")));
     line("state", format!("{state}{locked}"));
-    line(
-        "data",
-        format!(
-            "{}, {} on disk",
-            size("/cluster/data/total_kv_size_bytes"),
-            size("/cluster/data/total_disk_used_bytes")
-        ),
-    );
-    line("starts", format!("{} a second", rate("transactions/started")));
-    line(
-        "commits",
-        format!(
-            "{} a second, {} conflicts",
-            rate("transactions/committed"),
-            rate("transactions/conflicted")
-        ),
-    );
-    line("reads", format!("{} a second, of {} keys", rate("operations/reads"), rate("keys/read")));
-    line("writes", format!("{} a second", rate("operations/writes")));
-    line("limited by", text(document, "/cluster/qos/performance_limited_by/name").to_owned());
+    // What nobody tells isn't 0.
+    let mut figures = |name: &str, told: Option<Vec<String>>| {
+        told.into_iter().for_each(|told| line(name, told.join(", ")));
+    };
+    let data = [
+        ("*", "/cluster/data/total_kv_size_bytes"),
+        ("* on disk", "/cluster/data/total_disk_used_bytes"),
+    ];
+    figures("data", each(&data, size));
+    figures("starts", each(&[("* a second", "transactions/started")], rate));
+    let commits =
+        [("* a second", "transactions/committed"), ("* conflicts", "transactions/conflicted")];
+    figures("commits", each(&commits, rate));
+    let reads = [("* a second", "operations/reads"), ("of * keys", "keys/read")];
+    figures("reads", each(&reads, rate));
+    figures("writes", each(&[("* a second", "operations/writes")], rate));
+    let limit = known_text(document, "/cluster/qos/performance_limited_by/name");
+    limit.into_iter().for_each(|limit| line("limited by", limit.to_owned()));
     for (what, told) in followers(document) {
         line(what, told);
     }
@@ -288,7 +297,10 @@ pub fn top(options: &ArgMatches) -> Result<u8, Failure> {
         }
         let now = (env.now(), look(&name, &database)?);
         let passed = now.0.saturating_sub(before.0).as_secs_f64();
-        trend.add(now.0, TREND.map(|(_, path)| rate(&before.1, &now.1, path, passed)).to_vec());
+        let rates = TREND.map(|(_, path)| rate(&before.1, &now.1, path, passed));
+        if let [Some(_), ..] = rates {
+            trend.add(now.0, rates.map(Option::unwrap_or_default).to_vec());
+        }
         let page = page(&name, &before.1, &now.1, passed, &trend, Terminal::stdout());
         // Home, the page, and nothing of what stood below: so that nothing flickers.
         let page = if screen {
@@ -312,10 +324,11 @@ const TREND: [(&str, &str); 3] = [
     ("writes", "operations/writes"),
 ];
 
-/// How often a second a counter went up between two looks.
-fn rate(before: &Value, now: &Value, path: &str, seconds_passed: f64) -> f64 {
+/// How often a second a counter went up between two looks, if both tell.
+fn rate(before: &Value, now: &Value, path: &str, seconds_passed: f64) -> Option<f64> {
     let path = format!("/cluster/workload/{path}/counter");
-    (number(now, &path) - number(before, &path)).max(0.0) / seconds_passed.max(1e-3)
+    let more = known(now, &path)? - known(before, &path)?;
+    Some(more.max(0.0) / seconds_passed.max(1e-3))
 }
 
 /// What stands beside the counters: latencies, hot ranges, clients, slow transactions.
@@ -343,14 +356,21 @@ fn page(
     trend: &Trend,
     terminal: Terminal,
 ) -> String {
-    let rate = |path: &str| short(rate(before, now, path, seconds_passed));
-    let size = |path: &str| bytes(number(now, path) as u64);
-    let probe =
-        |what: &str| seconds(number(now, &format!("/cluster/latency_probe/{what}_seconds")));
+    // What nobody tells isn't 0.
+    let told = |figure: Option<String>| figure.unwrap_or_else(|| "-".to_owned());
+    let rate = |path: &str| told(rate(before, now, path, seconds_passed).map(short));
+    let size = |path: &str| told(known(now, path).map(|size| bytes(size as u64)));
+    let probe = |what: &str| {
+        told(known(now, &format!("/cluster/latency_probe/{what}_seconds")).map(seconds))
+    };
+    let held_back = known(now, "/cluster/plinth/start_queue/transactions");
     let state = state(now, terminal);
     let locked = if flag(now, "/cluster/database_lock_state/locked") { ", locked" } else { "" };
-    let limited = text(now, "/cluster/qos/performance_limited_by/name");
-    let limited = if limited == "workload" { limited.to_owned() } else { terminal.bad(limited) };
+    let limited = match known_text(now, "/cluster/qos/performance_limited_by/name") {
+        Some("workload") => "  limited by workload".to_owned(),
+        Some(cause) => format!("  limited by {}", terminal.bad(cause)),
+        None => String::new(),
+    };
     let rows = [
         ("", "starts", rate("transactions/started")),
         ("a second", "commits", rate("transactions/committed")),
@@ -363,11 +383,11 @@ fn page(
         ("", "commit", probe("commit")),
         ("queues", "to commit", size("/cluster/qos/worst_queue_bytes_log_server")),
         ("", "older versions", size("/cluster/qos/worst_queue_bytes_storage_server")),
-        ("", "held back", grouped(number(now, "/cluster/plinth/start_queue/transactions") as u64)),
+        ("", "held back", told(held_back.map(|held| grouped(held as u64)))),
         ("space", "keys and values", size("/cluster/data/total_kv_size_bytes")),
         ("", "disk", size("/cluster/data/total_disk_used_bytes")),
     ];
-    let mut out = format!("{}  {state}{locked}  limited by {limited}\n", terminal.heading(name));
+    let mut out = format!("{}  {state}{locked}{limited}\n", terminal.heading(name));
     let beside = beside(now);
     for at in 0..rows.len().max(beside.len()) {
         let (group, what, figure) = rows.get(at).cloned().unwrap_or_default();
@@ -464,10 +484,28 @@ mod tests {
     #[test]
     fn what_a_document_does_not_tell_is_no_obstacle() {
         let nothing: Value = "{}".parse().unwrap();
-        assert!(summary(&nothing, Terminal::stdout()).contains("NOT AVAILABLE"));
-        assert!(
-            page("x", &nothing, &nothing, 0.0, &Trend::default(), Terminal::stdout())
-                .contains("NOT AVAILABLE")
-        );
+        let told = summary(&nothing, Terminal::stdout());
+        assert!(told.contains("NOT AVAILABLE"), "{told}");
+        let page = page("x", &nothing, &document(7), 1.0, &Trend::default(), Terminal::stdout());
+        assert!(page.contains("available"), "{page}");
+    }
+
+    /// A server that couldn't be reached was said to hold 0 B, and to do nothing.
+    #[test]
+    fn what_is_not_known_is_not_zero() {
+        let away: Value =
+            r#"{"client":{"cluster_file":{"path":"f"}},"cluster":{}}"#.parse().unwrap();
+        let told = summary(&away, Terminal::stdout());
+        assert_eq!(told.lines().count(), 2, "{told}");
+        let told = summary(&document(7), Terminal::stdout());
+        assert!(told.contains(" a second, of ") && !told.contains('*'), "{told}");
+        let looks = [(&away, &away), (&away, &document(1_000_000))];
+        for (before, now) in looks {
+            let page = page("x", before, now, 1.0, &Trend::default(), Terminal::stdout());
+            let commits = page.lines().find(|line| line.contains("commits")).unwrap();
+            assert_eq!(commits[26..].split_whitespace().next(), Some("-"), "{page}");
+        }
+        let page = page("x", &away, &away, 1.0, &Trend::default(), Terminal::stdout());
+        assert!(!page.contains(" 0"), "{page}");
     }
 }
