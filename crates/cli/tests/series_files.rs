@@ -90,7 +90,7 @@ fn forms_come_back(to: &[&str], place: &TemporaryDir) {
         // Whether the owner of a server's series has taken them in or not.
         assert_eq!(done(&[&["list"], to].concat()).lines().count(), 4);
         done(&[&["export"], to, &["--format", form, "--out", &file]].concat());
-        let said = done(&["import", "--dir", &back, &file]);
+        let said = done(&["import", "--create", "--dir", &back, &file]);
         assert!(said.contains("30,004 points are committed"), "{form}: {said}");
         let out = done(&["export", "--dir", &back]);
         assert!(sorted(&out) == sorted(&sample()), "{form}: {} bytes, not as they were", out.len());
@@ -102,9 +102,10 @@ fn forms_come_back(to: &[&str], place: &TemporaryDir) {
 fn points_go_through_every_format_and_come_back() {
     let place = place();
     let dir = path(&place, "data");
+    Local::open(&dir).unwrap().close().unwrap();
     forms_come_back(&["--dir", &dir], &place);
     // Again: no point is there twice.
-    done(&["import", "--dir", &dir, &path(&place, "sample.csv")]);
+    done(&["import", "--create", "--dir", &dir, &path(&place, "sample.csv")]);
     assert!(sorted(&done(&["export", "--dir", &dir])) == sorted(&sample()));
 
     assert_eq!(
@@ -140,7 +141,7 @@ fn expressions_are_answered_in_the_terminal() {
     let dir = path(&place, "data");
     let csv = path(&place, "sample.csv");
     write(&csv, &sample());
-    done(&["import", "--dir", &dir, &csv]);
+    done(&["import", "--create", "--dir", &dir, &csv]);
     let query = |more: &[&str]| done(&[&["query", "--dir", &dir], more].concat());
     let at = "2026-01-01T00:00:02Z";
     let total = "sum by (host) ({__name__=~\"disk.*\"})";
@@ -238,7 +239,7 @@ fn lines_that_make_no_sense_are_told_and_the_others_are_taken() {
     ] {
         let file = path(&place, name);
         write(&file, contents);
-        let output = series(&["import", "--dir", &dir, &file]);
+        let output = series(&["import", "--create", "--dir", &dir, &file]);
         let (out, said) = (text(&output.stdout), text(&output.stderr));
         assert_eq!(output.status.code(), Some(1), "{out}{said}");
         assert!(said.contains(&file) && said.contains(line) && said.contains(why), "{said}");
@@ -252,10 +253,13 @@ fn lines_that_make_no_sense_are_told_and_the_others_are_taken() {
     };
     let there = read(&path(&place, "bad.csv")).len();
     assert!(there > 0);
-    refused(&["import", "--dir", &dir, &path(&place, "none.csv")], 1, "none.csv");
+    refused(&["import", "--create", "--dir", &dir, &path(&place, "none.csv")], 1, "none.csv");
     write(&path(&place, "unknown"), "x");
-    refused(&["import", "--dir", &dir, &path(&place, "unknown")], 2, "--format");
-    refused(&["list", "--dir", &path(&place, "nowhere")], 1, "cannot open");
+    refused(&["import", "--create", "--dir", &dir, &path(&place, "unknown")], 2, "--format");
+    // A name that was mistyped became a database.
+    let (nowhere, there) = (path(&place, "nowhere"), path(&place, "bad.csv"));
+    refused(&["import", "--dir", &nowhere, &there], 1, "--create makes one");
+    refused(&["list", "--dir", &nowhere], 1, "cannot open");
     refused(&["plot", "--dir", &dir, "nothing", "a=1"], 1, "has no series nothing a=1");
     refused(&["list", "--dir", &dir, "a b"], 2, "host=a");
     refused(&["export", "--dir", &dir, "--from", "yesterday"], 2, "20260101T120000");
@@ -271,13 +275,13 @@ fn tables_that_are_not_whole_are_told_and_what_is_taken_of_them_is_said() {
         (path(&place, "data"), path(&place, "sample.csv"), path(&place, "out.parquet"));
     // The event apart, whose row is four points.
     write(&csv, sample().rsplit_once("!deploy").unwrap().0);
-    done(&["import", "--dir", &dir, &csv]);
+    done(&["import", "--create", "--dir", &dir, &csv]);
     done(&["export", "--dir", &dir, "--format", "parquet", "--out", &table]);
     let whole = block_on(Env::real().files().read(&table)).unwrap();
     let import = |bytes: &[u8], dir: &str| {
         let file = path(&place, "bad.parquet");
         block_on(Env::real().files().replace(&file, bytes)).unwrap();
-        let output = series(&["import", "--dir", &path(&place, dir), &file]);
+        let output = series(&["import", "--create", "--dir", &path(&place, dir), &file]);
         let said = text(&output.stderr);
         assert!(said.contains(&file), "{said}");
         let there = done(&["export", "--dir", &path(&place, dir)]).lines().count() - 1;
@@ -312,7 +316,7 @@ fn tables_that_are_not_whole_are_told_and_what_is_taken_of_them_is_said() {
     }
     assert!(told > 0, "{told}");
     let output = program()
-        .args(["series", "import", "--dir", &dir, "--format", "parquet", "-"])
+        .args(["series", "import", "--create", "--dir", &dir, "--format", "parquet", "-"])
         .output()
         .unwrap();
     assert!(
@@ -328,7 +332,7 @@ fn a_table_of_arrow_is_written_where_the_program_can() {
     let (dir, csv, out) =
         (path(&place, "data"), path(&place, "sample.csv"), path(&place, "out.arrows"));
     write(&csv, &sample());
-    done(&["import", "--dir", &dir, &csv]);
+    done(&["import", "--create", "--dir", &dir, &csv]);
     let output = series(&["export", "--dir", &dir, "--format", "arrow", "--out", &out]);
     if cfg!(feature = "arrow") {
         assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -340,7 +344,7 @@ fn a_table_of_arrow_is_written_where_the_program_can() {
         assert!(text(&output.stderr).contains("feature `arrow`"), "{output:?}");
     }
     if !cfg!(feature = "parquet") {
-        let output = series(&["import", "--dir", &dir, "x.parquet"]);
+        let output = series(&["import", "--create", "--dir", &dir, "x.parquet"]);
         assert!(text(&output.stderr).contains("feature `parquet`"), "{output:?}");
     }
 }
@@ -350,7 +354,7 @@ fn series_are_deleted_when_that_is_meant() {
     let place = place();
     let (dir, csv) = (path(&place, "data"), path(&place, "sample.csv"));
     write(&csv, &sample());
-    done(&["import", "--dir", &dir, &csv]);
+    done(&["import", "--create", "--dir", &dir, &csv]);
     let count = || done(&["export", "--dir", &dir]).lines().count() - 1;
     let all = count();
     let said = done(&["delete", "--dir", &dir, "cpu.user"]);
@@ -384,7 +388,7 @@ fn standard_input_is_a_file_too() {
     let place = place();
     let dir = path(&place, "data");
     let mut child = program()
-        .args(["series", "import", "--dir", &dir, "--format", "influx", "-"])
+        .args(["series", "import", "--create", "--dir", &dir, "--format", "influx", "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

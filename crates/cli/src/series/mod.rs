@@ -42,7 +42,7 @@ pub fn command() -> Command {
             "SERIES is a metric and tags, as in: cpu.user host=a. With fewer tags than a series has, or with the metric alone,\n\
              it stands for all series that have them. TIME is 20260101T120000, 2026-01-01T12:00:00Z, now-1h,\n\
              1767268800s, or nanoseconds since 1970.\n\n\
-             Examples:\n  plinth series import --dir ./shop points.csv\n  plinth series list --dir ./shop cpu.user\n  \
+             Examples:\n  plinth series import --dir ./shop --create points.csv\n  plinth series list --dir ./shop cpu.user\n  \
              plinth series export --cluster-file ./shop/fdb.cluster --format influx > points.lp\n  \
              plinth series plot --dir ./shop cpu.user host=a\n  \
              plinth series query --dir ./shop --from now-1h 'sum by (host) (rate(requests[5m]))'\n  \
@@ -66,6 +66,7 @@ pub fn command() -> Command {
                 .arg(selector(true)),
             place(Command::new("import").about("Takes in points from files"))
                 .arg(format(&FORMATS[..4]))
+                .arg(Arg::new("create").long("create").action(ArgAction::SetTrue).requires("dir").help("Makes the database if there is none"))
                 .arg(
                     Arg::new("file")
                         .value_name("FILE")
@@ -229,7 +230,9 @@ struct Place {
 }
 
 impl Place {
-    fn open(options: &ArgMatches, may_make: bool) -> Result<Self, Failure> {
+    /// The one that the options name; `create` is an option of `import` alone.
+    fn open(options: &ArgMatches, is_import: bool) -> Result<Self, Failure> {
+        let may_make = is_import && options.get_flag("create");
         let dir = options.get_one::<PathBuf>("dir");
         let file = options.get_one::<PathBuf>("cluster-file");
         let target = match dir {
@@ -249,6 +252,9 @@ impl Place {
         let opened = target.open(!may_make).map_err(|error| match dir {
             None if file.is_none() => {
                 Failure::of("no --dir DIR and no --cluster-file FILE is given", error)
+            }
+            Some(_) if is_import && error == plinth::Error::file_not_found() => {
+                Failure::of(format!("cannot open {name}"), format!("{error} (--create makes one)"))
             }
             _ => Failure::opening(&name, &error),
         })?;
