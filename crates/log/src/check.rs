@@ -14,7 +14,7 @@ use plinth_types::Version;
 use crate::entry::Entry;
 use crate::failure::{LogError, LogResult};
 use crate::findings::{CutTail, Findings};
-use crate::format::{Kind, RECORDS_START, RecordHeader};
+use crate::format::{Kind, RecordHeader};
 use crate::landmarks::Landmarks;
 use crate::recovery::check_beginning;
 use crate::shared::Before;
@@ -283,17 +283,8 @@ impl Salvage {
 
     /// Tells a torn tail from a clean end.
     async fn note_tail(&mut self, stopped: Corruption) -> LogResult<()> {
-        let ends = self.walk.survey().await?.ends;
-        let (at, offset) = (self.walk.at, self.walk.offset);
-        let (mut bytes, mut begin) = (0, offset);
-        for (station, end) in self.walk.stations[at..].iter().zip(ends) {
-            bytes += end.of_tail(station) - begin;
-            begin = RECORDS_START;
-        }
-        let reason =
-            format!("{}: expected {}, found {}", stopped.what, stopped.expected, stopped.found);
-        self.torn_tail =
-            (bytes > 0).then_some(CutTail { file: stopped.file, offset, bytes, reason });
+        let survey = self.walk.survey().await?;
+        self.torn_tail = self.walk.tail(&survey, &stopped);
         Ok(())
     }
 }

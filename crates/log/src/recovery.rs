@@ -238,8 +238,8 @@ async fn cut(
     survey: &Survey,
     stopped: &Corruption,
 ) -> LogResult<Option<CutTail>> {
+    let tail = walk.tail(survey, stopped);
     let (at, offset) = (walk.at, walk.offset);
-    let mut bytes = 0;
     for later in (at + 1..walk.stations.len()).rev() {
         let end = survey.end_of_tail(later - at, walk.station(later));
         let is_next_and_empty = later == at + 1 && end == RECORDS_START;
@@ -247,22 +247,14 @@ async fn cut(
             continue;
         }
         probe!("log: segment behind the end removed");
-        bytes += end - RECORDS_START;
         let station = walk.stations.remove(later);
         env.files().remove(segment_path(dir, station.segment.header.serial)).await?;
         env.files().sync_dir(dir).await?;
     }
     let end = survey.end_of_tail(0, walk.station(at));
-    bytes += end - offset;
     overwrite(walk.station(at), offset, end).await?;
-    let reason =
-        format!("{}: expected {}, found {}", stopped.what, stopped.expected, stopped.found);
-    let file = walk.station(at).segment.name();
-    if bytes == 0 {
-        return Ok(None);
-    }
-    probe!("log: torn tail cut");
-    Ok(Some(CutTail { file, offset, bytes, reason }))
+    tail.iter().for_each(|_| probe!("log: torn tail cut"));
+    Ok(tail)
 }
 
 async fn overwrite(station: &Station, offset: u64, end: u64) -> LogResult<()> {

@@ -14,6 +14,7 @@ use plinth_env::{Env, Open};
 use plinth_format::{Corruption, Flaw, Keys};
 
 use crate::failure::LogResult;
+use crate::findings::CutTail;
 use crate::format::mark::{Mark, mark_seed};
 use crate::format::{Body, Kind, RECORDS_START, RecordHeader};
 use crate::link::{Link, Memory};
@@ -234,6 +235,29 @@ impl Walk {
             offset = RECORDS_START;
         }
         Ok(survey)
+    }
+
+    /// The torn tail behind the place where the walk stopped, if anything is there. It begins where
+    /// its first bytes are, which may be in a segment behind, made ahead and not begun.
+    pub(crate) fn tail(&self, survey: &Survey, stopped: &Corruption) -> Option<CutTail> {
+        let Corruption { what, expected, found, .. } = stopped;
+        let mut reason = format!("{what}: expected {expected}, found {found}");
+        let (mut tail, mut offset) = (None::<CutTail>, self.offset);
+        for (behind, station) in self.stations.iter().skip(self.at).enumerate() {
+            let end = survey.end_of_tail(behind, station);
+            let bytes = end - offset;
+            match &mut tail {
+                Some(tail) => tail.bytes += bytes,
+                None if bytes > 0 => {
+                    let file = station.segment.name();
+                    tail = Some(CutTail { file, offset, bytes, reason: reason.clone() });
+                }
+                None => {}
+            }
+            offset = RECORDS_START;
+            reason = "a segment behind the end: expected zeros, found other bytes".to_owned();
+        }
+        tail
     }
 
     /// Goes on at the first whole record behind the place where the walk stopped, if there is one.

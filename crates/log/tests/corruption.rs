@@ -363,6 +363,29 @@ fn a_torn_tail_is_cut_and_overwritten() {
     });
 }
 
+/// It was told of the segment before, which is as it should be.
+#[test]
+fn a_byte_in_a_segment_that_is_not_begun_is_told_of_that_segment() {
+    let begins = |contents: &[u8]| contents[4096..].iter().any(|byte| *byte != 0);
+    let is_segment = |path: &Path| path.to_string_lossy().contains("segment-");
+    let specimen = (4..40).map(|entries| Specimen::new(entries, 300)).find_map(|specimen| {
+        let (path, contents) = specimen.files.iter().rfind(|(path, _)| is_segment(path))?.clone();
+        (!begins(&contents)).then_some((specimen, path))
+    });
+    let (specimen, path) = specimen.expect("of so many one has its next segment made ahead");
+    specimen.sim.run_until(async {
+        specimen.flip(&path, 5000, 1).await;
+        let report = verify(&specimen.env, DIR, &specimen.config.keys).await.unwrap();
+        let (log, recovery) = open(&specimen.env, specimen.config.clone()).await.unwrap();
+        for tail in [report.torn_tail.unwrap(), recovery.cut_tail.unwrap()] {
+            assert_eq!((tail.file.as_str(), tail.offset), (path.to_str().unwrap(), 4096));
+            assert!(tail.bytes == 905 && tail.reason.contains("zeros"), "{tail:?}");
+        }
+        assert_eq!(read(&log, 0).await.unwrap(), specimen.entries);
+        close_quietly(log).await;
+    });
+}
+
 #[test]
 fn the_same_tear_in_an_idle_log_is_damage() {
     let sim = Simulation::new(6);
