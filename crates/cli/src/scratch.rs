@@ -4,39 +4,46 @@
 //! nothing. So if the system's place for temporary files is such a file system and nobody asked for
 //! it by `TMPDIR`, the directory is made in `/var/tmp`, which is meant to outlive a restart and so
 //! lies on a disk.
+//!
+//! Whoever uses one holds its lock, which ends with the process. A process that was killed leaves
+//! its directory behind; the next one that makes a directory of the same kind removes it. Of
+//! servers that outlived whoever started them the databases' own locks tell.
 
 use crate::failure::Failure;
 use plinth_bench::machine;
-use plinth_env::{Env, TemporaryDir, block_on};
+use plinth_env::{DirLock, Env, TemporaryDir, block_on};
 use std::path::{Path, PathBuf};
 
 const ON_DISK: &str = "/var/tmp";
+/// The file by which a database's directory is locked.
+const DATABASE_LOCK: &str = "LOCK";
+/// Hexadecimal digits at the end of a directory's name.
+const DIGITS: usize = 16;
 
 /// A directory that is removed with all that is in it when this is dropped.
 pub struct Scratch {
     env: Env,
     path: PathBuf,
     _temporary: Option<TemporaryDir>,
+    /// Says that it is in use; `None` where a file system has no locks.
+    _lock: Option<DirLock>,
 }
 
 impl Scratch {
     /// A fresh directory whose name begins with `prefix`.
     pub fn new(env: &Env, prefix: &str) -> Result<Self, Failure> {
-        let temporary = block_on(env.files().temporary_dir(prefix)).map_err(|error| {
-            Failure::of("cannot make a temporary directory; set TMPDIR or give a directory", error)
-        })?;
-        let chosen = std::env::var_os("TMPDIR").is_some();
-        if !chosen && in_memory(env, temporary.path()) && !in_memory(env, Path::new(ON_DISK)) {
-            let path = Path::new(ON_DISK).join(format!("{prefix}-{:016x}", env.random_u64()));
-            if block_on(env.keeping_private().files().create_dir_all(&path)).is_ok() {
-                return Ok(Self { env: env.clone(), path, _temporary: None });
+        loop {
+            let (path, temporary) = make(env, prefix)?;
+            let lock = block_on(env.files().lock(&path)).ok();
+            // Somebody who looks for abandoned ones may have come between.
+            if lock.as_ref().is_some_and(|lock| !lock.is_in_place()) {
+                continue;
             }
+            if let Some(parent) = path.parent() {
+                remove_abandoned(env, parent, prefix);
+            }
+            return Ok(Self { env: env.clone(), path, _temporary: temporary, _lock: lock });
         }
-        Ok(Self {
-            env: env.clone(),
-            path: temporary.path().to_owned(),
-            _temporary: Some(temporary),
-        })
     }
 
     /// Where it is.
@@ -50,6 +57,51 @@ impl Scratch {
             "is in memory, not on a disk: commits will look faster than they are; give --dir DIR";
         in_memory(&self.env, &self.path).then(|| format!("{} {warning}", self.path.display()))
     }
+}
+
+/// Makes a directory, on a disk if there is one.
+fn make(env: &Env, prefix: &str) -> Result<(PathBuf, Option<TemporaryDir>), Failure> {
+    let temporary = block_on(env.files().temporary_dir(prefix)).map_err(|error| {
+        Failure::of("cannot make a temporary directory; set TMPDIR or give a directory", error)
+    })?;
+    let chosen = std::env::var_os("TMPDIR").is_some();
+    if !chosen && in_memory(env, temporary.path()) && !in_memory(env, Path::new(ON_DISK)) {
+        let path = Path::new(ON_DISK).join(format!("{prefix}-{:016x}", env.random_u64()));
+        if block_on(env.keeping_private().files().create_dir_all(&path)).is_ok() {
+            return Ok((path, None));
+        }
+    }
+    Ok((temporary.path().to_owned(), Some(temporary)))
+}
+
+/// Removes directories of this kind whose processes are gone.
+fn remove_abandoned(env: &Env, parent: &Path, prefix: &str) {
+    let is_of_this_kind = |name: &&String| {
+        let digits = name.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('-'));
+        digits.is_some_and(|digits| {
+            digits.len() == DIGITS && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+        })
+    };
+    let names = block_on(env.files().list(parent)).unwrap_or_default();
+    for name in names.iter().filter(is_of_this_kind) {
+        let path = parent.join(name);
+        // Held until it is gone: nobody takes it meanwhile.
+        let Ok(_lock) = block_on(env.files().lock(&path)) else { continue };
+        if !has_a_database_in_use(env, &path) {
+            // Another user's can't be removed, and is his own affair.
+            let _ = block_on(env.files().remove_dir_all(&path));
+        }
+    }
+}
+
+/// Whether somebody has the database in a directory open, or one in a directory of its.
+fn has_a_database_in_use(env: &Env, path: &Path) -> bool {
+    let below = block_on(env.files().list(path)).unwrap_or_default();
+    let places = std::iter::once(path.to_owned()).chain(below.iter().map(|name| path.join(name)));
+    places.map(|place| place.join(DATABASE_LOCK)).any(|lock| {
+        let exists = block_on(env.files().exists(&lock)).unwrap_or(false);
+        exists && block_on(env.files().lock(&lock)).is_err()
+    })
 }
 
 impl Drop for Scratch {
@@ -76,5 +128,29 @@ mod tests {
         block_on(env.files().replace(path.join("file"), b"text")).unwrap();
         drop(scratch);
         assert_eq!(block_on(env.files().exists(&path)), Ok(false));
+    }
+
+    /// `kill -9` of `plinth dev` left its directory behind for good.
+    #[test]
+    fn directories_of_processes_that_are_gone_are_removed_and_no_others() {
+        let env = Env::real();
+        let (prefix, place) =
+            ("plinth-scratch-gone", block_on(env.files().temporary_dir("scratch")).unwrap());
+        let named = |name: &str| {
+            let path = place.path().join(name);
+            block_on(env.files().create_dir_all(path.join("node-1"))).unwrap();
+            path
+        };
+        let gone = named("plinth-scratch-gone-00112233445566ff");
+        let foreign = named("plinth-scratch-gone-notes");
+        let used = named("plinth-scratch-gone-0011223344556677");
+        let served = named("plinth-scratch-gone-0011223344556688");
+        let _used = block_on(env.files().lock(&used)).unwrap();
+        let _served = block_on(env.files().lock(served.join("node-1").join("LOCK"))).unwrap();
+        block_on(env.files().replace(gone.join("node-1").join("LOCK"), b"")).unwrap();
+        remove_abandoned(&env, place.path(), prefix);
+        let left = [&gone, &foreign, &used, &served]
+            .map(|path| block_on(env.files().exists(path)).unwrap());
+        assert_eq!(left, [false, true, true, true]);
     }
 }
