@@ -118,8 +118,11 @@ class Server:
         """The points of a metric's series as {name: {nanoseconds: text}}, each as exactly as it is kept."""
         query = {kind: metric, "range": {"from": 0, "to": "22000101T000000"}, "output": {"format": "csv", "timestamp": "raw"}}
         request = urllib.request.Request(f"{self.url}/api/query", json.dumps(query).encode())
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            text = answer.read().decode()
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                text = answer.read().decode()
+        except urllib.error.HTTPError as error:
+            text = error.read().decode()
         if text.startswith("-"):
             raise Failed(f"{metric}: {text}")
         found = {}

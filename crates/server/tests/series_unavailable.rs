@@ -80,8 +80,8 @@ fn a_locked_database_is_told_to_senders_and_to_those_who_ask() {
         );
         let (status, told) = posted(server, "/write", "a,b=c v=1 3");
         assert!(status == 503 && told.contains("database_locked (1038)"), "{status} {told}");
-        let (_, told) = posted(server, "/api/query", QUERY);
-        assert!(told.starts_with('-') && told.contains("1038"), "{told}");
+        let (status, told) = posted(server, "/api/query", QUERY);
+        assert!(status == 503 && told.starts_with('-') && told.contains("1038"), "{status} {told}");
         let (status, told) = posted(server, "/api/v1/query", "query=a");
         assert!(status == 503 && told.contains("1038"), "{status} {told}");
     };

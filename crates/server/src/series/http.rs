@@ -4,8 +4,9 @@
 //! An answer is sent while it is made (`reply.rs`). A reader that goes away takes the connection
 //! with it, the connection its answer, and the answer its work. A query that is wrong has status
 //! 200 and one line that begins with `-`, since that is what Akumuli's clients look at; one that
-//! fails halfway ends with such a line. A stream of Arrow's, and an export, have no room for one:
-//! they break off, and their readers find no end.
+//! fails halfway ends with such a line. Where the series can't be read there is the same line, and
+//! a status that says so to those who look at nothing else. A stream of Arrow's, and an export,
+//! have no room for a line: they break off, and their readers find no end.
 
 use super::charts;
 use super::opening::Asked;
@@ -499,10 +500,20 @@ async fn here(hub: &Hub, store: &SeriesStore, head: &Parts, text: &[u8]) -> Answ
     json_told(status, text)
 }
 
-/// What is wrong with a query of Akumuli's.
+/// What is wrong with a query of Akumuli's, or why it can't be answered, which is another thing:
+/// whoever watches statuses has to hear that.
 fn refused(headers: &HeaderMap, error: &QueryError) -> Answered {
-    let wants_arrow = accepts(headers, ARROW_CONTENT_TYPE);
-    told(if wants_arrow { StatusCode::BAD_REQUEST } else { StatusCode::OK }, TEXT, refusal(error))
+    use plinth_series::Error;
+    let status = match error {
+        QueryError::Series(Error::Damaged { .. }) => StatusCode::INTERNAL_SERVER_ERROR,
+        // Too many series at once, and a name that is none, are mistakes of the query's.
+        QueryError::Series(why) if !matches!(why, Error::Name { .. } | Error::TooMany { .. }) => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        _ if accepts(headers, ARROW_CONTENT_TYPE) => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
+    };
+    told(status, TEXT, refusal(error))
 }
 
 /// What a request in Prometheus' language is answered; its parameters stand in the URL, the body,
