@@ -2,26 +2,53 @@
 //! settings, documents, licence.
 
 use crate::dist::plan::{Plan, copy, gzip, list, remove, version, write};
+use crate::rules::links;
 use crate::{Result, install};
+use std::collections::BTreeSet;
 use std::path::Path;
 
+/// Where the repository is, for links to what packages don't have.
+const REPOSITORY: &str = "https://github.com/plinth-db/plinth";
 /// What people find in `share/doc/plinth`, as it lies in the repository, so that links between
 /// documents lead somewhere. Packages of systems name these directories, too.
 const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"];
 const DIRECTORIES: [&str; 5] =
     ["docs", "docs/decisions", "docs/format", "docs/measurements", "docs/pictures"];
 
-/// Lays documents out below a directory.
+/// Lays documents out below a directory. Their links to other files of the repository lead to where
+/// that is on the web.
 pub fn documents(to: &Path) -> Result<()> {
-    for document in DOCUMENTS {
-        copy(Path::new(document), &to.join(document))?;
-    }
-    for dir in DIRECTORIES {
-        for file in list(Path::new(dir))?.iter().filter(|file| file.is_file()) {
-            copy(file, &to.join(file))?;
+    let all = documents_of(Path::new("."))?;
+    for document in &all {
+        if !document.ends_with(".md") {
+            copy(Path::new(document), &to.join(document))?;
+            continue;
         }
+        let text =
+            std::fs::read_to_string(document).map_err(|e| format!("read {document}: {e}"))?;
+        let has = |path: &str| all.contains(path) || DIRECTORIES.contains(&path);
+        let text = links::elsewhere(document, &text, has, |path| on_the_web(Path::new("."), path));
+        write(&to.join(document), text.as_bytes())?;
     }
     Ok(())
+}
+
+/// The paths of all documents in the repository at `root`.
+fn documents_of(root: &Path) -> Result<BTreeSet<String>> {
+    let mut all: BTreeSet<String> = DOCUMENTS.iter().map(|&document| document.into()).collect();
+    for dir in DIRECTORIES {
+        for file in list(&root.join(dir))?.iter().filter(|file| file.is_file()) {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            all.insert(format!("{dir}/{name}"));
+        }
+    }
+    Ok(all)
+}
+
+/// Where a file or directory of the repository at `root` is on the web, as of this version.
+fn on_the_web(root: &Path, path: &str) -> String {
+    let kind = if root.join(path).is_dir() { "tree" } else { "blob" };
+    format!("{REPOSITORY}/{kind}/v{}/{path}", version())
 }
 
 /// Lays them out below [`Plan::stage`].
@@ -78,6 +105,33 @@ fn changelog(version: &str, date: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Two dozen links of pages below docs/ led out of the packages, into nothing.
+    #[test]
+    fn every_link_of_a_document_leads_into_the_package_or_onto_the_web() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let all = documents_of(&root).unwrap();
+        let has = |path: &str| all.contains(path) || DIRECTORIES.contains(&path);
+        let mut moved = 0;
+        for document in all.iter().filter(|document| document.ends_with(".md")) {
+            let text = std::fs::read_to_string(root.join(document)).unwrap();
+            let packed = links::elsewhere(document, &text, has, |path| on_the_web(&root, path));
+            for (line, target) in links::targets(&packed) {
+                let file = target.split('#').next().unwrap();
+                let path = links::join(document, file);
+                let is_inside = file.is_empty() || path.is_some_and(|path| has(&path));
+                assert!(is_inside || target.contains("://"), "{document}:{line} {target}");
+                moved += usize::from(target.starts_with(REPOSITORY));
+            }
+        }
+        assert!(moved > 20, "{moved}");
+        let formula = std::fs::read_to_string(root.join("packaging/homebrew/plinth.rb")).unwrap();
+        assert!(formula.contains(&format!("homepage \"{REPOSITORY}\"")), "{formula}");
+        assert_eq!(
+            on_the_web(&root, "packaging"),
+            format!("{REPOSITORY}/tree/v{}/packaging", version())
+        );
+    }
 
     #[test]
     fn debian_is_told_the_version() {

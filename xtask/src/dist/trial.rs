@@ -4,7 +4,7 @@
 //! It prints what cargo's tests print, so that its tests are counted with all others. What can't be
 //! tried here says what is missing and counts as ignored.
 
-use crate::dist::plan::{Kind, Plan, copy, library, version, write};
+use crate::dist::plan::{Kind, Plan, copy, library, list, version, write};
 use crate::dist::tools;
 use crate::rules::links;
 use crate::{Result, command};
@@ -23,7 +23,7 @@ use Outcome::{Passed, Skipped};
 /// A trial: of which packages, what it shows, and how.
 type Trial = (Option<Kind>, &'static str, fn(&Plan) -> Result<Outcome>);
 
-const TRIALS: [Trial; 11] = [
+const TRIALS: [Trial; 12] = [
     (None, "checksums are those of the files", sums),
     (Some(Kind::Tarball), "the tarball runs where it is unpacked", tarball),
     (Some(Kind::Tarball), "a C program is built against the tarball", c_program),
@@ -35,6 +35,7 @@ const TRIALS: [Trial; 11] = [
     (Some(Kind::Chart), "helm makes what the chart promises", chart),
     (Some(Kind::Chart), "kubernetes' schemas take what helm makes", conforms),
     (Some(Kind::Formula), "ruby can read the formula", formula),
+    (Some(Kind::Formula), "a Rust program is built on the sources", rust_program),
 ];
 
 /// Tries all that were asked for.
@@ -243,17 +244,30 @@ fn rpm(plan: &Plan) -> Result<Outcome> {
     Ok(Passed)
 }
 
-/// What a document links to is there, but for what is on the web.
+/// What documents link to is there, but for what is on the web.
 fn links_lead_somewhere(dir: &Path) -> Result<()> {
-    let readme = dir.join("README.md");
-    let text =
-        std::fs::read_to_string(&readme).map_err(|e| format!("read {}: {e}", readme.display()))?;
-    let files = links::targets(&text).into_iter().map(|(_, target)| target);
-    files.filter(|target| !target.contains("://")).try_for_each(|target| {
-        let file = target.split('#').next().unwrap_or(target);
-        let path = links::join("README.md", file);
-        must_be(&dir.join(path.ok_or_else(|| format!("{target} leads out of the package"))?))
-    })
+    let pages = ["", "docs", "docs/decisions", "docs/format", "docs/measurements"];
+    for page in pages.map(|pages| list(&dir.join(pages))) {
+        for page in page?.iter().filter(|page| page.extension().is_some_and(|end| end == "md")) {
+            let text = std::fs::read_to_string(page)
+                .map_err(|e| format!("read {}: {e}", page.display()))?;
+            let from = page.strip_prefix(dir).unwrap_or(page).to_string_lossy();
+            leads_somewhere(dir, &from, &text)?;
+        }
+    }
+    Ok(())
+}
+
+fn leads_somewhere(dir: &Path, from: &str, text: &str) -> Result<()> {
+    let files = links::targets(text).into_iter().map(|(_, target)| target);
+    files.filter(|target| !target.contains("://") && !target.starts_with('#')).try_for_each(
+        |target| {
+            let file = target.split('#').next().unwrap_or(target);
+            let path = links::join(from, file);
+            let path = path.ok_or_else(|| format!("{from}: {target} leads out of the package"))?;
+            must_be(&dir.join(path)).map_err(|why| format!("{from}: {target}: {why}"))
+        },
+    )
 }
 
 fn library_is_there(root: &Path, lib: &str) -> Result<()> {
@@ -426,6 +440,39 @@ fn formula(plan: &Plan) -> Result<Outcome> {
         return Ok(Skipped("there is no ruby"));
     }
     command::output("ruby", &["-c", &plan.out.join("plinth.rb").to_string_lossy()])?;
+    Ok(Passed)
+}
+
+/// The README's example, as a program of its own that names the crate by its path in the sources.
+/// Where packages are nobody's it isn't built, which takes minutes: it is looked at what it depends
+/// on.
+fn rust_program(plan: &Plan) -> Result<Outcome> {
+    let dir = plan.fresh("try-rust")?;
+    let name = format!("plinth-{}", version());
+    let archive = plan.out.join(format!("{name}-source.tar.gz"));
+    command::run("tar", &["-C", &dir.to_string_lossy(), "-xzf", &archive.to_string_lossy()])?;
+    let (sources, program) = (dir.join(&name), dir.join("shop"));
+    let readme = std::fs::read_to_string(sources.join("README.md"))
+        .map_err(|e| format!("read the README: {e}"))?;
+    let example = readme.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next());
+    // It lies below this repository, of which it is no part.
+    let manifest = format!(
+        "[package]\nname = \"shop\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\nplinth = {{ path = \"../{name}/crates/plinth\" }}\n"
+    );
+    write(&program.join("Cargo.toml"), manifest.as_bytes())?;
+    write(&program.join("src/main.rs"), example.ok_or("the README has no example")?.as_bytes())?;
+    // The versions that we were tested with, and that may have been fetched already.
+    copy(&sources.join("Cargo.lock"), &program.join("Cargo.lock"))?;
+    let arguments: &[&str] = match plan.is_release() {
+        true => &["run", "--quiet"],
+        false => &["tree", "--offline", "--depth", "1"],
+    };
+    let mut cargo = Command::new("cargo");
+    cargo.args(arguments).current_dir(&program).env("CARGO_TARGET_DIR", dir.join("target"));
+    let told = command::text(&mut cargo)?;
+    if !plan.is_release() && !told.contains(&format!("plinth v{}", version())) {
+        return Err(format!("cargo tells of no plinth:\n{told}"));
+    }
     Ok(Passed)
 }
 

@@ -62,6 +62,34 @@ pub fn targets(text: &str) -> Vec<(usize, &str)> {
     found
 }
 
+/// The text of the file `from` with its links to files that a copy of it lacks (not `has`) made
+/// ones to `web`, which is asked with their paths in the repository.
+pub fn elsewhere(
+    from: &str,
+    text: &str,
+    has: impl Fn(&str) -> bool,
+    web: impl Fn(&str) -> String,
+) -> String {
+    let mut lines: Vec<String> = text.split('\n').map(str::to_owned).collect();
+    for (number, target) in targets(text) {
+        let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+        let path = join(from, file);
+        let Some(path) =
+            path.filter(|path| !file.is_empty() && !target.contains("://") && !has(path.as_str()))
+        else {
+            continue;
+        };
+        let hash = if heading.is_empty() { "" } else { "#" };
+        let link = format!("]({}{hash}{heading}", web(&path));
+        // With what follows it: another target may begin in the same way.
+        for end in [')', ' '] {
+            let (old, new) = (format!("]({target}{end}"), format!("{link}{end}"));
+            lines[number - 1] = lines[number - 1].replace(&old, &new);
+        }
+    }
+    lines.join("\n")
+}
+
 /// The lines of a text that lie outside code fences, counted from 1.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut in_code = false;
@@ -145,6 +173,15 @@ mod tests {
             ("crates/x/notes.md", ""),
         ];
         assert_eq!(found(no_orphans, &files), ["docs/b.md:0 orphan"]);
+    }
+
+    #[test]
+    fn links_to_what_a_copy_lacks_lead_to_the_web() {
+        let text = "[a](b.md#c) [`x`](../src/x.rs#L1), [y](../src/x.rs)\n[s](https://s) [h](#h)\n";
+        let (has, web) = (|path: &str| path == "docs/b.md", |path: &str| format!("web:{path}"));
+        let expected =
+            "[a](b.md#c) [`x`](web:src/x.rs#L1), [y](web:src/x.rs)\n[s](https://s) [h](#h)\n";
+        assert_eq!(elsewhere("docs/a.md", text, has, web), expected);
     }
 
     #[test]
