@@ -24,8 +24,8 @@ use crate::log::{LogBuilder, Moment};
 use crate::merge::Superseded;
 use crate::snapshot::{SnapshotReport, SnapshotSettings, lock, read_version, take_snapshot};
 use plinth_client::{ChangeConsumer, Database};
-use plinth_env::Task;
 use plinth_env::sync::{First, race};
+use plinth_env::{Signal, Task};
 use plinth_types::{Error, KeyRange, Result, Version, planted, system};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -49,8 +49,12 @@ const NOTHING: Duration = Duration::from_millis(900);
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The first pause before something is tried again, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(30)];
+/// How long an abort waits for what is under way: a target that doesn't answer may keep that.
+const GRACE: Duration = Duration::from_secs(5);
 /// How a backup ends that has what it was to have.
 const COMPLETED: &str = "completed";
+/// And how one that was to end at once.
+const ABORTED: &str = "aborted";
 /// So often in a row, half a minute with the pauses between, nobody must have what comes next of
 /// the stream before it counts as lost. What one node of a cluster lacks another has that is away
 /// for a moment; and between two tries something was committed, so that the cluster is one.
@@ -65,15 +69,26 @@ pub(super) struct Orders {
     /// Give up, and note nothing.
     pub stop: Arc<AtomicBool>,
     wanted: Mutex<Value>,
+    /// Given when `wanted` is another one, to the task of the tag.
+    given: Signal,
 }
 
 impl Orders {
     pub fn new(wanted: &Value) -> Self {
-        Self { stop: Arc::default(), wanted: Mutex::new(wanted.clone()) }
+        let wanted = Mutex::new(wanted.clone());
+        Self { stop: Arc::default(), wanted, given: Signal::new() }
     }
 
     pub fn give(&self, wanted: &Value) {
         *lock(&self.wanted) = wanted.clone();
+        self.given.notify();
+    }
+
+    /// Waits until the backup is to end at once.
+    async fn until_aborting(&self) {
+        while self.state() != State::Aborting {
+            self.given.wait().await;
+        }
     }
 
     fn state(&self) -> State {
@@ -98,7 +113,17 @@ pub(super) async fn run(shared: Shared, tag: String, rows: TagRows, orders: Arc<
         let saved = done["saved"].as_i64();
         // What this node lacks another one may have.
         let source = shared.cluster.as_ref().filter(|_| lost > 0).unwrap_or(&shared.db);
-        let worked = work(&shared, source, &tag, &orders, &mut done).await;
+        let overdue = async {
+            orders.until_aborting().await;
+            shared.env.sleep(GRACE).await;
+        };
+        let worked = match race(work(&shared, source, &tag, &orders, &mut done), overdue).await {
+            First::Left(worked) => worked,
+            First::Right(()) => {
+                let name = stream_name(&tag, &done);
+                end(&shared, &tag, &name, &mut done, ABORTED).await
+            }
+        };
         let Err(error) = worked else { return };
         if error == Error::operation_cancelled() {
             return;
@@ -120,7 +145,10 @@ pub(super) async fn run(shared: Shared, tag: String, rows: TagRows, orders: Arc<
         if write_progress(&shared.db, shared.id, &tag, &done).await.is_err() {
             return;
         }
-        shared.env.sleep(pause).await;
+        match orders.state() {
+            State::Aborting => shared.env.sleep(pause).await,
+            _ => _ = race(shared.env.sleep(pause), orders.until_aborting()).await,
+        }
         pause = (pause * 2).min(PAUSES[1]);
     }
 }
@@ -136,7 +164,7 @@ async fn work(
     let wish = orders.wish()?;
     let name = stream_name(tag, done);
     if orders.state() == State::Aborting {
-        return end(shared, tag, &name, done, "aborted").await;
+        return end(shared, tag, &name, done, ABORTED).await;
     }
     let database = shared.db.endpoint().describe().cluster_id;
     let backup = open_place(shared, tag, &wish, &database, done).await?;
@@ -175,9 +203,9 @@ async fn work(
     };
     done["stream"] = stream.into();
     let mut result = writer.go_on(done).await;
-    if let Some(snapshot) = writer.snapshot.take() {
+    if let Some(mut snapshot) = writer.snapshot.take() {
         snapshot.stop.store(true, Ordering::SeqCst);
-        let _ = snapshot.task.await;
+        let _ = (&mut snapshot.task).await;
     }
     if let (Ok(COMPLETED), Some(saved)) = (&result, done["saved"].as_i64()) {
         result = writer.backup.put_end(saved).await.map(|()| COMPLETED);
@@ -297,6 +325,13 @@ struct Taking {
     taken: Arc<Mutex<Option<Result<SnapshotReport>>>>,
 }
 
+impl Drop for Taking {
+    /// Whoever took it may have been given up.
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+    }
+}
+
 /// The times that are noted with their versions.
 #[derive(Default)]
 struct Times {
@@ -342,7 +377,7 @@ impl Writer<'_> {
             self.lease.renew().await?;
             let wish = self.orders.wish()?;
             match self.orders.state() {
-                State::Aborting => return Ok("aborted"),
+                State::Aborting => return Ok(ABORTED),
                 State::Paused => {
                     self.shared.env.sleep(MOMENT).await;
                     continue;

@@ -36,6 +36,33 @@ fn a_backup_that_never_saved_anything_is_behind_since_it_was_begun() {
     });
 }
 
+/// It said that it was ending until the next try, half a minute later.
+#[test]
+fn one_that_gets_no_further_is_aborted_at_once() {
+    let simulation = Simulation::new(15);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let db = open(&machine, "/db", "memory").await;
+        let runs = Agent::start(&machine, &db);
+        let wish = Wish { key_file: Some("/no-key".into()), ..wish() };
+        agent::start(&db, "default", &wish).await.unwrap();
+        // The pause between two tries is at its longest, and has just begun.
+        let mut told = status(&db).await.error;
+        for _ in 0..4 {
+            until(&db, "failing", |tag| tag.error.is_some()).await;
+            machine.sleep(Duration::from_secs(31)).await;
+            told = status(&db).await.error;
+        }
+        assert!(told.is_some_and(|told| told.contains("no-key")));
+        agent::change(&db, "default", State::Aborting).await.unwrap();
+        let (aborted, begun) = (|tag: &agent::TagStatus| tag.ended.is_some(), machine.now());
+        until(&db, "aborted", aborted).await;
+        let took = machine.now() - begun;
+        assert!(took < Duration::from_secs(5), "of the simulation's clock: {took:?}");
+        runs.stop().await.unwrap();
+    });
+}
+
 /// Its place is away for hours, in which the wall clock jumps: it says how far behind it is, and
 /// catches up without a gap.
 #[test]

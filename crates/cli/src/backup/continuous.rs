@@ -23,6 +23,14 @@ use plinth_env::{Env, block_on};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// How a backup is that was told to end and hasn't.
+const ENDING: &str =
+    "is ending: a server of the database ends it within seconds, or once one is started";
+/// How long `abort` waits for that: longer than a server waits for a target that doesn't answer.
+const ABORT_WAITS: Duration = Duration::from_secs(15);
+/// How often it is looked how a backup is.
+const LOOK: Duration = Duration::from_millis(300);
+
 /// The subcommands of `plinth backup` that are about continuous backups.
 pub fn commands() -> Vec<Command> {
     let url = || Arg::new("url").value_name("URL").required(true).help("Where the backup is");
@@ -128,7 +136,7 @@ pub fn run(name: &str, options: &ArgMatches) -> Option<Result<u8, Failure>> {
             State::Discontinuing,
             "ends when it can be restored and everything up to now is saved",
         ),
-        "abort" => change(options, State::Aborting, "ends"),
+        "abort" => change(options, State::Aborting, ENDING),
         "expire" => expire(options),
         "delete" => delete(options),
         _ => return None,
@@ -210,6 +218,13 @@ fn change(options: &ArgMatches, state: State, what: &str) -> Result<u8, Failure>
     let Opened { db, opened, .. } = open_database(options)?;
     let tag = tag(options);
     block_on(agent::change(&db, &tag, state)).map_err(failed)?;
+    let is_served = options.get_one::<PathBuf>("dir").is_none();
+    if state == State::Aborting && is_served {
+        let is_over = ends_within(&db, &tag, ABORT_WAITS)?;
+        let what = if is_over { "was aborted; what it saved stays" } else { ENDING };
+        terminal::print(&format!("the backup {tag} {what}\n"))?;
+        return close(opened);
+    }
     if state == State::Discontinuing && options.get_flag("wait") {
         until(&db, &tag, |status| status.ended.is_some())?;
         terminal::print(&format!("the backup {tag} has ended\n"))?;
@@ -217,6 +232,19 @@ fn change(options: &ArgMatches, state: State, what: &str) -> Result<u8, Failure>
     }
     terminal::print(&format!("the backup {tag} {what}\n"))?;
     close(opened)
+}
+
+/// Whether a backup ends within that time.
+fn ends_within(db: &Database, tag: &str, most: Duration) -> Result<bool, Failure> {
+    let env = db.endpoint().env();
+    let until = env.now() + most;
+    while found(db, tag)?.ended.is_none() {
+        if env.now() >= until {
+            return Ok(false);
+        }
+        block_on(env.sleep(LOOK));
+    }
+    Ok(true)
 }
 
 fn found(db: &Database, tag: &str) -> Result<TagStatus, Failure> {
@@ -255,7 +283,7 @@ fn until(
         }
         let step = step(&status);
         waiting.set(env, step, format!("{step}{}", saved(&status)));
-        block_on(env.sleep(Duration::from_millis(300)));
+        block_on(env.sleep(LOOK));
     }
 }
 
@@ -302,7 +330,8 @@ fn status(options: &ArgMatches) -> Result<u8, Failure> {
 fn lines(status: &TagStatus) -> String {
     let mut lines = vec![format!("{}          to {}", status.tag, redacted(&status.wish.url))];
     lines.push(match (&status.ended, status.saved) {
-        (Some(ended), saved) => format!("  {ended}, up to version {}", saved.unwrap_or_default()),
+        (Some(ended), Some(saved)) => format!("  {ended}, up to version {saved}"),
+        (Some(ended), None) => format!("  {ended} before anything of the log was saved"),
         (None, None) if status.is_restorable => {
             "  a snapshot can be restored; the log begins".to_owned()
         }
@@ -327,7 +356,7 @@ fn lines(status: &TagStatus) -> String {
         State::Running => {}
         State::Paused => lines.push("  paused".to_owned()),
         State::Discontinuing | State::Aborting if status.ended.is_none() => {
-            lines.push("  is ending".to_owned())
+            lines.push(format!("  {ENDING}"))
         }
         State::Discontinuing | State::Aborting => {}
     }
