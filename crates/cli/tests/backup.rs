@@ -148,6 +148,7 @@ fn a_directory_goes_into_a_backup_and_comes_back() {
     assert_eq!(rows_in(Path::new(&new)), original);
     // What is there already is left alone.
     assert!(ended(1, &restore).contains("is not empty"));
+    assert!(ended(1, &[&restore[..], &["--dry-run"]].concat()).contains("is not empty"));
     // A part, under another name.
     let part = path("part");
     let words = ["-k", "row/0001 row/0002", "--remove-prefix", "row/", "--add-prefix", "r\\x00"];
@@ -214,10 +215,10 @@ fn a_server_is_backed_up_while_it_runs_and_restored_into() {
     assert!(
         ended(0, &["backup", "now", "--cluster-file", &file, &url]).contains("rows         2,000")
     );
-    assert!(
-        ended(1, &["restore", "-r", &url, "--dest-cluster-file", &file])
-            .contains("has the key row/000000")
-    );
+    let restore = ["restore", "-r", &url, "--dest-cluster-file", &file];
+    for words in [&restore[..], &[&restore[..], &["--dry-run"]].concat()] {
+        assert!(ended(1, words).contains("has the key row/000000"));
+    }
     // The mistake, and the way back.
     db.transact_blocking(|tr| {
         tr.clear_range("", "\u{7f}");
@@ -229,6 +230,11 @@ fn a_server_is_backed_up_while_it_runs_and_restored_into() {
     let to = ["--dest-cluster-file", &file];
     assert!(ended(0, &[&["restore", "status"], &to[..]].concat()).contains("no restore"));
     assert!(ended(0, &[&["restore", "abort"], &to[..]].concat()).contains("no restore"));
+}
+
+/// Why the shell doesn't do that.
+fn told_by_shell(file: &str, line: &str) -> String {
+    ended(1, &["shell", "--cluster-file", file, "--exec", line])
 }
 
 /// A restore into a running database that was killed: what other processes are told of it, and how
@@ -273,6 +279,13 @@ fn a_restore_that_was_cut_short_is_told_waited_for_and_given_up() {
         told.contains(": 0 of ") && told.contains("files of rows") && told.contains("is locked"),
         "{told}"
     );
+    // Nobody is told to unlock it, and to see a part of the rows, nor does it happen.
+    let lock = told_by_shell(&file, "lock");
+    let uid = lock.rsplit(", ").next().unwrap().trim();
+    for line in ["get row/000000", &format!("unlock {uid}")] {
+        let told = told_by_shell(&file, line);
+        assert!(told.contains("restore abort") && !told.contains("unlock UID"), "{line}: {told}");
+    }
     // What is half there isn't backed up.
     let refused = ended(1, &["backup", "now", "--cluster-file", &file, &format!("{url}-half")]);
     assert!(refused.contains("a restore into the database is unfinished"), "{refused}");

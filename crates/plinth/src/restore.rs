@@ -37,7 +37,29 @@ pub struct DirectoryLoader {
     _lock: DirLock,
 }
 
+/// Refuses a directory in which anything is.
+async fn check_empty(env: &Env, directory: &Path) -> Result<()> {
+    let files = env.files();
+    if files.exists(directory).await? && !files.list(directory).await?.is_empty() {
+        let detail = format!(
+            "{} is not empty; name a directory that doesn't exist yet",
+            directory.display()
+        );
+        return Err(Error::restore_destination_not_empty().with_detail(detail));
+    }
+    Ok(())
+}
+
 impl Builder {
+    /// Looks whether [`Builder::loader`] would begin in the directory, and changes nothing.
+    ///
+    /// # Errors
+    /// `restore_destination_not_empty` if there is anything in the directory; those of files.
+    pub async fn check_loader(self) -> Result<()> {
+        let (env, directory, _) = self.parts()?;
+        check_empty(&env, &directory).await
+    }
+
     /// Begins to make a new database of rows, for a restore. Its versions go on behind `version`.
     ///
     /// # Errors
@@ -47,13 +69,7 @@ impl Builder {
         let (env, directory, config) = self.parts()?;
         let env = env.keeping_private();
         let files = env.files();
-        if files.exists(&directory).await? && !files.list(&directory).await?.is_empty() {
-            let detail = format!(
-                "{} is not empty; name a directory that doesn't exist yet",
-                directory.display()
-            );
-            return Err(Error::restore_destination_not_empty().with_detail(detail));
-        }
+        check_empty(&env, &directory).await?;
         let root = beside(&directory);
         files.create_dir_all(&root).await?;
         let lock = files.lock(root.join("LOCK")).await?;

@@ -336,7 +336,7 @@ errors! {
     1034 WATCHES_DISABLED watches_disabled Usage "Watches need read-your-writes" "";
     1036 ACCESSED_UNREADABLE accessed_unreadable Usage "The read touches a key that gets its versionstamp only at commit" "read it in the next transaction";
     1037 PROCESS_BEHIND process_behind Retry "The storage lags too far behind" "retry";
-    1038 DATABASE_LOCKED database_locked Locked "The database is locked" "unlock it, or make the transaction lock-aware";
+    1038 DATABASE_LOCKED database_locked Locked "The database is locked" "wait for whoever locked it, or make the transaction lock-aware";
     1039 CLUSTER_VERSION_CHANGED cluster_version_changed MaybeCommitted "The cluster has changed to another version of the protocol" "retry";
     1040 EXTERNAL_CLIENT_ALREADY_LOADED external_client_already_loaded Usage "The external client library is loaded already" "";
     1041 LOOKUP_FAILED lookup_failed Unreachable "A host name could not be resolved" "";

@@ -41,8 +41,8 @@ impl Locks {
             return match holder == Some(id) {
                 true => Ok(()),
                 false => {
-                    Err(Error::database_locked()
-                        .with_detail("the database is locked by somebody else"))
+                    let detail = "somebody else has locked the database; the command `lock` of plinth shell tells the lock's UID";
+                    Err(Error::database_locked().with_detail(detail))
                 }
             };
         }

@@ -24,7 +24,8 @@ pub use directory::{Loader, restore_into};
 pub use mapping::Mapping;
 pub use plan::{Choice, Goal, Plan};
 pub use served::{
-    Restoring, ServedRestore, Unfinished, abort, is_whole, restore_served, status, unfinished,
+    Restoring, ServedRestore, Unfinished, abort, check_served, is_whole, restore_served, status,
+    unfinished,
 };
 
 use std::sync::Arc;

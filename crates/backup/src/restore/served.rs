@@ -62,6 +62,8 @@ pub struct Restoring {
     pub log: Option<Version>,
     /// The ranges, as they are called in the database, in words.
     pub ranges: String,
+    /// Whether all of the database is locked for it, and not those ranges alone.
+    pub locks_database: bool,
 }
 
 /// A restore into a database that is running, which has been begun.
@@ -115,6 +117,36 @@ pub async fn restore_served(
     let mutations = apply(backup, plan, control, from, &mut sink).await?;
     run.finish(&renamed(plan)).await?;
     Ok(RestoreReport { version: plan.version, rows, bytes, mutations })
+}
+
+/// Looks whether [`restore_served`] would begin, and changes nothing.
+///
+/// # Errors
+/// As those of [`restore_served`] before it brings anything in.
+pub async fn check_served(backup: &Backup, plan: &Plan, db: &Database) -> Result<()> {
+    let (version, values) = read_many(db, &[HEAD, Locks::KEYS[0], Locks::KEYS[1]]).await?;
+    let id = taken(&values, version, &record(backup, plan), &renamed(plan), db).await?;
+    let mut unused = MutationList::new();
+    Locks::of(&values[1..]).take(id.unwrap_or_default(), &renamed(plan), &mut unused)
+}
+
+/// The id of the restore that goes on, by the head's value; `None` where one begins in empty
+/// ranges.
+async fn taken(
+    values: &[Option<Bytes>],
+    version: Version,
+    fields: &serde_json::Value,
+    ranges: &[KeyRange],
+    db: &Database,
+) -> Result<Option<Id>> {
+    let Some(head) = &values[0] else {
+        return check_empty(db, version, ranges).await.map(|()| None);
+    };
+    let (before, other) = decode_head(head)?;
+    if !is_same(&other, fields) {
+        return refuse(another(&other));
+    }
+    Ok(Some(before))
 }
 
 /// What a database has noted of a restore that isn't done.
@@ -178,9 +210,10 @@ fn renamed(plan: &Plan) -> Vec<KeyRange> {
 /// # Errors
 /// Those of the database.
 pub async fn status(db: &Database) -> Result<Option<Restoring>> {
-    let (version, head) = read_one(db, HEAD).await?;
-    let Some(head) = head else { return Ok(None) };
-    let (id, fields) = decode_head(&head)?;
+    let (version, values) = read_many(db, &[HEAD, Locks::KEYS[0]]).await?;
+    let Some(head) = &values[0] else { return Ok(None) };
+    let (id, fields) = decode_head(head)?;
+    let lock = values[1].as_ref().and_then(|lock| lock.last_chunk::<16>());
     let done = rows(db, version, FILES, &strinc(FILES).unwrap_or_default()).await?;
     let finished = done.iter().filter(|(_, value)| value.first() == Some(&1)).count() as u64;
     let log = read_one(db, LOG).await?.1.and_then(|value| decode_place(&value));
@@ -191,6 +224,7 @@ pub async fn status(db: &Database) -> Result<Option<Restoring>> {
         ranges: crate::ranges::show_ranges(&ranges_in(&fields)),
         files: (fields["files"].as_u64().unwrap_or_default(), finished),
         log: log.map(|place| place.version),
+        locks_database: lock == Some(&id),
     }))
 }
 
@@ -337,18 +371,8 @@ impl Run {
         let mut attempts = ATTEMPTS;
         loop {
             let (version, values) = read_many(db, &[HEAD, Locks::KEYS[0], Locks::KEYS[1]]).await?;
-            let head = values[0].clone();
             let mut mutations = MutationList::new();
-            match &head {
-                Some(head) => {
-                    let (before, other) = decode_head(head)?;
-                    if !is_same(&other, &fields) {
-                        return refuse(another(&other));
-                    }
-                    id = before;
-                }
-                None => self::check_empty(db, version, &ranges).await?,
-            }
+            id = taken(&values, version, &fields, &ranges, db).await?.unwrap_or(id);
             Locks::of(&values[1..]).take(id, &ranges, &mut mutations)?;
             let new: Bytes =
                 [&[FORMAT][..], &id, &run, fields.to_string().as_bytes()].concat().into();

@@ -9,12 +9,12 @@ use super::{UNFINISHED, count, credentials, key_file, key_ranges, open_backup, r
 use crate::encryption;
 use crate::failure::{Failure, INTERRUPTED, tell};
 use crate::interrupt;
-use crate::target::Target as Named;
+use crate::target::{Open, PATIENCE, Target as Named};
 use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::backup::restore::{
-    self, Choice, Goal, Mapping, Plan, RestoreControl, RestoreReport, Restoring, restore_into,
-    restore_served, unfinished,
+    self, Choice, Goal, Mapping, Plan, RestoreControl, RestoreReport, Restoring, check_served,
+    restore_into, restore_served, unfinished,
 };
 use plinth::backup::target::redacted;
 use plinth::backup::{Backup, Gap, Moment, parse_time, show_ranges, show_time};
@@ -22,6 +22,7 @@ use plinth::{Builder, Database, EngineKind, Error, printable};
 use plinth_bench::words::{bytes, grouped};
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, block_on};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -123,6 +124,8 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let url = redacted(&url);
     let plan = plan(options, &backup, &to, &url)?;
     if options.get_flag("dry-run") {
+        check_destination(&backup, &plan, &to)
+            .map_err(|error| Failure::of(format!("cannot restore {url} to {to}"), error))?;
         terminal::print(&dry_run(&plan))?;
         return Ok(0);
     }
@@ -229,6 +232,28 @@ fn destination(options: &ArgMatches) -> Result<Destination, Failure> {
         (None, Some(file)) => Ok(Destination::Served(connect(file)?, file.display().to_string())),
         (None, None) if options.get_flag("dry-run") => Ok(Destination::Nowhere),
         (None, None) => Err(no_destination()),
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nowhere => f.write_str("nowhere"),
+            Self::Directory(dir) => dir.display().fmt(f),
+            Self::Served(_, name) => f.write_str(name),
+        }
+    }
+}
+
+/// Whether a restore would begin there: a dry run that says so of a place with rows in it is none.
+fn check_destination(backup: &Backup, plan: &Plan, to: &Destination) -> Result<(), Error> {
+    match to {
+        Destination::Nowhere => Ok(()),
+        Destination::Directory(dir) => block_on(Builder::new(dir).check_loader()),
+        Destination::Served(db, _) => {
+            Open::from(db.clone()).until_reached(PATIENCE)?;
+            block_on(check_served(backup, plan, db))
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //! other did. What can't be configured here is named, with what to do instead, rather than taken
 //! and ignored.
 
-use super::session::{Refusal, Session, again};
+use super::session::{Refusal, Session, again, restoring};
 use super::words::quoted;
 use plinth::Database;
 use plinth::{Transaction, TransactionOption};
@@ -51,6 +51,9 @@ pub fn unlock<Out: Write>(session: &mut Session<Out>, id: &[u8]) -> Result<(), R
             "UID has 32 hexadecimal digits, as lock told, not {}",
             quoted(id)
         )));
+    }
+    if let Some(words) = restoring(&session.database) {
+        return Err(Refusal::Usage(format!("the lock ends with what has made it: {words}")));
     }
     let held = manage(session, |transaction| {
         let held = transaction.get(LOCK).wait()?;

@@ -3,8 +3,9 @@
 
 use super::commands::{self, Command};
 use super::elsewhere;
-use super::session::{Failed, Next, Refusal, Session};
+use super::session::{Failed, Next, Refusal, Session, restoring};
 use super::words::{self, Words};
+use plinth::Error;
 use std::io::Write;
 
 impl<Out: Write> Session<Out> {
@@ -62,6 +63,12 @@ impl<Out: Write> Session<Out> {
             interrupts.during(&env, || self.run_command(command, arguments));
         match result {
             Err(Refusal::Database(error)) if interrupted => Err(Refusal::Interrupted(error)),
+            Err(Refusal::Database(error)) if error == Error::database_locked() => {
+                let by_hand =
+                    "`unlock UID` ends the lock; `lock` tells the UID of one that is held";
+                let words = restoring(&self.database).unwrap_or_else(|| by_hand.to_owned());
+                Err(Refusal::Database(error.with_detail(words)))
+            }
             result => result,
         }
     }

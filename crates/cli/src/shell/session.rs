@@ -6,11 +6,16 @@
 //! `commit`, `rollback`, or an error of the database, which rolls it back.
 
 use super::interrupts::Interrupts;
-use plinth::Database;
-use plinth::{Error, Transaction};
+use plinth::backup::restore;
+use plinth::{Database, Error, Transaction, block_on};
+use plinth_env::sync::{First, race};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
+use std::time::Duration;
+
+/// How long it is waited for what a database says of a restore.
+const SOON: Duration = Duration::from_secs(2);
 
 /// A session on a database, which prints to `Out`.
 pub struct Session<Out> {
@@ -190,8 +195,7 @@ impl<Out: Write> Session<Out> {
 /// waited for, which may last for hours.
 pub fn again(transaction: &Transaction, error: Error) -> plinth::Result<()> {
     if error == Error::database_locked() {
-        return Err(error
-            .with_detail("`unlock UID` ends the lock; `lock` tells the UID of one that is held"));
+        return Err(error);
     }
     if error == Error::transaction_rejected_range_locked() {
         let detail = error.detail().unwrap_or_default();
@@ -201,6 +205,19 @@ pub fn again(transaction: &Transaction, error: Error) -> plinth::Result<()> {
         return Err(error.with_detail(words));
     }
     transaction.on_error(error).wait()
+}
+
+/// What is to be said of a database that is locked for a restore: whoever unlocked it by hand would
+/// have a part of it.
+pub fn restoring(database: &Database) -> Option<String> {
+    let asked = race(restore::status(database), database.endpoint().env().sleep(SOON));
+    let First::Left(Ok(Some(found))) = block_on(asked) else { return None };
+    found.locks_database.then(|| {
+        format!(
+            "it is being restored from {}; `plinth restore status` tells how far that is, `plinth restore abort` gives it up",
+            found.url
+        )
+    })
 }
 
 /// Sets these options on a transaction.

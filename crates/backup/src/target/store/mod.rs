@@ -36,6 +36,8 @@ pub struct Store {
     url: String,
     /// What no message may have in it.
     secrets: Vec<String>,
+    /// Where credentials were looked for, if none were found there.
+    lacking: Option<String>,
 }
 
 impl Store {
@@ -56,7 +58,15 @@ impl Store {
             prefix: prefix.trim_matches('/').to_owned(),
             url: url.into(),
             secrets: Vec::new(),
+            lacking: None,
         }
+    }
+
+    /// One that no credentials were found for: without them its messages are about what the machine
+    /// itself may do, which few of those who read them had in mind.
+    fn lacking(mut self, credentials: Option<String>) -> Self {
+        self.lacking = credentials;
+        self
     }
 
     fn hiding(mut self, secrets: impl IntoIterator<Item = String>) -> Self {
@@ -73,7 +83,8 @@ impl Store {
 
     fn failed(&self, name: &str, error: object_store::Error) -> Error {
         let said = self.said(&error);
-        let detail = format!("{name} in {}: {said}", self.url);
+        let lacking = self.lacking.as_deref().unwrap_or_default();
+        let detail = format!("{name} in {}: {said}{lacking}", self.url);
         match error {
             object_store::Error::NotFound { .. } => {
                 Error::file_not_found().with_detail(format!("there is no {name} in {}", self.url))

@@ -228,7 +228,60 @@ pub(in crate::target) async fn named(
             (Arc::new(s3(builder, connector).map_err(refused)?), parts.path, secrets)
         }
     };
-    Ok(Arc::new(Store::new(inner, prefix, shown).hiding(secrets)))
+    let store = Store::new(inner, prefix, shown).hiding(secrets);
+    Ok(Arc::new(store.lacking(lacking(scheme, |name| std::env::var_os(name).is_some()))))
+}
+
+/// The environment's variables by any of which a store is told who asks.
+const CREDENTIALS: [(&str, &[&str]); 3] = [
+    (
+        "s3",
+        &[
+            "AWS_ACCESS_KEY_ID",
+            "AWS_WEB_IDENTITY_TOKEN_FILE",
+            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+            "AWS_SKIP_SIGNATURE",
+        ],
+    ),
+    (
+        "gs",
+        &[
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "GOOGLE_SERVICE_ACCOUNT",
+            "GOOGLE_SERVICE_ACCOUNT_PATH",
+            "GOOGLE_SERVICE_ACCOUNT_KEY",
+            "GOOGLE_SKIP_SIGNATURE",
+        ],
+    ),
+    (
+        "az",
+        &[
+            "AZURE_STORAGE_ACCOUNT_KEY",
+            "AZURE_STORAGE_ACCESS_KEY",
+            "AZURE_STORAGE_SAS_KEY",
+            "AZURE_STORAGE_SAS_TOKEN",
+            "AZURE_STORAGE_CLIENT_SECRET",
+            "AZURE_CLIENT_SECRET",
+            "AZURE_STORAGE_TOKEN",
+            "AZURE_FEDERATED_TOKEN_FILE",
+            "AZURE_STORAGE_USE_EMULATOR",
+            "AZURE_SKIP_SIGNATURE",
+        ],
+    ),
+];
+
+/// What is added to a store's messages where the environment has no credentials for it, so that it
+/// is asked with those of the machine, if that has any.
+fn lacking(scheme: &str, is_set: impl Fn(&str) -> bool) -> Option<String> {
+    let (_, names) = CREDENTIALS.iter().find(|(known, _)| *known == scheme)?;
+    let none = !names.iter().any(|name| is_set(name));
+    none.then(|| {
+        format!(
+            "; none of {} is set, so the credentials are the machine's own, if it has any",
+            names.join(", ")
+        )
+    })
 }
 
 fn s3(
@@ -285,4 +338,20 @@ async fn blobstore(
     let builder =
         builder.with_bucket_name(bucket).with_endpoint(endpoint).with_allow_http(!is_secure);
     Ok((builder, vec![account.secret, account.token]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever had forgotten them read of a service at 169.254.169.254 that refused him.
+    #[test]
+    fn it_is_said_where_credentials_were_looked_for() {
+        for (scheme, names) in CREDENTIALS {
+            let told = lacking(scheme, |_| false).unwrap();
+            assert!(names.iter().all(|name| told.contains(name)), "{told}");
+            assert!(names.iter().all(|name| lacking(scheme, |set| set == *name).is_none()));
+        }
+        assert_eq!(lacking("blobstore", |_| false), None, "they are in the URL, or in a file");
+    }
 }
