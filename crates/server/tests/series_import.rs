@@ -63,6 +63,17 @@ fn a_long_series_is_exported_in_several_lines() {
     assert!(found.into_iter().eq((0..20_000).map(|n| point(n, n as f64))));
 }
 
+/// Few bytes of a body would be very many in memory.
+#[test]
+fn a_line_of_very_many_samples_is_refused() {
+    let server = Taking::with(SeriesConfig::default());
+    let all = vec!["0"; (1 << 18) + 1].join(",");
+    let line = format!(r#"{{"metric":{{"__name__":"m"}},"values":[{all}],"timestamps":[{all}]}}"#);
+    let heard = server.post("/api/v1/import", "", line.as_bytes());
+    assert!(heard.status == 400 && heard.text().contains("more than 262144 samples in a line"));
+    assert_eq!(server.end(&["m"])[0], []);
+}
+
 #[test]
 fn each_wrong_line_is_told_and_the_others_are_taken() {
     let server = Taking::with(SeriesConfig::default());

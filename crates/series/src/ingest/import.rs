@@ -18,8 +18,9 @@ use std::fmt;
 
 /// What a key of names begins with here: no other protocol's can.
 const OURS: [u8; 1] = [0xfc];
-/// Longest line: some hundred thousand samples.
+/// Longest line, and most samples of one: they are in memory together.
 const MAX_LINE: usize = 4 << 20;
+const MAX_SAMPLES: usize = 1 << 18;
 
 /// Lines of an import, and how far they have been taken.
 #[derive(Debug)]
@@ -68,6 +69,9 @@ fn take_line(intake: &mut Intake, line: &[u8]) -> Result<(), String> {
     if line.values.len() != line.timestamps.len() {
         let (values, times) = (line.values.len(), line.timestamps.len());
         return Err(format!("{values} values and {times} timestamps"));
+    }
+    if line.values.len() > MAX_SAMPLES {
+        return Err(format!("more than {MAX_SAMPLES} samples in a line"));
     }
     if line.values.is_empty() {
         return Ok(());
