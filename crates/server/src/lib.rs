@@ -22,7 +22,8 @@
 //! ## Invariants
 //! 1. A read that memory can answer is answered on the thread that received it, and leaves with all
 //!    others that became ready in the same turn. What takes milliseconds is carried out elsewhere,
-//!    one after the other (`heavy.rs`).
+//!    one after the other (`heavy.rs`); what moves much waits for its turn among its kind
+//!    (`lane.rs`); and points and HTTP have threads of their own, which let those of keys go first.
 //! 2. A connection holds at most a stated number of bytes, all of them together too, the answers
 //!    that it is owed among them; who takes no answers is asked no more questions, and who holds
 //!    the most while memory is short is cut off (`memory.rs`).
