@@ -86,13 +86,13 @@ impl Lane {
 
     /// A connection that waits here has gone.
     pub(crate) fn leave(&self, number: u64) {
-        if self.is_called(number) {
-            return self.done();
-        }
+        // In one go: another thread may call it at any moment.
         let mut state = self.lock();
+        let next = if state.called.remove(&number) { state.pass_on() } else { None };
         let at = state.waiting.iter().position(|(waits, _)| *waits == number);
         let gone = at.and_then(|at| state.waiting.remove(at));
         drop(state);
+        next.inspect(Waker::wake_by_ref);
         drop(gone);
     }
 }

@@ -177,6 +177,8 @@ impl Connection {
                 self.turn.lane = Standing::Going;
             }
             if matches!(self.turn.lane, Standing::Going) {
+                // What was answered leaves now: it would be memory for as long as others take.
+                self.send(context)?;
                 return Ok(Poll::Pending);
             }
             self.collect(context)?;
@@ -454,7 +456,7 @@ impl Future for Connection {
             }
         }
         BUFFERS.set(buffers);
-        if matches!(this.turn.lane, Standing::Going) {
+        if matches!(this.turn.lane, Standing::Going) && matches!(polled, Ok(Poll::Pending)) {
             this.turn.lane = Standing::Waiting;
             this.shared.turns.lane.enter(this.number, context.waker());
         } else {

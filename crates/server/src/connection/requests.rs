@@ -23,9 +23,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// Keys of which the values are read first; the next time four times as many, as long as all of
-/// them come to less than a reply. Large values were read thirty-two at a time, of which three fit.
-const FIRST_KEYS: usize = 4;
+/// Keys of which the values are read first, and at most at a time: four times as many each time, as
+/// long as all of them come to less than a reply. Of large values thirty-two were read at once, of
+/// which three fit.
+const KEYS_AT_A_TIME: [usize; 2] = [4, 32];
 
 /// A range is cut into so many pieces as quickly as it is read.
 const FEW_PIECES: i64 = 64;
@@ -188,10 +189,10 @@ impl Connection {
         len: usize,
     ) -> Result<()> {
         let mut values: Vec<Option<Bytes>> = Vec::with_capacity(keys.len());
-        let mut at_a_time = FIRST_KEYS;
+        let [mut at_a_time, most] = KEYS_AT_A_TIME;
         while values.len() < keys.len() {
             let end = keys.len().min(values.len() + at_a_time);
-            at_a_time *= 4;
+            at_a_time = (4 * at_a_time).min(most);
             let mut answer = endpoint.get_many(version, space, &keys.slice(values.len()..end));
             match answer.try_take() {
                 Some(Ok(more)) => values.extend(more),
@@ -199,6 +200,9 @@ impl Connection {
                 // What follows is asked for again, and waited for then.
                 Some(Err(_)) => break,
                 None if values.is_empty() => {
+                    // Where it has to be waited for, for more of them at once.
+                    let end = keys.len().min(most);
+                    let answer = endpoint.get_many(version, space, &keys.slice(0..end));
                     self.turn.counted.reads += end as u64;
                     let charge = Charge::new(len, memory::values(end));
                     self.answer(id, answer, charge, |out, id, values: &Vec<_>| {

@@ -18,7 +18,7 @@ use std::process::{Child, Command, Stdio};
 /// Mebibytes of what `docs/security.md` and `docs/operations.md` bound, one by one.
 const BOUNDS: [(&str, u64); 7] = [
     ("rows, by --memory", 256),
-    ("commits that wait", 64),
+    ("commits that wait", 256),
     ("what clients cost together", 256),
     ("16 KiB for each of 2,000 connections", 32),
     ("series that are written to, by --series-memory", 64),
