@@ -7,8 +7,9 @@
 //!
 //! Nobody who waits here knows of the others' fates, so any order is as good as that of arrival. A
 //! transaction of megabytes keeps the log busy for as long as hundreds of small ones do. So those
-//! have batches of their own, one each, and while small ones wait, too, they take turns: whoever
-//! has little to commit waits for one large one at most.
+//! have batches of their own, one each, and while small ones wait, too, they take turns: of the
+//! large ones that wait, whoever has little to commit waits for one at most, besides those that are
+//! on their way to the disk.
 
 use crate::batch_lock::lock;
 use crate::failure::{NodeError, NodeResult};
@@ -25,7 +26,7 @@ const QUEUE_BYTES: usize = 256 << 20;
 const BATCH_BYTES: usize = 4 << 20;
 
 /// Bytes from which on a transaction is a large one.
-const LARGE_BYTES: usize = 512 << 10;
+const LARGE_BYTES: usize = 1 << 20;
 
 /// A transaction and whoever waits for its fate.
 pub(crate) struct Submitted {
@@ -203,6 +204,11 @@ impl CommitQueue {
         reply
     }
 
+    /// Whether the leader has resigned.
+    pub fn has_failed(&self) -> bool {
+        lock(&self.state).failed.is_some()
+    }
+
     /// Puts back, to the front, what was taken from it last.
     pub fn put_back(&self, batch: Vec<Submitted>) {
         let mut state = lock(&self.state);
@@ -330,19 +336,19 @@ mod tests {
     #[test]
     fn small_transactions_wait_for_one_large_one_at_most() {
         let queue = CommitQueue::default();
-        let kibibytes = [600, 600, 1, 2, 700];
+        let kibibytes = [1600, 1600, 1, 2, 1700];
         let replies: Vec<_> =
             kibibytes.iter().map(|size| queue.submit(setting(size << 10))).collect();
         assert_eq!(queue.depth().0, 5);
         let Some(Work::Batch { batch: first, is_long }) = queue.try_next() else {
             panic!("a batch")
         };
-        assert_eq!((first.len(), first[0].request.size() >> 10, is_long), (1, 600, true));
+        assert_eq!((first.len(), first[0].request.size() >> 10, is_long), (1, 1600, true));
         queue.put_back(first);
         // One that was put back is the next of its kind.
-        assert_eq!(batches(&queue), [vec![1, 2], vec![600], vec![600], vec![700]]);
-        let more = [600, 600, 3].map(|size| queue.submit(setting(size << 10)));
-        assert_eq!(batches(&queue), [vec![3], vec![600], vec![600]]);
+        assert_eq!(batches(&queue), [vec![1, 2], vec![1600], vec![1600], vec![1700]]);
+        let more = [1600, 1600, 3].map(|size| queue.submit(setting(size << 10)));
+        assert_eq!(batches(&queue), [vec![3], vec![1600], vec![1600]]);
         drop((replies, more));
     }
 }

@@ -75,7 +75,10 @@ pub(crate) async fn run(leader: Arc<Leader>) {
                 if is_long {
                     let_the_others_sync(&leader).await;
                 }
-                if !batch.is_empty() {
+                if leader.queue.has_failed() {
+                    // The leader has resigned meanwhile: nothing of this was appended.
+                    leader.queue.put_back(batch);
+                } else if !batch.is_empty() {
                     begin(&leader, &mut batcher, batch).await;
                 }
             }
