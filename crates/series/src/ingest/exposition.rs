@@ -129,6 +129,7 @@ fn name_end(line: &[u8]) -> Result<usize, String> {
                 if rest.first() != Some(&b'{') {
                     return Ok(at);
                 }
+                at = line.len() - rest.len() - 1;
             }
             _ => {}
         }

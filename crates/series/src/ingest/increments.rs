@@ -28,7 +28,7 @@ pub(super) async fn add_up(intake: &mut Intake) -> Result<()> {
         let (target, places) = runs.run(run);
         let Some(series) = intake.names.series(target) else { continue };
         let name = series.name().clone();
-        if !series.is_readable() {
+        if !series.is_owned() {
             let name = Shown(name.as_str().as_bytes());
             intake.reply(format_args!("{ELSEWHERE}: {name}\n"));
             continue;

@@ -2,7 +2,7 @@
 //! seen by the next one.
 
 use super::turn::Turn;
-use super::{Role, Series, SeriesStore, Standing, lock};
+use super::{Series, SeriesStore, Standing, lock};
 use crate::error::Result;
 use crate::tree::Direction;
 use crate::value::Point;
@@ -35,9 +35,10 @@ impl Adding<'_> {
 }
 
 impl Series {
-    /// Whether it can be asked for here: not where points are only passed on to whoever owns it.
-    pub(crate) fn is_readable(&self) -> bool {
-        !matches!(self.shared.role, Role::Poster(None))
+    /// Whether what was added can be summed up here: not where points are passed on to whoever owns
+    /// it, since others may look at the same newest point meanwhile.
+    pub(crate) fn is_owned(&self) -> bool {
+        !self.shared.is_poster()
     }
 
     /// Its newest point.

@@ -4,7 +4,7 @@ use super::super::intake::Intake;
 use super::super::metadata::Metadata;
 use super::super::protobuf::{Fields, Payload, numbers};
 use super::{Besides, Labels, take_sample};
-use crate::name::MAX_TAGS;
+use crate::{MAX_NAME_BYTES, MAX_TAGS};
 
 /// Texts of one message, at most.
 const MAX_SYMBOLS: usize = 1 << 20;
@@ -75,9 +75,14 @@ pub(super) fn gather<'a>(
     if !places.len().is_multiple_of(2) {
         return Err("a label has no value".to_owned());
     }
+    let begin_key = key.len();
     key.extend_from_slice(&OURS);
     for place in places {
         let text = symbols.text(message, place)?;
+        // Many may name one long text; what is longer than a name can't be one.
+        if key.len() + text.len() > begin_key + 2 * MAX_NAME_BYTES {
+            return Err("the labels are longer than a name may be".to_owned());
+        }
         key.extend_from_slice(&(text.len() as u32).to_le_bytes());
         key.extend_from_slice(text);
     }

@@ -314,7 +314,7 @@ fn moment(text: &str, now: i64) -> Result<i64, String> {
     if text.len() == 13
         && let Ok(milliseconds) = text.parse::<i64>()
     {
-        return Ok(milliseconds * MILLISECOND);
+        return milliseconds.checked_mul(MILLISECOND).ok_or_else(wrong);
     }
     if let Ok(seconds) = text.parse::<f64>() {
         return nanoseconds(seconds).ok_or_else(wrong);
