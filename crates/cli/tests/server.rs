@@ -182,7 +182,7 @@ fn a_shell_says_that_no_server_answers() {
         let mut child = shell("get a").stderr(Stdio::piped()).spawn().unwrap();
         let mut told = String::new();
         BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut told).unwrap();
-        assert!(told.starts_with("plinth: no server answers") && told.contains("Ctrl-C"), "{told}");
+        assert!(told.contains("no server answers") && told.contains("Ctrl-C"), "{told}");
         assert!(child.try_wait().unwrap().is_none());
         child.kill().unwrap();
         child.wait().unwrap();
