@@ -30,9 +30,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// What all sessions together may remember of names, and what each may in any case.
+/// What all sessions together may remember of names, and what each may in any case: ten thousand of
+/// them have 320 MiB beside that.
 const NAMES: usize = 512 << 20;
-const NAMES_OF_ONE: usize = 1 << 20;
+const NAMES_OF_ONE: usize = 32 << 10;
 
 /// What a session speaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -46,8 +46,10 @@ pub(super) struct Caller {
     address: IpAddr,
     /// It shall end.
     pub(super) stop: Signal,
-    /// It shall end without waiting for the other side.
+    /// It shall end without waiting for the other side, or for what it sent to be saved.
     is_displaced: AtomicBool,
+    /// Rung when that is so.
+    displaced: Signal,
     /// Milliseconds of the clock at which a whole line came last, and at which the half line began
     /// that is there: [`NEVER`] for none.
     heard: AtomicU64,
@@ -75,7 +77,13 @@ impl Caller {
 
     fn displace(&self) {
         self.is_displaced.store(true, Ordering::Relaxed);
+        self.displaced.notify();
         self.stop.notify();
+    }
+
+    /// Waits until it shall end at once.
+    pub(super) async fn until_displaced(&self) {
+        self.displaced.wait().await;
     }
 
     /// Whether somebody else has its place, or it took too long for a line: then nobody waits for
@@ -97,6 +105,7 @@ impl Open {
             address,
             stop: Signal::new(),
             is_displaced: AtomicBool::new(false),
+            displaced: Signal::new(),
             heard: AtomicU64::new(heard),
             half_since: AtomicU64::new(NEVER),
         });

@@ -55,7 +55,9 @@ pub(super) async fn converse(hub: &Hub, stream: Stream, protocol: Protocol, call
         is_new: true,
     };
     if connection.taker.is_some() {
-        connection.receive_all(hub, caller).await;
+        // Who made room for another goes at once, whatever it waits for: what cannot be saved now
+        // would be memory, and there would be more of them than there may be connections.
+        race(connection.receive_all(hub, caller), caller.until_displaced()).await;
     }
     connection.count(hub);
     if connection.is_gone || caller.is_displaced() {
