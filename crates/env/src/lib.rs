@@ -80,7 +80,7 @@ pub use sync::Signal;
 pub use task::{Task, TaskFailed};
 pub use time::{Sleep, Timer};
 
-use real::reactors::Set;
+use real::Precedence;
 use real::timers::{RealSleep, RealTimer};
 use real::world::RealWorld;
 use simulated::universe::Host;
@@ -212,32 +212,31 @@ impl Env {
         name: &str,
         f: impl Future<Output = ()> + Send + 'static,
     ) -> Task {
-        self.spawn_on(Set::First, threads, name, f)
+        self.spawn_on(Precedence::First, threads, name, f)
     }
 
     /// Starts a network task that may compute for a millisecond or so before it waits again. Such
     /// tasks share threads of their own, of which there are as many, and which let the others go
-    /// first where processors are short: so they delay nobody but each other. It runs on one of the
-    /// first `threads` of them in turn.
+    /// first where processors are short. It runs on one of the first `threads` of them in turn.
     pub fn spawn_network_behind(
         &self,
         threads: usize,
         name: &str,
         f: impl Future<Output = ()> + Send + 'static,
     ) -> Task {
-        self.spawn_on(Set::Behind, threads, name, f)
+        self.spawn_on(Precedence::Behind, threads, name, f)
     }
 
     fn spawn_on(
         &self,
-        set: Set,
+        precedence: Precedence,
         threads: usize,
         name: &str,
         f: impl Future<Output = ()> + Send + 'static,
     ) -> Task {
         let (completion, task) = Task::new(name);
         match &self.inner.world {
-            World::Real(_) => real::reactors::spawn(completion, (set, threads), f),
+            World::Real(_) => real::reactors::spawn(completion, (precedence, threads), f),
             World::Simulated(host) => host.spawn(completion, name, f),
         }
         task

@@ -8,3 +8,12 @@ pub(crate) mod reactors;
 pub(crate) mod sockets;
 pub(crate) mod timers;
 pub(crate) mod world;
+
+/// Which of the two sets of network threads a task runs on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Precedence {
+    /// Tasks whose turns are short.
+    First,
+    /// Those whose turns may be long.
+    Behind,
+}

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 
+use super::Precedence;
 use super::world::RealWorld;
 use crate::task::Completion;
 
@@ -13,19 +14,10 @@ pub(crate) fn count() -> usize {
 /// Each task has a thread of its own.
 pub(crate) async fn give_way() {}
 
-/// Which set of reactors a task is for, where there are some.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Set {
-    /// Tasks whose turns are short.
-    First,
-    /// Those whose turns may be long.
-    Behind,
-}
-
 /// Runs a task on a thread of its own.
 pub(crate) fn spawn(
     completion: Completion,
-    _: (Set, usize),
+    _: (Precedence, usize),
     future: impl Future<Output = ()> + Send + 'static,
 ) {
     RealWorld::spawn(completion, "plinth-net", future);

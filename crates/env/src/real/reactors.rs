@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::runtime::{EnterGuard, Handle};
 
+use super::Precedence;
 use crate::failure::{IoError, IoErrorKind, IoResult};
 use crate::task::Completion;
 
@@ -30,30 +31,22 @@ const LOOK_AT_OTHERS: u32 = 4;
 #[cfg(target_os = "linux")]
 const NICER: i32 = 5;
 
-/// Which set of reactors a task is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Set {
-    /// Tasks whose turns are short.
-    First,
-    /// Those whose turns may be long.
-    Behind,
-}
-
 struct Reactors {
     handles: Vec<Handle>,
     next: AtomicUsize,
 }
 
 /// The reactors of a set, started at the first call; or why there are none.
-fn reactors(set: Set) -> IoResult<&'static Reactors> {
+fn reactors(precedence: Precedence) -> IoResult<&'static Reactors> {
     static FIRST: OnceLock<io::Result<Reactors>> = OnceLock::new();
     static BEHIND: OnceLock<io::Result<Reactors>> = OnceLock::new();
-    let reactors = match set {
-        Set::First => &FIRST,
-        Set::Behind => &BEHIND,
+    let reactors = match precedence {
+        Precedence::First => &FIRST,
+        Precedence::Behind => &BEHIND,
     };
     let reactors = reactors.get_or_init(|| {
-        let handles = (0..count()).map(|number| start(set, number)).collect::<io::Result<_>>()?;
+        let handles =
+            (0..count()).map(|number| start(precedence, number)).collect::<io::Result<_>>()?;
         Ok(Reactors { handles, next: AtomicUsize::new(0) })
     });
     let no_thread =
@@ -61,7 +54,7 @@ fn reactors(set: Set) -> IoResult<&'static Reactors> {
     reactors.as_ref().map_err(no_thread)
 }
 
-fn start(set: Set, number: usize) -> io::Result<Handle> {
+fn start(precedence: Precedence, number: usize) -> io::Result<Handle> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .event_interval(LOOK_AT_SOCKETS)
@@ -69,14 +62,14 @@ fn start(set: Set, number: usize) -> io::Result<Handle> {
         .build()?;
     let handle = runtime.handle().clone();
     let forever = move || {
-        if set == Set::Behind {
+        if precedence == Precedence::Behind {
             let_others_go_first();
         }
         runtime.block_on(std::future::pending::<()>())
     };
-    let name = match set {
-        Set::First => format!("plinth-net-{number}"),
-        Set::Behind => format!("plinth-behind-{number}"),
+    let name = match precedence {
+        Precedence::First => format!("plinth-net-{number}"),
+        Precedence::Behind => format!("plinth-behind-{number}"),
     };
     std::thread::Builder::new().name(name).spawn(forever)?;
     Ok(handle)
@@ -107,10 +100,10 @@ pub(crate) async fn give_way() {
 /// Runs a task on one of the first `among` reactors of a set, in turn.
 pub(crate) fn spawn(
     completion: Completion,
-    (set, among): (Set, usize),
+    (precedence, among): (Precedence, usize),
     future: impl Future<Output = ()> + Send + 'static,
 ) {
-    let reactors = match reactors(set) {
+    let reactors = match reactors(precedence) {
         Ok(reactors) => reactors,
         Err(error) => return completion.fail(error.to_string()),
     };
@@ -129,5 +122,5 @@ pub(crate) fn enter() -> IoResult<Option<EnterGuard<'static>>> {
     if Handle::try_current().is_ok() {
         return Ok(None);
     }
-    Ok(Some(reactors(Set::First)?.handles[0].enter()))
+    Ok(Some(reactors(Precedence::First)?.handles[0].enter()))
 }
