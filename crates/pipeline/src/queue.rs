@@ -221,6 +221,7 @@ impl CommitQueue {
         for submitted in batch.into_iter().rev() {
             let bytes = submitted.request.size();
             state.bytes += bytes;
+            state.peak = state.peak.max(state.bytes);
             state.among(bytes).push_front(submitted);
         }
         self.changed.notify();

@@ -72,11 +72,8 @@ pub(crate) async fn run(leader: Arc<Leader>) {
             }
             Work::Batch { batch, is_long } => {
                 let batch = backpressure::admit(&leader, &mut batcher, batch).await;
-                if is_long {
-                    let_the_others_sync(&leader).await;
-                }
-                if leader.queue.has_failed() {
-                    // The leader has resigned meanwhile: nothing of this was appended.
+                if is_long && !let_the_others_sync(&leader).await {
+                    // Nothing of it was appended: its clients are told why.
                     leader.queue.put_back(batch);
                 } else if !batch.is_empty() {
                     begin(&leader, &mut batcher, batch).await;
@@ -89,15 +86,15 @@ pub(crate) async fn run(leader: Arc<Leader>) {
     }
 }
 
-/// Waits until what is in flight is committed: appended behind it, megabytes would have to be on
-/// the disk first, too.
-async fn let_the_others_sync(leader: &Leader) {
+/// Waits until nothing is in flight: with megabytes appended behind them, the batches before would
+/// have to wait for those to be on the disk, too. False if the leader has resigned meanwhile.
+async fn let_the_others_sync(leader: &Leader) -> bool {
     if leader.term.is_some() {
-        return leader.in_flight.until_below(1).await;
-    }
-    if let Some(last) = leader.in_flight.last_position() {
+        leader.in_flight.until_below(1).await;
+    } else if let Some(last) = leader.in_flight.last_position() {
         wait_for_commit(leader, last).await;
     }
+    !leader.queue.has_failed()
 }
 
 /// Syncs for as long as there is something that nobody else syncs, and settles what that commits. A
