@@ -30,7 +30,7 @@ const STATUS_AGE: Duration = Duration::from_millis(50);
 const STATUS_BURST: u32 = 10;
 
 /// How long the task rests at least behind a document for somebody who has had one just before.
-pub(crate) const OFTEN: Duration = Duration::from_millis(1);
+pub(crate) const REST: Duration = Duration::from_millis(1);
 
 /// What is to be carried out, and how long the task rests at least behind it.
 struct Job {

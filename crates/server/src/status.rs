@@ -3,7 +3,7 @@
 //! FoundationDB's tools look for addresses, processes and clients in it; an endpoint in a process
 //! has none of them.
 
-use crate::heavy::OFTEN;
+use crate::heavy::REST;
 use crate::shared::Shared;
 use plinth_env::reply::{Reply, promise};
 use serde_json::{Map, Value, json};
@@ -21,7 +21,7 @@ const LISTED: usize = 20;
 /// his turn.
 pub(crate) fn document(shared: &Arc<Shared>, connection: u64, is_often: bool) -> Reply<Arc<str>> {
     let asked = shared.env.now();
-    let rest = if is_often { OFTEN } else { Duration::ZERO };
+    let rest = if is_often { REST } else { Duration::ZERO };
     if !is_often && let Some(document) = shared.turns.heavy.shared_status(asked) {
         return Reply::ready(Ok(document));
     }

@@ -101,8 +101,6 @@ struct Turn {
     /// What is to be added to the server's figures.
     counted: Figures,
     lane: Standing,
-    /// It moved its fill when it last could.
-    is_bulky: bool,
     /// When it asked for the status last.
     asked_status: Option<Duration>,
 }
@@ -162,7 +160,6 @@ impl Connection {
             turn: Turn {
                 counted: Figures { accepted: 1, ..Figures::default() },
                 lane: Standing::Out,
-                is_bulky: false,
                 asked_status: None,
             },
         }
@@ -171,9 +168,8 @@ impl Connection {
     /// Turn after turn, until nothing more can be done now or the connection has ended.
     fn run(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Result<Poll<()>, Gone> {
         let before = self.moved();
-        for turn in 0..TURNS {
-            self.turn.is_bulky |= self.moved().saturating_sub(before) >= FILL;
-            if self.turn.is_bulky && turn > 0 {
+        for _ in 0..TURNS {
+            if self.moved().saturating_sub(before) >= FILL {
                 self.turn.lane = Standing::Going;
             }
             if matches!(self.turn.lane, Standing::Going) {
@@ -204,7 +200,8 @@ impl Connection {
         Ok(Poll::Pending)
     }
 
-    /// Bytes that were received, answered and sent, since the beginning of the turns.
+    /// Bytes that were received, answered and sent in these turns: what is answered and not sent
+    /// counts once, what is sent twice.
     fn moved(&self) -> u64 {
         self.turn.counted.bytes_in
             + 2 * self.turn.counted.bytes_out
@@ -347,7 +344,7 @@ impl Connection {
             match frame::split(&bytes[used..], MAX_REQUEST) {
                 Ok(Some(frame)) => {
                     let is_out = matches!(self.turn.lane, Standing::Out);
-                    if is_out && (self.turn.is_bulky || may_be_much(&frame)) {
+                    if is_out && may_be_much(&frame) {
                         self.turn.lane = Standing::Going;
                         break;
                     }
@@ -418,7 +415,7 @@ impl Connection {
         if let Standing::Called(way) = &mut self.turn.lane {
             ready!(way.as_mut().poll(context));
             self.shared.turns.lane.done();
-            (self.turn.lane, self.turn.is_bulky) = (Standing::OnTurn, false);
+            self.turn.lane = Standing::OnTurn;
         }
         Poll::Ready(())
     }
