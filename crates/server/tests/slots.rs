@@ -7,15 +7,22 @@
 
 mod common;
 
+use common::around::{Altered, Around};
+use common::peer::Peer;
 use common::*;
+use plinth_client::Endpoint;
+use plinth_env::reply::{Promise, Reply, promise};
 use plinth_env::simulated::Simulation;
+use plinth_env::sync::{First, race};
 use plinth_env::{Env, Stream, block_on};
-use plinth_pipeline::{Node, NodeConfig};
+use plinth_pipeline::{InProcess, Node, NodeConfig};
 use plinth_proto::Request;
 use plinth_server::{Limits, SeriesConfig, Server, ServerConfig};
+use plinth_types::{CommitReply, CommitRequest};
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, ready};
 use std::time::Duration;
 
@@ -111,4 +118,59 @@ fn half_a_line_is_not_waited_for_for_ever_and_silence_between_lines_is() {
         assert!(len > 0, "whoever sends whole lines may be silent between them");
     });
     sim.run_until(server.stop());
+}
+
+/// An endpoint whose commits are not answered once it is told so.
+struct Stuck {
+    inner: InProcess,
+    is_stuck: AtomicBool,
+    unanswered: Mutex<Vec<Promise<CommitReply>>>,
+}
+
+impl Around for Stuck {
+    fn inner(&self) -> &InProcess {
+        &self.inner
+    }
+
+    fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
+        if !self.is_stuck.load(Ordering::Relaxed) {
+            return self.inner.commit(request);
+        }
+        let (unkept, reply) = promise();
+        self.unanswered.lock().unwrap().push(unkept);
+        reply
+    }
+}
+
+/// While nothing could be saved, those who had made room stayed until their points were: there were
+/// more of them than there may be connections, until the memory ended.
+#[test]
+fn a_sender_that_makes_room_goes_at_once_whatever_it_waits_for() {
+    let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
+    let (is_stuck, unanswered) = (AtomicBool::new(false), Mutex::default());
+    let stuck = Arc::new(Stuck { inner: node.endpoint(), is_stuck, unanswered });
+    let series = SeriesConfig { resp: Some(loopback()), ..SeriesConfig::default() };
+    let limits = Limits { connections: 2, ..Limits::default() };
+    let config =
+        ServerConfig { listen: vec![loopback()], series, limits, ..ServerConfig::default() };
+    let server = block_on(Server::start(Arc::new(Altered(stuck.clone())), config)).unwrap();
+    let resp = server.series_addresses().resp.unwrap();
+    let mut senders: Vec<_> = (0..2).map(|_| Peer::to(resp)).collect();
+    for (number, sender) in senders.iter_mut().enumerate() {
+        sender.send(&format!("+cpu host={number}\r\n:1000\r\n+1\r\n+SYNC\r\n"));
+        assert!(sender.until("\r\n").starts_with("+OK"));
+    }
+    stuck.is_stuck.store(true, Ordering::Relaxed);
+    let first = &mut senders[0];
+    first.send("+cpu host=0\r\n:2000\r\n+1\r\n+SYNC\r\n");
+    while stuck.unanswered.lock().unwrap().is_empty() {
+        block_on(Env::real().sleep(Duration::from_millis(5)));
+    }
+    senders[1].send("+cpu host=1\r\n:2000\r\n+1\r\n");
+    let _newcomer = Peer::to(resp);
+    let gone = race(is_at_end(&mut senders[0].0), Env::real().sleep(Duration::from_secs(60)));
+    assert!(matches!(block_on(gone), First::Left(())), "it waits for what cannot be saved");
+    stuck.is_stuck.store(false, Ordering::Relaxed);
+    stuck.unanswered.lock().unwrap().clear();
+    block_on(server.stop());
 }

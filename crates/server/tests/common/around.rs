@@ -17,6 +17,10 @@ pub trait Around: Send + Sync + 'static {
         self.inner().get_range(version, space, read)
     }
 
+    fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
+        self.inner().commit(request)
+    }
+
     fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>> {
         self.inner().split_points(range, chunk)
     }
@@ -51,7 +55,7 @@ impl<T: Around> Endpoint for Altered<T> {
         self.0.get_range(version, space, read)
     }
     fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
-        self.0.inner().commit(request)
+        self.0.commit(request)
     }
     fn watch(&self, key: Bytes, value: Option<Bytes>, version: Version) -> Reply<Version> {
         self.0.inner().watch(key, value, version)
