@@ -147,7 +147,8 @@ pub struct Limits {
     pub output_bytes: usize,
     /// Bytes of incomplete requests, requests under way, watches and waiting replies of all
     /// connections together that hold more than 16 KiB. From half of it on each has one request
-    /// under way; beyond it those who hold the most are cut off.
+    /// under way; beyond it those who hold the most are cut off. And bytes of points that came and
+    /// aren't saved, of all senders together: beyond it they are refused.
     pub buffered_bytes: usize,
     /// Watches of one connection.
     pub watches: usize,

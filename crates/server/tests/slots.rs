@@ -26,6 +26,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, ready};
 use std::time::Duration;
 
+/// How long somebody who is refused waits for that, in a test that goes on if not.
+const MOMENT: Duration = Duration::from_millis(100);
+
 #[test]
 fn connections_that_never_greet_make_room_for_those_who_do() {
     const MOST: usize = 16;
@@ -142,18 +145,31 @@ impl Around for Stuck {
     }
 }
 
-/// While nothing could be saved, those who had made room stayed until their points were: there were
-/// more of them than there may be connections, until the memory ended.
-#[test]
-fn a_sender_that_makes_room_goes_at_once_whatever_it_waits_for() {
+impl Stuck {
+    /// What was not answered never is; what comes is.
+    fn let_go(&self) {
+        self.is_stuck.store(false, Ordering::Relaxed);
+        self.unanswered.lock().unwrap().clear();
+    }
+}
+
+/// A server that takes points on lines, and what keeps it from saving them.
+fn serve_series(limits: Limits) -> (Arc<Stuck>, Server) {
     let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
     let (is_stuck, unanswered) = (AtomicBool::new(false), Mutex::default());
     let stuck = Arc::new(Stuck { inner: node.endpoint(), is_stuck, unanswered });
     let series = SeriesConfig { resp: Some(loopback()), ..SeriesConfig::default() };
-    let limits = Limits { connections: 2, ..Limits::default() };
     let config =
         ServerConfig { listen: vec![loopback()], series, limits, ..ServerConfig::default() };
     let server = block_on(Server::start(Arc::new(Altered(stuck.clone())), config)).unwrap();
+    (stuck, server)
+}
+
+/// While nothing could be saved, those who had made room stayed until their points were: there were
+/// more of them than there may be connections, until the memory ended.
+#[test]
+fn a_sender_that_makes_room_goes_at_once_whatever_it_waits_for() {
+    let (stuck, server) = serve_series(Limits { connections: 2, ..Limits::default() });
     let resp = server.series_addresses().resp.unwrap();
     let mut senders: Vec<_> = (0..2).map(|_| Peer::to(resp)).collect();
     for (number, sender) in senders.iter_mut().enumerate() {
@@ -170,7 +186,34 @@ fn a_sender_that_makes_room_goes_at_once_whatever_it_waits_for() {
     let _newcomer = Peer::to(resp);
     let gone = race(is_at_end(&mut senders[0].0), Env::real().sleep(Duration::from_secs(60)));
     assert!(matches!(block_on(gone), First::Left(())), "it waits for what cannot be saved");
-    stuck.is_stuck.store(false, Ordering::Relaxed);
-    stuck.unanswered.lock().unwrap().clear();
+    stuck.let_go();
+    block_on(server.stop());
+}
+
+/// What senders have in hand while nothing can be saved was counted nowhere.
+#[test]
+fn senders_that_cannot_be_saved_are_refused_before_they_take_all_memory() {
+    let limits = Limits { buffered_bytes: 4 << 20, ..Limits::default() };
+    let (stuck, server) = serve_series(limits);
+    let resp = server.series_addresses().resp.unwrap();
+    let mut first = Peer::to(resp);
+    first.send("+cpu host=0\r\n:1000\r\n+1\r\n+SYNC\r\n");
+    assert!(first.until("\r\n").starts_with("+OK"));
+    stuck.is_stuck.store(true, Ordering::Relaxed);
+    let mut senders = Vec::new();
+    let refused = loop {
+        let mut sender = Peer::to(resp);
+        let number = senders.len();
+        let points = (1..=8000).map(|time| format!("+cpu host={number}\r\n:{time}\r\n+1\r\n"));
+        sender.send(&(points.collect::<String>() + "+SYNC\r\n"));
+        senders.push(sender);
+        assert!(number < 500, "nobody is refused");
+        let told = race(async { senders[number].answer().await }, Env::real().sleep(MOMENT));
+        if let First::Left(told) = block_on(told) {
+            break told;
+        }
+    };
+    assert_eq!(refused, "-DB too many points wait to be saved\r\n");
+    stuck.let_go();
     block_on(server.stop());
 }

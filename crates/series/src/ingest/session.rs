@@ -241,6 +241,14 @@ impl Session {
         self.intake.gathered() > 0 || self.intake.wants_sync
     }
 
+    /// Bytes of memory for what was taken and not saved, and for replies that were not sent.
+    pub fn in_hand(&self) -> usize {
+        let Intake { samples, increments, replies, .. } = &self.intake;
+        (samples.capacity() + increments.capacity()) * size_of::<Sample>()
+            + self.points.capacity() * size_of::<Point>()
+            + replies.capacity()
+    }
+
     /// Says that `rest` is followed by nothing. An unfinished message is refused.
     pub fn finish(&mut self, rest: &[u8]) {
         let rest = &rest[..rest.len().min(MAX_LINE_BYTES)];
@@ -307,6 +315,13 @@ impl Session {
     /// Tells the sender that nothing it sends is taken, for want of a store, and why.
     pub fn refuse(&mut self, why: &Error) {
         self.tell(&Err(why.clone()));
+    }
+
+    /// Forgets what was taken and not saved, and tells the sender why; the session should end.
+    pub fn give_up(&mut self, why: &Error) {
+        self.intake.increments.clear();
+        self.leave_room();
+        self.refuse(why);
     }
 
     /// Tells the sender of an error of the store.

@@ -1,25 +1,17 @@
-//! What the bodies of requests hold together, so that many of them at once cost no more memory than
-//! there is for them.
+//! What came and isn't saved, of all senders together: bodies of requests, and what connections on
+//! lines have in hand while the store makes them wait. So many of them at once cost no more memory
+//! than there is for them.
 
 use plinth_env::Signal;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of bodies that all requests under way may hold, as they came and decompressed.
-const BODIES: usize = 256 << 20;
-
-/// What requests under way hold of bodies.
+/// What all of them hold, bodies as they came and decompressed.
 pub(super) struct Bodies {
+    /// How many bytes that may be.
+    most: usize,
     bytes: AtomicUsize,
     /// Has a permit while nobody reads a large one on a thread of its own.
     reading: Signal,
-}
-
-impl Default for Bodies {
-    fn default() -> Self {
-        let reading = Signal::new();
-        reading.notify();
-        Self { bytes: AtomicUsize::new(0), reading }
-    }
 }
 
 /// The turn of whoever reads a large body.
@@ -31,14 +23,21 @@ impl Drop for Reading<'_> {
     }
 }
 
-/// What one request holds of them.
+/// What one request, or connection, holds of them.
 pub(super) struct Held<'a> {
     bodies: &'a Bodies,
     bytes: usize,
 }
 
 impl Bodies {
-    /// A request that holds nothing yet.
+    /// So many bytes of them.
+    pub(super) fn up_to(most: usize) -> Self {
+        let reading = Signal::new();
+        reading.notify();
+        Self { most, bytes: AtomicUsize::new(0), reading }
+    }
+
+    /// Somebody who holds nothing yet.
     pub(super) fn hold(&self) -> Held<'_> {
         Held { bodies: self, bytes: 0 }
     }
@@ -59,7 +58,7 @@ impl Held<'_> {
     /// Holds so many bytes more. Whether there was room for them.
     pub(super) fn add(&mut self, bytes: usize) -> bool {
         self.bytes += bytes;
-        self.bodies.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= BODIES
+        self.bodies.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.bodies.most
     }
 }
 
@@ -77,15 +76,17 @@ pub(super) const NO_ROOM: &str =
 mod tests {
     use super::*;
 
+    const MOST: usize = 1 << 20;
+
     #[test]
     fn what_requests_hold_together_is_bounded_and_given_back() {
-        let bodies = Bodies::default();
+        let bodies = Bodies::up_to(MOST);
         let (mut one, mut other) = (bodies.hold(), bodies.hold());
-        assert!(one.add(BODIES / 2) && other.add(BODIES / 4));
-        assert!(!other.add(BODIES / 2), "that is more than there is");
+        assert!(one.add(MOST / 2) && other.add(MOST / 4));
+        assert!(!other.add(MOST / 2), "that is more than there is");
         drop(other);
-        assert_eq!(bodies.held(), BODIES / 2);
-        assert!(one.add(BODIES / 2));
+        assert_eq!(bodies.held(), MOST / 2);
+        assert!(one.add(MOST / 2));
         drop(one);
         assert_eq!(bodies.held(), 0);
     }

@@ -91,7 +91,7 @@ mod tests {
     }
 
     fn expanded(body: &[u8]) -> Result<Vec<u8>, Refusal> {
-        let bodies = Bodies::default();
+        let bodies = Bodies::up_to(256 << 20);
         let result = block_on(expand(&Env::real(), body, &mut bodies.hold()));
         assert_eq!(bodies.held(), 0, "what was held is given back");
         result

@@ -227,6 +227,11 @@ impl Connection {
         if !self.session.has_points() {
             return Ok(());
         }
+        let mut held = hub.bodies.hold();
+        if !held.add(self.session.in_hand()) {
+            self.session.give_up(&plinth_series::Error::Behind);
+            return Err(plinth_series::Error::Behind);
+        }
         let store = self.store(hub).await?;
         let saved = self.session.save(&store).await;
         self.count(hub);

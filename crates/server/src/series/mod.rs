@@ -86,7 +86,7 @@ pub(crate) struct Hub {
     pub(crate) memory: Memory,
     pub(crate) counts: Counts,
     pub(crate) rules: Option<rules::Rules>,
-    /// What requests hold of bodies.
+    /// What came and isn't saved.
     bodies: bodies::Bodies,
     /// What senders say of metrics.
     described: described::Described,
@@ -158,12 +158,13 @@ impl Counts {
 }
 
 impl Hub {
-    /// What so many listeners on lines share, and all others.
+    /// What so many listeners on lines share, and all others; what came and isn't saved may come to
+    /// so many bytes.
     fn new(
         env: &Env,
         config: &SeriesConfig,
         (access, rules): (access::Access, Option<rules::Rules>),
-        listeners: usize,
+        (listeners, buffered_bytes): (usize, usize),
     ) -> Self {
         Self {
             rules,
@@ -171,7 +172,7 @@ impl Hub {
             slot: opening::Slot::default(),
             memory: Memory::default(),
             counts: Counts::default(),
-            bodies: bodies::Bodies::default(),
+            bodies: bodies::Bodies::up_to(buffered_bytes),
             described: described::Described::default(),
             access,
             bounds: Bounds {
@@ -335,7 +336,8 @@ pub(crate) async fn start(
     let is_local = http.as_ref().is_some_and(|door: &Door| door.local_address().ip().is_loopback());
     let access = access::Access::open(&env, asked.token_file.as_deref(), is_local).await?;
     let rules = rules::Rules::open(&env, &asked.rules, http.as_ref()).await?;
-    let hub = Arc::new(Hub::new(&env, asked, (access, rules), bound.len()));
+    let most = (bound.len(), config.limits.buffered_bytes);
+    let hub = Arc::new(Hub::new(&env, asked, (access, rules), most));
     rules::start(&hub);
     open(&hub, endpoint, config, http.as_ref());
     let (mut addresses, mut accepting) = (asked.clone(), Vec::new());

@@ -46,8 +46,13 @@ impl Peer {
 
     /// What has arrived; nothing at the end.
     pub fn receive(&mut self) -> String {
+        block_on(self.answer())
+    }
+
+    /// The same, for a task.
+    pub async fn answer(&mut self) -> String {
         let mut buffer = [0; 4096];
-        let len = block_on(poll_fn(|context| self.0.poll_receive(context, &mut buffer))).unwrap();
+        let len = poll_fn(|context| self.0.poll_receive(context, &mut buffer)).await.unwrap();
         String::from_utf8_lossy(&buffer[..len]).into_owned()
     }
 
