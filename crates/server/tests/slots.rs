@@ -215,5 +215,6 @@ fn senders_that_cannot_be_saved_are_refused_before_they_take_all_memory() {
     };
     assert_eq!(refused, "-DB too many points wait to be saved\r\n");
     stuck.let_go();
+    drop(senders);
     block_on(server.stop());
 }
