@@ -15,15 +15,22 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+/// Mebibytes that rows may take, and series that are written to.
+const ROWS: u64 = 256;
+const SERIES: u64 = 64;
+/// Connections that it lets in, to each door.
+const CONNECTIONS: u64 = 4000;
 /// Mebibytes of what `docs/security.md` and `docs/operations.md` bound, one by one.
-const BOUNDS: [(&str, u64); 7] = [
-    ("rows, by --memory", 256),
+const BOUNDS: [(&str, u64); 9] = [
+    ("rows, by --memory", ROWS),
     ("commits that wait", 256),
     ("what clients cost together", 256),
-    ("16 KiB for each of 2,000 connections", 32),
-    ("series that are written to, by --series-memory", 64),
-    ("bodies over series' HTTP, unpacked", 256),
+    ("16 KiB for each connection of a client", CONNECTIONS * 16 / 1024),
+    ("series that are written to, by --series-memory", SERIES),
+    ("points that came and aren't saved", 256),
     ("what queries of series hold", 1024),
+    ("names that senders remember", 512),
+    ("32 KiB for each sender", CONNECTIONS * 32 / 1024),
 ];
 /// The process may have so many times their sum.
 const TIMES: u64 = 2;
@@ -63,8 +70,9 @@ impl Arena {
         let mut server = Command::new("/bin/sh")
             .args(["-c", BOUNDED, "sh", &(allowed() << 10).to_string()])
             .arg(program)
-            .args(["server", "--engine", engine, "--memory", &mebibytes(0)])
-            .args(["--series-memory", &mebibytes(4), "--log", "text,error"])
+            .args(["server", "--engine", engine, "--memory", &format!("{ROWS}MiB")])
+            .args(["--series-memory", &format!("{SERIES}MiB"), "--log", "text,error"])
+            .args(["--connections", &CONNECTIONS.to_string()])
             .args(doors.options())
             .arg("--dir")
             .arg(place.join("db"))
@@ -155,9 +163,4 @@ impl Arena {
             false => Err(format!("the server ended with {ended} when it was asked to")),
         }
     }
-}
-
-/// One of the bounds, as an option has it.
-fn mebibytes(which: usize) -> String {
-    format!("{}MiB", BOUNDS[which].1)
 }

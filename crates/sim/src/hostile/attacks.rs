@@ -31,52 +31,60 @@ const HOLD: Duration = Duration::from_secs(4);
 /// Between two pieces of what comes slowly.
 const TRICKLE: Duration = Duration::from_millis(200);
 
-/// Where a server listens, door by door.
-#[derive(Clone, Debug)]
-pub(super) struct Doors {
-    pub(super) keys: SocketAddr,
-    pub(super) http: SocketAddr,
-    series_http: SocketAddr,
-    resp: SocketAddr,
-    opentsdb: SocketAddr,
-    udp: SocketAddr,
+/// What a server listens for, in the order of [`OPTIONS`].
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Door {
+    Keys,
+    Http,
+    SeriesHttp,
+    Resp,
+    OpenTsdb,
+    Graphite,
+    Udp,
 }
 
-/// How many of them there are.
-const DOORS: usize = 6;
+/// The options by which it is told where.
+const OPTIONS: [&str; 7] = [
+    "--listen",
+    "--http",
+    "--series-http",
+    "--series-resp",
+    "--series-opentsdb",
+    "--series-graphite",
+    "--series-udp",
+];
+
+/// The doors that take points on lines.
+const LINES: [Door; 3] = [Door::Resp, Door::OpenTsdb, Door::Graphite];
+
+/// Where a server listens, door by door.
+#[derive(Clone, Debug)]
+pub(super) struct Doors([SocketAddr; OPTIONS.len()]);
 
 impl Doors {
     /// Where nobody listens yet.
     pub(super) fn unused(env: &Env) -> Result<Self, String> {
-        let found = block_on(env.unused_addresses(DOORS)).map_err(told("find unused ports"))?;
-        Self::of(&found).ok_or_else(|| "too few ports".to_owned())
+        let found = block_on(env.unused_addresses(OPTIONS.len()));
+        Self::of(found.map_err(told("find unused ports"))?)
     }
 
-    fn of(found: &[SocketAddr]) -> Option<Self> {
-        let [keys, http, series_http, resp, opentsdb, udp] = *found else { return None };
-        Some(Self { keys, http, series_http, resp, opentsdb, udp })
+    fn of(found: Vec<SocketAddr>) -> Result<Self, String> {
+        let doors = found.try_into();
+        doors.map(Self).map_err(|found: Vec<_>| format!("{} doors", found.len()))
     }
 
-    fn all(&self) -> [(&'static str, SocketAddr); DOORS] {
-        [
-            ("--listen", self.keys),
-            ("--http", self.http),
-            ("--series-http", self.series_http),
-            ("--series-resp", self.resp),
-            ("--series-opentsdb", self.opentsdb),
-            ("--series-udp", self.udp),
-        ]
+    pub(super) fn at(&self, door: Door) -> SocketAddr {
+        self.0[door as usize]
     }
 
     /// As a server's options.
-    pub(super) fn options(&self) -> Vec<String> {
-        let option = |(name, at): (&str, SocketAddr)| [name.to_owned(), at.to_string()];
-        self.all().into_iter().flat_map(option).collect()
+    pub(super) fn options(&self) -> impl Iterator<Item = String> {
+        OPTIONS.iter().zip(&self.0).flat_map(|(name, at)| [(*name).to_owned(), at.to_string()])
     }
 
     /// As arguments of [`attack`].
-    pub(super) fn words(&self) -> Vec<String> {
-        self.all().iter().map(|(_, at)| at.to_string()).collect()
+    pub(super) fn words(&self) -> impl Iterator<Item = String> {
+        self.0.iter().map(SocketAddr::to_string)
     }
 }
 
@@ -217,7 +225,7 @@ fn attackers(arguments: &[String]) -> Result<Vec<String>, String> {
     let (seed, count, seconds) = (number(0)?, number(1)?, number(2)?);
     let kinds = named(&numbers[3])?;
     let parsed: Result<Vec<SocketAddr>, _> = places.iter().map(|place| place.parse()).collect();
-    let doors = Doors::of(&parsed.map_err(told("no address"))?).ok_or("not so many doors")?;
+    let doors = Doors::of(parsed.map_err(told("no address"))?)?;
     let env = Env::real();
     let file = ClusterFile::parse(file).map_err(told("read the cluster file"))?;
     block_on(lay_out(&env, &file))?;
@@ -286,41 +294,44 @@ async fn once(common: &Common, kind: Kind, random: &mut Random) -> Step<()> {
     let (env, doors) = (&common.env, &common.doors);
     match kind {
         Kind::Silent => {
-            let mut wire = Wire::connect(env, doors.keys).await?;
+            let mut wire = Wire::connect(env, doors.at(Door::Keys)).await?;
             wire.send(b"plin").await?;
             wire.drain().await
         }
         Kind::UnreadValues | Kind::UnreadRows => unread(common, kind).await,
-        Kind::HalfCommit => half_commit(env, doors.keys).await,
-        Kind::Garbage | Kind::FlippedBits => strange(env, doors.keys, kind, random).await,
-        Kind::Status | Kind::Cuts | Kind::Versions => many_at_a_time(env, doors.keys, kind).await,
+        Kind::HalfCommit => half_commit(env, doors.at(Door::Keys)).await,
+        Kind::Garbage | Kind::FlippedBits => strange(env, doors.at(Door::Keys), kind, random).await,
+        Kind::Status | Kind::Cuts | Kind::Versions => {
+            many_at_a_time(env, doors.at(Door::Keys), kind).await
+        }
         Kind::Watches => watches(common, random).await,
-        Kind::Pins => pins(env, doors.keys).await,
+        Kind::Pins => pins(env, doors.at(Door::Keys)).await,
         Kind::LargeCommits => large_commit(common, random).await,
         Kind::HalfHttp => {
-            let to = if random.chance(0.5) { doors.http } else { doors.series_http };
+            let to =
+                if random.chance(0.5) { doors.at(Door::Http) } else { doors.at(Door::SeriesHttp) };
             let mut wire = Wire::connect(env, to).await?;
             wire.send(b"GET /health HTTP/1.1\r\nHost: ").await?;
             wire.drain().await
         }
-        Kind::Console => console(env, doors.http, random).await,
+        Kind::Console => console(env, doors.at(Door::Http), random).await,
         Kind::Bombs => post(common, "/write", &common.bomb).await,
         Kind::BadLines => post(common, "/write", &common.bad_lines).await,
-        Kind::NewSeries => new_series(env, doors.opentsdb, random).await,
-        Kind::DearQueries => dear_query(env, doors.series_http, random).await,
+        Kind::NewSeries => new_series(env, doors.at(Door::OpenTsdb), random).await,
+        Kind::DearQueries => dear_query(env, doors.at(Door::SeriesHttp), random).await,
         Kind::HalfLine => {
-            let to = if random.chance(0.5) { doors.resp } else { doors.opentsdb };
+            let to = doors.at(LINES[random.index(LINES.len())]);
             let mut wire = Wire::connect(env, to).await?;
             wire.send(b"put half.a.line 15").await?;
             wire.drain().await
         }
         Kind::GarbageLines => {
-            let to = if random.chance(0.5) { doors.resp } else { doors.opentsdb };
+            let to = doors.at(LINES[random.index(LINES.len())]);
             let mut wire = Wire::connect(env, to).await?;
             wire.send(&anything(random, 4000)).await?;
             wire.drain().await
         }
-        Kind::Datagrams => datagrams(env, doors.udp, random).await,
+        Kind::Datagrams => datagrams(env, doors.at(Door::Udp), random).await,
     }
 }
 
@@ -362,7 +373,7 @@ async fn version(common: &Common) -> Step<Version> {
 }
 
 async fn unread(common: &Common, kind: Kind) -> Step<()> {
-    let (env, keys) = (&common.env, common.doors.keys);
+    let (env, keys) = (&common.env, common.doors.at(Door::Keys));
     let at = version(common).await?;
     let mut wire = Wire::greeted(env, keys).await?;
     let request = if kind == Kind::UnreadValues { all_values(at) } else { all_rows(at) };
@@ -423,7 +434,7 @@ async fn many_at_a_time(env: &Env, keys: SocketAddr, kind: Kind) -> Step<()> {
 
 async fn watches(common: &Common, random: &mut Random) -> Step<()> {
     let at = version(common).await?;
-    let mut wire = Wire::greeted(&common.env, common.doors.keys).await?;
+    let mut wire = Wire::greeted(&common.env, common.doors.at(Door::Keys)).await?;
     let mut out = Vec::new();
     for id in 0..5000 {
         let key = Bytes::copy_from_slice(&random.next_u64().to_be_bytes());
@@ -468,7 +479,7 @@ async fn console(env: &Env, http: SocketAddr, random: &mut Random) -> Step<()> {
 }
 
 async fn post(common: &Common, path: &str, body: &[u8]) -> Step<()> {
-    let to = common.doors.series_http;
+    let to = common.doors.at(Door::SeriesHttp);
     let mut wire = Wire::connect(&common.env, to).await?;
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: {to}\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",

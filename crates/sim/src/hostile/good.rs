@@ -6,6 +6,7 @@
 //! again.
 
 use super::arena::Arena;
+use super::attacks::Door;
 use super::wire::{Over, Wire, within};
 use crate::servers::told;
 use plinth_client::Database;
@@ -102,7 +103,7 @@ impl Good {
             let work = work(env.clone(), arena.database()?, client, shared.clone());
             tasks.push(env.spawn("good-client", work));
         }
-        let probe = probe(env.clone(), arena.doors.http, shared.clone());
+        let probe = probe(env.clone(), arena.doors.at(Door::Http), shared.clone());
         tasks.push(env.spawn("probe", probe));
         Ok(Self { shared, tasks })
     }
