@@ -135,11 +135,15 @@ fn seconds(value: f64) -> String {
     duration(Duration::try_from_secs_f64(value).unwrap_or_default())
 }
 
-/// Whether it takes commits, in a word or two.
+/// Whether it takes commits, in a word or two; if not, how far its recovery is.
 fn state(document: &Value, terminal: Terminal) -> String {
     let refused = document.pointer("/cluster/plinth/commits_refused/now").and_then(Value::as_str);
+    let recovery = known_text(document, "/cluster/recovery_state/name");
     match (flag(document, "/client/database_status/available"), refused) {
-        (false, _) => terminal.bad("NOT AVAILABLE"),
+        (false, _) => terminal.bad(&match recovery.filter(|name| *name != "fully_recovered") {
+            Some(recovery) => format!("NOT AVAILABLE ({recovery})"),
+            None => "NOT AVAILABLE".to_owned(),
+        }),
         (true, Some(cause)) => terminal.bad(&format!("REFUSES COMMITS ({cause})")),
         (true, None) => terminal.good("available"),
     }
@@ -206,8 +210,12 @@ fn summary(document: &Value, terminal: Terminal) -> String {
 
 /// What the client has to say, and the cluster.
 pub fn messages(document: &Value) -> impl Iterator<Item = &Value> {
-    let lists = ["/client/messages", "/cluster/messages"].map(|path| document.pointer(path));
-    lists.into_iter().flatten().filter_map(Value::as_array).flatten()
+    let list = |path: &str| document.pointer(path).and_then(Value::as_array).into_iter().flatten();
+    // FoundationDB's client has a message of its own for what the servers say at greater length.
+    let is_said = list("/cluster/messages").any(|message| message["name"] == "no_majority");
+    let client = list("/client/messages")
+        .filter(move |message| !is_said || message["name"] != "quorum_not_reachable");
+    client.chain(list("/cluster/messages"))
 }
 
 /// What goes on behind the database, a line each: streams of changes, continuous backups, a second

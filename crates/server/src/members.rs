@@ -80,6 +80,7 @@ fn add(document: &mut Map<String, Value>, connected: &BTreeMap<u64, bool>, proto
         "max_zone_failures_without_losing_data": spare,
     });
     cluster["full_replication"] = json!(reachable == all);
+    cluster["data"]["state"] = data_state(all, majority, reachable);
     let nobody_leads = cluster["plinth"]["member"]["leader"].is_null();
     for member in members.iter().filter(|member| Some(member.node) != us) {
         cluster["processes"][member.id()] = process(member);
@@ -89,24 +90,67 @@ fn add(document: &mut Map<String, Value>, connected: &BTreeMap<u64, bool>, proto
         && let Some(messages) = cluster.get_mut("messages").and_then(Value::as_array_mut)
     {
         messages.push(unreachable(&gone, spare));
+        document["client"]["database_status"]["healthy"] = json!(false);
     }
     if reachable < majority {
         let missing = format!(
             "{reachable} of {all} servers that vote can be reached from here, and it takes {majority}"
         );
-        unavailable(document, "no_majority", &missing);
+        document["client"]["messages"] = json!([{
+            "name": "quorum_not_reachable",
+            "description": format!("{missing}."),
+        }]);
+        unavailable(document, "no_majority", "reading_coordinated_state", &missing);
     } else if nobody_leads {
-        unavailable(document, "no_leader", "nobody leads at the moment");
+        unavailable(
+            document,
+            "no_leader",
+            "locking_coordinated_state",
+            "nobody leads at the moment",
+        );
     }
 }
 
-/// Says that nothing is answered, and why, before all else.
-fn unavailable(document: &mut Map<String, Value>, name: &str, why: &str) {
+/// How many copies of the rows can be reached, in FoundationDB's words. What is committed is on a
+/// majority: where that is out of reach, the newest of it may be on nobody who is left.
+fn data_state(all: usize, majority: usize, reachable: usize) -> Value {
+    let state = |name: &str, remaining: usize, description: Option<&str>| {
+        let mut state = json!({
+            "healthy": reachable == all,
+            "min_replicas_remaining": remaining,
+            "name": name,
+        });
+        if let Some(description) = description {
+            state["description"] = json!(description);
+        }
+        state
+    };
+    if reachable == all {
+        state("healthy", all, None)
+    } else if reachable >= majority {
+        state("healing", reachable, Some("Not every copy of the rows can be reached."))
+    } else {
+        let lacking = "The newest rows may be on none of the servers that can be reached.";
+        state("missing_data", 0, Some(lacking))
+    }
+}
+
+/// Says that nothing is answered, and why, before all else. `recovery` is what FoundationDB calls
+/// it where a cluster gets no further than this.
+fn unavailable(document: &mut Map<String, Value>, name: &str, recovery: &str, why: &str) {
     document["client"]["database_status"] = json!({ "available": false, "healthy": false });
     let cluster = &mut document["cluster"];
     cluster["database_available"] = json!(false);
+    let description = format!("Reads and commits wait: {why}.");
+    cluster["recovery_state"] = json!({
+        "active_generations": 1,
+        "description": description,
+        "name": recovery,
+        "seconds_since_last_recovered": -1,
+    });
     if let Some(messages) = cluster["messages"].as_array_mut() {
-        let description = format!("Reads and commits wait: {why}.");
+        // What the node itself says of the same is less.
+        messages.retain(|message| message["name"] != "no_leader");
         messages.insert(0, json!({ "name": name, "description": description }));
     }
 }
@@ -233,6 +277,15 @@ mod tests {
             );
             assert_eq!(cluster["database_available"] == false, is_lost);
             assert_eq!(document["client"]["database_status"]["available"] == false, is_lost);
+            assert_eq!(document["client"]["database_status"]["healthy"] == false, !gone.is_empty());
+            let state = match (is_lost, gone.is_empty()) {
+                (true, _) => "missing_data",
+                (false, true) => "healthy",
+                (false, false) => "healing",
+            };
+            assert_eq!(cluster["data"]["state"]["name"], state);
+            let recovery = &cluster["recovery_state"]["name"];
+            assert_eq!(recovery == "reading_coordinated_state", is_lost, "{recovery}");
         }
     }
 
@@ -243,6 +296,7 @@ mod tests {
         document["cluster"]["plinth"]["member"]["leader"] = Value::Null;
         add(&mut document, &BTreeMap::from([(2, true), (3, true)]), "0fdb");
         assert_eq!(document["cluster"]["messages"][0]["name"], "no_leader");
+        assert_eq!(document["cluster"]["recovery_state"]["name"], "locking_coordinated_state");
         assert_eq!(document["client"]["database_status"]["available"], false);
     }
 

@@ -61,7 +61,7 @@ fn complete(shared: &Shared, document: &str) -> String {
             section(&mut document, "cluster").iter_mut().filter(|(name, _)| *name != "plinth");
         fields.for_each(|(_, value)| rename(value, own, public));
     }
-    tell_of_series(shared, section(&mut document, "cluster"));
+    tell_of_series(shared, &mut document);
     let client = section(&mut document, "client");
     client.insert(
         "coordinators".to_owned(),
@@ -156,10 +156,13 @@ fn server(shared: &Shared) -> Value {
     })
 }
 
-/// Series that can't be opened are a message, behind all that keys suffer from.
-fn tell_of_series(shared: &Shared, cluster: &mut Map<String, Value>) {
+/// Series that can't be opened are a message, behind all that keys suffer from. Keys are served,
+/// but what has something to be looked at isn't well.
+fn tell_of_series(shared: &Shared, document: &mut Map<String, Value>) {
     let Some(description) = shared.series.unavailable() else { return };
-    let messages = cluster.entry("messages").or_insert_with(|| json!([]));
+    section(section(document, "client"), "database_status")
+        .insert("healthy".to_owned(), json!(false));
+    let messages = section(document, "cluster").entry("messages").or_insert_with(|| json!([]));
     if let Some(messages) = messages.as_array_mut() {
         messages.push(json!({ "name": "series_unavailable", "description": description }));
     }

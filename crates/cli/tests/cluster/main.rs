@@ -8,6 +8,7 @@
 mod common;
 mod faults;
 mod kill;
+mod majority;
 mod places;
 mod protocol;
 mod series;

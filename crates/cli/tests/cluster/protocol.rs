@@ -40,7 +40,7 @@ fn a_member_that_is_gone_holds_the_protocol_back_and_is_named() {
     // While one of both had yet to be upgraded it was named too.
     let names_it = |status: &serde_json::Value| {
         // Of two voters one that is away is a majority.
-        status["client"]["database_status"]["healthy"] == true
+        status["client"]["database_status"]["available"] == true
             && held(status).is_some_and(|told| {
                 told.matches("can't be reached").count() == 1 && !told.contains("no newer one")
             })

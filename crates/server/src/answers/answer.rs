@@ -45,7 +45,12 @@ impl Answer {
     /// What a probe is told while commits that write rows are refused. Without details: it needs no
     /// token.
     pub(crate) fn not_serving(error: &Error) -> Self {
-        let text = format!("commits are refused: {} ({})\n", error.name(), error.code());
+        let what = if *error == Error::process_behind() {
+            "reads and commits wait for the other servers of the cluster"
+        } else {
+            "commits are refused"
+        };
+        let text = format!("{what}: {} ({})\n", error.name(), error.code());
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "text/plain; charset=utf-8", text)
     }
 

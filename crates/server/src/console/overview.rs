@@ -39,7 +39,7 @@ pub(super) async fn overview(console: &Console) -> Result<Answer, Answer> {
         "version": env!("CARGO_PKG_VERSION"),
         "database": shared.place.cluster,
         "addresses": shared.place.addresses,
-        "uptime_seconds": cluster["recovery_state"]["seconds_since_last_recovered"],
+        "uptime_seconds": plinth["server"]["uptime_seconds"],
         "write": console.write,
         "token": console.access.token_file().is_some(),
         "series": shared.series.is_some(),
@@ -86,7 +86,10 @@ fn health(cluster: &Value) -> Value {
     let limited = &cluster["qos"]["performance_limited_by"];
     let worst = cluster["messages"].as_array().and_then(|messages| messages.first());
     let told = worst.and_then(|message| message["description"].as_str());
-    let (state, words) = if cluster["database_available"] != true {
+    let is_recovered = cluster["recovery_state"]["name"] == "fully_recovered";
+    let (state, words) = if let Some(waits) = told.filter(|_| !is_recovered) {
+        ("failed", waits.to_owned())
+    } else if cluster["database_available"] != true {
         let why = told.unwrap_or("the database does not say why");
         ("failed", format!("No commit is taken any more: {why}"))
     } else if cluster["database_locked"] == true {

@@ -1,0 +1,82 @@
+//! A cluster without a majority: what says how a database fares says that it can't be used, and
+//! for which want.
+
+use super::common::scratch;
+use super::series::{ask, until};
+use super::{Cluster, count, status_until, unused_addresses};
+use plinth::Database;
+use std::process::{Command, Output, Stdio};
+
+fn plinth(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plinth"));
+    command.args(words).stdin(Stdio::null()).output().unwrap()
+}
+
+fn printed(words: &[&str]) -> String {
+    String::from_utf8(plinth(words).stdout).unwrap()
+}
+
+/// "fully_recovered" it said, with healthy data, of a cluster that answered nobody; and with one
+/// server of three away everything was healthy.
+#[test]
+fn a_cluster_without_a_majority_has_not_recovered_and_says_so_wherever_it_is_asked() {
+    let place = scratch();
+    let pages = unused_addresses(3);
+    let more = pages.iter().map(|page| vec!["--http".to_owned(), page.clone()]).collect();
+    let mut cluster = Cluster::form_with(place.path(), more);
+    let db = Database::connect(&cluster.file).unwrap();
+    count(&db, "row/1").unwrap();
+    let well = status_until(&db, |status| status["client"]["database_status"]["healthy"] == true);
+    assert_eq!(well["cluster"]["recovery_state"]["name"], "fully_recovered", "{well}");
+    assert_eq!(well["cluster"]["data"]["state"]["min_replicas_remaining"], 3, "{well}");
+    cluster.servers[0].take().unwrap().kill();
+    count(&db, "row/2").unwrap();
+    let one_away = status_until(&db, |status| {
+        status["cluster"]["full_replication"] == false
+            && status["client"]["database_status"]["available"] == true
+    });
+    assert_eq!(one_away["client"]["database_status"]["healthy"], false, "{one_away}");
+    assert_eq!(one_away["cluster"]["recovery_state"]["name"], "fully_recovered", "{one_away}");
+    let state = &one_away["cluster"]["data"]["state"];
+    assert_eq!((&state["name"], &state["healthy"]), (&"healing".into(), &false.into()), "{state}");
+    cluster.servers[1].take().unwrap().kill();
+    let lost = status_until(&db, |status| {
+        status["cluster"]["recovery_state"]["name"] == "reading_coordinated_state"
+    });
+    for (path, wanted) in [
+        ("/client/coordinators/quorum_reachable", false),
+        ("/client/database_status/available", false),
+        ("/client/database_status/healthy", false),
+        ("/cluster/database_available", false),
+        ("/cluster/data/state/healthy", false),
+    ] {
+        assert_eq!(lost.pointer(path), Some(&wanted.into()), "{path} in {lost}");
+    }
+    assert_eq!(lost["client"]["messages"][0]["name"], "quorum_not_reachable", "{lost}");
+    let file = cluster.file.to_str().unwrap();
+    let shown = plinth(&["status", file]);
+    let told = String::from_utf8_lossy(&shown.stdout);
+    assert_eq!(shown.status.code(), Some(1), "{told}");
+    assert!(told.contains("NOT AVAILABLE (reading_coordinated_state)"), "{told}");
+    assert_eq!(told.matches("1 of 3 servers").count(), 1, "it is said once: {told}");
+    let top = printed(&["top", file, "--count", "1"]);
+    assert!(top.contains("NOT AVAILABLE (reading_coordinated_state)"), "{top}");
+    let shell = printed(&["shell", "--cluster-file", file, "--exec", "status"]);
+    assert!(
+        shell.contains("reading_coordinated_state") && shell.contains("missing_data"),
+        "{shell}"
+    );
+    let overview = ask(&pages[2], "GET /api/overview", "").unwrap();
+    assert!(
+        overview.contains(r#""state":"failed""#) && overview.contains("Reads and commits wait"),
+        "{overview}"
+    );
+    // A server hears of no leader for as long as an election may take before it says so.
+    until("the health says that there is no leader", || {
+        let health = ask(&pages[2], "GET /health", "").unwrap();
+        health.starts_with("reads and commits wait for the other servers").then_some(())
+    });
+    cluster.start(0);
+    count(&db, "row/3").unwrap();
+    status_until(&db, |status| status["cluster"]["recovery_state"]["name"] == "fully_recovered");
+}
