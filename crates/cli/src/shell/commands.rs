@@ -203,7 +203,13 @@ pub const ALL: &[Command] = &[
         "limits how many transactions with a tag begin in a second",
         "For an hour and for priority default and below, unless said otherwise. It holds within a second.",
     ),
-    command("unlock", 1..=1, "unlock UID", "takes the lock away", "UID as lock has shown it."),
+    command(
+        "unlock",
+        1..=2,
+        "unlock UID [force]",
+        "takes the lock away",
+        "UID as lock has shown it. A restore's lock goes with the restore; with force, a lock of which that can't be told goes, too.",
+    ),
     command(
         "usetenant",
         0..=1,
@@ -301,7 +307,7 @@ pub fn execute<Out: Write>(
         "usetenant" => tenant::use_tenant(session, arguments.first()),
         "waitconnected" | "waitopen" => transaction::wait_open(session),
         "lock" => operator::lock(session),
-        "unlock" => operator::unlock(session, &arguments[0]),
+        "unlock" => operator::unlock(session, arguments),
         "throttle" => throttle::throttle(session, arguments),
         "status" => status::status(session, arguments.first()),
         "help" => help(session, arguments.first()),

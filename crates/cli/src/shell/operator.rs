@@ -43,8 +43,22 @@ pub fn lock<Out: Write>(session: &mut Session<Out>) -> Result<(), Refusal> {
     }
 }
 
-/// `unlock UID`
-pub fn unlock<Out: Write>(session: &mut Session<Out>, id: &[u8]) -> Result<(), Refusal> {
+/// What follows the UID where a lock of which nobody can tell whose it is shall go all the same.
+const FORCE: &[u8] = b"force";
+
+/// `unlock UID [force]`
+pub fn unlock<Out: Write>(
+    session: &mut Session<Out>,
+    arguments: &[Vec<u8>],
+) -> Result<(), Refusal> {
+    let (id, rest) = arguments.split_first().map_or((&[][..], &[][..]), |(id, rest)| (id, rest));
+    let insists = rest.iter().any(|word| word.eq_ignore_ascii_case(FORCE));
+    if let Some(other) = rest.iter().find(|word| !word.eq_ignore_ascii_case(FORCE)) {
+        return Err(Refusal::Usage(format!(
+            "only force goes behind the UID, not {}",
+            quoted(other)
+        )));
+    }
     let wanted = id.to_ascii_lowercase();
     if wanted.len() != 32 || !wanted.iter().all(u8::is_ascii_hexdigit) {
         return Err(Refusal::Usage(format!(
@@ -52,8 +66,19 @@ pub fn unlock<Out: Write>(session: &mut Session<Out>, id: &[u8]) -> Result<(), R
             quoted(id)
         )));
     }
-    if let Some(words) = restoring(&session.database) {
-        return Err(Refusal::Usage(format!("the lock ends with what has made it: {words}")));
+    let hex = String::from_utf8_lossy(&wanted).into_owned();
+    match restoring(&session.database) {
+        Ok(None) => {}
+        Ok(Some(words)) => {
+            return Err(Refusal::Usage(format!("the lock ends with what has made it: {words}")));
+        }
+        Err(_) if insists => {}
+        Err(why) => {
+            return Err(Refusal::Usage(format!(
+                "it can't be told whether a restore holds the lock, and a part of its rows would show: \
+                 {why}; if you know that none does: unlock {hex} force"
+            )));
+        }
     }
     let held = manage(session, |transaction| {
         let held = transaction.get(LOCK).wait()?;

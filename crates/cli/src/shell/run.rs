@@ -66,7 +66,8 @@ impl<Out: Write> Session<Out> {
             Err(Refusal::Database(error)) if error == Error::database_locked() => {
                 let by_hand =
                     "`unlock UID` ends the lock; `lock` tells the UID of one that is held";
-                let words = restoring(&self.database).unwrap_or_else(|| by_hand.to_owned());
+                let words = restoring(&self.database).ok().flatten();
+                let words = words.unwrap_or_else(|| by_hand.to_owned());
                 Err(Refusal::Database(error.with_detail(words)))
             }
             result => result,

@@ -8,6 +8,7 @@
 use super::interrupts::Interrupts;
 use plinth::backup::restore;
 use plinth::{Database, Error, Transaction, block_on};
+use plinth_bench::words::duration;
 use plinth_env::sync::{First, race};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -207,17 +208,23 @@ pub fn again(transaction: &Transaction, error: Error) -> plinth::Result<()> {
     transaction.on_error(error).wait()
 }
 
-/// What is to be said of a database that is locked for a restore: whoever unlocked it by hand would
-/// have a part of it.
-pub fn restoring(database: &Database) -> Option<String> {
+/// The restore that has locked a database, with how it ends; `None` if there is none. Whoever
+/// unlocked such a database by hand would have a part of its rows.
+///
+/// # Errors
+/// Why that can't be told, in words.
+pub fn restoring(database: &Database) -> Result<Option<String>, String> {
     let asked = race(restore::status(database), database.endpoint().env().sleep(SOON));
-    let First::Left(Ok(Some(found))) = block_on(asked) else { return None };
-    found.locks_database.then(|| {
+    let found = match block_on(asked) {
+        First::Left(found) => found.map_err(|error| error.to_string())?,
+        First::Right(()) => return Err(format!("no answer in {}", duration(SOON))),
+    };
+    Ok(found.filter(|found| found.locks_database).map(|found| {
         format!(
             "it is being restored from {}; `plinth restore status` tells how far that is, `plinth restore abort` gives it up",
             found.url
         )
-    })
+    }))
 }
 
 /// Sets these options on a transaction.

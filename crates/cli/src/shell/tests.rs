@@ -6,7 +6,7 @@
 
 use super::editor::propose;
 use super::session::{Next, Session};
-use plinth::{ClusterFile, Database, Env, Local, RemoteOptions, block_on};
+use plinth::{ClusterFile, Database, Env, Local, RemoteOptions, TransactionOption, block_on};
 use plinth_server::{Server, ServerConfig};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -387,6 +387,32 @@ fn streams_of_changes_are_registered_followed_acknowledged_and_removed() {
         assert!(shell.refuses("changes forget orders").contains("usage: changes register"));
         assert_eq!(shell.does("changes remove orders"), "The stream `orders' has been removed\n");
         assert_eq!(shell.does("changes list"), "");
+    }
+}
+
+/// Where it couldn't be told whether a restore had locked the database, `unlock` unlocked it.
+#[test]
+fn a_lock_of_which_nobody_can_tell_whose_it_is_stays_unless_somebody_insists() {
+    for mut shell in [Shell::new(), Shell::over_network()] {
+        let told = shell.does("lock");
+        let id = told.lines().next().unwrap().rsplit(' ').next().unwrap().to_owned();
+        // What a later version notes of a restore.
+        let tr = shell.session.database.create_transaction();
+        tr.set_option(TransactionOption::LockAware).unwrap();
+        tr.set_option(TransactionOption::AccessSystemKeys).unwrap();
+        tr.set(b"\xff\x02/plinth/restore/head", b"\x63");
+        tr.commit().wait().unwrap();
+        let told = shell.refuses(&format!("unlock {id}"));
+        assert!(
+            told.contains("can't be told") && told.contains(&format!("unlock {id} force")),
+            "{told}"
+        );
+        assert!(shell.refuses("get a").contains("1038"), "it is still locked");
+        assert!(shell.refuses(&format!("unlock {id} now")).contains("only force goes behind"));
+        let other = format!("unlock {} force", "0".repeat(32));
+        assert!(shell.refuses(&other).contains("another UID; it stays locked"));
+        assert!(shell.does(&format!("unlock {id} force")).ends_with("Database unlocked.\n"));
+        assert_eq!(shell.does("get a"), "`a': not found\n");
     }
 }
 
