@@ -2,18 +2,21 @@
 //! `plinth dev --nodes` starts, and the tour.
 //!
 //! Each has a directory and a port of its own, and all have one cluster file. They are ended with
-//! this value, if they haven't ended by then.
+//! this value, if they haven't ended by then. Who starts them holds a lock beside that file before
+//! anything is written: of two that start in one directory the second is told.
 
 use crate::failure::Failure;
 use crate::target::CLUSTER_FILE;
 use plinth::client::remote::RemoteEndpoint;
 use plinth::{ClusterFile, block_on};
-use plinth_env::Env;
+use plinth_env::{DirLock, Env, IoError};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+/// The file whose lock says that servers are started, or have been, in a directory.
+const LOCK: &str = "LOCK";
 /// How soon it is looked again who leads.
 const TICK: Duration = Duration::from_millis(20);
 /// How long servers have to end by themselves, in ticks.
@@ -28,6 +31,7 @@ pub struct Nodes {
     /// Where the first one has its console.
     console: String,
     children: Vec<Option<Child>>,
+    _lock: DirLock,
 }
 
 impl Nodes {
@@ -36,9 +40,12 @@ impl Nodes {
     pub fn start(env: &Env, place: &Path, count: usize, quiet: bool) -> Result<Self, Failure> {
         let path = place.join(CLUSTER_FILE);
         let cannot = format!("cannot use {}", path.display());
-        let failed = |error: plinth_env::IoError| Failure::of(&cannot, error);
+        let failed = |error: IoError| Failure::of(&cannot, error);
+        let private = env.keeping_private();
+        block_on(private.files().create_dir_all(place)).map_err(failed)?;
+        let lock = block_on(private.files().lock(place.join(LOCK)));
+        let lock = lock.map_err(|error| Failure::of("cannot start servers", error))?;
         if !block_on(env.files().exists(&path)).map_err(failed)? {
-            block_on(env.keeping_private().files().create_dir_all(place)).map_err(failed)?;
             let line = format!("dev:nodes@{}\n", unused_addresses(env, count)?.join(","));
             block_on(env.files().replace(&path, line.as_bytes())).map_err(failed)?;
         }
@@ -53,8 +60,8 @@ impl Nodes {
         }
         let console = unused_addresses(env, 1)?.remove(0);
         let children = (0..count).map(|_| None).collect();
-        let mut nodes =
-            Self { env: env.clone(), place: place.to_path_buf(), file, quiet, console, children };
+        let (env, place) = (env.clone(), place.to_path_buf());
+        let mut nodes = Self { env, place, file, quiet, console, children, _lock: lock };
         (0..count).try_for_each(|at| nodes.spawn(at))?;
         (0..count).try_for_each(|at| nodes.until_ready(at))?;
         Ok(nodes)

@@ -4,6 +4,7 @@
 //! whatever is left behind is seen.
 
 use plinth_env::{Env, Open, TemporaryDir, block_on};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -619,4 +620,39 @@ fn an_encrypted_directory_wants_its_key_of_every_command() {
     place
         .run(&[&["dev", "--nodes", "3"], &with(&key)[..]].concat())
         .complains(2, &["without keys"]);
+}
+
+/// Both wrote a cluster file, of which one was left: servers listened where no client looked for
+/// them.
+#[test]
+fn of_two_that_start_servers_in_one_directory_at_once_one_does_and_the_other_is_told() {
+    let place = Place::new();
+    let dir = place.path("cluster");
+    let start = |_| {
+        let mut command = place.command(&["dev", "--nodes", "3", "--dir", &dir]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut started: Vec<_> = (0..2).map(start).collect();
+    let told: Vec<String> = started
+        .iter_mut()
+        .map(|child| {
+            let mut output = BufReader::new(child.stdout.as_mut().unwrap());
+            let mut lines = String::new();
+            (0..4).for_each(|_| assert!(output.read_line(&mut lines).is_ok()));
+            lines
+        })
+        .collect();
+    let serves = told.iter().position(|told| told.starts_with("ready ")).unwrap();
+    let refused = started.remove(1 - serves).wait_with_output().unwrap();
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let file = place.read("cluster/fdb.cluster");
+    let addresses = file.trim_end().rsplit('@').next().unwrap().split(',');
+    let are_there = addresses.clone().count() == 3
+        && addresses.into_iter().all(|address| told[serves].contains(address));
+    let mut server = started.remove(0);
+    let ended = Command::new("kill").args(["-TERM", &server.id().to_string()]).status();
+    assert!(ended.unwrap().success() && server.wait().unwrap().success());
+    assert!(are_there, "{file} says otherwise than {told:?}");
+    assert_eq!((refused.status.code(), &told[1 - serves][..]), (Some(1), ""), "{why}");
+    assert!(why.contains("cannot start servers") && why.contains("LOCK is locked"), "{why}");
 }
