@@ -11,12 +11,16 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use plinth::{Builder, Error, Key, Keys, is_encrypted, read_key_file};
 use plinth_env::{Env, block_on};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use zeroize::Zeroizing;
 
 /// The options, and settings, that name a file, and a command.
 const FILE: &str = "encryption-key-file";
 const COMMAND: &str = "encryption-key-command";
+/// More than a key in any form: of what a command prints beyond that nothing is looked at.
+const MOST_PRINTED: usize = 4096;
 /// The variable that names a file.
 const VARIABLE: &str = "PLINTH_ENCRYPTION_KEY_FILE";
 
@@ -116,11 +120,32 @@ fn printed_by(command: &str) -> Result<Key, Failure> {
     let shell = Command::new("sh")
         .args(["-c", command])
         .stdin(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
-        .output();
-    let output = shell.map_err(|error| failed(&error))?;
-    if !output.status.success() {
-        return Err(failed(&output.status));
+        .spawn();
+    let mut shell = shell.map_err(|error| failed(&error))?;
+    // In one place from the first byte on, which is overwritten when it is let go.
+    let mut printed = Zeroizing::new([0; MOST_PRINTED]);
+    let filled =
+        shell.stdout.take().map_or(Ok(0), |mut output| fill(&mut printed[..], &mut output));
+    let status = shell.wait().map_err(|error| failed(&error))?;
+    let filled = filled.map_err(|error| failed(&error))?;
+    if !status.success() {
+        return Err(failed(&status));
     }
-    Key::of_file(&output.stdout).map_err(|bad| failed(&bad))
+    Key::of_file(&printed[..filled]).map_err(|bad| failed(&bad))
+}
+
+/// Reads to the end, or as much as there is room for; gives how much.
+fn fill(room: &mut [u8], from: &mut impl Read) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < room.len() {
+        match from.read(&mut room[filled..])? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    // The rest is read and dropped: whoever prints it is no less the one who was asked.
+    io::copy(from, &mut io::sink())?;
+    Ok(filled)
 }

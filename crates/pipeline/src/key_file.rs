@@ -5,6 +5,7 @@ use crate::failure::{NodeError, NodeResult};
 use plinth_env::Env;
 use plinth_format::crypt::Key;
 use std::path::Path;
+use zeroize::Zeroizing;
 
 /// The key in a file: 32 bytes, or 64 hexadecimal digits. That others than its owner may read the
 /// file is told as an event.
@@ -12,7 +13,7 @@ use std::path::Path;
 /// # Errors
 /// `Option` if it holds no key, or the program is built without encryption; those of files.
 pub async fn read_key_file(env: &Env, path: &Path) -> NodeResult<Key> {
-    let contents = env.files().read(path).await?;
+    let contents = Zeroizing::new(env.files().read(path).await?);
     if env.files().is_open_to_others(path).await? {
         events::key_open_to_others(path);
     }

@@ -13,7 +13,12 @@ pub(super) struct Secret {
 }
 
 impl Secret {
-    pub fn new(_: [u8; Key::LEN]) -> Result<Self, BadKey> {
+    pub fn filled(
+        fill: impl FnOnce(&mut [u8; Key::LEN]) -> Option<()>,
+    ) -> Result<Option<Self>, BadKey> {
+        if fill(&mut zeroize::Zeroizing::new([0; Key::LEN])).is_none() {
+            return Ok(None);
+        }
         let what = "this program is built without encryption: build it with the feature encryption";
         Err(BadKey::new(what))
     }
@@ -34,7 +39,7 @@ pub struct FileKey {
 
 impl FileKey {
     /// That of these bytes.
-    pub(super) fn of(_: [u8; Key::LEN]) -> Option<Self> {
+    pub(super) fn of(_: &[u8; Key::LEN]) -> Option<Self> {
         None
     }
 

@@ -2,21 +2,28 @@
 //!
 //! Two keys of the same secret for two purposes are derived under two names, so that what is
 //! sealed for one is never opened for another. Nothing here decides on nonces: callers do, and
-//! say why none comes twice.
+//! say why none comes twice. A key that was given is overwritten when it is let go; what `ring`
+//! makes of it, for as long as it is used, it doesn't.
 
 use super::key::BadKey;
 use super::{Key, KeyId, NONCE_LEN, TAG_LEN};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
 use std::sync::Arc;
+use zeroize::Zeroizing;
 
 #[derive(Clone)]
-pub(super) struct Secret(Arc<[u8; Key::LEN]>);
+pub(super) struct Secret(Arc<Zeroizing<[u8; Key::LEN]>>);
 
 impl Secret {
+    /// One whose bytes are filled in where they stay, unless there are none.
     #[expect(clippy::unnecessary_wraps, reason = "programs without encryption refuse")]
-    pub fn new(secret: [u8; Key::LEN]) -> Result<Self, BadKey> {
-        Ok(Self(Arc::new(secret)))
+    pub fn filled(
+        fill: impl FnOnce(&mut [u8; Key::LEN]) -> Option<()>,
+    ) -> Result<Option<Self>, BadKey> {
+        let mut secret = Arc::new(Zeroizing::new([0; Key::LEN]));
+        let bytes: &mut Zeroizing<_> = Arc::make_mut(&mut secret);
+        Ok(fill(bytes).map(|()| Self(secret)))
     }
 
     /// Which key it is, from what nobody gets back to it.
@@ -42,7 +49,7 @@ impl Secret {
     }
 
     fn extracted(&self, salt: &[u8]) -> Prk {
-        Salt::new(HKDF_SHA256, salt).extract(&*self.0)
+        Salt::new(HKDF_SHA256, salt).extract(&self.0[..])
     }
 }
 
@@ -69,8 +76,8 @@ pub struct FileKey {
 
 impl FileKey {
     /// That of these bytes.
-    pub(super) fn of(secret: [u8; Key::LEN]) -> Option<Self> {
-        let key = UnboundKey::new(&AES_256_GCM, &secret).ok()?;
+    pub(super) fn of(secret: &[u8; Key::LEN]) -> Option<Self> {
+        let key = UnboundKey::new(&AES_256_GCM, secret).ok()?;
         Some(Self { key: LessSafeKey::new(key) })
     }
 

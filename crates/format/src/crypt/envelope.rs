@@ -14,6 +14,7 @@ use crate::field::{array_at, put};
 use crate::header::{FIELDS, Form, HeaderFlaw};
 use std::fmt;
 use std::sync::Arc;
+use zeroize::Zeroizing;
 
 const FORM: Form<ENVELOPE_LEN> = Form::new(*b"PLNTHKEY");
 const FORMAT: u32 = 1;
@@ -85,15 +86,15 @@ impl Keys {
         random: impl FnOnce(&mut [u8]),
     ) -> (Cipher, Option<[u8; ENVELOPE_LEN]>) {
         let Some(given) = self.ring.first() else { return (Cipher::Clear, None) };
-        let mut fresh = [0; Key::LEN + NONCE_LEN];
-        random(&mut fresh);
-        let secret: [u8; Key::LEN] = array_at(&fresh, 0);
-        let nonce: [u8; NONCE_LEN] = array_at(&fresh, Key::LEN);
-        let mut sealed = secret;
+        let mut fresh = Zeroizing::new([0; Key::LEN + NONCE_LEN]);
+        random(&mut fresh[..]);
+        let secret: Zeroizing<[u8; Key::LEN]> = Zeroizing::new(array_at(&fresh[..], 0));
+        let nonce: [u8; NONCE_LEN] = array_at(&fresh[..], Key::LEN);
+        let mut sealed = *secret;
         // Nonces of 96 random bits: for each of 2^32 files the odds of one that was used are below
         // 2^-64.
         let tag = given.wrapping.seal(nonce, header, &mut sealed);
-        let key = FileKey::of(secret).expect("a key of this length is one");
+        let key = FileKey::of(&secret).expect("a key of this length is one");
         let envelope = FORM.encode(FORMAT, seed, |envelope| {
             put(envelope, KEY_ID, given.id.0);
             put(envelope, NONCE, nonce);
@@ -120,9 +121,9 @@ impl Keys {
         let Some(given) = self.ring.iter().find(|given| given.id == id) else {
             return Ok(Cipher::Locked(id));
         };
-        let mut sealed: [u8; SEALED_LEN] = array_at(envelope, SEALED);
-        let opened = given.wrapping.open(array_at(envelope, NONCE), header, &mut sealed);
-        let key = opened.and_then(|_| FileKey::of(array_at(&sealed, 0)));
+        let mut sealed: Zeroizing<[u8; SEALED_LEN]> = Zeroizing::new(array_at(envelope, SEALED));
+        let opened = given.wrapping.open(array_at(envelope, NONCE), header, &mut sealed[..]);
+        let key = opened.and_then(|_| sealed.first_chunk().and_then(FileKey::of));
         let wrong =
             || Flaw::new("file's key", format_args!("one that the key {id} has sealed"), "another");
         Ok(Cipher::Sealed(id, Arc::new(key.ok_or_else(wrong)?)))

@@ -1,10 +1,14 @@
 //! The keys that people give, and what is counted.
+//!
+//! A key comes from a file's bytes straight into the place where it stays, and that is overwritten
+//! when it is let go. What is counted are nonces, of which none is taken twice.
 
 use super::NONCE_LEN;
 use super::primitives::Secret;
 use std::fmt;
 
-/// A key that somebody gives. What it is never shows in a debug print.
+/// A key that somebody gives. What it is never shows in a debug print, and is overwritten in memory
+/// when the last clone goes.
 #[derive(Clone)]
 pub struct Key {
     pub(super) secret: Secret,
@@ -40,23 +44,27 @@ impl Key {
     /// For anything else, and in programs that are built without encryption.
     pub fn of_file(contents: &[u8]) -> Result<Self, BadKey> {
         let found = contents.len();
-        let secret = raw(contents).or_else(|| hexadecimal(contents.trim_ascii()));
+        // Into its place at once: no other has a copy that stays when it is let go.
+        let secret = Secret::filled(|secret| {
+            raw(contents, secret).or_else(|| hexadecimal(contents.trim_ascii(), secret))
+        })?;
         let secret = secret.ok_or_else(|| {
             BadKey::new(format!(
                 "a key file holds 32 bytes or 64 hexadecimal digits, this one {found} bytes of something else; \
                  make one: head -c 32 /dev/urandom > FILE"
             ))
         })?;
-        Ok(Self { secret: Secret::new(secret)? })
+        Ok(Self { secret })
     }
 }
 
-fn raw(contents: &[u8]) -> Option<[u8; Key::LEN]> {
-    contents.try_into().ok()
+fn raw(contents: &[u8], secret: &mut [u8; Key::LEN]) -> Option<()> {
+    let contents: &[u8; Key::LEN] = contents.try_into().ok()?;
+    secret.copy_from_slice(contents);
+    Some(())
 }
 
-fn hexadecimal(text: &[u8]) -> Option<[u8; Key::LEN]> {
-    let mut secret = [0; Key::LEN];
+fn hexadecimal(text: &[u8], secret: &mut [u8; Key::LEN]) -> Option<()> {
     let digits = text.chunks_exact(2);
     if text.len() != 2 * Key::LEN {
         return None;
@@ -67,7 +75,7 @@ fn hexadecimal(text: &[u8]) -> Option<[u8; Key::LEN]> {
         let is_hexadecimal = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
         *byte = u8::from_str_radix(digits, 16).ok().filter(|_| is_hexadecimal)?;
     }
-    Some(secret)
+    Some(())
 }
 
 impl fmt::Debug for Key {
@@ -134,6 +142,8 @@ mod tests {
     #[test]
     fn only_digits_are_digits() {
         let digits = "0123456789abcdefABCDEF0123456789".repeat(2);
+        let hexadecimal = |text: &[u8]| super::hexadecimal(text, &mut [0; Key::LEN]);
+        let raw = |contents: &[u8]| super::raw(contents, &mut [0; Key::LEN]);
         assert!(hexadecimal(digits.as_bytes()).is_some());
         for wrong in ["+1", "g0", " 1", "\u{e9}"] {
             let text = digits.replacen("01", wrong, 1);
