@@ -59,6 +59,17 @@ impl Failure {
         Self::of_database(format!("cannot open {name}"), error)
     }
 
+    /// The same of a command that makes a database only if it is told to, and wasn't.
+    pub fn opening_what_is_there(name: impl fmt::Display, error: &Error) -> Self {
+        if *error == Error::file_not_found() {
+            return Self::of(
+                format!("cannot open {name}"),
+                format!("{error} (--create makes one)"),
+            );
+        }
+        Self::opening(name, error)
+    }
+
     /// Something went wrong with a database in a directory, which may be damaged.
     pub fn of_database(work: impl fmt::Display, error: &Error) -> Self {
         let is_damaged = *error == Error::file_corrupt() || *error == Error::checksum_failed();

@@ -52,6 +52,7 @@ mod member;
 mod migrate;
 mod monitor;
 mod nodes;
+mod patience;
 mod process;
 mod reference;
 mod scratch;

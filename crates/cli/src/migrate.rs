@@ -6,7 +6,8 @@
 
 use crate::failure::{DAMAGED, Failure, INTERRUPTED, tell};
 use crate::interrupt;
-use crate::target::{Open, PATIENCE, Target};
+use crate::patience::PATIENCE;
+use crate::target::{Open, Target};
 use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::{Database, Error};

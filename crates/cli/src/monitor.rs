@@ -7,7 +7,8 @@
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::layers;
-use crate::target::{CLUSTER_FILE, Open, PATIENCE, Target};
+use crate::patience::{PATIENCE, no_answer, within};
+use crate::target::{CLUSTER_FILE, Open, Target};
 use crate::terminal::{self, Terminal};
 use crate::told;
 use crate::trend::Trend;
@@ -16,7 +17,6 @@ use plinth::{Database, Error, block_on, codes};
 use plinth_bench::Value;
 use plinth_bench::words::{bytes, duration, grouped, short};
 use plinth_env::Env;
-use plinth_env::sync::{First, race};
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::sync::atomic::Ordering;
@@ -85,13 +85,8 @@ fn by_its_server(target: &Target, error: Error) -> Result<Open, Error> {
 
 fn look(name: &str, database: &Database) -> Result<Value, Failure> {
     let env = database.endpoint().env().clone();
-    let asked = block_on(race(database.status_json(), env.sleep(PATIENCE)));
-    let text = match asked {
-        First::Left(answer) => answer,
-        First::Right(()) => {
-            Err(Error::timed_out().with_detail(format!("no answer in {}", duration(PATIENCE))))
-        }
-    };
+    let text = within(&env, PATIENCE, database.status_json())
+        .unwrap_or_else(|| Err(Error::timed_out().with_detail(no_answer(PATIENCE))));
     let text =
         text.map_err(|error| Failure::of(format!("cannot read the status of {name}"), error))?;
     text.parse().map_err(|error| Failure::of(format!("the status of {name} is not JSON"), error))

@@ -5,19 +5,15 @@
 //! told for what; a command that would rather not begin waits by itself, and not for ever.
 
 use crate::encryption;
+use crate::patience::{no_answer, within};
 use crate::silence;
 use plinth::{Builder, Database, Error, Local, TransactionOption, fdb};
-use plinth_bench::words::duration;
-use plinth_env::sync::{First, race};
 use plinth_env::{Env, block_on};
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// What a server writes into its directory for clients to find it by.
 pub const CLUSTER_FILE: &str = "fdb.cluster";
-
-/// How long a database that doesn't answer is waited for where that isn't for ever.
-pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A database that was opened, wherever it is.
 #[derive(Clone)]
@@ -45,15 +41,11 @@ impl Open {
                 }
             }
         };
-        match block_on(race(asked, env.sleep(patience))) {
-            First::Left(reached) => reached,
-            First::Right(()) => {
-                let why = self.database.endpoint().stalled();
-                let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-                let after = duration(patience);
-                Err(Error::timed_out().with_detail(format!("no answer in {after}{why}")))
-            }
-        }
+        within(&env, patience, asked).unwrap_or_else(|| {
+            let why = self.database.endpoint().stalled();
+            let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+            Err(Error::timed_out().with_detail(format!("{}{why}", no_answer(patience))))
+        })
     }
 
     /// Closes it, if it is in this process.
@@ -144,6 +136,7 @@ impl Target {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::patience::PATIENCE;
 
     #[test]
     fn names_are_told_apart() {

@@ -4,10 +4,12 @@
 //! And `plinth dr` between two servers. What is promised while the source is written is tested in
 //! `crates/migrate` and `crates/dr`; here it is names, words and exit codes.
 
+mod common;
+
+use common::Running;
 use plinth::{Builder, Database, Local, RangeOptions};
 use plinth_env::{Env, TemporaryDir, block_on};
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 fn place() -> TemporaryDir {
     block_on(Env::real().files().temporary_dir("plinth-cli-migrate")).unwrap()
@@ -77,31 +79,11 @@ fn a_database_goes_out_through_the_c_library_and_comes_back() {
     }
 }
 
-/// A server that ends with the test.
-struct Server(Child);
-
-impl Server {
-    fn start(place: &TemporaryDir, name: &str) -> (Self, String) {
-        let dir = path(place, name);
-        let mut child = program()
-            .args(["server", "--dir", &dir, "--listen", "127.0.0.1:0"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let cluster_file =
-            line.split_whitespace().last().unwrap_or_else(|| panic!("{line:?}")).to_owned();
-        assert!(line.starts_with("ready"), "{line}");
-        (Self(child), cluster_file)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// A server that ends with the test, and its cluster file.
+fn serve(place: &TemporaryDir, name: &str) -> (Running, String) {
+    let server = Running::start(&place.path().join(name), &["--listen", "127.0.0.1:0"]);
+    let cluster_file = server.cluster_file().display().to_string();
+    (server, cluster_file)
 }
 
 #[test]
@@ -113,7 +95,7 @@ fn a_server_can_be_filled_and_emptied_by_its_cluster_file() {
     fill(db, 3000);
     let original = rows(db);
     local.close().unwrap();
-    let (_server, cluster_file) = Server::start(&place, "served");
+    let (_server, cluster_file) = serve(&place, "served");
     migrated(&here, &cluster_file);
     migrated(&cluster_file, &back);
     assert_eq!(rows(&Database::connect(&cluster_file).unwrap()), original);
@@ -165,9 +147,10 @@ impl Dr {
         self.run(&[name, "--from", &self.from, "--to", &self.to])
     }
 
-    fn spawn(&self, name: &str) -> Server {
+    fn spawn(&self, name: &str) -> Running {
         let arguments = ["dr", name, "--from", &self.from, "--to", &self.to];
-        Server(program().args(arguments).stdout(Stdio::null()).spawn().unwrap())
+        let child = program().args(arguments).stdout(Stdio::null()).spawn().unwrap();
+        Running { child, ready: String::new() }
     }
 
     fn status(&self) -> serde_json::Value {
@@ -188,8 +171,8 @@ fn put(db: &Database, key: &str) -> plinth::Result<()> {
 #[test]
 fn a_second_site_follows_a_server_and_outlives_it() {
     let place = place();
-    let (first, from) = Server::start(&place, "first");
-    let (_second, to) = Server::start(&place, "second");
+    let (first, from) = serve(&place, "first");
+    let (_second, to) = serve(&place, "second");
     let (here, there) = (Database::connect(&from).unwrap(), Database::connect(&to).unwrap());
     let dr = Dr { from: from.clone(), to: to.clone() };
     fill(&here, 3000);
@@ -205,7 +188,7 @@ fn a_second_site_follows_a_server_and_outlives_it() {
     };
     assert!(code == Some(0) && said.contains("is whole at version"), "{said}");
     // Killed, and another one goes on.
-    agent.0.kill().unwrap();
+    agent.child.kill().unwrap();
     let _agent = dr.spawn("agent");
     let shown = dr.status();
     assert!(shown["state"] == "following" && shown["tag"] == "default", "{shown}");

@@ -424,7 +424,8 @@ fn the_tour_keeps_its_promises() {
 #[test]
 fn a_reader_that_goes_away_ends_a_command_without_a_panic() {
     let place = Place::new();
-    for arguments in [&["demo", "--short"][..], &["version"]] {
+    let sim = ["sim", "--verbose", "--spec", "quiet", "--count", "3"];
+    for arguments in [&["demo", "--short"][..], &["version"], &sim] {
         let command =
             place.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = command.unwrap();

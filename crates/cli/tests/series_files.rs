@@ -4,11 +4,14 @@
 //! What a format does with each value is tested in `crates/series`; here it is files, words and
 //! exit codes.
 
+mod common;
+
+use common::Running;
 use plinth::Local;
 use plinth::series::SeriesLayer;
 use plinth_env::{Env, TemporaryDir, block_on};
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Output, Stdio};
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
 
 fn place() -> TemporaryDir {
     block_on(Env::real().files().temporary_dir("plinth-cli-series")).unwrap()
@@ -171,45 +174,19 @@ fn expressions_are_answered_in_the_terminal() {
     }
 }
 
-/// A server that ends with the test.
-struct Server(Child);
-
-impl Server {
-    fn start(place: &TemporaryDir) -> (Self, String) {
-        let mut child = program()
-            .args([
-                "server",
-                "--dir",
-                &path(place, "served"),
-                "--listen",
-                "127.0.0.1:0",
-                "--series-resp",
-                "127.0.0.1:0",
-            ])
-            .arg("--series-metrics=false")
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let cluster_file =
-            line.split_whitespace().last().unwrap_or_else(|| panic!("{line:?}")).to_owned();
-        assert!(line.starts_with("ready"), "{line}");
-        (Self(child), cluster_file)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// A server that ends with the test, and its cluster file.
+fn serve(place: &TemporaryDir) -> (Running, String) {
+    let more =
+        ["--listen", "127.0.0.1:0", "--series-resp", "127.0.0.1:0", "--series-metrics=false"];
+    let server = Running::start(&place.path().join("served"), &more);
+    let cluster_file = server.cluster_file().display().to_string();
+    (server, cluster_file)
 }
 
 #[test]
 fn a_server_keeps_its_series_while_they_are_imported_and_exported() {
     let place = place();
-    let (_server, cluster_file) = Server::start(&place);
+    let (_server, cluster_file) = serve(&place);
     forms_come_back(&["--cluster-file", &cluster_file], &place);
 }
 
@@ -375,7 +352,7 @@ fn series_are_deleted_when_that_is_meant() {
     assert!(text(&output.stderr).contains("has no series cpu.user"), "{output:?}");
     let output = series(&["delete", "--dir", &dir, "--yes"]);
     assert_eq!(output.status.code(), Some(2), "all of them are not meant by nothing: {output:?}");
-    let (_server, cluster_file) = Server::start(&place);
+    let (_server, cluster_file) = serve(&place);
     let output = series(&["delete", "--cluster-file", &cluster_file, "--yes", "cpu.user"]);
     assert!(
         output.status.code() == Some(2) && text(&output.stderr).contains("delete_series"),

@@ -9,7 +9,8 @@ use super::{UNFINISHED, count, credentials, key_file, key_ranges, open_backup, r
 use crate::encryption;
 use crate::failure::{Failure, INTERRUPTED, tell};
 use crate::interrupt;
-use crate::target::{Open, PATIENCE, Target as Named};
+use crate::patience::{PATIENCE, SOON, within};
+use crate::target::{Open, Target as Named};
 use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::backup::restore::{
@@ -20,7 +21,6 @@ use plinth::backup::target::redacted;
 use plinth::backup::{Backup, Gap, Moment, parse_time, show_ranges, show_time};
 use plinth::{Builder, Database, EngineKind, Error, printable};
 use plinth_bench::words::{bytes, grouped};
-use plinth_env::sync::{First, race};
 use plinth_env::{Env, block_on};
 use std::fmt;
 use std::path::PathBuf;
@@ -177,12 +177,8 @@ fn plan(
     let noted = match to {
         // One that doesn't answer is waited for when its rows come, with a bar.
         Destination::Served(db, name) => {
-            match block_on(race(unfinished(db), db.endpoint().env().sleep(SOON))) {
-                First::Left(noted) => {
-                    noted.map_err(|error| Failure::of(format!("cannot read {name}"), error))?
-                }
-                First::Right(()) => None,
-            }
+            let noted = within(db.endpoint().env(), SOON, unfinished(db)).unwrap_or(Ok(None));
+            noted.map_err(|error| Failure::of(format!("cannot read {name}"), error))?
         }
         _ => None,
     };
@@ -319,8 +315,6 @@ fn connect(file: &std::path::Path) -> Result<Database, Failure> {
     opened.map_err(|error| Failure::of(format!("cannot open {}", file.display()), error))
 }
 
-/// How long it is waited for what a database says before its restore begins.
-const SOON: Duration = Duration::from_secs(2);
 /// Bytes of rows that are restored in a second, about, for a guess: into a directory, and into a
 /// running database.
 const PACE: (f64, f64) = (150e6, 40e6);

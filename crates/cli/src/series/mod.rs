@@ -253,9 +253,7 @@ impl Place {
             None if file.is_none() => {
                 Failure::of("no --dir DIR and no --cluster-file FILE is given", error)
             }
-            Some(_) if is_import && error == plinth::Error::file_not_found() => {
-                Failure::of(format!("cannot open {name}"), format!("{error} (--create makes one)"))
-            }
+            Some(_) if is_import && !may_make => Failure::opening_what_is_there(&name, &error),
             _ => Failure::opening(&name, &error),
         })?;
         let prefix = options.get_one::<Vec<u8>>("series-prefix").cloned();

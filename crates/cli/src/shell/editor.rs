@@ -8,10 +8,10 @@ use super::commands;
 use super::session::{Next, Session};
 use super::words::{self, quoted};
 use crate::failure::Failure;
+use crate::patience::within;
 use crate::terminal;
 use plinth::Database;
-use plinth::{RangeOptions, TransactionOption, block_on};
-use plinth_env::sync::{First, race};
+use plinth::{RangeOptions, TransactionOption};
 use rustyline::completion::{Completer, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -145,10 +145,9 @@ pub fn propose(database: &Database, typed: &str) -> (usize, Vec<String>) {
 /// Names of streams of changes. Whoever types waits no longer than for keys.
 fn streams(database: &Database, word: &str) -> Vec<String> {
     let env = database.endpoint().env().clone();
-    let late = env.sleep(KEYS_TIMEOUT);
     let Some(begin) = spelled(word) else { return Vec::new() };
-    match block_on(race(database.list_changes(), late)) {
-        First::Left(Ok(streams)) => {
+    match within(&env, KEYS_TIMEOUT, database.list_changes()) {
+        Some(Ok(streams)) => {
             let begins = streams.iter().filter(|stream| stream.name.starts_with(&begin));
             begins.map(|stream| quoted(&stream.name)).collect()
         }

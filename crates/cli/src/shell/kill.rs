@@ -7,8 +7,8 @@
 
 use super::session::{Refusal, Session};
 use super::words::quoted;
+use crate::patience::within;
 use plinth_bench::Value;
-use plinth_env::sync::{First, race};
 use plinth_types::Error;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -166,8 +166,8 @@ fn waits_in_vain<Out: Write>(
 /// What a server does that was told so long ago to begin anew, as it says itself.
 fn doing<Out: Write>(session: &Session<Out>, server: &str, ago: Duration) -> Doing {
     let endpoint = session.database.endpoint();
-    let asked = race(endpoint.status_of(server), endpoint.env().sleep(ANSWER));
-    let First::Left(Ok(status)) = plinth_env::block_on(asked) else { return Doing::Away };
+    let asked = within(endpoint.env(), ANSWER, endpoint.status_of(server));
+    let Some(Ok(status)) = asked else { return Doing::Away };
     let status: Value = status.parse().unwrap_or_default();
     let Some(own) = status.pointer("/cluster/plinth") else { return Doing::Away };
     match own["server"]["uptime_seconds"].as_f64() {

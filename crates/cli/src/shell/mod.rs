@@ -80,14 +80,9 @@ fn open(options: &ArgMatches) -> Result<Open, Failure> {
     } else {
         builder.must_exist().open()
     };
-    local.map(Open::from).map_err(|error| {
-        if error == plinth::Error::file_not_found() && !options.get_flag("create") {
-            return Failure::of(
-                format!("cannot open {}", dir.display()),
-                format!("{error} (--create makes one)"),
-            );
-        }
-        Failure::opening(dir.display(), &error)
+    local.map(Open::from).map_err(|error| match options.get_flag("create") {
+        true => Failure::opening(dir.display(), &error),
+        false => Failure::opening_what_is_there(dir.display(), &error),
     })
 }
 

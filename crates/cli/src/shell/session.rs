@@ -6,17 +6,12 @@
 //! `commit`, `rollback`, or an error of the database, which rolls it back.
 
 use super::interrupts::Interrupts;
+use crate::patience::{SOON, no_answer, within};
 use plinth::backup::restore;
-use plinth::{Database, Error, Transaction, block_on};
-use plinth_bench::words::duration;
-use plinth_env::sync::{First, race};
+use plinth::{Database, Error, Transaction};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
-use std::time::Duration;
-
-/// How long it is waited for what a database says of a restore.
-const SOON: Duration = Duration::from_secs(2);
 
 /// A session on a database, which prints to `Out`.
 pub struct Session<Out> {
@@ -214,11 +209,8 @@ pub fn again(transaction: &Transaction, error: Error) -> plinth::Result<()> {
 /// # Errors
 /// Why that can't be told, in words.
 pub fn restoring(database: &Database) -> Result<Option<String>, String> {
-    let asked = race(restore::status(database), database.endpoint().env().sleep(SOON));
-    let found = match block_on(asked) {
-        First::Left(found) => found.map_err(|error| error.to_string())?,
-        First::Right(()) => return Err(format!("no answer in {}", duration(SOON))),
-    };
+    let found = within(database.endpoint().env(), SOON, restore::status(database));
+    let found = found.ok_or_else(|| no_answer(SOON))?.map_err(|error| error.to_string())?;
     Ok(found.filter(|found| found.locks_database).map(|found| {
         format!(
             "it is being restored from {}; `plinth restore status` tells how far that is, `plinth restore abort` gives it up",
