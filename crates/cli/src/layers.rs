@@ -9,13 +9,19 @@ pub fn backups(document: &Value) -> Vec<String> {
     let going = tags.into_iter().flatten().filter(|(_, tag)| tag["running_backup"] == true);
     let line = |(name, tag): (&String, &Value)| {
         let behind = tag["last_restorable_seconds_behind"].as_f64().unwrap_or_default();
+        let state = tag["current_status"].as_str().unwrap_or_default();
+        let state = ["paused", "discontinuing", "aborting"].iter().find(|name| **name == state);
+        let state = state.map_or(String::new(), |state| format!(", {state}"));
         let is = match (tag["running_backup_is_restorable"].as_bool(), tag["error"].as_str()) {
             (_, Some(error)) => format!("gets no further: {error}"),
             (Some(true), None) => format!("{behind:.1} s behind"),
             _ => "can't be restored yet".to_owned(),
         };
         let broken = if tag["broken"].as_u64() > Some(0) { ", BROKEN before" } else { "" };
-        format!("{name} to {}: {is}{broken}", tag["current_container"].as_str().unwrap_or_default())
+        format!(
+            "{name} to {}: {is}{state}{broken}",
+            tag["current_container"].as_str().unwrap_or_default()
+        )
     };
     going.map(line).collect()
 }
@@ -58,7 +64,7 @@ mod tests {
         let document: Value = r#"{"cluster": {"layers": {
             "backup": {"tags": {
                 "a": {"running_backup": true, "running_backup_is_restorable": true, "current_container": "/b",
-                      "last_restorable_seconds_behind": 0.5, "broken": 1, "error": null},
+                      "current_status": "discontinuing", "last_restorable_seconds_behind": 0.5, "broken": 1, "error": null},
                 "b": {"running_backup": true, "current_container": "/c", "error": "no room"},
                 "c": {"running_backup": false}}},
             "dr_backup": {"tags": {
@@ -69,7 +75,10 @@ mod tests {
             .unwrap();
         assert_eq!(
             backups(&document),
-            ["a to /b: 0.5 s behind, BROKEN before", "b to /c: gets no further: no room"]
+            [
+                "a to /b: 0.5 s behind, discontinuing, BROKEN before",
+                "b to /c: gets no further: no room"
+            ]
         );
         assert_eq!(
             sites(&document),

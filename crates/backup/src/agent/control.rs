@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// The tag of those who name none.
 pub const DEFAULT_TAG: &str = "default";
+/// How a backup has ended that was to end at once.
+pub const ABORTED: &str = "aborted";
 
 /// What is wanted of a continuous backup.
 #[derive(Clone, PartialEq, Eq, Debug)]

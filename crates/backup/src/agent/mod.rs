@@ -16,7 +16,7 @@ mod metrics;
 mod rows;
 mod tag;
 
-pub use control::{DEFAULT_TAG, State, TagStatus, Wish, change, modify, start, tags};
+pub use control::{ABORTED, DEFAULT_TAG, State, TagStatus, Wish, change, modify, start, tags};
 
 use crate::format::{Key, key_of_file};
 use crate::snapshot::lock;
@@ -30,6 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use zeroize::Zeroizing;
 
 /// How often rows are looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -111,7 +112,7 @@ impl Shared {
 
     async fn key(&self, file: Option<&str>) -> Result<Option<Key>> {
         let Some(file) = file else { return Ok(None) };
-        key_of_file(&self.env.files().read(file).await?).map(Some)
+        key_of_file(&Zeroizing::new(self.env.files().read(file).await?)).map(Some)
     }
 }
 

@@ -16,7 +16,7 @@
 //! in a file, or was never committed, so that nothing makes it less.
 
 use super::Shared;
-use super::control::{State, Wish};
+use super::control::{ABORTED, State, Wish};
 use super::rows::{TagRows, complete, fenced, set_progress, write_progress};
 use crate::container::Backup;
 use crate::lease::Lease;
@@ -53,8 +53,6 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(3
 const GRACE: Duration = Duration::from_secs(5);
 /// How a backup ends that has what it was to have.
 const COMPLETED: &str = "completed";
-/// And how one that was to end at once.
-const ABORTED: &str = "aborted";
 /// So often in a row, half a minute with the pauses between, nobody must have what comes next of
 /// the stream before it counts as lost. What one node of a cluster lacks another has that is away
 /// for a moment; and between two tries something was committed, so that the cluster is one.
@@ -145,11 +143,18 @@ pub(super) async fn run(shared: Shared, tag: String, rows: TagRows, orders: Arc<
         if write_progress(&shared.db, shared.id, &tag, &done).await.is_err() {
             return;
         }
-        match orders.state() {
-            State::Aborting => shared.env.sleep(pause).await,
-            _ => _ = race(shared.env.sleep(pause), orders.until_aborting()).await,
-        }
-        pause = (pause * 2).min(PAUSES[1]);
+        let is_aborting = orders.state() == State::Aborting;
+        let aborted = async {
+            match is_aborting {
+                true => std::future::pending().await,
+                false => orders.until_aborting().await,
+            }
+        };
+        pause = match race(shared.env.sleep(pause), aborted).await {
+            First::Left(()) => (pause * 2).min(PAUSES[1]),
+            // Ending is another thing than what has failed so often, and is tried soon.
+            First::Right(()) => PAUSES[0],
+        };
     }
 }
 

@@ -15,16 +15,22 @@ async fn toggle_place(machine: &Env, is_away: bool) -> bool {
     !is_away
 }
 
+/// A database whose backup gets no further: there is no such key file.
+async fn hindered(machine: &Env) -> (Database, Agent) {
+    let db = open(machine, "/db", "memory").await;
+    let runs = Agent::start(machine, &db);
+    let wish = Wish { key_file: Some("/no-key".into()), ..wish() };
+    agent::start(&db, "default", &wish).await.unwrap();
+    (db, runs)
+}
+
 /// It said that it was behind by nothing until it had saved something for the first time.
 #[test]
 fn a_backup_that_never_saved_anything_is_behind_since_it_was_begun() {
     let simulation = Simulation::new(14);
     let machine = simulation.process("node");
     simulation.run_until(async {
-        let db = open(&machine, "/db", "memory").await;
-        let runs = Agent::start(&machine, &db);
-        let wish = Wish { key_file: Some("/no-key".into()), ..wish() };
-        agent::start(&db, "default", &wish).await.unwrap();
+        let (db, runs) = hindered(&machine).await;
         machine.sleep(Duration::from_secs(600)).await;
         let told = status(&db).await;
         assert!(
@@ -42,10 +48,7 @@ fn one_that_gets_no_further_is_aborted_at_once() {
     let simulation = Simulation::new(15);
     let machine = simulation.process("node");
     simulation.run_until(async {
-        let db = open(&machine, "/db", "memory").await;
-        let runs = Agent::start(&machine, &db);
-        let wish = Wish { key_file: Some("/no-key".into()), ..wish() };
-        agent::start(&db, "default", &wish).await.unwrap();
+        let (db, runs) = hindered(&machine).await;
         // The pause between two tries is at its longest, and has just begun.
         let mut told = status(&db).await.error;
         for _ in 0..4 {
@@ -59,6 +62,31 @@ fn one_that_gets_no_further_is_aborted_at_once() {
         until(&db, "aborted", aborted).await;
         let took = machine.now() - begun;
         assert!(took < Duration::from_secs(5), "of the simulation's clock: {took:?}");
+        runs.stop().await.unwrap();
+    });
+}
+
+/// A store takes connections and says nothing, so that the try that is under way can't look at its
+/// orders: it has five seconds, and is given up.
+#[cfg(feature = "object-store")]
+#[test]
+fn one_whose_store_never_answers_is_aborted_after_a_grace_period() {
+    let simulation = Simulation::new(16);
+    let (machine, store) = (simulation.process("node"), simulation.process("store"));
+    simulation.run_until(async {
+        let place = std::net::SocketAddr::new(simulation.ip(&store), 9000);
+        let _silent = store.sockets().listen(place).await.unwrap();
+        let db = open(&machine, "/db", "memory").await;
+        let runs = Agent::start(&machine, &db);
+        let url = format!("blobstore://key:secret@{place}/shop?bucket=b&sc=0&region=r");
+        agent::start(&db, "default", &Wish { url, ..wish() }).await.unwrap();
+        machine.sleep(Duration::from_secs(3)).await;
+        assert_eq!(status(&db).await.error, None, "the first try is under way");
+        let begun = machine.now();
+        agent::change(&db, "default", State::Aborting).await.unwrap();
+        until(&db, "aborted", |tag| tag.ended.as_deref() == Some("aborted")).await;
+        let took = (machine.now() - begun).as_secs();
+        assert!((4..=7).contains(&took), "of the simulation's clock: {took} s");
         runs.stop().await.unwrap();
     });
 }
