@@ -11,6 +11,7 @@ use plinth::backup::restore;
 use plinth::{Builder, Database, Local, RangeOptions};
 use plinth_env::{Env, block_on};
 use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -362,6 +363,98 @@ fn what_takes_long_tells_how_far_it_is() {
     let printed = told(restore, "restoring: 0 B of about ", || signal("-CONT"));
     assert!(printed.starts_with("rows         500, "), "{printed}");
     assert_eq!(rows(&Database::connect(&file).unwrap()), original);
+}
+
+/// It waited a minute, without a word, for a store that never answered.
+#[test]
+fn a_store_that_never_answers_is_told_and_waited_for_no_longer_than_a_moment() {
+    let place = scratch();
+    let server = Running::start(&place.path().join("one"), &["--listen", "127.0.0.1:0"]);
+    let file = server.cluster_file().display().to_string();
+    let at = ["--cluster-file", &file];
+    // It takes connections, and says nothing.
+    let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let silent = block_on(Env::real().sockets().listen(loopback)).unwrap();
+    let store = silent.local_address();
+    let url = format!("blobstore://key:secret@{store}/shop?bucket=b&sc=0&region=r");
+    let start = [&["backup", "start", "-d", &url], &at[..]].concat();
+    let waits = format!("looking for a backup in blobstore://key@{store}/shop?bucket=b&sc=0");
+    let mut lines = String::new();
+    let mut child = begun(&start);
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    errors.read_line(&mut lines).unwrap();
+    assert!(lines.contains(&waits) && lines.contains("no answer yet"), "{lines}");
+    // Ctrl-C ends it, and nothing was begun.
+    assert!(
+        Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success()
+    );
+    assert!(!child.wait().unwrap().success());
+    assert!(ended(0, &[&["backup", "status"], &at[..]].concat()).contains("no continuous backup"));
+    let told = ended(0, &start);
+    assert!(
+        told.contains("no answer in 10.0 s; the server asks for itself")
+            && !told.contains("secret"),
+        "{told}"
+    );
+    drop(silent);
+    // Nobody listens there now: each try is told, and where it went.
+    let url = format!("{url}&request_tries=3");
+    let again = [&["backup", "start", "-t", "other", "-d", &url], &at[..]].concat();
+    assert!(ended(0, &again).contains("server asks for itself"));
+    for tag in ["default", "other"] {
+        let abort = ended(0, &[&["backup", "abort", "-t", tag], &at[..]].concat());
+        assert!(abort.contains("was aborted"), "{abort}");
+    }
+}
+
+/// `abort` said that it was ending, with exit code 0, of one that nobody ended; and of one that was
+/// discontinued it was said that it was ending within seconds.
+#[test]
+fn how_a_backup_ends_is_told_by_words_and_exit_codes() {
+    let place = scratch();
+    let (dir, url) = (place.path().join("one"), place.path().join("backup").display().to_string());
+    let server = Running::start(&dir, &["--listen", "127.0.0.1:0"]);
+    let file = &*server.cluster_file().display().to_string();
+    let of = |words: &[&str]| -> Vec<String> {
+        let all = [&["backup"], words, &["--cluster-file", file]].concat();
+        all.into_iter().map(str::to_owned).collect()
+    };
+    let done = |code: i32, words: &[&str]| {
+        let words = of(words);
+        ended(code, &words.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let begin = |words: &[&str]| {
+        let words = of(words);
+        begun(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    fill(&Database::connect(file).unwrap(), 10);
+    // Its place can't be made: the first snapshot is never whole.
+    let taken = place.path().join("taken");
+    block_on(Env::real().files().replace(&taken, b"a file")).unwrap();
+    let nowhere = taken.join("below").display().to_string();
+    done(0, &["start", "-d", &nowhere]);
+    done(0, &["discontinue"]);
+    let told = done(0, &["status"]);
+    assert!(told.contains("discontinued: ends once its first snapshot is whole"), "{told}");
+    let waiting = [begin(&["discontinue", "--wait"]), begin(&["wait"])].map(|mut child| {
+        let mut told = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        told.read_line(&mut line).unwrap();
+        assert!(line.contains("the backup default") || line.contains("gets no further"), "{line}");
+        (child, told)
+    });
+    assert!(done(0, &["abort"]).contains("was aborted"));
+    for (mut child, mut told) in waiting {
+        let mut words = String::new();
+        told.read_to_string(&mut words).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(1), "{words}");
+        assert!(words.contains("was aborted before"), "{words}");
+    }
+    done(0, &["start", "-d", &url, "--wait"]);
+    assert!(done(0, &["discontinue", "--wait"]).contains("has ended"));
+    assert!(done(0, &["wait"]).contains("completed"));
+    assert!(done(1, &["abort"]).contains("no backup runs under the tag"));
+    drop(server);
 }
 
 /// How far behind a backup is stands in the status document, by FoundationDB's fields, and in what

@@ -87,4 +87,10 @@ pub trait Target: Send + Sync {
 
     /// What it is called: a URL, without secrets.
     fn url(&self) -> String;
+
+    /// Why what is asked of it at this moment was not answered the first time, if that is known:
+    /// it is asked again and again.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
 }

@@ -4,21 +4,22 @@
 //! The commands write what is wanted into the database, and its servers see it within a second.
 //! Always: a command that says that a backup ends says so when it has ended, if it is told to wait.
 
-use super::progress::Waiting;
+use super::progress::{Waiting, answered};
 use super::{
     Opened, check_is_whole, count, credentials, database_args, database_id, key_file, key_ranges,
     open_backup, open_database, ranges, read_key, url,
 };
 use crate::failure::{Failure, tell};
+use crate::patience::{PATIENCE, no_answer};
 use crate::target::Open;
 use crate::terminal;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use plinth::backup::agent::{self, DEFAULT_TAG, State, TagStatus, Wish};
+use plinth::backup::agent::{self, ABORTED, DEFAULT_TAG, State, TagStatus, Wish};
 use plinth::backup::restore::Goal;
 use plinth::backup::target::redacted;
 use plinth::backup::{self, Backup, everything, parse_time};
 use plinth::{Database, Error};
-use plinth_bench::words::bytes;
+use plinth_bench::words::{bytes, duration};
 use plinth_env::{Env, block_on};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -183,14 +184,27 @@ fn start(options: &ArgMatches) -> Result<u8, Failure> {
 }
 
 /// Refuses a place with another backup in it, where that can be seen from here: the server, which
-/// may see another place of that name, refuses it too, but nobody would be told at once.
+/// may see another place of that name, refuses it too, but nobody would be told at once. A place
+/// that doesn't answer here may answer the server.
 fn check_place(wish: &Wish, database: &str, options: &ArgMatches) -> Result<(), Failure> {
     let (env, key) = (Env::real(), read_key(options).ok().flatten());
-    let there = block_on(Backup::open(&env, super::target(&env, &wish.url, options)?, key));
-    match there.map(|there| there.check_is_of(database, &wish.ranges)) {
-        Ok(Err(error)) => Err(failed(error)),
-        _ => Ok(()),
-    }
+    let (place, target) = (redacted(&wish.url), super::target(&env, &wish.url, options)?);
+    let (title, asked) = (format!("looking for a backup in {place}"), target.clone());
+    let trouble = || asked.trouble();
+    let looked = answered(&env, title, PATIENCE, trouble, Backup::open(&env, target, key));
+    let why = match looked {
+        Some(Ok(there)) => return there.check_is_of(database, &wish.ranges).map_err(failed),
+        Some(Err(error)) if error == Error::file_not_found() => return Ok(()),
+        Some(Err(error)) => error.to_string(),
+        None => {
+            let after = no_answer(PATIENCE);
+            asked.trouble().map_or(after.clone(), |trouble| format!("{after}, {trouble}"))
+        }
+    };
+    tell(format_args!(
+        "cannot see from here whether {place} has a backup already: {why}; the server asks for itself"
+    ));
+    Ok(())
 }
 
 fn close(opened: Open) -> Result<u8, Failure> {
@@ -220,13 +234,25 @@ fn change(options: &ArgMatches, state: State, what: &str) -> Result<u8, Failure>
     block_on(agent::change(&db, &tag, state)).map_err(failed)?;
     let is_served = options.get_one::<PathBuf>("dir").is_none();
     if state == State::Aborting && is_served {
-        let is_over = ends_within(&db, &tag, ABORT_WAITS)?;
-        let what = if is_over { "was aborted; what it saved stays" } else { ENDING };
+        let Some(how) = ends_within(&db, &tag, ABORT_WAITS)? else {
+            let after = duration(ABORT_WAITS);
+            return Err(Failure::new(format!(
+                "the backup {tag} has not ended in {after}: it {ENDING}"
+            )));
+        };
+        let what = match &how[..] {
+            ABORTED => "was aborted; what it saved stays".to_owned(),
+            other => format!("had ended before: {other}"),
+        };
         terminal::print(&format!("the backup {tag} {what}\n"))?;
         return close(opened);
     }
     if state == State::Discontinuing && options.get_flag("wait") {
-        until(&db, &tag, |status| status.ended.is_some())?;
+        let ended = until(&db, &tag, |status| status.ended.is_some())?.ended.unwrap_or_default();
+        if ended == ABORTED {
+            let what = format!("the backup {tag} was aborted before everything was saved");
+            return Err(Failure::new(what));
+        }
         terminal::print(&format!("the backup {tag} has ended\n"))?;
         return close(opened);
     }
@@ -234,17 +260,17 @@ fn change(options: &ArgMatches, state: State, what: &str) -> Result<u8, Failure>
     close(opened)
 }
 
-/// Whether a backup ends within that time.
-fn ends_within(db: &Database, tag: &str, most: Duration) -> Result<bool, Failure> {
+/// How a backup ends within that time, if it does.
+fn ends_within(db: &Database, tag: &str, most: Duration) -> Result<Option<String>, Failure> {
     let env = db.endpoint().env();
     let until = env.now() + most;
-    while found(db, tag)?.ended.is_none() {
-        if env.now() >= until {
-            return Ok(false);
+    loop {
+        let ended = found(db, tag)?.ended;
+        if ended.is_some() || env.now() >= until {
+            return Ok(ended);
         }
         block_on(env.sleep(LOOK));
     }
-    Ok(true)
 }
 
 fn found(db: &Database, tag: &str) -> Result<TagStatus, Failure> {
@@ -258,6 +284,10 @@ fn wait(options: &ArgMatches) -> Result<u8, Failure> {
     let tag = tag(options);
     let status = until(&db, &tag, |status| status.is_restorable || status.ended.is_some())?;
     terminal::print(&lines(&status))?;
+    if status.ended.as_deref() == Some(ABORTED) && !status.is_restorable {
+        let what = format!("the backup {tag} was aborted before it could be restored");
+        return Err(Failure::new(what));
+    }
     close(opened)
 }
 
@@ -291,9 +321,8 @@ fn until(
 fn step(status: &TagStatus) -> &'static str {
     match status.state {
         State::Paused => "it is paused",
-        State::Discontinuing | State::Aborting if status.is_restorable => {
-            "it saves what is left, and ends"
-        }
+        State::Aborting => "it ends at once",
+        State::Discontinuing if status.is_restorable => "it saves what is left, and ends",
         _ if status.is_restorable => "it can be restored",
         _ if status.saved.is_none() => "nothing is saved yet",
         _ => "its first snapshot is under way",
@@ -355,10 +384,14 @@ fn lines(status: &TagStatus) -> String {
     match status.state {
         State::Running => {}
         State::Paused => lines.push("  paused".to_owned()),
-        State::Discontinuing | State::Aborting if status.ended.is_none() => {
-            lines.push(format!("  {ENDING}"))
+        State::Discontinuing | State::Aborting if status.ended.is_some() => {}
+        State::Discontinuing if status.is_restorable => {
+            lines.push("  discontinued: ends once everything up to then is saved".to_owned());
         }
-        State::Discontinuing | State::Aborting => {}
+        State::Discontinuing => {
+            lines.push("  discontinued: ends once its first snapshot is whole".to_owned());
+        }
+        State::Aborting => lines.push(format!("  {ENDING}")),
     }
     if status.broken > 0 {
         lines.push(format!(

@@ -16,12 +16,15 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::backup::target::redacted;
 use plinth::backup::{self, Backup, Key};
 use plinth::client::ReadVersionRequest;
-use plinth::{Database, KeyRange, printable};
+use plinth::{Database, Error, KeyRange, printable};
 use plinth_bench::words::grouped;
 use plinth_env::{Env, block_on};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
+use zeroize::Zeroizing;
 
+use progress::answered;
 pub use restore::{command as restore_command, run as restore};
 
 const URLS: &str = "URL is the path of a directory, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, or \
@@ -232,8 +235,8 @@ fn read_key(options: &ArgMatches) -> Result<Option<Key>, Failure> {
     let failed = |error: plinth::Error| {
         Failure::of(format!("cannot use the key file {}", path.display()), error)
     };
-    let contents =
-        block_on(Env::real().files().read(path)).map_err(|error| failed(error.into()))?;
+    let contents = block_on(Env::real().files().read(path)).map_err(|error| failed(error.into()));
+    let contents = Zeroizing::new(contents?);
     backup::key_of_file(&contents).map(Some).map_err(failed)
 }
 
@@ -266,5 +269,10 @@ fn open_backup(
 ) -> Result<Backup, Failure> {
     let target = target(env, url, options)?;
     let failed = |error| Failure::of(format!("cannot open {}", redacted(url)), error);
-    block_on(Backup::open(env, target, key)).map_err(failed)
+    let (title, asked) = (format!("opening {}", redacted(url)), target.clone());
+    let opening = Backup::open(env, target, key);
+    match answered(env, title, Duration::MAX, move || asked.trouble(), opening) {
+        Some(opened) => opened.map_err(failed),
+        None => Err(failed(Error::timed_out())),
+    }
 }

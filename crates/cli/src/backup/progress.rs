@@ -10,6 +10,7 @@ use plinth::Result;
 use plinth_bench::words::bytes;
 use plinth_bench::{Progress, Task};
 use plinth_env::reply::promise;
+use plinth_env::sync::{First, race};
 use plinth_env::{Env, block_on};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -104,6 +105,29 @@ impl<S: PartialEq> Waiting<S> {
     }
 }
 
+/// Waits for an answer that may never come, and tells after a moment that it does, with what is
+/// known of why. `None` if it takes longer than `most`.
+pub fn answered<T>(
+    env: &Env,
+    title: String,
+    most: Duration,
+    trouble: impl Fn() -> Option<String>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let (began, mut work) = (env.now(), std::pin::pin!(work));
+    let mut waiting = Waiting::begin(env, title);
+    loop {
+        if let First::Left(answer) = block_on(race(work.as_mut(), env.sleep(LOOK))) {
+            return Some(answer);
+        }
+        if env.now().saturating_sub(began) >= most {
+            return None;
+        }
+        let words = trouble().unwrap_or_else(|| "no answer yet".to_owned());
+        waiting.set(env, words.clone(), words);
+    }
+}
+
 /// A bar, where there is a terminal.
 fn bar(begin: impl FnOnce(Progress) -> Task) -> Option<Task> {
     let progress = terminal::progress();
@@ -114,7 +138,6 @@ fn bar(begin: impl FnOnce(Progress) -> Task) -> Option<Task> {
 mod tests {
     use super::*;
     use plinth::Error;
-    use plinth_env::sync::{First, race};
 
     #[test]
     fn lines_are_told_late_and_seldom() {

@@ -59,10 +59,15 @@ impl Default for Patience {
     }
 }
 
+/// Why a request has to be tried again.
+pub(super) type Trouble = Arc<Mutex<Option<String>>>;
+
 /// Connects stores to the sockets of `env`.
 pub(super) struct Connector {
     pub env: Env,
     pub patience: Patience,
+    /// What is told of tries that failed, while there is another.
+    pub trouble: Trouble,
 }
 
 impl fmt::Debug for Connector {
@@ -73,9 +78,9 @@ impl fmt::Debug for Connector {
 
 impl HttpConnector for Connector {
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
-        let (env, patience) = (self.env.clone(), self.patience);
-        let shared =
-            Shared { env, patience, idle: Mutex::default(), authorities: Mutex::default() };
+        let (env, patience, trouble) = (self.env.clone(), self.patience, self.trouble.clone());
+        let (idle, authorities) = Default::default();
+        let shared = Shared { env, patience, trouble, idle, authorities };
         Ok(HttpClient::new(Service(Arc::new(shared))))
     }
 }
@@ -115,12 +120,13 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 struct Shared {
     env: Env,
     patience: Patience,
+    trouble: Trouble,
     /// Connections without a request under way, by scheme and authority.
     idle: Mutex<BTreeMap<String, Vec<Sender>>>,
     authorities: Mutex<Option<Arc<Authorities>>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -191,9 +197,18 @@ impl Shared {
             let answered = self.once(again).await;
             tries -= 1;
             let asked = match &answered {
-                Ok(answer) if tries > 0 && may_pass(answer.status()) => retry_after(answer),
-                Err(_) if tries > 0 => None,
-                _ => return answered.map(|answer| answer.map(HttpResponseBody::from)),
+                Ok(answer) if tries > 0 && may_pass(answer.status()) => {
+                    *lock(&self.trouble) = Some(format!("the store said {}", answer.status()));
+                    retry_after(answer)
+                }
+                Err(error) if tries > 0 => {
+                    *lock(&self.trouble) = Some(error.summary().to_string());
+                    None
+                }
+                _ => {
+                    *lock(&self.trouble) = None;
+                    return answered.map(|answer| answer.map(HttpResponseBody::from));
+                }
             };
             let jitter = Duration::from_millis(
                 self.env.random_u64() % (pause.as_millis() as u64 / 2).max(1),

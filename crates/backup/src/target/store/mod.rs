@@ -38,7 +38,11 @@ pub struct Store {
     secrets: Vec<String>,
     /// Where credentials were looked for, if none were found there.
     lacking: Option<String>,
+    trouble: http::Trouble,
 }
+
+/// Where a machine in a cloud is asked for credentials of its own.
+const OF_THE_MACHINE: [&str; 3] = ["169.254.", "metadata.google.internal", "[fd00:ec2::254]"];
 
 impl Store {
     /// An empty store in memory, for tests.
@@ -59,7 +63,14 @@ impl Store {
             url: url.into(),
             secrets: Vec::new(),
             lacking: None,
+            trouble: http::Trouble::default(),
         }
+    }
+
+    /// One whose requests tell here why they are tried again.
+    fn telling(mut self, trouble: http::Trouble) -> Self {
+        self.trouble = trouble;
+        self
     }
 
     /// One that no credentials were found for: without them its messages are about what the machine
@@ -83,16 +94,20 @@ impl Store {
 
     fn failed(&self, name: &str, error: object_store::Error) -> Error {
         let said = self.said(&error);
-        let lacking = self.lacking.as_deref().unwrap_or_default();
+        let is_refused = matches!(
+            error,
+            object_store::Error::PermissionDenied { .. }
+                | object_store::Error::Unauthenticated { .. }
+        );
+        // What credentials have nothing to do with needs no word about them.
+        let is_about_them = is_refused || OF_THE_MACHINE.iter().any(|host| said.contains(host));
+        let lacking = self.lacking.as_deref().filter(|_| is_about_them).unwrap_or_default();
         let detail = format!("{name} in {}: {said}{lacking}", self.url);
         match error {
             object_store::Error::NotFound { .. } => {
                 Error::file_not_found().with_detail(format!("there is no {name} in {}", self.url))
             }
-            object_store::Error::PermissionDenied { .. }
-            | object_store::Error::Unauthenticated { .. } => {
-                Error::permission_denied().with_detail(detail)
-            }
+            _ if is_refused => Error::permission_denied().with_detail(detail),
             _ => Error::connection_failed().with_detail(detail),
         }
     }
@@ -280,5 +295,36 @@ impl Target for Store {
 
     fn url(&self) -> String {
         self.url.clone()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        http::lock(&self.trouble).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A store that couldn't be reached was told with a list of variables that aren't set.
+    #[test]
+    fn credentials_are_spoken_of_where_they_may_be_missed_and_nowhere_else() {
+        let store = Store::in_memory("shop").lacking(Some("; none of KEY is set".into()));
+        let source = |text: &str| Box::<dyn std::error::Error + Send + Sync>::from(text);
+        let generic =
+            |text: &str| object_store::Error::Generic { store: "S3", source: source(text) };
+        let path = || "shop/a".to_owned();
+        let machine = "performing PUT http://169.254.169.254/latest/api/token: took too long";
+        for (error, is_told) in [
+            (object_store::Error::PermissionDenied { path: path(), source: source("403") }, true),
+            (object_store::Error::Unauthenticated { path: path(), source: source("401") }, true),
+            (generic(machine), true),
+            (generic("performing GET http://10.0.0.1:9000/shop/a: connection refused"), false),
+            (generic("performing GET http://10.0.0.1:9000/shop/a: 500"), false),
+            (object_store::Error::NotFound { path: path(), source: source("404") }, false),
+        ] {
+            let told = store.failed("a", error).to_string();
+            assert_eq!(told.contains("none of KEY is set"), is_told, "{told}");
+        }
     }
 }

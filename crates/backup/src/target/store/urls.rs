@@ -5,7 +5,7 @@
 //! it, or from files of credentials.
 
 use super::super::Target;
-use super::http::{Connector, Patience};
+use super::http::{Connector, Patience, Trouble};
 use super::{Store, accounts};
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
@@ -194,7 +194,9 @@ pub(in crate::target) async fn named(
     if parts.host.is_empty() {
         return Err(wrong(format!("{scheme}:// wants a bucket behind it")));
     }
-    let connector = Connector { env: env.clone(), patience: parts.patience()? };
+    let trouble = Trouble::default();
+    let (told, patience) = (trouble.clone(), parts.patience()?);
+    let connector = Connector { env: env.clone(), patience, trouble: told };
     let refused = |error: object_store::Error| wrong(format!("{scheme}://{}: {error}", parts.host));
     let shown = super::super::redacted::redacted(&format!("{scheme}://{rest}"));
     let (inner, prefix, secrets): (Arc<dyn ObjectStore>, &str, Vec<String>) = match scheme {
@@ -228,7 +230,7 @@ pub(in crate::target) async fn named(
             (Arc::new(s3(builder, connector).map_err(refused)?), parts.path, secrets)
         }
     };
-    let store = Store::new(inner, prefix, shown).hiding(secrets);
+    let store = Store::new(inner, prefix, shown).hiding(secrets).telling(trouble);
     Ok(Arc::new(store.lacking(lacking(scheme, |name| std::env::var_os(name).is_some()))))
 }
 
