@@ -414,3 +414,47 @@ fn files_of_rules_are_checked() {
         assert!(!made, "a directory was made for settings that are refused");
     }
 }
+
+#[test]
+fn rules_of_rollups_are_kept_in_the_database() {
+    let place = place();
+    let (dir, points) = (path(&place, "shop"), path(&place, "points.csv"));
+    write(&points, &sample());
+    done(&["import", "--dir", &dir, "--create", &points]);
+    let rule = ["rollup", "add", "--dir", &dir, "cpu.*", "--every", "1m", "--keep", "2y"];
+    let added = done(&[&rule[..], &["--raw", "30d"]].concat());
+    assert_eq!(added, "cpu.* every 1m keep 730d raw 30d\n");
+    assert_eq!(done(&["rollup", "list", "--dir", &dir]), added);
+    for (wrong, why) in [("1m", "already"), ("7s", "a day has to be a multiple"), ("1", "5m")] {
+        let refused = series(&["rollup", "add", "--dir", &dir, "cpu.*", "--every", wrong]);
+        assert_eq!(refused.status.code(), Some(2), "{wrong}");
+        assert!(text(&refused.stderr).contains(why), "{}", text(&refused.stderr));
+    }
+    let removed = done(&["rollup", "remove", "--dir", &dir, "cpu.*"]);
+    assert_eq!(removed, "cpu.* every 1m keep 730d raw 30d: removed\n");
+    assert_eq!(done(&["rollup", "list", "--dir", &dir]), "");
+    let nothing = series(&["rollup", "remove", "--dir", &dir, "cpu.*"]);
+    assert_eq!(nothing.status.code(), Some(2));
+    assert_eq!(done(&["retention", "--dir", &dir, "cpu.*=30d,*=1y"]), "cpu.*=30d,*=1y\n");
+    assert_eq!(done(&["retention", "--dir", &dir]), "cpu.*=30d,*=1y\n");
+    assert_eq!(series(&["retention", "--dir", &dir, "cpu"]).status.code(), Some(2));
+    assert!(done(&["retention", "--dir", &dir, "--unset"]).contains("started with"));
+}
+
+#[test]
+fn a_server_rolls_up_what_there_is_and_lets_its_points_go() {
+    let place = place();
+    let (_server, cluster_file) = serve(&place);
+    let points = path(&place, "points.csv");
+    write(&points, &sample());
+    done(&["import", "--cluster-file", &cluster_file, &points]);
+    let rule = ["cpu.user", "--every", "1m", "--raw", "1m"];
+    done(&[&["rollup", "add", "--cluster-file", &cluster_file], &rule[..]].concat());
+    let selected = ["--cluster-file", &cluster_file, "cpu.user", "host=a"];
+    // The last minute of a series that has ended is kept with its points.
+    while done(&[&["export"], &selected[..]].concat()).lines().count() > 62 {
+        block_on(Env::real().sleep(std::time::Duration::from_millis(300)));
+    }
+    let described = done(&[&["describe"], &selected[..]].concat());
+    assert!(described.contains("points       30,000"), "{described}");
+}

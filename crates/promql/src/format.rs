@@ -20,7 +20,7 @@ const UNITS: [(&str, i64); 7] = [
 ];
 
 /// Nanoseconds as `1h30m`.
-struct Duration(i64);
+pub(crate) struct Duration(pub(crate) i64);
 
 impl Display for Duration {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {

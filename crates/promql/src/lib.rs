@@ -17,6 +17,8 @@
 //!                                                             v
 //!                                                           Answer
 //! ```
+//! A source that knows of stretches of points what they come to (`digest.rs`) gives that instead,
+//! where the windows of a function allow it.
 //! The one rule: points are held for one window of one series, values as columns, and both are
 //! counted. What would exceed [`Options`] ends with an error that says what to narrow.
 //!
@@ -36,6 +38,7 @@
 mod annotations;
 pub mod ast;
 mod check;
+mod digest;
 mod eval;
 mod fault;
 mod format;
@@ -45,14 +48,17 @@ mod lexer;
 mod matcher;
 mod parse;
 mod pattern;
+mod sample;
 mod source;
 
+pub use digest::{Digest, Told, Windows};
 pub use fault::ParseError;
 pub use labels::{Labels, NAME, is_plain_label, quoted};
 pub use matcher::{MatchOp, Matcher};
 pub use parse::{nanoseconds, parse, parse_selector};
 pub use pattern::compiled;
-pub use source::{Memory, STALE, Sample, Samples, Source};
+pub use sample::{STALE, Sample};
+pub use source::{Memory, Samples, Source};
 
 use eval::{Evaluator, Steps};
 use std::fmt;

@@ -3,16 +3,12 @@
 //! An evaluator asks which series meet some conditions, then reads each of them once, forward, a
 //! piece at a time. So what is held of points is one window of one series, however many there are.
 
+use crate::digest::{Digest, Told, Windows};
 use crate::labels::Labels;
 use crate::matcher::Matcher;
+pub(crate) use crate::sample::{STALE, Sample};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-
-/// The value that says that a series has ended: Prometheus writes it when what it measured is gone.
-pub const STALE: u64 = 0x7ff0_0000_0000_0002;
-
-/// A point: nanoseconds since 1970, and the value, which may be [`STALE`].
-pub type Sample = (i64, f64);
 
 /// The series that meet conditions, or why they can't be told.
 pub type Found<S> =
@@ -38,6 +34,17 @@ pub trait Source: Sync + Sized {
         until: i64,
     ) -> impl Future<Output = Result<Self::Samples, Self::Error>> + Send;
 
+    /// The same for windows of which a function asks no more than [`Digest`]s say: a source that
+    /// has some for whole stretches of time gives these.
+    fn read_windows(
+        &self,
+        series: &Self::Series,
+        windows: Windows,
+    ) -> impl Future<Output = Result<Self::Samples, Self::Error>> + Send {
+        let (after, until) = windows.bounds();
+        self.read(series, after, until)
+    }
+
     /// Called between series, so that others get their turn. An error ends the evaluation.
     fn pause(&self) -> impl Future<Output = Result<(), crate::Error<Self::Error>>> + Send;
 
@@ -58,6 +65,25 @@ pub trait Samples: Send {
         &mut self,
         samples: &mut Vec<Sample>,
     ) -> impl Future<Output = Result<bool, Self::Error>> + Send;
+
+    /// Appends what comes next as digests, of single points or of stretches of them; `false` at
+    /// the end, when nothing was appended.
+    fn more_digests(
+        &mut self,
+        digests: &mut Vec<Digest>,
+    ) -> impl Future<Output = Result<bool, Self::Error>> + Send {
+        async {
+            let mut samples = Vec::new();
+            let is_any = self.more(&mut samples).await?;
+            digests.extend(samples.into_iter().map(Digest::from));
+            Ok(is_any)
+        }
+    }
+
+    /// What is to be said of where all this comes from.
+    fn told(&self) -> Told {
+        Told::default()
+    }
 }
 
 /// Series in memory.

@@ -55,6 +55,7 @@ mod name;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 mod query;
+mod rollup;
 mod store;
 pub mod time;
 pub mod tree;
@@ -72,9 +73,10 @@ pub use query::{
     Export, delete_series, form_pairs, is_opentsdb, is_prometheus, opentsdb, opentsdb_expressions,
     opentsdb_fixed, prometheus,
 };
+pub use rollup::{Keeping, Metrics, Rollup};
 pub use store::{
     Appended, Candidate, Claim, Division, GroupStream, Holder, Listing, Live, Look, MAX_PARTS,
-    Members, Newcomers, Owner, PointStream, Retention, Series, SeriesLayer, SeriesLimits,
+    Members, Newcomers, Owner, PointStream, Progress, Retention, Series, SeriesLayer, SeriesLimits,
     SeriesStore, Settings, StoreStats, Told,
 };
 pub use tree::{Direction, Summary};

@@ -152,8 +152,9 @@ impl IsoClock {
     }
 }
 
-/// The nanoseconds of `1h30m`; `None` if it is no such text, or none at all.
-pub(crate) fn duration(text: &str) -> Option<i64> {
+/// The nanoseconds of `1h30m`, with the units `ms s m h d w y`; `None` if it is no such text, or
+/// none at all.
+pub fn duration(text: &str) -> Option<i64> {
     let (mut rest, mut sum) = (text, 0_i64);
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit())?;

@@ -37,6 +37,12 @@ mod query_bounds;
 mod query_rest;
 #[path = "rest.rs"]
 mod rest;
+#[path = "rollups.rs"]
+mod rollups;
+#[path = "rollups_crash.rs"]
+mod rollups_crash;
+#[path = "rollups_promql.rs"]
+mod rollups_promql;
 #[path = "sessions.rs"]
 mod sessions;
 #[path = "store.rs"]

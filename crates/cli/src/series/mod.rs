@@ -14,6 +14,7 @@ mod export;
 mod import;
 mod plot;
 mod query;
+mod rollup;
 mod rules;
 
 use crate::failure::Failure;
@@ -46,7 +47,8 @@ pub fn command() -> Command {
              plinth series export --cluster-file ./shop/fdb.cluster --format influx > points.lp\n  \
              plinth series plot --dir ./shop cpu.user host=a\n  \
              plinth series query --dir ./shop --from now-1h 'sum by (host) (rate(requests[5m]))'\n  \
-             plinth series delete --dir ./shop --to 20260101T000000 cpu.user",
+             plinth series delete --dir ./shop --to 20260101T000000 cpu.user\n  \
+             plinth series rollup add --dir ./shop 'cpu.*' --every 5m --keep 2y --raw 30d",
         )
         .subcommands([
             place(Command::new("list").about("The names of series, one a line")).arg(selector(false)),
@@ -74,6 +76,8 @@ pub fn command() -> Command {
                         .required(true)
                         .help("The files, one after the other; - is standard input"),
                 ),
+            rollup::command(place),
+            rollup::retention_command(place),
             rules::command(),
         ])
 }
@@ -203,8 +207,15 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     if command == "rules" {
         return rules::run(options);
     }
-    let place = Place::open(options, command == "import")?;
+    // Of commands that have commands, the place is the inner one's.
+    let of_place = match command {
+        "rollup" => options.subcommand().map_or(options, |(_, options)| options),
+        _ => options,
+    };
+    let place = Place::open(of_place, command == "import")?;
     let code = match command {
+        "rollup" => rollup::run(&place, options)?,
+        "retention" => rollup::run_retention(&place, options)?,
         "import" => import::run(&place, options)?,
         "export" => export::run(&place, options)?,
         "list" => list(&place, options)?,

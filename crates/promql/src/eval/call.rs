@@ -180,7 +180,7 @@ impl<S: Source> Evaluator<'_, S> {
             let mut columns = match &series.expr {
                 Expr::Vector(selector) => {
                     let reading = self.reading(self.options.lookback, selector.shift, steps);
-                    self.last_values(selector, reading, steps, true).await?
+                    self.last_values((selector, &series.span), reading, steps, true).await?
                 }
                 _ => self.columns(series, steps).await?,
             };

@@ -10,6 +10,7 @@ mod binary;
 mod call;
 mod column;
 mod dates;
+mod digests;
 mod histogram;
 mod instant;
 mod numbers;
@@ -173,11 +174,12 @@ impl<'a, S: Source> Evaluator<'a, S> {
                 Expr::String(text) => Ok(Value::String(text.clone())),
                 Expr::Vector(selector) => {
                     let reading = self.reading(self.options.lookback, selector.shift, steps);
-                    Ok(Value::Vector(self.last_values(selector, reading, steps, false).await?))
+                    let of = (selector, &node.span);
+                    Ok(Value::Vector(self.last_values(of, reading, steps, false).await?))
                 }
                 Expr::Matrix(selector, range) => {
                     let reading = self.reading(*range, selector.shift, steps);
-                    Ok(Value::Matrix(self.points(selector, reading).await?))
+                    Ok(Value::Matrix(self.points((selector, &node.span), reading).await?))
                 }
                 Expr::Subquery(subquery) => {
                     let reading = self.reading(subquery.range, subquery.shift, steps);

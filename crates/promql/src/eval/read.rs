@@ -15,7 +15,7 @@ use crate::labels::Labels;
 use crate::source::{STALE, Sample, Samples, Source};
 use std::ops::Range;
 
-const TOO_MANY_POINTS: &str =
+pub(super) const TOO_MANY_POINTS: &str =
     "it looks at too many points; take a larger step, a shorter range or fewer series";
 
 /// When a selector looks, and how many nanoseconds back.
@@ -143,6 +143,24 @@ impl<R: Samples> Held<R> {
     }
 }
 
+/// The last values of a series at each step, of its points.
+async fn last_of_points<R: Samples>(
+    rest: R,
+    reading: Reading,
+    asks_time: bool,
+) -> Result<Vec<Option<f64>>, Error<R::Error>> {
+    let mut held = Held::new(Some(rest), Vec::new());
+    let mut cells = Vec::with_capacity(reading.steps.count);
+    for place in 0..reading.steps.count {
+        let found = held.last(reading.steps.time(place), reading.range).await?;
+        let found = found.filter(|(_, value)| value.to_bits() != STALE);
+        cells.push(
+            found.map(|(time, value)| if asks_time { super::seconds(0, time) } else { value }),
+        );
+    }
+    Ok(cells)
+}
+
 /// A function of a range with what it takes.
 pub(super) struct Asked<'a> {
     pub(super) over: Over,
@@ -159,30 +177,26 @@ impl<S: Source> Evaluator<'_, S> {
     /// The last value of each series at each step, or when it was taken.
     pub(super) fn last_values<'b>(
         &'b mut self,
-        selector: &'b Selector,
+        (selector, span): (&'b Selector, &'b Range<usize>),
         reading: Reading,
         steps: Steps,
         asks_time: bool,
     ) -> Boxed<'b, Vec<Column>, S::Error> {
         Box::pin(async move {
             let mut columns = Vec::new();
-            let (after, until) = reading.bounds();
             for (labels, series) in self.source.find(&selector.matchers).await? {
                 self.source.pause().await?;
-                let rest = self.source.read(&series, after, until).await.map_err(Error::Source)?;
-                let mut held = Held::new(Some(rest), Vec::new());
-                let mut cells = Vec::with_capacity(reading.steps.count);
-                let mut is_any = false;
-                for place in 0..reading.steps.count {
-                    let end = reading.steps.time(place);
-                    let found = held.last(end, reading.range).await?;
-                    let found = found.filter(|(_, value)| value.to_bits() != STALE);
-                    let value = found.map(
-                        |(time, value)| if asks_time { super::seconds(0, time) } else { value },
-                    );
-                    is_any |= value.is_some();
-                    cells.push(value.unwrap_or(ABSENT));
-                }
+                let windows = reading.windows(true);
+                let rest =
+                    self.source.read_windows(&series, windows).await.map_err(Error::Source)?;
+                self.tell_source(rest.told(), span);
+                let found = match rest.told().every {
+                    Some(_) => self.last_of_digests(rest, reading, asks_time).await?,
+                    None => last_of_points(rest, reading, asks_time).await?,
+                };
+                let is_any = found.iter().any(Option::is_some);
+                let mut cells: Vec<f64> =
+                    found.into_iter().map(|value| value.unwrap_or(ABSENT)).collect();
                 if is_any {
                     if reading.is_fixed {
                         cells = vec![cells[0]; steps.count];
@@ -198,7 +212,7 @@ impl<S: Source> Evaluator<'_, S> {
     /// The points of each series in a range, without marks.
     pub(super) fn points<'b>(
         &'b mut self,
-        selector: &'b Selector,
+        (selector, span): (&'b Selector, &'b Range<usize>),
         reading: Reading,
     ) -> Boxed<'b, Vec<Series>, S::Error> {
         Box::pin(async move {
@@ -208,6 +222,7 @@ impl<S: Source> Evaluator<'_, S> {
                 self.source.pause().await?;
                 let mut rest =
                     self.source.read(&series, after, until).await.map_err(Error::Source)?;
+                self.tell_source(rest.told(), span);
                 let mut samples = Vec::new();
                 let mut counted = 0;
                 while rest.more(&mut samples).await.map_err(Error::Source)? {
@@ -268,9 +283,19 @@ impl<S: Source> Evaluator<'_, S> {
             let (after, until) = asked.reading.bounds();
             for (labels, series) in self.source.find(&selector.matchers).await? {
                 self.source.pause().await?;
-                let rest = self.source.read(&series, after, until).await.map_err(Error::Source)?;
-                let held = Held::new(Some(rest), Vec::new());
-                columns.extend(self.over(labels, false, held, asked).await?);
+                let rest = match asked.over.takes_digests() {
+                    true => self.source.read_windows(&series, asked.reading.windows(false)).await,
+                    false => self.source.read(&series, after, until).await,
+                };
+                let rest = rest.map_err(Error::Source)?;
+                self.tell_source(rest.told(), asked.span);
+                columns.extend(match rest.told().every {
+                    Some(_) => self.over_digests(labels, rest, asked).await?,
+                    None => {
+                        let held = Held::new(Some(rest), Vec::new());
+                        self.over(labels, false, held, asked).await?
+                    }
+                });
             }
             Ok(columns)
         })
@@ -331,7 +356,7 @@ impl<S: Source> Evaluator<'_, S> {
         if !is_any {
             return Ok(None);
         }
-        if matches!(asked.over, Over::Rate | Over::Increase) {
+        if asked.over.is_of_counters() {
             self.tell_of_counter(labels.metric(), asked.span);
         }
         self.hold(cells.len())?;

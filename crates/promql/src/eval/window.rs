@@ -5,6 +5,7 @@
 
 use super::numbers::{Mean, Sum, line, quantile};
 use super::seconds;
+use crate::digest::Digest;
 use crate::source::Sample;
 
 /// A range that ends at a time, and the step that asks for it.
@@ -81,9 +82,59 @@ impl Over {
         })
     }
 
+    /// Whether it makes sense of counters alone.
+    pub(crate) fn is_of_counters(self) -> bool {
+        matches!(self, Self::Rate | Self::Increase)
+    }
+
     /// Whether the value is still one of the metric.
     pub(crate) fn keeps_name(self) -> bool {
         matches!(self, Self::First | Self::Last)
+    }
+
+    /// Whether digests of the points say enough.
+    pub(crate) fn takes_digests(self) -> bool {
+        matches!(
+            self,
+            Self::Rate
+                | Self::Increase
+                | Self::Delta
+                | Self::Avg
+                | Self::Sum
+                | Self::Count
+                | Self::Min
+                | Self::Max
+                | Self::First
+                | Self::Last
+                | Self::Present
+                | Self::Absent
+                | Self::TimeOfFirst
+                | Self::TimeOfLast
+        )
+    }
+
+    /// The value of a window of which there are digests, for functions that take them.
+    pub(crate) fn value_of(self, digests: &[Digest], window: Window) -> Option<f64> {
+        let mut points = digests.iter().filter(|digest| digest.count > 0);
+        let mut all = *points.next()?;
+        let mut sum = Sum { sum: all.sum, lost: 0.0 };
+        for digest in points {
+            all.add(digest);
+            sum.add(digest.sum);
+        }
+        Some(match self {
+            Self::Rate | Self::Increase | Self::Delta => self.extrapolated(&all, window)?,
+            Self::Avg => sum.total() / all.count as f64,
+            Self::Sum => sum.total(),
+            Self::Count => all.count as f64,
+            Self::Min => all.least,
+            Self::Max => all.greatest,
+            Self::First => all.first.1,
+            Self::Last => all.last.1,
+            Self::TimeOfFirst => seconds(0, all.first.0),
+            Self::TimeOfLast => seconds(0, all.last.0),
+            _ => 1.0,
+        })
     }
 
     /// The value of the points of a window; `args` are the numbers that the function takes.
@@ -93,7 +144,13 @@ impl Over {
         let pairs = || points.windows(2).map(|pair| (pair[0].1, pair[1].1));
         let arg = |place: usize| args.get(place).copied().unwrap_or(f64::NAN);
         let value = match self {
-            Self::Rate | Self::Increase | Self::Delta => self.extrapolated(points, window)?,
+            Self::Rate | Self::Increase | Self::Delta => {
+                let falls = points.windows(2).filter(|pair| pair[1].1 < pair[0].1);
+                let falls = falls.map(|pair| pair[0].1).sum::<f64>();
+                let count = points.len() as u64;
+                let all = Digest { count, first: *first, last: *last, falls, ..(*last).into() };
+                self.extrapolated(&all, window)?
+            }
             Self::Irate | Self::Idelta => self.of_the_last_two(points)?,
             Self::Avg => {
                 let mut mean = Mean::new(first.1);
@@ -127,20 +184,19 @@ impl Over {
     }
 
     /// How far a value rose, with what lies between the window's ends and its points.
-    fn extrapolated(self, points: &[Sample], window: Window) -> Option<f64> {
-        let (first, last) = (points.first()?, points.last()?);
+    fn extrapolated(self, points: &Digest, window: Window) -> Option<f64> {
+        let (first, last) = (points.first, points.last);
         let is_counter = self != Self::Delta;
-        if points.len() < 2 || first.0 == last.0 {
+        if points.count < 2 || first.0 == last.0 {
             return None;
         }
         let mut rise = last.1 - first.1;
         if is_counter {
-            let falls = points.windows(2).filter(|pair| pair[1].1 < pair[0].1);
-            rise += falls.map(|pair| pair[0].1).sum::<f64>();
+            rise += points.falls;
         }
         let seen = seconds(first.0, last.0);
         // It is taken to go on alike, but not beyond about one point, nor below zero.
-        let each = seen / (points.len() - 1) as f64;
+        let each = seen / (points.count - 1) as f64;
         let reach = |gap: f64| if gap >= each * 1.1 { each / 2.0 } else { gap };
         let mut before = reach(seconds(window.end.saturating_sub(window.range), first.0));
         if is_counter && rise > 0.0 && first.1 >= 0.0 {

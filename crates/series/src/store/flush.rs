@@ -17,7 +17,9 @@
 use super::keys::Id;
 use super::nodes::Through;
 use super::rest::{self, Ages, Rounds, Seen};
-use super::{Cell, Shared, State, inbox, lock, pending, post, prefetch_cells, retry, side, tail};
+use super::{
+    Cell, Shared, State, inbox, lock, pending, post, prefetch_cells, retry, rolls, side, tail,
+};
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::tree::{Address, Span, Trunk};
@@ -237,6 +239,9 @@ async fn save_long(shared: &Shared, step: &Step) -> Result<()> {
                     shared.check_owner(&tr).await?;
                     let next =
                         side::merge(&tr, &shared.keys, cell.id, &points, from, STEP_POINTS).await?;
+                    let saved = points.range(from..).map(|(time, _)| *time);
+                    let saved = saved.take_while(|time| next.is_none_or(|next| *time < next));
+                    rolls::note_late(&tr, shared, cell, saved);
                     tr.commit().await?;
                     Ok(next)
                 };
@@ -300,6 +305,7 @@ async fn try_commit(shared: &Shared, tr: &Transaction, step: &Step) -> Result<Ve
     for (cell, points) in step.late.iter().filter(|(_, points)| !is_long(points)) {
         let points = side::by_time(points);
         side::merge(tr, keys, cell.id, &points, i64::MIN, usize::MAX).await?;
+        rolls::note_late(tr, shared, cell, points.keys().copied());
     }
     if let Some(cut) = step.cut {
         tr.clear_range(keys.tail(0), keys.tail(cut));
@@ -319,8 +325,10 @@ fn settle(shared: &Shared, step: &Step, trunks: Vec<Trunk>) {
         state.sealing.retain(|leaf| !leaves.iter().any(|saved| Arc::ptr_eq(saved, leaf)));
         let points = leaves.iter().map(|leaf| leaf.len()).sum();
         shared.open_points.fetch_sub(points, Ordering::Relaxed);
+        shared.rolls.note(cell, leaves.len(), false);
     }
     for (cell, points) in &step.late {
+        shared.rolls.note(cell, 0, true);
         let mut state = lock(&cell.state);
         // A series that was taken twice has others behind them, which come with a later step.
         let saved = points.len().min(state.merging.len());

@@ -21,7 +21,7 @@
 use super::budget::Share;
 use super::found::{Brought, Found};
 use super::keys::Id;
-use super::{Cell, Part, Role, Standing, State, inbox, lock, retry, tail};
+use super::{Cell, Part, Role, Standing, State, inbox, lock, retry, rolls, tail};
 use crate::codec::reader::{Reader, write_number};
 use crate::error::{Error, Result};
 use crate::name::{MAX_NAME_BYTES, Name};
@@ -141,6 +141,7 @@ impl Part {
     /// Has the owner take in what waits in the inbox, if anything does.
     pub(super) async fn have_taken_in(&self) -> Result<()> {
         let owner = self.owner()?;
+        rolls::learn(&self.shared).await?;
         let keys = &self.shared.keys;
         let any = |tr: Transaction| async move { inbox::has_any(&tr, keys).await };
         if retry::transact(&self.shared.database, any).await? {

@@ -12,13 +12,14 @@
 //!    deleted.
 //! 3. Late points: each leaf is keyed by its first time, and ends before the next one begins.
 //! 4. The inbox is as large as its size says; batches of the tail can be read.
-//! 5. Memory: points of an open leaf ascend, behind all that is sealed; late ones don't lie behind
+//! 5. Rollups: see `roll_invariants.rs`.
+//! 6. Memory: points of an open leaf ascend, behind all that is sealed; late ones don't lie behind
 //!    that.
 
 use super::keys::{Id, Keys};
 use super::letter::size;
 use super::nodes::{Through, rows};
-use super::{Cell, Part, lock, mask, names, tail};
+use super::{Cell, Part, lock, mask, names, roll_invariants, tail};
 use crate::codec;
 use crate::error::{Error, Result};
 use crate::name::Name;
@@ -41,6 +42,7 @@ impl Part {
             check_late(&tr, keys, id, &name).await?;
         }
         check_inbox(&tr, keys).await?;
+        roll_invariants::check(shared, &tr).await?;
         check_tail(&tr, keys).await
     }
 }

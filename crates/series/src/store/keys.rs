@@ -4,7 +4,7 @@
 //! a series goes with a few range clears.
 
 use crate::error::{Error, Result};
-use crate::tree::Address;
+use crate::tree::{Address, Span};
 use foundationdb_tuple::{Subspace, TuplePack, Versionstamp};
 use plinth_types::{Bytes, strinc, system};
 
@@ -28,6 +28,9 @@ const KEPT: i64 = 15;
 const MOVED: i64 = 16;
 const PART: i64 = 17;
 const MEMBER: i64 = 18;
+const KEEPING: i64 = 19;
+const ROLLED: i64 = 20;
+const CHANGED: i64 = 21;
 
 /// What there is a list of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -280,6 +283,47 @@ impl Keys {
 
     pub(crate) fn tails(&self) -> Vec<u8> {
         self.pack(&(TAIL,))
+    }
+
+    /// The key of the rules about what is kept.
+    pub(crate) fn keeping(&self) -> Vec<u8> {
+        self.pack(&(KEEPING,))
+    }
+
+    /// What the keys of all rollups of a rule begin with.
+    pub(crate) fn rolled_by(&self, rule: u64) -> Vec<u8> {
+        self.pack(&(ROLLED, rule))
+    }
+
+    /// What the keys of all rollups begin with.
+    pub(crate) fn all_rolled(&self) -> Vec<u8> {
+        self.pack(&(ROLLED,))
+    }
+
+    /// The key of how far a series is rolled up by a rule, with which those of its rows begin.
+    pub(crate) fn rolled(&self, rule: u64, id: Id) -> Vec<u8> {
+        self.pack(&(ROLLED, rule, id))
+    }
+
+    /// The key of a row of buckets, the first of which begins at a time.
+    pub(crate) fn rolled_row(&self, rule: u64, id: Id, begin: i64) -> Vec<u8> {
+        self.pack(&(ROLLED, rule, id, begin))
+    }
+
+    /// What the keys of all changes of a series' points begin with that its rollups don't have.
+    pub(crate) fn changes(&self, id: Id) -> Vec<u8> {
+        self.pack(&(CHANGED, id))
+    }
+
+    /// The key of such a change, of a kind: the first and the last time of what was changed.
+    pub(crate) fn change(&self, id: Id, kind: u64, span: Span) -> Vec<u8> {
+        self.pack(&(CHANGED, id, kind, span.first, span.last))
+    }
+
+    pub(crate) fn of_change(&self, key: &[u8]) -> Result<(u64, Span)> {
+        let unpacked = self.under.unpack::<(i64, Id, u64, i64, i64)>(key);
+        let (_, _, kind, first, last) = unpacked.map_err(|_| foreign(key))?;
+        Ok((kind, Span { first, last }))
     }
 
     /// What the keys of the inbox's rows begin with.

@@ -13,7 +13,7 @@
 //! Only the owner writes: opening the series draws a number, and each of its commits has the key of
 //! that number among its read conflicts, so whoever owned them before can't commit any more. After
 //! a crash the tail has what was in the open leaves. A point is looked for in three places: tree,
-//! late points, memory; `query.rs` merges them.
+//! late points, memory; `merged.rs` makes one of them.
 //!
 //! All of this is about one part. A place may be divided into several, each with an owner of its
 //! own (`division.rs`); a store puts parts together (`parts.rs`), also such that others own
@@ -37,6 +37,7 @@ mod letter;
 mod limits;
 mod mask;
 mod members;
+mod merged;
 mod names;
 mod nodes;
 mod open;
@@ -46,10 +47,16 @@ mod place;
 mod plot;
 mod post;
 mod query;
+mod raw;
 mod remove;
 mod rest;
 mod retention;
 mod retry;
+mod roll;
+mod roll_invariants;
+mod rolled;
+mod rolling;
+mod rolls;
 mod search;
 mod side;
 mod tail;
@@ -70,6 +77,8 @@ pub use members::{Live, Members};
 pub use place::MAX_PARTS;
 pub use query::{GroupStream, PointStream};
 pub use retention::Retention;
+pub(crate) use rolled::{Fit, Parts, Read};
+pub use rolls::Progress;
 pub use search::StoreStats;
 
 use crate::codec::MAX_LEAF_POINTS;
@@ -86,7 +95,8 @@ use plinth_client::{Database, Transaction};
 use plinth_env::prefetch_lines;
 use plot::{Plot, Whole};
 use rest::Seen;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use rolls::Rolls;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use turn::Turns;
@@ -206,8 +216,7 @@ struct Shared {
     /// Held by whoever saves.
     turn: Turns,
     flusher: Mutex<Flusher>,
-    /// The longest that a point was not durable, in nanoseconds.
-    longest_unsaved: AtomicU64,
+    rolls: Rolls,
     /// Why nothing can be written any more.
     failure: OnceLock<Error>,
 }
@@ -551,7 +560,9 @@ impl Shared {
     /// Notes that everything is durable that came since `since`.
     fn note_saved(&self, since: Option<u64>) {
         if let Some(since) = since {
-            self.longest_unsaved.fetch_max(self.now().saturating_sub(since), Ordering::Relaxed);
+            self.pending
+                .longest_unsaved
+                .fetch_max(self.now().saturating_sub(since), Ordering::Relaxed);
         }
     }
 

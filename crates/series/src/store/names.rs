@@ -7,7 +7,7 @@
 use super::keys::{Id, Keys};
 use super::limits::{self, Admitted, SeriesLimits};
 use super::nodes::{self, Through};
-use super::{Cell, Series, Shared, State, lock, retry};
+use super::{Cell, Part, Series, Shared, State, lock, retry};
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::tree::Trunk;
@@ -345,6 +345,15 @@ async fn numbers(
 pub(super) fn count(tr: &Transaction, keys: &Keys, metric: &str, more: i64) {
     for key in [keys.count(), keys.count_of(metric)] {
         tr.atomic_op(&key, more.to_le_bytes(), MutationType::Add);
+    }
+}
+
+impl Part {
+    /// How many series there are.
+    pub(super) async fn count(&self) -> Result<u64> {
+        let key = &self.shared.keys.count();
+        let row = retry::transact(&self.shared.database, |tr| async move { tr.get(key).await });
+        counted(row.await?)
     }
 }
 

@@ -29,6 +29,11 @@ pub(super) async fn trunk(shared: &Shared, id: Id) -> Result<Trunk> {
     Trunk::open(&Reader::new(&shared.database, &shared.keys, id)).await
 }
 
+/// What a transaction knows of a series' tree.
+pub(super) async fn trunk_in(tr: &Transaction, keys: &Keys, id: Id) -> Result<Trunk> {
+    Trunk::open(&Through { tr, keys, id }).await
+}
+
 impl Through<'_> {
     /// Writes what an append gave back.
     pub(crate) fn write(&self, writes: &[Write]) {
@@ -95,6 +100,30 @@ impl Reader {
             match shared.sees_inbox(&self.tr).await {
                 Err(error) => self.again(error).await?,
                 seen => return seen,
+            }
+        }
+    }
+
+    /// What some keys have, and the rows of a prefix, at one version.
+    pub(super) async fn states(
+        &self,
+        wanted: Vec<Vec<u8>>,
+        prefix: Vec<u8>,
+    ) -> Result<(Vec<Option<Bytes>>, Vec<KeyValue>)> {
+        loop {
+            let read = async {
+                let snapshot = self.tr.snapshot();
+                let gets: Vec<_> = wanted.iter().map(|key| snapshot.get(key)).collect();
+                let rows = rows(&self.tr, &prefix);
+                let mut found = Vec::with_capacity(wanted.len());
+                for get in gets {
+                    found.push(get.await?);
+                }
+                Ok::<_, plinth_types::Error>((found, rows.await?))
+            };
+            match read.await {
+                Ok(found) => return Ok(found),
+                Err(error) => self.again(Error::from(error)).await?,
             }
         }
     }

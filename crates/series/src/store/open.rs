@@ -11,15 +11,16 @@ use super::lease::{self, Tenure, Token};
 use super::names::Index;
 use super::place::{self, Former, Sight, check_format};
 use super::plot::Plot;
+use super::rolls::{self, Rolls};
 use super::turn::Turns;
-use super::{Cell, PartOf, Pending, Role, Shared, inbox, lock, names, nodes, retry, tail};
+use super::{Cell, PartOf, Pending, Role, Shared, inbox, lock, names, nodes, retry, rolling, tail};
 use crate::error::{Error, Result};
 use crate::value::Point;
 use plinth_client::{RangeOptions, StreamingMode, Transaction};
 use plinth_env::sync::{First, race};
 use plinth_types::{Bytes, key_after, strinc};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
@@ -63,11 +64,13 @@ async fn own(shared: &Arc<Shared>, moves: bool) -> Result<()> {
         place::move_in(shared).await?;
     }
     recover(shared).await?;
+    rolls::learn_now(shared).await?;
     shared.turn.open();
     // Before anything else is written: some of it may be in the tree already, from a life that
     // ended in the middle.
     flush::take_in(shared).await?;
     start_committing(shared);
+    rolling::start(shared);
     Ok(())
 }
 
@@ -105,6 +108,7 @@ pub(super) async fn view(plot: &Plot) -> Result<Arc<Shared>> {
     let shared = new_at(plot, keys, Role::Reader);
     let _ = shared.failure.set(Error::ReadOnly);
     shared.turn.open();
+    rolls::learn(&shared).await?;
     recover(&shared).await?;
     inbox::look(&shared, &rows).await?;
     Ok(shared)
@@ -126,7 +130,7 @@ fn new_at(plot: &Plot, keys: Keys, role: Role) -> Arc<Shared> {
         open_points: AtomicUsize::new(0),
         turn: Turns::closed(),
         flusher: Mutex::new(Flusher::default()),
-        longest_unsaved: AtomicU64::new(0),
+        rolls: Rolls::default(),
         failure: OnceLock::new(),
     })
 }

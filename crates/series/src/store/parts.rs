@@ -238,6 +238,8 @@ impl SeriesStore {
             stats.unsaved_for = stats.unsaved_for.max(more.unsaved_for);
             stats.longest_unsaved = stats.longest_unsaved.max(more.longest_unsaved);
             stats.query_bytes = more.query_bytes;
+            stats.rollups.looked_at += more.rollups.looked_at;
+            stats.rollups.left += more.rollups.left;
         }
         stats
     }

@@ -10,7 +10,7 @@ use super::keys::Id;
 use super::{Cell, lock};
 use crate::value::Point;
 use plinth_env::sync::Signal;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Points, and series, for which memory is kept from one flush to the next: a million series bring
@@ -23,6 +23,8 @@ pub(super) struct Pending {
     list: Mutex<List>,
     /// How many points came, late ones included.
     points: AtomicUsize,
+    /// The longest that a point was not durable, in nanoseconds.
+    pub(super) longest_unsaved: AtomicU64,
     /// Knocked at when something is pending, and at the end.
     pub(super) work: Arc<Signal>,
     /// Nothing may be added by whoever appends: the part is being handed over, or was.

@@ -8,7 +8,9 @@
 
 use super::keys::{Id, Keys};
 use super::nodes::{self, Through};
-use super::{Part, Series, Shared, Standing, State, flush, limits, lock, mask, names, retry, side};
+use super::{
+    Part, Series, Shared, Standing, State, flush, limits, lock, mask, names, retry, rolls, side,
+};
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::tree::{Address, FANOUT, Nodes, Span, Twig, decode_summaries};
@@ -31,14 +33,10 @@ impl Series {
         let (shared, id, name) = (&self.shared, self.cell.id, &self.cell.name);
         flush::sealed(shared, (id, name), span, async || {
             let tr = shared.database.create_transaction();
-            // Nobody saves anything now, so the tree stays what it is; whoever has the series open
-            // knows it.
-            let sealed = match shared.in_memory(id, name) {
-                Some(cell) => lock(&cell.state).trunk.last(),
-                None => nodes::trunk(shared, id).await?.last(),
-            };
+            let sealed = last_sealed(shared, id, name).await?;
             loop {
-                match try_delete_range(shared, &tr, id, span, sealed).await {
+                let of = (id, name.metric());
+                match try_delete_range(shared, &tr, of, span, sealed).await {
                     Err(error) => retry::again(&tr, error).await?,
                     result => return result,
                 }
@@ -117,37 +115,59 @@ async fn try_delete(shared: &Shared, tr: &Transaction, id: Id, name: &Name) -> R
         tr.clear_prefix(prefix);
     }
     tr.clear(keys.mask(id));
+    rolls::clear(tr, shared, id);
     Ok(tr.commit().await?)
 }
 
 async fn try_delete_range(
     shared: &Shared,
     tr: &Transaction,
-    id: Id,
+    (id, metric): (Id, &str),
     span: Span,
     sealed: Option<i64>,
 ) -> Result<()> {
     shared.check_owner(tr).await?;
+    remove_points(shared, tr, id, (span, sealed)).await?;
+    rolls::note_deleted(tr, shared, (id, metric), span);
+    Ok(tr.commit().await?)
+}
+
+/// Removes the points of a span, of which no memory has any, in a transaction; `sealed` is the last
+/// that the tree has.
+pub(super) async fn remove_points(
+    shared: &Shared,
+    tr: &Transaction,
+    id: Id,
+    (span, sealed): (Span, Option<i64>),
+) -> Result<()> {
     let keys = &shared.keys;
     side::remove(tr, keys, id, span).await?;
-    if let Some(sealed) = sealed {
-        let nodes = Through { tr, keys, id };
-        let before = nodes.masks().await?;
-        let span = span.intersection(Span { first: i64::MIN, last: sealed });
-        let masks = mask::with(before.clone(), span);
-        if masks.len() > mask::MAX_MASKS {
-            return Err(Error::TooMany {
-                what: format!("{} deleted spans of a series", mask::MAX_MASKS),
-            });
-        }
-        if masks != before {
-            for (level, ranges) in within(&nodes, &before, &masks).await? {
-                clear_nodes(tr, keys, id, level, &ranges);
-            }
-            tr.set(keys.mask(id), mask::encode(&masks));
-        }
+    let Some(sealed) = sealed else { return Ok(()) };
+    let nodes = Through { tr, keys, id };
+    let before = nodes.masks().await?;
+    let span = span.intersection(Span { first: i64::MIN, last: sealed });
+    let masks = mask::with(before.clone(), span);
+    if masks.len() > mask::MAX_MASKS {
+        return Err(Error::TooMany {
+            what: format!("{} deleted spans of a series", mask::MAX_MASKS),
+        });
     }
-    Ok(tr.commit().await?)
+    if masks != before {
+        for (level, ranges) in within(&nodes, &before, &masks).await? {
+            clear_nodes(tr, keys, id, level, &ranges);
+        }
+        tr.set(keys.mask(id), mask::encode(&masks));
+    }
+    Ok(())
+}
+
+/// The time of the last point that the tree of a series has, for whoever has the turn: the tree
+/// stays what it is, and whoever has the series open knows it.
+pub(super) async fn last_sealed(shared: &Shared, id: Id, name: &Name) -> Result<Option<i64>> {
+    Ok(match shared.in_memory(id, name) {
+        Some(cell) => lock(&cell.state).trunk.last(),
+        None => nodes::trunk(shared, id).await?.last(),
+    })
 }
 
 /// Indexes of neighbours: the first, and the one behind the last.

@@ -4,10 +4,12 @@
 //! counts. A series loses what is older in strides of a twentieth of its time, so that it is
 //! touched now and then and not each time somebody looks; points live that much longer at most.
 //! Only points go: a series without any keeps its name, since whoever has it open may write to it
-//! at any moment.
+//! at any moment. Where there are rollups they stay, for as long as their rules say (`raw.rs`).
 
-use super::{Listing, Series, SeriesStore};
+use super::raw::aligned;
+use super::{Listing, Series, SeriesStore, roll, rolls};
 use crate::error::Result;
+use crate::rollup::{Keeping, Metrics};
 use crate::time::duration;
 use crate::tree::Direction;
 use std::str::FromStr;
@@ -39,16 +41,8 @@ pub struct Retention {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Rule {
-    /// The whole metric, or what it begins with.
-    metric: String,
-    is_beginning: bool,
+    metrics: Metrics,
     kept: Option<Duration>,
-}
-
-impl Rule {
-    fn fits(&self, metric: &str) -> bool {
-        if self.is_beginning { metric.starts_with(&self.metric) } else { metric == self.metric }
-    }
 }
 
 impl FromStr for Retention {
@@ -68,12 +62,7 @@ impl FromStr for Retention {
                     Some(Duration::from_nanos(duration(time).ok_or_else(wrong)?.unsigned_abs()))
                 }
             };
-            let beginning = metric.strip_suffix('*');
-            let name = beginning.unwrap_or(metric);
-            if name.contains('*') || (name.is_empty() && beginning.is_none()) {
-                return Err(wrong());
-            }
-            Ok(Rule { metric: name.to_string(), is_beginning: beginning.is_some(), kept })
+            Ok(Rule { metrics: Metrics::parse(metric).ok_or_else(wrong)?, kept })
         };
         Ok(Self { rules: parts.map(rule).collect::<Result<_, String>>()? })
     }
@@ -82,13 +71,34 @@ impl FromStr for Retention {
 impl Retention {
     /// For how long the points of a metric are kept; `None` for ever.
     pub fn kept(&self, metric: &str) -> Option<Duration> {
-        self.rules.iter().find(|rule| rule.fits(metric))?.kept
+        self.rules.iter().find(|rule| rule.metrics.fits(metric))?.kept
     }
 
     /// How often to look for points that are too old; `None` if none ever is.
     pub fn interval(&self) -> Option<Duration> {
-        let shortest = self.rules.iter().filter_map(|rule| rule.kept).min()?;
-        Some((shortest / STRIDES).clamp(OFTEN, SELDOM))
+        self.rules.iter().filter_map(|rule| rule.kept).min().map(often_enough)
+    }
+}
+
+/// How often to look for what is kept for so long.
+fn often_enough(kept: Duration) -> Duration {
+    (kept / STRIDES).clamp(OFTEN, SELDOM)
+}
+
+impl Keeping {
+    /// How often to look for what is too old by these rules of rollups; `None` if nothing ever is.
+    pub fn interval(&self) -> Option<Duration> {
+        let kept = self.rollups().iter().flat_map(|rollup| [rollup.keep, rollup.raw]);
+        kept.flatten().min().map(often_enough)
+    }
+
+    /// Before which time a metric has neither points nor buckets any more; `None` if that is never.
+    fn end_of_all(&self, metric: &str, first: i64, now: i64) -> Option<i64> {
+        let mut end = first;
+        for rollup in self.of(metric) {
+            end = end.min(first_kept(now, rollup.keep?));
+        }
+        Some(aligned(end, &rolls::everies(self.of(metric))))
     }
 }
 
@@ -103,17 +113,28 @@ fn first_kept(now: i64, kept: Duration) -> i64 {
 
 impl SeriesStore {
     /// Deletes the points that are older at `now`, in nanoseconds since 1970, than `retention`
-    /// keeps them. Gives how many series lost some.
+    /// keeps them, or than the rules of rollups do; and rollups that are too old. Gives how many
+    /// series lost some.
     ///
     /// # Errors
     /// Those of [`Series::delete_range`] and of searching; what was deleted by then stays deleted.
     pub async fn forget(&self, retention: &Retention, now: i64) -> Result<u64> {
+        for part in self.parts.iter().filter(|part| !part.is_foreign()) {
+            rolls::learn(&part.shared).await?;
+        }
+        let known = self.first().rolls.known();
+        let keeping = &known.keeping;
         let (mut count, mut after) = (0, None);
         loop {
             let metrics = self.list(&Listing::Metrics, "", after.as_deref(), METRICS).await?;
             for metric in &metrics {
-                if let Some(kept) = retention.kept(metric) {
-                    count += self.forget_before(metric, first_kept(now, kept)).await?;
+                let raw = keeping.of(metric).filter_map(|rollup| rollup.raw);
+                let kept = raw.chain(retention.kept(metric)).min();
+                let kept = kept.map(|kept| first_kept(now, kept));
+                if keeping.has(metric) {
+                    count += self.forget_rolled(metric, keeping, (kept, now)).await?;
+                } else if let Some(first) = kept {
+                    count += self.forget_before(metric, first).await?;
                 }
             }
             if metrics.len() < METRICS {
@@ -133,6 +154,41 @@ impl SeriesStore {
                     series.delete_range(..first).await?;
                     count += 1;
                 }
+            }
+            from = next;
+        }
+        Ok(count)
+    }
+
+    /// Deletes the points before a time, if there is one, of a metric that has rollups, and of
+    /// these what is too old.
+    async fn forget_rolled(
+        &self,
+        metric: &str,
+        keeping: &Keeping,
+        (first, now): (Option<i64>, i64),
+    ) -> Result<u64> {
+        let (mut count, mut from) = (0, Some(0));
+        while let Some(begin) = from {
+            let (found, next) = self.browse(Some(metric), &[], begin).await?;
+            for series in found {
+                let mut lost = match first {
+                    Some(first) => series.forget_points(keeping, first).await?,
+                    None => false,
+                };
+                for rollup in keeping.of(metric) {
+                    let Some(keep) = rollup.keep else { continue };
+                    let of = (series.cell.id, rollup);
+                    lost |= roll::forget_buckets(&series.shared, of, first_kept(now, keep)).await?;
+                }
+                // Of a series that ended, the points that no bucket is made of any more.
+                if let Some(end) = first.and_then(|first| keeping.end_of_all(metric, first, now))
+                    && series.has_any_before(end).await?
+                {
+                    series.delete_range(..end).await?;
+                    lost = true;
+                }
+                count += u64::from(lost);
             }
             from = next;
         }

@@ -9,6 +9,7 @@
 use super::found::Found;
 use super::keys::{Id, Keys, Listing};
 use super::names::FIRST_POSTED;
+use super::rolls::Progress;
 use super::{Cell, Part, Role, Series, Shared, lock, retry};
 use crate::error::{Error, Result};
 use crate::name::Name;
@@ -39,6 +40,8 @@ pub struct StoreStats {
     pub longest_unsaved: Duration,
     /// Bytes that queries at work hold, about.
     pub query_bytes: usize,
+    /// How far rollups are with what was there before.
+    pub rollups: Progress,
 }
 
 /// Reads of the index, at whatever version.
@@ -352,8 +355,11 @@ impl Part {
             open_points: shared.open_points.load(Ordering::Relaxed),
             unsaved_points: shared.pending.points(),
             unsaved_for: Duration::from_nanos(shared.unsaved_for()),
-            longest_unsaved: Duration::from_nanos(shared.longest_unsaved.load(Ordering::Relaxed)),
+            longest_unsaved: Duration::from_nanos(
+                shared.pending.longest_unsaved.load(Ordering::Relaxed),
+            ),
             query_bytes: shared.of.whole.queries.held(),
+            rollups: shared.rolls.progress(),
         }
     }
 

@@ -284,6 +284,11 @@ impl Groups {
         Self { direction: Direction::Backward, ..Self::new(origin, step) }
     }
 
+    /// Whether pieces descend.
+    pub fn is_backward(&self) -> bool {
+        self.direction == Direction::Backward
+    }
+
     /// The first and the last nanosecond of the bucket of a time.
     fn bucket(&self, time: i64) -> (i64, i64) {
         let (time, mut origin, step) =

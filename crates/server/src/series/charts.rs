@@ -25,7 +25,7 @@ const MILLISECOND: i64 = 1_000_000;
 
 /// Whether a request is about series.
 pub(crate) fn owns(path: &str) -> bool {
-    matches!(path, "/api/series" | "/api/points")
+    matches!(path, "/api/series" | "/api/points" | "/api/kept")
 }
 
 /// Answers by what this server owns.
@@ -33,8 +33,22 @@ pub(crate) async fn here(env: &Env, store: &SeriesStore, head: &Parts) -> Result
     let query = Query::parse(head.uri.query().unwrap_or_default())?;
     match head.uri.path() {
         "/api/series" => names(store, &query).await,
+        "/api/kept" => Ok(kept(store)),
         _ => points(env, store, &query).await,
     }
+}
+
+/// For how long points and rollups are kept, as the database says, and how far rollups are with
+/// what there was before their rules.
+fn kept(store: &SeriesStore) -> Answer {
+    let (keeping, progress) = (store.known_keeping(), store.stats().rollups);
+    let rules: Vec<String> = keeping.rollups().iter().map(ToString::to_string).collect();
+    Answer::value(&json!({
+        "rollups": rules,
+        "retention": keeping.retention(),
+        "rolled": progress.looked_at,
+        "left": progress.left,
+    }))
 }
 
 /// An error of series as an answer.
@@ -117,6 +131,8 @@ async fn points(env: &Env, store: &SeriesStore, query: &Query) -> Result<Answer,
         }
     };
     let step = (to.abs_diff(from) / buckets).saturating_add(1);
+    // Where there are rollups buckets are such as these answer for, also when points have gone.
+    let (from, step) = series.rolled_grid(from, step);
     let mut groups = series.group_aggregate(from..=to, step).await.map_err(failed)?;
     let mut rows = Vec::new();
     while let Some((begin, summary)) = groups.next().await.map_err(failed)? {

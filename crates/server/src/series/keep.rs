@@ -1,21 +1,39 @@
-//! Retention: points go when they are older than the server's rules keep those of their metric.
+//! Retention: points go when they are older than the rules keep those of their metric, and rollups
+//! when theirs say so. What was said at run time, and is in the database, counts instead of what
+//! the server was started with.
 
 use super::Hub;
 use plinth_env::sync::race;
-use plinth_series::Retention;
+use plinth_series::{Keeping, Retention};
 use std::sync::Arc;
+use std::time::Duration;
 
-/// Looks for points that are too old, now and then, until the server stops.
-pub(super) async fn keep(hub: Arc<Hub>, retention: Retention) {
-    let Some(every) = retention.interval() else { return };
+/// How often it is looked whether there is something to be done: rules change at any time.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The rules of retention that count.
+pub(super) fn counts(keeping: &Keeping, asked: &Retention) -> Retention {
+    // What is kept was looked at when it was said; text of a newer program's leaves points alone.
+    keeping.retention().map_or_else(|| asked.clone(), |text| text.parse().unwrap_or_default())
+}
+
+/// Looks for what is too old, now and then, until the server stops.
+pub(super) async fn keep(hub: Arc<Hub>, asked: Retention) {
     let forgetting = async {
+        let mut since = hub.env.now();
         loop {
-            hub.env.sleep(every).await;
+            hub.env.sleep(LOOK).await;
+            let Ok(opened) = hub.slot.own() else { continue };
+            let keeping = opened.store.known_keeping();
+            let retention = counts(&keeping, &asked);
+            let every = [retention.interval(), keeping.interval()].into_iter().flatten().min();
+            if every.is_none_or(|every| hub.env.now() < since + every) {
+                continue;
+            }
+            since = hub.env.now();
             let now = i64::try_from(hub.env.wall_clock().as_nanos()).unwrap_or(i64::MAX);
             // What fails is tried again the next time.
-            if let Ok(opened) = hub.slot.own() {
-                let _ = opened.store.forget(&retention, now).await;
-            }
+            let _ = opened.store.forget(&retention, now).await;
         }
     };
     race(hub.stops.keep.wait(), forgetting).await;

@@ -30,12 +30,7 @@ pub(super) fn write(hub: &Hub, text: &mut String) {
             "Messages, lines and series of requests that were refused.",
             count(&hub.counts.refused),
         ),
-        (
-            "datagrams_total",
-            "counter",
-            "Datagrams with points of time series.",
-            count(&hub.counts.datagrams),
-        ),
+        ("datagrams_total", "counter", "Datagrams with points.", count(&hub.counts.datagrams)),
         (
             "datagrams_refused_total",
             "counter",
@@ -56,6 +51,12 @@ pub(super) fn write(hub: &Hub, text: &mut String) {
         ),
         ("open_points", "gauge", "Points in no leaf yet.", stats.open_points as f64),
         ("query_bytes", "gauge", "Bytes that queries at work hold.", stats.query_bytes as f64),
+        (
+            "rollups_left",
+            "gauge",
+            "Series that are still to be rolled up.",
+            stats.rollups.left as f64,
+        ),
         (
             "unsaved_seconds",
             "gauge",

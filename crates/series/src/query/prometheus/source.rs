@@ -5,9 +5,10 @@
 //! the time is looked at, and others get their turn.
 
 use crate::name::{Name, plain, written};
-use crate::store::{Found, Listing, PointStream, SERIES_AT_ONCE, SeriesStore, Share};
-use crate::tree::{Direction, Span};
-use plinth_promql::{Error, Labels, Matcher, NAME, Sample, Samples, Source};
+use crate::store::{Fit, Found, Listing, Parts, Read, SERIES_AT_ONCE, Series, SeriesStore, Share};
+use crate::tree::{Piece, Span};
+use crate::value::Point;
+use plinth_promql::{Digest, Error, Labels, Matcher, NAME, Sample, Samples, Source, Told, Windows};
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -109,12 +110,27 @@ impl Source for StoreSource<'_> {
         after: i64,
         until: i64,
     ) -> Result<Points, crate::Error> {
-        let bounds = (Bound::Excluded(after), Bound::Included(until));
-        let found = match &series.together {
-            Some(together) => &together.take(self.store, &series.found, Span::new(bounds)).await?,
-            None => &series.found,
+        let span = Span::new((Bound::Excluded(after), Bound::Included(until)));
+        let parts = self.series(series, span).await?.parts(span, |_| Fit::Not).await?;
+        Ok(Points { parts, every: None })
+    }
+
+    async fn read_windows(
+        &self,
+        series: &Selected,
+        windows: Windows,
+    ) -> Result<Points, crate::Error> {
+        let (after, until) = windows.bounds();
+        let span = Span::new((Bound::Excluded(after), Bound::Included(until)));
+        let found = self.series(series, span).await?;
+        let fit = |every: i64| match windows.are_aligned(every) {
+            // The point at an end is that at the beginning of the next bucket.
+            true => Fit::Around,
+            false if windows.is_long(every) => Fit::Within,
+            false => Fit::Not,
         };
-        Ok(Points(self.store.reading(found).scan(bounds, Direction::Forward).await?))
+        let parts = found.parts(span, fit).await?;
+        Ok(Points { every: parts.every(), parts })
     }
 
     async fn pause(&self) -> Result<(), Error<crate::Error>> {
@@ -131,17 +147,55 @@ impl Source for StoreSource<'_> {
     }
 }
 
-/// The points of a series.
-pub(in crate::query) struct Points(PointStream);
+impl StoreSource<'_> {
+    /// A series to be read, of which its owner was asked.
+    async fn series(&self, series: &Selected, span: Span) -> crate::Result<Series> {
+        Ok(match &series.together {
+            Some(together) => {
+                self.store.reading(&together.take(self.store, &series.found, span).await?)
+            }
+            None => self.store.reading(&series.found),
+        })
+    }
+}
+
+/// The points of a series, or the buckets of it.
+pub(in crate::query) struct Points {
+    parts: Parts,
+    /// The length of the buckets, if there are any.
+    every: Option<i64>,
+}
 
 impl Samples for Points {
     type Error = crate::Error;
 
     async fn more(&mut self, samples: &mut Vec<Sample>) -> Result<bool, crate::Error> {
-        let Some(points) = self.0.next().await? else { return Ok(false) };
-        samples.extend(points.iter().map(|point| (point.time, point.value.as_f64())));
+        let Some(part) = self.parts.next(|_| false).await? else { return Ok(false) };
+        if let Read::Piece(Piece::Points(points)) = part {
+            samples.extend(points.iter().map(sample));
+        }
         Ok(true)
     }
+
+    async fn more_digests(&mut self, digests: &mut Vec<Digest>) -> Result<bool, crate::Error> {
+        let Some(part) = self.parts.next(|_| false).await? else { return Ok(false) };
+        match part {
+            Read::Piece(Piece::Points(points)) => {
+                digests.extend(points.iter().map(|point| Digest::from(sample(point))));
+            }
+            Read::Piece(Piece::Whole(_)) => {}
+            Read::Bucket(bucket) => bucket.put_digests(digests),
+        }
+        Ok(true)
+    }
+
+    fn told(&self) -> Told {
+        Told { every: self.every, are_missing: self.parts.are_missing }
+    }
+}
+
+fn sample(point: Point) -> Sample {
+    (point.time, point.value.as_f64())
 }
 
 /// The labels of a series, as they were meant.

@@ -119,8 +119,24 @@ export class Series {
     if (by("series-parts").textContent !== words) by("series-parts").textContent = words;
   }
 
+  // For how long points and rollups are kept, as the database says.
+  async #showKept() {
+    try {
+      const { rollups, retention, left } = await get("api/kept");
+      const words = [];
+      if (rollups.length) words.push(`Rollups: ${rollups.join("; ")}.`);
+      if (left) words.push(`${whole(left)} series are still being rolled up.`);
+      if (retention !== null) words.push(`Points are kept: ${retention || "for ever"}.`);
+      by("series-kept").hidden = words.length === 0;
+      by("series-kept").textContent = words.join(" ");
+    } catch {
+      by("series-kept").hidden = true;
+    }
+  }
+
   // Fetches the chosen series anew.
   async refresh() {
+    this.#showKept();
     if (this.#name === null) return;
     const name = this.#name;
     const span = document.querySelector("#series-span input:checked").value;

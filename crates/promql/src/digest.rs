@@ -1,0 +1,161 @@
+//! What is known of points that are not looked at one by one: enough for what most functions of
+//! ranges ask, to the point.
+//!
+//! Digests of neighbours add up to that of both. What Prometheus computes of an increase (how far
+//! it goes on beyond the first and the last point, and where a counter began again) is all in one:
+//! so a rate that comes from digests is that which comes from their points. Sums may be rounded
+//! otherwise.
+
+use crate::sample::{STALE, Sample};
+
+/// What is known of some points, in the order of time.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Digest {
+    /// Points that are no marks.
+    pub count: u64,
+    /// Their sum; NaN if one of them is no number.
+    pub sum: f64,
+    /// The least of the numbers; NaN if there is none.
+    pub least: f64,
+    /// The greatest of the numbers; NaN if there is none.
+    pub greatest: f64,
+    /// The first of them, or the first mark if there are only marks.
+    pub first: Sample,
+    /// The last of them, or the last mark.
+    pub last: Sample,
+    /// The sum of the values behind which a lower one follows.
+    pub falls: f64,
+    /// Whether a mark is the very last: the series has ended there.
+    pub is_ended: bool,
+}
+
+impl From<Sample> for Digest {
+    fn from((time, value): Sample) -> Self {
+        let is_ended = value.to_bits() == STALE;
+        Self {
+            count: u64::from(!is_ended),
+            sum: if is_ended { 0.0 } else { value },
+            least: value,
+            greatest: value,
+            first: (time, value),
+            last: (time, value),
+            falls: 0.0,
+            is_ended,
+        }
+    }
+}
+
+impl Digest {
+    /// Adds the digest of later points.
+    pub fn add(&mut self, later: &Self) {
+        if self.count == 0 || later.count == 0 {
+            let is_ended = later.is_ended;
+            *self = Self { is_ended, ..if later.count == 0 { *self } else { *later } };
+            return;
+        }
+        let (before, next) = (self.last.1, later.first.1);
+        self.falls += later.falls + if next < before { before } else { 0.0 };
+        self.count += later.count;
+        self.sum += later.sum;
+        self.least = better(self.least, later.least, |a, b| b < a);
+        self.greatest = better(self.greatest, later.greatest, |a, b| b > a);
+        self.last = later.last;
+        self.is_ended = later.is_ended;
+    }
+}
+
+/// The other one if it is better, or the first is no number.
+fn better(one: f64, other: f64, is_better: impl Fn(f64, f64) -> bool) -> f64 {
+    if one.is_nan() || is_better(one, other) { other } else { one }
+}
+
+/// Which windows of time are looked at: ends, so far apart, and how far each looks back; what is
+/// exactly as old as that is not in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Windows {
+    /// The end of the first.
+    pub first: i64,
+    /// From one end to the next.
+    pub step: i64,
+    /// How many.
+    pub count: usize,
+    /// How far each looks back.
+    pub range: i64,
+    /// Whether only the last point of each is asked for.
+    pub is_last: bool,
+}
+
+impl Windows {
+    /// Whether all that lies from one multiple of `every` to the next, without the first and with
+    /// the second, lies in each window as a whole or not at all.
+    pub fn are_aligned(&self, every: i64) -> bool {
+        let is_multiple = |time: i64| time.rem_euclid(every) == 0;
+        let are_ends = is_multiple(self.first) && (self.count == 1 || is_multiple(self.step));
+        are_ends && (self.is_last || is_multiple(self.range))
+    }
+
+    /// Whether this is one window that is much longer than `every`: so points are read at its ends
+    /// alone, wherever these are.
+    pub fn is_long(&self, every: i64) -> bool {
+        self.count == 1 && !self.is_last && self.range / 4 >= every
+    }
+
+    /// The time behind which points are looked at, and the last one.
+    pub fn bounds(&self) -> (i64, i64) {
+        let last = self.step.saturating_mul(self.count.saturating_sub(1) as i64);
+        (self.first.saturating_sub(self.range), self.first.saturating_add(last))
+    }
+}
+
+/// What a source says of how it answered.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Told {
+    /// The length of the stretches that digests were of, if there were any.
+    pub every: Option<i64>,
+    /// Points have gone that were asked for, and nothing is in their place.
+    pub are_missing: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(samples: &[Sample]) -> Digest {
+        let mut all = samples.iter().map(|sample| Digest::from(*sample));
+        let first = all.next().unwrap();
+        all.fold(first, |mut sum, next| {
+            sum.add(&next);
+            sum
+        })
+    }
+
+    #[test]
+    fn marks_are_no_points_and_end_a_series() {
+        let mark = f64::from_bits(STALE);
+        let found = digest(&[(1, mark), (2, 5.0), (3, mark), (4, 3.0), (5, mark)]);
+        assert_eq!((found.count, found.sum, found.falls, found.is_ended), (2, 8.0, 5.0, true));
+        assert_eq!((found.first, found.last), ((2, 5.0), (4, 3.0)));
+        assert_eq!((found.least, found.greatest), (3.0, 5.0));
+        let found = digest(&[(2, 5.0), (3, mark), (4, f64::NAN)]);
+        assert!((found.count, found.is_ended) == (2, false) && found.sum.is_nan());
+        assert_eq!((found.least, found.greatest), (5.0, 5.0));
+    }
+
+    #[test]
+    fn what_lies_at_ends_of_windows_is_told() {
+        let windows =
+            |first, step, count, range, is_last| Windows { first, step, count, range, is_last };
+        assert!(windows(120, 60, 5, 60, false).are_aligned(60));
+        assert!(windows(120, 60, 5, 600, false).are_aligned(20));
+        assert!(!windows(121, 60, 5, 60, false).are_aligned(60));
+        assert!(!windows(120, 50, 5, 60, false).are_aligned(60));
+        assert!(!windows(120, 60, 5, 50, false).are_aligned(60));
+        assert!(windows(120, 60, 5, 50, true).are_aligned(60));
+        assert!(windows(120, 1, 1, 600, false).are_aligned(60));
+        assert!(windows(121, 1, 1, 600, false).is_long(60));
+        assert!(!windows(121, 1, 1, 100, false).is_long(60));
+        assert!(!windows(121, 1, 1, 600, true).is_long(60));
+        assert!(!windows(121, 60, 2, 600, false).is_long(60));
+        assert_eq!(windows(120, 60, 5, 50, true).bounds(), (70, 360));
+    }
+}

@@ -1,0 +1,382 @@
+//! Reading a series where it is rolled up: buckets as far as they are whole and what is asked
+//! allows it, points for the rest, in one order.
+//!
+//! ```text
+//!   asked        |-------------------------------------------------------------------|
+//!   buckets   .......|===|===|===|===|===|   |===|===|===|===|===|===|===|
+//!   pieces       |pts|      buckets      |pts|          buckets          |    points   |
+//!                                          ^ changed since
+//! ```
+//!
+//! What is in memory and late changes a bucket as well as what is noted, and is looked at first:
+//! points move from there to here. Where points have gone a late one changes nothing, and a bucket
+//! of which some were deleted isn't there any more.
+//!
+//! Of several rules the one with the longest buckets that fit is taken; where that has none yet, or
+//! no more, the next one.
+
+use super::Series;
+use super::keys::Keys;
+use super::merged::Merged;
+use super::nodes::Reader;
+use super::rolls::{Change, State, spans};
+use crate::error::Result;
+use crate::rollup::{Bucket, begin_of, decode, end_of};
+use crate::tree::{Direction, Piece, Span, Summary};
+use crate::value::Point;
+use plinth_client::{KeySelector, RangeOptions, StreamingMode};
+use std::collections::VecDeque;
+
+/// Rows of buckets that are read at a time.
+const ROWS: usize = 4;
+/// Stretches of points between buckets, at most: beyond, what lies between is read as points, too.
+const STRETCHES: usize = 32;
+
+/// A part of what is read.
+pub(crate) enum Read {
+    /// Points, or a summary of them.
+    Piece(Piece),
+    /// A whole bucket.
+    Bucket(Bucket),
+}
+
+/// Whether buckets of some length answer what is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fit {
+    Not,
+    /// Those that lie within the span.
+    Within,
+    /// Those across its ends, too: whoever asks leaves out what he doesn't want of them.
+    Around,
+}
+
+/// Buckets by one rule, and how far they are.
+struct Buckets {
+    rule: u64,
+    every: i64,
+    state: State,
+}
+
+/// What there is of a series besides its points.
+struct Rolled {
+    /// Those with the longest buckets first.
+    rules: Vec<Buckets>,
+    changes: Vec<Change>,
+}
+
+/// A stretch of time, and what of it is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stretch {
+    Points(Span),
+    /// Buckets by the rule at this place: from the first that begins here, up to here.
+    Buckets(usize, i64, i64),
+}
+
+/// The parts of a series, in order.
+pub(crate) struct Parts {
+    series: Series,
+    direction: Direction,
+    rolled: Rolled,
+    stretches: VecDeque<Stretch>,
+    now: Now,
+    /// Whether points have gone that were asked for, and no buckets are in their place.
+    pub(crate) are_missing: bool,
+}
+
+/// What is being read.
+enum Now {
+    Nothing,
+    Points(Box<Merged>),
+    Rows(Rows),
+}
+
+impl Parts {
+    /// A span's parts: buckets where `fits` says that their length does.
+    pub(super) async fn new(
+        series: &Series,
+        span: Span,
+        direction: Direction,
+        fits: impl Fn(i64) -> Fit,
+    ) -> Result<Self> {
+        let mut parts = Self {
+            series: series.clone(),
+            direction,
+            rolled: Rolled { rules: Vec::new(), changes: Vec::new() },
+            stretches: VecDeque::from([Stretch::Points(span)]),
+            now: Nothing,
+            are_missing: false,
+        };
+        if !series.shared.rolls.known().keeping.has(series.cell.name.metric()) {
+            return Ok(parts);
+        }
+        parts.series = Merged::look(series, span).await?;
+        parts.rolled = Rolled::look(&parts.series).await?;
+        let mut stretches = parts.rolled.stretches(span, &fits);
+        let is_missing = |stretch: &Stretch| match stretch {
+            Stretch::Points(span) => parts.rolled.gone() > span.first,
+            Stretch::Buckets(..) => false,
+        };
+        parts.are_missing = stretches.iter().any(is_missing);
+        if direction == Direction::Backward {
+            stretches.reverse();
+        }
+        parts.stretches = stretches.into();
+        Ok(parts)
+    }
+
+    /// The length of the longest buckets among the parts, if there are any.
+    pub(crate) fn every(&self) -> Option<i64> {
+        let every = |stretch: &Stretch| match stretch {
+            Stretch::Points(_) => None,
+            Stretch::Buckets(place, ..) => Some(self.rolled.rules[*place].every),
+        };
+        self.stretches.iter().filter_map(every).max()
+    }
+
+    /// How many points it holds that have not been asked for.
+    pub(super) fn points_held(&self) -> usize {
+        match &self.now {
+            Now::Points(merged) => merged.points_held(),
+            Now::Rows(rows) => rows.buckets.len(),
+            Now::Nothing => 0,
+        }
+    }
+
+    /// The next part; a node of the tree is whole where `whole` allows it.
+    pub(crate) async fn next(&mut self, whole: impl Fn(&Summary) -> bool) -> Result<Option<Read>> {
+        loop {
+            let part = match &mut self.now {
+                Now::Points(merged) => merged.next(&whole).await?.map(Read::Piece),
+                Now::Rows(rows) => rows.next().await?.map(Read::Bucket),
+                Now::Nothing => None,
+            };
+            if part.is_some() {
+                return Ok(part);
+            }
+            self.now = match self.stretches.pop_front() {
+                None => return Ok(None),
+                Some(Stretch::Points(span)) => {
+                    let merged = Merged::new(&self.series, span, self.direction).await?;
+                    Now::Points(Box::new(merged))
+                }
+                Some(Stretch::Buckets(place, begin, end)) => {
+                    let rule = &self.rolled.rules[place];
+                    Now::Rows(Rows::new(&self.series, rule, (begin, end), self.direction))
+                }
+            };
+        }
+    }
+}
+
+use Now::Nothing;
+
+impl Rolled {
+    /// What there is; the series was looked at for what waits.
+    async fn look(series: &Series) -> Result<Self> {
+        let (shared, id) = (&series.shared, series.cell.id);
+        let mut late: Vec<Point> = series.in_memory(Span::NONE).0;
+        late.sort_unstable_by_key(|point| point.time);
+        let late = spans(late.into_iter().map(|point| point.time));
+        let late = late.into_iter().map(|span| Change { span, is_deletion: false });
+        let known = shared.rolls.known();
+        let reader = Reader::new(&shared.database, &shared.keys, id);
+        let of = known.keeping.of(series.cell.name.metric());
+        let of: Vec<(u64, i64)> = of.map(|rollup| (rollup.id, rollup.every())).collect();
+        let keys = of.iter().map(|(rule, _)| shared.keys.rolled(*rule, id)).collect();
+        let (states, rows) = reader.states(keys, shared.keys.changes(id)).await?;
+        let mut rules = Vec::new();
+        for ((rule, every), state) in of.into_iter().zip(states) {
+            let Some(state) = state else { continue };
+            rules.push(Buckets { rule, every, state: State::decode(&state)? });
+        }
+        rules.sort_by_key(|rule| std::cmp::Reverse(rule.every));
+        let mut changes = late.collect::<Vec<_>>();
+        for row in rows {
+            changes.push(Change::of_key(&shared.keys, &row.key)?);
+        }
+        Ok(Self { rules, changes })
+    }
+
+    /// Before which time points have gone.
+    fn gone(&self) -> i64 {
+        self.rules.iter().map(|rule| rule.state.gone).max().unwrap_or(i64::MIN)
+    }
+
+    /// What is read of a span.
+    fn stretches(&self, span: Span, fits: impl Fn(i64) -> Fit) -> Vec<Stretch> {
+        let fit = |place: usize| (place, fits(self.rules[place].every));
+        let places = (0..self.rules.len()).map(fit).filter(|(_, fit)| *fit != Fit::Not);
+        let places: Vec<(usize, Fit)> = places.collect();
+        let mut stretches = Vec::new();
+        self.fill(span, &places, &mut stretches);
+        let points = |stretch: &&Stretch| matches!(stretch, Stretch::Points(_));
+        if stretches.iter().filter(points).count() > STRETCHES {
+            return self.coarse(span, &places);
+        }
+        stretches
+    }
+
+    /// Adds what is read of a span by these rules, those with the longest buckets first.
+    fn fill(&self, span: Span, places: &[(usize, Fit)], stretches: &mut Vec<Stretch>) {
+        let Some(((place, fit), others)) = places.split_first() else {
+            if !span.is_empty() {
+                stretches.push(Stretch::Points(span));
+            }
+            return;
+        };
+        let Buckets { every, state, .. } = &self.rules[*place];
+        if span.is_empty() {
+            return;
+        }
+        let begin = match begin_of(span.first, *every) {
+            begin if begin == span.first || *fit == Fit::Around => begin,
+            begin => end_of(begin, *every),
+        };
+        let end = match (*fit, span.last.checked_add(1)) {
+            (Fit::Around, _) => end_of(begin_of(span.last, *every), *every),
+            (_, Some(end)) => begin_of(end, *every),
+            // All of time has no moment behind it.
+            (_, None) => i64::MAX,
+        };
+        let (begin, end) = (begin.max(state.from), end.min(state.upto));
+        if begin >= end {
+            return self.fill(span, others, stretches);
+        }
+        let before = Span { last: begin.saturating_sub(1), ..span };
+        self.fill(if begin == i64::MIN { Span::NONE } else { before }, others, stretches);
+        let mut next = begin;
+        for hole in self.holes(*place, (begin, end)) {
+            if next < hole.0 {
+                stretches.push(Stretch::Buckets(*place, next, hole.0));
+            }
+            stretches.push(Stretch::Points(Span::new(hole.0..hole.1)));
+            next = hole.1;
+        }
+        if next < end {
+            stretches.push(Stretch::Buckets(*place, next, end));
+        }
+        self.fill(Span { first: end, ..span }, &[], stretches);
+    }
+
+    /// Where buckets of a rule are not what the points say: from the beginning of one to that of
+    /// another.
+    fn holes(&self, place: usize, (begin, end): (i64, i64)) -> Vec<(i64, i64)> {
+        let Buckets { every, state, .. } = &self.rules[place];
+        let hole = |change: &Change| {
+            let least = if change.is_deletion { begin } else { begin.max(state.gone) };
+            let first = begin_of(change.span.first, *every).max(least);
+            let last = end_of(begin_of(change.span.last, *every), *every).min(end);
+            (first < last).then_some((first, last))
+        };
+        let mut holes: Vec<(i64, i64)> = self.changes.iter().filter_map(hole).collect();
+        holes.sort_unstable();
+        holes.dedup_by(|next, last| {
+            let touches = next.0 <= last.1;
+            if touches {
+                last.1 = last.1.max(next.1);
+            }
+            touches
+        });
+        holes
+    }
+
+    /// The same where there are very many changes: all behind the first of them, as far as there
+    /// are points, is read as points.
+    fn coarse(&self, span: Span, places: &[(usize, Fit)]) -> Vec<Stretch> {
+        let gone = self.gone();
+        let first = self.changes.iter().map(|change| change.span.first.max(gone)).min();
+        let last = self.changes.iter().map(|change| change.span.last).max();
+        let (Some(first), Some(last)) = (first, last) else { return vec![Stretch::Points(span)] };
+        let deletions = self.changes.iter().filter(|change| change.is_deletion);
+        let mut changes: Vec<Change> =
+            deletions.filter(|change| change.span.first < gone).copied().collect();
+        let all = Span { first, last: last.max(first) };
+        changes.push(Change { span: all, is_deletion: false });
+        let rules = self.rules.iter();
+        let rules = rules.map(|it| Buckets { rule: it.rule, every: it.every, state: it.state });
+        let coarse = Self { rules: rules.collect(), changes };
+        let mut stretches = Vec::new();
+        coarse.fill(span, places, &mut stretches);
+        stretches
+    }
+}
+
+/// Rows of buckets, some at a time.
+struct Rows {
+    reader: Reader,
+    rule: u64,
+    direction: Direction,
+    /// What is left: from the first bucket that begins here, up to here.
+    begin: i64,
+    end: i64,
+    buckets: VecDeque<Bucket>,
+    is_end: bool,
+}
+
+impl Rows {
+    fn new(series: &Series, of: &Buckets, (begin, end): (i64, i64), direction: Direction) -> Self {
+        let shared = &series.shared;
+        let reader = Reader::new(&shared.database, &shared.keys, series.cell.id);
+        let buckets = VecDeque::new();
+        Self { reader, rule: of.rule, direction, begin, end, buckets, is_end: false }
+    }
+
+    async fn next(&mut self) -> Result<Option<Bucket>> {
+        while self.buckets.is_empty() && !self.is_end {
+            self.read().await?;
+        }
+        Ok(match self.direction {
+            Direction::Forward => self.buckets.pop_front(),
+            Direction::Backward => self.buckets.pop_back(),
+        })
+    }
+
+    /// Reads the next rows. What was given is told by time, since rows are divided meanwhile.
+    async fn read(&mut self) -> Result<()> {
+        let keys: &Keys = &self.reader.keys;
+        let (of_series, id) = (keys.rolled(self.rule, self.reader.id), self.reader.id);
+        let row = |begin: i64| keys.rolled_row(self.rule, id, begin);
+        let is_backward = self.direction == Direction::Backward;
+        let range = RangeOptions::new(
+            // The row in which the first bucket is has a key before it, if there is one.
+            KeySelector::last_less_or_equal(row(self.begin)),
+            KeySelector::first_greater_or_equal(row(self.end)),
+        );
+        let range = range.limit(ROWS).reverse(is_backward).mode(StreamingMode::WantAll);
+        let mut rows = self.reader.page(range).await?;
+        self.is_end = rows.len() < ROWS;
+        if is_backward {
+            rows.reverse();
+        }
+        let is_row = |key: &[u8]| key.starts_with(&of_series) && key.len() > of_series.len();
+        let mut found: Vec<Bucket> = Vec::new();
+        for row in rows.iter().filter(|row| is_row(&row.key)) {
+            found.extend(decode(&row.value)?);
+        }
+        match (found.first(), found.last()) {
+            (Some(first), _) if is_backward => {
+                let first = first.begin;
+                found.retain(|bucket| (self.begin..self.end).contains(&bucket.begin));
+                self.end = self.end.min(first);
+            }
+            (_, Some(last)) => {
+                let next = last.begin.saturating_add(1);
+                found.retain(|bucket| (self.begin..self.end).contains(&bucket.begin));
+                self.begin = self.begin.max(next);
+            }
+            _ => self.is_end = true,
+        }
+        self.is_end |= self.begin >= self.end;
+        self.buckets = found.into();
+        Ok(())
+    }
+}
+
+impl Bucket {
+    /// What is known of its points: those at its beginning and behind it.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = Piece> {
+        let at = self.at.map(|value| Point { time: self.begin, value });
+        let at = at.map(|point| Piece::Whole(Summary::from(point)));
+        at.into_iter().chain(self.rest.map(|rest| Piece::Whole(rest.summary)))
+    }
+}

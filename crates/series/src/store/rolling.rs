@@ -1,0 +1,117 @@
+//! The task that rolls up by itself, as long as somebody holds the store.
+//!
+//! What has come since it looked last is rolled up at once: series that got some leaves, and such
+//! of which points changed. All others it goes through one after the other, once when the store is
+//! opened and whenever rules change, and rests three times as long as it worked, so that history
+//! that is long doesn't take a processor for itself.
+
+use super::rolls::{self, Progress};
+use super::{Part, Shared, roll};
+use crate::error::Result;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// How often it looks.
+const LOOK: Duration = Duration::from_millis(250);
+/// How often series are rolled up that got less than is worth while by itself.
+const SELDOM: Duration = Duration::from_hours(1);
+/// For each moment that it works through what there was before, so many in which it rests.
+const RESTS: u32 = 3;
+/// For how long it works without looking at what has come.
+const STRETCH: Duration = Duration::from_millis(50);
+/// How long it waits when something has failed: a database that is locked stays so for a while.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+
+/// Where the task is among the series that were there before.
+struct Walk {
+    /// The next number to look at; `None` when all were.
+    next: Option<u64>,
+    looked_at: u64,
+    /// How many there are.
+    all: u64,
+    /// When all that is due is taken, however little.
+    seldom: Duration,
+}
+
+/// Starts it for a part that is owned, if that commits by itself.
+pub(super) fn start(shared: &Arc<Shared>) {
+    if shared.settings.commit_every.is_none() {
+        return;
+    }
+    let env = shared.database.endpoint().env().clone();
+    let shared: Weak<Shared> = Arc::downgrade(shared);
+    let timer = env.clone();
+    let task = env.spawn("plinth-series-rollups", async move {
+        let mut walk = Walk { next: Some(0), looked_at: 0, all: 0, seldom: timer.now() + SELDOM };
+        let mut pause = Duration::ZERO;
+        loop {
+            timer.sleep(pause).await;
+            let Some(shared) = shared.upgrade() else { return };
+            if shared.check().is_err() {
+                return;
+            }
+            let worked = timer.now();
+            pause = match work(&shared, &mut walk).await {
+                Ok(()) if walk.next.is_some() => {
+                    (timer.now().saturating_sub(worked) * RESTS).min(LOOK)
+                }
+                Ok(()) => LOOK,
+                Err(_) => TRY_AGAIN,
+            };
+        }
+    });
+    drop(task);
+}
+
+/// Looks at the rules, does what is due, and goes on with the walk for a while.
+async fn work(shared: &Arc<Shared>, walk: &mut Walk) -> Result<()> {
+    let env = shared.database.endpoint().env();
+    if rolls::learn(shared).await? {
+        (walk.next, walk.looked_at) = (Some(0), 0);
+    }
+    let known = shared.rolls.known();
+    if known.keeping.rollups().is_empty() {
+        walk.next = None;
+        shared.rolls.set_progress(Progress::default());
+        return Ok(());
+    }
+    let is_seldom = env.now() >= walk.seldom;
+    if is_seldom {
+        walk.seldom = env.now() + SELDOM;
+    }
+    for cell in shared.rolls.take_due(is_seldom) {
+        if let Err(error) = roll::roll(shared, cell.id, &cell.name).await {
+            shared.rolls.note(&cell, 0, true);
+            return Err(error);
+        }
+    }
+    let part = Part { shared: shared.clone() };
+    if walk.next == Some(0) {
+        walk.all = part.count().await?;
+    }
+    let begun = env.now();
+    while let Some(least) = walk.next {
+        let (found, is_end) = part.page_of_all(least).await?;
+        for found in &found {
+            if known.keeping.has(found.name.metric()) {
+                roll::roll(shared, found.id, &found.name).await?;
+            }
+            walk.next = Some(found.id + 1);
+            walk.looked_at += 1;
+            if env.now().saturating_sub(begun) >= STRETCH {
+                break;
+            }
+        }
+        let is_over = is_end && found.last().is_none_or(|last| walk.next > Some(last.id));
+        if is_over {
+            walk.next = None;
+        }
+        let left = if is_over { 0 } else { walk.all.saturating_sub(walk.looked_at).max(1) };
+        shared.rolls.set_progress(Progress { looked_at: walk.looked_at, left });
+        if is_over || env.now().saturating_sub(begun) >= STRETCH {
+            break;
+        }
+        env.yield_now().await;
+    }
+    Ok(())
+}

@@ -1,0 +1,187 @@
+//! PromQL over rollups: where the points are still there, the answer is the one that they give;
+//! where they have gone, it is that which they gave; and what rollups don't answer says so. Two
+//! stores with the same points are asked the same, of which one has rules.
+
+mod common;
+
+use super::rollups::rollup;
+use common::is_near;
+use plinth::Local;
+use plinth_env::block_on;
+use plinth_series::workload::Random;
+use plinth_series::{Retention, Rollup, SeriesStore, Settings, prometheus};
+use serde_json::Value as Json;
+use std::time::Duration;
+
+const SECOND: i64 = 1_000_000_000;
+const STALE: u64 = 0x7ff0_0000_0000_0002;
+const BEGIN: i64 = 1_767_225_600;
+const END: i64 = BEGIN + 7200;
+
+fn store(rules: Vec<Rollup>) -> SeriesStore {
+    let db = Local::in_memory().unwrap().into_database();
+    let settings = Settings { commit_every: None, leaf_points: 64, ..Settings::default() };
+    block_on(SeriesStore::change_keeping(&db, &settings, |keeping| {
+        rules.iter().try_for_each(|rule| keeping.add(rule.clone()))
+    }))
+    .unwrap();
+    block_on(SeriesStore::open_with(&db, settings)).unwrap()
+}
+
+/// Counters that begin again, gauges with marks and NaN, on the second and off it.
+fn fill(stores: &[&SeriesStore]) {
+    for which in 0..6 {
+        let name = ["count_total", "gauge"][which % 2];
+        let mut random = Random::new(which as u64);
+        let series: Vec<_> = stores
+            .iter()
+            .map(|store| block_on(store.series(&format!("{name} n={which}"))).unwrap())
+            .collect();
+        let (mut time, mut count) = (BEGIN * SECOND, 0.0);
+        while time < END * SECOND {
+            let value = match name {
+                "gauge" if random.below(40) == 0 => f64::from_bits(STALE),
+                "gauge" if which == 1 && random.below(300) == 0 => f64::NAN,
+                "gauge" => random.below(4000) as f64 / 4.0 - 500.0,
+                _ => {
+                    let falls = random.below(50) == 0;
+                    count = if falls { 0.0 } else { count + random.below(40) as f64 };
+                    count
+                }
+            };
+            series.iter().for_each(|series| series.append(time, value).unwrap());
+            time += match which {
+                0 | 1 => 15 * SECOND,
+                _ => 1 + random.below(30 * SECOND as u64) as i64,
+            };
+            // Now and then nothing comes for a while.
+            time += if random.below(60) == 0 { 400 * SECOND } else { 0 };
+        }
+    }
+    stores.iter().for_each(|store| block_on(store.sync()).unwrap());
+}
+
+fn ask(store: &SeriesStore, query: &str, (start, end, step): (i64, i64, i64)) -> Json {
+    let query: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    let form = match step {
+        0 => format!("query={query}&time={end}"),
+        step => format!("query={query}&start={start}&end={end}&step={step}"),
+    };
+    let path = if step == 0 { "/api/v1/query" } else { "/api/v1/query_range" };
+    let (status, text) = block_on(prometheus(store, path, &[form.as_bytes()], 0));
+    assert_eq!(status, 200, "{text}");
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The same but for how sums are rounded.
+fn assert_same(one: &Json, other: &Json, what: &str) {
+    match (one, other) {
+        (Json::Array(one), Json::Array(other)) => {
+            assert_eq!(one.len(), other.len(), "{what}: {one:?} and {other:?}");
+            one.iter().zip(other).for_each(|(one, other)| assert_same(one, other, what));
+        }
+        (Json::Object(one), Json::Object(other)) => {
+            assert_eq!(one.len(), other.len(), "{what}");
+            one.iter().for_each(|(name, one)| assert_same(one, &other[name], what));
+        }
+        (Json::String(one), Json::String(other)) if one != other => {
+            let (one, other) = (one.parse().unwrap(), other.parse().unwrap());
+            assert!(is_near(one, other), "{what}: {one} and {other}");
+        }
+        (one, other) => assert_eq!(one, other, "{what}"),
+    }
+}
+
+const FUNCTIONS: [&str; 12] = [
+    "avg_over_time",
+    "sum_over_time",
+    "count_over_time",
+    "min_over_time",
+    "max_over_time",
+    "first_over_time",
+    "last_over_time",
+    "present_over_time",
+    "rate",
+    "increase",
+    "delta",
+    "ts_of_last_over_time",
+];
+
+fn is_from_rollups(answer: &Json) -> bool {
+    answer["infos"].to_string().contains("answered from rollups")
+}
+
+#[test]
+fn rollups_answer_as_their_points_do() {
+    let rules = vec![rollup("*", 60), rollup("*", 300)];
+    let (plain, rolled) = (store(Vec::new()), store(rules));
+    fill(&[&plain, &rolled]);
+    block_on(rolled.roll_up()).unwrap();
+    let mut answered = 0;
+    for metric in ["count_total", "gauge"] {
+        for (window, step, offset) in
+            [(300, 300, 0), (60, 60, 0), (600, 60, 0), (300, 600, 120), (900, 300, 60), (90, 60, 0)]
+        {
+            for function in FUNCTIONS {
+                let query = format!("{function}({metric}[{window}s] offset {offset}s)");
+                let range = (BEGIN - 60, END, step);
+                let (one, other) = (ask(&plain, &query, range), ask(&rolled, &query, range));
+                assert_same(&one["data"], &other["data"], &query);
+                assert!(!is_from_rollups(&one), "{query}");
+                assert_eq!(is_from_rollups(&other), window % 60 == 0, "{query}: {other}");
+                answered += usize::from(is_from_rollups(&other));
+            }
+        }
+        // One window, wherever it ends.
+        for function in FUNCTIONS {
+            let query = format!("{function}({metric}[1h])");
+            let at = (0, END - 1234, 0);
+            let (one, other) = (ask(&plain, &query, at), ask(&rolled, &query, at));
+            assert_same(&one["data"], &other["data"], &query);
+            assert!(is_from_rollups(&other), "{query}");
+        }
+        for query in [metric.to_string(), format!("timestamp({metric})")] {
+            let range = (BEGIN - 600, END + 600, 300);
+            let (one, other) = (ask(&plain, &query, range), ask(&rolled, &query, range));
+            assert_same(&one["data"], &other["data"], &query);
+            assert!(is_from_rollups(&other), "{query}");
+        }
+        for query in [format!("stddev_over_time({metric}[5m])"), format!("{metric}[10m]")] {
+            let range = if query.ends_with("]") { (0, END, 0) } else { (BEGIN, END, 300) };
+            let (one, other) = (ask(&plain, &query, range), ask(&rolled, &query, range));
+            assert_eq!(one, other, "{query}");
+        }
+    }
+    assert_eq!(answered, 2 * 5 * FUNCTIONS.len());
+}
+
+#[test]
+fn rollups_answer_when_their_points_have_gone_and_others_say_so() {
+    let raw = Some(Duration::from_mins(10));
+    let (plain, rolled) = (store(Vec::new()), store(vec![Rollup { raw, ..rollup("*", 60) }]));
+    fill(&[&plain, &rolled]);
+    block_on(rolled.forget(&Retention::default(), END * SECOND)).unwrap();
+    for metric in ["count_total", "gauge"] {
+        for function in FUNCTIONS {
+            let query = format!("{function}({metric}[10m])");
+            let range = (BEGIN, END, 300);
+            let (one, other) = (ask(&plain, &query, range), ask(&rolled, &query, range));
+            assert_same(&one["data"], &other["data"], &query);
+            assert!(is_from_rollups(&other) && other["warnings"].is_null(), "{query}: {other}");
+        }
+        let (one, other) =
+            (ask(&plain, metric, (BEGIN, END, 60)), ask(&rolled, metric, (BEGIN, END, 60)));
+        assert_same(&one["data"], &other["data"], metric);
+        for query in [format!("stddev_over_time({metric}[10m])"), format!("irate({metric}[10m])")] {
+            let other = ask(&rolled, &query, (BEGIN, END, 300));
+            assert!(other["warnings"].to_string().contains("points have gone"), "{other}");
+        }
+        let query = format!("rate({metric}[10m])");
+        let other = ask(&rolled, &query, (BEGIN + 7, END, 300));
+        assert!(other["warnings"].to_string().contains("points have gone"), "{other}");
+        // What lies in the last minutes has its points.
+        let query = format!("rate({metric}[5m])");
+        let other = ask(&rolled, &query, (END - 10, END, 7));
+        assert!(other["warnings"].is_null(), "{other}");
+    }
+}
