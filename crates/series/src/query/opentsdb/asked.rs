@@ -99,10 +99,10 @@ impl Asked {
 impl One {
     /// `aggregator:[rate[{counter[,max]}]:][downsample:]metric[{tag=value,..}]`.
     fn of_text(text: &str) -> Result<Self, String> {
-        let (head, tags) = match text.strip_suffix('}').and_then(|text| text.rsplit_once('{')) {
-            Some((head, tags)) if !head.ends_with("rate") => (head, tags),
-            _ => (text, ""),
-        };
+        let (head, groups) = braces(text);
+        if groups.len() > 2 {
+            return Err(format!("m={text}: more than two lists of tags in braces"));
+        }
         let parts: Vec<&str> = head.split(':').collect();
         let [aggregator, between @ .., metric] = &parts[..] else {
             return Err(format!("m={text}: aggregator:downsample:metric is expected"));
@@ -115,9 +115,13 @@ impl One {
             }
         }
         let mut one = Self::new(metric, aggregator, downsample, rate)?;
-        for tag in tags.split(',').filter(|tag| !tag.is_empty()) {
-            let (tag, value) = tag.split_once('=').ok_or("a tag is not of the form key=value")?;
-            one.tag(tag, value);
+        // The first list is grouped by, the second only selects.
+        for (place, tags) in groups.iter().enumerate() {
+            for tag in tags.split(',').filter(|tag| !tag.is_empty()) {
+                let (tag, value) =
+                    tag.split_once('=').ok_or("a tag is not of the form key=value")?;
+                one.tag((tag, value), place == 0)?;
+            }
         }
         Ok(one)
     }
@@ -133,7 +137,7 @@ impl One {
         let aggregator = text("aggregator").ok_or("a query has no aggregator")?;
         let mut one = Self::new(metric, aggregator, text("downsample"), rate)?;
         for (tag, value) in query["tags"].as_object().into_iter().flatten() {
-            one.tag(tag, value.as_str().ok_or("a tag has no text")?);
+            one.tag((tag, value.as_str().ok_or("a tag has no text")?), true)?;
         }
         for filter in query["filters"].as_array().into_iter().flatten() {
             let of = |name: &str| filter[name].as_str().ok_or(format!("a filter has no {name}"));
@@ -166,19 +170,30 @@ impl One {
                 Operator::aggregate(name).ok_or_else(|| format!("no such aggregator: {name}"))?,
             ),
         };
+        if metric.contains('*') {
+            return Err(format!("metric={metric}: a metric is named whole, without *"));
+        }
         let (conditions, by) = Default::default();
         let metric = metric.to_owned();
         Ok(Self { metric, aggregate, step, sample, rate, conditions, by })
     }
 
-    /// A tag as the first version of OpenTSDB's queries has them: each is grouped by.
-    fn tag(&mut self, tag: &str, value: &str) {
-        let (condition, pattern) = match value.split('|').map(escaped).collect::<Vec<_>>() {
-            _ if value == "*" => ("=~", ".+".to_owned()),
-            values => ("=~", values.join("|")),
+    /// A tag as the first version of OpenTSDB's queries has them: a value or several, `*` for any,
+    /// texts with `*` in them, or a filter by its name, as `regexp(a.c)`.
+    fn tag(&mut self, (tag, value): (&str, &str), is_grouped: bool) -> Result<(), String> {
+        if let Some((kind, filter)) = value.split_once('(') {
+            let filter = filter
+                .strip_suffix(')')
+                .ok_or_else(|| format!("{tag}={value}: a bracket has no end"))?;
+            return self.filter((&kind.to_ascii_lowercase(), tag, filter), is_grouped);
+        }
+        let kind = match value {
+            "*" => "wildcard",
+            // Whoever writes it so short means either case.
+            value if value.contains('*') => "iwildcard",
+            _ => "literal_or",
         };
-        self.conditions.push(format!("{}{condition}{}", quoted(tag), quoted(&pattern)));
-        self.by.push(tag.to_owned());
+        self.filter((kind, tag, value), is_grouped)
     }
 
     fn filter(
@@ -213,6 +228,30 @@ impl One {
             [&name].into_iter().chain(&self.conditions).map(String::as_str).collect();
         format!("{{{}}}", all.join(","))
     }
+}
+
+/// What stands before lists of tags in braces, and those.
+fn braces(text: &str) -> (&str, Vec<&str>) {
+    let (mut head, mut groups) = (text, Vec::new());
+    while let Some(inner) = head.strip_suffix('}') {
+        // A regular expression may have braces of its own.
+        let mut depth = 1;
+        let open = inner.char_indices().rev().find(|(_, c)| {
+            depth += match c {
+                '}' => 1,
+                '{' => -1,
+                _ => 0,
+            };
+            depth == 0
+        });
+        let Some((open, _)) = open else { break };
+        if inner[..open].ends_with("rate") {
+            break;
+        }
+        groups.insert(0, &inner[open + 1..]);
+        head = &inner[..open];
+    }
+    (head, groups)
 }
 
 impl Rate {
@@ -361,6 +400,13 @@ mod tests {
                 "host,dc",
             ),
             ("p95:1h-p99:rate:m", r#"{__name__="m"}"#, ""),
+            // A `*` in a value meant itself, and found nothing.
+            ("sum:1m-avg:cpu{host=web*.a}", r#"{__name__="cpu","host"=~"(?i:web.*\\.a)"}"#, "host"),
+            (
+                "sum:1m-avg:rate{counter}:cpu{host=*}{dc=literal_or(a|b),rack=Regexp(r[0-9]{2})}",
+                r#"{__name__="cpu","host"=~".+","dc"=~"a|b","rack"=~".*(?:r[0-9]{2}).*"}"#,
+                "host",
+            ),
         ] {
             assert_eq!(of(text), Ok((selector(expected), by.to_owned())), "{text}");
         }
@@ -372,6 +418,10 @@ mod tests {
             ("sum:1m-avg-zero:cpu", "left out"),
             ("what:1m-avg:cpu", "no such aggregator"),
             ("sum:1m-avg:cpu{host}", "key=value"),
+            ("sum:1m-avg:cpu.*", "named whole"),
+            ("sum:1m-avg:cpu{host=near(a)}", "no such filter: near"),
+            ("sum:1m-avg:cpu{host=regexp(a}", "a bracket has no end"),
+            ("sum:1m-avg:cpu{a=b}{c=d}{e=f}", "more than two lists"),
         ] {
             let why = of(text).unwrap_err();
             assert!(why.contains(words), "{text}: {why}");

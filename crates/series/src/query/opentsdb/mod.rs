@@ -15,18 +15,20 @@
 
 mod asked;
 
-use super::prometheus::{StoreSource, find, form_pairs, labels_of};
-use crate::store::{Listing, SeriesStore};
+use super::prometheus::{Deadline, MAX_SAMPLES, StoreSource, form_pairs, labels_of};
+use crate::name::{plain, written};
+use crate::store::{Listing, SeriesStore, Share};
 use asked::{Asked, One, Operator, Rate, quoted};
-use plinth_promql::{Answered, Labels, NAME, Options, Sample, parse_selector};
+use plinth_promql::{Answered, Error, Labels, NAME, Options, Sample, Source, parse_selector};
 use serde_json::{Map, Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Series of one query.
+/// Series of one request.
 const MAX_SERIES: usize = 20_000;
-/// How long a query may take.
+/// How long a request may take, and one for suggestions.
 const TIMEOUT: Duration = Duration::from_secs(120);
+const SUGGESTING: Duration = Duration::from_secs(10);
 /// Names that are suggested, if it isn't said how many, and at most; and lists that are looked
 /// through for them.
 const SUGGESTED: usize = 25;
@@ -34,6 +36,8 @@ const MAX_SUGGESTED: usize = 10_000;
 const MAX_LISTS: usize = 10_000;
 const SECOND: i64 = 1_000_000_000;
 const MILLISECOND: i64 = 1_000_000;
+
+type Failure = Error<crate::Error>;
 
 /// Aggregators, by their names.
 const AGGREGATORS: [&str; 14] = [
@@ -84,16 +88,23 @@ pub async fn opentsdb(
 ) -> (u16, String) {
     let body = if body.is_empty() { Ok(Json::Null) } else { serde_json::from_slice(body) };
     let answered = match body {
-        Err(why) => Err(format!("no JSON: {why}")),
+        Err(why) => Err(Failure::Asked(format!("no JSON: {why}"))),
         Ok(body) if path == "/api/suggest" => suggest(store, &form_pairs(url), &body).await,
         Ok(body) => match asked(url, &body, now) {
             Ok(asked) => query(store, &asked).await,
-            Err(why) => Err(why),
+            Err(why) => Err(Failure::Asked(why)),
         },
     };
     match answered {
-        Ok(answer) => (200, answer.to_string()),
-        Err(why) => (400, json!({ "error": { "code": 400, "message": why } }).to_string()),
+        Ok(answer) => (200, answer),
+        Err(why) => {
+            let status = match why {
+                Failure::Timeout(_) | Failure::Source(_) => 503,
+                _ => 400,
+            };
+            let why = why.to_string();
+            (status, json!({ "error": { "code": status, "message": why } }).to_string())
+        }
     }
 }
 
@@ -115,53 +126,115 @@ pub fn opentsdb_expressions((url, body): (&[u8], &[u8]), now: i64) -> Result<Vec
     Ok(asked.queries.iter().map(|one| one.expression(&one.selector())).collect())
 }
 
-async fn query(store: &SeriesStore, asked: &Asked) -> Result<Json, String> {
-    let mut answers = Vec::new();
+/// Answers all queries of a request, which have one time and one budget together.
+async fn query(store: &SeriesStore, asked: &Asked) -> Result<String, Failure> {
+    let options = Options::default();
+    let max_visits = options.max_visits / asked.queries.len().max(1) as u64;
+    let mut answer = Answering {
+        source: StoreSource::new(store, TIMEOUT),
+        options: Options { max_visits, ..options },
+        share: Share::new(store),
+        series: 0,
+        samples: 0,
+        text: String::from("["),
+    };
     for one in &asked.queries {
-        answers.extend(answer(store, asked, one).await?);
+        answer.one(asked, one).await?;
     }
-    Ok(Json::Array(answers))
+    answer.text.push(']');
+    Ok(answer.text)
 }
 
-/// The series that one query comes to.
-async fn answer(store: &SeriesStore, asked: &Asked, one: &One) -> Result<Vec<Json>, String> {
-    let selector = one.selector();
-    let matchers = parse_selector(&selector).map_err(|why| why.to_string())?;
-    let found = find(store, &matchers, MAX_SERIES).await.map_err(|why| why.to_string())?;
-    let mut groups: BTreeMap<Labels, Group> = BTreeMap::new();
-    for found in &found {
-        let labels = labels_of(&found.name);
-        groups.entry(one.group(&labels)).or_default().add(&labels);
+/// An answer that is being made.
+struct Answering<'a> {
+    source: StoreSource<'a>,
+    options: Options,
+    share: Share,
+    /// Series that were found, and samples that stand in the text, of all queries.
+    series: usize,
+    samples: usize,
+    text: String,
+}
+
+impl Answering<'_> {
+    /// Appends the series that one query comes to.
+    async fn one(&mut self, asked: &Asked, one: &One) -> Result<(), Failure> {
+        let selector = one.selector();
+        let matchers = parse_selector(&selector).map_err(Error::Parse)?;
+        let groups = self.groups(one, &matchers).await?;
+        let bucket = |time: i64| time.div_euclid(one.step).saturating_mul(one.step);
+        let last = |bucket: i64| bucket.saturating_add(one.step - 1);
+        let steps = (last(bucket(asked.start)), last(bucket(asked.end)), one.step);
+        let text = one.expression(&selector);
+        let answer = plinth_promql::range(&self.source, &text, steps, &self.options).await?;
+        let Answered::Matrix(series) = answer.value else {
+            return Err(Failure::Execution("the query came to no series".to_owned()));
+        };
+        for (labels, samples) in series {
+            let group = groups.get(&one.group(&labels)).cloned().unwrap_or_default();
+            let samples = match &one.rate {
+                Some(rate) => rated(rate, &samples),
+                None => samples,
+            };
+            self.samples += samples.len();
+            if self.samples > MAX_SAMPLES {
+                return Err(Failure::Asked(format!(
+                    "more than {MAX_SAMPLES} points in one request; take a longer interval or \
+                     fewer series"
+                )));
+            }
+            let unit = if asked.is_fine { MILLISECOND } else { SECOND };
+            write(&mut self.text, one, &group, (&samples, unit));
+            self.share.hold(self.text.capacity()).map_err(Failure::Source)?;
+            self.source.pause().await?;
+        }
+        Ok(())
     }
-    let bucket = |time: i64| time.div_euclid(one.step).saturating_mul(one.step);
-    let last = |bucket: i64| bucket.saturating_add(one.step - 1);
-    let steps = (last(bucket(asked.start)), last(bucket(asked.end)), one.step);
-    let source = StoreSource::new(store, TIMEOUT);
-    let text = one.expression(&selector);
-    let value = plinth_promql::range(&source, &text, steps, &Options::default()).await;
-    let Answered::Matrix(series) = value.map_err(|why| why.to_string())?.value else {
-        return Err("the query came to no series".to_owned());
-    };
-    let series = series.into_iter().map(|(labels, samples)| {
-        let group = groups.get(&one.group(&labels)).cloned().unwrap_or_default();
-        let samples = match &one.rate {
-            Some(rate) => rated(rate, &samples),
-            None => samples,
-        };
-        let unit = if asked.is_fine { MILLISECOND } else { SECOND };
-        let point = |(time, value): &Sample| {
-            ((time - (one.step - 1)).div_euclid(unit).to_string(), Json::from(*value))
-        };
-        let points: Map<_, _> =
-            samples.iter().filter(|sample| sample.1.is_finite()).map(point).collect();
-        json!({
-            "metric": one.metric,
-            "tags": group.same,
-            "aggregateTags": group.different,
-            "dps": points,
-        })
-    });
-    Ok(series.collect())
+
+    /// What the series of each group have in common.
+    async fn groups(
+        &mut self,
+        one: &One,
+        matchers: &[plinth_promql::Matcher],
+    ) -> Result<BTreeMap<Labels, Group>, Failure> {
+        let left = MAX_SERIES.saturating_sub(self.series);
+        let found = self.source.find_at_most(matchers, left).await.map_err(|why| match why {
+            Failure::Asked(why) if left < MAX_SERIES => Failure::Asked(format!(
+                "{why}: a request's queries may have {MAX_SERIES} series together"
+            )),
+            why => why,
+        })?;
+        self.series += found.len();
+        let mut groups: BTreeMap<Labels, Group> = BTreeMap::new();
+        for found in &found {
+            let labels = labels_of(&found.name);
+            groups.entry(one.group(&labels)).or_default().add(&labels);
+        }
+        Ok(groups)
+    }
+}
+
+/// Appends a series to an answer. It is written as it goes: a tree of it would take ten times the
+/// room.
+fn write(out: &mut String, one: &One, group: &Group, (samples, unit): (&[Sample], i64)) {
+    if out.len() > 1 {
+        out.push(',');
+    }
+    out.extend([r#"{"aggregateTags":"#, &json!(group.different).to_string(), r#","dps":{"#]);
+    // Of points that would have one time in this unit the last one counts.
+    let mut before = None;
+    for (time, value) in samples.iter().filter(|sample| sample.1.is_finite()) {
+        let time = (time - (one.step - 1)).div_euclid(unit);
+        match before {
+            Some((known, place)) if known == time => out.truncate(place),
+            Some(_) => out.push(','),
+            None => {}
+        }
+        before = Some((time, out.len()));
+        out.extend(["\"", &time.to_string(), "\":", &Json::from(*value).to_string()]);
+    }
+    let (metric, tags) = (json!(one.metric).to_string(), json!(group.same).to_string());
+    out.extend([r#"},"metric":"#, &metric, r#","tags":"#, &tags, "}"]);
 }
 
 /// What the series of a group have in common, and what they don't.
@@ -238,12 +311,13 @@ fn rated(rate: &Rate, samples: &[Sample]) -> Vec<Sample> {
     samples.windows(2).filter_map(one).collect()
 }
 
-/// Names that begin with a text: metrics, keys or values of tags.
+/// Names that begin with a text: metrics, keys or values of tags. Each is named once, as it is
+/// meant, however it is written in names of series.
 async fn suggest(
     store: &SeriesStore,
     pairs: &[(String, String)],
     body: &Json,
-) -> Result<Json, String> {
+) -> Result<String, Failure> {
     let get = |name: &str| {
         let pair = pairs.iter().find(|(found, _)| found == name).map(|(_, value)| value.clone());
         pair.or_else(|| match &body[name] {
@@ -253,32 +327,91 @@ async fn suggest(
         })
     };
     let prefix = get("q").unwrap_or_default();
-    let max = get("max").and_then(|max| max.parse().ok()).unwrap_or(SUGGESTED);
-    let max = max.min(MAX_SUGGESTED);
-    let list = async |listing: Listing, prefix: &str, limit: usize| {
-        store.list(&listing, prefix, None, limit).await.map_err(|why| why.to_string())
+    let max = match get("max") {
+        None => SUGGESTED,
+        Some(text) => match text.parse::<usize>() {
+            Ok(max) if max > 0 => max.min(MAX_SUGGESTED),
+            _ => return Err(Failure::Asked(format!("max={text} is no number above 0"))),
+        },
     };
     let kind = get("type").unwrap_or_default();
-    if kind == "metrics" {
-        return list(Listing::Metrics, &prefix, max).await.map(Json::from);
+    let suggesting =
+        Suggesting { store, deadline: Deadline::within(store, SUGGESTING), prefix, max };
+    let found = match kind.as_str() {
+        "metrics" => suggesting.metrics().await?,
+        "tagk" => suggesting.tags(false).await?,
+        "tagv" => suggesting.tags(true).await?,
+        _ => return Err(Failure::Asked("type is none of metrics, tagk, tagv".to_owned())),
+    };
+    Ok(json!(found).to_string())
+}
+
+/// What is behind the names of events, which are no metrics here.
+const BEHIND_EVENTS: &str = "!\u{10ffff}\u{10ffff}";
+
+/// What is wanted of names.
+struct Suggesting<'a> {
+    store: &'a SeriesStore,
+    deadline: Deadline,
+    prefix: String,
+    max: usize,
+}
+
+impl Suggesting<'_> {
+    /// What is in a list and begins with the text, however that is written.
+    async fn list(&self, listing: &Listing, into: &mut BTreeSet<String>) -> Result<(), Failure> {
+        for prefix in written(&self.prefix) {
+            let found = self.store.list(listing, &prefix, None, self.max).await;
+            let found = found.map_err(Failure::Source)?;
+            into.extend(found.iter().map(|item| plain(item).into_owned()));
+        }
+        self.deadline.pause(self.store).await
     }
-    if kind != "tagk" && kind != "tagv" {
-        return Err("type is none of metrics, tagk, tagv".to_owned());
+
+    /// The metrics that begin with a text, as they are written.
+    async fn written_metrics(&self, prefix: &str, limit: usize) -> Result<Vec<String>, Failure> {
+        let list = async |after| {
+            self.store.list(&Listing::Metrics, prefix, after, limit).await.map_err(Failure::Source)
+        };
+        let found = list(None).await?;
+        match found.last() {
+            Some(last) if last.starts_with('!') && prefix.is_empty() => {
+                list(Some(BEHIND_EVENTS)).await
+            }
+            _ => Ok(found.into_iter().filter(|metric| !metric.starts_with('!')).collect()),
+        }
     }
-    let mut found = BTreeSet::new();
-    for metric in list(Listing::Metrics, "", MAX_LISTS).await? {
-        if kind == "tagk" {
-            found.extend(list(Listing::Tags { metric }, &prefix, max).await?);
-        } else {
-            for tag in list(Listing::Tags { metric: metric.clone() }, "", MAX_LISTS).await? {
-                let values = Listing::Values { metric: metric.clone(), tag };
-                found.extend(list(values, &prefix, max).await?);
+
+    async fn metrics(&self) -> Result<Vec<String>, Failure> {
+        let mut found = BTreeSet::new();
+        for prefix in written(&self.prefix) {
+            let metrics = self.written_metrics(&prefix, self.max).await?;
+            found.extend(metrics.iter().map(|metric| plain(metric).into_owned()));
+        }
+        Ok(found.into_iter().take(self.max).collect())
+    }
+
+    /// Keys of tags, or their values, of all metrics.
+    async fn tags(&self, are_values: bool) -> Result<Vec<String>, Failure> {
+        let mut found = BTreeSet::new();
+        for metric in self.written_metrics("", MAX_LISTS).await? {
+            if !are_values {
+                self.list(&Listing::Tags { metric }, &mut found).await?;
+            } else {
+                let tags = Listing::Tags { metric: metric.clone() };
+                let tags = self.store.list(&tags, "", None, MAX_LISTS).await;
+                for tag in tags.map_err(Failure::Source)? {
+                    let values = Listing::Values { metric: metric.clone(), tag };
+                    self.list(&values, &mut found).await?;
+                    if found.len() >= self.max {
+                        break;
+                    }
+                }
+            }
+            if found.len() >= self.max {
+                break;
             }
         }
-        if found.len() >= max {
-            break;
-        }
-        super::pause().await;
+        Ok(found.into_iter().take(self.max).collect())
     }
-    Ok(found.into_iter().take(max).collect::<Vec<_>>().into())
 }

@@ -7,14 +7,12 @@
 
 use super::super::numbers;
 use super::answer::metric;
-use super::source::{find, labels_of};
-use super::{Failure, MAX_LISTED, Parameters, failed, form_pairs, missing, wrong_match};
+use super::source::labels_of;
+use super::{Failure, Parameters, failed, form_pairs, missing, selected};
 use crate::query::{QueryResult, pause};
 use crate::store::{Found, PointStream, SeriesStore, Share};
 use crate::tree::Direction;
 use crate::value::{Points, Value};
-use plinth_promql::parse_selector;
-use std::collections::BTreeMap;
 
 /// Text of a piece, about.
 const PIECE: usize = 64 << 10;
@@ -47,17 +45,7 @@ impl Export {
     async fn of(store: &SeriesStore, parameters: &Parameters) -> Result<Self, Failure> {
         let first = parameters.time("start")?.unwrap_or(i64::MIN);
         let last = parameters.time("end")?.unwrap_or(i64::MAX);
-        let mut all = BTreeMap::new();
-        let mut is_any = false;
-        for text in parameters.all("match[]") {
-            is_any = true;
-            let matchers = parse_selector(text).map_err(|error| wrong_match(&error))?;
-            let found = find(store, &matchers, MAX_LISTED).await?;
-            all.extend(found.into_iter().map(|found| (found.id, found)));
-        }
-        if !is_any {
-            return Err(missing("match[]"));
-        }
+        let all = selected(store, parameters).await?.ok_or_else(|| missing("match[]"))?;
         let mut share = Share::new(store);
         share.hold(all.len() * OVERHEAD).map_err(Failure::Source)?;
         let rest = all.into_values().filter(|found| !found.name.as_str().starts_with('!'));

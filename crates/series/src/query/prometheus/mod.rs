@@ -15,6 +15,7 @@ mod tsdb;
 pub use export::Export;
 
 use crate::name::plain;
+use crate::store::Found;
 use crate::store::{Listing, SeriesStore};
 use crate::time::{duration, parse_moment};
 use answer::{Reply, metric};
@@ -23,14 +24,15 @@ use plinth_promql::{
     Answered, Error, Labels, MAX_STEPS, NAME, Options, ParseError, nanoseconds, parse_selector,
 };
 use serde_json::{Value as Json, json};
-pub(super) use source::{StoreSource, find, labels_of};
-use std::collections::BTreeSet;
+use source::find;
+pub(super) use source::{Deadline, StoreSource, labels_of};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Series, labels or values in one list.
 const MAX_LISTED: usize = 100_000;
 /// Samples of an answer.
-const MAX_SAMPLES: usize = 4 << 20;
+pub(super) const MAX_SAMPLES: usize = 4 << 20;
 /// How long an expression is evaluated, as in Prometheus.
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// The longest that a point may be seen for, if a request says how long.
@@ -281,21 +283,35 @@ fn range(parameters: &Parameters) -> Result<(i64, i64, i64), Failure> {
     Ok((start, end, step))
 }
 
-/// The series that `match[]` names; `None` if it names none.
-async fn matched(
+/// The series that `match[]` names, all of its selectors together, by their numbers; `None` if it
+/// names none.
+async fn selected(
     store: &SeriesStore,
     parameters: &Parameters,
-) -> Result<Option<Vec<Labels>>, Failure> {
-    let mut found = BTreeSet::new();
+) -> Result<Option<BTreeMap<u64, Found>>, Failure> {
+    let mut all = BTreeMap::new();
     let mut is_any = false;
     for text in parameters.all("match[]") {
         is_any = true;
         let matchers = parse_selector(text).map_err(|error| wrong_match(&error))?;
-        found.extend(
-            find(store, &matchers, MAX_LISTED).await?.iter().map(|found| labels_of(&found.name)),
-        );
+        let found = find(store, &matchers, MAX_LISTED).await?;
+        all.extend(found.into_iter().map(|found| (found.id, found)));
+        if all.len() > MAX_LISTED {
+            let why = format!("more than {MAX_LISTED} series match; name more labels");
+            return Err(Failure::Asked(why));
+        }
     }
-    Ok(is_any.then(|| found.into_iter().collect()))
+    Ok(is_any.then_some(all))
+}
+
+/// The labels of the series that `match[]` names; `None` if it names none.
+async fn matched(
+    store: &SeriesStore,
+    parameters: &Parameters,
+) -> Result<Option<Vec<Labels>>, Failure> {
+    let Some(all) = selected(store, parameters).await? else { return Ok(None) };
+    let labels: BTreeSet<Labels> = all.values().map(|found| labels_of(&found.name)).collect();
+    Ok(Some(labels.into_iter().collect()))
 }
 
 fn wrong_match(error: &ParseError) -> Failure {

@@ -23,18 +23,56 @@ const AT_ONCE: usize = 1000;
 /// Values of a list in a condition that are looked up one by one; more of them are compared.
 const MAX_LOOKED_UP: usize = 1000;
 
+/// Until when a question may be answered.
+#[derive(Clone, Copy)]
+pub(in crate::query) struct Deadline {
+    until: Duration,
+    timeout: Duration,
+}
+
+impl Deadline {
+    /// So long from now on.
+    pub(in crate::query) fn within(store: &SeriesStore, timeout: Duration) -> Self {
+        Self { until: store.env().now().saturating_add(timeout), timeout }
+    }
+
+    /// Lets others go first, and looks at the time.
+    ///
+    /// # Errors
+    /// If it is up.
+    pub(in crate::query) async fn pause(
+        &self,
+        store: &SeriesStore,
+    ) -> Result<(), Error<crate::Error>> {
+        crate::query::pause().await;
+        if store.env().now() <= self.until {
+            return Ok(());
+        }
+        let seconds = self.timeout.as_secs_f64();
+        Err(Error::Timeout(format!("query timed out in expression evaluation, after {seconds} s")))
+    }
+}
+
 /// A store for the time of one query.
 pub(in crate::query) struct StoreSource<'a> {
     store: &'a SeriesStore,
     share: Mutex<Share>,
-    deadline: Duration,
-    timeout: Duration,
+    deadline: Deadline,
 }
 
 impl<'a> StoreSource<'a> {
     pub(in crate::query) fn new(store: &'a SeriesStore, timeout: Duration) -> Self {
-        let deadline = store.env().now().saturating_add(timeout);
-        Self { store, share: Mutex::new(Share::new(store)), deadline, timeout }
+        let deadline = Deadline::within(store, timeout);
+        Self { store, share: Mutex::new(Share::new(store)), deadline }
+    }
+
+    /// The series that meet conditions, at most so many.
+    pub(in crate::query) async fn find_at_most(
+        &self,
+        matchers: &[Matcher],
+        limit: usize,
+    ) -> Result<Vec<Found>, Error<crate::Error>> {
+        find_until(self.store, matchers, limit, Some(self.deadline)).await
     }
 }
 
@@ -93,7 +131,7 @@ impl Source for StoreSource<'_> {
         &self,
         matchers: &[Matcher],
     ) -> Result<Vec<(Labels, Selected)>, Error<crate::Error>> {
-        let found = find(self.store, matchers, MAX_SERIES).await?;
+        let found = self.find_at_most(matchers, MAX_SERIES).await?;
         let groups = Together::groups(self.store, &found);
         let mut foreign = groups.iter().flat_map(|group| group.all.iter().map(move |_| group));
         let selected = found.into_iter().map(|found| {
@@ -134,12 +172,7 @@ impl Source for StoreSource<'_> {
     }
 
     async fn pause(&self) -> Result<(), Error<crate::Error>> {
-        crate::query::pause().await;
-        if self.store.env().now() <= self.deadline {
-            return Ok(());
-        }
-        let seconds = self.timeout.as_secs_f64();
-        Err(Error::Timeout(format!("query timed out in expression evaluation, after {seconds} s")))
+        self.deadline.pause(self.store).await
     }
 
     fn hold(&self, values: usize) -> Result<(), crate::Error> {
@@ -220,6 +253,15 @@ pub(in crate::query) async fn find(
     matchers: &[Matcher],
     limit: usize,
 ) -> Result<Vec<Found>, Error<crate::Error>> {
+    find_until(store, matchers, limit, None).await
+}
+
+async fn find_until(
+    store: &SeriesStore,
+    matchers: &[Matcher],
+    limit: usize,
+    deadline: Option<Deadline>,
+) -> Result<Vec<Found>, Error<crate::Error>> {
     let (names, others): (Vec<&Matcher>, Vec<&Matcher>) =
         matchers.iter().partition(|matcher| matcher.label == NAME);
     let metrics = metrics(store, &names).await?;
@@ -252,7 +294,10 @@ pub(in crate::query) async fn find(
                     "more than {limit} series match; name more labels"
                 )));
             }
-            crate::query::pause().await;
+            match deadline {
+                Some(deadline) => deadline.pause(store).await?,
+                None => crate::query::pause().await,
+            }
         }
     }
     Ok(all)
