@@ -21,10 +21,10 @@ def provider(server, temporality, compression, views=()):
 
 
 def values(server, expression):
-    """{the labels but those of the resource: the value}"""
+    """{the labels but those of the resource and of the meter: the value}"""
     found = {}
     for series in prometheus_data(server.url, "query", query=expression)["result"]:
-        labels = {name: value for name, value in series["metric"].items() if name not in ("job", "instance")}
+        labels = {name: value for name, value in series["metric"].items() if name not in ("job", "instance") and not name.startswith("otel_scope_")}
         equal((series["metric"]["job"], series["metric"]["instance"]), ("eu/shop", "box:1"), expression)
         found[tuple(sorted(labels.items()))] = float(series["value"][1])
     return found
@@ -53,6 +53,8 @@ def counts(server, temporality, compression):
     equal(values(server, f"{name}_requests_total"), {
         metric("requests_total", http_method="GET", deep='["a","b"]'): 9, metric("requests_total", http_method="PUT"): 3})
     equal(values(server, f"{name}_size_bytes"), {metric("size_bytes"): 2**40 - 2})
+    [series] = prometheus_data(server.url, "query", query=f"{name}_size_bytes")["result"]
+    equal([series["metric"].get(f"otel_scope_{part}") for part in ("name", "version")], ["tests", "1.0"])
     equal(values(server, f"{name}_used_ratio"), {metric("used_ratio", disk="C:\\x y"): 0.25})
     equal(values(server, f"{name}_took_milliseconds_bucket"), {
         metric("took_milliseconds_bucket", route="/", le=le): count for le, count in [("0.5", 3), ("10", 9), ("2500", 9), ("+Inf", 12)]})

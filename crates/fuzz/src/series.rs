@@ -6,9 +6,10 @@
 
 use plinth_env::block_on;
 use plinth_promql::{Answered, Labels, Options};
+use plinth_series::ingest::otlp::NoRequest;
 use plinth_series::ingest::{
-    Clock, ImportLines, MAX_LINE_BYTES, Memory, OtlpMetrics, Protocol, RemoteWrite, Session,
-    put_lines,
+    Clock, ImportLines, MAX_LINE_BYTES, Memory, OtlpMetrics, Protocol, PutPoints, RemoteWrite,
+    Session,
 };
 use plinth_series::{Name, Query, opentsdb_expressions};
 
@@ -60,11 +61,12 @@ fn fed(protocol: Protocol, bytes: &[u8], piece: usize) -> Taken {
 /// cut. OpenTSDB's JSON becomes lines first.
 pub(crate) fn lines(bytes: &[u8]) {
     let [which, piece, stream @ ..] = bytes else { return };
-    let of_put = (*which & 7 == 5).then(|| put_lines(stream).unwrap_or_default());
-    let stream = of_put.as_deref().unwrap_or(stream);
+    if *which & 7 == 5 {
+        return put(stream);
+    }
     let protocol = match which & 7 {
         0 => Protocol::Resp,
-        1 | 5 => Protocol::OpenTsdb,
+        1 => Protocol::OpenTsdb,
         2 => Protocol::Influx(Clock { unit: 1_000, now: 5 }),
         4 => Protocol::Graphite,
         6 => Protocol::Exposition(Clock { unit: 1_000_000, now: 5 }),
@@ -78,6 +80,18 @@ pub(crate) fn lines(bytes: &[u8]) {
     if pieces.replies.len() < 32 << 10 {
         assert_eq!(whole.replies, pieces.replies, "the pieces make a difference to what is told");
     }
+}
+
+/// Points of OpenTSDB's in JSON.
+fn put(bytes: &[u8]) {
+    let Ok(mut points) = PutPoints::of(bytes) else { return };
+    let mut session = Session::new(Protocol::OpenTsdb, 7, &Memory::default());
+    let mut taken = Taken::default();
+    while !session.take_put(&mut points) {
+        taken.take(&mut session);
+    }
+    taken.take(&mut session);
+    assert!(points.refused() <= points.points(), "more is refused than there is");
 }
 
 /// Lines of an import.
@@ -112,12 +126,13 @@ pub(crate) fn remote_write(bytes: &[u8]) {
 
 /// A request with OpenTelemetry's metrics: as a message, and as JSON, which has to mean a message.
 pub(crate) fn otlp(bytes: &[u8]) {
-    let of_json = match OtlpMetrics::of_json(bytes) {
+    let of_json = match OtlpMetrics::of_json(bytes, &mut |_| true) {
         Ok(message) => Some(message),
-        Err(why) => {
+        Err(NoRequest::Wrong(why)) => {
             assert!(!why.is_empty(), "it is refused without a word why");
             None
         }
+        Err(NoRequest::NoRoom) => panic!("there is room"),
     };
     for (is_json, message) in [(false, Some(OtlpMetrics::of(bytes))), (true, of_json)] {
         let Some(mut message) = message else { continue };

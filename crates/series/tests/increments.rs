@@ -27,7 +27,7 @@ fn send(store: &SeriesStore, kind: &str, points: &str) -> String {
         r#"{{"resourceMetrics": [{{"scopeMetrics": [{{"metrics": [{{"name": "m", "{kind}":
             {{"aggregationTemporality": 1, "isMonotonic": true, "dataPoints": [{points}]}}}}]}}]}}]}}"#
     );
-    let mut message = OtlpMetrics::of_json(text.as_bytes()).unwrap();
+    let mut message = OtlpMetrics::of_json(text.as_bytes(), &mut |_| true).unwrap();
     let protocol = Protocol::Influx(Clock { unit: 1, now: 0 });
     let mut session = Session::new(protocol, 1, &Memory::default());
     while !session.take_otlp(&mut message) {

@@ -42,9 +42,15 @@ fn opentsdbs_points_are_taken_over_http() {
     let both =
         format!("[{}, {wrong}]", one.replace("\"timestamp\": 5", "\"timestamp\": 6000000000000"));
     for (address, words) in [
-        ("/api/put", r#"{"error":{"code":400,"message":"put: invalid timestamp format"#),
+        (
+            "/api/put",
+            r#"{"error":{"code":400,"message":"1 of 2 points were refused (invalid timestamp format"#,
+        ),
         ("/api/put?summary", r#"{"failed":1,"success":1}"#),
-        ("/api/put?sync=true&details", r#"{"errors":[{"error":"put: invalid timestamp format"#),
+        (
+            "/api/put?sync=true&details",
+            r#"{"errors":[{"datapoint":{"metric":"cpu","tags":{"host":"a b"},"timestamp":"x","value":"1"},"error":"invalid timestamp format"#,
+        ),
     ] {
         let heard = server.post(address, "", both.as_bytes());
         let text = heard.text();
@@ -52,9 +58,13 @@ fn opentsdbs_points_are_taken_over_http() {
         assert!(heard.head.contains("content-type: application/json"), "{}", heard.head);
     }
     assert_eq!(server.post("/api/put?summary", "", b"[]").text(), r#"{"failed":0,"success":0}"#);
-    for body in [&b"nonsense"[..], b"[[[7]]]", br#"{"metric": "a\nput b 1 1"}"#] {
+    for (body, words) in [
+        (&b"nonsense"[..], "no points: "),
+        (b"[[[7]]]", "a point is an object"),
+        (br#"{"metric": "a\nput b 1 1"}"#, "control characters"),
+    ] {
         let heard = server.post("/api/put?details", "", body);
-        assert!(heard.status == 400 && heard.text().contains("no points: "), "{}", heard.text());
+        assert!(heard.status == 400 && heard.text().contains(words), "{}", heard.text());
     }
     assert_eq!(server.post("/api/put", "Content-Encoding: br\r\n", b"[]").status, 415);
     assert_eq!(server.post("/api/put", "", &b"[".repeat(5 << 20)).status, 413);

@@ -1,4 +1,6 @@
-//! OpenTSDB's questions over HTTP: what Grafana's data source asks, and what is answered.
+//! OpenTSDB's points and questions over HTTP: what senders are told of points that are refused,
+//! what Grafana's data source asks, and what is answered. Of two hosts one has twice what the other
+//! has, so each way to put series together has a value of its own.
 
 mod common;
 
@@ -70,6 +72,12 @@ fn queries_are_answered_step_by_step() {
             .text()
             .starts_with("+cpu.user dc=x host=a\r\n")
     );
+    // A `*` in a value stands for anything.
+    let glob = server
+        .get(&format!("/api/query?start={START}&end={end}&m=sum:1m-avg:cpu.user%7Bhost=*B*%7D"));
+    assert!(glob.text().contains(r#""host":"b""#), "{}", glob.text());
+    let glob = server.get("/api/query?start=5&m=sum:1m-avg:cpu.*");
+    assert!(glob.status == 400 && glob.text().contains("named whole"), "{}", glob.text());
     for (body, words) in [
         (r#"{"queries": []}"#, "start is missing"),
         (r#"{"start": 5, "queries": []}"#, "1 to 20 queries"),
@@ -100,4 +108,65 @@ fn names_are_suggested() {
     assert!(server.get("/api/config/filters").text().contains(r#""wildcard":{}"#));
     let akumuli = server.post("/api/suggest", "", br#"{"select": "metric-names"}"#);
     assert_eq!(akumuli.text(), "+cpu.user\r\n");
+}
+
+/// One bad point refused all points of its request.
+#[test]
+fn a_point_that_is_refused_keeps_none_of_the_others_back() {
+    let mut config = SeriesConfig::default();
+    config.limits.series = 1;
+    let server = Taking::with(config);
+    let of = |time: i64, value: &str| {
+        format!(r#"{{"metric": "m", "timestamp": {time}, "value": {value}, "tags": {{"a": "b"}}}}"#)
+    };
+    let both = |time: i64| format!("[{}, {}]", of(time, "1"), of(time + 1, "{}"));
+    let heard = server.post("/api/put", "", both(5).as_bytes());
+    let why = "1 of 2 points were refused (value is a number), the others are stored: ?details says which";
+    let error = format!(r#"{{"error":{{"code":400,"message":"{why}"}}}}"#);
+    assert_eq!((heard.status, heard.text()), (400, error));
+    let heard = server.post("/api/put?summary", "", both(15).as_bytes());
+    assert_eq!((heard.status, heard.text().as_str()), (400, r#"{"failed":1,"success":1}"#));
+    let heard = server.post("/api/put?summary&details", "", both(25).as_bytes());
+    let errors = r#"[{"datapoint":{"metric":"m","tags":{"a":"b"},"timestamp":26},"error":"value is a number"}]"#;
+    let details = format!(r#"{{"errors":{errors},"failed":1,"success":1}}"#);
+    assert_eq!((heard.status, heard.text()), (400, details));
+    // Of a series that there may not be.
+    let other = format!("[{}, {}]", of(35, "2").replace("\"m\"", "\"n\""), of(36, "2"));
+    let heard = server.post("/api/put?details", "", other.as_bytes());
+    let text = heard.text();
+    assert!(heard.status == 400 && text.contains(r#""failed":1,"success":1"#), "{text}");
+    assert!(text.contains("n a=b"), "{text}");
+    let heard = server.post("/api/put?details", "", of(45, "3").as_bytes());
+    let all = r#"{"errors":[],"failed":0,"success":1}"#;
+    assert_eq!((heard.status, heard.text().as_str()), (200, all));
+    // More than is read at once, and what is no JSON.
+    let many: Vec<String> = (100..2100).map(|time| of(time, "4")).collect();
+    let many = format!("[{}]", many.join(","));
+    assert_eq!(server.post("/api/put", "", many.as_bytes()).status, 204);
+    let heard = server.post("/api/put?details", "", &many.as_bytes()[1..]);
+    assert!(heard.status == 400 && heard.text().contains("no points"), "{}", heard.text());
+    let times: Vec<i64> = server.end(&["m a=b"])[0].iter().map(|point| point.time).collect();
+    let expected = [5, 15, 25, 36, 45].into_iter().chain(100..2100);
+    assert!(times.into_iter().eq(expected.map(|time| time * 1_000_000_000)));
+}
+
+/// Names were suggested as they are written in names of series, and events among metrics.
+#[test]
+fn names_are_suggested_as_they_are_meant_and_once() {
+    let server = Taking::with(SeriesConfig::default());
+    let lines: String = (0..30).map(|n| format!("note,n={n} text=\"x\"\n")).collect();
+    let lines = lines + "a\\ b,host=x\\ y v=1\na\\ b,host=z v=1\na\\ b,host=z w=1\n";
+    assert_eq!(server.post("/write", "", lines.as_bytes()).status, 204);
+    for (address, expected) in [
+        ("/api/suggest?type=metrics", r#"["a b.v","a b.w"]"#),
+        ("/api/suggest?type=metrics&max=1", r#"["a b.v"]"#),
+        ("/api/suggest?type=metrics&q=a%20b.", r#"["a b.v","a b.w"]"#),
+        ("/api/suggest?type=metrics&q=!", "[]"),
+        ("/api/suggest?type=tagk", r#"["host"]"#),
+        ("/api/suggest?type=tagv", r#"["x y","z"]"#),
+    ] {
+        assert_eq!(server.get(address).text(), expected, "{address}");
+    }
+    let heard = server.get("/api/suggest?type=metrics&max=many");
+    assert!(heard.status == 400 && heard.text().contains("no number above 0"), "{}", heard.text());
 }

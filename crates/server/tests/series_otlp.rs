@@ -1,5 +1,6 @@
 //! OpenTelemetry's metrics over HTTP: what a sender is told, in the encoding that it speaks, and
-//! that a body that is a bomb costs no more than a refusal.
+//! that a body that is a bomb costs no more than a refusal. What an SDK sends is compared in
+//! `tests/sources`; here are the requests that no SDK sends.
 
 mod common;
 
@@ -7,7 +8,7 @@ use common::taking::Taking;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use plinth_series::{Point, Value};
-use plinth_server::SeriesConfig;
+use plinth_server::{Limits, SeriesConfig};
 use std::io::Write;
 
 const JSON: &str = "Content-Type: application/json\r\n";
@@ -133,4 +134,41 @@ fn bombs_are_refused() {
     assert!(heard.text().contains("a resource has more than 128 attributes"), "{}", heard.text());
     // It still serves.
     assert_eq!(server.post("/v1/metrics", JSON, request(5, 3, "").as_bytes()).text(), "{}");
+}
+
+/// A text was counted as if its message had twice as many bytes; of numbers it has five times as
+/// many.
+#[test]
+fn what_json_becomes_is_counted() {
+    let limits = Limits { buffered_bytes: 1 << 20, ..Limits::default() };
+    let server = Taking::limited(SeriesConfig::default(), limits);
+    let body = |zeros: usize| {
+        let zeros = vec!["0"; zeros].join(",");
+        format!(
+            r#"{{"resourceMetrics": [{{"scopeMetrics": [{{"metrics": [{{"name": "m", "histogram":
+                {{"aggregationTemporality": 2, "dataPoints": [{{"bucketCounts": [{zeros}]}}]}}}}]}}]}}]}}"#
+        )
+    };
+    for (zeros, status) in [(80_000, 503), (40_000, 200), (80_000, 503), (10_000, 200)] {
+        let heard = server.post("/v1/metrics", JSON, body(zeros).as_bytes());
+        assert_eq!(heard.status, status, "{zeros}: {}", heard.text());
+    }
+    assert!(server.get("/api/stats").text().contains(r#""body_bytes":"0""#));
+}
+
+#[test]
+fn two_meters_of_a_program_are_counted_both() {
+    let server = Taking::with(SeriesConfig::default());
+    let scope = |name: &str| {
+        format!(
+            r#"{{"scope": {{"name": "{name}"}}, "metrics": [{{"name": "m", "sum":
+                {{"aggregationTemporality": 1, "isMonotonic": true, "dataPoints":
+                    [{{"timeUnixNano": "5", "asInt": "1"}}]}}}}]}}"#
+        )
+    };
+    let body =
+        format!(r#"{{"resourceMetrics": [{{"scopeMetrics": [{}, {}]}}]}}"#, scope("a"), scope("b"));
+    assert_eq!(server.post("/v1/metrics", JSON, body.as_bytes()).text(), "{}");
+    let found = server.end(&["m_total otel_scope_name=a", "m_total otel_scope_name=b"]);
+    assert_eq!(found, [[point(5, 1)], [point(5, 1)]]);
 }

@@ -16,7 +16,7 @@ use crate::value::Value;
 /// The type of a metric of which none was said.
 const UNKNOWN: &str = "unknown";
 /// What a key of names begins with here: no other protocol's can.
-const OURS: [u8; 1] = [0xfd];
+const OURS: [u8; 4] = [0xfd, 0xff, 0xff, 0xff];
 
 #[derive(Debug)]
 pub(super) struct Parser {

@@ -8,16 +8,17 @@
 //! `"Infinity"`, `"-Infinity"`; `null` is a NaN.
 
 use super::Sample;
-use super::intake::{Intake, SAMPLES, Shown};
+use super::intake::{Intake, Shown, TURN};
 use super::names::{Row, escape};
 use crate::value::Value;
 use memchr::memchr;
-use serde_core::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde_core::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
 /// What a key of names begins with here: no other protocol's can.
-const OURS: [u8; 1] = [0xfc];
+const OURS: [u8; 4] = [0xfc, 0xff, 0xff, 0xff];
 /// Longest line, and most samples of one: they are in memory together.
 const MAX_LINE: usize = 4 << 20;
 const MAX_SAMPLES: usize = 1 << 18;
@@ -28,30 +29,67 @@ pub struct ImportLines<'a> {
     text: Cow<'a, [u8]>,
     at: usize,
     line: u64,
+    /// The next line, if it was read already.
+    read: Option<ReadLine>,
+}
+
+/// A line that was read, and is to be taken.
+#[derive(Debug)]
+pub struct ReadLine(Result<Line, String>);
+
+impl ReadLine {
+    /// Reads a line.
+    pub fn of(line: &[u8]) -> Self {
+        if line.len() > MAX_LINE {
+            return Self(Err(format!("a line has more than {MAX_LINE} bytes")));
+        }
+        Self(serde_json::from_slice(line).map_err(|why| why.to_string()))
+    }
 }
 
 impl<'a> ImportLines<'a> {
     /// Those of a body.
     pub fn of(text: impl Into<Cow<'a, [u8]>>) -> Self {
-        Self { text: text.into(), at: 0, line: 0 }
+        Self { text: text.into(), at: 0, line: 0, read: None }
+    }
+
+    /// The next line without its end.
+    fn next(&self) -> &[u8] {
+        let rest = &self.text[self.at..];
+        &rest[..memchr(b'\n', rest).unwrap_or(rest.len())]
+    }
+
+    /// The next line, if it takes longer to read than others should wait for it, and nobody has
+    /// read it: best it is read elsewhere, and [`put`](Self::put) here.
+    pub fn long(&self) -> Option<&[u8]> {
+        let line = self.next();
+        (line.len() > TURN && line.len() <= MAX_LINE && self.read.is_none()).then_some(line)
+    }
+
+    /// Takes the next line as it was read.
+    pub fn put(&mut self, line: ReadLine) {
+        self.read = Some(line);
     }
 }
 
-/// Takes in lines, until there is something to save: whether that was the rest of them. What is
-/// wrong with one is told among the replies, and the others are taken.
+/// Takes in lines, until there is something to save, or as much of them was read as others can wait
+/// for: whether that was the rest of them. What is wrong with one is told among the replies, and
+/// the others are taken.
 pub(super) fn take(intake: &mut Intake, lines: &mut ImportLines<'_>) -> bool {
+    let mut work = 0;
     while lines.at < lines.text.len() {
-        if intake.samples.len() >= SAMPLES || lines.line % 1000 == 999 {
-            lines.line += u64::from(lines.line % 1000 == 999);
+        if intake.is_full() || work > TURN || work > 0 && lines.long().is_some() {
             return false;
         }
-        let rest = &lines.text[lines.at..];
-        let len = memchr(b'\n', rest).unwrap_or(rest.len());
-        let line = rest[..len].trim_ascii();
-        lines.at += (len + 1).min(rest.len());
+        let read = lines.read.take();
+        let (begin, len) = (lines.at, lines.next().len());
+        lines.at += (len + 1).min(lines.text.len() - begin);
         lines.line += 1;
+        // A line without anything in it is some work, too.
+        work += len + 64;
+        let line = lines.text[begin..begin + len].trim_ascii();
         if !line.is_empty()
-            && let Err(why) = take_line(intake, line)
+            && let Err(why) = take_line(intake, read.unwrap_or_else(|| ReadLine::of(line)))
         {
             let number = lines.line;
             intake.reply(format_args!("{why} (line {number}) - {}\n", Shown(line)));
@@ -61,17 +99,11 @@ pub(super) fn take(intake: &mut Intake, lines: &mut ImportLines<'_>) -> bool {
 }
 
 /// Takes a line's samples.
-fn take_line(intake: &mut Intake, line: &[u8]) -> Result<(), String> {
-    if line.len() > MAX_LINE {
-        return Err(format!("a line has more than {MAX_LINE} bytes"));
-    }
-    let line: Line = serde_json::from_slice(line).map_err(|why| why.to_string())?;
+fn take_line(intake: &mut Intake, line: ReadLine) -> Result<(), String> {
+    let line = line.0?;
     if line.values.len() != line.timestamps.len() {
         let (values, times) = (line.values.len(), line.timestamps.len());
         return Err(format!("{values} values and {times} timestamps"));
-    }
-    if line.values.len() > MAX_SAMPLES {
-        return Err(format!("more than {MAX_SAMPLES} samples in a line"));
     }
     if line.values.is_empty() {
         return Ok(());
@@ -119,7 +151,7 @@ fn row(intake: &mut Intake, labels: &[(String, String)]) -> Result<Row, String> 
 }
 
 /// What stands in a line.
-#[derive(Default)]
+#[derive(Default, Debug)]
 struct Line {
     metric: Vec<(String, String)>,
     values: Vec<Number>,
@@ -141,8 +173,8 @@ impl<'de> Deserialize<'de> for Line {
                 while let Some(name) = fields.next_key::<Cow<'_, str>>()? {
                     match &*name {
                         "metric" => line.metric = fields.next_value::<Labels>()?.0,
-                        "values" => line.values = fields.next_value()?,
-                        "timestamps" => line.timestamps = fields.next_value()?,
+                        "values" => line.values = fields.next_value::<Samples<_>>()?.0,
+                        "timestamps" => line.timestamps = fields.next_value::<Samples<_>>()?.0,
                         _ => drop(fields.next_value::<IgnoredAny>()?),
                     }
                 }
@@ -178,7 +210,37 @@ impl<'de> Deserialize<'de> for Labels {
     }
 }
 
+/// A list of what samples have, no longer than it may be.
+struct Samples<T>(Vec<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Samples<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Bounded<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Bounded<T> {
+            type Value = Samples<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Samples<T>, A::Error> {
+                let mut all = Vec::new();
+                while let Some(item) = items.next_element()? {
+                    if all.len() == MAX_SAMPLES {
+                        let why = format_args!("more than {MAX_SAMPLES} samples in a line");
+                        return Err(A::Error::custom(why));
+                    }
+                    all.push(item);
+                }
+                Ok(Samples(all))
+            }
+        }
+        deserializer.deserialize_seq(Bounded(PhantomData))
+    }
+}
+
 /// A value, which may be a text for what JSON has no number for.
+#[derive(Debug)]
 struct Number(f64);
 
 impl<'de> Deserialize<'de> for Number {

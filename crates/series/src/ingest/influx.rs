@@ -25,6 +25,9 @@ pub struct Clock {
     pub now: i64,
 }
 
+/// What the key of an event's name begins with: no line of letters can, nor any other protocol's.
+const EVENT: [u8; 4] = [0xfb, 0xff, 0xff, 0xff];
+
 #[derive(Debug)]
 pub(super) struct Parser {
     lines: Lines,
@@ -155,7 +158,10 @@ fn target(
     field: &[u8],
     is_event: bool,
 ) -> Result<Row, Cow<'static, str>> {
-    if let Some(row) = intake.names.find(head, field).filter(|row| row.has_events == is_event) {
+    // A text is of another series than a number of the same field.
+    let of_event = is_event.then(|| [&EVENT[..], head].concat());
+    let key = of_event.as_deref().unwrap_or(head);
+    if let Some(row) = intake.names.find(key, field) {
         return Ok(row);
     }
     let end = find(head, b",", false).unwrap_or(head.len());
@@ -175,7 +181,7 @@ fn target(
     if metric.contains(&b'|') {
         return Err("a measurement and a field have no | in their names".into());
     }
-    intake.names.insert(head, field, &metric, &named).map_err(|error| match error {
+    intake.names.insert(key, field, &metric, &named).map_err(|error| match error {
         crate::Error::Name { why, .. } => format!("no name of a series: {why}").into(),
         other => other.to_string().into(),
     })

@@ -7,6 +7,10 @@ use std::fmt;
 
 /// Samples that a feed gathers before it asks for them to be saved.
 pub(super) const SAMPLES: usize = 16384;
+/// Bytes of names that nobody has counted yet, before they are to be looked up and counted.
+const FRESH: usize = 4 << 20;
+/// Bytes that are read before others have their turn on the thread: some tenths of a millisecond's.
+pub(super) const TURN: usize = 128 << 10;
 /// Metrics that are described in one message, at most; more wait for the next one.
 const DESCRIBED: usize = 10_000;
 /// Bytes of replies that wait to be taken; what is wrong beyond is counted.
@@ -43,6 +47,12 @@ impl Intake {
     /// How many samples wait to be saved.
     pub(super) fn gathered(&self) -> usize {
         self.samples.len() + self.increments.len()
+    }
+
+    /// Whether that is enough, or what they are called takes as much memory as it may.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.gathered() >= SAMPLES || self.names.fresh() >= FRESH
     }
 
     /// Takes what is said of a metric.

@@ -1,6 +1,6 @@
 //! How parsers of lines are fed: all of them the same way, whatever a line means to them.
 
-use super::intake::{Intake, SAMPLES};
+use super::intake::Intake;
 use super::lines::{Line, Lines};
 
 /// A parser of lines.
@@ -31,7 +31,7 @@ pub(super) trait LineParser {
     #[inline]
     fn feed(&mut self, intake: &mut Intake, bytes: &[u8]) -> usize {
         let mut at = 0;
-        while intake.samples.len() < SAMPLES && !intake.wants_sync {
+        while !intake.is_full() && !intake.wants_sync {
             if let Some(len) = self.message(intake, &bytes[at..]) {
                 at += len;
                 continue;

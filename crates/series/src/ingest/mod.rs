@@ -15,8 +15,9 @@
 //! usable: it goes on with the next message.
 //!
 //! Bounds: a line has at most [`MAX_LINE_BYTES`], a row `names::MAX_METRICS` metrics, a feed ends
-//! when some thousand samples wait to be saved, replies to what was wrong are counted instead of
-//! kept when they are not taken, and what is remembered of names is given back when all sessions
+//! when some thousand samples wait to be saved, or megabytes of names that nobody has counted, a
+//! request is read some hundred kilobytes at a time, replies to what was wrong are counted instead
+//! of kept when they are not taken, and what is remembered of names is given back when all sessions
 //! together have too much.
 
 mod csv;
@@ -42,11 +43,11 @@ mod session;
 mod tests;
 
 pub(crate) use csv::HEADING as CSV_HEADING;
-pub use import::ImportLines;
+pub use import::{ImportLines, ReadLine};
 pub use influx::Clock;
 pub use lines::MAX_LINE_BYTES;
 pub use metadata::Metadata;
-pub use opentsdb::put_lines;
+pub use opentsdb::PutPoints;
 pub use otlp::OtlpMetrics;
 pub use remote_write::RemoteWrite;
 pub use session::{Memory, Protocol, Session};

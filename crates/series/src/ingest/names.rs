@@ -69,6 +69,8 @@ pub(super) struct Names {
     /// The entry found last.
     last: u32,
     bytes: usize,
+    /// Bytes of lines, and of the names that they mean, since names were looked up last.
+    fresh: usize,
     /// Targets that stay: a dictionary's.
     fixed: usize,
     /// Where targets may begin that are not looked up.
@@ -87,6 +89,7 @@ impl Names {
             by_series: HashMap::new(),
             last: NONE,
             bytes: 0,
+            fresh: 0,
             fixed: 0,
             unopened: 0,
             has_refused: false,
@@ -143,6 +146,9 @@ impl Names {
         let text = [head, tail].concat().into_boxed_slice();
         let hash = hash(self.seed, head, tail);
         self.bytes += text.len() + OVERHEAD;
+        let named = &self.targets[row.first as usize..];
+        let names: usize = named.iter().map(|target| target.name().as_str().len()).sum();
+        self.fresh += text.len() + names + (1 + named.len()) * OVERHEAD;
         let number = self.entries.len() as u32;
         self.entries.push(Entry { hash, text, row, next: NONE });
         if self.entries.len() * 2 > self.table.len() {
@@ -221,6 +227,17 @@ impl Names {
         self.bytes
     }
 
+    /// How many bytes came since names were looked up last, about: nobody has counted them yet.
+    #[inline]
+    pub(super) fn fresh(&self) -> usize {
+        self.fresh
+    }
+
+    /// Says that what came so far is counted, or is to be looked up by nobody.
+    pub(super) fn settle(&mut self) {
+        self.fresh = 0;
+    }
+
     /// Forgets all but what is fixed and the row in hand, whose targets may get another place: says
     /// which. No sample may be waiting.
     pub(super) fn forget(&mut self, in_hand: Option<Row>) -> Option<Row> {
@@ -247,6 +264,7 @@ impl Names {
         self.table = vec![NONE; 64];
         self.last = NONE;
         self.bytes = self.targets.len() * OVERHEAD;
+        self.fresh = 0;
         row
     }
 
@@ -278,6 +296,7 @@ impl Names {
             }
         }
         self.unopened = self.targets.len();
+        self.fresh = 0;
         refused
     }
 

@@ -14,7 +14,7 @@ use super::intake::{Besides, Intake, SAMPLES, Shown};
 use super::line_parser::LineParser;
 use super::metadata::Metadata;
 use super::names::Names;
-use super::opentsdb;
+use super::opentsdb::{self, PutPoints};
 use super::otlp::{self, OtlpMetrics};
 use super::remote_write::{self, RemoteWrite};
 use super::resp;
@@ -197,9 +197,11 @@ impl Session {
         self.intake.names.close();
     }
 
-    /// Takes in a message of Prometheus' remote write, as much of it as is saved at a time: whether
-    /// that was all that was left of it. If not, it goes on behind [`Session::save`]. What is wrong
-    /// with one of its series is told among the replies, and the others are taken.
+    /// Takes in a message of Prometheus' remote write, as much of it as is saved at a time, or as
+    /// others can wait for: whether that was all that was left of it. If not, it goes on behind
+    /// [`Session::save`] if the session [`wants_save`](Session::wants_save), or else whenever it
+    /// is its turn. What is wrong with one of its series is told among the replies, and the others
+    /// are taken.
     pub fn take_remote_write(&mut self, message: &mut RemoteWrite) -> bool {
         self.take_room();
         remote_write::take(&mut self.intake, message)
@@ -218,6 +220,13 @@ impl Session {
         import::take(&mut self.intake, lines)
     }
 
+    /// Takes in points of OpenTSDB's, as [`Session::take_remote_write`] does a message. Of those
+    /// that are refused they know why.
+    pub fn take_put(&mut self, points: &mut PutPoints) -> bool {
+        self.take_room();
+        opentsdb::take(&mut self.intake, points)
+    }
+
     /// Takes in a row of a table that is no text, such as one of Parquet's: the name of a series, a
     /// time, and what was there.
     ///
@@ -233,19 +242,20 @@ impl Session {
 
     /// Whether nothing more is taken before [`Session::save`].
     pub fn wants_save(&self) -> bool {
-        self.intake.wants_sync || self.intake.gathered() >= SAMPLES
+        self.intake.wants_sync || self.intake.is_full()
     }
 
     /// Whether there is anything to save.
     pub fn has_points(&self) -> bool {
-        self.intake.gathered() > 0 || self.intake.wants_sync
+        self.intake.gathered() > 0 || self.wants_save()
     }
 
     /// Bytes of memory for what was taken and not saved, and for replies that were not sent.
     pub fn in_hand(&self) -> usize {
-        let Intake { samples, increments, replies, .. } = &self.intake;
+        let Intake { names, samples, increments, replies, .. } = &self.intake;
         (samples.capacity() + increments.capacity()) * size_of::<Sample>()
             + self.points.capacity() * size_of::<Point>()
+            + names.fresh()
             + replies.capacity()
     }
 
@@ -515,6 +525,7 @@ impl Session {
         self.saved += self.points().filter(is_sent).count() as u64;
         self.intake.samples.clear();
         self.intake.increments.clear();
+        self.intake.names.settle();
         self.intake.wants_sync = false;
     }
 

@@ -2,20 +2,26 @@
 //! lines have in hand while the store makes them wait. So many of them at once cost no more memory
 //! than there is for them.
 
-use plinth_env::Signal;
+use plinth_env::reply::promise;
+use plinth_env::{Env, Signal};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What all of them hold, bodies as they came and decompressed.
 pub(super) struct Bodies {
-    /// How many bytes that may be.
-    most: usize,
-    bytes: AtomicUsize,
+    all: Arc<All>,
     /// Has a permit while nobody reads a large one on a thread of its own.
     reading: Signal,
 }
 
+struct All {
+    /// How many bytes that may be.
+    most: usize,
+    bytes: AtomicUsize,
+}
+
 /// The turn of whoever reads a large body.
-pub(super) struct Reading<'a>(&'a Signal);
+struct Reading<'a>(&'a Signal);
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
@@ -24,9 +30,11 @@ impl Drop for Reading<'_> {
 }
 
 /// What one request, or connection, holds of them.
-pub(super) struct Held<'a> {
-    bodies: &'a Bodies,
+pub(super) struct Held {
+    all: Arc<All>,
     bytes: usize,
+    /// What of that a session has in hand.
+    in_hand: usize,
 }
 
 impl Bodies {
@@ -34,37 +42,72 @@ impl Bodies {
     pub(super) fn up_to(most: usize) -> Self {
         let reading = Signal::new();
         reading.notify();
-        Self { most, bytes: AtomicUsize::new(0), reading }
+        Self { all: Arc::new(All { most, bytes: AtomicUsize::new(0) }), reading }
     }
 
     /// Somebody who holds nothing yet.
-    pub(super) fn hold(&self) -> Held<'_> {
-        Held { bodies: self, bytes: 0 }
+    pub(super) fn hold(&self) -> Held {
+        Held { all: self.all.clone(), bytes: 0, in_hand: 0 }
     }
 
-    /// Waits until nobody else reads a large body: so however many there are, they take one thread.
-    pub(super) async fn reading(&self) -> Reading<'_> {
+    /// Does what takes longer than others on the thread should wait for, on a thread of its own,
+    /// once nobody else does: so however many bodies are large, they take one thread. `None` if it
+    /// failed.
+    pub(super) async fn apart<T: Send + 'static>(
+        &self,
+        env: &Env,
+        name: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
         self.reading.wait().await;
-        Reading(&self.reading)
+        let _turn = Reading(&self.reading);
+        let (done, told) = promise();
+        drop(env.spawn(name, async move { done.send(Ok(work())) }));
+        told.await.ok()
     }
 
     /// Bytes that are held.
     pub(super) fn held(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
+        self.all.bytes.load(Ordering::Relaxed)
     }
 }
 
-impl Held<'_> {
+impl Held {
     /// Holds so many bytes more. Whether there was room for them.
     pub(super) fn add(&mut self, bytes: usize) -> bool {
         self.bytes += bytes;
-        self.bodies.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.bodies.most
+        self.all.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.all.most
+    }
+
+    /// Gives so many bytes back, or all that it holds.
+    pub(super) fn give_back(&mut self, bytes: usize) {
+        let given = bytes.min(self.bytes);
+        self.bytes -= given;
+        self.all.bytes.fetch_sub(given, Ordering::Relaxed);
+    }
+
+    /// Holds what a session has in hand, which was something else before. Whether there is room
+    /// for that.
+    pub(super) fn has_in_hand(&mut self, bytes: usize) -> bool {
+        let before = std::mem::replace(&mut self.in_hand, bytes);
+        match bytes.checked_sub(before) {
+            Some(more) => self.add(more),
+            None => {
+                self.give_back(before - bytes);
+                true
+            }
+        }
+    }
+
+    /// Holds what another one did.
+    pub(super) fn join(&mut self, mut other: Self) {
+        self.bytes += std::mem::take(&mut other.bytes);
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for Held {
     fn drop(&mut self) {
-        self.bodies.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.all.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -87,6 +130,14 @@ mod tests {
         drop(other);
         assert_eq!(bodies.held(), MOST / 2);
         assert!(one.add(MOST / 2));
+        assert!(!one.has_in_hand(10), "there is no more");
+        assert!(one.has_in_hand(4), "a session that has less has room");
+        assert_eq!(bodies.held(), MOST + 4);
+        let mut other = bodies.hold();
+        assert!(!other.add(7));
+        one.join(other);
+        one.give_back(5);
+        assert_eq!(bodies.held(), MOST + 6);
         drop(one);
         assert_eq!(bodies.held(), 0);
     }

@@ -26,11 +26,7 @@ const PIECE: usize = 128 << 10;
 pub(super) type Refusal = (StatusCode, String);
 
 /// The bytes of a body, which `held` holds from then on.
-pub(super) async fn expand(
-    env: &Env,
-    body: &[u8],
-    held: &mut Held<'_>,
-) -> Result<Vec<u8>, Refusal> {
+pub(super) async fn expand(env: &Env, body: &[u8], held: &mut Held) -> Result<Vec<u8>, Refusal> {
     let mut plain = Vec::new();
     let (mut rest, mut members) = (body, 0);
     while !rest.is_empty() {

@@ -522,7 +522,7 @@ async fn prometheus_answer(
     hub: &Hub,
     request: Request<Incoming>,
     patience: &Patience,
-    held: &mut bodies::Held<'_>,
+    held: &mut bodies::Held,
 ) -> Answered {
     let failed = |status: StatusCode, kind: &str, why: &str| {
         let text = serde_json::json!({ "status": "error", "errorType": kind, "error": why });
@@ -626,7 +626,7 @@ async fn body(
     body: Incoming,
     most: usize,
     patience: &Patience,
-    held: &mut bodies::Held<'_>,
+    held: &mut bodies::Held,
 ) -> Result<Vec<u8>, StatusCode> {
     let mut body = pin!(body);
     let mut bytes = Vec::new();

@@ -5,11 +5,11 @@
 
 use super::Hub;
 use super::bodies::Held;
-use super::write::{Told, clock, decoded, end, fed};
+use super::write::{Told, between, clock, decoded, end, fed};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use plinth_series::form_pairs;
-use plinth_series::ingest::{Clock, ImportLines, Protocol};
+use plinth_series::ingest::{Clock, ImportLines, Protocol, ReadLine};
 use std::net::IpAddr;
 
 const LINES: &str = "/api/v1/import";
@@ -25,7 +25,7 @@ pub(super) async fn answer(
     hub: &Hub,
     head: &Parts,
     body: &[u8],
-    (sender, held): (IpAddr, &mut Held<'_>),
+    (sender, held): (IpAddr, &mut Held),
 ) -> Told {
     let refused = |status: StatusCode, why: String| (status, format!("{}\n", why.trim_end()), None);
     let opened = match hub.slot.takes().await {
@@ -42,19 +42,24 @@ pub(super) async fn answer(
     };
     let mut session = opened.waiting.take(hub, Protocol::Exposition(now), sender);
     if head.uri.path() == TEXT {
-        return match fed(hub, &opened, &mut session, &body).await {
-            Ok(at) => end(hub, &opened, session, &body[at..]).await,
-            Err(_) => refused(StatusCode::SERVICE_UNAVAILABLE, said(session.replies())),
+        return match fed(hub, &opened, (&mut session, held), &body).await {
+            Some(at) => end(hub, &opened, session, &body[at..]).await,
+            None => refused(StatusCode::SERVICE_UNAVAILABLE, said(session.replies())),
         };
     }
     let mut lines = ImportLines::of(body);
-    while !session.take_import(&mut lines) {
-        if session.save(&opened.store).await.is_err() {
+    loop {
+        if let Some(long) = lines.long().map(<[u8]>::to_vec) {
+            let read = hub.bodies.apart(&hub.env, "import", move || ReadLine::of(&long)).await;
+            read.into_iter().for_each(|line| lines.put(line));
+        }
+        if session.take_import(&mut lines) {
+            return end(hub, &opened, session, b"").await;
+        }
+        if !between(hub, &opened, &mut session, held).await {
             return refused(StatusCode::SERVICE_UNAVAILABLE, said(session.replies()));
         }
-        hub.env.give_way().await;
     }
-    end(hub, &opened, session, b"").await
 }
 
 fn said(replies: &[u8]) -> String {

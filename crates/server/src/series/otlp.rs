@@ -8,18 +8,17 @@
 use super::Hub;
 use super::bodies::{Held, NO_ROOM};
 use super::opened::Opened;
-use super::write::{clock, decoded};
+use super::write::{between, clock, decoded};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode, header};
-use plinth_env::reply::promise;
-use plinth_series::ingest::otlp::{refusal, reply};
+use plinth_series::ingest::otlp::{NoRequest, refusal, reply};
 use plinth_series::ingest::{OtlpMetrics, Protocol, Session};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
 /// Bytes of JSON that are read at once on a thread that others need too; more have one of their
 /// own.
-const AT_ONCE: usize = 256 << 10;
+const AT_ONCE: usize = 64 << 10;
 /// Bytes that a sender is told of what was wrong.
 const TOLD: usize = 4 << 10;
 
@@ -74,7 +73,7 @@ pub(super) async fn answer(
     hub: &Hub,
     head: &Parts,
     body: &[u8],
-    (sender, held): (IpAddr, &mut Held<'_>),
+    (sender, held): (IpAddr, &mut Held),
 ) -> Told {
     let Some(encoding) = Encoding::of(&head.headers) else {
         let why = "application/x-protobuf or application/json is expected\n";
@@ -93,7 +92,7 @@ pub(super) async fn answer(
         Err((status, why)) => return encoding.refused(status, &why),
     };
     let session = opened.waiting.take(hub, Protocol::Influx(clock(hub, 1)), sender);
-    take(hub, encoding, &opened, &mut message, session).await
+    take(hub, encoding, &opened, (&mut message, held), session).await
 }
 
 /// The request in a body.
@@ -102,29 +101,47 @@ async fn read<'b>(
     encoding: Encoding,
     head: &Parts,
     body: &'b [u8],
-    held: &mut Held<'_>,
+    held: &mut Held,
 ) -> Result<OtlpMetrics<'b>, (StatusCode, String)> {
     let body = decoded(hub, &head.headers, body, held).await?;
     if !encoding.is_json {
         return Ok(OtlpMetrics::of(body));
     }
-    let no_room = || (StatusCode::SERVICE_UNAVAILABLE, NO_ROOM.to_owned());
-    // The text may have been the sender's own, and the message is at most twice as long.
-    if !held.add(2 * body.len()) {
+    // A text with escapes is put together in memory of the reader's own, once more at most.
+    if !held.add(body.len()) {
         return Err(no_room());
     }
-    let wrong = |why: String| (StatusCode::BAD_REQUEST, format!("the body is no request: {why}"));
-    if body.len() <= AT_ONCE {
-        return OtlpMetrics::of_json(&body).map_err(wrong);
-    }
-    let _turn = hub.bodies.reading().await;
-    let (done, message) = promise();
-    let text = body.into_owned();
-    drop(hub.env.spawn("otlp json", async move { done.send(Ok(OtlpMetrics::of_json(&text))) }));
-    match message.await {
-        Ok(message) => message.map_err(wrong),
-        Err(_) => Err(no_room()),
-    }
+    let message = if body.len() <= AT_ONCE {
+        OtlpMetrics::of_json(&body, &mut |more| held.add(more))
+    } else {
+        // The text may have been the sender's own.
+        if matches!(body, Cow::Borrowed(_)) && !held.add(body.len()) {
+            return Err(no_room());
+        }
+        let (text, mut its) = (body.into_owned(), hub.bodies.hold());
+        let work = move || {
+            let message = OtlpMetrics::of_json(&text, &mut |more| its.add(more));
+            (message, its, text.len())
+        };
+        match hub.bodies.apart(&hub.env, "otlp json", work).await {
+            Some((message, its, len)) => {
+                held.join(its);
+                held.give_back(len);
+                message
+            }
+            None => Err(NoRequest::NoRoom),
+        }
+    };
+    message.map_err(|why| match why {
+        NoRequest::NoRoom => no_room(),
+        NoRequest::Wrong(why) => {
+            (StatusCode::BAD_REQUEST, format!("the body is no request: {why}"))
+        }
+    })
+}
+
+fn no_room() -> (StatusCode, String) {
+    (StatusCode::SERVICE_UNAVAILABLE, NO_ROOM.to_owned())
 }
 
 /// Takes a request in and commits it, and says how that went.
@@ -132,13 +149,12 @@ async fn take(
     hub: &Hub,
     encoding: Encoding,
     opened: &Opened,
-    message: &mut OtlpMetrics<'_>,
+    (message, held): (&mut OtlpMetrics<'_>, &mut Held),
     mut session: Session,
 ) -> Told {
     let mut failed = false;
     while !failed && !session.take_otlp(message) {
-        failed = session.save(&opened.store).await.is_err();
-        hub.env.give_way().await;
+        failed = !between(hub, opened, &mut session, held).await;
     }
     failed = failed || session.end(b"", &opened.store).await.is_err();
     let told = said(session.replies());

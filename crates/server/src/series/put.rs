@@ -1,17 +1,21 @@
-//! OpenTSDB's `/api/put`: points as JSON, which become the lines that mean the same.
+//! OpenTSDB's `/api/put`: points as JSON, each of which is taken or refused for itself.
 //!
 //! The answer is OpenTSDB's: 204 when all of them are committed, 400 when some were refused and the
-//! others are committed; with `summary` or `details` in the address it says how many, and why.
+//! others are committed; with `summary` or `details` in the address it says how many, and with
+//! `details` which they are, and why. Where the body is no JSON nothing is taken.
 
 use super::Hub;
 use super::bodies::{Held, NO_ROOM};
-use super::write::{Told, decoded, fed};
+use super::write::{Told, between, decoded};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
-use plinth_series::ingest::{Protocol, put_lines};
+use plinth_series::ingest::{Protocol, PutPoints};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
+/// Bytes of a body that are read at once on a thread that others need too; more have one of their
+/// own.
+const AT_ONCE: usize = 64 << 10;
 /// Largest body without its compression: it is read at once.
 const MAX_BYTES: usize = 4 << 20;
 
@@ -30,7 +34,7 @@ pub(super) async fn answer(
     hub: &Hub,
     head: &Parts,
     body: &[u8],
-    (sender, held): (IpAddr, &mut Held<'_>),
+    (sender, held): (IpAddr, &mut Held),
 ) -> Told {
     let opened = match hub.slot.takes().await {
         Ok(opened) => opened,
@@ -44,34 +48,64 @@ pub(super) async fn answer(
         }
         Err((status, why)) => return failed(status, &why),
     };
-    let lines = match put_lines(&body) {
-        Ok(lines) => lines,
-        Err(why) => return failed(StatusCode::BAD_REQUEST, &format!("no points: {why}")),
-    };
-    if !held.add(lines.len()) {
+    // Of a body of so many bytes they have twice as many at most.
+    if !held.add(2 * body.len()) {
         return failed(StatusCode::SERVICE_UNAVAILABLE, NO_ROOM);
     }
+    let points = if body.len() <= AT_ONCE {
+        PutPoints::of(&body)
+    } else {
+        let body = body.into_owned();
+        match hub.bodies.apart(&hub.env, "opentsdb put", move || PutPoints::of(&body)).await {
+            Some(points) => points,
+            None => return failed(StatusCode::SERVICE_UNAVAILABLE, NO_ROOM),
+        }
+    };
+    let mut points = match points {
+        Ok(points) => points,
+        Err(why) => return failed(StatusCode::BAD_REQUEST, &format!("no points: {why}")),
+    };
     let mut session = opened.puts.take(hub, Protocol::OpenTsdb, sender);
-    let is_saved = fed(hub, &opened, &mut session, &lines).await.is_ok()
-        && session.end(b"", &opened.store).await.is_ok();
-    let (saved, refused) = (session.saved(), session.refused());
-    hub.counts.add(saved, refused);
+    let mut goes_on = true;
+    while goes_on && !session.take_put(&mut points) {
+        goes_on = between(hub, &opened, &mut session, held).await;
+    }
+    let is_saved = goes_on && session.end(b"", &opened.store).await.is_ok();
+    let saved = session.saved();
+    hub.counts.add(saved, session.refused());
+    // Of series that there may not be the session says so, and no more.
     let told = String::from_utf8_lossy(session.replies()).into_owned();
     if !is_saved {
         return failed(StatusCode::SERVICE_UNAVAILABLE, &told);
     }
     opened.puts.put(session);
-    let asked = head.uri.query().unwrap_or_default();
+    reported(head.uri.query().unwrap_or_default(), saved, &points, &told)
+}
+
+/// What is said of a request of which so many points are committed.
+fn reported(asked: &str, saved: u64, points: &PutPoints, told: &str) -> Told {
     let wants = |what: &str| asked.split('&').any(|part| part.split('=').next() == Some(what));
+    let refused = points.points().saturating_sub(saved);
     let status = if refused == 0 { StatusCode::OK } else { StatusCode::BAD_REQUEST };
     if wants("details") {
-        let errors: Vec<Value> = told.lines().map(|why| json!({ "error": why })).collect();
+        let of_points = points.told().iter();
+        let of_points = of_points.map(|(point, why)| json!({ "datapoint": point, "error": why }));
+        let of_series = told.lines().map(|why| json!({ "error": why }));
+        let errors: Vec<Value> = of_points.chain(of_series).collect();
         let text = json!({ "success": saved, "failed": refused, "errors": errors });
         return (status, text.to_string(), None);
     }
-    match (wants("summary"), refused) {
-        (true, _) => (status, json!({ "success": saved, "failed": refused }).to_string(), None),
-        (false, 0) => (StatusCode::NO_CONTENT, String::new(), None),
-        (false, _) => failed(status, &told),
+    if wants("summary") {
+        return (status, json!({ "success": saved, "failed": refused }).to_string(), None);
     }
+    if refused == 0 {
+        return (StatusCode::NO_CONTENT, String::new(), None);
+    }
+    let first = points.told().first().map(|(_, why)| why.as_str()).or(told.lines().next());
+    let all = points.points();
+    let why = format!(
+        "{refused} of {all} points were refused ({}), the others are stored: ?details says which",
+        first.unwrap_or_default()
+    );
+    failed(status, &why)
 }

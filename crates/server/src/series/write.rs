@@ -18,6 +18,9 @@ use std::net::IpAddr;
 
 /// Largest body as it is sent.
 pub(super) const MAX_BODY: usize = 32 << 20;
+/// Bytes of a message that are expanded at once on a thread that others need too; more have one of
+/// their own.
+const AT_ONCE: usize = 256 << 10;
 /// Bytes of lines, and lines, that are read before others have their turn on the thread: some
 /// tenths of a millisecond's.
 const PIECE_LINES: usize = 1000;
@@ -51,7 +54,7 @@ pub(super) async fn answer(
     hub: &Hub,
     head: &Parts,
     body: &[u8],
-    (sender, held): (IpAddr, &mut Held<'_>),
+    (sender, held): (IpAddr, &mut Held),
 ) -> Told {
     let headers = &head.headers;
     let path = head.uri.path();
@@ -110,30 +113,80 @@ async fn remote_write(
     opened: &Opened,
     headers: &HeaderMap,
     body: &[u8],
-    (sender, held): (IpAddr, &mut Held<'_>),
+    (sender, held): (IpAddr, &mut Held),
 ) -> Told {
     let Some(is_second) = is_second(headers) else {
         let why = "prometheus.WriteRequest and io.prometheus.write.v2.Request are understood\n";
         return (StatusCode::UNSUPPORTED_MEDIA_TYPE, why.to_owned(), None);
     };
-    let decode = if is_second { RemoteWrite::decode_second } else { RemoteWrite::decode };
     let written = |saved: u64| is_second.then_some(saved);
-    let mut message = match decode(body) {
+    let mut message = match message(hub, is_second, body, held).await {
         Ok(message) => message,
-        Err(why) => return (StatusCode::BAD_REQUEST, why + "\n", written(0)),
+        Err((status, why)) => return (status, why + "\n", written(0)),
     };
-    if !held.add(message.bytes()) {
-        return (StatusCode::SERVICE_UNAVAILABLE, format!("{NO_ROOM}\n"), written(0));
-    }
     let mut session = opened.waiting.take(hub, Protocol::Influx(clock(hub, 1)), sender);
     while !session.take_remote_write(&mut message) {
-        if session.save(&opened.store).await.is_err() {
+        if !between(hub, opened, &mut session, held).await {
             return (StatusCode::SERVICE_UNAVAILABLE, told(hub, &session), written(0));
         }
-        hub.env.give_way().await;
     }
     let (status, text, saved) = end(hub, opened, session, b"").await;
     (status, text, written(saved.unwrap_or(0)))
+}
+
+/// The message of remote write in a body, which `held` holds.
+async fn message(
+    hub: &Hub,
+    is_second: bool,
+    body: &[u8],
+    held: &mut Held,
+) -> Result<RemoteWrite, gzip::Refusal> {
+    let wrong = |why| (StatusCode::BAD_REQUEST, why);
+    let no_room = || (StatusCode::SERVICE_UNAVAILABLE, NO_ROOM.to_owned());
+    let len = RemoteWrite::bytes_of(body).map_err(wrong)?;
+    if !held.add(len) {
+        return Err(no_room());
+    }
+    let decode = if is_second { RemoteWrite::decode_second } else { RemoteWrite::decode };
+    let message = if len <= AT_ONCE {
+        decode(body).map_err(wrong)?
+    } else {
+        if !held.add(body.len()) {
+            return Err(no_room());
+        }
+        let body = body.to_vec();
+        let work = move || (decode(&body), body.len());
+        let read = hub.bodies.apart(&hub.env, "remote write", work).await;
+        let (message, sent) = read.ok_or_else(no_room)?;
+        held.give_back(sent);
+        message.map_err(wrong)?
+    };
+    // With the places of its texts.
+    if !held.add(message.bytes().saturating_sub(len)) {
+        return Err(no_room());
+    }
+    Ok(message)
+}
+
+/// What is done when a session has taken some of a request, and there is more of it: what waits is
+/// saved if that is enough, and others have their turn. Whether it can go on; the session has said
+/// why not.
+pub(super) async fn between(
+    hub: &Hub,
+    opened: &Opened,
+    session: &mut Session,
+    held: &mut Held,
+) -> bool {
+    if !held.has_in_hand(session.in_hand()) {
+        session.give_up(&plinth_series::Error::Behind);
+        return false;
+    }
+    if session.wants_save() && session.save(&opened.store).await.is_err() {
+        return false;
+    }
+    held.has_in_hand(session.in_hand());
+    hub.env.give_way().await;
+    true
 }
 
 async fn influx(
@@ -142,7 +195,7 @@ async fn influx(
     query: &str,
     headers: &HeaderMap,
     body: &[u8],
-    (sender, held): (IpAddr, &mut Held<'_>),
+    (sender, held): (IpAddr, &mut Held),
 ) -> (StatusCode, String) {
     let unit = match unit(query) {
         Ok(unit) => unit,
@@ -153,7 +206,7 @@ async fn influx(
         Err((status, why)) => return (status, json(&why)),
     };
     let mut session = opened.waiting.take(hub, Protocol::Influx(clock(hub, unit)), sender);
-    let Ok(at) = fed(hub, opened, &mut session, &body).await else {
+    let Some(at) = fed(hub, opened, (&mut session, held), &body).await else {
         return (StatusCode::SERVICE_UNAVAILABLE, json(&told(hub, &session)));
     };
     let (status, text, _) = end(hub, opened, session, &body[at..]).await;
@@ -161,27 +214,24 @@ async fn influx(
 }
 
 /// Feeds a session with a body, and saves what it takes of it: how many bytes of whole lines there
-/// were.
-///
-/// # Errors
-/// If the store fails, which the session has to say.
+/// were. `None` if the store fails, or there is no room, which the session has to say.
 pub(super) async fn fed(
     hub: &Hub,
     opened: &Opened,
-    session: &mut Session,
+    (session, held): (&mut Session, &mut Held),
     body: &[u8],
-) -> plinth_series::Result<usize> {
+) -> Option<usize> {
     let mut at = 0;
     loop {
         let end = at + piece(&body[at..]);
         at += session.feed(&body[at..end]);
-        if session.wants_save() {
-            session.save(&opened.store).await?;
-        } else if end == body.len() {
-            return Ok(at);
+        if !session.wants_save() && end == body.len() {
+            return Some(at);
         }
         // Lines that make no sense are work too, and none of them is ever saved.
-        hub.env.give_way().await;
+        if !between(hub, opened, session, held).await {
+            return None;
+        }
     }
 }
 
@@ -277,7 +327,7 @@ pub(super) async fn decoded<'a>(
     hub: &Hub,
     headers: &HeaderMap,
     body: &'a [u8],
-    held: &mut Held<'_>,
+    held: &mut Held,
 ) -> Result<Cow<'a, [u8]>, gzip::Refusal> {
     match headers.get(header::CONTENT_ENCODING).map(|encoding| encoding.as_bytes()) {
         None | Some(b"identity" | b"") => Ok(body.into()),

@@ -5,7 +5,7 @@ use plinth_client::{Database, Endpoint};
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{Node, NodeConfig};
 use plinth_series::{Direction, Point, SeriesStore};
-use plinth_server::{SeriesConfig, Server, ServerConfig};
+use plinth_server::{Limits, SeriesConfig, Server, ServerConfig};
 use std::sync::Arc;
 
 /// A server, and what it stands on.
@@ -31,10 +31,16 @@ impl Heard {
 impl Taking {
     /// With these settings, and HTTP.
     pub fn with(series: SeriesConfig) -> Self {
+        Self::limited(series, Limits::default())
+    }
+
+    /// The same, within these limits.
+    pub fn limited(series: SeriesConfig, limits: Limits) -> Self {
         let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
         let endpoint: Arc<dyn Endpoint> = Arc::new(node.endpoint());
         let series = SeriesConfig { http: Some(loopback()), ..series };
-        let config = ServerConfig { listen: vec![loopback()], series, ..ServerConfig::default() };
+        let listen = vec![loopback()];
+        let config = ServerConfig { listen, series, limits, ..ServerConfig::default() };
         let server = block_on(Server::start(endpoint.clone(), config)).unwrap();
         let at = server.series_addresses();
         Self { server, at, endpoint }

@@ -7,7 +7,8 @@
 
 mod json;
 
-pub use json::put_lines;
+pub use json::PutPoints;
+pub(super) use json::take;
 
 use super::Sample;
 use super::intake::{Intake, Shown};
@@ -111,6 +112,16 @@ fn put(intake: &mut Intake, recent: &mut Recent, arguments: &[u8]) -> Result<(),
     if value.is_empty() {
         return Err(FEW);
     }
+    put_words(intake, recent, (metric, when, value, tags))
+}
+
+/// Takes a point: its metric, its time, its value, and its tags, each behind a blank.
+#[inline]
+fn put_words(
+    intake: &mut Intake,
+    recent: &mut Recent,
+    (metric, when, value, tags): (&[u8], &[u8], &[u8], &[u8]),
+) -> Result<(), Refused> {
     let time = recent
         .parse(when, time)
         .map_err(|_| ("put: invalid timestamp format", number::Wrong::Time.text()))?;

@@ -40,6 +40,11 @@ impl<'a> Attributes<'a> {
         Ok(())
     }
 
+    /// How long they are together.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Each as it was sent.
     pub(super) fn iter(&self) -> impl Iterator<Item = &'a [u8]> {
         self.all.iter().copied()

@@ -1,6 +1,8 @@
 //! JSON of OpenTelemetry, turned into the message in protocol buffers that means the same, while it
 //! is read: so there is one way to take it, and nothing in memory besides the text and the bytes.
 //!
+//! What that takes is asked for before it is taken: `0,` is eight bytes and their number.
+//!
 //! The length of a message stands before it, and is known behind it: five bytes are kept for it,
 //! which a number of variable length may always take. What the JSON has more than the schema is
 //! passed over. Integers may be texts, as the mapping of protocol buffers has it, and doubles may
@@ -17,26 +19,72 @@ use std::fmt;
 const MAX_BYTES: usize = 64 << 20;
 /// Bytes of the length of a message in it.
 const LENGTH: usize = 5;
+/// Bytes that anything but a text takes, at most; and how many are asked for at a time, at least.
+const SHORT: usize = 32;
+const PIECE: usize = 64 << 10;
+
+/// Why a text is no request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NoRequest {
+    /// It makes none, for this reason.
+    Wrong(String),
+    /// There was no room for it.
+    NoRoom,
+}
+
+/// The bytes of a message, and the room that there is for them.
+struct Out<'c> {
+    bytes: Vec<u8>,
+    charge: &'c mut dyn FnMut(usize) -> bool,
+    is_refused: bool,
+}
+
+impl Out<'_> {
+    /// Makes room for so many bytes more.
+    fn room<E: Error>(&mut self, bytes: usize) -> Result<(), E> {
+        let needed = self.bytes.len() + bytes;
+        if needed > MAX_BYTES {
+            return Err(E::custom(format_args!("the message has more than {MAX_BYTES} bytes")));
+        }
+        if needed <= self.bytes.capacity() {
+            return Ok(());
+        }
+        let more = bytes.max(PIECE).max(self.bytes.len() / 2);
+        // Where it has to move it is there twice for a moment.
+        if !(self.charge)(more) {
+            self.is_refused = true;
+            return Err(E::custom("there is no room"));
+        }
+        self.bytes.reserve_exact(more);
+        Ok(())
+    }
+}
 
 /// The message that a text means.
 ///
 /// # Errors
-/// Why it means none.
-pub(super) fn transcoded(text: &[u8]) -> Result<Vec<u8>, String> {
-    let mut out = Vec::with_capacity(text.len() / 2);
+/// Why it means none, or that `charge` gave no room.
+pub(super) fn transcoded(
+    text: &[u8],
+    charge: &mut dyn FnMut(usize) -> bool,
+) -> Result<Vec<u8>, NoRequest> {
+    let mut out = Out { bytes: Vec::new(), charge, is_refused: false };
     let mut reader = serde_json::Deserializer::from_slice(text);
     let message = Message { fields: &REQUEST, out: &mut out };
-    message.deserialize(&mut reader).and_then(|()| reader.end()).map_err(|why| why.to_string())?;
-    Ok(out)
+    match message.deserialize(&mut reader).and_then(|()| reader.end()) {
+        Ok(()) => Ok(out.bytes),
+        Err(_) if out.is_refused => Err(NoRequest::NoRoom),
+        Err(why) => Err(NoRequest::Wrong(why.to_string())),
+    }
 }
 
 /// A message that is read into its bytes.
-struct Message<'o> {
+struct Message<'o, 'c> {
     fields: &'static [Field],
-    out: &'o mut Vec<u8>,
+    out: &'o mut Out<'c>,
 }
 
-impl<'de> DeserializeSeed<'de> for Message<'_> {
+impl<'de> DeserializeSeed<'de> for Message<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -44,7 +92,7 @@ impl<'de> DeserializeSeed<'de> for Message<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Message<'_> {
+impl<'de> Visitor<'de> for Message<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -93,12 +141,12 @@ impl Visitor<'_> for Known {
 }
 
 /// All values of a field.
-struct List<'o> {
+struct List<'o, 'c> {
     field: &'static Field,
-    out: &'o mut Vec<u8>,
+    out: &'o mut Out<'c>,
 }
 
-impl<'de> DeserializeSeed<'de> for List<'_> {
+impl<'de> DeserializeSeed<'de> for List<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -106,7 +154,7 @@ impl<'de> DeserializeSeed<'de> for List<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for List<'_> {
+impl<'de> Visitor<'de> for List<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -124,28 +172,25 @@ impl<'de> Visitor<'de> for List<'_> {
 }
 
 /// A value of a field.
-struct One<'o> {
+struct One<'o, 'c> {
     field: &'static Field,
-    out: &'o mut Vec<u8>,
+    out: &'o mut Out<'c>,
 }
 
-impl<'de> DeserializeSeed<'de> for One<'_> {
+impl<'de> DeserializeSeed<'de> for One<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        if self.out.len() > MAX_BYTES {
-            let why = format_args!("the message has more than {MAX_BYTES} bytes");
-            return Err(D::Error::custom(why));
-        }
+        self.out.room(SHORT)?;
         let Kind::Message(fields) = self.field.kind else {
             return deserializer.deserialize_any(self);
         };
-        put_number(u64::from(self.field.number) << 3 | 2, self.out);
-        let begin = self.out.len();
-        self.out.extend_from_slice(&[0; LENGTH]);
+        put_number(u64::from(self.field.number) << 3 | 2, &mut self.out.bytes);
+        let begin = self.out.bytes.len();
+        self.out.bytes.extend_from_slice(&[0; LENGTH]);
         Message { fields, out: &mut *self.out }.deserialize(deserializer)?;
-        let len = self.out.len() - begin - LENGTH;
-        for (at, byte) in self.out[begin..begin + LENGTH].iter_mut().enumerate() {
+        let len = self.out.bytes.len() - begin - LENGTH;
+        for (at, byte) in self.out.bytes[begin..begin + LENGTH].iter_mut().enumerate() {
             let goes_on = if at + 1 < LENGTH { 0x80 } else { 0 };
             *byte = (len >> (7 * at) & 0x7f) as u8 | goes_on;
         }
@@ -153,7 +198,7 @@ impl<'de> DeserializeSeed<'de> for One<'_> {
     }
 }
 
-impl One<'_> {
+impl One<'_, '_> {
     fn wrong<T, E: Error>(&self) -> Result<T, E> {
         Err(E::custom(format_args!("`{}` has a value of another type", self.field.name)))
     }
@@ -164,8 +209,8 @@ impl One<'_> {
         let Ok(bits) = bits else { return self.wrong() };
         match self.field.kind {
             Kind::Number => {
-                put_number(u64::from(self.field.number) << 3, self.out);
-                put_number(bits, self.out);
+                put_number(u64::from(self.field.number) << 3, &mut self.out.bytes);
+                put_number(bits, &mut self.out.bytes);
             }
             Kind::Eight => self.eight(bits),
             Kind::Double => self.eight((value as f64).to_bits()),
@@ -174,13 +219,19 @@ impl One<'_> {
         Ok(())
     }
 
+    fn text<E: Error>(self, bytes: &[u8]) -> Result<(), E> {
+        self.out.room(bytes.len() + SHORT)?;
+        put_bytes(self.field.number, bytes, &mut self.out.bytes);
+        Ok(())
+    }
+
     fn eight(self, bits: u64) {
-        put_number(u64::from(self.field.number) << 3 | 1, self.out);
-        self.out.extend_from_slice(&bits.to_le_bytes());
+        put_number(u64::from(self.field.number) << 3 | 1, &mut self.out.bytes);
+        self.out.bytes.extend_from_slice(&bits.to_le_bytes());
     }
 }
 
-impl Visitor<'_> for One<'_> {
+impl Visitor<'_> for One<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -193,8 +244,8 @@ impl Visitor<'_> for One<'_> {
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
         let Kind::Bool = self.field.kind else { return self.wrong() };
-        put_number(u64::from(self.field.number) << 3, self.out);
-        self.out.push(u8::from(value));
+        put_number(u64::from(self.field.number) << 3, &mut self.out.bytes);
+        self.out.bytes.push(u8::from(value));
         Ok(())
     }
 
@@ -214,9 +265,9 @@ impl Visitor<'_> for One<'_> {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
         match self.field.kind {
-            Kind::Text => put_bytes(self.field.number, text.as_bytes(), self.out),
+            Kind::Text => self.text(text.as_bytes())?,
             Kind::Bytes => match of_base64(text) {
-                Some(bytes) => put_bytes(self.field.number, &bytes, self.out),
+                Some(bytes) => self.text(&bytes)?,
                 None => return self.wrong(),
             },
             Kind::Number | Kind::Eight => match text.parse() {

@@ -1,19 +1,9 @@
 //! What stands at the head of a metric's points: what it is called, and what they mean.
 
-use super::super::protobuf::{Fields, Payload};
 use super::attributes::utf8;
+use super::head::{Kind, MetricHead};
 use super::names::{self, Suffix};
 use std::ops::Range;
-
-/// What points mean.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
-    Gauge,
-    Sum,
-    Histogram,
-    Exponential,
-    Summary,
-}
 
 /// A metric without its points.
 #[derive(Debug)]
@@ -47,47 +37,12 @@ impl Metric {
         }
     }
 
-    /// The metric of a message, and where in it its points are; `None` if it has none.
-    ///
-    /// # Errors
-    /// If it is no message.
-    pub(super) fn of(message: &[u8]) -> Result<Option<(Self, Range<usize>)>, String> {
-        let (mut name, mut unit, mut about, mut data) = (&b""[..], &b""[..], &b""[..], None);
-        let mut fields = Fields::of(message);
-        while let Some(field) = fields.next() {
-            let (number, Payload::Bytes(bytes)) = field? else { continue };
-            let end = message.len() - fields.rest().len();
-            let kind = match number {
-                1 => {
-                    name = bytes;
-                    continue;
-                }
-                2 => {
-                    about = bytes;
-                    continue;
-                }
-                3 => {
-                    unit = bytes;
-                    continue;
-                }
-                5 => Kind::Gauge,
-                7 => Kind::Sum,
-                9 => Kind::Histogram,
-                10 => Kind::Exponential,
-                11 => Kind::Summary,
-                _ => continue,
-            };
-            data = Some((kind, end - bytes.len()..end));
-        }
-        let Some((kind, points)) = data else { return Ok(None) };
-        let (mut temporality, mut is_monotonic) = (0, false);
-        for field in Fields::of(&message[points.clone()]) {
-            match field? {
-                (2, Payload::Number(number)) => temporality = number,
-                (3, Payload::Number(number)) => is_monotonic = number != 0,
-                _ => {}
-            }
-        }
+    /// The metric of a head, and where its points are; `None` if it has none.
+    pub(super) fn of(bytes: &[u8], head: MetricHead) -> Option<(Self, Range<usize>)> {
+        let (kind, points) = head.data?;
+        let MetricHead { temporality, is_monotonic, .. } = head;
+        let text = |place: &Range<usize>| &bytes[place.clone()];
+        let (name, about, unit) = (text(&head.name), text(&head.description), text(&head.unit));
         let has_temporality = matches!(kind, Kind::Sum | Kind::Histogram);
         let suffix = match kind {
             Kind::Sum if is_monotonic => Suffix::Total,
@@ -115,7 +70,7 @@ impl Metric {
         } else if has_temporality && ![DELTA, CUMULATIVE].contains(&temporality) {
             metric.refused = Some(format!("the temporality is neither of the two: {shown}"));
         }
-        Ok(Some((metric, points)))
+        Some((metric, points))
     }
 }
 

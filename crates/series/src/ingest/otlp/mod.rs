@@ -3,13 +3,15 @@
 //!
 //! ```text
 //!   request --1--> metrics of a resource --2--> metrics of a scope --2--> metric --> points
-//!                     1: Resource                                          name, unit, and one of
-//!                        job, instance, target_info                        gauge 5, sum 7, histogram 9, exponential 10, summary 11
+//!                     1: Resource                  1: Scope                name, unit, and one of
+//!                        job, instance,               otel_scope_name,     gauge 5, sum 7, histogram 9,
+//!                        target_info                  otel_scope_version   exponential 10, summary 11
 //! ```
 //!
 //! The message is walked where it lies: a place in each level says how far it was taken, so it is
-//! taken in pieces, whatever is in it, and nothing is made that is larger than a name. In JSON it
-//! is turned into the same bytes first (`json.rs`). What is wrong with a point, a metric or a
+//! taken in pieces, whatever is in it, and nothing is made that is larger than a name. What stands
+//! at the head of a level is looked for first (`head.rs`). In JSON it is turned into the same bytes
+//! before (`json.rs`). What is wrong with a point, a metric or a
 //! resource costs that alone, and is counted; where the bytes are no message any more, all that
 //! follows is refused.
 //!
@@ -18,6 +20,7 @@
 //! (`increments.rs`).
 
 mod attributes;
+mod head;
 mod json;
 mod metric;
 mod names;
@@ -25,20 +28,28 @@ mod points;
 mod reply;
 mod resource;
 mod schema;
+mod scope;
 #[cfg(test)]
 mod tests;
 
+pub use json::NoRequest;
 pub use reply::{refusal, reply};
 
 use super::Sample;
-use super::intake::{Intake, SAMPLES, Shown};
+use super::intake::{Intake, Shown, TURN};
 use super::protobuf::{Fields, Payload};
 use crate::value::Value;
+use head::{Head, Part};
 use metric::Metric;
 use points::Taker;
 use resource::Resource;
+use scope::Scope;
 use std::borrow::Cow;
 use std::ops::Range;
+
+/// Work that a field and a sample are, besides their bytes, as so many bytes.
+const FIELD: usize = 16;
+const SAMPLE: usize = 64;
 
 /// What the key of a `target_info` begins with, which is that of a metric without a name.
 const INFO_KEY: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
@@ -58,9 +69,12 @@ pub struct OtlpMetrics<'a> {
 /// Where in a message it is: what is left of each level.
 #[derive(Debug, Default)]
 struct Walk {
+    /// The head that has to be known before the walk goes on.
+    head: Option<Head>,
     request: Range<usize>,
     resource: Option<Resource>,
     scopes: Range<usize>,
+    scope: Scope,
     metrics: Range<usize>,
     metric: Option<Metric>,
     points: Range<usize>,
@@ -75,12 +89,16 @@ impl<'a> OtlpMetrics<'a> {
         Self { bytes, walk, key: Vec::new(), points, rejected, told, broken: None }
     }
 
-    /// The request of a body in JSON.
+    /// The request of a body in JSON. `charge` is asked for the memory that it takes, so many bytes
+    /// more at a time, before that is taken.
     ///
     /// # Errors
-    /// Why it is none.
-    pub fn of_json(body: &[u8]) -> Result<OtlpMetrics<'static>, String> {
-        json::transcoded(body).map(OtlpMetrics::of)
+    /// Why it is none, or that `charge` says no.
+    pub fn of_json(
+        body: &[u8],
+        charge: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<OtlpMetrics<'static>, NoRequest> {
+        json::transcoded(body, charge).map(OtlpMetrics::of)
     }
 
     /// How many bytes it has in memory.
@@ -113,12 +131,19 @@ impl<'a> OtlpMetrics<'a> {
         intake.reply(format_args!("{why}\n"));
     }
 
-    /// Goes one step on: whether there is more.
-    fn step(&mut self, intake: &mut Intake) -> Result<bool, String> {
+    /// Goes one step on: how much work that was; `None` if there is no more.
+    fn step(&mut self, intake: &mut Intake) -> Result<Option<usize>, String> {
         let walk = &mut self.walk;
-        if let Some(metric) = &walk.metric {
+        let mut work = FIELD;
+        if let Some(head) = &mut walk.head {
+            let (fields, is_known) = head.read(&self.bytes)?;
+            work += fields * FIELD;
+            if is_known {
+                self.begin(intake)?;
+            }
+        } else if let Some(metric) = &walk.metric {
             match next(&self.bytes, &mut walk.points)? {
-                Some((1, Payload::Bytes(_), place)) => self.take_point(intake, place),
+                Some((1, Payload::Bytes(_), place)) => work += self.take_point(intake, place),
                 Some(_) => {}
                 None => {
                     let why = metric.refused.clone();
@@ -129,43 +154,68 @@ impl<'a> OtlpMetrics<'a> {
                 }
             }
         } else if let Some((number, _, place)) = next(&self.bytes, &mut walk.metrics)? {
-            if number == 2
-                && let Some((metric, points)) = Metric::of(&self.bytes[place.clone()])?
-            {
-                walk.points = place.start + points.start..place.start + points.end;
-                walk.metric = Some(metric);
+            if number == 2 {
+                walk.head = Some(Head::of_metric(place));
             }
         } else if let Some((number, _, place)) = next(&self.bytes, &mut walk.scopes)? {
             if number == 2 {
+                walk.head = Some(Head::of_scope(place.clone()));
                 walk.metrics = place;
             }
         } else if let Some(resource) = walk.resource.take() {
             self.leave(intake, resource);
         } else if let Some((number, _, place)) = next(&self.bytes, &mut walk.request)? {
             if number == 1 {
-                walk.resource = Some(Resource::of(&self.bytes[place.clone()])?);
+                walk.head = Some(Head::of_resource(place.clone()));
                 walk.scopes = place;
             }
         } else {
-            return Ok(false);
+            return Ok(None);
         }
-        Ok(true)
+        Ok(Some(work))
     }
 
-    fn take_point(&mut self, intake: &mut Intake, place: Range<usize>) {
-        let walk = &mut self.walk;
-        let (Some(metric), Some(resource)) = (&walk.metric, &mut walk.resource) else { return };
-        self.points += 1;
-        if resource.refused.is_some() || metric.refused.is_some() {
-            self.rejected += 1;
-            return;
+    /// Begins what has a head that is known now.
+    fn begin(&mut self, intake: &mut Intake) -> Result<(), String> {
+        let (walk, bytes) = (&mut self.walk, &self.bytes);
+        match walk.head.take().map(|head| head.part) {
+            Some(Part::Resource(places)) => walk.resource = Some(Resource::of(bytes, &places)?),
+            Some(Part::Scope(head)) => {
+                walk.scope = Scope::of(bytes, &head)?;
+                if let Some(why) = walk.scope.refused.clone() {
+                    self.tell(intake, &why);
+                }
+            }
+            Some(Part::Metric(head)) => {
+                if let Some((metric, points)) = Metric::of(bytes, head) {
+                    walk.points = points;
+                    walk.metric = Some(metric);
+                }
+            }
+            None => {}
         }
-        let mut taker = Taker { intake, metric, resource, key: &mut self.key };
+        Ok(())
+    }
+
+    /// Takes a point: how much work that was.
+    fn take_point(&mut self, intake: &mut Intake, place: Range<usize>) -> usize {
+        let walk = &mut self.walk;
+        let (Some(metric), Some(resource)) = (&walk.metric, &mut walk.resource) else { return 0 };
+        self.points += 1;
+        if resource.refused.is_some() || walk.scope.refused.is_some() || metric.refused.is_some() {
+            self.rejected += 1;
+            return 0;
+        }
+        let (len, before) = (place.len(), intake.gathered());
+        let scope = &walk.scope;
+        let mut taker = Taker { intake, metric, resource, scope, key: &mut self.key };
         if let Err(why) = taker.take(&self.bytes[place]) {
             self.rejected += 1;
             let why = format!("{why} ({})", Shown(metric.name.as_bytes()));
             self.tell(intake, &why);
         }
+        // The name of each series is looked up as the whole key.
+        len + intake.gathered().saturating_sub(before) * (SAMPLE + self.key.len())
     }
 
     /// Ends a resource: what is known of it is a point of its own, as new as its newest.
@@ -188,16 +238,14 @@ impl<'a> OtlpMetrics<'a> {
     }
 }
 
-/// Takes in a request, until there is something to save, or as many steps were made: whether that
-/// was the rest of it.
+/// Takes in a request, until there is something to save, or as much work was done as others can
+/// wait for: whether that was the rest of it.
 pub(super) fn take(intake: &mut Intake, message: &mut OtlpMetrics<'_>) -> bool {
-    for _ in 0..SAMPLES {
-        if intake.gathered() >= SAMPLES {
-            return false;
-        }
+    let mut work = 0;
+    while work < TURN && !intake.is_full() {
         match message.step(intake) {
-            Ok(true) => {}
-            Ok(false) => return true,
+            Ok(Some(more)) => work += more,
+            Ok(None) => return true,
             Err(why) => {
                 message.broken = Some(why);
                 return true;

@@ -8,13 +8,18 @@ use super::super::Sample;
 use super::super::intake::{Intake, Shown};
 use super::super::protobuf::{Fields, Payload, eights};
 use super::attributes::{Attributes, Labels};
-use super::metric::{Kind, Metric};
+use super::head::Kind;
+use super::metric::Metric;
 use super::resource::Resource;
+use super::scope::Scope;
 use crate::value::Value;
 use plinth_promql::STALE;
 
 /// Buckets of a histogram, and quantiles of a summary, at most: each is a series.
 const MAX_BUCKETS: usize = 1000;
+/// Bytes of a point's attributes: each of its series is looked up by all of them, and a name has
+/// no room for more.
+const MAX_ATTRIBUTES: usize = 2 * crate::MAX_NAME_BYTES;
 /// What a key of names begins with here: no other protocol's can.
 const OURS: [u8; 4] = [0xff; 4];
 /// The flag of a point without a value: its series ends.
@@ -40,6 +45,9 @@ fn read<'a>(
             (3, Payload::Eight(nanoseconds)) => time = nanoseconds,
             (number, Payload::Bytes(attribute)) if number == attributes => {
                 read.attributes.push(attribute)?;
+                if read.attributes.bytes() > MAX_ATTRIBUTES {
+                    return Err(format!("attributes of more than {MAX_ATTRIBUTES} bytes"));
+                }
             }
             (number, Payload::Number(bits)) if number == flags => {
                 read.is_end = bits & NO_RECORDED_VALUE != 0;
@@ -59,6 +67,7 @@ pub(super) struct Taker<'a> {
     pub(super) intake: &'a mut Intake,
     pub(super) metric: &'a Metric,
     pub(super) resource: &'a mut Resource,
+    pub(super) scope: &'a Scope,
     /// What the names of the point's series are looked up as; its memory is used again.
     pub(super) key: &'a mut Vec<u8>,
 }
@@ -170,7 +179,8 @@ impl Taker<'_> {
         self.key.clear();
         self.key.extend_from_slice(&OURS);
         let texts = [&self.metric.name, &self.resource.job, &self.resource.instance];
-        for text in texts.map(|text| text.as_bytes()).into_iter().chain(point.attributes.iter()) {
+        let texts = texts.map(|text| text.as_bytes()).into_iter().chain([&self.scope.key[..]]);
+        for text in texts.chain(point.attributes.iter()) {
             // With lengths, so that they can't be taken for each other.
             self.key.extend_from_slice(&(text.len() as u32).to_le_bytes());
             self.key.extend_from_slice(text);
@@ -222,6 +232,7 @@ impl Taker<'_> {
             Some(labels) => labels,
             None => {
                 let mut all = Labels::of(&point.attributes.texts()?)?;
+                self.scope.label(&mut all);
                 self.resource.label(&mut all);
                 let Metric { name, description, unit, .. } = self.metric;
                 let kind = self.metric.type_name();

@@ -1,8 +1,8 @@
 //! The resource of metrics: who they are of. Its service is `job` and `instance` of each series;
 //! all else that is known of it stands once, in `target_info`.
 
-use super::super::protobuf::{Fields, Payload};
 use super::attributes::{Attributes, Labels};
+use super::head::Places;
 
 /// What identifies a service, and stands in `job` and `instance`.
 const NAME: &str = "service.name";
@@ -23,27 +23,19 @@ pub(super) struct Resource {
 }
 
 impl Resource {
-    /// That of a message of its metrics.
+    /// That of a head: where its attributes are.
     ///
     /// # Errors
-    /// If that is none.
-    pub(super) fn of(metrics: &[u8]) -> Result<Self, String> {
+    /// If one is none.
+    pub(super) fn of(bytes: &[u8], places: &Places) -> Result<Self, String> {
         let mut attributes = Attributes::default();
-        let mut refused = None;
-        for field in Fields::of(metrics) {
-            let (1, Payload::Bytes(resource)) = field? else { continue };
-            for field in Fields::of(resource) {
-                if let (1, Payload::Bytes(attribute)) = field?
-                    && let Err(why) = attributes.push(attribute)
-                {
-                    refused = Some(format!("a resource has {why}"));
-                    break;
-                }
+        let pushed = places.0.iter().map(|place| attributes.push(&bytes[place.clone()]));
+        match pushed.collect::<Result<(), _>>() {
+            Ok(()) => Self::with(&attributes),
+            Err(why) => {
+                let refused = Some(format!("a resource has {why}"));
+                Ok(Self { refused, ..Self::default() })
             }
-        }
-        match refused {
-            None => Self::with(&attributes),
-            refused => Ok(Self { refused, ..Self::default() }),
         }
     }
 

@@ -1,8 +1,7 @@
 //! The messages of OpenTelemetry's metrics, as far as they are read: what each field is called in
 //! JSON, its number, and what it has.
 //!
-//! Fields that are not here (scopes, exemplars, start times) are passed over, in
-//! either encoding.
+//! Fields that are not here (exemplars, start times) are passed over, in either encoding.
 
 /// What a field has.
 #[derive(Clone, Copy)]
@@ -42,7 +41,13 @@ pub(super) static REQUEST: [Field; 1] = [list("resourceMetrics", 1, Message(&RES
 static RESOURCE_METRICS: [Field; 2] =
     [one("resource", 1, Message(&RESOURCE)), list("scopeMetrics", 2, Message(&SCOPE_METRICS))];
 static RESOURCE: [Field; 1] = [list("attributes", 1, Message(&KEY_VALUE))];
-static SCOPE_METRICS: [Field; 1] = [list("metrics", 2, Message(&METRIC))];
+static SCOPE_METRICS: [Field; 3] = [
+    one("scope", 1, Message(&SCOPE)),
+    list("metrics", 2, Message(&METRIC)),
+    one("schemaUrl", 3, Text),
+];
+static SCOPE: [Field; 3] =
+    [one("name", 1, Text), one("version", 2, Text), list("attributes", 3, Message(&KEY_VALUE))];
 static METRIC: [Field; 8] = [
     one("name", 1, Text),
     one("description", 2, Text),

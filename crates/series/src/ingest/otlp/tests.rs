@@ -2,6 +2,7 @@
 //! costs nothing else. They are written in JSON here, and taken as the messages that those mean;
 //! what SDKs send is in `tests/sources`.
 
+use super::super::intake::SAMPLES;
 use super::super::protobuf::{put_bytes, put_number};
 use super::super::{Clock, Memory, Protocol, Session};
 use super::*;
@@ -30,8 +31,12 @@ fn taken(message: &mut OtlpMetrics<'_>) -> (Vec<String>, String, u64, u64) {
     (points, told, message.points(), message.rejected())
 }
 
+fn read(text: &str) -> Result<OtlpMetrics<'static>, NoRequest> {
+    OtlpMetrics::of_json(text.as_bytes(), &mut |_| true)
+}
+
 fn of_json(text: &str) -> (Vec<String>, String, u64, u64) {
-    taken(&mut OtlpMetrics::of_json(text.as_bytes()).unwrap())
+    taken(&mut read(text).unwrap())
 }
 
 /// A request with metrics of one resource.
@@ -75,21 +80,24 @@ fn each_kind_of_point() {
     let (points, told, count, rejected) =
         of_json(&request(&resource.join(","), &metrics.join(",")));
     let of = "instance=a\\ 1 job=eu/shop";
+    let scope = "otel_scope_name=x";
     assert_eq!(
         points,
         [
-            format!("cpu_time_seconds_total cpu_no=3 {of} state=user 7 Integer(9007199254740993)"),
-            format!("cpu_time_seconds_total {of} 8 Float(0.5)"),
-            format!("cpu_time_seconds_total {of} 9 Float(NaN)"),
-            format!("used_ratio {of} 5 Float(NaN)"),
-            format!("took_milliseconds_sum {of} 5 Float(2.5)"),
-            format!("took_milliseconds_count {of} 5 Integer(6)"),
-            format!("took_milliseconds_bucket {of} le=0.5 5 Integer(1)"),
-            format!("took_milliseconds_bucket {of} le=10 5 Integer(3)"),
-            format!("took_milliseconds_bucket {of} le=+Inf 5 Integer(6)"),
-            format!("old_sum {of} 5 Float(3.0)"),
-            format!("old_count {of} 5 Integer(2)"),
-            format!("old {of} quantile=0.5 5 Float(1.0)"),
+            format!(
+                "cpu_time_seconds_total cpu_no=3 {of} {scope} state=user 7 Integer(9007199254740993)"
+            ),
+            format!("cpu_time_seconds_total {of} {scope} 8 Float(0.5)"),
+            format!("cpu_time_seconds_total {of} {scope} 9 Float(NaN)"),
+            format!("used_ratio {of} {scope} 5 Float(NaN)"),
+            format!("took_milliseconds_sum {of} {scope} 5 Float(2.5)"),
+            format!("took_milliseconds_count {of} {scope} 5 Integer(6)"),
+            format!("took_milliseconds_bucket {of} le=0.5 {scope} 5 Integer(1)"),
+            format!("took_milliseconds_bucket {of} le=10 {scope} 5 Integer(3)"),
+            format!("took_milliseconds_bucket {of} le=+Inf {scope} 5 Integer(6)"),
+            format!("old_sum {of} {scope} 5 Float(3.0)"),
+            format!("old_count {of} {scope} 5 Integer(2)"),
+            format!("old {of} {scope} quantile=0.5 5 Float(1.0)"),
             format!("target_info host_name=h {of} 9 Integer(1)"),
         ]
     );
@@ -100,7 +108,7 @@ fn each_kind_of_point() {
 #[test]
 fn a_point_without_a_recorded_value_ends_its_series() {
     let text = request("", &gauge("m", r#"{"timeUnixNano": 9, "flags": 1, "asDouble": 3}"#));
-    let mut message = OtlpMetrics::of_json(text.as_bytes()).unwrap();
+    let mut message = read(&text).unwrap();
     let mut session = session();
     assert!(session.take_otlp(&mut message));
     let values: Vec<_> =
@@ -149,6 +157,9 @@ fn protocol_buffers_are_read_by_their_numbers() {
 fn what_is_wrong_with_a_point_is_told_and_the_others_are_taken() {
     let good = r#"{"timeUnixNano": 5, "asInt": 1}"#;
     let many: Vec<String> = (0..200).map(|n| text(&format!("k{n}"), "v")).collect();
+    let with = |attributes: &str| {
+        format!(r#"{{"timeUnixNano": 5, "asInt": 1, "attributes": [{attributes}]}}"#)
+    };
     let buckets = vec!["1"; 1500].join(",");
     for (wrong, words) in [
         (gauge("m", r#"{"asInt": 1}"#), "it has no time (m)"),
@@ -157,25 +168,14 @@ fn what_is_wrong_with_a_point_is_told_and_the_others_are_taken() {
         (gauge("..", good), "nothing is left of the name"),
         (gauge(&"n".repeat(5000), good), "a name of more than 4096 bytes"),
         (gauge("!e", good), ""),
+        (gauge("m", &with(&many.join(","))), "more than 128 attributes (m)"),
         (
-            gauge(
-                "m",
-                &format!(
-                    r#"{{"timeUnixNano": 5, "asInt": 1, "attributes": [{}]}}"#,
-                    many.join(",")
-                ),
-            ),
-            "more than 128 attributes (m)",
+            gauge("m", &with(&text("a", &"x".repeat(20_000)))),
+            "attributes of more than 16384 bytes (m)",
         ),
         (
-            gauge(
-                "m",
-                &format!(
-                    r#"{{"timeUnixNano": 5, "asInt": 1, "attributes": [{}]}}"#,
-                    text("a", &"x".repeat(20_000))
-                ),
-            ),
-            "attributes of more than 16384 bytes (m)",
+            gauge("m", &with(&text("a", &"x".repeat(9000)))),
+            "attributes of more than 8192 bytes (m)",
         ),
         (
             format!(r#"{{"name": "m", "sum": {{"dataPoints": [{good}]}}}}"#),
@@ -200,7 +200,11 @@ fn what_is_wrong_with_a_point_is_told_and_the_others_are_taken() {
         let is_wrong = !words.is_empty();
         assert!(told.contains(words) && is_wrong == (told.lines().count() == 1), "{words}: {told}");
         assert_eq!((count, rejected), (2, u64::from(is_wrong)), "{words}");
-        assert_eq!(points.last().map(String::as_str), Some("good 5 Integer(1)"), "{words}");
+        assert_eq!(
+            points.last().map(String::as_str),
+            Some("good otel_scope_name=x 5 Integer(1)"),
+            "{words}"
+        );
     }
 }
 
@@ -245,7 +249,7 @@ fn a_long_request_is_taken_in_pieces() {
         .map(|time| format!(r#"{{"timeUnixNano": {time}, "asInt": {time}}}"#))
         .collect();
     let text = request("", &gauge("m", &points.join(",")));
-    let mut message = OtlpMetrics::of_json(text.as_bytes()).unwrap();
+    let mut message = read(&text).unwrap();
     let mut session = session();
     let mut pieces = Vec::new();
     loop {
@@ -281,9 +285,139 @@ fn what_is_no_request_in_json_is_refused_with_the_reason() {
         (&"[".repeat(1 << 19), "an object"),
         (&format!("{deep}{}", nested.repeat(1 << 12)), "recursion limit"),
     ] {
-        let why = OtlpMetrics::of_json(text.as_bytes()).unwrap_err();
+        let Err(NoRequest::Wrong(why)) = read(text) else { panic!("{:.80}", text) };
         assert!(why.contains(words), "{:.80}: {why}", text);
     }
     let (points, told, ..) = of_json(r#"{"resourceMetrics": null, "more": {"than": ["that"]}}"#);
     assert!(points.is_empty() && told.is_empty());
+}
+
+/// Two meters that had a counter of one name were one series, of which one counted.
+#[test]
+fn metrics_of_two_scopes_are_two_series() {
+    let scope = |scope: &str, value: u32| {
+        format!(
+            r#"{{"scope": {scope}, "schemaUrl": "u/1", "metrics": [{{"name": "m", "sum": {{
+                "aggregationTemporality": 1, "isMonotonic": true,
+                "dataPoints": [{{"timeUnixNano": 5, "asInt": {value}}}]}}}}]}}"#
+        )
+    };
+    let with = format!(
+        r#"{{"name": "a b", "version": "2", "attributes": [{}, {}]}}"#,
+        text("k.l", "v"),
+        text("empty", "")
+    );
+    let scopes = [scope(&with, 1), scope(r#"{"name": "b"}"#, 2), scope("null", 3)].join(",");
+    let (points, told, ..) =
+        of_json(&format!(r#"{{"resourceMetrics": [{{"scopeMetrics": [{scopes}]}}]}}"#));
+    let schema = "otel_scope_schema_url=u/1";
+    assert_eq!(
+        points,
+        [
+            format!(
+                "m_total otel_scope_k_l=v otel_scope_name=a\\ b {schema} otel_scope_version=2 5 Integer(1)"
+            ),
+            format!("m_total otel_scope_name=b {schema} 5 Integer(2)"),
+            format!("m_total {schema} 5 Integer(3)"),
+        ]
+    );
+    assert_eq!(told, "");
+    let many: Vec<String> = (0..200).map(|n| text(&format!("k{n}"), "v")).collect();
+    let many = scope(&format!(r#"{{"attributes": [{}]}}"#, many.join(",")), 1);
+    let (points, told, count, rejected) =
+        of_json(&format!(r#"{{"resourceMetrics": [{{"scopeMetrics": [{many}]}}]}}"#));
+    assert_eq!((points.len(), count, rejected), (0, 1, 1));
+    assert_eq!(told, "a scope has more than 128 attributes\n");
+}
+
+/// How often others have their turn while a message is taken, and the most that it had in hand.
+fn turns(message: &mut OtlpMetrics<'_>) -> (usize, usize) {
+    let (mut session, mut turns, mut most) = (session(), 1, 0);
+    while !session.take_otlp(message) {
+        turns += 1;
+        most = most.max(session.in_hand());
+        if session.wants_save() {
+            session.discard();
+        }
+    }
+    (turns, most)
+}
+
+/// Of points that were refused sixteen thousand were read at once, whatever was in them; and heads
+/// of any number of fields.
+#[test]
+fn a_turn_is_bounded_by_bytes() {
+    let attributes = nested(&[7], vec![b'x'; 20_000]);
+    let points = nested(&[1], attributes).repeat(500);
+    let mut metric = nested(&[5], points);
+    put_bytes(1, b"m", &mut metric);
+    let message = nested(&[2, 2, 1], metric);
+    let most = |len: usize| len / TURN * 2 + 2;
+    let mut bodies = vec![message];
+    // Fields in the message of a resource, of a scope, of a metric, and of what it measured.
+    for fields in [&[1][..], &[1, 2], &[1, 2, 2], &[1, 2, 2, 5]] {
+        bodies.push(nested(
+            &fields.iter().rev().copied().collect::<Vec<_>>(),
+            b"\x7a\0".repeat(1 << 20),
+        ));
+    }
+    for body in bodies {
+        let len = body.len();
+        let (turns, _) = turns(&mut OtlpMetrics::of(body));
+        assert!(turns > len / TURN / 2, "{turns} turns for {len} bytes");
+        assert!(turns < 40 * most(len), "{turns} turns for {len} bytes");
+    }
+}
+
+/// What series are called took hundreds of megabytes before anybody counted it: each bucket of a
+/// histogram is looked up by all of its attributes, also by those that don't become labels.
+#[test]
+fn names_that_nobody_has_counted_are_bounded() {
+    let empty: Vec<String> =
+        (0..100).map(|n| text(&format!("k{n:03}{}", "x".repeat(60)), "")).collect();
+    let buckets = vec!["1"; 999].join(",");
+    let bounds: Vec<String> = (0..999).map(|bound| bound.to_string()).collect();
+    let point = |time: usize| {
+        format!(
+            r#"{{"timeUnixNano": 5, "count": 9, "bucketCounts": [{buckets}], "explicitBounds": [{}],
+                "attributes": [{}, {}]}}"#,
+            bounds.join(","),
+            empty.join(","),
+            text("n", &time.to_string())
+        )
+    };
+    let points: Vec<String> = (0..15).map(point).collect();
+    let metric = format!(
+        r#"{{"name": "m", "histogram": {{"aggregationTemporality": 2, "dataPoints": [{}]}}}}"#,
+        points.join(",")
+    );
+    let mut message = read(&request("", &metric)).unwrap();
+    let (turns, most) = turns(&mut message);
+    assert_eq!((message.points(), message.rejected()), (15, 0));
+    assert!(turns >= 15 && most < 20 << 20, "{turns} turns, {most} bytes");
+}
+
+/// `0,` is nine bytes of a message, and twice the text was what was charged.
+#[test]
+fn what_json_becomes_is_charged_before_it_is_there() {
+    let zeros = vec!["0"; 200_000].join(",");
+    let metric = format!(
+        r#"{{"name": "m", "histogram": {{"dataPoints": [{{"bucketCounts": [{zeros}]}}]}}}}"#
+    );
+    let body = request("", &metric);
+    let mut charged = 0;
+    let mut charge = |more| {
+        charged += more;
+        true
+    };
+    let bytes = OtlpMetrics::of_json(body.as_bytes(), &mut charge).unwrap().bytes();
+    assert!(bytes > 4 * body.len() && (bytes..2 * bytes).contains(&charged), "{charged}");
+    let mut left = charged / 2;
+    let mut charge = |more| {
+        let has_room = left >= more;
+        left = left.saturating_sub(more);
+        has_room
+    };
+    let refused = OtlpMetrics::of_json(body.as_bytes(), &mut charge);
+    assert_eq!(refused.err(), Some(NoRequest::NoRoom));
 }

@@ -17,7 +17,7 @@ mod first;
 mod second;
 
 use super::Sample;
-use super::intake::{Intake, SAMPLES, Shown};
+use super::intake::{Intake, Shown, TURN};
 use super::names::{Row, escape};
 use super::protobuf::{Fields, Payload};
 use crate::value::Value;
@@ -27,6 +27,10 @@ use second::Symbols;
 const MAX_BYTES: usize = 64 << 20;
 /// Samples of one series in a message: senders have some thousand of all series together.
 const MAX_SAMPLES: usize = 1 << 18;
+/// Bytes of one series in a message: they are read at once.
+const MAX_SERIES_BYTES: usize = 1 << 20;
+/// Work that a field is, besides its bytes, as so many bytes.
+const FIELD: usize = 16;
 const MILLISECOND: i64 = 1_000_000;
 
 /// A message of Prometheus' remote write, and how far it has been taken.
@@ -61,6 +65,19 @@ impl RemoteWrite {
         Ok(Self { bytes, at: 0, series: 0, symbols })
     }
 
+    /// How many bytes the message of a body has, which may be far more than the body.
+    ///
+    /// # Errors
+    /// If the body is none, or that is too much.
+    pub fn bytes_of(body: &[u8]) -> Result<usize, String> {
+        let len = snap::raw::decompress_len(body)
+            .map_err(|error| format!("the body is no block of snappy: {error}"))?;
+        if len > MAX_BYTES {
+            return Err(format!("the message has {len} bytes, and {MAX_BYTES} may be"));
+        }
+        Ok(len)
+    }
+
     /// How many bytes it has in memory.
     pub fn bytes(&self) -> usize {
         self.bytes.len() + self.symbols.as_ref().map_or(0, Symbols::bytes)
@@ -68,28 +85,27 @@ impl RemoteWrite {
 }
 
 fn decompressed(body: &[u8]) -> Result<Vec<u8>, String> {
-    let len = snap::raw::decompress_len(body)
-        .map_err(|error| format!("the body is no block of snappy: {error}"))?;
-    if len > MAX_BYTES {
-        return Err(format!("the message has {len} bytes, and {MAX_BYTES} may be"));
-    }
+    RemoteWrite::bytes_of(body)?;
     let bytes = snap::raw::Decoder::new().decompress_vec(body);
     bytes.map_err(|error| format!("the body is no block of snappy: {error}"))
 }
 
-/// Takes in a message, until there is something to save, or as many series of it were looked at:
-/// whether that was the rest of it. What is wrong with one series is told among the replies, and
-/// the others are taken.
+/// Takes in a message, until there is something to save, or as much of it was read as others can
+/// wait for: whether that was the rest of it. What is wrong with one series is told among the
+/// replies, and the others are taken.
 pub(super) fn take(intake: &mut Intake, message: &mut RemoteWrite) -> bool {
     let RemoteWrite { bytes, at, series, symbols } = message;
     let mut fields = Fields::of(&bytes[*at..]);
-    let mut key = Vec::new();
-    for _ in 0..SAMPLES {
-        if intake.samples.len() >= SAMPLES {
-            break;
-        }
+    let (mut key, mut work) = (Vec::new(), 0);
+    while work < TURN && !intake.is_full() {
+        let left = fields.rest().len();
         let Some(field) = fields.next() else { break };
+        work += FIELD + left - fields.rest().len();
         let taken = match (field, &symbols) {
+            (Ok((1 | 5, Payload::Bytes(one))), _) if one.len() > MAX_SERIES_BYTES => {
+                *series += 1;
+                Err(format!("more than {MAX_SERIES_BYTES} bytes of one series in a message"))
+            }
             (Ok((1, Payload::Bytes(one))), None) => {
                 *series += 1;
                 take_series(intake, &mut key, |intake, key| first::gather(intake, one, key))

@@ -193,3 +193,102 @@ fn each_row_of_values_separated_by_commas() {
         );
     }
 }
+
+/// A field that was a number and a text in turns was put among the names anew with each line, all
+/// of one hash.
+#[test]
+fn a_field_that_is_a_number_and_a_text_in_turns_is_two_names() {
+    let mut session = Session::new(Protocol::Influx(CLOCK), 9, &Memory::default());
+    for time in 0..50 {
+        let lines = format!("m,a=b f=1 {time}\nm,a=b f=\"text\" {time}\n");
+        assert_eq!(session.feed(lines.as_bytes()), lines.len());
+        session.discard();
+    }
+    assert_eq!(session.names_remembered(), 2);
+}
+
+/// A name in an import could be, byte by byte, what labels of remote write are looked up as, so
+/// that their points went to the series of that name.
+#[test]
+fn what_names_are_looked_up_as_is_not_the_same_in_two_protocols() {
+    use crate::ingest::protobuf::put_bytes;
+    let label = |name: &str, value: &str| {
+        let mut label = Vec::new();
+        put_bytes(1, name.as_bytes(), &mut label);
+        put_bytes(2, value.as_bytes(), &mut label);
+        label
+    };
+    let labels = [label(&"y".repeat(121), &"v".repeat(127)), label("__name__", "m")];
+    assert_eq!(labels[0].len(), 0xfc);
+    let mut key = Vec::new();
+    for label in &labels {
+        key.extend_from_slice(&(label.len() as u32).to_le_bytes());
+        key.extend_from_slice(label);
+    }
+    let name = serde_json::json!(std::str::from_utf8(&key[1..]).unwrap());
+    let line = format!(r#"{{"metric": {{"__name__": {name}}}, "values": [1], "timestamps": [1]}}"#);
+    let mut session = Session::new(Protocol::Influx(CLOCK), 9, &Memory::default());
+    assert!(session.take_import(&mut ImportLines::of(line.as_bytes())));
+    assert_eq!(session.points().count(), 1);
+    session.discard();
+    let mut series = Vec::new();
+    labels.iter().for_each(|label| put_bytes(1, label, &mut series));
+    put_bytes(2, b"\x09\0\0\0\0\0\0\0\0\x10\x01", &mut series);
+    let mut message = Vec::new();
+    put_bytes(1, &series, &mut message);
+    take_message(&mut session, &compressed(&message)).unwrap();
+    let found: Vec<String> = session.points().map(|(name, _)| name.to_string()).collect();
+    assert!(found.len() == 1 && found[0].starts_with("m yyy"), "{found:?}");
+}
+
+/// Of short lines a thousand were read at once, of up to four megabytes each.
+#[test]
+fn turns_of_an_import_are_bounded_by_bytes() {
+    let line = |len: usize| {
+        let values = vec!["1"; len / 4].join(",");
+        let times = vec!["1"; len / 4].join(",");
+        format!(
+            r#"{{"metric": {{"__name__": "m"}}, "values": [{values}], "timestamps": [{times}]}}"#
+        )
+    };
+    let text = [line(16), line(1 << 20), line(16), line(100_000), "x".repeat(100_000)].join("\n");
+    let mut lines = ImportLines::of(text.as_bytes());
+    let mut session = Session::new(Protocol::Influx(CLOCK), 9, &Memory::default());
+    let mut turns = Vec::new();
+    loop {
+        if let Some(long) = lines.long() {
+            let read = ReadLine::of(long);
+            lines.put(read);
+        }
+        let is_done = session.take_import(&mut lines);
+        turns.push(session.points().count());
+        session.discard();
+        if is_done {
+            break;
+        }
+    }
+    // The long line is read apart.
+    assert_eq!(turns[..3], [4, (1 << 20) / 4, 4 + 25_000], "{turns:?}");
+    assert_eq!(session.refused(), 1);
+}
+
+/// Of a message sixteen thousand series were read at once, whatever was in them.
+#[test]
+fn turns_of_remote_write_are_bounded_by_bytes() {
+    use crate::ingest::protobuf::put_bytes;
+    let mut exemplars = Vec::new();
+    (0..1000).for_each(|_| put_bytes(3, b"", &mut exemplars));
+    let mut message = Vec::new();
+    (0..1000).for_each(|_| put_bytes(1, &exemplars, &mut message));
+    put_bytes(1, &vec![0; (1 << 20) + 1], &mut message);
+    let mut rest = RemoteWrite::decode(&compressed(&message)).unwrap();
+    let mut session = Session::new(Protocol::Influx(CLOCK), 9, &Memory::default());
+    let mut turns = 1;
+    while !session.take_remote_write(&mut rest) {
+        turns += 1;
+    }
+    assert!((10..100).contains(&turns), "{turns}");
+    assert_eq!(session.not_kept().1, 1_000_000);
+    let told = String::from_utf8_lossy(session.replies()).into_owned();
+    assert_eq!(told, "more than 1048576 bytes of one series in a message (series 1001)\n");
+}
