@@ -23,8 +23,8 @@ use plinth::series::{MAX_PARTS, SeriesLimits};
 use plinth::{Builder, Compression, Database, EngineKind, Local, block_on, fdb};
 use plinth_env::Env;
 use plinth_server::{
-    Among, ConsoleConfig, Limits, PROTOCOLS, Page, RulesConfig, SeriesConfig, Server, ServerConfig,
-    Source, TlsOptions, Usual,
+    Among, ConsoleConfig, Limits, PROTOCOLS, Page, Pages, RightsConfig, RulesConfig, SeriesConfig,
+    Server, ServerConfig, Source, TlsOptions, Usual,
 };
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -34,6 +34,8 @@ use std::time::Duration;
 
 /// The name of the file that has HTTP's token, in the database's directory.
 const TOKEN_FILE: &str = "http-token";
+/// The name of the file there that is there while the database has rights.
+const RIGHTS_FILE: &str = "rights";
 /// Where `plinth dev` has its clients, its console, and its series, unless somebody else is there.
 const PORT: u16 = 4500;
 const CONSOLE_PORT: u16 = 8080;
@@ -345,7 +347,7 @@ fn serve(
     let layers = agents.as_ref().map(|agents| Page::new(agents.layers()));
     let metrics = Some(measurements(env, local.as_ref(), agents.as_ref(), version));
     let peers = member.as_ref().map(|member| member.mesh.clone());
-    let mut config = ServerConfig { metrics, layers, peers, among, ..wanted };
+    let mut config = ServerConfig { pages: Pages { metrics, layers }, peers, among, ..wanted };
     if matches!(home, Home::Directory(_)) {
         config.series.limits.stored = series_rows(&database, settings);
     }
@@ -626,6 +628,7 @@ fn config(
         without_tls: settings.flag("without-tls"),
         tls: tls(settings)?,
         without_client_certificates: settings.flag("without-client-certificates"),
+        rights: rights(settings, home)?,
         http: settings.address("http"),
         console: ConsoleConfig {
             token_file: settings
@@ -658,11 +661,22 @@ fn config(
                 .and_then(|count| u32::try_from(count).ok()),
         },
         among: None,
-        metrics: None,
-        layers: None,
+        pages: Pages::default(),
         peers: None,
         limits,
     })
+}
+
+/// Who may do what, besides what the database says.
+fn rights(settings: &Settings, home: &Home) -> Result<RightsConfig, Failure> {
+    let operators = settings.texts("operator");
+    match home {
+        Home::Directory(dir) => Ok(RightsConfig { operators, mark: Some(dir.join(RIGHTS_FILE)) }),
+        Home::Store { .. } if operators.is_empty() => Ok(RightsConfig::default()),
+        Home::Store { .. } => Err(Failure::usage(
+            "operator: a FoundationDB cluster knows no rights of Plinth's; whoever reaches it may everything there",
+        )),
+    }
 }
 
 /// How much the rows of series may take: half of the bound on the rows of all, where there is one,

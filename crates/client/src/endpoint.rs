@@ -10,7 +10,7 @@ use plinth_env::Env;
 use plinth_env::reply::Reply;
 use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
-    KeySelector, KeySpace, Located, RangeLocks, RangeRead, RangeResult, Version, system,
+    KeySelector, KeySpace, Located, RangeLocks, RangeRead, RangeResult, Result, Version, system,
 };
 use std::sync::Arc;
 
@@ -77,6 +77,16 @@ pub trait Endpoint: Send + Sync + 'static {
     /// anybody; `None` where it is one server's, or nobody's.
     fn located(&self) -> Option<Located> {
         None
+    }
+
+    /// The newest version whose rows are in this process, where they can be read without asking
+    /// anybody else.
+    ///
+    /// # Errors
+    /// `unsupported_operation` where rows are elsewhere; `process_behind` where they have yet to
+    /// come.
+    fn newest_here(&self) -> Result<Version> {
+        Err(Error::unsupported_operation().with_detail("the rows are in another process"))
     }
 
     /// The status document, as JSON.

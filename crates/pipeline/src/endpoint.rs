@@ -15,7 +15,7 @@ use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
 use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
-    KeySelector, KeySpace, Located, LocatedMember, RangeRead, RangeResult, Version,
+    KeySelector, KeySpace, Located, LocatedMember, RangeRead, RangeResult, Result, Version,
 };
 use std::sync::Arc;
 
@@ -246,6 +246,10 @@ impl Endpoint for InProcess {
             leader: leadership.leader,
             members: membership.members.nodes.iter().map(member).collect(),
         })
+    }
+
+    fn newest_here(&self) -> Result<Version> {
+        Ok(self.replica().newest())
     }
 
     fn status_json(&self) -> Reply<String> {

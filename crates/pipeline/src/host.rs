@@ -562,6 +562,13 @@ impl Endpoint for HostEndpoint {
         self.with(Endpoint::located)
     }
 
+    fn newest_here(&self) -> plinth_types::Result<Version> {
+        if self.host.is_catching_up() {
+            return Err(self.host.inner.refusal().into());
+        }
+        self.with(Endpoint::newest_here)
+    }
+
     fn status_json(&self) -> Reply<String> {
         self.with(Endpoint::status_json)
     }

@@ -23,8 +23,9 @@ pub struct Spoken {
 
 impl Spoken {
     /// Those of this program. Version 2 came with the cluster's protocol in the row of members,
-    /// version 3 with a place of their own for time series.
-    pub const THIS: Self = Self { oldest: 1, newest: 3 };
+    /// version 3 with a place of their own for time series, version 4 with rights: who joins a
+    /// cluster that has them must keep them.
+    pub const THIS: Self = Self { oldest: 1, newest: 4 };
 
     /// Those of this program, up to this one.
     ///

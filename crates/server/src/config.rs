@@ -52,6 +52,8 @@ pub struct ServerConfig {
     /// Whether to listen where other machines can reach it although TLS names no authorities, so
     /// that anybody may connect.
     pub without_client_certificates: bool,
+    /// Who may do what, besides what the rows of rights say.
+    pub rights: RightsConfig,
     /// Where to answer HTTP: the console, `/metrics` for Prometheus, `/status`, `/health`. The rule
     /// about other machines is the same, and there must be a token for them.
     pub http: Option<SocketAddr>,
@@ -63,11 +65,8 @@ pub struct ServerConfig {
     /// some in.
     #[cfg(feature = "series")]
     pub among: Option<Among>,
-    /// What `/metrics` shows besides the server's own figures: the endpoint's.
-    pub metrics: Option<Page>,
-    /// What the status document has below `cluster.layers`, as of backups and of a second site: an
-    /// object as JSON.
-    pub layers: Option<Page>,
+    /// What is shown besides what the server knows of itself.
+    pub pages: Pages,
     /// The connections of this node with the others of its cluster, if it is a member of one: they
     /// come in where clients do.
     pub peers: Option<Arc<Mesh>>,
@@ -86,13 +85,13 @@ impl Default for ServerConfig {
             #[cfg(feature = "tls")]
             tls: None,
             without_client_certificates: false,
+            rights: RightsConfig::default(),
             http: None,
             console: ConsoleConfig::default(),
             series: SeriesConfig::default(),
             #[cfg(feature = "series")]
             among: None,
-            metrics: None,
-            layers: None,
+            pages: Pages::default(),
             peers: None,
             limits: Limits::default(),
         }
@@ -107,6 +106,27 @@ impl ServerConfig {
         }
         self.listen.iter().copied().map(Wanted::asked).collect()
     }
+}
+
+/// What others have to show.
+#[derive(Clone, Default, Debug)]
+pub struct Pages {
+    /// In `/metrics`, besides the server's own figures: the endpoint's.
+    pub metrics: Option<Page>,
+    /// In the status document below `cluster.layers`, as of backups and of a second site: an object
+    /// as JSON.
+    pub layers: Option<Page>,
+}
+
+/// What of rights isn't among the rows.
+#[derive(Clone, Default, Debug)]
+pub struct RightsConfig {
+    /// Those who are operators of this server whatever the rows say: `cert RULE`, `address
+    /// IP[/BITS]`.
+    pub operators: Vec<String>,
+    /// The file by which a server knows that there are rights when it can't read the rows. Written
+    /// and removed as they come and go.
+    pub mark: Option<PathBuf>,
 }
 
 /// How the console is to be run.

@@ -5,6 +5,7 @@
 
 use crate::counters::Counters;
 use crate::events::Bursts;
+use crate::rights::Rights;
 use plinth_env::{Listener, Stream};
 use plinth_types::{Error, Result};
 use std::net::SocketAddr;
@@ -68,8 +69,9 @@ impl Door {
     }
 }
 
-/// What makes doors: the server's certificates, if it has any.
+/// What makes doors: the server's certificates, if it has any, and what those may who come in.
 pub(crate) struct Doors {
+    pub(crate) rights: Arc<Rights>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) bursts: Arc<Bursts>,
     #[cfg(feature = "tls")]

@@ -32,7 +32,8 @@
 //!    why.
 //! 4. Without TLS (feature `tls`) it listens on loopback only, unless told otherwise in so many
 //!    words; and with TLS too, if clients needn't show certificates.
-//! 5. Stopping answers what is under way before it closes.
+//! 5. While rights are configured every door asks what whoever is there may (`rights/mod.rs`).
+//! 6. Stopping answers what is under way before it closes.
 //!
 //! ## Not here
 //! The bytes of messages (`proto`), transactions (`client`), the commit pipeline (`pipeline`),
@@ -61,6 +62,8 @@ mod outbox;
 mod page;
 mod place;
 mod registry;
+mod renewal;
+mod rights;
 #[cfg(feature = "series")]
 mod series;
 #[cfg(not(feature = "series"))]
@@ -75,7 +78,9 @@ mod wanted;
 
 #[cfg(feature = "series")]
 pub use config::{Among, RulesConfig};
-pub use config::{ConsoleConfig, Limits, PROTOCOLS, SeriesConfig, ServerConfig, Usual};
+pub use config::{
+    ConsoleConfig, Limits, PROTOCOLS, Pages, RightsConfig, SeriesConfig, ServerConfig, Usual,
+};
 pub use counters::Figures;
 pub use page::Page;
 #[cfg(feature = "tls")]

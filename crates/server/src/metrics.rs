@@ -15,7 +15,7 @@ use std::fmt::Write;
 
 /// The text in Prometheus' format, version 0.0.4.
 pub(crate) fn text(shared: &Shared) -> String {
-    let mut text = shared.config.metrics.as_ref().map(Page::text).unwrap_or_default();
+    let mut text = shared.config.pages.metrics.as_ref().map(Page::text).unwrap_or_default();
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }

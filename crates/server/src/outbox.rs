@@ -8,7 +8,7 @@
 
 use crate::memory::{Charge, Memory, UNCOUNTED};
 use plinth_env::Env;
-use plinth_types::{Error, Version};
+use plinth_types::{Bytes, Error, Version};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -173,6 +173,11 @@ impl Outbox {
         }
     }
 
+    /// Has the connection look at what has changed around it.
+    pub(crate) fn wake(&self) {
+        wake(self.lock());
+    }
+
     fn fire(&self, id: u32) {
         let mut state = self.lock();
         state.fired.push(id);
@@ -258,6 +263,7 @@ impl Wake for WatchBell {
 
 /// A watch that waits, and what it holds.
 pub(crate) struct Watch {
+    pub(crate) key: Bytes,
     pub(crate) reply: plinth_env::Reply<Version>,
     pub(crate) bytes: usize,
 }

@@ -16,6 +16,8 @@ use crate::outbox::Outbox;
 use crate::page::Page;
 use crate::place::Place;
 use crate::registry::Registry;
+use crate::renewal;
+use crate::rights::Rights;
 use crate::series::{self, Listeners};
 use crate::shared::{Doorstep, Shared, Stops, Turns};
 use crate::snapshots::Snapshots;
@@ -83,7 +85,8 @@ impl Server {
     /// doesn't; those of writing it.
     pub async fn start(endpoint: Arc<dyn Endpoint>, mut config: ServerConfig) -> Result<Self> {
         let env = endpoint.env().clone();
-        let doors = open_doors(&env, &config).await?;
+        let rights = Rights::open(&env, &*endpoint, &config.rights).await?;
+        let doors = open_doors(&env, &config, rights).await?;
         let mut listeners = Vec::new();
         for wanted in config.wanted() {
             check_reach(&env, wanted.address, &config, &doors, Purpose::Clients)?;
@@ -132,6 +135,7 @@ impl Server {
             accepting.push(task);
         }
         drop(env.spawn_network("sweep", sweep(shared.clone())));
+        drop(env.spawn_network("rights", renewal::run(shared.clone())));
         drop(env.spawn("heavy requests", shared.turns.heavy.clone().run(env.clone())));
         if let Some(series) = &series {
             series.settled().await;
@@ -164,6 +168,11 @@ impl Server {
     /// Where it takes in time series.
     pub fn series_addresses(&self) -> SeriesConfig {
         self.shared.series.addresses()
+    }
+
+    /// How many rows of rights it judges by: none while everybody may everything.
+    pub fn rights(&self) -> usize {
+        self.shared.doors.rights.count()
     }
 
     /// Where the token stands that HTTP asks for, if it does.
@@ -252,7 +261,7 @@ impl std::fmt::Debug for Server {
 }
 
 /// Reads the certificates, if there are to be any.
-async fn open_doors(env: &Env, config: &ServerConfig) -> Result<Doors> {
+async fn open_doors(env: &Env, config: &ServerConfig, rights: Arc<Rights>) -> Result<Doors> {
     let (counters, bursts) = (Arc::new(Counters::default()), Arc::new(Bursts::new(env)));
     #[cfg(feature = "tls")]
     {
@@ -266,12 +275,12 @@ async fn open_doors(env: &Env, config: &ServerConfig) -> Result<Doors> {
             }
             None => None,
         };
-        Ok(Doors { counters, bursts, acceptor })
+        Ok(Doors { rights, counters, bursts, acceptor })
     }
     #[cfg(not(feature = "tls"))]
     {
         let _ = config;
-        Ok(Doors { counters, bursts })
+        Ok(Doors { rights, counters, bursts })
     }
 }
 

@@ -84,6 +84,7 @@ pub(crate) struct Stops {
     pub(crate) tasks: Vec<Signal>,
     pub(crate) http: Signal,
     pub(crate) history: Signal,
+    pub(crate) rights: Signal,
     /// A client has asked for the server to begin anew.
     pub(crate) reboot: AtomicBool,
 }
@@ -96,6 +97,7 @@ impl Stops {
             tasks: (0..=listeners).map(|_| Signal::new()).collect(),
             http: Signal::new(),
             history: Signal::new(),
+            rights: Signal::new(),
             reboot: AtomicBool::new(false),
         }
     }
@@ -103,6 +105,7 @@ impl Stops {
     /// Tells all of them.
     pub(crate) fn notify(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
-        self.tasks.iter().chain([&self.http, &self.history]).for_each(Signal::notify);
+        let others = [&self.http, &self.history, &self.rights];
+        self.tasks.iter().chain(others).for_each(Signal::notify);
     }
 }

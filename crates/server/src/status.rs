@@ -76,8 +76,12 @@ fn complete(shared: &Shared, document: &str) -> String {
     cluster.insert("connection_string".to_owned(), json!(place.connection_string));
     cluster.insert("clients".to_owned(), clients(shared));
     section(cluster, "plinth").insert("server".to_owned(), server(shared));
-    let layers =
-        shared.config.layers.as_ref().and_then(|page| serde_json::from_str(&page.text()).ok());
+    let layers = shared
+        .config
+        .pages
+        .layers
+        .as_ref()
+        .and_then(|page| serde_json::from_str(&page.text()).ok());
     if let Some(Value::Object(mut layers)) = layers {
         section(cluster, "layers").append(&mut layers);
     }
@@ -149,6 +153,7 @@ fn server(shared: &Shared) -> Value {
         "bytes_sent": figures.bytes_out,
         "bytes_buffered": shared.memory.held(),
         "pinned_snapshots": shared.snapshots.status(shared.env.now()),
+        "rights": shared.doors.rights.status(),
         "series": shared.series.status(),
         "process_id": shared.env.process_id(),
         "cpu_seconds": shared.env.cpu_time().as_secs_f64(),

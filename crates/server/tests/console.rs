@@ -12,7 +12,7 @@ mod feed;
 use common::*;
 use plinth_env::{Env, TemporaryDir, block_on};
 use plinth_pipeline::{Node, NodeConfig};
-use plinth_server::{ConsoleConfig, Page, SeriesConfig, Server, ServerConfig};
+use plinth_server::{ConsoleConfig, Page, Pages, SeriesConfig, Server, ServerConfig};
 use std::sync::Arc;
 
 fn start(console: ConsoleConfig) -> Server {
@@ -21,7 +21,10 @@ fn start(console: ConsoleConfig) -> Server {
         listen: vec![loopback()],
         http: Some(loopback()),
         console,
-        metrics: Some(Page::new(|| "plinth_watches 7\n".to_owned())),
+        pages: Pages {
+            metrics: Some(Page::new(|| "plinth_watches 7\n".to_owned())),
+            ..Pages::default()
+        },
         ..ServerConfig::default()
     };
     block_on(Server::start(Arc::new(node.endpoint()), config)).unwrap()

@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{Node, NodeConfig};
-use plinth_server::{Page, Server, ServerConfig};
+use plinth_server::{Page, Pages, Server, ServerConfig};
 use std::sync::Arc;
 
 fn start() -> Server {
@@ -13,7 +13,10 @@ fn start() -> Server {
     let config = ServerConfig {
         listen: vec![loopback()],
         http: Some(loopback()),
-        metrics: Some(Page::new(|| "plinth_of_the_endpoint 7".to_owned())),
+        pages: Pages {
+            metrics: Some(Page::new(|| "plinth_of_the_endpoint 7".to_owned())),
+            ..Pages::default()
+        },
         ..ServerConfig::default()
     };
     block_on(Server::start(Arc::new(node.endpoint()), config)).unwrap()

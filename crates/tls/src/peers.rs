@@ -36,6 +36,11 @@ impl Rule {
         Ok(Self { peers: Peers::parse(texts)? })
     }
 
+    /// Whether it says that nothing is to be checked (`Check.Valid=0`): then everybody fulfils it.
+    pub fn is_unchecked(&self) -> bool {
+        self.peers.is_unchecked()
+    }
+
     /// Whether a certificate (DER) fulfils it. None does, unless nothing at all is to be checked.
     ///
     /// # Errors

@@ -43,6 +43,7 @@ pub mod printable;
 pub mod range_locks;
 pub mod ranges;
 pub mod read;
+pub mod rights;
 pub mod rows;
 pub mod system;
 pub mod version;

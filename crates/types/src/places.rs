@@ -25,9 +25,19 @@ pub fn member_places(row: &[u8]) -> crate::Result<Vec<MemberPlace>> {
     parse(row).ok_or_else(corrupt)
 }
 
+/// The version of their protocol that all members speak, as a row says.
+///
+/// # Errors
+/// `file_corrupt` if it is no such row.
+pub fn members_protocol(row: &[u8]) -> crate::Result<u16> {
+    member_places(row)?;
+    let later = row.strip_prefix(&[2]).and_then(|rest| rest.first_chunk::<2>());
+    Ok(later.map_or(1, |protocol| u16::from_le_bytes(*protocol)))
+}
+
 fn parse(row: &[u8]) -> Option<Vec<MemberPlace>> {
     let (format, rest) = row.split_first()?;
-    // The second format has the cluster's protocol first, which clients don't need.
+    // The second format has the cluster's protocol first.
     let rest = match format {
         1 => rest,
         2 => rest.split_first_chunk::<2>()?.1,

@@ -41,6 +41,13 @@ pub const SELF_CONFLICT_PREFIX: &[u8] = b"\xff/SC/";
 /// of the batch index.
 pub const IDEMPOTENCY_PREFIX: &[u8] = b"\xff\x02/idmp/";
 
+/// Up to which version records of idempotency ids were removed.
+pub const IDEMPOTENCY_EXPIRED: &[u8] = b"\xff\x02/idmpExpiredVersion";
+/// Begin and end of the rows that say who may do what: while there is any, only they say so.
+pub const RIGHTS: (&[u8], &[u8]) = (b"\xff/plinth/rights/", b"\xff/plinth/rights0");
+/// Those of them that are [grants](crate::rights::Grant).
+pub const GRANTS: (&[u8], &[u8]) = (b"\xff/plinth/rights/grant/", b"\xff/plinth/rights/grant0");
+
 /// Prefix of the rows of time series: a place of their own, out of the way of whoever writes or
 /// clears normal keys.
 pub const SERIES_PREFIX: &[u8] = b"\xff\x02/plinth/series/";
@@ -52,6 +59,8 @@ pub const SERIES_END: &[u8] = b"\xff\x02/plinth/series0";
 pub const SERIES_LAYER_PREFIX: &[u8] = b"\x02plinth.series\0";
 /// Begin and end of the keys by which tenants are found: they are part of what users wrote.
 pub const TENANTS: (&[u8], &[u8]) = (b"\xff/tenant/", b"\xff/tenant0");
+/// Prefix of the rows that have a tenant's id, by its name.
+pub const TENANT_NAMES: &[u8] = b"\xff/tenant/nameIndex/";
 /// All that users write, in order: the normal keys, time series, and what makes tenants of some of
 /// the normal keys. Whoever copies a database, or saves it, takes these.
 pub const USERS: [(&[u8], &[u8]); 3] = [(b"", NORMAL_END), (SERIES_PREFIX, SERIES_END), TENANTS];
@@ -71,6 +80,11 @@ mod tests {
         assert!(USERS.windows(2).all(|pair| pair[0].1 < pair[1].0));
         assert_eq!(crate::strinc(SERIES_PREFIX).as_deref(), Some(SERIES_END));
         assert_eq!(crate::strinc(TENANTS.0).as_deref(), Some(TENANTS.1));
+        assert!(TENANT_NAMES.starts_with(TENANTS.0));
+        for (begin, end) in [RIGHTS, GRANTS] {
+            assert_eq!(crate::strinc(begin).as_deref(), Some(end));
+            assert!(is_metadata(begin) && begin >= RIGHTS.0);
+        }
     }
 
     #[test]

@@ -315,6 +315,12 @@ const ALL: &[Setting] = &[
         "Listen where other machines can reach it with TLS but without tls-ca, so that anybody may connect",
     ),
     Setting::new(
+        "operator",
+        Kind::Texts,
+        Otherwise("whom a grant makes one"),
+        "An operator of this server whatever the grants say, as `cert RULE` or `address IP[/BITS]`: the way back in. Counts for nothing while there are no rights",
+    ),
+    Setting::new(
         "peer-protocol",
         Kind::Count,
         Otherwise("the newest that the program speaks"),

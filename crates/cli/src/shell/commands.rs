@@ -5,7 +5,7 @@
 
 use super::session::{Next, Refusal, Session};
 use super::{
-    changes, data, kill, members, operator, option, status, tenant, throttle, transaction,
+    changes, data, kill, members, operator, option, rights, status, tenant, throttle, transaction,
 };
 use std::io::Write;
 use std::ops::RangeInclusive;
@@ -130,6 +130,14 @@ pub const ALL: &[Command] = &[
         "That of the transaction if one was begun, else the newest.",
     ),
     command(
+        "grant",
+        2..=6,
+        "grant ROLE SUBJECT [SCOPE]",
+        "gives somebody a right, and says so to all servers",
+        "ROLE: reader, writer or operator. SUBJECT: cert RULE (as --tls-verify-peers has them), address IP[/BITS], or anybody. \
+         SCOPE: all, prefix KEY, range BEGIN END, tenant NAME, or series. The first one has to be an operator: from then on only grants say who may what.",
+    ),
+    command(
         "help",
         0..=1,
         "help [COMMAND]",
@@ -173,6 +181,14 @@ pub const ALL: &[Command] = &[
         "forgets what the transaction read and wrote, and goes on with it",
         "",
     ),
+    command(
+        "revoke",
+        1..=6,
+        "revoke ROLE SUBJECT [SCOPE]|everything",
+        "takes a right back, for open connections too",
+        "The words are those that roles shows. The last operator stays; everything takes all rights back, so that whoever connects may everything.",
+    ),
+    command("roles", 0..=0, "roles", "shows who has which rights", ""),
     command(
         "rollback",
         0..=0,
@@ -301,6 +317,9 @@ pub fn execute<Out: Write>(
         "exclude" => members::exclude(session, arguments),
         "include" => members::include(session, arguments),
         "kill" => kill::kill(session, arguments),
+        "grant" => rights::grant(session, arguments),
+        "revoke" => rights::revoke(session, arguments),
+        "roles" => rights::roles(session),
         "changes" => changes::changes(session, arguments),
         "defaulttenant" => tenant::default_tenant(session),
         "tenant" => tenant::tenant(session, arguments),

@@ -608,3 +608,51 @@ fn what_foundationdbs_shell_does_and_this_one_does_not_is_told() {
     let told = far.does("getlocation a");
     assert!(told.starts_with("  127.0.0.1:"), "{told}");
 }
+
+#[test]
+fn rights_are_given_shown_and_taken_back() {
+    let mut shell = Shell::over_network();
+    assert!(shell.does("roles").contains("There are no rights"));
+    let refused = shell.refuses("grant reader anybody");
+    assert!(refused.contains("the first grant has to be an operator's"), "{refused}");
+    let first = shell.does("grant operator address 127.0.0.1");
+    assert!(first.starts_with("Granted: operator address 127.0.0.1 all\nIt is the first one"));
+    assert_eq!(
+        shell.does("grant writer cert S.CN=till,S.O=Shop prefix (\"app\")"),
+        "Granted: writer cert S.CN=till,S.O=Shop prefix \\x02app\\x00\n"
+    );
+    shell.does("grant reader cert \"S.O=A Shop\" range a\\x20b c; grant reader anybody tenant t");
+    let roles = shell.does("roles");
+    assert_eq!(
+        roles,
+        "  operator address 127.0.0.1 all\n  reader anybody tenant t\n  reader cert \"S.O=A Shop\" range \"a b\" c\n  \
+         writer cert S.CN=till,S.O=Shop prefix \\x02app\\x00\n"
+    );
+    // What is shown can be said.
+    for line in roles.lines().skip(1) {
+        assert_eq!(shell.does(&format!("revoke {line}")), format!("Revoked: {}\n", line.trim()));
+    }
+    assert_eq!(shell.does("roles"), "  operator address 127.0.0.1 all\n");
+    let refused = shell.refuses("revoke operator address 127.0.0.1");
+    assert!(refused.contains("the last operator stays"), "{refused}");
+    assert!(shell.refuses("revoke reader anybody").contains("no such grant"));
+    for wrong in
+        ["grant king anybody", "grant reader cert Check.Valid=0", "grant reader cert S.XX=1"]
+    {
+        shell.refuses(wrong);
+    }
+    shell.does("grant operator address ::1; revoke operator address 127.0.0.1");
+    // It has shut itself out, and whoever has the files can let it in again.
+    let env = Env::real();
+    while shell.session.run_line("getversion").is_ok() {
+        block_on(env.sleep(Duration::from_millis(10)));
+    }
+    assert!(shell.refuses("roles").contains("permission_denied"));
+    let mut inside = Session::new(shell._database.clone(), Vec::new());
+    inside.run_line("revoke everything").unwrap_or_else(|failed| panic!("{failed}"));
+    while shell.session.run_line("getversion").is_err() {
+        block_on(env.sleep(Duration::from_millis(10)));
+    }
+    shell.printed();
+    assert!(shell.does("roles").contains("There are no rights"));
+}

@@ -180,7 +180,7 @@ fn a_rolling_upgrade_costs_no_client_anything_and_ends_with_a_newer_protocol() {
         cluster.more[at].clear();
         cluster.start(at);
     }
-    status_until(&db, |status| protocol(status) == 3);
+    status_until(&db, |status| protocol(status) == 4);
     counting.await_more(20, Duration::from_millis(5));
     assert_eq!(cluster.servers[0].take().unwrap().terminate(), Some(0));
     let output = command(place.path(), &cluster.file, &cluster.addresses[0], 0)

@@ -54,6 +54,6 @@ fn a_member_that_is_gone_holds_the_protocol_back_and_is_named() {
     assert_eq!(protocol(&status), Some(1));
     assert!(shell("status").contains("protocol stays at version 1"), "{}", shell("status"));
     shell(&format!("exclude failed {gone}"));
-    let status = status_until(&db, |status| protocol(status) == Some(3));
+    let status = status_until(&db, |status| protocol(status) == Some(4));
     assert_eq!(held(&status), None);
 }

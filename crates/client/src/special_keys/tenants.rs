@@ -10,7 +10,7 @@ use plinth_types::{Error, KeyRange, KeyValue, Result, key_after, printable, stri
 use std::collections::BTreeMap;
 
 /// Ids by name.
-pub(crate) const NAMES: &[u8] = b"\xff/tenant/nameIndex/";
+pub(crate) const NAMES: &[u8] = system::TENANT_NAMES;
 const LAST_ID: &[u8] = b"\xff/tenant/lastId";
 
 /// Where the id of a name is stored.

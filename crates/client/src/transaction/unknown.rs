@@ -12,7 +12,7 @@ use bytes::Bytes;
 use plinth_types::{Error, Result, Version, Versionstamp, codes, key_after, limits, probe, system};
 
 /// Records of commits at this version and before have been removed.
-const EXPIRED_VERSION: &[u8] = b"\xff\x02/idmpExpiredVersion";
+const EXPIRED_VERSION: &[u8] = system::IDEMPOTENCY_EXPIRED;
 
 /// Whether a commit that failed like this may have taken effect, now or later.
 pub(super) fn is_unknown(error: &Error) -> bool {

@@ -13,12 +13,12 @@ use hyper::body::{Body, Frame, SizeHint};
 use plinth_client::ChangeConsumer;
 use plinth_env::Env;
 use plinth_env::sync::{First, race};
-use plinth_types::{Bytes, ChangeBatch, Error, Version};
+use plinth_types::{Bytes, ChangeBatch, Changes, Error, Version};
 use serde_json::json;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fmt::Write;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
@@ -36,6 +36,11 @@ const PIECE: usize = 64 << 10;
 const STALLED: Duration = Duration::from_secs(60);
 /// How long nothing is said at most.
 const SILENCE: Duration = Duration::from_secs(10);
+/// How often it is looked meanwhile whether the reader may read on.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Whether the reader of a feed may read on.
+pub(crate) type May = Box<dyn Fn() -> bool + Send>;
 
 /// Feeds that are open.
 #[derive(Clone, Default)]
@@ -110,17 +115,24 @@ enum State {
 }
 
 impl Feed {
-    /// Sends these batches, and what the consumer reads behind them.
+    /// Sends these batches, and what the consumer reads behind them, for as long as the reader may.
     pub(crate) fn new(
         (env, memory): (&Env, &Arc<Memory>),
         consumer: ChangeConsumer,
-        batches: Vec<ChangeBatch>,
+        (batches, may): (Vec<ChangeBatch>, May),
         counted: Counted,
         patience: Arc<Patience>,
     ) -> Self {
         let (env, held) = (env.clone(), Held { memory: memory.clone(), bytes: 0 });
-        let mut follower =
-            Box::new(Follower { env, consumer, batches: VecDeque::new(), held, _counted: counted });
+        let batches_left = VecDeque::new();
+        let mut follower = Box::new(Follower {
+            env,
+            consumer,
+            batches: batches_left,
+            held,
+            may,
+            _counted: counted,
+        });
         follower.take(batches);
         let state = State::Text(follower.text().into(), Some(follower));
         Self { state, patience, idle: IDLE }
@@ -160,6 +172,7 @@ struct Follower {
     consumer: ChangeConsumer,
     batches: VecDeque<ChangeBatch>,
     held: Held,
+    may: May,
     _counted: Counted,
 }
 
@@ -171,13 +184,34 @@ impl Follower {
 
     async fn go_on(mut self: Box<Self>) -> Piece {
         if self.batches.is_empty() {
-            match race(self.consumer.next(), self.env.sleep(SILENCE)).await {
-                First::Left(Ok(changes)) => self.take(changes.batches),
-                First::Left(Err(error)) => return (Bytes::from(end(&error)), None),
-                First::Right(()) => return (Bytes::from_static(b": waiting\n\n"), Some(self)),
+            match self.read().await {
+                Some(Ok(changes)) => self.take(changes.batches),
+                Some(Err(error)) => return (Bytes::from(end(&error)), None),
+                None if (self.may)() => {
+                    return (Bytes::from_static(b": waiting\n\n"), Some(self));
+                }
+                None => {}
             }
         }
+        if !(self.may)() {
+            let why = Error::permission_denied().with_detail("there are rights by now");
+            return (Bytes::from(end(&why)), None);
+        }
         (self.text().into(), Some(self))
+    }
+
+    /// What the stream has next; `None` if that is nothing for a while, or the reader may read no
+    /// more.
+    async fn read(&mut self) -> Option<Result<Changes, Error>> {
+        let Self { env, consumer, may, .. } = self;
+        let until = env.now() + SILENCE;
+        let mut next = pin!(consumer.next());
+        while may() && env.now() < until {
+            if let First::Left(read) = race(next.as_mut(), env.sleep(LOOK)).await {
+                return Some(read);
+            }
+        }
+        None
     }
 
     /// Batches as events, or only how far the stream has been read.

@@ -9,5 +9,5 @@ mod events;
 pub(crate) mod query;
 
 pub(crate) use answer::{Answer, body};
-pub(crate) use events::{Count, FEEDS, Feed, IDLE, READ, Reply};
+pub(crate) use events::{Count, FEEDS, Feed, IDLE, May, READ, Reply};
 pub(crate) use query::Query;

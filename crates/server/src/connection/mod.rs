@@ -5,6 +5,7 @@
 //! holds nothing but its socket; what could not be finished (half a frame, replies that the client
 //! doesn't take) stays with the connection and is accounted for.
 
+mod access;
 mod holds;
 mod operator;
 mod requests;
@@ -14,7 +15,9 @@ mod watches;
 use crate::counters::Figures;
 use crate::memory::{Charge, UNCOUNTED};
 use crate::outbox::{Order, Outbox};
+use crate::rights::Identity;
 use crate::shared::Shared;
+use access::Access;
 use holds::Holds;
 use plinth_env::Stream;
 use plinth_proto::frame::{self, MAX_REQUEST};
@@ -84,8 +87,6 @@ pub(crate) struct Connection {
     outbox: Arc<Outbox>,
     number: u64,
     phase: Phase,
-    /// The version of the protocol that it speaks.
-    version: u16,
     /// Received and not handled: half a frame, or more while the output is full.
     input: Vec<u8>,
     output: Vec<u8>,
@@ -93,6 +94,7 @@ pub(crate) struct Connection {
     sent: usize,
     watches: Watches,
     holds: Holds,
+    access: Access,
     turn: Turn,
 }
 
@@ -145,18 +147,19 @@ impl Connection {
         number: u64,
     ) -> Self {
         outbox.expect_within(&shared.env, shared.config.limits.greeting);
+        let access = Access::of(Identity::at(outbox.peer.ip()));
         Self {
             stream,
             shared,
             outbox,
             number,
             phase: Phase::Greeting,
-            version: 0,
             input: first,
             output: Vec::new(),
             sent: 0,
             watches: Watches::default(),
             holds: Holds::default(),
+            access,
             turn: Turn {
                 counted: Figures { accepted: 1, ..Figures::default() },
                 lane: Standing::Out,
@@ -215,6 +218,7 @@ impl Connection {
         self.holds.in_flight -= answered;
         self.holds.is_tight = self.shared.memory.is_tight();
         fired.into_iter().for_each(|id| self.look_at_watch(id));
+        self.heed_rights();
         let is_ending = matches!(self.phase, Phase::Closing | Phase::Lingering);
         match order {
             Order::Close(_) | Order::CutOff { .. } if is_ending => return Err(Gone),
@@ -379,7 +383,10 @@ impl Connection {
         }
         let welcome = Welcome::accept(&hello, version, &*self.shared.place.cluster_id);
         Welcome { newest: offered, ..welcome }.encode(&mut self.output);
-        self.version = version;
+        self.access.version = version;
+        if self.shared.doors.rights.are_kept() {
+            self.access.note_certificate(self.stream.peer_certificate());
+        }
         self.outbox.introduce(&hello.name);
         self.shared.connections.greeted(self.number);
         self.phase = Phase::Open;

@@ -71,12 +71,12 @@ impl Connection {
     /// knows them.
     fn knows(&self, kind: u8) -> Result<()> {
         let since = Kind::from_code(kind).map_or(0, Kind::since);
-        if since <= self.version {
+        if since <= self.access.version {
             return Ok(());
         }
         Err(Error::unsupported_operation().with_detail(format!(
             "requests of kind {kind} came with version {since} of the protocol, and this connection speaks {}",
-            self.version
+            self.access.version
         )))
     }
 
@@ -85,13 +85,28 @@ impl Connection {
         reply::put_failure(&mut self.output, id, error);
     }
 
+    /// The database as far as it may be used for a request.
+    #[inline]
+    fn endpoint_for(&mut self, request: &Request) -> Result<Arc<dyn Endpoint>> {
+        match request {
+            // Where the servers are is known to whoever has the cluster file, and a snapshot's name
+            // to whoever has pinned it.
+            Request::Ping | Request::Cancel | Request::Locate | Request::Release(_) => {}
+            Request::Status | Request::Clients | Request::Disconnect(_) | Request::Reboot(_) => {
+                self.check_operator()?;
+            }
+            _ => return self.endpoint(),
+        }
+        Ok(self.shared.endpoint.clone())
+    }
+
     fn carry_out(&mut self, id: u32, request: Request, len: usize) -> Result<()> {
-        let endpoint = self.shared.endpoint.clone();
+        let endpoint = self.endpoint_for(&request)?;
         match request {
             Request::GetMany { version, space, keys } => {
                 return self.get_many(&*endpoint, id, (version, space), &keys, len);
             }
-            Request::ReadVersion(request) => self.read_version(id, request, len),
+            Request::ReadVersion(request) => self.read_version(&*endpoint, id, request, len),
             Request::GetRange { version, space, read } => {
                 return self.get_range(&*endpoint, id, (version, space), read, len);
             }
@@ -106,7 +121,9 @@ impl Connection {
                     reply::put_commit(out, id, reply);
                 });
             }
-            Request::Watch { key, value, version } => self.watch(id, key, value, version)?,
+            Request::Watch { key, value, version } => {
+                self.watch(&*endpoint, id, (key, value), version)?
+            }
             Request::Cancel => {
                 if self.watches.remove(id) {
                     self.fail(id, &Error::operation_cancelled());
@@ -116,7 +133,8 @@ impl Connection {
             Request::SplitPoints { range, chunk } => {
                 self.split_points(endpoint, id, range, chunk, len)
             }
-            Request::Addresses(_) => {
+            Request::Addresses(key) => {
+                self.check_key(&key)?;
                 let addresses = &self.shared.place.addresses;
                 reply::put_list(&mut self.output, id, Kind::AddressesReply, addresses);
             }
@@ -160,7 +178,7 @@ impl Connection {
         keys: &KeyList,
         len: usize,
     ) -> Result<()> {
-        if keys.len() > WHOLE_KEYS && self.version >= IN_PARTS {
+        if keys.len() > WHOLE_KEYS && self.access.version >= IN_PARTS {
             return self.get_first_of_many(endpoint, id, (version, space), keys, len);
         }
         self.turn.counted.reads += keys.len() as u64;
@@ -309,7 +327,7 @@ impl Connection {
         });
     }
 
-    fn read_version(&mut self, id: u32, request: ReadVersion, len: usize) {
+    fn read_version(&mut self, endpoint: &dyn Endpoint, id: u32, request: ReadVersion, len: usize) {
         let count = request.count.clamp(1, MOST_TOGETHER);
         self.turn.counted.read_versions += 1;
         self.turn.counted.transactions += u64::from(count);
@@ -328,8 +346,8 @@ impl Connection {
             tags: request.tags,
             others: count - 1,
         };
-        let answer = self.shared.endpoint.read_version(request);
-        let put = if self.version < RANGE_LOCKS {
+        let answer = endpoint.read_version(request);
+        let put = if self.access.version < RANGE_LOCKS {
             put_read_version_unless_locked
         } else {
             put_read_version
@@ -375,7 +393,13 @@ impl Connection {
         }
     }
 
-    fn watch(&mut self, id: u32, key: Bytes, value: Option<Bytes>, version: Version) -> Result<()> {
+    fn watch(
+        &mut self,
+        endpoint: &dyn Endpoint,
+        id: u32,
+        (key, value): (Bytes, Option<Bytes>),
+        version: Version,
+    ) -> Result<()> {
         guard::key(&key)?;
         if self.watches.len() >= self.shared.config.limits.watches {
             let detail = format!("a connection has at most {} at the server", self.watches.len());
@@ -386,8 +410,8 @@ impl Connection {
             return Err(Error::client_invalid_operation().with_detail(detail));
         }
         let bytes = key.len() + value.as_ref().map_or(0, Bytes::len) + REQUEST_OVERHEAD;
-        let reply = self.shared.endpoint.watch(key, value, version);
-        self.watches.insert(id, Watch { reply, bytes });
+        let reply = endpoint.watch(key.clone(), value, version);
+        self.watches.insert(id, Watch { key, reply, bytes });
         self.look_at_watch(id);
         Ok(())
     }

@@ -22,8 +22,10 @@ impl Connection {
     /// Pins a snapshot. Should the connection end before the answer has left, the lease lapses.
     pub(super) fn pin(&mut self, id: u32, lease_ms: u32, len: usize) -> Result<()> {
         let place = self.shared.snapshots.reserve()?;
+        let coverage = self.coverage()?;
         let (shared, client) = (self.shared.clone(), self.outbox.peer);
         let (done, answer) = promise();
+        // What is kept is the database as it was: who reads in it is judged at each read.
         self.shared.endpoint.pin_snapshot().on_complete(move |pinned| {
             let pinned = match pinned {
                 Ok(pinned) => pinned,
@@ -45,11 +47,16 @@ impl Connection {
                         times,
                     )?;
                     let ReadVersionReply { metadata_version, range_locks, .. } = metadata;
+                    let range_locks = match &coverage {
+                        Some(coverage) => range_locks.and_then(|locks| coverage.cut_locks(&locks)),
+                        None => range_locks,
+                    };
                     Ok(reply::Pinned { snapshot, version, metadata_version, lease_ms, range_locks })
                 }));
             });
         });
-        let put = if self.version < RANGE_LOCKS { put_pin_unless_locked } else { reply::put_pin };
+        let put =
+            if self.access.version < RANGE_LOCKS { put_pin_unless_locked } else { reply::put_pin };
         self.answer(id, answer, Charge::new(len, memory::SMALL), put);
         Ok(())
     }
@@ -77,6 +84,7 @@ impl Connection {
         len: usize,
     ) -> Result<()> {
         let endpoint = self.shared.snapshots.find(snapshot, self.shared.env.now())?;
+        let endpoint = self.guard(endpoint)?;
         match read {
             Request::GetMany { version, space, keys } => {
                 self.get_many(&*endpoint, id, (version, space), &keys, len)

@@ -26,6 +26,12 @@ impl Watches {
         self.waiting.contains_key(&id)
     }
 
+    /// The ids of those whose key `is_meant`.
+    pub(super) fn of_keys(&self, is_meant: impl Fn(&[u8]) -> bool) -> Vec<u32> {
+        let meant = self.waiting.iter().filter(|(_, watch)| is_meant(&watch.key));
+        meant.map(|(id, _)| *id).collect()
+    }
+
     /// The one of this id.
     pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Watch> {
         self.waiting.get_mut(&id)

@@ -9,6 +9,7 @@
 
 use crate::answers::Answer;
 use crate::config::ConsoleConfig;
+use crate::rights::Rights;
 use crate::token::{self, PENANCE, is_local, is_same};
 use hyper::HeaderMap;
 use hyper::header::{self, HeaderName};
@@ -29,6 +30,8 @@ const _: () = assert!(2 * crate::token::LONGEST_TOKEN <= LOGIN_BYTES);
 const SESSIONS: usize = 64;
 /// How long one lasts.
 const SESSION: Duration = Duration::from_secs(12 * 60 * 60);
+/// What a server says of itself.
+const OF_ITSELF: [&str; 3] = ["/metrics", "/status", "/status/json"];
 /// What no form of another site can send, and no script of one without being asked about it first.
 const OURS: HeaderName = HeaderName::from_static("x-plinth-console");
 
@@ -84,6 +87,22 @@ impl Access {
         Err(Answer::forbidden(
             "the Host of this request is not this machine; ask for localhost or 127.0.0.1",
         ))
+    }
+
+    /// Refuses everybody where there are rights and no token shows that it is an operator who asks.
+    /// What a server says of itself is told as long as it isn't known whether there are any.
+    pub(super) fn check_rights(&self, rights: &Rights, path: &str) -> Result<(), Answer> {
+        if self.token.is_some() {
+            return Ok(());
+        }
+        match rights.check_anonymous() {
+            Ok(()) => Ok(()),
+            Err(why) if why == Error::permission_denied() => {
+                Err(Answer::token_needed("there are rights: start the server with --http-token"))
+            }
+            Err(_) if OF_ITSELF.contains(&path) => Ok(()),
+            Err(why) => Err(Answer::database(&why)),
+        }
     }
 
     /// Refuses who has neither the token nor a session. A wrong token has to wait for that.

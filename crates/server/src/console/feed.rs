@@ -73,7 +73,7 @@ pub(super) async fn open(
     Ok(Answer::events(Feed::new(
         (&shared.env, &shared.memory),
         consumer,
-        changes.batches,
+        (changes.batches, console.may_read_on()),
         counted,
         patience.clone(),
     )))

@@ -40,7 +40,7 @@ mod page;
 
 pub(crate) use access::Access;
 
-use crate::answers::{Answer, Count, IDLE, Query, Reply};
+use crate::answers::{Answer, Count, IDLE, May, Query, Reply};
 use crate::http::{Bounds, Patience, Site};
 use crate::shared::Shared;
 use history::History;
@@ -81,6 +81,12 @@ impl Console {
     /// Where the token stands, if one is needed.
     pub(crate) fn token_file(&self) -> Option<&Path> {
         self.access.token_file()
+    }
+
+    /// Whether whoever asks now may hear more of it later: who has shown a token may.
+    fn may_read_on(&self) -> May {
+        let (shared, has_token) = (self.shared.clone(), self.access.token_file().is_some());
+        Box::new(move || has_token || shared.doors.rights.check_anonymous().is_ok())
     }
 
     /// Takes a sample each second until told to stop.
@@ -168,6 +174,7 @@ async fn route(
         only(&head.method, &[Method::GET, Method::HEAD])?;
         return Ok(file);
     }
+    access.check_rights(&shared.doors.rights, path)?;
     if let Some(posted) = path.strip_prefix("/api/").filter(|name| POSTED.contains(name)) {
         only(&head.method, &[Method::POST])?;
         access::check_origin(&head.headers)?;

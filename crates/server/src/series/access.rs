@@ -4,27 +4,41 @@
 //! What must be kept out on loopback is other people's pages in the user's browser, which can have
 //! their own name point here: they are known by the Host that they name. Senders and readers are
 //! programs that carry a header, so a token comes as a bearer, or as InfluxDB's clients have it.
+//! While there are rights whoever shows no token may what a grant gives his address.
 
+use crate::rights::{Identity, Judged, Rights};
 use crate::token::{self, PENANCE, is_local, is_same};
 use hyper::{HeaderMap, StatusCode, header};
 use plinth_env::Env;
-use plinth_types::Result;
+use plinth_types::{Error, Result};
+use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 pub(super) struct Access {
     token: Option<String>,
     /// Whether only this machine can ask.
     is_local: bool,
+    rights: Arc<Rights>,
 }
 
 impl Access {
     /// Reads the token from its file, which gets one if it doesn't exist.
-    pub(super) async fn open(env: &Env, file: Option<&Path>, is_local: bool) -> Result<Self> {
+    pub(super) async fn open(
+        env: &Env,
+        file: Option<&Path>,
+        is_local: bool,
+        rights: Arc<Rights>,
+    ) -> Result<Self> {
         let token = match file {
             Some(file) => Some(token::read(env, file).await?),
             None => None,
         };
-        Ok(Self { token, is_local })
+        Ok(Self { token, is_local, rights })
+    }
+
+    pub(super) fn rights(&self) -> &Rights {
+        &self.rights
     }
 
     /// Refuses who may not ask: with a status, and why. A wrong token has to wait for that.
@@ -32,11 +46,16 @@ impl Access {
         &self,
         env: &Env,
         headers: &HeaderMap,
+        (from, writes): (IpAddr, bool),
     ) -> std::result::Result<(), (StatusCode, &'static str)> {
         let Some(token) = &self.token else {
+            let by_address = || {
+                let who = || Identity::at(from);
+                self.rights.check_series(&mut Judged::default(), writes, who)
+            };
             let host = headers.get(header::HOST).filter(|_| self.is_local);
             return match host.is_none_or(|host| host.to_str().is_ok_and(is_local)) {
-                true => Ok(()),
+                true => by_address().map_err(|why| refused(&why)),
                 false => Err((
                     StatusCode::FORBIDDEN,
                     "the Host of this request is not this machine; ask for localhost or 127.0.0.1",
@@ -49,12 +68,22 @@ impl Access {
                 env.sleep(PENANCE).await;
                 Err((StatusCode::UNAUTHORIZED, "the token is wrong"))
             }
+            None if self.rights.gives_series(from, writes) => Ok(()),
             None => Err((
                 StatusCode::UNAUTHORIZED,
                 "a token is needed: send it in the header Authorization, as a bearer",
             )),
         }
     }
+}
+
+/// What those are told who have nothing to show where there are rights.
+fn refused(why: &Error) -> (StatusCode, &'static str) {
+    if *why == Error::permission_denied() {
+        let text = "there are rights, and none of series for who sends this: it takes a grant, or the token (--series-token)";
+        return (StatusCode::UNAUTHORIZED, text);
+    }
+    (StatusCode::SERVICE_UNAVAILABLE, "this server has yet to learn who may do what: try again")
 }
 
 /// The token that a request has.

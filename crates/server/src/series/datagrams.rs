@@ -9,6 +9,7 @@
 use super::events;
 use super::opened::Opened;
 use super::{BREATH, Hub};
+use crate::rights::{Identity, Judged};
 use plinth_env::sync::{First, race};
 use plinth_env::{Datagrams, MAX_DATAGRAM, Signal};
 use plinth_series::SeriesStore;
@@ -35,6 +36,8 @@ pub(super) async fn receive(hub: &Hub, mut socket: Datagrams, stop: &Signal) {
     let mut session = new_session();
     let mut known: Option<Arc<Opened>> = None;
     let mut wrongs = Wrongs::default();
+    // What the sender before may: many come from one address.
+    let mut judged = (all_senders, Judged::default());
     let mut buffer = vec![0; MAX_DATAGRAM];
     // The flag is looked at here too: a socket that always has something would never let the signal
     // in.
@@ -44,7 +47,11 @@ pub(super) async fn receive(hub: &Hub, mut socket: Datagrams, stop: &Signal) {
             First::Right(Err(_)) => hub.env.sleep(BREATH).await,
             First::Right(Ok((len, from))) => {
                 hub.counts.datagrams.fetch_add(1, Ordering::Relaxed);
-                let opened = hub.slot.takes_now();
+                if judged.0 != from.ip() {
+                    judged = (from.ip(), Judged::default());
+                }
+                let may = hub.check_sender(&mut judged.1, || Identity::at(from.ip()));
+                let opened = may.and_then(|()| hub.slot.takes_now());
                 if let Ok(opened) = &opened
                     && known.as_ref().is_none_or(|known| !Arc::ptr_eq(known, opened))
                 {

@@ -29,7 +29,7 @@ use plinth_series::{
 };
 use plinth_types::Bytes;
 use std::future::poll_fn;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -73,7 +73,12 @@ impl Site for Hub {
 
 /// Whether a request may be answered: another server that passes it on proves that it knows the
 /// lease, and everybody else himself.
-async fn check(hub: &Hub, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
+async fn check(
+    hub: &Hub,
+    request: &Request<Incoming>,
+    from: IpAddr,
+) -> Result<(), (StatusCode, &'static str)> {
+    let headers = request.headers();
     if let Some(told) = headers.get(pass::LEASE) {
         let is_known = told.to_str().is_ok_and(|told| hub.slot.is_secret(told));
         return if is_known {
@@ -82,7 +87,8 @@ async fn check(hub: &Hub, headers: &HeaderMap) -> Result<(), (StatusCode, &'stat
             Err((pass::MOVED, "the lease of the series is another one"))
         };
     }
-    hub.access.check(&hub.env, headers).await?;
+    let writes = is_sent(request) || request.uri().path() == DELETE;
+    hub.access.check(&hub.env, headers, (from, writes)).await?;
     if is_from_a_page(headers) {
         return Err((StatusCode::FORBIDDEN, "series have no business with pages in a browser"));
     }
@@ -92,7 +98,7 @@ async fn check(hub: &Hub, headers: &HeaderMap) -> Result<(), (StatusCode, &'stat
 /// What a request is answered.
 async fn answer(hub: &Hub, request: Request<Incoming>, patience: &Patience) -> Response<State> {
     let is_influx = write::is_influx(request.uri().path());
-    let ((status, kind, state), written) = match check(hub, request.headers()).await {
+    let ((status, kind, state), written) = match check(hub, &request, patience.other_side()).await {
         Ok(()) if is_sent(&request) => sent(hub, request, patience).await,
         Ok(()) => (admitted(hub, request, patience).await, None),
         Err((status, why)) => (told(status, TEXT, format!("-{why}\r\n")), None),

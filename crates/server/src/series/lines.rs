@@ -11,6 +11,7 @@ use super::Hub;
 use super::callers::Caller;
 use super::events;
 use super::opened::Opened;
+use crate::rights::{Identity, Judged};
 use plinth_env::Stream;
 use plinth_env::sync::{First, race};
 use plinth_series::SeriesStore;
@@ -51,6 +52,7 @@ pub(super) async fn converse(hub: &Hub, stream: Stream, protocol: Protocol, call
         taker,
         held: Vec::new(),
         counted: (0, 0),
+        judged: Judged::default(),
         is_gone: false,
         is_new: true,
     };
@@ -109,6 +111,7 @@ struct Connection {
     held: Vec<u8>,
     /// Points and refusals that were counted for all to see.
     counted: (u64, u64),
+    judged: Judged,
     /// Nobody hears the last replies.
     is_gone: bool,
     /// It is not known yet whether this is a request of HTTP.
@@ -250,6 +253,12 @@ impl Connection {
     }
 
     async fn follow(&mut self, hub: &Hub) -> plinth_series::Result<SeriesStore> {
+        // Something has come by now, so whoever has a certificate has shown it.
+        let stream = &self.stream;
+        hub.check_sender(&mut self.judged, || Identity {
+            address: stream.peer_address().ip(),
+            certificate: stream.peer_certificate().map(Arc::from),
+        })?;
         let now = hub.slot.takes_now()?;
         if let Some(taker) = self.taker.take_if(|taker| !Arc::ptr_eq(taker, &now)) {
             if let Some(why) = taker.store.lost() {

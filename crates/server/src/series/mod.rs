@@ -57,6 +57,7 @@ use crate::answers::Answer;
 use crate::config::{SeriesConfig, ServerConfig};
 use crate::door::{Door, Doors, Purpose};
 use crate::page::Page;
+use crate::rights::{Identity, Judged};
 use crate::wanted::Wanted;
 use hyper::http::request::Parts;
 use plinth_client::{Database, Endpoint};
@@ -190,6 +191,18 @@ impl Hub {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.stops.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// Whether points may be taken from somebody, of whom it may be known already.
+    ///
+    /// # Errors
+    /// Why not.
+    fn check_sender(
+        &self,
+        known: &mut Judged,
+        who: impl FnOnce() -> Identity,
+    ) -> plinth_series::Result<()> {
+        Ok(self.access.rights().check_series(known, true, who)?)
     }
 
     /// A session of a sender at this address.
@@ -334,7 +347,8 @@ pub(crate) async fn start(
         return Ok(None);
     }
     let is_local = http.as_ref().is_some_and(|door: &Door| door.local_address().ip().is_loopback());
-    let access = access::Access::open(&env, asked.token_file.as_deref(), is_local).await?;
+    let file = asked.token_file.as_deref();
+    let access = access::Access::open(&env, file, is_local, doors.rights.clone()).await?;
     let rules = rules::Rules::open(&env, &asked.rules, http.as_ref()).await?;
     let most = (bound.len(), config.limits.buffered_bytes);
     let hub = Arc::new(Hub::new(&env, asked, (access, rules), most));

@@ -1,0 +1,189 @@
+//! The rows of rights as they were read, and whom each is for.
+//!
+//! What was read is kept as it is, so that it is noticed when it changes; beside it stands what it
+//! comes to: rules of certificates ready to be compared, tenants as the keys that they have.
+//!
+//! Always: a subject that can't be understood is nobody, and a scope that isn't there has no keys.
+
+use super::Identity;
+use plinth_client::Endpoint;
+use plinth_types::rights::{Coverage, Grant, Role, Scope, Subject};
+use plinth_types::{
+    Bytes, KeyList, KeyRange, KeySelector, KeySpace, RangeRead, Result, key_after, strinc, system,
+};
+
+/// Bytes of rows that are read at a time.
+const AT_A_TIME: usize = 1 << 20;
+
+/// What was read: the keys of all rows, and what stands for each tenant's name that they have.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct Found {
+    rows: Vec<Bytes>,
+    grants: Vec<Grant>,
+    tenants: Vec<(Bytes, Option<Bytes>)>,
+}
+
+impl Found {
+    /// Reads what this process has.
+    ///
+    /// # Errors
+    /// Those of reading; `process_behind` where there is nothing yet.
+    pub(super) async fn read(endpoint: &dyn Endpoint) -> Result<Self> {
+        let version = endpoint.newest_here()?;
+        let (mut found, mut begin) = (Self::default(), Bytes::from_static(system::RIGHTS.0));
+        loop {
+            let read = RangeRead {
+                begin: KeySelector::first_greater_or_equal(begin.clone()),
+                end: KeySelector::first_greater_or_equal(system::RIGHTS.1),
+                limit: usize::MAX,
+                target_bytes: AT_A_TIME,
+                reverse: false,
+            };
+            let result = endpoint.get_range(version, KeySpace::System, &read).await?;
+            let keys = result.rows.iter().map(|(key, _)| Bytes::copy_from_slice(key));
+            found.rows.extend(keys);
+            match found.rows.last() {
+                Some(last) if result.more => begin = key_after(last),
+                _ => break,
+            }
+        }
+        found.grants = found.rows.iter().filter_map(|key| Grant::decode(key)).collect();
+        let mut keys = KeyList::new();
+        for grant in &found.grants {
+            let Scope::Tenant(name) = &grant.scope else { continue };
+            keys.push(&[system::TENANT_NAMES, name].concat());
+            found.tenants.push((name.clone(), None));
+        }
+        if !keys.is_empty() {
+            let ids = endpoint.get_many(version, KeySpace::System, &keys).await?;
+            found.tenants.iter_mut().zip(ids).for_each(|((_, known), id)| *known = id);
+        }
+        Ok(found)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(super) fn grants(&self) -> &[Grant] {
+        &self.grants
+    }
+
+    /// What a scope stands for, if there is any of it.
+    fn part(&self, scope: &Scope) -> Option<Part> {
+        match scope {
+            Scope::Series => Some(Part::Series),
+            Scope::All => Some(Part::Keys(KeyRange::new(&b""[..], system::NORMAL_END))),
+            Scope::Range(range) => Some(Part::Keys(range.clone())),
+            Scope::Tenant(name) => {
+                let known = self.tenants.iter().find(|(known, _)| known == name)?;
+                let prefix = tenant_prefix(known.1.as_deref()?)?;
+                let range = KeyRange::new(Bytes::copy_from_slice(&prefix), strinc(&prefix)?);
+                Some(Part::Keys(range))
+            }
+        }
+    }
+}
+
+/// What a tenant's keys begin with, from what is stored under its name.
+pub(super) fn tenant_prefix(stored: &[u8]) -> Option<[u8; 8]> {
+    // Ids are small numbers: one that began like the system's keys would be none.
+    stored.first_chunk::<8>().copied().filter(|id| id[0] != 0xff)
+}
+
+/// The rows as they are judged by.
+#[derive(Default)]
+pub(super) struct Known {
+    number: u64,
+    found: Found,
+    rights: Vec<(Whom, Role, Part)>,
+}
+
+/// What a grant is for.
+enum Part {
+    Keys(KeyRange),
+    Series,
+}
+
+impl Known {
+    pub(super) fn new(number: u64, found: Found) -> Self {
+        let right = |grant: &Grant| {
+            let part = found.part(&grant.scope)?;
+            Some((Whom::of(&grant.subject)?, grant.role, part))
+        };
+        let rights = found.grants.iter().filter_map(right).collect();
+        Self { number, found, rights }
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn found(&self) -> &Found {
+        &self.found
+    }
+
+    /// What somebody may. Operators of the server's own may everything.
+    pub(super) fn coverage(&self, who: &Identity, operators: &[Subject]) -> Coverage {
+        let is_meant = |subject: &Subject| Whom::of(subject).is_some_and(|whom| whom.is(who));
+        if operators.iter().any(is_meant) {
+            return Coverage::everything();
+        }
+        let given: Vec<_> = self.rights.iter().filter(|(whom, ..)| whom.is(who)).collect();
+        let keys = given.iter().filter_map(|(_, role, part)| match part {
+            Part::Keys(range) => Some((*role, range.clone())),
+            Part::Series => None,
+        });
+        let of_series = given.iter().filter(|(.., part)| matches!(part, Part::Series));
+        Coverage::of(keys).with_series(of_series.map(|(_, role, _)| *role).max())
+    }
+}
+
+/// Whom a grant is for, ready to be compared.
+enum Whom {
+    Anybody,
+    Address(Subject),
+    #[cfg(feature = "tls")]
+    Certificate(plinth_tls::Rule),
+}
+
+impl Whom {
+    /// `None` for a rule that can't be read: nobody fulfils it.
+    fn of(subject: &Subject) -> Option<Self> {
+        match subject {
+            Subject::Anybody => Some(Self::Anybody),
+            Subject::Address(..) => Some(Self::Address(subject.clone())),
+            #[cfg(feature = "tls")]
+            Subject::Certificate(rule) => {
+                let rule = plinth_tls::Rule::parse(std::slice::from_ref(rule)).ok()?;
+                (!rule.is_unchecked()).then_some(Self::Certificate(rule))
+            }
+            #[cfg(not(feature = "tls"))]
+            Subject::Certificate(_) => None,
+        }
+    }
+
+    fn is(&self, who: &Identity) -> bool {
+        match self {
+            Self::Anybody => true,
+            Self::Address(subject) => subject.has_address(who.address),
+            #[cfg(feature = "tls")]
+            Self::Certificate(rule) => {
+                let shown = who.certificate.as_deref();
+                shown.is_some_and(|shown| rule.check(Some(shown)).is_ok())
+            }
+        }
+    }
+}
+
+/// Whether somebody can be meant by that.
+pub(super) fn check(subject: &Subject) -> std::result::Result<(), String> {
+    match Whom::of(subject) {
+        Some(_) => Ok(()),
+        None => Err(format!("{subject} is a rule that no certificate can be compared with")),
+    }
+}
