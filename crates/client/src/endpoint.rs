@@ -7,10 +7,11 @@
 
 use crate::capture::ChangeCapture;
 use plinth_env::Env;
-use plinth_env::reply::Reply;
+use plinth_env::reply::{Reply, promise};
 use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
-    KeySelector, KeySpace, Located, RangeLocks, RangeRead, RangeResult, Result, Version, system,
+    KeySelector, KeySpace, Located, Quorum, RangeLocks, RangeRead, RangeResult, Result, Standing,
+    Version, system,
 };
 use std::sync::Arc;
 
@@ -28,6 +29,51 @@ pub trait Endpoint: Send + Sync + 'static {
     /// # Errors
     /// `database_locked` while the database is locked, unless `lock_aware`.
     fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply>;
+
+    /// The same from a node that leads, for whoever asks others itself whether it does: the version
+    /// may be read at once those have agreed of whom the answer speaks, if it speaks of any.
+    fn counted_read_version(
+        &self,
+        request: ReadVersionRequest,
+    ) -> Reply<(ReadVersionReply, Option<Quorum>)> {
+        let (promise, reply) = promise();
+        let mut answer = self.read_version(request);
+        match answer.try_take() {
+            Some(answer) => return Reply::ready(answer.map(|answer| (answer, None))),
+            None => answer.on_complete(|answer| promise.send(answer.map(|answer| (answer, None)))),
+        }
+        reply
+    }
+
+    /// Begins a transaction with its first read, of few keys: asks for a version, and at the same
+    /// time for the values at the newest one that there is, which can be read at if it is no older.
+    /// `None` where a version has to come first, as wherever that is there at once.
+    fn begin_reading(
+        &self,
+        request: &ReadVersionRequest,
+        space: KeySpace,
+        keys: &KeyList,
+    ) -> Option<Reply<Begun>> {
+        let _ = (request, space, keys);
+        None
+    }
+
+    /// The values of at most [ten](crate::FEW_KEYS) keys at the newest version that there is here,
+    /// with that version. Others may have had a newer one acknowledged.
+    ///
+    /// # Errors
+    /// `database_locked` if it is locked then, unless `lock_aware`; `unsupported_operation` where a
+    /// version has to be asked for first.
+    fn get_newest(&self, lock_aware: bool, space: KeySpace, keys: &KeyList) -> Reply<Newest> {
+        let _ = (lock_aware, space, keys);
+        let detail = "this database reads at versions that were asked for";
+        Reply::ready(Err(Error::unsupported_operation().with_detail(detail)))
+    }
+
+    /// Whom the node follows that answers here; `None` where there is none of a cluster's.
+    fn standing(&self) -> Option<Standing> {
+        None
+    }
 
     /// Whether [`Endpoint::get_many`] may run what others wait for on the thread that calls it, or
     /// wait itself: then it isn't called under a lock that those may want. A connection does, when
@@ -206,6 +252,12 @@ pub trait Endpoint: Send + Sync + 'static {
 fn no_clients() -> Error {
     Error::unsupported_operation().with_detail("only a server of Plinth's has clients' connections")
 }
+
+/// Values of keys, with the version that they are of.
+pub type Newest = (ReadVersionReply, Vec<Option<Bytes>>);
+
+/// What a transaction begins with: its version, and perhaps what it read first.
+pub type Begun = (ReadVersionReply, Option<Vec<Option<Bytes>>>);
 
 /// A version of a database that stays as it was.
 #[derive(Clone)]

@@ -40,6 +40,7 @@ mod changes;
 mod conflicts;
 mod database;
 pub mod endpoint;
+pub mod first_read;
 pub mod json;
 mod mapped;
 mod merge;
@@ -61,7 +62,10 @@ mod write_map;
 pub use capture::{CaptureConsumer, CapturedStream, ChangeCapture};
 pub use changes::{ChangeConsumer, ChangeFeed, ChangeStream};
 pub use database::{API_VERSION, API_VERSION_OLDEST, Database};
-pub use endpoint::{Description, Endpoint, Pinned, Priority, ReadVersionReply, ReadVersionRequest};
+pub use endpoint::{
+    Begun, Description, Endpoint, Newest, Pinned, Priority, ReadVersionReply, ReadVersionRequest,
+};
+pub use first_read::FEW_KEYS;
 pub use mapped::{Mapped, MappedRangeResult, MappedRow};
 pub use operator::Retries;
 pub use options::{DatabaseOption, OptionParameter, TransactionOption};

@@ -75,6 +75,9 @@ pub(crate) fn replies(bytes: &[u8]) {
     let body = Bytes::copy_from_slice(found.body);
     let refused = match Kind::from_code(found.kind) {
         Some(Kind::ReadVersionReply) => reply::read_version(&body).err(),
+        Some(Kind::CountedVersionReply) => reply::counted_version(&body).err(),
+        Some(Kind::StandingReply) => reply::standing(&body).err(),
+        Some(Kind::GetNewestReply) => reply::get_newest(&body).err(),
         Some(Kind::GetManyReply) => reply::get_many(&body).err(),
         Some(Kind::GetRangeReply) => match reply::get_range(&body) {
             Ok(result) => {

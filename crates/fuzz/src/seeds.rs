@@ -10,7 +10,7 @@ use plinth_proto::frame::{HEADER, Kind};
 use plinth_proto::{Hello, ReadVersion, Request, Welcome, reply};
 use plinth_types::{
     Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace,
-    MutationType, RangeLock, RangeLocks, RangeRead, RangeResult, Rows,
+    MutationType, Quorum, RangeLock, RangeLocks, RangeRead, RangeResult, Rows, Standing,
 };
 
 /// The seeds of a target: a name and the bytes.
@@ -98,6 +98,7 @@ fn requests() -> Vec<(&'static str, Request)> {
     let value = Some(Bytes::from_static(b"old"));
     let snapshot = *b"sixteen bytes id";
     let in_snapshot = Request::GetRange { version: 0, space: KeySpace::Normal, read: read.clone() };
+    let few = keys.clone();
     vec![
         ("ping", Request::Ping),
         ("read-version", Request::ReadVersion(version)),
@@ -117,6 +118,8 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("in-snapshot", Request::InSnapshot { snapshot, read: Box::new(in_snapshot) }),
         ("clients", Request::Clients),
         ("locate", Request::Locate),
+        ("standing", Request::Standing),
+        ("get-newest", Request::GetNewest { lock_aware: true, space: KeySpace::Normal, keys: few }),
         ("reboot", Request::Reboot(Bytes::from_static(b"192.0.2.1:4500"))),
         ("disconnect", Request::Disconnect(Bytes::from_static(b"192.0.2.1:50000"))),
     ]
@@ -158,7 +161,9 @@ fn replies() -> Vec<Vec<u8>> {
         lease_ms: 30_000,
         range_locks: Some(locks.clone()),
     };
-    let writes: [Write<'_>; 10] = [
+    let quorum = Quorum { term: 3, leader: 1, voters: vec![1, 2, 5] };
+    let standing = Standing { node: 2, term: 3, follows: Some(1) };
+    let writes: [Write<'_>; 13] = [
         &|out| reply::put_pong(out, 1),
         &|out| reply::put_read_version(out, 1, 77, Some(b"metadata"), Some(&locks)),
         &|out| reply::put_get_many(out, 1, &[value(b"v"), None, value(b"")]),
@@ -169,6 +174,9 @@ fn replies() -> Vec<Vec<u8>> {
         &|out| reply::put_list(out, 1, Kind::SplitPointsReply, &keys),
         &|out| reply::put_failure(out, 1, &error),
         &|out| reply::put_pin(out, 1, &pinned),
+        &|out| reply::put_counted_version(out, 1, Some(&quorum), 77, Some(b"m"), Some(&locks)),
+        &|out| reply::put_standing(out, 1, &standing),
+        &|out| reply::put_get_newest(out, 1, &[value(b"v"), None], 77, None, Some(&locks)),
     ];
     let write = |write: &Write<'_>| {
         let mut out = Vec::new();

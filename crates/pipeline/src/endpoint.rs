@@ -5,17 +5,20 @@
 
 use crate::backpressure;
 use crate::cluster::MemberNode;
+use crate::failure::NodeError;
 use crate::metrics::{Count, Heat, Metrics, SAMPLE};
 use crate::node::{Node, Seat};
 use crate::pace;
 use crate::replica::Replica;
 use crate::status::LOCAL_ADDRESS;
-use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
+use crate::visible;
+use plinth_client::{Description, Endpoint, Newest, Pinned, ReadVersionReply, ReadVersionRequest};
 use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
 use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
-    KeySelector, KeySpace, Located, LocatedMember, RangeRead, RangeResult, Result, Version,
+    KeySelector, KeySpace, Located, LocatedMember, Quorum, RangeRead, RangeResult, Result,
+    Standing, Version,
 };
 use std::sync::Arc;
 
@@ -89,6 +92,11 @@ impl InProcess {
         reply
     }
 
+    fn note_started(&self, request: &ReadVersionRequest) {
+        let metrics = &self.replica().counters.metrics;
+        metrics.started(request.priority, u64::from(request.others) + 1);
+    }
+
     fn is_future(&self, version: Version) -> bool {
         version > self.replica().newest() && version > self.node.newest_readable()
     }
@@ -107,20 +115,64 @@ impl Endpoint for InProcess {
         let leader = match &self.node.seat {
             Seat::Alone(leader) => leader,
             Seat::Member(participant) => match participant.ready_leader() {
+                Ok(leader) if leader.gate.is_open() => {
+                    self.note_started(&request);
+                    return leader.proven_read_version(request.lock_aware, request.priority);
+                }
                 Ok(leader) => return pace::begin(&leader, request),
                 Err(error) => return Reply::ready(Err(error.into())),
             },
         };
         if leader.gate.is_open() && leader.proofs.is_none() {
-            leader
-                .replica
-                .counters
-                .metrics
-                .started(request.priority, u64::from(request.others) + 1);
+            self.note_started(&request);
             let answer = leader.read_version(request.lock_aware, request.priority);
             return Reply::ready(answer.map_err(Error::from));
         }
         pace::begin(leader, request)
+    }
+
+    fn counted_read_version(
+        &self,
+        request: ReadVersionRequest,
+    ) -> Reply<(ReadVersionReply, Option<Quorum>)> {
+        if let Seat::Member(participant) = &self.node.seat
+            && let Ok(leader) = participant.ready_leader()
+            && leader.gate.is_open()
+            && let Some(quorum) = participant.quorum(&leader)
+            // That the database is locked has to be proven too.
+            && let Ok(answer) = leader.read_version(request.lock_aware, request.priority)
+        {
+            self.note_started(&request);
+            return Reply::ready(Ok((answer, Some(quorum))));
+        }
+        let (promise, reply) = promise();
+        self.read_version(request)
+            .on_complete(|answer| promise.send(answer.map(|answer| (answer, None))));
+        reply
+    }
+
+    fn standing(&self) -> Option<Standing> {
+        match &self.node.seat {
+            Seat::Alone(_) => None,
+            Seat::Member(participant) => participant.member.follows(),
+        }
+    }
+
+    fn get_newest(&self, lock_aware: bool, space: KeySpace, keys: &KeyList) -> Reply<Newest> {
+        let visible::Answer { version, locked, range_locks, metadata_version } =
+            self.replica().visible.answer(|| self.node.newest_readable());
+        if locked && !lock_aware {
+            return Reply::ready(Err(NodeError::Locked.into()));
+        }
+        let range_locks = range_locks.filter(|_| !lock_aware);
+        let at = ReadVersionReply { version, metadata_version, range_locks };
+        let mut values = self.get_many(version, space, keys);
+        if let Some(values) = values.try_take() {
+            return Reply::ready(values.map(|values| (at, values)));
+        }
+        let (promise, reply) = promise();
+        values.on_complete(move |values| promise.send(values.map(|values| (at, values))));
+        reply
     }
 
     /// Memory answers, or a task is begun that will.

@@ -36,13 +36,14 @@ use crate::metrics::LongestWaits;
 use crate::node::Node;
 use crate::taking::{self, Arrivals, Taker};
 use crate::worker;
-use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
+use plinth_client::{Description, Endpoint, Newest, Pinned, ReadVersionReply, ReadVersionRequest};
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Reply, Task};
 use plinth_replication::{EntryId, Frame, NodeId, ParcelKind};
 use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
-    KeySelector, KeySpace, Located, RangeRead, RangeResult, Version, planted, probe,
+    KeySelector, KeySpace, Located, Quorum, RangeRead, RangeResult, Standing, Version, planted,
+    probe,
 };
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -515,6 +516,21 @@ impl Endpoint for HostEndpoint {
 
     fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
         self.ask(|node| node.read_version(request))
+    }
+
+    fn counted_read_version(
+        &self,
+        request: ReadVersionRequest,
+    ) -> Reply<(ReadVersionReply, Option<Quorum>)> {
+        self.ask(|node| node.counted_read_version(request))
+    }
+
+    fn standing(&self) -> Option<Standing> {
+        self.with(Endpoint::standing)
+    }
+
+    fn get_newest(&self, lock_aware: bool, space: KeySpace, keys: &KeyList) -> Reply<Newest> {
+        self.ask(|node| node.get_newest(lock_aware, space, keys))
     }
 
     fn get_many(

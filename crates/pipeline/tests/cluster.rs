@@ -113,6 +113,49 @@ fn a_leader_that_is_cut_off_answers_nobody_and_its_last_entries_are_void() {
 }
 
 #[test]
+fn whoever_counts_votes_takes_nobody_for_the_leader_once_another_one_is() {
+    for seed in 0..8 {
+        let (machines, lost) = formed(seed, if seed < 4 { 3 } else { 5 });
+        machines.set(lost, "key", "old").expect("a commit");
+        let count = || {
+            let others = (0..machines.envs.len()).filter(|at| *at != lost);
+            others.filter_map(|at| machines.node(at).endpoint().standing()).collect::<Vec<_>>()
+        };
+        let ask =
+            || machines.node(lost).endpoint().counted_read_version(ReadVersionRequest::default());
+        let (before, quorum) = machines.sim.run_until(ask()).expect("it leads");
+        let quorum = quorum.expect("nothing has to be proven while all is well");
+        assert_eq!(quorum.leader, lost as u64 + 1);
+        assert!(quorum.is_met(&count()) && !quorum.is_met(&[]));
+        machines.isolate(lost);
+        let is_led_anew = || {
+            let others = (0..machines.envs.len()).filter(|at| *at != lost);
+            others.map(|at| machines.node(at).leadership()).any(|it| it.term > quorum.term)
+        };
+        while !is_led_anew() {
+            machines.sim.run_for(Duration::from_micros(300));
+        }
+        assert!(!quorum.is_met(&count()), "seed {seed}: two lead");
+        let leader = machines.await_leader(|at| at != lost);
+        machines.set(leader, "key", "new").expect("a commit");
+        // Whatever it says now.
+        if let Some(Ok((_, Some(quorum)))) = ask().try_take() {
+            assert!(!quorum.is_met(&count()), "seed {seed}");
+        }
+        machines.heal();
+        await_value(&machines, leader, lost, "key", "new");
+        let endpoint = machines.node(leader).endpoint();
+        let (after, quorum) = machines
+            .sim
+            .run_until(endpoint.counted_read_version(ReadVersionRequest::default()))
+            .expect("it leads");
+        assert!(after.version > before.version);
+        let standing = machines.node(lost).endpoint().standing().expect("it takes part again");
+        assert!(quorum.is_none_or(|quorum| quorum.is_agreed_by(&standing)), "seed {seed}");
+    }
+}
+
+#[test]
 fn a_watch_on_a_follower_fires_and_what_fired_it_can_be_read() {
     let (machines, leader) = formed(2, 3);
     machines.set(leader, "key", "1").expect("a commit");

@@ -34,6 +34,9 @@ const CHANGES: u16 = 4;
 const REBOOT: u16 = 5;
 /// The version of the protocol in which ranges can be locked, and a client is told which.
 pub const RANGE_LOCKS: u16 = 6;
+/// The version of the protocol in which clients can count for themselves who says who leads, and
+/// read before they have a version.
+pub const COUNTED: u16 = 7;
 
 /// What marks a kind as a reply.
 const REPLY: u8 = 0x80;
@@ -84,6 +87,13 @@ pub enum Kind {
     Changes = 20,
     /// Has the server begin anew.
     Reboot = 21,
+    /// Asks for a version to read at, as [`Kind::ReadVersion`] does, and for who has to agree that
+    /// the server leads.
+    CountedVersion = 22,
+    /// Asks whom the node follows, in which term.
+    Standing = 23,
+    /// Asks for the values of keys at the newest version that the node has, and for that version.
+    GetNewest = 24,
     /// The answer to a ping.
     Pong = REPLY | 1,
     /// The answer to [`Kind::ReadVersion`].
@@ -122,6 +132,12 @@ pub enum Kind {
     ChangesReply = REPLY | 20,
     /// The answer to [`Kind::Reboot`].
     RebootReply = REPLY | 21,
+    /// The answer to [`Kind::CountedVersion`].
+    CountedVersionReply = REPLY | 22,
+    /// The answer to [`Kind::Standing`].
+    StandingReply = REPLY | 23,
+    /// The answer to [`Kind::GetNewest`].
+    GetNewestReply = REPLY | 24,
     /// The answer to any request: it failed. With [`NO_ID`]: why the connection ends.
     Failure = 0xff,
 }
@@ -152,6 +168,9 @@ impl Kind {
             19 => Locate,
             20 => Changes,
             21 => Reboot,
+            22 => CountedVersion,
+            23 => Standing,
+            24 => GetNewest,
             0x81 => Pong,
             0x82 => ReadVersionReply,
             0x83 => GetManyReply,
@@ -171,6 +190,9 @@ impl Kind {
             0x93 => LocateReply,
             0x94 => ChangesReply,
             0x95 => RebootReply,
+            0x96 => CountedVersionReply,
+            0x97 => StandingReply,
+            0x98 => GetNewestReply,
             0xff => Failure,
             _ => return None,
         })
@@ -190,7 +212,8 @@ impl Kind {
             code if code < Self::Locate.code() => SNAPSHOTS,
             code if code < Self::Changes.code() => CLUSTERS,
             code if code < Self::Reboot.code() => CHANGES,
-            _ => REBOOT,
+            code if code < Self::CountedVersion.code() => REBOOT,
+            _ => COUNTED,
         }
     }
 

@@ -7,8 +7,8 @@ use crate::frame::{self, Kind};
 use crate::request::{PART_BYTES, SnapshotId};
 use crate::wire::{Put, Reader, malformed};
 use plinth_types::{
-    Bytes, ChangeBatch, Changes, CommitReply, Error, Located, LocatedMember, MutationList,
-    RangeLocks, RangeResult, Result, Rows, Version,
+    Bytes, ChangeBatch, Changes, CommitReply, Error, Located, LocatedMember, MutationList, Quorum,
+    RangeLocks, RangeResult, Result, Rows, Standing, Version,
 };
 
 /// Longest detail of an error that is sent; longer ones are cut.
@@ -69,10 +69,19 @@ pub fn put_read_version(
     locks: Option<&RangeLocks>,
 ) {
     let start = frame::begin(out, id, Kind::ReadVersionReply);
+    put_version(out, version, metadata, locks);
+    frame::finish(out, start);
+}
+
+fn put_version(
+    out: &mut Vec<u8>,
+    version: Version,
+    metadata: Option<&[u8]>,
+    locks: Option<&RangeLocks>,
+) {
     out.put_i64(version);
     out.put_optional(metadata);
     put_range_locks(out, locks);
-    frame::finish(out, start);
 }
 
 /// The version, with what belongs to it.
@@ -80,10 +89,75 @@ pub fn put_read_version(
 /// # Errors
 /// `client_invalid_operation` if the body is not of that kind; so below.
 pub fn read_version(body: &Bytes) -> Result<ReadVersion> {
-    let mut reader = Reader::new(body);
+    version(Reader::new(body), body)
+}
+
+fn version(mut reader: Reader<'_>, body: &Bytes) -> Result<ReadVersion> {
     let version = reader.i64()?;
     let metadata_version = reader.optional()?.map(|metadata| body.slice_ref(metadata));
     Ok(ReadVersion { version, metadata_version, range_locks: range_locks(reader)? })
+}
+
+/// Appends a [`Kind::CountedVersionReply`].
+pub fn put_counted_version(
+    out: &mut Vec<u8>,
+    id: u32,
+    quorum: Option<&Quorum>,
+    version: Version,
+    metadata: Option<&[u8]>,
+    locks: Option<&RangeLocks>,
+) {
+    let start = frame::begin(out, id, Kind::CountedVersionReply);
+    match quorum {
+        None => out.put_count(0),
+        Some(Quorum { term, leader, voters }) => {
+            out.put_count(voters.len());
+            out.put_u64(*term);
+            out.put_u64(*leader);
+            voters.iter().for_each(|voter| out.put_u64(*voter));
+        }
+    }
+    put_version(out, version, metadata, locks);
+    frame::finish(out, start);
+}
+
+/// The version, with what belongs to it, and who has to agree before it may be read at; `None`: it
+/// may.
+///
+/// # Errors
+/// As [`read_version`].
+pub fn counted_version(body: &Bytes) -> Result<(ReadVersion, Option<Quorum>)> {
+    let mut reader = Reader::new(body);
+    let voters = reader.count(8)?;
+    let quorum = match voters {
+        0 => None,
+        voters => {
+            let (term, leader) = (reader.u64()?, reader.u64()?);
+            let voters = (0..voters).map(|_| reader.u64()).collect::<Result<_>>()?;
+            Some(Quorum { term, leader, voters })
+        }
+    };
+    Ok((version(reader, body)?, quorum))
+}
+
+/// Appends a [`Kind::StandingReply`].
+pub fn put_standing(out: &mut Vec<u8>, id: u32, standing: &Standing) {
+    let start = frame::begin(out, id, Kind::StandingReply);
+    out.put_u64(standing.node);
+    out.put_u64(standing.term);
+    out.put_u64(standing.follows.unwrap_or(0));
+    frame::finish(out, start);
+}
+
+/// Whom a node follows.
+///
+/// # Errors
+/// As [`read_version`].
+pub fn standing(body: &[u8]) -> Result<Standing> {
+    let mut reader = Reader::new(body);
+    let (node, term, follows) = (reader.u64()?, reader.u64()?, reader.u64()?);
+    reader.end()?;
+    Ok(Standing { node, term, follows: (follows != 0).then_some(follows) })
 }
 
 /// They are the last of a message, and left out where there are none, as before there were any.
@@ -126,13 +200,45 @@ pub fn fitting(values: &[Option<Bytes>]) -> usize {
 #[inline]
 pub fn get_many(body: &Bytes) -> Result<Vec<Option<Bytes>>> {
     let mut reader = Reader::new(body);
+    let values = optional_values(&mut reader, body)?;
+    reader.end()?;
+    Ok(values)
+}
+
+#[inline]
+fn optional_values(reader: &mut Reader<'_>, body: &Bytes) -> Result<Vec<Option<Bytes>>> {
     let count = reader.count(4)?;
     let mut values = Vec::with_capacity(count);
     for _ in 0..count {
         values.push(reader.optional()?.map(|value| body.slice_ref(value)));
     }
-    reader.end()?;
     Ok(values)
+}
+
+/// Appends a [`Kind::GetNewestReply`].
+pub fn put_get_newest(
+    out: &mut Vec<u8>,
+    id: u32,
+    values: &[Option<Bytes>],
+    version: Version,
+    metadata: Option<&[u8]>,
+    locks: Option<&RangeLocks>,
+) {
+    let start = frame::begin(out, id, Kind::GetNewestReply);
+    out.put_count(values.len());
+    values.iter().for_each(|value| out.put_optional(value.as_deref()));
+    put_version(out, version, metadata, locks);
+    frame::finish(out, start);
+}
+
+/// The values, in the order of the keys, and the version that they are of.
+///
+/// # Errors
+/// As [`read_version`].
+pub fn get_newest(body: &Bytes) -> Result<(ReadVersion, Vec<Option<Bytes>>)> {
+    let mut reader = Reader::new(body);
+    let values = optional_values(&mut reader, body)?;
+    Ok((version(reader, body)?, values))
 }
 
 /// Appends a [`Kind::GetKeyReply`].

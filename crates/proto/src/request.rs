@@ -134,6 +134,19 @@ pub enum Request {
     Changes(ChangesRequest),
     /// [`Kind::Reboot`]: the server's own address, `ip:port`.
     Reboot(Bytes),
+    /// [`Kind::CountedVersion`].
+    CountedVersion(ReadVersion),
+    /// [`Kind::Standing`].
+    Standing,
+    /// [`Kind::GetNewest`].
+    GetNewest {
+        /// Whether it is answered while the database is locked.
+        lock_aware: bool,
+        /// How much may be seen.
+        space: KeySpace,
+        /// At most [`WHOLE_KEYS`].
+        keys: KeyList,
+    },
 }
 
 /// A request for a read version, for one or more transactions.
@@ -197,6 +210,9 @@ impl Request {
             Kind::Changes => Self::Changes(changes(&mut body)?),
             Kind::Reboot => Self::Reboot(Bytes::copy_from_slice(body.bytes()?)),
             Kind::Disconnect => Self::Disconnect(Bytes::copy_from_slice(body.bytes()?)),
+            Kind::CountedVersion => Self::CountedVersion(read_version(&mut body)?),
+            Kind::Standing => Self::Standing,
+            Kind::GetNewest => newest(&mut body)?,
             _ => return Err(malformed(format!("no request has the kind {}", frame.kind))),
         };
         body.end()?;
@@ -207,7 +223,7 @@ impl Request {
     pub fn encode(&self, out: &mut Vec<u8>, id: u32) {
         match self {
             Self::Ping => empty(out, id, Kind::Ping),
-            Self::ReadVersion(request) => put_read_version(out, id, request),
+            Self::ReadVersion(request) => put_read_version(out, id, Kind::ReadVersion, request),
             Self::GetMany { version, space, keys } => {
                 put_get_many(out, id, *version, *space, keys.iter());
             }
@@ -237,20 +253,27 @@ impl Request {
             Self::Changes(request) => put_changes(out, id, request),
             Self::Reboot(address) => put_reboot(out, id, address),
             Self::Disconnect(client) => put_disconnect(out, id, client),
+            Self::CountedVersion(request) => {
+                put_read_version(out, id, Kind::CountedVersion, request);
+            }
+            Self::Standing => empty(out, id, Kind::Standing),
+            Self::GetNewest { lock_aware, space, keys } => {
+                put_get_newest(out, id, *lock_aware, *space, keys);
+            }
         }
     }
 }
 
 /// Appends a request without a body: [`Kind::Ping`], [`Kind::Cancel`], [`Kind::Status`],
-/// [`Kind::Clients`], [`Kind::Locate`].
+/// [`Kind::Clients`], [`Kind::Locate`], [`Kind::Standing`].
 pub fn empty(out: &mut Vec<u8>, id: u32, kind: Kind) {
     let start = frame::begin(out, id, kind);
     frame::finish(out, start);
 }
 
-/// Appends a [`Kind::ReadVersion`].
-pub fn put_read_version(out: &mut Vec<u8>, id: u32, request: &ReadVersion) {
-    let start = frame::begin(out, id, Kind::ReadVersion);
+/// Appends a [`Kind::ReadVersion`], or a [`Kind::CountedVersion`].
+pub fn put_read_version(out: &mut Vec<u8>, id: u32, kind: Kind, request: &ReadVersion) {
+    let start = frame::begin(out, id, kind);
     let flags = u8::from(request.lock_aware) | u8::from(request.causal_risky) << 1;
     out.extend_from_slice(&[request.priority, flags]);
     out.put_u32(request.count);
@@ -297,15 +320,40 @@ pub fn put_get_many<'a>(
 
 fn many(body: &mut Reader<'_>) -> Result<Request> {
     let (version, space) = (body.i64()?, key_space(body)?);
+    Ok(Request::GetMany { version, space, keys: keys(body, MAX_KEYS)? })
+}
+
+/// Appends a [`Kind::GetNewest`] of at most [`WHOLE_KEYS`] keys.
+pub fn put_get_newest(
+    out: &mut Vec<u8>,
+    id: u32,
+    lock_aware: bool,
+    space: KeySpace,
+    keys: &KeyList,
+) {
+    let start = frame::begin(out, id, Kind::GetNewest);
+    out.push(lock_aware.into());
+    out.push(space_code(space));
+    out.put_count(keys.len());
+    keys.iter().for_each(|key| out.put_bytes(key));
+    frame::finish(out, start);
+}
+
+fn newest(body: &mut Reader<'_>) -> Result<Request> {
+    let (lock_aware, space) = (body.flag()?, key_space(body)?);
+    Ok(Request::GetNewest { lock_aware, space, keys: keys(body, WHOLE_KEYS)? })
+}
+
+fn keys(body: &mut Reader<'_>, most: usize) -> Result<KeyList> {
     let count = body.count(4)?;
-    if count > MAX_KEYS {
-        return Err(malformed(format!("{count} keys, at most {MAX_KEYS} are taken")));
+    if count > most {
+        return Err(malformed(format!("{count} keys, at most {most} are taken")));
     }
     let mut keys = KeyList::new();
     for _ in 0..count {
         keys.push(body.bytes()?);
     }
-    Ok(Request::GetMany { version, space, keys })
+    Ok(keys)
 }
 
 /// Appends a [`Kind::GetKey`].

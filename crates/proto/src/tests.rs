@@ -12,7 +12,7 @@ use crate::request::{MAX_KEYS, ReadVersion, Request, SnapshotId};
 use plinth_types::{
     Bytes, ChangeBatch, Changes, ChangesRequest, CommitReply, CommitRequest, Conflicts, Error,
     KeyList, KeyRange, KeySelector, KeySpace, Located, LocatedMember, MutationList, MutationType,
-    RangeList, RangeLock, RangeLocks, RangeRead, RangeResult, Rows,
+    Quorum, RangeList, RangeLock, RangeLocks, RangeRead, RangeResult, Rows, Standing,
 };
 
 /// Small random numbers from a seed.
@@ -98,6 +98,15 @@ impl Random {
     fn request(&mut self) -> Request {
         match self.below(21) {
             19 => Request::Reboot(self.bytes(20)),
+            20 => Request::CountedVersion(self.read_version()),
+            21 => Request::Standing,
+            22 => {
+                let mut keys = KeyList::new();
+                for _ in 0..self.below(11) {
+                    keys.push(&self.bytes(20));
+                }
+                Request::GetNewest { lock_aware: self.chance(), space: self.space(), keys }
+            }
             18 => Request::Changes(self.changes_request()),
             11 => Request::Pin { lease_ms: self.next() as u32 },
             12 => Request::Renew { snapshot: self.snapshot(), lease_ms: self.next() as u32 },
@@ -256,11 +265,35 @@ fn replies_go_there_and_back() {
         let expected =
             reply::ReadVersion { version, metadata_version: metadata, range_locks: locks.clone() };
         assert_eq!(answer, expected);
+        let voters = (0..1 + random.below(5)).map(|_| random.next()).collect();
+        let quorum =
+            random.chance().then(|| Quorum { term: random.next(), leader: random.next(), voters });
+        let out = encoded(|out| {
+            let reply::ReadVersion { version, metadata_version, range_locks } = &expected;
+            let (metadata, locks) = (metadata_version.as_deref(), range_locks.as_ref());
+            reply::put_counted_version(out, 7, quorum.as_ref(), *version, metadata, locks);
+        });
+        let answer = reply::counted_version(&body(&out, Kind::CountedVersionReply)).unwrap();
+        assert_eq!(answer, (expected.clone(), quorum));
+        let standing = Standing {
+            node: random.next(),
+            term: random.next(),
+            follows: random.chance().then(|| random.next() | 1),
+        };
+        let out = encoded(|out| reply::put_standing(out, 7, &standing));
+        assert_eq!(reply::standing(&body(&out, Kind::StandingReply)).unwrap(), standing);
 
         let values: Vec<_> =
             (0..random.below(9)).map(|_| random.chance().then(|| random.bytes(30))).collect();
         let out = encoded(|out| reply::put_get_many(out, 7, &values));
         assert_eq!(reply::get_many(&body(&out, Kind::GetManyReply)).unwrap(), values);
+        let out = encoded(|out| {
+            let reply::ReadVersion { version, metadata_version, range_locks } = &expected;
+            let (metadata, locks) = (metadata_version.as_deref(), range_locks.as_ref());
+            reply::put_get_newest(out, 7, &values, *version, metadata, locks);
+        });
+        let answer = reply::get_newest(&body(&out, Kind::GetNewestReply)).unwrap();
+        assert_eq!(answer, (expected, values));
 
         let rows = random.rows();
         let out = encoded(|out| reply::put_get_range(out, 7, &rows));
@@ -457,10 +490,31 @@ fn version_two_keeps_its_bytes() {
             19 => 3,
             20 => 4,
             21 => 5,
+            22..=24 => 7,
             _ => 1,
         };
         assert_eq!(kind.since(), since, "{kind:?}");
     }
+}
+
+#[test]
+fn version_seven_keeps_its_bytes() {
+    let quorum = Quorum { term: 9, leader: 2, voters: vec![1, 2, 3] };
+    let counted =
+        encoded(|out| reply::put_counted_version(out, 5, Some(&quorum), 0x0102, None, None));
+    let mut body = vec![3, 0, 0, 0];
+    [9, 2, 1, 2, 3, 0x0102].iter().for_each(|number| body.extend(u64::to_le_bytes(*number)));
+    body.extend([0xff; 4]);
+    assert_eq!(counted[16..], body);
+    let proven = encoded(|out| reply::put_counted_version(out, 5, None, 0x0102, None, None));
+    assert_eq!(proven[16..], [0, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]);
+    let standing = Standing { node: 3, term: 9, follows: None };
+    let standing = encoded(|out| reply::put_standing(out, 5, &standing));
+    assert_eq!(
+        standing[16..],
+        [[3, 0, 0, 0, 0, 0, 0, 0], [9, 0, 0, 0, 0, 0, 0, 0], [0; 8]].concat()
+    );
+    assert_eq!((counted[12], standing[12]), (0x96, 0x97));
 }
 
 #[test]

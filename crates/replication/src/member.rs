@@ -171,6 +171,18 @@ impl Member {
         self.proofs.ask()
     }
 
+    /// Who has to agree that this node leads, for whoever asks them itself; it has led at some
+    /// moment since this was called. The version is that up to which it knows entries to be
+    /// committed, as [`Member::prove`] gives it. `None` where that has to be proven here.
+    pub fn quorum(&self) -> Option<(plinth_types::Quorum, Version)> {
+        self.proofs.quorum()
+    }
+
+    /// Whom this node follows, for whoever counts those that agree; `None` once it has ended.
+    pub fn follows(&self) -> Option<plinth_types::Standing> {
+        self.proofs.standing()
+    }
+
     /// Has this node's disk say of every entry so far that it is durable.
     ///
     /// # Errors

@@ -3,20 +3,22 @@
 //! The member's task publishes how the node stands; threads that take requests ask, those that take
 //! frames answer and count. Nothing is sent, and nobody is answered, under the lock.
 
+use crate::NodeId;
 use crate::core::Config;
 use crate::members::Members;
 use crate::message::Message;
 use crate::peers::{Frame, Peers};
 use crate::proving::{Proving, Taken};
-use crate::stand::Stand;
+use crate::stand::{Role, Stand};
 use plinth_env::reply::{Promise, Reply};
 use plinth_log::{LocalView, LogError};
-use plinth_types::{Version, probe};
+use plinth_types::{Quorum, Standing, Version, probe};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Proofs that are asked for on a node, and the answers that it gives others.
 pub(crate) struct Proofs {
+    us: NodeId,
     state: Mutex<State>,
     peers: Arc<dyn Peers>,
     view: LocalView,
@@ -50,7 +52,7 @@ impl Proofs {
         proving.plant(config.planted);
         let (waiting, proven) = (BTreeMap::new(), BTreeMap::new());
         let state = Mutex::new(State { proving, waiting, proven, ended: None });
-        Arc::new(Self { state, peers, view })
+        Arc::new(Self { us: config.id, state, peers, view })
     }
 
     /// Ready when it is proven that this node led after the call: the version up to which entries
@@ -74,6 +76,33 @@ impl Proofs {
         }
         self.send(asked);
         reply
+    }
+
+    /// Who has to agree that this node leads, for whoever asks them itself, and up to which version
+    /// entries are committed here. `None` where it is for this node to prove: it doesn't lead, has
+    /// not synced all that others may have applied, or who votes is changing.
+    pub(crate) fn quorum(&self) -> Option<(Quorum, Version)> {
+        let state = self.lock();
+        let stand = state.proving.published();
+        let index = stand.committed.filter(|_| stand.role == Role::Leader)?;
+        let members = state.proving.members();
+        // Two majorities count while that is changing.
+        let voters = (!members.is_joint()).then(|| members.voters())?;
+        let committed = self.view.committed();
+        let has_all = committed.position.entry(committed.version).index >= index;
+        let quorum = Quorum { term: stand.term, leader: self.us, voters };
+        (has_all && state.ended.is_none()).then_some((quorum, committed.version))
+    }
+
+    /// Whom this node follows: it has given nobody its vote for a later term.
+    pub(crate) fn standing(&self) -> Option<Standing> {
+        let state = self.lock();
+        let Stand { term, role, .. } = state.proving.published();
+        let follows = match role {
+            Role::Follower(leader) => leader,
+            Role::Leader | Role::Candidate => None,
+        };
+        state.ended.is_none().then_some(Standing { node: self.us, term, follows })
     }
 
     /// Takes a message that is part of a proof.

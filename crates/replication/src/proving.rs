@@ -131,6 +131,16 @@ impl Proving {
         Some((self.last, messages))
     }
 
+    /// How the node stands: published, so that nothing that came of a later stand has been sent.
+    pub fn published(&self) -> Stand {
+        self.stand
+    }
+
+    /// Who is a member.
+    pub fn members(&self) -> &Members {
+        &self.members
+    }
+
     /// Takes a message that may be part of a proof.
     pub fn receive(&mut self, message: &Message) -> Taken {
         let Message { kind, from, to, term, context, .. } = *message;

@@ -9,14 +9,15 @@ use plinth_client::remote::{ClusterFile, RemoteEndpoint};
 use plinth_client::{
     Database, Description, Endpoint, Pinned, RangeOptions, ReadVersionReply, ReadVersionRequest,
 };
-use plinth_env::reply::Reply;
+use plinth_env::reply::{Reply, promise};
 use plinth_env::simulated::{NetworkPlan, Simulation};
 use plinth_env::{Env, Task};
 use plinth_pipeline::{Node, NodeConfig};
 use plinth_server::{Server, ServerConfig};
 use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
-    KeySelector, KeySpace, Located, LocatedMember, RangeRead, RangeResult, Result, Version,
+    KeySelector, KeySpace, Located, LocatedMember, Quorum, RangeRead, RangeResult, Result,
+    Standing, Version,
 };
 use std::net::SocketAddr;
 use std::path::Path;
@@ -37,7 +38,15 @@ struct World {
     file: ClusterFile,
     /// Which servers have none of the changes that are asked for, a bit each.
     lacks: AtomicUsize,
+    /// How many read versions were left for the client to count, and how many proven.
+    counted: AtomicUsize,
+    proven: AtomicUsize,
+    /// A server that still believes that it leads, in the term before, and gives old versions.
+    behind_the_times: Mutex<Option<usize>>,
 }
+
+/// What one that is behind the times gives.
+const OLD: Version = 7;
 
 /// What one server of the cluster offers.
 struct Seat {
@@ -56,6 +65,13 @@ impl Seat {
         }
     }
 
+    /// Whom it says it follows, as [`Standing`] has it.
+    fn stands(&self) -> Standing {
+        let Located { term, leader, .. } = *self.world.located.lock().unwrap();
+        let node = self.at as u64 + 1;
+        Standing { node, term, follows: leader.filter(|leader| *leader != node) }
+    }
+
     fn note(&self) {
         self.world.reads[self.at].fetch_add(1, Ordering::Relaxed);
     }
@@ -67,8 +83,36 @@ impl Endpoint for Seat {
     }
 
     fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
+        self.world.proven.fetch_add(1, Ordering::Relaxed);
         self.leads()
             .map_or_else(|error| Reply::ready(Err(error)), |()| self.behind.read_version(request))
+    }
+
+    fn counted_read_version(
+        &self,
+        request: ReadVersionRequest,
+    ) -> Reply<(ReadVersionReply, Option<Quorum>)> {
+        self.world.counted.fetch_add(1, Ordering::Relaxed);
+        let (Standing { node: leader, term, .. }, voters) = (self.stands(), vec![1, 2, 3]);
+        if *self.world.behind_the_times.lock().unwrap() == Some(self.at) {
+            let (metadata_version, range_locks) = (None, None);
+            let answer = ReadVersionReply { version: OLD, metadata_version, range_locks };
+            let quorum = Quorum { term: term - 1, leader, voters };
+            return Reply::ready(Ok((answer, Some(quorum))));
+        }
+        let quorum = Some(Quorum { term, leader, voters });
+        let (promise, reply) = promise();
+        match self.leads() {
+            Err(error) => promise.send(Err(error)),
+            Ok(()) => self.behind.read_version(request).on_complete(move |answer| {
+                promise.send(answer.map(|answer| (answer, quorum)));
+            }),
+        }
+        reply
+    }
+
+    fn standing(&self) -> Option<Standing> {
+        Some(self.stands())
     }
 
     fn get_many(
@@ -160,6 +204,9 @@ impl World {
             store,
             file,
             lacks: AtomicUsize::new(0),
+            counted: AtomicUsize::new(0),
+            proven: AtomicUsize::new(0),
+            behind_the_times: Mutex::new(None),
         });
         (0..SERVERS).for_each(|at| world.start(at));
         world
@@ -375,6 +422,60 @@ fn clients_spread_their_reads_over_all_servers_and_go_to_others_when_one_is_sile
     read(20);
     let moved = counts()[0] + counts()[1] - before[0] - before[1];
     assert!(moved >= 20 * databases.len() - 2 * databases.len(), "{before:?} {:?}", counts());
+}
+
+#[test]
+fn clients_count_votes_themselves_and_leave_it_to_the_leader_when_others_are_away() {
+    let world = World::new(6);
+    let db = world.connect("client");
+    let client = world.sim.process("client");
+    world.sim.run_until(increment(&db, "row/1")).unwrap();
+    let asked = || [&world.counted, &world.proven].map(|number| number.swap(0, Ordering::Relaxed));
+    let read = |times: usize| {
+        let began = world.sim.now();
+        world.sim.run_until(async {
+            for _ in 0..times {
+                db.create_transaction().get_read_version().await.unwrap();
+            }
+        });
+        world.sim.now() - began
+    };
+    read(1);
+    asked();
+    read(20);
+    assert_eq!(asked(), [20, 0]);
+    // The one that is asked is silent: the leader is to prove it then, and the other one is asked.
+    for away in [1, 2] {
+        world.sim.partition(&client, &world.env(away));
+        let took = read(20);
+        let [counted, proven] = asked();
+        assert!(counted >= 19 && proven <= 1, "{counted} and {proven}");
+        assert!(took < Duration::from_millis(200), "{took:?}");
+        world.sim.heal(&client, &world.env(away));
+        world.sim.run_for(Duration::from_secs(12));
+        read(1);
+        asked();
+    }
+    // Both are.
+    [1, 2].iter().for_each(|away| world.sim.partition(&client, &world.env(*away)));
+    let took = read(20);
+    let [_, proven] = asked();
+    assert!(proven >= 18, "{proven}");
+    assert!(took < Duration::from_millis(400), "{took:?}");
+}
+
+#[test]
+fn nobody_reads_at_a_version_of_a_leader_that_others_follow_no_more() {
+    for seed in 0..20 {
+        let world = World::new(seed);
+        let db = world.connect("client");
+        world.sim.run_until(increment(&db, "row/1")).unwrap();
+        *world.behind_the_times.lock().unwrap() = Some(0);
+        world.lead(1);
+        let version = world.sim.run_until(db.create_transaction().get_read_version()).unwrap();
+        assert!(version != OLD, "seed {seed}");
+        world.sim.run_until(check(&db)).unwrap();
+    }
 }
 
 #[test]

@@ -83,6 +83,8 @@ bugs! {
     AckedUnsynced "entries are acknowledged before they are synced"
     /// A leader believes that it leads, and gives read versions without asking others.
     VersionUnproven "read versions are not proven"
+    /// A transaction begins with what it read first, although that is older than its version.
+    FirstReadTooOld "a first read may be older than what was granted"
     /// A leader writes what only its own program can read.
     ProtocolTooNew "the protocol rises before all members speak it"
     /// A member that is opened again applies all that its log has, be it committed or not.

@@ -7,13 +7,13 @@
 //! told that nobody knows. Reads are late, and never lost.
 
 use crate::stage::lock;
-use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
+use plinth_client::{Description, Endpoint, Newest, Pinned, ReadVersionReply, ReadVersionRequest};
 use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
 use plinth_env::simulated::Random;
 use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
-    KeySelector, KeySpace, RangeRead, RangeResult, Result, Version, probe,
+    KeySelector, KeySpace, Quorum, RangeRead, RangeResult, Result, Standing, Version, probe,
 };
 use serde_json::Value;
 use std::sync::{Arc, Mutex, Weak};
@@ -224,6 +224,23 @@ impl Endpoint for Line {
 
     fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
         self.ask(move |node| node.read_version(request))
+    }
+
+    fn counted_read_version(
+        &self,
+        request: ReadVersionRequest,
+    ) -> Reply<(ReadVersionReply, Option<Quorum>)> {
+        self.ask(move |node| node.counted_read_version(request))
+    }
+
+    fn get_newest(&self, lock_aware: bool, space: KeySpace, keys: &KeyList) -> Reply<Newest> {
+        let keys = keys.clone();
+        self.ask(move |node| node.get_newest(lock_aware, space, &keys))
+    }
+
+    fn standing(&self) -> Option<Standing> {
+        let node = lock(&self.node).clone();
+        node.and_then(|node| node.standing())
     }
 
     fn get_many(

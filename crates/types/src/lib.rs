@@ -53,7 +53,7 @@ pub use changes::{ChangeBatch, Changes, ChangesRequest, StreamRow};
 pub use commit::{CommitReply, CommitRequest, Conflicts};
 pub use error::{Error, ErrorKind, Resource, Result, codes};
 pub use key::{KeyRange, KeySelector, key_after, strinc};
-pub use located::{Located, LocatedMember};
+pub use located::{Located, LocatedMember, Quorum, Standing};
 pub use mutation::{Mutation, MutationList, MutationRef, MutationType};
 pub use printable::printable;
 pub use range_locks::{RangeLock, RangeLocks};

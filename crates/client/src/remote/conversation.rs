@@ -6,6 +6,7 @@
 //! is pinged; silent for longer, it is gone.
 
 use super::cluster_file::Address;
+use super::counting::PATIENCE;
 use super::link::Link;
 use super::slots::Answer;
 use plinth_env::{Sleep, Stream};
@@ -119,6 +120,8 @@ pub(super) struct Conversation {
     /// Ticks since something was received.
     silent: u32,
     pinged_at: Option<u32>,
+    /// Until read versions that others are to agree to are looked at.
+    patience: Option<Sleep>,
     is_over: Option<Error>,
 }
 
@@ -135,6 +138,7 @@ impl Conversation {
             tick,
             silent,
             pinged_at: None,
+            patience: None,
             is_over: None,
         }
     }
@@ -151,6 +155,9 @@ impl Conversation {
             };
             if self.link.collect(&mut self.output, context.waker()) {
                 return Poll::Ready(Error::operation_cancelled());
+            }
+            if self.patience.is_none() && self.link.has_counts() {
+                self.patience = Some(self.link.env.sleep(PATIENCE));
             }
             match self.send(context) {
                 Ok(sent) if !sent && !received => return Poll::Pending,
@@ -242,8 +249,15 @@ impl Conversation {
         Ok(used)
     }
 
-    /// Pings a server that is silent, and gives up one that stays so.
+    /// Pings a server that is silent, and gives up one that stays so; looks after those who wait
+    /// for others to agree that it leads.
     fn look_at_clock(&mut self, context: &mut Context<'_>) -> Result<(), Error> {
+        while let Some(patience) = &mut self.patience
+            && Pin::new(patience).poll(context).is_ready()
+        {
+            let waits = self.link.look_at_counts();
+            self.patience = waits.then(|| self.link.env.sleep(PATIENCE));
+        }
         while Pin::new(&mut self.tick).poll(context).is_ready() {
             self.tick = self.link.env.sleep(TICK);
             self.silent += 1;

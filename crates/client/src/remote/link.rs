@@ -9,16 +9,18 @@
 
 use super::RemoteOptions;
 use super::cluster_file::{Address, ClusterFile};
+use super::counting::{Count, Witnesses};
 use super::refusal;
 use super::scout::Lost;
 use super::slots::{Answer, Pending, Slots, unknown};
 use crate::endpoint::ReadVersionReply;
 use plinth_env::reply::Promise;
 use plinth_env::{Env, Signal};
-use plinth_proto::frame::Kind;
+use plinth_proto::frame::{COUNTED, Kind};
 use plinth_proto::hello::NEWEST;
 use plinth_proto::{MOST_TOGETHER, ReadVersion, reply, request};
 use plinth_types::{CommitReply, CommitRequest, Error, Result, Version};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
@@ -36,13 +38,17 @@ pub(super) struct Link {
     pub(super) wanted: Signal,
     /// What becomes of what waits when there is no connection.
     lost: Lost,
+    /// Where the server is one of several: who can agree that it leads.
+    pub(super) witnesses: OnceLock<Box<dyn Witnesses>>,
+    /// Read versions for which that is counted, oldest first.
+    counts: Mutex<VecDeque<Arc<Count>>>,
 }
 
 #[derive(Default)]
 struct State {
     slots: Slots,
     /// Transactions that want a read version with the next output.
-    gathered: Vec<(ReadVersion, Vec<Promise<ReadVersionReply>>)>,
+    gathered: Vec<Gathered>,
     /// Frames for the task to send.
     output: Vec<u8>,
     /// Commits whose frames are in `output`.
@@ -55,6 +61,14 @@ struct State {
     waker: Option<Waker>,
     /// Why the last attempt to connect failed.
     failure: Option<Error>,
+}
+
+/// Transactions that share a request for a read version.
+struct Gathered {
+    request: ReadVersion,
+    promises: Vec<Promise<ReadVersionReply>>,
+    /// Whether it is for the server to prove that it leads.
+    by_proof: bool,
 }
 
 impl State {
@@ -96,7 +110,8 @@ impl Link {
         lost: Lost,
     ) -> Self {
         let (state, wanted) = (Mutex::default(), Signal::new());
-        Self { env, file, options, number, database, state, wanted, lost }
+        let (witnesses, counts) = (OnceLock::new(), Mutex::default());
+        Self { env, file, options, number, database, state, wanted, lost, witnesses, counts }
     }
 
     /// The server refuses a request, by a failure with this body. One that doesn't lead says so
@@ -203,20 +218,36 @@ impl Link {
     /// Leaves a request for a read version, to be shared with others of the same kind.
     pub(super) fn gather(&self, request: ReadVersion, promise: Promise<ReadVersionReply>) {
         let mut state = self.lock();
-        let alike = |gathered: &&mut (ReadVersion, Vec<_>)| {
-            let ReadVersion { priority, lock_aware, causal_risky, tags, .. } = &gathered.0;
+        let alike = |gathered: &&mut Gathered| {
+            let ReadVersion { priority, lock_aware, causal_risky, tags, .. } = &gathered.request;
             (*priority, *lock_aware, *causal_risky)
                 == (request.priority, request.lock_aware, request.causal_risky)
                 && *tags == request.tags
-                && gathered.0.count.saturating_add(request.count) <= MOST_TOGETHER
+                && !gathered.by_proof
+                && gathered.request.count.saturating_add(request.count) <= MOST_TOGETHER
         };
         match state.gathered.iter_mut().find(alike) {
-            Some((shared, promises)) => {
-                shared.count += request.count;
-                promises.push(promise);
+            Some(shared) => {
+                shared.request.count += request.count;
+                shared.promises.push(promise);
             }
-            None => state.gathered.push((request, vec![promise])),
+            None => {
+                let promises = vec![promise];
+                state.gathered.push(Gathered { request, promises, by_proof: false });
+            }
         }
+        self.ring(state);
+    }
+
+    /// Leaves such a request once more, for a version of which the server is to prove that it
+    /// leads.
+    pub(super) fn gather_proven(
+        &self,
+        request: ReadVersion,
+        promises: Vec<Promise<ReadVersionReply>>,
+    ) {
+        let mut state = self.lock();
+        state.gathered.push(Gathered { request, promises, by_proof: true });
         self.ring(state);
     }
 
@@ -242,15 +273,27 @@ impl Link {
 impl Link {
     /// Moves what is to be sent to the end of `output`. If that is nothing, `waker` will be woken
     /// by what comes; says whether the link was closed.
-    pub(super) fn collect(&self, output: &mut Vec<u8>, waker: &Waker) -> bool {
+    pub(super) fn collect(self: &Arc<Self>, output: &mut Vec<u8>, waker: &Waker) -> bool {
         let mut state = self.lock();
-        let state = &mut *state;
-        for (request, promises) in std::mem::take(&mut state.gathered) {
-            let answer = Answer::ReadVersions(promises);
-            let (id, _) =
-                state.slots.insert(answer, |out, id| request::put_read_version(out, id, &request));
-            state.queue(id);
+        if !state.gathered.is_empty() {
+            let (gathered, version) = (std::mem::take(&mut state.gathered), state.version);
+            // Whoever is asked whether this server leads has a link of its own.
+            drop(state);
+            let asked: Vec<_> = gathered.into_iter().map(|it| self.asked(it, version)).collect();
+            state = self.lock();
+            // They go before what else waits, so that a first read behind them is of a version that
+            // is no older.
+            for (answer, kind, request) in asked {
+                let put = |out: &mut Vec<u8>, id| {
+                    request::put_read_version(out, id, kind, &request);
+                };
+                let (id, _) = state.slots.insert(answer, put);
+                if let Some(pending) = state.slots.get_mut(id) {
+                    output.extend_from_slice(&pending.frame);
+                }
+            }
         }
+        let state = &mut *state;
         for id in state.unsent_commits.drain(..) {
             if let Some(pending) = state.slots.get_mut(id) {
                 pending.frame = Vec::new();
@@ -265,6 +308,42 @@ impl Link {
             state.waker = Some(waker.clone());
         }
         state.closed
+    }
+
+    /// Who waits for a read version, and how it is asked for: those who can agree that this server
+    /// leads are asked at once, if there are any.
+    fn asked(self: &Arc<Self>, gathered: Gathered, version: u16) -> (Answer, Kind, ReadVersion) {
+        let Gathered { request, promises, by_proof } = gathered;
+        let may_count = !by_proof && !request.causal_risky && version >= COUNTED;
+        let witnesses = self.witnesses.get().filter(|_| may_count);
+        let Some(asked) = witnesses.and_then(|witnesses| witnesses.ask()) else {
+            return (Answer::ReadVersions(promises), Kind::ReadVersion, request);
+        };
+        let count = Count::begin(self, request.clone(), promises, asked);
+        self.counts().push_back(count.clone());
+        (Answer::Counted(count), Kind::CountedVersion, request)
+    }
+
+    /// Whether versions are waited for that somebody is still to agree to; for those that have
+    /// waited for long the server itself is asked.
+    pub(super) fn look_at_counts(&self) -> bool {
+        let now = self.env.now();
+        let counts: Vec<_> = self.counts().iter().cloned().collect();
+        let done: Vec<_> = counts.iter().map(|count| count.look(now)).collect();
+        let mut counts = self.counts();
+        let mut done = done.into_iter();
+        // What has come since stands behind.
+        counts.retain(|_| !done.next().unwrap_or(false));
+        !counts.is_empty()
+    }
+
+    /// Whether [`Link::look_at_counts`] has to be called in a while.
+    pub(super) fn has_counts(&self) -> bool {
+        self.witnesses.get().is_some() && !self.counts().is_empty()
+    }
+
+    fn counts(&self) -> MutexGuard<'_, VecDeque<Arc<Count>>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The task is at work and will collect again: nobody needs to wake it.
@@ -358,7 +437,7 @@ impl Link {
         unsent.into_iter().for_each(|pending| pending.answer.fail(&unasked(why)));
         gathered
             .into_iter()
-            .for_each(|(_, promises)| Answer::ReadVersions(promises).fail(&unasked(why)));
+            .for_each(|gathered| Answer::ReadVersions(gathered.promises).fail(&unasked(why)));
     }
 
     /// No connection could be made: who has given up is forgotten, and if another attempt can't
@@ -376,13 +455,14 @@ impl Link {
         if is_final {
             gathered = std::mem::take(&mut state_ref.gathered);
         } else {
-            for (_, promises) in &mut state_ref.gathered {
-                gathered.push((
-                    ReadVersion::default(),
-                    promises.extract_if(.., |p| p.is_cancelled()).collect(),
-                ));
+            for Gathered { promises, by_proof, .. } in &mut state_ref.gathered {
+                gathered.push(Gathered {
+                    request: ReadVersion::default(),
+                    promises: promises.extract_if(.., |p| p.is_cancelled()).collect(),
+                    by_proof: *by_proof,
+                });
             }
-            state_ref.gathered.retain(|(_, promises)| !promises.is_empty());
+            state_ref.gathered.retain(|gathered| !gathered.promises.is_empty());
         }
         if !state_ref.is_idle() {
             self.wanted.notify();
@@ -399,8 +479,8 @@ impl Link {
             }
             answer => answer.fail(&why),
         });
-        for (_, promises) in gathered {
-            Answer::ReadVersions(promises).fail(&why);
+        for gathered in gathered {
+            Answer::ReadVersions(gathered.promises).fail(&why);
         }
     }
 

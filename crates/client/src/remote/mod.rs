@@ -25,6 +25,7 @@ mod cluster;
 mod cluster_file;
 mod connect;
 mod conversation;
+mod counting;
 mod dial;
 mod link;
 mod many;
@@ -39,9 +40,11 @@ pub use cluster_file::{Address, ClusterFile};
 pub use plinth_tls::{Source, TlsOptions};
 
 use crate::endpoint::{
-    Description, Endpoint, Pinned, Priority, ReadVersionReply, ReadVersionRequest,
+    Begun, Description, Endpoint, Newest, Pinned, Priority, ReadVersionReply, ReadVersionRequest,
 };
+use crate::first_read::{self, FEW_KEYS, Luck};
 use cluster::{Cluster, Whom};
+use counting::Witnesses;
 use link::Link;
 use plinth_env::Env;
 use plinth_env::reply::{Promise, Reply, promise};
@@ -50,7 +53,7 @@ use plinth_proto::frame::Kind;
 use plinth_proto::request::{self, WHOLE_KEYS};
 use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
-    KeySelector, KeySpace, Located, RangeRead, RangeResult, Version,
+    KeySelector, KeySpace, Located, RangeRead, RangeResult, Standing, Version,
 };
 use scout::{Lost, Scout};
 use slots::Answer;
@@ -58,6 +61,8 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+const _: () = assert!(FEW_KEYS <= WHOLE_KEYS, "their values come whole");
 
 /// Connections at most, unless more are asked for.
 const CONNECTIONS: usize = 4;
@@ -72,6 +77,9 @@ pub struct RemoteOptions {
     pub connections: usize,
     /// What the server is told about this program, for people.
     pub name: String,
+    /// Whether this client asks those who vote itself whether a server of a cluster leads that gives
+    /// it a read version, which takes half of the time; otherwise that server does.
+    pub counts_votes: bool,
     /// For how long the server shall keep a pinned snapshot after it has heard from this client
     /// last. It may grant less.
     pub snapshot_lease: Duration,
@@ -88,6 +96,7 @@ impl RemoteOptions {
         Self {
             connections,
             name: concat!("plinth-client ", env!("CARGO_PKG_VERSION")).to_owned(),
+            counts_votes: true,
             snapshot_lease: SNAPSHOT_LEASE,
             #[cfg(feature = "tls")]
             tls: TlsOptions::default(),
@@ -112,6 +121,8 @@ struct Core {
     database: Arc<OnceLock<String>>,
     options: Arc<RemoteOptions>,
     patient: OnceLock<Arc<Core>>,
+    /// How often what is read before there is a version comes to something.
+    luck: Arc<Luck>,
 }
 
 impl RemoteEndpoint {
@@ -214,8 +225,8 @@ impl Core {
         for link in &links {
             drop(env.spawn_network("connection", dial::run(link.clone())));
         }
-        let patient = OnceLock::new();
-        Arc::new(Self { env: env.clone(), file, links, database, options, patient })
+        let (patient, luck) = (OnceLock::new(), Arc::default());
+        Arc::new(Self { env: env.clone(), file, links, database, options, patient, luck })
     }
 
     /// The same server by connections that don't give up: for what no other server can be asked.
@@ -236,6 +247,21 @@ impl Core {
     #[inline]
     fn link(&self) -> &Arc<Link> {
         &self.links[thread_number() % self.links.len()]
+    }
+
+    /// Asks whom the server follows.
+    fn standing(&self) -> Reply<Standing> {
+        let (promise, reply) = promise();
+        self.link()
+            .submit(Answer::Standing(promise), |out, id| request::empty(out, id, Kind::Standing));
+        reply
+    }
+
+    /// Has read versions of this server be counted by these.
+    fn is_witnessed(&self, witnesses: impl Fn() -> Box<dyn Witnesses>) {
+        for link in &self.links {
+            let _ = link.witnesses.set(witnesses());
+        }
     }
 
     /// Leaves a request for values.
@@ -375,6 +401,36 @@ impl Endpoint for RemoteEndpoint {
         }
         let (promise, reply) = promise();
         self.core.get_many(promise, version, space, keys);
+        reply
+    }
+
+    fn begin_reading(
+        &self,
+        request: &ReadVersionRequest,
+        space: KeySpace,
+        keys: &KeyList,
+    ) -> Option<Reply<Begun>> {
+        // What may be held back for long isn't read before it is let in.
+        let is_urgent = request.priority != Priority::Batch;
+        if !is_urgent || keys.len() > FEW_KEYS || !self.core.luck.is_tried() {
+            return None;
+        }
+        let luck = self.core.luck.clone();
+        let granted = self.read_version(request.clone());
+        let newest = self.get_newest(request.lock_aware, space, keys);
+        Some(first_read::join(granted, newest, move |hit| luck.note(hit)))
+    }
+
+    fn get_newest(&self, lock_aware: bool, space: KeySpace, keys: &KeyList) -> Reply<Newest> {
+        if let Some(cluster) = self.cluster() {
+            let keys = keys.clone();
+            return cluster
+                .ask(Whom::Any, move |server| server.get_newest(lock_aware, space, &keys));
+        }
+        let (promise, reply) = promise();
+        self.link().submit(Answer::Newest(promise, keys.len()), |out, id| {
+            request::put_get_newest(out, id, lock_aware, space, keys);
+        });
         reply
     }
 

@@ -4,19 +4,27 @@
 //! for two requests of one connection. It keeps the request's frame as long as the request may be
 //! sent again.
 
-use crate::endpoint::ReadVersionReply;
+use super::counting::Count;
+use crate::endpoint::{Newest, ReadVersionReply};
 use plinth_env::reply::Promise;
 use plinth_proto::frame::{self, Kind};
 use plinth_proto::reply;
 use plinth_proto::request::WHOLE_KEYS;
-use plinth_types::{Bytes, Changes, CommitReply, Error, Located, RangeResult, Version};
+use plinth_types::{Bytes, Changes, CommitReply, Error, Located, RangeResult, Standing, Version};
+use std::sync::Arc;
 
 /// Who waits, and for what.
 pub(super) enum Answer {
     /// All transactions that share one request.
     ReadVersions(Vec<Promise<ReadVersionReply>>),
+    /// The same, where this client asks itself whether the server leads.
+    Counted(Arc<Count>),
+    /// Whom the server follows.
+    Standing(Promise<Standing>),
     /// The values of so many keys; of many keys those of the first ones, one at least.
     Values(Promise<Vec<Option<Bytes>>>, usize),
+    /// The values of so many keys, and of which version they are.
+    Newest(Promise<Newest>, usize),
     Key(Promise<Bytes>),
     Range(Promise<RangeResult>),
     Commit(Promise<CommitReply>),
@@ -50,11 +58,16 @@ impl Answer {
             Self::ReadVersions(promises) => {
                 let result =
                     is(Kind::ReadVersionReply).and_then(|()| reply::read_version(&shared()));
-                let result = result.map(|answer| {
-                    let reply::ReadVersion { version, metadata_version, range_locks } = answer;
-                    ReadVersionReply { version, metadata_version, range_locks }
-                });
+                let result = result.map(begins_at);
                 promises.into_iter().for_each(|promise| promise.send(result.clone()));
+            }
+            Self::Counted(count) => {
+                let result =
+                    is(Kind::CountedVersionReply).and_then(|()| reply::counted_version(&shared()));
+                count.answered(result.map(|(answer, quorum)| (begins_at(answer), quorum)));
+            }
+            Self::Standing(promise) => {
+                promise.send(is(Kind::StandingReply).and_then(|()| reply::standing(body)));
             }
             Self::Values(promise, count) => {
                 let values = is(Kind::GetManyReply).and_then(|()| reply::get_many(&shared()));
@@ -65,6 +78,13 @@ impl Answer {
                         false => Err(strange(format!("{} values for {count} keys", values.len()))),
                     },
                 ));
+            }
+            Self::Newest(promise, count) => {
+                let newest = is(Kind::GetNewestReply).and_then(|()| reply::get_newest(&shared()));
+                promise.send(newest.and_then(|(at, values)| match values.len() == count {
+                    true => Ok((begins_at(at), values)),
+                    false => Err(strange(format!("{} values for {count} keys", values.len()))),
+                }));
             }
             Self::Key(promise) => promise.send(is(Kind::GetKeyReply).map(|()| shared())),
             Self::Range(promise) => {
@@ -114,7 +134,10 @@ impl Answer {
             Self::ReadVersions(promises) => {
                 promises.into_iter().for_each(|promise| promise.send(Err(error.clone())));
             }
+            Self::Counted(count) => count.answered(Err(error)),
+            Self::Standing(promise) => promise.send(Err(error)),
             Self::Values(promise, _) => promise.send(Err(error)),
+            Self::Newest(promise, _) => promise.send(Err(error)),
             Self::Key(promise) => promise.send(Err(error)),
             Self::Range(promise) => promise.send(Err(error)),
             Self::Commit(promise) => promise.send(Err(error)),
@@ -135,7 +158,10 @@ impl Answer {
     pub(super) fn is_cancelled(&self) -> bool {
         match self {
             Self::ReadVersions(promises) => promises.iter().all(Promise::is_cancelled),
+            Self::Counted(count) => count.is_cancelled(),
+            Self::Standing(promise) => promise.is_cancelled(),
             Self::Values(promise, _) => promise.is_cancelled(),
+            Self::Newest(promise, _) => promise.is_cancelled(),
             Self::Key(promise) => promise.is_cancelled(),
             Self::Range(promise) => promise.is_cancelled(),
             Self::Commit(promise) => promise.is_cancelled(),
@@ -151,6 +177,11 @@ impl Answer {
             Self::Ping => true,
         }
     }
+}
+
+fn begins_at(answer: reply::ReadVersion) -> ReadVersionReply {
+    let reply::ReadVersion { version, metadata_version, range_locks } = answer;
+    ReadVersionReply { version, metadata_version, range_locks }
 }
 
 /// What a lost connection makes of a commit that may have reached the server.

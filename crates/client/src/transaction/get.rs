@@ -8,17 +8,18 @@
 use super::after::After;
 use super::batches::Place;
 use super::state::State;
+use super::version::Begins;
 use super::{Inner, Transaction};
 use crate::write_map::Operations;
 use bytes::Bytes;
 use plinth_env::reply::{Reply, promise};
 use plinth_types::{KeyList, KeySpace, Result, Version};
+use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-/// The keys as the endpoint has them.
 fn with_prefix(prefix: &[u8], keys: &KeyList) -> KeyList {
     let mut stored = KeyList::new();
     for key in keys.iter() {
@@ -89,7 +90,10 @@ impl Inner {
 
     /// The same behind the read version, and behind a tenant's prefix.
     fn ask_slowly(self: &Arc<Self>, asked: Asked, keys: &KeyList) -> Reply<Vec<Option<Bytes>>> {
-        let mut version = self.read_version(asked.epoch);
+        let mut version = match self.begin_reading(asked.epoch, asked.space, keys) {
+            Begins::Reading(values) => return values,
+            Begins::At(version) => version,
+        };
         match version.try_take() {
             Some(Ok(version)) => self.ask_at(version, asked.space, keys),
             Some(Err(error)) => Reply::ready(Err(error)),
@@ -107,16 +111,22 @@ impl Inner {
         }
     }
 
-    fn ask_at(
+    pub(super) fn ask_at(
         &self,
         version: Version,
         space: KeySpace,
         keys: &KeyList,
     ) -> Reply<Vec<Option<Bytes>>> {
-        if self.has_tenant() {
-            return self.reading().get_many(version, space, &with_prefix(self.prefix(), keys));
+        self.reading().get_many(version, space, &self.stored(keys))
+    }
+
+    /// The keys as the endpoint has them.
+    #[inline]
+    pub(super) fn stored<'a>(&self, keys: &'a KeyList) -> Cow<'a, KeyList> {
+        match self.has_tenant() {
+            true => Cow::Owned(with_prefix(self.prefix(), keys)),
+            false => Cow::Borrowed(keys),
         }
-        self.reading().get_many(version, space, keys)
     }
 
     fn note_answer(&self, asked: Asked, keys: KeyList, answer: Answer) {

@@ -1,4 +1,5 @@
-//! The version that a transaction reads at: fetched at the first read, or set by the user.
+//! The version that a transaction reads at: fetched at the first read, with it if the endpoint can
+//! ([`first_read`](crate::first_read)), or set by the user.
 //!
 //! A pinned one is kept besides, with the database as it was then: whoever has the version reads
 //! there. So is what of the database isn't locked, if ranges of it are. That goes when the epoch
@@ -6,10 +7,12 @@
 //! heard.
 
 use super::reading::Reading;
+use super::state::State;
 use super::{Inner, Transaction};
 use crate::endpoint::{Endpoint, ReadVersionReply, ReadVersionRequest};
+use crate::first_read::FEW_KEYS;
 use plinth_env::reply::{Reply, promise};
-use plinth_types::{Error, Result, Version};
+use plinth_types::{Bytes, Error, KeyList, KeySpace, Result, Version};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -58,6 +61,25 @@ impl Transaction {
     }
 }
 
+/// How a transaction begins to read.
+pub(super) enum Begins {
+    /// With these values: the version is known once they are.
+    Reading(Reply<Vec<Option<Bytes>>>),
+    /// At this version, which comes first.
+    At(Reply<Version>),
+}
+
+fn request(state: &State, by_commit: bool) -> ReadVersionRequest {
+    let options = &state.options;
+    ReadVersionRequest {
+        priority: options.version.priority,
+        lock_aware: options.commit.lock_aware,
+        causal_risky: options.version.causal_risky || by_commit,
+        tags: options.version.tags.clone(),
+        others: 0,
+    }
+}
+
 impl Inner {
     /// The read version for an operation on keys: a tenant's keys are known only once the tenant
     /// is.
@@ -94,16 +116,63 @@ impl Inner {
             if let Some(known) = state.version.ask() {
                 return known;
             }
-            let options = &state.options;
-            let request = ReadVersionRequest {
-                priority: options.version.priority,
-                lock_aware: options.commit.lock_aware,
-                causal_risky: options.version.causal_risky || by_commit,
-                tags: options.version.tags.clone(),
-                others: 0,
-            };
-            (request, options.version.pinned)
+            (request(&state, by_commit), state.options.version.pinned)
         };
+        self.fetch(epoch, request, pins)
+    }
+
+    /// Reads these keys first, together with the request for a version if nobody has made that yet;
+    /// otherwise the version comes first.
+    pub(super) fn begin_reading(
+        self: &Arc<Self>,
+        epoch: u64,
+        space: KeySpace,
+        keys: &KeyList,
+    ) -> Begins {
+        if keys.len() > FEW_KEYS || self.tenant_known().is_some() {
+            return Begins::At(self.read_version(epoch));
+        }
+        let request = {
+            let mut state = self.lock();
+            let is_plain = !state.options.version.pinned && state.options.version.tags.is_empty();
+            if !is_plain || !state.life.is_in(epoch) || !state.version.is_unset() {
+                drop(state);
+                return Begins::At(self.read_version(epoch));
+            }
+            let request = request(&state, false);
+            let known = state.version.ask();
+            assert!(known.is_none(), "nobody had asked for it");
+            request
+        };
+        let Some(begun) = self.endpoint().begin_reading(&request, space, &self.stored(keys)) else {
+            return Begins::At(self.fetch(epoch, request, false));
+        };
+        let (promise, reply) = promise();
+        let (inner, keys) = (self.clone(), keys.clone());
+        begun.on_complete(move |begun| {
+            let (granted, values) = match begun {
+                Ok((granted, values)) => (Ok(granted), values),
+                Err(error) => (Err(error), None),
+            };
+            match (inner.note_version(epoch, granted), values) {
+                // Which of them are locked is found out below.
+                (Ok(_), Some(values)) if !inner.reads_apart() => promise.send(Ok(values)),
+                (Ok(version), _) => inner
+                    .ask_at(version, space, &keys)
+                    .on_complete(move |values| promise.send(values)),
+                (Err(error), _) => promise.send(Err(error)),
+            }
+        });
+        Begins::Reading(reply)
+    }
+
+    /// Asks for a read version.
+    fn fetch(
+        self: &Arc<Self>,
+        epoch: u64,
+        request: ReadVersionRequest,
+        pins: bool,
+    ) -> Reply<Version> {
         let tagged_since = (!request.tags.is_empty()).then(|| self.env().now());
         let mut answer = self.endpoint().read_version(request);
         if pins {

@@ -14,7 +14,7 @@ use crate::replica::Replica;
 use crate::supervise::Supervisor;
 use plinth_env::sync::race;
 use plinth_replication::{Frame, Member, Members, NodeId, Parcel, Peers, Standing};
-use plinth_types::{Version, probe};
+use plinth_types::{Quorum, Version, probe};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -166,6 +166,16 @@ impl Participant {
             }
             self.behind()
         })
+    }
+
+    /// Who has to agree that this leader still is one, for a version that it gives behind this call
+    /// to be one to read at. `None` where it has to be proven here: this node has not applied all
+    /// that others may have, its versions are too old, or who votes is changing.
+    pub fn quorum(&self, leader: &Leader) -> Option<Quorum> {
+        let (quorum, committed) = self.member.quorum()?;
+        let is_its_term = leader.term_number() == Some(quorum.term);
+        let has_all = committed <= self.replica.newest();
+        (is_its_term && has_all && !leader.is_stale()).then_some(quorum)
     }
 
     /// What whoever wants a leader is told by a node that is none. Nothing has been done then.

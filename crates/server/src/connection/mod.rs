@@ -132,7 +132,7 @@ enum Standing {
 /// Whether it may take as long to carry out what a frame asks for as a hundred others.
 fn may_be_much(frame: &frame::Frame<'_>) -> bool {
     let (len, is) = (frame.body.len(), |kind: Kind| frame.kind == kind as u8);
-    let is_read = is(Kind::GetMany) || is(Kind::InSnapshot);
+    let is_read = is(Kind::GetMany) || is(Kind::GetNewest) || is(Kind::InSnapshot);
     len > LONG || is_read && len > MANY_KEYS || is(Kind::Status)
 }
 

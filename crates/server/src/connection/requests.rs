@@ -10,14 +10,14 @@ use crate::guard;
 use crate::memory::{self, Charge, REQUEST_OVERHEAD};
 use crate::outbox::{Watch, WatchBell};
 use crate::status;
-use plinth_client::{Endpoint, Priority, ReadVersionReply, ReadVersionRequest};
+use plinth_client::{Endpoint, Newest, Priority, ReadVersionReply, ReadVersionRequest};
 use plinth_env::Reply;
 use plinth_proto::frame::{Frame, Kind, RANGE_LOCKS};
 use plinth_proto::request::{IN_PARTS, WHOLE_KEYS};
 use plinth_proto::{MOST_TOGETHER, ReadVersion, Request, reply};
 use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, Error, KeyList, KeyRange, KeySelector, KeySpace,
-    RangeRead, RangeResult, Result, Version,
+    Quorum, RangeRead, RangeResult, Result, Version,
 };
 use std::pin::Pin;
 use std::sync::Arc;
@@ -37,6 +37,20 @@ type Put<T> = fn(&mut Vec<u8>, u32, &T);
 fn put_read_version(out: &mut Vec<u8>, id: u32, answer: &ReadVersionReply) {
     let (metadata, locks) = (answer.metadata_version.as_deref(), answer.range_locks.as_ref());
     reply::put_read_version(out, id, answer.version, metadata, locks);
+}
+
+fn put_counted_version(
+    out: &mut Vec<u8>,
+    id: u32,
+    (answer, quorum): &(ReadVersionReply, Option<Quorum>),
+) {
+    let (metadata, locks) = (answer.metadata_version.as_deref(), answer.range_locks.as_ref());
+    reply::put_counted_version(out, id, quorum.as_ref(), answer.version, metadata, locks);
+}
+
+fn put_get_newest(out: &mut Vec<u8>, id: u32, (at, values): &Newest) {
+    let (metadata, locks) = (at.metadata_version.as_deref(), at.range_locks.as_ref());
+    reply::put_get_newest(out, id, values, at.version, metadata, locks);
 }
 
 /// For a client that wouldn't leave locked ranges alone.
@@ -107,6 +121,20 @@ impl Connection {
                 return self.get_many(&*endpoint, id, (version, space), &keys, len);
             }
             Request::ReadVersion(request) => self.read_version(&*endpoint, id, request, len),
+            Request::CountedVersion(request) => self.counted_version(&*endpoint, id, request, len),
+            Request::GetNewest { lock_aware, space, keys } => {
+                self.turn.counted.reads += keys.len() as u64;
+                let answer = endpoint.get_newest(lock_aware, space, &keys);
+                let charge = Charge::new(len, memory::values(keys.len()));
+                self.answer(id, answer, charge, put_get_newest);
+            }
+            Request::Standing => match endpoint.standing() {
+                Some(standing) => reply::put_standing(&mut self.output, id, &standing),
+                None => {
+                    let detail = "this server is no member of a cluster that could follow one";
+                    return Err(Error::unsupported_operation().with_detail(detail));
+                }
+            },
             Request::GetRange { version, space, read } => {
                 return self.get_range(&*endpoint, id, (version, space), read, len);
             }
@@ -328,6 +356,31 @@ impl Connection {
     }
 
     fn read_version(&mut self, endpoint: &dyn Endpoint, id: u32, request: ReadVersion, len: usize) {
+        let (request, charge) = self.begins(request, len);
+        let answer = endpoint.read_version(request);
+        let put = if self.access.version < RANGE_LOCKS {
+            put_read_version_unless_locked
+        } else {
+            put_read_version
+        };
+        self.answer(id, answer, charge, put);
+    }
+
+    fn counted_version(
+        &mut self,
+        endpoint: &dyn Endpoint,
+        id: u32,
+        request: ReadVersion,
+        len: usize,
+    ) {
+        let (request, charge) = self.begins(request, len);
+        let answer = endpoint.counted_read_version(request);
+        self.answer(id, answer, charge, put_counted_version);
+    }
+
+    /// Counts the transactions that begin: what the endpoint is asked, and what that costs while it
+    /// waits.
+    fn begins(&mut self, request: ReadVersion, len: usize) -> (ReadVersionRequest, Charge) {
         let count = request.count.clamp(1, MOST_TOGETHER);
         self.turn.counted.read_versions += 1;
         self.turn.counted.transactions += u64::from(count);
@@ -346,13 +399,7 @@ impl Connection {
             tags: request.tags,
             others: count - 1,
         };
-        let answer = endpoint.read_version(request);
-        let put = if self.access.version < RANGE_LOCKS {
-            put_read_version_unless_locked
-        } else {
-            put_read_version
-        };
-        self.answer(id, answer, charge, put);
+        (request, charge)
     }
 
     /// Writes an answer that is there; has one that isn't come by way of the outbox.

@@ -3,19 +3,22 @@
 //! A stand-in for the product's own client. Messages take time; a node that is asked and doesn't
 //! lead says so, and the next one is asked; one that says nothing for long is given up, and what
 //! became of a commit isn't known then. A client may well ask a node that only believes that it
-//! leads: what that answers is what the oracles look at.
+//! leads: what that answers is what the oracles look at. For every other version the client asks
+//! itself whether the node leads, as the product's does.
 
 use super::wires::Wires;
 use crate::link::LATEST;
 use crate::stage::lock;
-use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
+use plinth_client::{
+    Begun, Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest, first_read,
+};
 use plinth_env::Env;
 use plinth_env::reply::{Promise, Reply, promise};
 use plinth_env::sync::{First, race};
 use plinth_replication::NodeId;
 use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
-    KeySelector, KeySpace, RangeRead, RangeResult, Result, Version,
+    KeySelector, KeySpace, RangeRead, RangeResult, Result, Standing, Version, probe,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,6 +28,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The shortest.
 const IMPATIENCE: Duration = Duration::from_millis(200);
+/// For so many milliseconds votes are waited for.
+const VOTES: usize = 50;
 /// How often a request is sent before its client is told why it can't be answered.
 const TRIES: usize = 40;
 
@@ -147,6 +152,36 @@ impl Router {
         answer.send(Err(last));
     }
 
+    /// A version that the client counts the votes for; `None` if they are too few.
+    async fn counted(self, request: ReadVersionRequest) -> Option<ReadVersionReply> {
+        let leader = *lock(&self.leader);
+        let said = Arc::new(Mutex::new(Vec::new()));
+        for other in self.wires.members().into_iter().filter(|id| *id != leader) {
+            let (this, said) = (self.clone(), said.clone());
+            drop(self.env.spawn("vote", async move {
+                let ask: Ask<Standing> = Arc::new(|node: &dyn Endpoint| {
+                    Reply::ready(node.standing().ok_or_else(Error::process_behind))
+                });
+                if let Some(Ok(standing)) = this.ask_one(other, &ask, What::Version).await {
+                    lock(&said).push(standing);
+                }
+            }));
+        }
+        let ask: Ask<_> =
+            Arc::new(move |node: &dyn Endpoint| node.counted_read_version(request.clone()));
+        let (answer, quorum) = self.ask_one(leader, &ask, What::Version).await?.ok()?;
+        let Some(quorum) = quorum else { return Some(answer) };
+        for _ in 0..VOTES {
+            if quorum.is_met(&lock(&said)) {
+                probe!("link: votes for a read version are counted");
+                return Some(answer);
+            }
+            self.env.sleep(Duration::from_millis(1)).await;
+        }
+        probe!("link: too few votes for a read version");
+        None
+    }
+
     fn begin<T: Send + 'static>(
         &self,
         what: What,
@@ -184,7 +219,41 @@ impl Endpoint for Router {
     }
 
     fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
-        self.begin(What::Version, move |node| node.read_version(request.clone()))
+        if self.env.random_u64().is_multiple_of(2) {
+            return self.begin(What::Version, move |node| node.read_version(request.clone()));
+        }
+        let (promise, reply) = promise();
+        let this = self.clone();
+        drop(self.env.spawn("request", async move {
+            match this.clone().counted(request.clone()).await {
+                Some(answer) => promise.send(Ok(answer)),
+                None => {
+                    let ask: Ask<_> =
+                        Arc::new(move |node: &dyn Endpoint| node.read_version(request.clone()));
+                    this.ask(ask, What::Version, promise).await;
+                }
+            }
+        }));
+        reply
+    }
+
+    fn begin_reading(
+        &self,
+        request: &ReadVersionRequest,
+        space: KeySpace,
+        keys: &KeyList,
+    ) -> Option<Reply<Begun>> {
+        if self.env.random_u64().is_multiple_of(2) {
+            return None;
+        }
+        let (lock_aware, keys) = (request.lock_aware, keys.clone());
+        let granted = self.read_version(request.clone());
+        let newest = self.read(move |node| node.get_newest(lock_aware, space, &keys));
+        Some(first_read::join(granted, newest, |hit| {
+            if hit {
+                probe!("link: a first read is of use");
+            }
+        }))
     }
 
     fn get_many(

@@ -34,6 +34,11 @@ impl Choice {
         Self { at_hand, servers, turn: AtomicUsize::new(0) }
     }
 
+    /// The server that this thread asks mostly.
+    pub(super) fn at_hand(&self, thread: usize) -> usize {
+        self.at_hand[thread % self.at_hand.len()].load(Ordering::Relaxed)
+    }
+
     /// The server that this thread asks. `latency` says how soon one answers: `None` if it may not
     /// be asked, `Some(None)` if that isn't known yet.
     pub(super) fn choose(

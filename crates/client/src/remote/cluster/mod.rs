@@ -22,6 +22,8 @@ mod choice;
 mod op;
 mod server;
 mod steward;
+mod waiting;
+mod witnesses;
 
 use super::cluster_file::ClusterFile;
 use super::{RemoteEndpoint, RemoteOptions, thread_number};
@@ -32,9 +34,11 @@ use plinth_env::reply::{Reply, promise};
 use plinth_env::{Env, Signal};
 use plinth_types::{Error, Located};
 use server::Server;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
+use waiting::Waiting;
+use witnesses::Others;
 
 /// Places for servers: as many as have a bit in what was tried.
 const MOST_SERVERS: usize = 64;
@@ -56,13 +60,14 @@ pub(super) struct Cluster {
     leader: Mutex<Leader>,
     /// As it names the coordinators that were heard of last.
     file: Mutex<ClusterFile>,
-    /// What waits for an answer.
-    pending: Mutex<Vec<Arc<dyn Pending>>>,
+    waiting: Waiting,
     wake: Signal,
     closed: AtomicBool,
     /// Whether its cluster file is being written, or tried to.
     rewriting: AtomicBool,
     choice: Choice,
+    /// How many vote, as far as is known.
+    voters: AtomicUsize,
 }
 
 /// Who leads: the place of a server.
@@ -102,14 +107,24 @@ impl Cluster {
             learning: Mutex::default(),
             leader: Mutex::default(),
             file: Mutex::new(file.clone()),
-            pending: Mutex::default(),
+            waiting: Waiting::new(options.connections),
             wake: Signal::new(),
             closed: AtomicBool::new(false),
             rewriting: AtomicBool::new(false),
             choice: Choice::new(env, options.connections, (file.addresses().len(), MOST_SERVERS)),
+            voters: AtomicUsize::new(file.addresses().len()),
         });
+        (0..file.addresses().len()).for_each(|at| cluster.is_witnessed(at));
         drop(env.spawn_network("steward", steward::run(cluster.clone())));
         cluster
+    }
+
+    /// Has read versions of the server at this place be counted by the others.
+    fn is_witnessed(self: &Arc<Self>, at: usize) {
+        if self.options.counts_votes {
+            let others = || Box::new(Others::new(Arc::downgrade(self), at)) as _;
+            self.server(at).endpoint().core.is_witnessed(others);
+        }
     }
 
     /// Ends; who waits is told that nobody will answer.
@@ -129,20 +144,12 @@ impl Cluster {
         let op = Op::new(whom, ask, promise);
         // A reply that is there needs nobody who looks after it.
         if !op.start(self) {
-            let is_first = {
-                let mut pending = self.pending();
-                pending.push(op);
-                pending.len() == 1
-            };
-            if is_first {
+            let (place, sleeps) = self.waiting.insert(thread_number(), op.clone());
+            if op.is_left_at(self, place) || sleeps {
                 self.wake.notify();
             }
         }
         reply
-    }
-
-    fn pending(&self) -> MutexGuard<'_, Vec<Arc<dyn Pending>>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn leader(&self) -> Leader {
@@ -195,7 +202,7 @@ impl Cluster {
     }
 
     /// Finds a place for each member that no server is known to be: it may lead, or answer sooner.
-    fn learn(&self, located: &Located) {
+    fn learn(self: &Arc<Self>, located: &Located) {
         let is_new = |address: &str| self.servers().all(|server| server.address() != address);
         if located.term == 0 || !located.members.iter().any(|member| is_new(&member.address)) {
             return;
@@ -213,6 +220,7 @@ impl Cluster {
                 self.database.clone(),
             );
             let _ = place.set(Server::new(endpoint, &file.addresses()[0]));
+            self.is_witnessed(at);
         }
     }
 
@@ -285,7 +293,7 @@ impl Cluster {
             return Some(format!("no server answers: {why}"));
         }
         let wants_leader = |op: &Arc<dyn Pending>| op.has_nobody() && !op.is_done();
-        if self.choose(Whom::Leader, 0).is_some() || !self.pending().iter().any(wants_leader) {
+        if self.choose(Whom::Leader, 0).is_some() || !self.waiting.any(wants_leader) {
             return None;
         }
         let away: Vec<_> =

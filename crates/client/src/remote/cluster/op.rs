@@ -1,13 +1,14 @@
 //! Something that is asked, of one server after the other if need be.
 //!
 //! What may be asked again is kept as a function; the promise is kept by the first answer that
-//! counts. An operation that is not done stays with the steward, so that none is forgotten.
+//! counts. An operation that is not done is seen by the steward, so that none is forgotten.
 
 use super::super::{RemoteEndpoint, refusal};
 use super::Cluster;
+use super::waiting::Place;
 use plinth_env::reply::{Listener, Promise, Reply};
 use plinth_types::{Error, Result};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 /// How long a server may be silent before another one is asked too.
@@ -57,6 +58,8 @@ pub(super) struct Op<T> {
     whom: Whom,
     ask: Ask<T>,
     state: Mutex<State<T>>,
+    /// Where it waits, unless it was answered at once.
+    place: OnceLock<Place>,
 }
 
 struct State<T> {
@@ -86,7 +89,7 @@ impl<T: Send + 'static> Op<T> {
             }
             let (promise, listeners) = (Some(promise), Vec::new());
             let state = State { promise, owing: 0, tried: 0, first: None, last: None, listeners };
-            Self { whom, ask, state: Mutex::new(state) }
+            Self { whom, ask, state: Mutex::new(state), place: OnceLock::new() }
         })
     }
 
@@ -105,6 +108,20 @@ impl<T: Send + 'static> Op<T> {
             self.clone().dispatch(cluster, at);
         }
         self.is_done()
+    }
+
+    /// It waits there, unless it has been answered meanwhile. Says whether nobody was asked: then
+    /// the steward is to look for somebody.
+    pub(super) fn is_left_at(&self, cluster: &Cluster, place: Place) -> bool {
+        let _ = self.place.set(place);
+        let (is_done, has_nobody) = {
+            let state = self.state();
+            (state.promise.as_ref().is_none_or(Promise::is_cancelled), state.owing == 0)
+        };
+        if is_done {
+            cluster.waiting.remove(place);
+        }
+        !is_done && has_nobody
     }
 
     fn whom(&self) -> Whom {
@@ -171,6 +188,9 @@ impl<T: Send + 'static> Op<T> {
         let promise = state.promise.take();
         state.listeners.clear();
         drop(state);
+        if let Some(place) = self.place.get() {
+            cluster.waiting.remove(*place);
+        }
         if let Some(promise) = promise {
             promise.send(result);
         }

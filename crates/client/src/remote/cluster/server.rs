@@ -21,6 +21,8 @@ pub(super) struct Server {
     up: AtomicBool,
     /// The time that answers take on average, in microseconds; `UNKNOWN` before the first.
     latency_us: AtomicU64,
+    /// Until when others are asked whether somebody leads, in microseconds of the clock.
+    passed_over_us: AtomicU64,
     /// Whether it has been asked who leads, and hasn't said.
     pub(super) asked: AtomicBool,
     refusal: Mutex<Option<Error>>,
@@ -34,6 +36,7 @@ impl Server {
             node: AtomicU64::new(0),
             up: AtomicBool::new(false),
             latency_us: AtomicU64::new(UNKNOWN),
+            passed_over_us: AtomicU64::new(0),
             asked: AtomicBool::new(false),
             refusal: Mutex::default(),
         }
@@ -65,10 +68,19 @@ impl Server {
         (known != UNKNOWN).then_some(known)
     }
 
+    /// Others are asked whether somebody leads, until then.
+    pub(super) fn pass_over(&self, until: Duration) {
+        self.passed_over_us.store(micros(until), Ordering::Relaxed);
+    }
+
+    pub(super) fn is_passed_over(&self, now: Duration) -> bool {
+        micros(now) < self.passed_over_us.load(Ordering::Relaxed)
+    }
+
     /// It has answered something, after so long.
     pub(super) fn answered(&self, after: Duration) {
         self.is_there();
-        let last = u64::try_from(after.as_micros()).unwrap_or(u64::MAX).min(10_000_000);
+        let last = micros(after).min(10_000_000);
         let average = self.latency_us().unwrap_or(last);
         self.latency_us.store((average * (WEIGHT - 1) + last) / WEIGHT, Ordering::Relaxed);
     }
@@ -87,4 +99,8 @@ impl Server {
     pub(super) fn refusal(&self) -> Option<Error> {
         self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

@@ -1,5 +1,5 @@
 //! The task that looks after what waits: every 50 ms, and whenever something has changed, as long
-//! as anything waits.
+//! as anything waits, and for a second after.
 //!
 //! Servers are asked who leads when somebody waits for that: nobody is known to lead, or whoever
 //! does has been silent. All of them are asked, so that one that was lost is noticed when it is
@@ -16,28 +16,30 @@ use std::time::Duration;
 
 /// How often what waits is looked at.
 const TICK: Duration = Duration::from_millis(50);
+/// After so many looks at nothing it sleeps until something waits: to wake it for each operation of
+/// a client that does one at a time would cost more than the operation.
+const IDLE: u32 = 20;
 /// The shortest time from one look to the next.
 const BREATH: Duration = Duration::from_millis(5);
 
 pub(super) async fn run(cluster: Arc<Cluster>) {
+    let mut idle = 0;
     loop {
         if cluster.closed.load(Ordering::Acquire) {
             return end(&cluster);
         }
-        let pending: Vec<_> = {
-            let mut pending = cluster.pending();
-            pending.retain(|op| !op.is_done());
-            pending.clone()
-        };
-        if pending.is_empty() {
+        let waiting = cluster.waiting.look();
+        idle = if waiting.is_empty() { idle + 1 } else { 0 };
+        if idle > IDLE && cluster.waiting.may_rest() {
             cluster.wake.wait().await;
+            idle = 0;
             continue;
         }
         let now = cluster.env.now();
-        if pending.iter().any(|op| op.wants_leader(now)) {
+        if waiting.iter().any(|op| op.wants_leader(now)) {
             (0..cluster.servers().count()).for_each(|at| locate(&cluster, at));
         }
-        for op in pending {
+        for op in waiting {
             op.look(&cluster);
         }
         cluster.env.sleep(BREATH).await;
@@ -80,6 +82,5 @@ fn locate(cluster: &Arc<Cluster>, at: usize) {
 
 /// Tells all who wait that nobody will answer.
 fn end(cluster: &Cluster) {
-    let pending = std::mem::take(&mut *cluster.pending());
-    pending.into_iter().for_each(|op| op.fail(&Error::broken_promise()));
+    cluster.waiting.look().into_iter().for_each(|op| op.fail(&Error::broken_promise()));
 }
