@@ -14,6 +14,7 @@ use plinth_client::{
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{Node, NodeConfig};
 use plinth_proto::frame::Kind;
+use plinth_proto::hello::NEWEST;
 use plinth_proto::{Hello, Request, Welcome, reply};
 use plinth_server::Limits;
 use plinth_types::{Bytes, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead};
@@ -191,12 +192,15 @@ async fn refusing_server(listener: plinth_env::Listener) {
             }
             if let Some((hello, _)) = Hello::decode(&received).unwrap() {
                 let why = format!(
-                    "the client speaks versions {} to {} of the protocol, the server 7 to 9",
-                    hello.oldest, hello.newest
+                    "the client speaks versions {} to {} of the protocol, the server {} to {}",
+                    hello.oldest,
+                    hello.newest,
+                    NEWEST + 1,
+                    NEWEST + 3
                 );
                 let refusal =
                     Welcome::refuse(Error::incompatible_protocol_version().with_detail(why));
-                Welcome { oldest: 7, newest: 9, ..refusal }.encode(&mut answer);
+                Welcome { oldest: NEWEST + 1, newest: NEWEST + 3, ..refusal }.encode(&mut answer);
             }
         }
         let mut sent = 0;
@@ -241,7 +245,9 @@ fn a_client_whose_versions_the_server_does_not_speak_is_told_by_every_operation(
     ] {
         assert_eq!(error.code(), 2100, "{error}");
         let detail = error.detail().unwrap_or_default();
-        assert!(detail.contains("versions 1 to 6") && detail.contains("7 to 9"), "{error}");
+        let (ours, theirs) =
+            (format!("versions 1 to {NEWEST}"), format!("{} to {}", NEWEST + 1, NEWEST + 3));
+        assert!(detail.contains(&ours) && detail.contains(&theirs), "{error}");
     }
 }
 
