@@ -36,13 +36,7 @@ pub trait Endpoint: Send + Sync + 'static {
         &self,
         request: ReadVersionRequest,
     ) -> Reply<(ReadVersionReply, Option<Quorum>)> {
-        let (promise, reply) = promise();
-        let mut answer = self.read_version(request);
-        match answer.try_take() {
-            Some(answer) => return Reply::ready(answer.map(|answer| (answer, None))),
-            None => answer.on_complete(|answer| promise.send(answer.map(|answer| (answer, None)))),
-        }
-        reply
+        proven(self.read_version(request))
     }
 
     /// Begins a transaction with its first read, of few keys: asks for a version, and at the same
@@ -247,6 +241,17 @@ pub trait Endpoint: Send + Sync + 'static {
     fn may_lose_answers(&self) -> bool {
         true
     }
+}
+
+/// A version that nobody has to agree to, as [`Endpoint::counted_read_version`] gives it.
+pub fn proven(mut version: Reply<ReadVersionReply>) -> Reply<(ReadVersionReply, Option<Quorum>)> {
+    let alone = |version: Result<ReadVersionReply>| version.map(|version| (version, None));
+    if let Some(version) = version.try_take() {
+        return Reply::ready(alone(version));
+    }
+    let (promise, reply) = promise();
+    version.on_complete(move |version| promise.send(alone(version)));
+    reply
 }
 
 fn no_clients() -> Error {

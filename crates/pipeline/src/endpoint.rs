@@ -145,10 +145,7 @@ impl Endpoint for InProcess {
             self.note_started(&request);
             return Reply::ready(Ok((answer, Some(quorum))));
         }
-        let (promise, reply) = promise();
-        self.read_version(request)
-            .on_complete(|answer| promise.send(answer.map(|answer| (answer, None))));
-        reply
+        plinth_client::endpoint::proven(self.read_version(request))
     }
 
     fn standing(&self) -> Option<Standing> {
