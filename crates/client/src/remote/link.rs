@@ -277,10 +277,16 @@ impl Link {
         let mut state = self.lock();
         if !state.gathered.is_empty() {
             let (gathered, version) = (std::mem::take(&mut state.gathered), state.version);
-            // Whoever is asked whether this server leads has a link of its own.
-            drop(state);
-            let asked: Vec<_> = gathered.into_iter().map(|it| self.asked(it, version)).collect();
-            state = self.lock();
+            let asks = |it| self.asked(it, version);
+            let asked: Vec<_>;
+            if self.witnesses.get().is_some() {
+                // Whoever is asked whether this server leads has a link, and a lock, of its own.
+                drop(state);
+                asked = gathered.into_iter().map(asks).collect();
+                state = self.lock();
+            } else {
+                asked = gathered.into_iter().map(asks).collect();
+            }
             // They go before what else waits, so that a first read behind them is of a version that
             // is no older.
             for (answer, kind, request) in asked {
