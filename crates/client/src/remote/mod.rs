@@ -77,9 +77,6 @@ pub struct RemoteOptions {
     pub connections: usize,
     /// What the server is told about this program, for people.
     pub name: String,
-    /// Whether this client asks those who vote itself whether a server of a cluster leads that gives
-    /// it a read version, which takes half of the time; otherwise that server does.
-    pub counts_votes: bool,
     /// For how long the server shall keep a pinned snapshot after it has heard from this client
     /// last. It may grant less.
     pub snapshot_lease: Duration,
@@ -96,7 +93,6 @@ impl RemoteOptions {
         Self {
             connections,
             name: concat!("plinth-client ", env!("CARGO_PKG_VERSION")).to_owned(),
-            counts_votes: true,
             snapshot_lease: SNAPSHOT_LEASE,
             #[cfg(feature = "tls")]
             tls: TlsOptions::default(),

@@ -121,10 +121,8 @@ impl Cluster {
 
     /// Has read versions of the server at this place be counted by the others.
     fn is_witnessed(self: &Arc<Self>, at: usize) {
-        if self.options.counts_votes {
-            let others = || Box::new(Others::new(Arc::downgrade(self), at)) as _;
-            self.server(at).endpoint().core.is_witnessed(others);
-        }
+        let others = || Box::new(Others::new(Arc::downgrade(self), at)) as _;
+        self.server(at).endpoint().core.is_witnessed(others);
     }
 
     /// Ends; who waits is told that nobody will answer.
