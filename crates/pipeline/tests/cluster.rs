@@ -128,9 +128,10 @@ fn whoever_counts_votes_takes_nobody_for_the_leader_once_another_one_is() {
         assert_eq!(quorum.leader, lost as u64 + 1);
         assert!(quorum.is_met(&count()) && !quorum.is_met(&[]));
         machines.isolate(lost);
+        // Whoever wants to lead has a later term before anybody has elected it.
         let is_led_anew = || {
-            let others = (0..machines.envs.len()).filter(|at| *at != lost);
-            others.map(|at| machines.node(at).leadership()).any(|it| it.term > quorum.term)
+            let mut others = (0..machines.envs.len()).filter(|at| *at != lost);
+            others.any(|at| machines.node(at).leadership().leader == Some(at as u64 + 1))
         };
         while !is_led_anew() {
             machines.sim.run_for(Duration::from_micros(300));
