@@ -36,9 +36,13 @@ impl Rule {
         Ok(Self { peers: Peers::parse(texts)? })
     }
 
-    /// Whether it says that nothing is to be checked (`Check.Valid=0`): then everybody fulfils it.
+    /// Whether everybody fulfils it: nothing is to be checked (`Check.Valid=0`), or one of its
+    /// alternatives is empty.
     pub fn is_unchecked(&self) -> bool {
+        let alternatives = &self.peers.alternatives;
         self.peers.is_unchecked()
+            || alternatives.is_empty()
+            || alternatives.iter().any(Vec::is_empty)
     }
 
     /// Whether a certificate (DER) fulfils it. None does, unless nothing at all is to be checked.

@@ -636,9 +636,15 @@ fn rights_are_given_shown_and_taken_back() {
     let refused = shell.refuses("revoke operator address 127.0.0.1");
     assert!(refused.contains("the last operator stays"), "{refused}");
     assert!(shell.refuses("revoke reader anybody").contains("no such grant"));
-    for wrong in
-        ["grant king anybody", "grant reader cert Check.Valid=0", "grant reader cert S.XX=1"]
-    {
+    for wrong in [
+        "grant king anybody",
+        "grant reader cert Check.Valid=0",
+        "grant reader cert Check.Valid=1",
+        "grant reader cert S.XX=1",
+        "grant operator cert \"S.CN=admin|\"",
+        "grant operator cert ,",
+        "grant operator address ::ffff:10.0.0.1",
+    ] {
         shell.refuses(wrong);
     }
     shell.does("grant operator address ::1; revoke operator address 127.0.0.1");

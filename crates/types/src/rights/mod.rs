@@ -130,7 +130,11 @@ fn address(text: &str) -> Option<Subject> {
         Some((address, bits)) => (address, Some(bits.parse().ok()?)),
         None => (text, None),
     };
+    // Somebody who connects is known by the canonical form of his address.
     let address: IpAddr = address.parse().ok()?;
+    if address.to_canonical() != address {
+        return None;
+    }
     let bits = bits.unwrap_or(most_bits(address));
     (bits <= most_bits(address)).then_some(Subject::Address(address, bits))
 }
