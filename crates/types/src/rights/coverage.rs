@@ -21,7 +21,7 @@ use crate::{
     RangeLocks, RangeRef, Result, key_after, printable, system,
 };
 
-/// Random bytes behind [`system::SELF_CONFLICT_PREFIX`].
+/// Random bytes behind [`system::SELF_CONFLICT_PREFIX`], at least: an idempotency id may have more.
 const SELF_CONFLICT_BYTES: usize = 16;
 /// Bytes of a versionstamp, and of its place behind a parameter.
 const STAMP: usize = 10;
@@ -312,7 +312,7 @@ fn not_written(key: &[u8]) -> Error {
 /// know its random bytes.
 fn is_self_conflict(range: &RangeRef<'_>) -> bool {
     let random = range.begin.strip_prefix(system::SELF_CONFLICT_PREFIX);
-    range.is_single() && random.is_some_and(|random| random.len() == SELF_CONFLICT_BYTES)
+    range.is_single() && random.is_some_and(|random| random.len() >= SELF_CONFLICT_BYTES)
 }
 
 /// The first and the last key that a stamp in its place can make of a parameter; `None` if it has

@@ -217,6 +217,14 @@ fn the_systems_keys_are_an_operators_but_for_a_few() {
         conflicts.writes.push_single(&random);
         let request = CommitRequest { conflicts, ..CommitRequest::default() };
         assert!(coverage.check_commit(&request).is_ok());
+        // An idempotency id of the user's own has 16 to 255 bytes.
+        for (len, may) in [(15, false), (255, true)] {
+            let id = [system::SELF_CONFLICT_PREFIX, &vec![7; len]].concat();
+            let mut conflicts = Conflicts::default();
+            conflicts.writes.push_single(&id);
+            let request = CommitRequest { conflicts, ..CommitRequest::default() };
+            assert_eq!(coverage.check_commit(&request).is_ok(), may, "{len}");
+        }
         // Of all of them together nobody else's commits could be told apart.
         let mut conflicts = Conflicts::default();
         conflicts.reads.push(system::SELF_CONFLICT_PREFIX, b"\xff/SC0");
