@@ -6,13 +6,14 @@
 //! Read next: `plinth_types::rights::coverage`, which says what may be asked.
 
 use super::known::tenant_prefix;
-use plinth_client::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
+use plinth_client::{Description, Endpoint, Newest, Pinned, ReadVersionReply, ReadVersionRequest};
 use plinth_env::Env;
 use plinth_env::reply::{Promise, Reply, promise};
 use plinth_types::rights::Coverage;
 use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
-    KeySelector, KeySpace, Located, RangeRead, RangeResult, Result, Version, strinc, system,
+    KeySelector, KeySpace, Located, Quorum, RangeRead, RangeResult, Result, Version, strinc,
+    system,
 };
 use std::sync::Arc;
 
@@ -110,6 +111,12 @@ fn place(space: KeySpace, selector: &KeySelector) -> Bytes {
     selector.clone().normalized().key.min(Bytes::from_static(space.end()))
 }
 
+/// Of the ranges that are locked those that may be known.
+fn cut(coverage: &Coverage, at: ReadVersionReply) -> ReadVersionReply {
+    let range_locks = at.range_locks.and_then(|locks| coverage.cut_locks(&locks));
+    ReadVersionReply { range_locks, ..at }
+}
+
 /// What `judge` makes of an answer.
 fn map<T: Send + 'static, U: Send + 'static>(
     mut reply: Reply<T>,
@@ -133,9 +140,31 @@ impl Endpoint for Guarded {
             return Reply::ready(Err(why));
         }
         let coverage = self.coverage.clone();
-        map(self.below.read_version(request), move |reply| {
-            let range_locks = reply.range_locks.and_then(|locks| coverage.cut_locks(&locks));
-            Ok(ReadVersionReply { range_locks, ..reply })
+        map(self.below.read_version(request), move |at| Ok(cut(&coverage, at)))
+    }
+
+    fn counted_read_version(
+        &self,
+        request: ReadVersionRequest,
+    ) -> Reply<(ReadVersionReply, Option<Quorum>)> {
+        if let Err(why) = self.coverage.check_anything() {
+            return Reply::ready(Err(why));
+        }
+        let coverage = self.coverage.clone();
+        map(self.below.counted_read_version(request), move |(at, quorum)| {
+            Ok((cut(&coverage, at), quorum))
+        })
+    }
+
+    fn get_newest(&self, lock_aware: bool, space: KeySpace, keys: &KeyList) -> Reply<Newest> {
+        // A tenant's name, say, is asked for once more then, at a version.
+        let may = keys.iter().try_for_each(|key| self.coverage.check_key(key));
+        if let Err(why) = self.coverage.check_anything().and(may) {
+            return Reply::ready(Err(why));
+        }
+        let coverage = self.coverage.clone();
+        map(self.below.get_newest(lock_aware, space, keys), move |(at, values)| {
+            Ok((cut(&coverage, at), values))
         })
     }
 
