@@ -5,12 +5,13 @@
 //! that was taken back gives nothing a second later, whatever else is at work.
 
 use crate::outbox::Outbox;
+use crate::rights::Last;
 use crate::shared::Shared;
 use plinth_env::sync::{First, race};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often the rows are read.
+/// How often the rows are read, if anything was written meanwhile.
 const RENEWAL: Duration = Duration::from_millis(200);
 
 /// Renews what is known of rights until told to stop.
@@ -19,9 +20,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     if !doors.rights.are_kept() {
         return;
     }
-    let mut read_last = env.now();
+    let mut last = Last::at(env.now());
     while let First::Right(()) = race(stops.rights.wait(), env.sleep(RENEWAL)).await {
-        if doors.rights.renew(env, &**endpoint, &mut read_last).await {
+        if doors.rights.renew(env, &**endpoint, &mut last).await {
             shared.connections.visit(Outbox::wake);
         }
     }

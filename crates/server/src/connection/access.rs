@@ -21,7 +21,6 @@ pub(super) struct Access {
     heeded: u64,
 }
 
-#[derive(Clone)]
 struct Judged {
     coverage: Arc<Coverage>,
     endpoint: Arc<dyn Endpoint>,
@@ -43,14 +42,16 @@ impl Connection {
     /// The database, as far as whoever asks may use it.
     ///
     /// # Errors
-    /// `process_behind` while that isn't known.
+    /// `permission_denied` if that is nothing; `process_behind` while it isn't known.
     #[inline]
     pub(super) fn endpoint(&mut self) -> Result<Arc<dyn Endpoint>> {
         let epoch = self.shared.doors.rights.epoch();
         if Rights::are_open(epoch) {
             return Ok(self.shared.endpoint.clone());
         }
-        Ok(self.judged(epoch)?.endpoint.clone())
+        let judged = self.judged(epoch)?;
+        judged.coverage.check_anything()?;
+        Ok(judged.endpoint.clone())
     }
 
     /// What whoever asks may; `None` for everything.
@@ -75,6 +76,10 @@ impl Connection {
     /// # Errors
     /// `permission_denied` unless an operator asks.
     pub(super) fn check_operator(&mut self) -> Result<()> {
+        // As HTTP does, a member that has no rows yet says how far it is.
+        if self.shared.doors.rights.check_anonymous().is_ok() {
+            return Ok(());
+        }
         match self.coverage()? {
             Some(coverage) => coverage.check_operator("what is asked for"),
             None => Ok(()),

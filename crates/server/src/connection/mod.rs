@@ -217,8 +217,8 @@ impl Connection {
         let (order, answered) = self.outbox.collect(&mut self.output, &mut fired, context.waker());
         self.holds.in_flight -= answered;
         self.holds.is_tight = self.shared.memory.is_tight();
-        fired.into_iter().for_each(|id| self.look_at_watch(id));
         self.heed_rights();
+        fired.into_iter().for_each(|id| self.look_at_watch(id));
         let is_ending = matches!(self.phase, Phase::Closing | Phase::Lingering);
         match order {
             Order::Close(_) | Order::CutOff { .. } if is_ending => return Err(Gone),

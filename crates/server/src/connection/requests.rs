@@ -103,9 +103,10 @@ impl Connection {
     #[inline]
     fn endpoint_for(&mut self, request: &Request) -> Result<Arc<dyn Endpoint>> {
         match request {
-            // Where the servers are is known to whoever has the cluster file, and a snapshot's name
-            // to whoever has pinned it.
-            Request::Ping | Request::Cancel | Request::Locate | Request::Release(_) => {}
+            // Where the servers are, and which of them leads, is known to whoever has the cluster
+            // file, and a snapshot's name to whoever has pinned it.
+            Request::Ping | Request::Cancel | Request::Locate | Request::Standing => {}
+            Request::Release(_) => {}
             Request::Status | Request::Clients | Request::Disconnect(_) | Request::Reboot(_) => {
                 self.check_operator()?;
             }

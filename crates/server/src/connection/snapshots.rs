@@ -21,8 +21,8 @@ fn put_pin_unless_locked(out: &mut Vec<u8>, id: u32, pinned: &reply::Pinned) {
 impl Connection {
     /// Pins a snapshot. Should the connection end before the answer has left, the lease lapses.
     pub(super) fn pin(&mut self, id: u32, lease_ms: u32, len: usize) -> Result<()> {
-        let place = self.shared.snapshots.reserve()?;
         let coverage = self.coverage()?;
+        let place = self.shared.snapshots.reserve()?;
         let (shared, client) = (self.shared.clone(), self.outbox.peer);
         let (done, answer) = promise();
         // What is kept is the database as it was: who reads in it is judged at each read.

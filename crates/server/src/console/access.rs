@@ -30,8 +30,6 @@ const _: () = assert!(2 * crate::token::LONGEST_TOKEN <= LOGIN_BYTES);
 const SESSIONS: usize = 64;
 /// How long one lasts.
 const SESSION: Duration = Duration::from_secs(12 * 60 * 60);
-/// What a server says of itself.
-const OF_ITSELF: [&str; 3] = ["/metrics", "/status", "/status/json"];
 /// What no form of another site can send, and no script of one without being asked about it first.
 const OURS: HeaderName = HeaderName::from_static("x-plinth-console");
 
@@ -90,8 +88,7 @@ impl Access {
     }
 
     /// Refuses everybody where there are rights and no token shows that it is an operator who asks.
-    /// What a server says of itself is told as long as it isn't known whether there are any.
-    pub(super) fn check_rights(&self, rights: &Rights, path: &str) -> Result<(), Answer> {
+    pub(super) fn check_rights(&self, rights: &Rights) -> Result<(), Answer> {
         if self.token.is_some() {
             return Ok(());
         }
@@ -100,7 +97,6 @@ impl Access {
             Err(why) if why == Error::permission_denied() => {
                 Err(Answer::token_needed("there are rights: start the server with --http-token"))
             }
-            Err(_) if OF_ITSELF.contains(&path) => Ok(()),
             Err(why) => Err(Answer::database(&why)),
         }
     }

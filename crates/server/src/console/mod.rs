@@ -174,7 +174,7 @@ async fn route(
         only(&head.method, &[Method::GET, Method::HEAD])?;
         return Ok(file);
     }
-    access.check_rights(&shared.doors.rights, path)?;
+    access.check_rights(&shared.doors.rights)?;
     if let Some(posted) = path.strip_prefix("/api/").filter(|name| POSTED.contains(name)) {
         only(&head.method, &[Method::POST])?;
         access::check_origin(&head.headers)?;

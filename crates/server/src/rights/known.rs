@@ -129,8 +129,7 @@ impl Known {
 
     /// What somebody may. Operators of the server's own may everything.
     pub(super) fn coverage(&self, who: &Identity, operators: &[Subject]) -> Coverage {
-        let is_meant = |subject: &Subject| Whom::of(subject).is_some_and(|whom| whom.is(who));
-        if operators.iter().any(is_meant) {
+        if is_any(operators, who) {
             return Coverage::everything();
         }
         let given: Vec<_> = self.rights.iter().filter(|(whom, ..)| whom.is(who)).collect();
@@ -178,6 +177,11 @@ impl Whom {
             }
         }
     }
+}
+
+/// Whether somebody is one of these.
+pub(super) fn is_any(subjects: &[Subject], who: &Identity) -> bool {
+    subjects.iter().any(|subject| Whom::of(subject).is_some_and(|whom| whom.is(who)))
 }
 
 /// Whether somebody can be meant by that.

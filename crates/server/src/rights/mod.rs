@@ -14,10 +14,10 @@
 //! ## Invariants
 //! 1. Where there is no row, everybody may everything, and it costs a request one load.
 //! 2. Where there is one, nobody may anything that no grant gives; what isn't graded yet (HTTP,
-//!    time series, status, other people's connections) takes an operator, or the token of its door.
-//! 3. A server that doesn't know whether there are rows lets nobody in as if there were none: it
-//!    reads them before it accepts. A member that has no rows yet sends clients elsewhere, and one
-//!    that can't read them goes by the mark that it left beside them when it could.
+//!    status, other people's connections) takes an operator, or the token of its door.
+//! 3. A server reads the rows before it accepts. One that can't read them goes by the mark that it
+//!    left beside them when it could. A member that has no rows yet, and no mark, sends clients
+//!    elsewhere; its other doors are as open as without rights until it has them.
 //! 4. A grant that was taken back gives nothing a second later.
 //!
 //! ## Not here
@@ -33,8 +33,9 @@ use crate::config::RightsConfig;
 use known::{Found, Known};
 use plinth_client::Endpoint;
 use plinth_env::Env;
+use plinth_env::sync::{First, race};
 use plinth_types::rights::{Coverage, Subject};
-use plinth_types::{Error, Result};
+use plinth_types::{Error, Result, Version};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -52,6 +53,19 @@ const OPEN: u64 = 0;
 const BEHIND: u64 = u64::MAX - 1;
 /// The one in which nobody knows.
 const UNKNOWN: u64 = u64::MAX;
+
+/// When the rows were read last, or would have been the same, and no older version than which.
+pub(crate) struct Last {
+    at: Duration,
+    version: Option<Version>,
+}
+
+impl Last {
+    /// They were read at this time.
+    pub(crate) fn at(at: Duration) -> Self {
+        Self { at, version: None }
+    }
+}
 
 /// What a server knows of rights.
 pub(crate) struct Rights {
@@ -82,6 +96,7 @@ impl Identity {
 }
 
 /// What somebody was found to be allowed, and in which epoch.
+#[cfg(feature = "series")]
 #[derive(Default)]
 pub(crate) struct Judged(Option<(u64, Arc<Coverage>)>);
 
@@ -154,6 +169,7 @@ impl Rights {
     ///
     /// # Errors
     /// `permission_denied`; `process_behind` if that isn't known yet.
+    #[cfg(feature = "series")]
     pub(crate) fn check_series(
         &self,
         known: &mut Judged,
@@ -178,6 +194,7 @@ impl Rights {
     }
 
     /// Whether there are rights, and they let whoever is at an address send points, or ask.
+    #[cfg(feature = "series")]
     pub(crate) fn gives_series(&self, from: IpAddr, writes: bool) -> bool {
         let is_configured = !matches!(self.epoch(), OPEN | BEHIND | UNKNOWN);
         let who = || Identity::at(from);
@@ -191,6 +208,9 @@ impl Rights {
     pub(crate) fn coverage(&self, who: &Identity) -> Result<(u64, Arc<Coverage>)> {
         match self.epoch() {
             OPEN => Ok((OPEN, Arc::new(Coverage::everything()))),
+            epoch if epoch >= BEHIND && known::is_any(&self.operators, who) => {
+                Ok((epoch, Arc::new(Coverage::everything())))
+            }
             UNKNOWN | BEHIND => Err(unknown()),
             // The epoch is looked at first: what is known may be newer than that by now, and is
             // judged by again then. The other way round it could be older for good.
@@ -232,29 +252,35 @@ impl Rights {
         }
         let number = known.number() + 1;
         let next = Arc::new(Known::new(number, found));
+        if !is_configured {
+            // First: nobody is to be judged by rows that are gone.
+            self.epoch.store(OPEN, Ordering::Release);
+        }
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = next;
         let epoch = if is_configured { number } else { OPEN };
         self.epoch.store(epoch, Ordering::Release);
         before != epoch
     }
 
-    /// Reads the rows once more, which were read last at this time: whether they have changed what
-    /// somebody may.
-    pub(crate) async fn renew(
-        &self,
-        env: &Env,
-        endpoint: &dyn Endpoint,
-        read_last: &mut Duration,
-    ) -> bool {
-        let why = match Found::read(endpoint).await {
-            Ok(found) => {
-                *read_last = env.now();
+    /// Reads the rows once more, unless nothing has been written since: whether they have changed
+    /// what somebody may.
+    pub(crate) async fn renew(&self, env: &Env, endpoint: &dyn Endpoint, last: &mut Last) -> bool {
+        let newest = endpoint.newest_here().ok();
+        if newest.is_some() && newest == last.version && self.epoch() < BEHIND {
+            last.at = env.now();
+            return false;
+        }
+        // A disk that hangs is one that can't be read.
+        let why = match race(Found::read(endpoint), env.sleep(PATIENCE)).await {
+            First::Left(Ok(found)) => {
+                *last = Last { at: env.now(), version: newest };
                 return self.learn(env, found).await;
             }
-            Err(why) => why,
+            First::Left(Err(why)) => why,
+            First::Right(()) => Error::timed_out(),
         };
         // What is known holds for a while, and no longer than a grant may outlive its end.
-        if env.now().saturating_sub(*read_last) < PATIENCE {
+        if env.now().saturating_sub(last.at) < PATIENCE {
             return false;
         }
         let before = self.epoch();
