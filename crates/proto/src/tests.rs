@@ -96,15 +96,12 @@ impl Random {
     }
 
     fn request(&mut self) -> Request {
-        match self.below(21) {
+        match self.below(23) {
             19 => Request::Reboot(self.bytes(20)),
             20 => Request::CountedVersion(self.read_version()),
             21 => Request::Standing,
             22 => {
-                let mut keys = KeyList::new();
-                for _ in 0..self.below(11) {
-                    keys.push(&self.bytes(20));
-                }
+                let keys = self.keys(11);
                 Request::GetNewest { lock_aware: self.chance(), space: self.space(), keys }
             }
             18 => Request::Changes(self.changes_request()),
@@ -129,10 +126,7 @@ impl Random {
             0 => Request::Ping,
             1 => Request::ReadVersion(self.read_version()),
             2 => {
-                let mut keys = KeyList::new();
-                for _ in 0..self.below(12) {
-                    keys.push(&self.bytes(20));
-                }
+                let keys = self.keys(12);
                 Request::GetMany { version: self.number(), space: self.space(), keys }
             }
             3 => Request::GetKey {
@@ -165,6 +159,19 @@ impl Random {
             10 => Request::Addresses(self.bytes(9)),
             _ => Request::Status,
         }
+    }
+
+    /// Fewer than `most`.
+    fn keys(&mut self, most: usize) -> KeyList {
+        let mut keys = KeyList::new();
+        for _ in 0..self.below(most) {
+            keys.push(&self.bytes(20));
+        }
+        keys
+    }
+
+    fn values(&mut self) -> Vec<Option<Bytes>> {
+        (0..self.below(9)).map(|_| self.chance().then(|| self.bytes(30))).collect()
     }
 
     fn read_version(&mut self) -> ReadVersion {
@@ -252,26 +259,27 @@ fn requests_go_there_and_back_however_the_stream_is_cut() {
     }
 }
 
+/// What versions come with, in each of the replies that bring one.
 #[test]
-fn replies_go_there_and_back() {
+fn versions_go_there_and_back() {
     for seed in 1..200 {
         let mut random = Random(seed);
-        let (version, metadata) = (random.number(), random.chance().then(|| random.bytes(10)));
-        let locks = random.chance().then(|| random.range_locks());
-        let out = encoded(|out| {
-            reply::put_read_version(out, 7, version, metadata.as_deref(), locks.as_ref());
-        });
+        let expected = reply::ReadVersion {
+            version: random.number(),
+            metadata_version: random.chance().then(|| random.bytes(10)),
+            range_locks: random.chance().then(|| random.range_locks()),
+        };
+        let (version, metadata) = (expected.version, expected.metadata_version.as_deref());
+        let locks = expected.range_locks.as_ref();
+        let out = encoded(|out| reply::put_read_version(out, 7, version, metadata, locks));
         let answer = reply::read_version(&body(&out, Kind::ReadVersionReply)).unwrap();
-        let expected =
-            reply::ReadVersion { version, metadata_version: metadata, range_locks: locks.clone() };
         assert_eq!(answer, expected);
+
         let voters = (0..1 + random.below(5)).map(|_| random.next()).collect();
         let quorum =
             random.chance().then(|| Quorum { term: random.next(), leader: random.next(), voters });
         let out = encoded(|out| {
-            let reply::ReadVersion { version, metadata_version, range_locks } = &expected;
-            let (metadata, locks) = (metadata_version.as_deref(), range_locks.as_ref());
-            reply::put_counted_version(out, 7, quorum.as_ref(), *version, metadata, locks);
+            reply::put_counted_version(out, 7, quorum.as_ref(), version, metadata, locks);
         });
         let answer = reply::counted_version(&body(&out, Kind::CountedVersionReply)).unwrap();
         assert_eq!(answer, (expected.clone(), quorum));
@@ -283,18 +291,20 @@ fn replies_go_there_and_back() {
         let out = encoded(|out| reply::put_standing(out, 7, &standing));
         assert_eq!(reply::standing(&body(&out, Kind::StandingReply)).unwrap(), standing);
 
-        let values: Vec<_> =
-            (0..random.below(9)).map(|_| random.chance().then(|| random.bytes(30))).collect();
-        let out = encoded(|out| reply::put_get_many(out, 7, &values));
-        assert_eq!(reply::get_many(&body(&out, Kind::GetManyReply)).unwrap(), values);
-        let out = encoded(|out| {
-            let reply::ReadVersion { version, metadata_version, range_locks } = &expected;
-            let (metadata, locks) = (metadata_version.as_deref(), range_locks.as_ref());
-            reply::put_get_newest(out, 7, &values, *version, metadata, locks);
-        });
+        let values = random.values();
+        let out = encoded(|out| reply::put_get_newest(out, 7, &values, version, metadata, locks));
         let answer = reply::get_newest(&body(&out, Kind::GetNewestReply)).unwrap();
         assert_eq!(answer, (expected, values));
+    }
+}
 
+#[test]
+fn replies_go_there_and_back() {
+    for seed in 1..200 {
+        let mut random = Random(seed);
+        let (values, version) = (random.values(), random.number());
+        let out = encoded(|out| reply::put_get_many(out, 7, &values));
+        assert_eq!(reply::get_many(&body(&out, Kind::GetManyReply)).unwrap(), values);
         let rows = random.rows();
         let out = encoded(|out| reply::put_get_range(out, 7, &rows));
         assert_eq!(reply::get_range(&body(&out, Kind::GetRangeReply)).unwrap(), rows);
@@ -312,7 +322,7 @@ fn replies_go_there_and_back() {
             version,
             metadata_version: random.chance().then(|| random.bytes(10)),
             lease_ms: random.next() as u32,
-            range_locks: locks,
+            range_locks: random.chance().then(|| random.range_locks()),
         };
         let out = encoded(|out| reply::put_pin(out, 7, &pinned));
         assert_eq!(reply::pin(&body(&out, Kind::PinReply)).unwrap(), pinned);
