@@ -17,7 +17,6 @@
 //! 2. Nobody is told a version, or that there is none, that the leader hasn't proven and the count
 //!    doesn't either.
 
-use super::link::Link;
 use crate::endpoint::ReadVersionReply;
 use plinth_env::reply::{Promise, Reply};
 use plinth_proto::ReadVersion;
@@ -27,6 +26,18 @@ use std::time::Duration;
 
 /// How long those who are asked may be silent before the leader is asked for a proof.
 pub(super) const PATIENCE: Duration = Duration::from_millis(50);
+
+/// What asks a server for versions, and has them counted.
+pub(super) trait Asker: Send + Sync {
+    /// Since the client began.
+    fn now(&self) -> Duration;
+
+    /// Those who may agree that the server leads.
+    fn witnesses(&self) -> Option<&dyn Witnesses>;
+
+    /// Asks once more, for a version of which the server is to prove that it leads.
+    fn ask_for_proof(&self, request: ReadVersion, waiting: Vec<Promise<ReadVersionReply>>);
+}
 
 /// Those who may agree that a server leads.
 pub(super) trait Witnesses: Send + Sync {
@@ -43,7 +54,7 @@ pub(super) trait Witnesses: Send + Sync {
 
 /// Transactions that begin with one version, and who agrees that it may be read at.
 pub(super) struct Count {
-    link: Weak<Link>,
+    asker: Weak<dyn Asker>,
     request: ReadVersion,
     began: Duration,
     state: Mutex<State>,
@@ -70,15 +81,15 @@ enum Next {
 impl Count {
     /// Counts for the transactions of a request what those say who have just been asked.
     pub(super) fn begin(
-        link: &Arc<Link>,
+        asker: &Arc<dyn Asker>,
         request: ReadVersion,
         waiting: Vec<Promise<ReadVersionReply>>,
         asked: Vec<(usize, Reply<Standing>)>,
     ) -> Arc<Self> {
         let places = asked.iter().map(|(place, _)| *place).collect();
         let state = State { waiting, answer: None, asked: places, said: Vec::new() };
-        let (began, link) = (link.env.now(), Arc::downgrade(link));
-        let count = Arc::new(Self { link, request, began, state: Mutex::new(state) });
+        let (began, asker) = (asker.now(), Arc::downgrade(asker));
+        let count = Arc::new(Self { asker, request, began, state: Mutex::new(state) });
         for (place, reply) in asked {
             let count = count.clone();
             reply.on_complete(move |said| {
@@ -137,18 +148,18 @@ impl Count {
                     others.into_iter().for_each(|place| witnesses.are_others(place));
                 });
                 // Without it nobody waits either.
-                if let Some(link) = self.link.upgrade() {
-                    link.gather_proven(self.request.clone(), waiting);
+                if let Some(asker) = self.asker.upgrade() {
+                    asker.ask_for_proof(self.request.clone(), waiting);
                 }
             }
         }
     }
 
     fn tell(&self, what: impl FnOnce(&dyn Witnesses)) {
-        if let Some(link) = self.link.upgrade()
-            && let Some(witnesses) = link.witnesses.get()
+        if let Some(asker) = self.asker.upgrade()
+            && let Some(witnesses) = asker.witnesses()
         {
-            what(&**witnesses);
+            what(witnesses);
         }
     }
 
@@ -182,17 +193,14 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::super::RemoteOptions;
-    use super::super::cluster_file::ClusterFile;
-    use super::super::scout::Lost;
     use super::*;
-    use plinth_env::Env;
     use plinth_env::reply::promise;
     use plinth_types::Error;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     /// Notes who is passed over.
-    #[derive(Clone, Default)]
-    struct Passed(Arc<Mutex<Vec<usize>>>);
+    #[derive(Default)]
+    struct Passed(Mutex<Vec<usize>>);
 
     impl Witnesses for Passed {
         fn ask(&self) -> Option<Vec<(usize, Reply<Standing>)>> {
@@ -206,9 +214,29 @@ mod tests {
         }
     }
 
-    struct Table {
-        link: Arc<Link>,
+    /// Notes whether the leader is asked for a proof.
+    #[derive(Default)]
+    struct Leader {
         passed: Passed,
+        is_to_prove: AtomicBool,
+    }
+
+    impl Asker for Leader {
+        fn now(&self) -> Duration {
+            Duration::from_secs(3)
+        }
+
+        fn witnesses(&self) -> Option<&dyn Witnesses> {
+            Some(&self.passed)
+        }
+
+        fn ask_for_proof(&self, _: ReadVersion, _: Vec<Promise<ReadVersionReply>>) {
+            self.is_to_prove.store(true, Ordering::Relaxed);
+        }
+    }
+
+    struct Table {
+        leader: Arc<Leader>,
         count: Arc<Count>,
         version: Reply<ReadVersionReply>,
         said: Vec<Promise<Standing>>,
@@ -216,17 +244,13 @@ mod tests {
 
     /// Node 1 leads, and those at these places, whose nodes have the next numbers, are asked.
     fn table(places: &[usize]) -> Table {
-        let env = Env::real();
-        let file = Arc::new(ClusterFile::parse("test:count@127.0.0.1:1").unwrap());
-        let options = Arc::new(RemoteOptions::new(&env));
-        let link = Arc::new(Link::new(env, file, options, 0, Arc::default(), Lost::GivesUp));
-        let passed = Passed::default();
-        let _ = link.witnesses.set(Box::new(passed.clone()));
+        let leader = Arc::<Leader>::default();
         let (waiting, version) = promise();
         let (said, replies): (Vec<_>, Vec<_>) = places.iter().map(|_| promise()).unzip();
         let asked = places.iter().copied().zip(replies).collect();
-        let count = Count::begin(&link, ReadVersion::default(), vec![waiting], asked);
-        Table { link, passed, count, version, said }
+        let asker: Arc<dyn Asker> = leader.clone();
+        let count = Count::begin(&asker, ReadVersion::default(), vec![waiting], asked);
+        Table { leader, count, version, said }
     }
 
     fn answer(voters: u64) -> Result<(ReadVersionReply, Option<Quorum>)> {
@@ -245,7 +269,8 @@ mod tests {
 
         /// Whether the leader is asked for a proof, and who is passed over.
         fn is_to_be_proven(&mut self) -> Option<Vec<usize>> {
-            self.link.is_waiting().then(|| self.passed.0.lock().unwrap().clone())
+            let is_asked = self.leader.is_to_prove.load(Ordering::Relaxed);
+            is_asked.then(|| self.leader.passed.0.lock().unwrap().clone())
         }
     }
 

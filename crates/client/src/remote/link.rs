@@ -9,7 +9,7 @@
 
 use super::RemoteOptions;
 use super::cluster_file::{Address, ClusterFile};
-use super::counting::{Count, Witnesses};
+use super::counting::{Asker, Count, Witnesses};
 use super::refusal;
 use super::scout::Lost;
 use super::slots::{Answer, Pending, Slots, unknown};
@@ -23,6 +23,7 @@ use plinth_types::{CommitReply, CommitRequest, Error, Result, Version};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
 
 pub(super) struct Link {
     pub(super) env: Env,
@@ -239,18 +240,6 @@ impl Link {
         self.ring(state);
     }
 
-    /// Leaves such a request once more, for a version of which the server is to prove that it
-    /// leads.
-    pub(super) fn gather_proven(
-        &self,
-        request: ReadVersion,
-        promises: Vec<Promise<ReadVersionReply>>,
-    ) {
-        let mut state = self.lock();
-        state.gathered.push(Gathered { request, promises, by_proof: true });
-        self.ring(state);
-    }
-
     /// Ends the link; who waits is told that nobody will answer.
     pub(super) fn close(&self) {
         let mut state = self.lock();
@@ -266,6 +255,22 @@ impl Link {
     /// Why the last attempt to connect failed, if it did.
     pub(super) fn failure(&self) -> Option<Error> {
         self.lock().failure.clone()
+    }
+}
+
+impl Asker for Link {
+    fn now(&self) -> Duration {
+        self.env.now()
+    }
+
+    fn witnesses(&self) -> Option<&dyn Witnesses> {
+        self.witnesses.get().map(Box::as_ref)
+    }
+
+    fn ask_for_proof(&self, request: ReadVersion, promises: Vec<Promise<ReadVersionReply>>) {
+        let mut state = self.lock();
+        state.gathered.push(Gathered { request, promises, by_proof: true });
+        self.ring(state);
     }
 }
 
@@ -325,7 +330,8 @@ impl Link {
         let Some(asked) = witnesses.and_then(|witnesses| witnesses.ask()) else {
             return (Answer::ReadVersions(promises), Kind::ReadVersion, request);
         };
-        let count = Count::begin(self, request.clone(), promises, asked);
+        let asker: Arc<dyn Asker> = self.clone();
+        let count = Count::begin(&asker, request.clone(), promises, asked);
         self.counts().push_back(count.clone());
         (Answer::Counted(count), Kind::CountedVersion, request)
     }

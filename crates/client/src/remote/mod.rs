@@ -28,6 +28,7 @@ mod conversation;
 mod counting;
 mod dial;
 mod link;
+mod luck;
 mod many;
 mod refusal;
 mod scout;
@@ -42,10 +43,11 @@ pub use plinth_tls::{Source, TlsOptions};
 use crate::endpoint::{
     Begun, Description, Endpoint, Newest, Pinned, Priority, ReadVersionReply, ReadVersionRequest,
 };
-use crate::first_read::{self, FEW_KEYS, Luck};
+use crate::first_read::{self, FEW_KEYS};
 use cluster::{Cluster, Whom};
 use counting::Witnesses;
 use link::Link;
+use luck::Luck;
 use plinth_env::Env;
 use plinth_env::reply::{Promise, Reply, promise};
 use plinth_proto::ReadVersion;

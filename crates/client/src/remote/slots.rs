@@ -10,7 +10,10 @@ use plinth_env::reply::Promise;
 use plinth_proto::frame::{self, Kind};
 use plinth_proto::reply;
 use plinth_proto::request::WHOLE_KEYS;
-use plinth_types::{Bytes, Changes, CommitReply, Error, Located, RangeResult, Standing, Version};
+use plinth_types::{
+    Bytes, Changes, CommitReply, Error, Located, RangeResult, Result, Standing, Version,
+};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Who waits, and for what.
@@ -49,22 +52,17 @@ impl Answer {
         if kind == Kind::Failure as u8 {
             return self.fail(&reply::failure(body));
         }
-        let is = |expected: Kind| match kind == expected as u8 {
-            true => Ok(()),
-            false => Err(strange(format!("a reply of kind {kind} answers another request"))),
-        };
+        let is = |expected: Kind| is_kind(kind, expected);
         let shared = || Bytes::copy_from_slice(body);
         match self {
             Self::ReadVersions(promises) => {
-                let result =
-                    is(Kind::ReadVersionReply).and_then(|()| reply::read_version(&shared()));
-                let result = result.map(begins_at);
-                promises.into_iter().for_each(|promise| promise.send(result.clone()));
+                let answer = is(Kind::ReadVersionReply).and_then(|()| version(&shared()));
+                promises.into_iter().for_each(|promise| promise.send(answer.clone()));
             }
             Self::Counted(count) => {
-                let result =
+                let answer =
                     is(Kind::CountedVersionReply).and_then(|()| reply::counted_version(&shared()));
-                count.answered(result.map(|(answer, quorum)| (begins_at(answer), quorum)));
+                count.answered(answer.map(|(answer, quorum)| (begins_at(answer), quorum)));
             }
             Self::Standing(promise) => {
                 promise.send(is(Kind::StandingReply).and_then(|()| reply::standing(body)));
@@ -72,19 +70,15 @@ impl Answer {
             Self::Values(promise, count) => {
                 let values = is(Kind::GetManyReply).and_then(|()| reply::get_many(&shared()));
                 let least = if count > WHOLE_KEYS { 1 } else { count };
-                promise.send(values.and_then(
-                    |values| match (least..=count).contains(&values.len()) {
-                        true => Ok(values),
-                        false => Err(strange(format!("{} values for {count} keys", values.len()))),
-                    },
-                ));
+                promise.send(values.and_then(|values| of_keys(values, least..=count)));
             }
             Self::Newest(promise, count) => {
                 let newest = is(Kind::GetNewestReply).and_then(|()| reply::get_newest(&shared()));
-                promise.send(newest.and_then(|(at, values)| match values.len() == count {
-                    true => Ok((begins_at(at), values)),
-                    false => Err(strange(format!("{} values for {count} keys", values.len()))),
-                }));
+                promise.send(
+                    newest.and_then(|(at, values)| {
+                        Ok((begins_at(at), of_keys(values, count..=count)?))
+                    }),
+                );
             }
             Self::Key(promise) => promise.send(is(Kind::GetKeyReply).map(|()| shared())),
             Self::Range(promise) => {
@@ -106,16 +100,14 @@ impl Answer {
             }
             Self::Texts(promise, kind) => {
                 let list = is(kind).and_then(|()| reply::list(&shared()));
-                let text = |bytes: Bytes| String::from_utf8_lossy(&bytes).into_owned();
-                promise.send(list.map(|list| list.into_iter().map(text).collect()));
+                promise.send(list.map(|list| list.iter().map(|bytes| text(bytes)).collect()));
             }
             Self::Pinned(promise) => {
                 promise.send(is(Kind::PinReply).and_then(|()| reply::pin(&shared())))
             }
             Self::Released(promise) => promise.send(is(Kind::ReleaseReply)),
             Self::Text(promise) => {
-                let text = || String::from_utf8_lossy(body).into_owned();
-                promise.send(is(Kind::StatusReply).map(|()| text()));
+                promise.send(is(Kind::StatusReply).map(|()| text(body)));
             }
             Self::Located(promise) => {
                 promise.send(is(Kind::LocateReply).and_then(|()| reply::located(body)))
@@ -179,6 +171,30 @@ impl Answer {
     }
 }
 
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Whether a reply is of the kind that answers what was asked.
+fn is_kind(kind: u8, expected: Kind) -> Result<()> {
+    match kind == expected as u8 {
+        true => Ok(()),
+        false => Err(strange(format!("a reply of kind {kind} answers another request"))),
+    }
+}
+
+fn version(body: &Bytes) -> Result<ReadVersionReply> {
+    reply::read_version(body).map(begins_at)
+}
+
+/// The values that were asked for, if there are as many as there have to be.
+fn of_keys(values: Vec<Option<Bytes>>, many: RangeInclusive<usize>) -> Result<Vec<Option<Bytes>>> {
+    match many.contains(&values.len()) {
+        true => Ok(values),
+        false => Err(strange(format!("{} values for {} keys", values.len(), many.end()))),
+    }
+}
+
 fn begins_at(answer: reply::ReadVersion) -> ReadVersionReply {
     let reply::ReadVersion { version, metadata_version, range_locks } = answer;
     ReadVersionReply { version, metadata_version, range_locks }
@@ -208,7 +224,7 @@ impl Pending {
     ///
     /// # Errors
     /// `unsupported_operation`, with both versions.
-    pub(super) fn can_be_asked_in(&self, version: u16) -> Result<(), Error> {
+    pub(super) fn can_be_asked_in(&self, version: u16) -> Result<()> {
         let kind = self.frame.get(frame::KIND).and_then(|code| Kind::from_code(*code));
         let since = kind.map_or(0, Kind::since);
         if since <= version {

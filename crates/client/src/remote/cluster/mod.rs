@@ -29,15 +29,15 @@ use super::cluster_file::ClusterFile;
 use super::{RemoteEndpoint, RemoteOptions, thread_number};
 use choice::Choice;
 pub(super) use op::Whom;
-use op::{Ask, Op, Pending};
+use op::{Ask, Op};
 use plinth_env::reply::{Reply, promise};
 use plinth_env::{Env, Signal};
 use plinth_types::{Error, Located};
 use server::Server;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
-use waiting::Waiting;
+use waiting::{Pending, Waiting};
 use witnesses::Others;
 
 /// Places for servers: as many as have a bit in what was tried.
@@ -58,16 +58,27 @@ pub(super) struct Cluster {
     learning: Mutex<()>,
     /// Who leads, as far as is known.
     leader: Mutex<Leader>,
-    /// As it names the coordinators that were heard of last.
-    file: Mutex<ClusterFile>,
+    file: Followed,
     waiting: Waiting,
     wake: Signal,
     closed: AtomicBool,
-    /// Whether its cluster file is being written, or tried to.
-    rewriting: AtomicBool,
     choice: Choice,
     /// How many vote, as far as is known.
     voters: AtomicUsize,
+}
+
+/// A cluster file that names those who vote, as they change.
+struct Followed {
+    /// As it names the coordinators that were heard of last.
+    newest: Mutex<ClusterFile>,
+    /// Whether it is being written, or tried to.
+    is_written: AtomicBool,
+}
+
+impl Followed {
+    fn newest(&self) -> MutexGuard<'_, ClusterFile> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Who leads: the place of a server.
@@ -106,11 +117,10 @@ impl Cluster {
             database: database.clone(),
             learning: Mutex::default(),
             leader: Mutex::default(),
-            file: Mutex::new(file.clone()),
+            file: Followed { newest: Mutex::new(file.clone()), is_written: AtomicBool::new(false) },
             waiting: Waiting::new(options.connections),
             wake: Signal::new(),
             closed: AtomicBool::new(false),
-            rewriting: AtomicBool::new(false),
             choice: Choice::new(env, options.connections, (file.addresses().len(), MOST_SERVERS)),
             voters: AtomicUsize::new(file.addresses().len()),
         });
@@ -185,7 +195,7 @@ impl Cluster {
 
     /// The cluster file, as it ought to be.
     pub(super) fn file(&self) -> ClusterFile {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.file.newest().clone()
     }
 
     /// The server with an address, whether it answers or not.
@@ -206,7 +216,7 @@ impl Cluster {
             return;
         }
         let _one = self.learning.lock().unwrap_or_else(PoisonError::into_inner);
-        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let file = self.file();
         for member in located.members.iter().filter(|member| is_new(&member.address)) {
             let at = self.servers().count();
             let Some(file) = file.naming(std::slice::from_ref(&member.address)) else { continue };
@@ -228,14 +238,14 @@ impl Cluster {
         let votes = located.members.iter().filter(|member| member.votes);
         let voters: Vec<_> = votes.map(|member| member.address.clone()).collect();
         let next = {
-            let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut file = self.file.newest();
             // Who doesn't know who leads may not know who votes either.
             let next =
                 file.naming(&voters).filter(|_| located.leader.is_some() && located.term > 0);
             next.iter().for_each(|next| file.clone_from(next));
             next
         };
-        if next.is_some() && !self.rewriting.swap(true, Ordering::AcqRel) {
+        if next.is_some() && !self.file.is_written.swap(true, Ordering::AcqRel) {
             drop(self.env.spawn_network("cluster file", rewrite(Arc::downgrade(self))));
         }
     }
@@ -320,7 +330,7 @@ async fn rewrite(cluster: Weak<Cluster>) {
         let written = file.rewrite(&env).await.is_ok();
         // One that came meanwhile is written now, or has another task begun.
         if written && file == cluster.file() {
-            return cluster.rewriting.store(false, Ordering::Release);
+            return cluster.file.is_written.store(false, Ordering::Release);
         }
         drop(cluster);
         env.sleep(if written { Duration::ZERO } else { REWRITE }).await;

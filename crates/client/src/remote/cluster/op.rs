@@ -5,7 +5,7 @@
 
 use super::super::{RemoteEndpoint, refusal};
 use super::Cluster;
-use super::waiting::Place;
+use super::waiting::{Pending, Place};
 use plinth_env::reply::{Listener, Promise, Reply};
 use plinth_types::{Error, Result};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -34,25 +34,6 @@ pub(in super::super) enum Whom {
 }
 
 pub(super) type Ask<T> = Box<dyn Fn(&RemoteEndpoint) -> Reply<T> + Send + Sync>;
-
-/// What the steward sees of an operation.
-pub(super) trait Pending: Send + Sync {
-    /// Whether nobody waits any more.
-    fn is_done(&self) -> bool;
-
-    /// Looks whether another server is to be asked, and asks it.
-    fn look(self: Arc<Self>, cluster: &Arc<Cluster>);
-
-    /// Whether it is to be found out who leads and who is there: nobody is to be asked, or the
-    /// leader is silent.
-    fn wants_leader(&self, now: Duration) -> bool;
-
-    /// Whether the leader is to answer, and nobody was asked who might.
-    fn has_nobody(&self) -> bool;
-
-    /// Ends it with an error.
-    fn fail(&self, error: &Error);
-}
 
 pub(super) struct Op<T> {
     whom: Whom,

@@ -4,9 +4,30 @@
 //! of its own, and what is answered leaves it there and then: nothing is left to be freed by the
 //! steward's thread, and nobody waits for another one's lock.
 
-use super::op::Pending;
+use super::Cluster;
+use plinth_types::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What the steward sees of an operation.
+pub(super) trait Pending: Send + Sync {
+    /// Whether nobody waits any more.
+    fn is_done(&self) -> bool;
+
+    /// Looks whether another server is to be asked, and asks it.
+    fn look(self: Arc<Self>, cluster: &Arc<Cluster>);
+
+    /// Whether it is to be found out who leads and who is there: nobody is to be asked, or the
+    /// leader is silent.
+    fn wants_leader(&self, now: Duration) -> bool;
+
+    /// Whether the leader is to answer, and nobody was asked who might.
+    fn has_nobody(&self) -> bool;
+
+    /// Ends it with an error.
+    fn fail(&self, error: &Error);
+}
 
 /// Where something waits. Its place may be another one's by now: that has another number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,10 +140,7 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Cluster;
     use super::*;
-    use plinth_types::Error;
-    use std::time::Duration;
 
     struct Op(AtomicBool);
 
