@@ -16,8 +16,8 @@ use plinth_proto::frame::{Frame, Kind, RANGE_LOCKS};
 use plinth_proto::request::{IN_PARTS, WHOLE_KEYS};
 use plinth_proto::{MOST_TOGETHER, ReadVersion, Request, reply};
 use plinth_types::{
-    Bytes, Changes, ChangesRequest, CommitReply, Error, KeyList, KeyRange, KeySelector, KeySpace,
-    Quorum, RangeRead, RangeResult, Result, Version,
+    Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
+    KeySelector, KeySpace, Quorum, RangeRead, RangeResult, Result, Version,
 };
 use std::pin::Pin;
 use std::sync::Arc;
@@ -129,27 +129,14 @@ impl Connection {
                 let charge = Charge::new(len, memory::values(keys.len()));
                 self.answer(id, answer, charge, put_get_newest);
             }
-            Request::Standing => match endpoint.standing() {
-                Some(standing) => reply::put_standing(&mut self.output, id, &standing),
-                None => {
-                    let detail = "this server is no member of a cluster that could follow one";
-                    return Err(Error::unsupported_operation().with_detail(detail));
-                }
-            },
+            Request::Standing => self.standing(&*endpoint, id)?,
             Request::GetRange { version, space, read } => {
                 return self.get_range(&*endpoint, id, (version, space), read, len);
             }
             Request::GetKey { version, space, selector } => {
                 return self.get_key(&*endpoint, id, (version, space), &selector, len);
             }
-            Request::Commit(request) => {
-                guard::commit(&request)?;
-                self.turn.counted.commits += 1;
-                let answer = endpoint.commit(*request);
-                self.answer(id, answer, Charge::new(len, len), |out, id, reply: &CommitReply| {
-                    reply::put_commit(out, id, reply);
-                });
-            }
+            Request::Commit(request) => self.commit(&*endpoint, id, *request, len)?,
             Request::Watch { key, value, version } => {
                 self.watch(&*endpoint, id, (key, value), version)?
             }
@@ -167,18 +154,7 @@ impl Connection {
                 let addresses = &self.shared.place.addresses;
                 reply::put_list(&mut self.output, id, Kind::AddressesReply, addresses);
             }
-            Request::Status => {
-                let is_often = self.turn.asks_often(self.shared.env.now());
-                let answer = status::document(&self.shared, self.number, is_often);
-                self.answer(
-                    id,
-                    answer,
-                    Charge::new(len, memory::LIST),
-                    |out, id, document: &Arc<str>| {
-                        reply::put_status(out, id, document);
-                    },
-                );
-            }
+            Request::Status => self.status(id, len),
             Request::Ping => reply::put_pong(&mut self.output, id),
             Request::Pin { lease_ms } => self.pin(id, lease_ms, len)?,
             Request::Renew { snapshot, lease_ms } => self.renew(id, &snapshot, lease_ms)?,
@@ -196,6 +172,40 @@ impl Connection {
             Request::Reboot(address) => self.reboot(id, &address),
         }
         Ok(())
+    }
+
+    fn standing(&mut self, endpoint: &dyn Endpoint, id: u32) -> Result<()> {
+        let Some(standing) = endpoint.standing() else {
+            let detail = "this server is no member of a cluster that could follow one";
+            return Err(Error::unsupported_operation().with_detail(detail));
+        };
+        reply::put_standing(&mut self.output, id, &standing);
+        Ok(())
+    }
+
+    fn commit(
+        &mut self,
+        endpoint: &dyn Endpoint,
+        id: u32,
+        request: CommitRequest,
+        len: usize,
+    ) -> Result<()> {
+        guard::commit(&request)?;
+        self.turn.counted.commits += 1;
+        let answer = endpoint.commit(request);
+        self.answer(id, answer, Charge::new(len, len), |out, id, reply: &CommitReply| {
+            reply::put_commit(out, id, reply);
+        });
+        Ok(())
+    }
+
+    fn status(&mut self, id: u32, len: usize) {
+        let is_often = self.turn.asks_often(self.shared.env.now());
+        let answer = status::document(&self.shared, self.number, is_often);
+        let charge = Charge::new(len, memory::LIST);
+        self.answer(id, answer, charge, |out, id, document: &Arc<str>| {
+            reply::put_status(out, id, document);
+        });
     }
 
     #[inline]
