@@ -141,13 +141,20 @@ impl History {
     ) -> Result<()> {
         let noted = || lock(note);
         noted().life = client.stage().life_number();
-        let version = tr.get_read_version().await?;
-        noted().read_version = Some(version);
-        noted().read_at = self.tick();
-        for _ in 0..client.below(4) {
+        // A first read may travel with the request for a version, which is known behind it then.
+        let (asks_first, reads) = (client.chance(0.5), client.below(4));
+        if asks_first || reads == 0 {
+            noted().read_version = Some(tr.get_read_version().await?);
+            noted().read_at = self.tick();
+        }
+        for _ in 0..reads {
             let asked = random_read(client, keys);
             let told = ask(tr, &asked).await?;
             noted().reads.push((asked, told));
+            if noted().read_version.is_none() {
+                noted().read_at = self.tick();
+                noted().read_version = Some(tr.get_read_version().await?);
+            }
             if client.chance(0.5) {
                 client.pause(3_000).await;
             }

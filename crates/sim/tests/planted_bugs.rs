@@ -61,8 +61,8 @@ caught! {
     flushes_that_release_too_much: FlushTooNew by "increment" within 500;
     entries_that_are_acknowledged_before_they_are_synced: AckedUnsynced by "cluster_increment" within 20;
     terms_that_end_with_an_acknowledgement: AcksAtTheEnd by "cluster_increment" within 20;
-    read_versions_without_proof: VersionUnproven by "cluster_history" within 20;
-    first_reads_that_are_too_old: FirstReadTooOld by "cluster_history" within 20;
+    read_versions_without_proof: VersionUnproven by "cluster_history" within 100;
+    first_reads_that_are_too_old: FirstReadTooOld by "cluster_increment" within 20;
     protocols_that_rise_too_early: ProtocolTooNew by "cluster_upgrade" within 20;
     restarts_that_apply_what_is_not_committed: AppliedTooMuch by "cluster_increment" within 50;
     terms_that_begin_right_behind_the_last: JumpForgotten by "cluster_history" within 20;

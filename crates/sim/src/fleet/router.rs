@@ -42,13 +42,18 @@ enum What {
     Watch,
 }
 
+/// Who answered last, and who did before that.
+struct Leader {
+    newest: NodeId,
+    former: NodeId,
+}
+
 /// The clients' end.
 #[derive(Clone)]
 pub(super) struct Router {
     pub env: Env,
     pub wires: Arc<Wires>,
-    /// Who answered last.
-    leader: Arc<Mutex<NodeId>>,
+    leader: Arc<Mutex<Leader>>,
     may_lose_answers: bool,
 }
 
@@ -57,12 +62,35 @@ type Ask<T> = Arc<dyn Fn(&dyn Endpoint) -> Reply<T> + Send + Sync>;
 
 impl Router {
     pub fn new(env: Env, wires: Arc<Wires>, may_lose_answers: bool) -> Self {
-        Self { env, wires, leader: Arc::new(Mutex::new(1)), may_lose_answers }
+        Self {
+            env,
+            wires,
+            leader: Arc::new(Mutex::new(Leader { newest: 1, former: 1 })),
+            may_lose_answers,
+        }
     }
 
     fn any(&self) -> NodeId {
         let members = self.wires.members();
         members[(self.env.random_u64() % members.len() as u64) as usize]
+    }
+
+    /// Mostly who answered last. A client that has heard nothing yet asks who did before, and some
+    /// know nothing.
+    fn likely_leader(&self) -> NodeId {
+        match self.env.random_u64() % 8 {
+            0 => self.any(),
+            1 => lock(&self.leader).former,
+            _ => lock(&self.leader).newest,
+        }
+    }
+
+    /// A node has answered as only who leads does.
+    fn leads(&self, id: NodeId) {
+        let mut leader = lock(&self.leader);
+        if leader.newest != id {
+            *leader = Leader { newest: id, former: leader.newest };
+        }
     }
 
     async fn travel(&self) {
@@ -130,18 +158,14 @@ impl Router {
     async fn ask<T: Send + 'static>(self, ask: Ask<T>, what: What, answer: Promise<T>) {
         let to_leader = matches!(what, What::Version | What::Commit);
         let mut last = Error::process_behind();
-        let mut id = if to_leader && !self.env.random_u64().is_multiple_of(8) {
-            *lock(&self.leader)
-        } else {
-            self.any()
-        };
+        let mut id = if to_leader { self.likely_leader() } else { self.any() };
         for _ in 0..TRIES {
             match self.ask_one(id, &ask, what).await {
                 None => {}
                 Some(Err(error)) if is_elsewhere(&error, what == What::Commit) => last = error,
                 Some(result) => {
                     if to_leader && result.is_ok() {
-                        *lock(&self.leader) = id;
+                        self.leads(id);
                     }
                     return answer.send(result);
                 }
@@ -154,7 +178,7 @@ impl Router {
 
     /// A version that the client counts the votes for; `None` if they are too few.
     async fn counted(self, request: ReadVersionRequest) -> Option<ReadVersionReply> {
-        let leader = *lock(&self.leader);
+        let leader = self.likely_leader();
         let said = Arc::new(Mutex::new(Vec::new()));
         for other in self.wires.members().into_iter().filter(|id| *id != leader) {
             let (this, said) = (self.clone(), said.clone());
