@@ -160,6 +160,7 @@ fn names_are_suggested_as_they_are_meant_and_once() {
     for (address, expected) in [
         ("/api/suggest?type=metrics", r#"["a b.v","a b.w"]"#),
         ("/api/suggest?type=metrics&max=1", r#"["a b.v"]"#),
+        ("/api/suggest?type=metrics&max=2", r#"["a b.v","a b.w"]"#),
         ("/api/suggest?type=metrics&q=a%20b.", r#"["a b.v","a b.w"]"#),
         ("/api/suggest?type=metrics&q=!", "[]"),
         ("/api/suggest?type=tagk", r#"["host"]"#),

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(super) struct Bodies {
     all: Arc<All>,
     /// Has a permit while nobody reads a large one on a thread of its own.
-    reading: Signal,
+    reading: Arc<Signal>,
 }
 
 struct All {
@@ -21,9 +21,9 @@ struct All {
 }
 
 /// The turn of whoever reads a large body.
-struct Reading<'a>(&'a Signal);
+struct Reading(Arc<Signal>);
 
-impl Drop for Reading<'_> {
+impl Drop for Reading {
     fn drop(&mut self) {
         self.0.notify();
     }
@@ -40,7 +40,7 @@ pub(super) struct Held {
 impl Bodies {
     /// So many bytes of them.
     pub(super) fn up_to(most: usize) -> Self {
-        let reading = Signal::new();
+        let reading = Arc::new(Signal::new());
         reading.notify();
         Self { all: Arc::new(All { most, bytes: AtomicUsize::new(0) }), reading }
     }
@@ -51,18 +51,27 @@ impl Bodies {
     }
 
     /// Does what takes longer than others on the thread should wait for, on a thread of its own,
-    /// once nobody else does: so however many bodies are large, they take one thread. `None` if it
-    /// failed.
+    /// once nobody else does: so however many bodies are large, they take one thread. What it takes
+    /// along has so many bytes, which are held until it is done, be whoever sent them gone or not.
+    /// `None` if there is no room for those, or it failed.
     pub(super) async fn apart<T: Send + 'static>(
         &self,
         env: &Env,
-        name: &str,
+        (name, bytes): (&str, usize),
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
+        let mut along = self.hold();
+        if !along.add(bytes) {
+            return None;
+        }
         self.reading.wait().await;
-        let _turn = Reading(&self.reading);
+        let turn = Reading(self.reading.clone());
         let (done, told) = promise();
-        drop(env.spawn(name, async move { done.send(Ok(work())) }));
+        drop(env.spawn(name, async move {
+            let answer = work();
+            drop((turn, along));
+            done.send(Ok(answer));
+        }));
         told.await.ok()
     }
 

@@ -4,7 +4,7 @@
 //! The answer 204 says that all is committed; 400 names what was wrong, and the rest is committed.
 
 use super::Hub;
-use super::bodies::Held;
+use super::bodies::{Held, NO_ROOM};
 use super::write::{Told, between, clock, decoded, end, fed};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
@@ -50,8 +50,12 @@ pub(super) async fn answer(
     let mut lines = ImportLines::of(body);
     loop {
         if let Some(long) = lines.long().map(<[u8]>::to_vec) {
-            let read = hub.bodies.apart(&hub.env, "import", move || ReadLine::of(&long)).await;
-            read.into_iter().for_each(|line| lines.put(line));
+            // With what is read of it.
+            let name = ("import", 3 * long.len());
+            match hub.bodies.apart(&hub.env, name, move || ReadLine::of(&long)).await {
+                Some(line) => lines.put(line),
+                None => return refused(StatusCode::SERVICE_UNAVAILABLE, NO_ROOM.to_owned()),
+            }
         }
         if session.take_import(&mut lines) {
             return end(hub, &opened, session, b"").await;

@@ -114,19 +114,12 @@ async fn read<'b>(
     let message = if body.len() <= AT_ONCE {
         OtlpMetrics::of_json(&body, &mut |more| held.add(more))
     } else {
-        // The text may have been the sender's own.
-        if matches!(body, Cow::Borrowed(_)) && !held.add(body.len()) {
-            return Err(no_room());
-        }
         let (text, mut its) = (body.into_owned(), hub.bodies.hold());
-        let work = move || {
-            let message = OtlpMetrics::of_json(&text, &mut |more| its.add(more));
-            (message, its, text.len())
-        };
-        match hub.bodies.apart(&hub.env, "otlp json", work).await {
-            Some((message, its, len)) => {
+        let name = ("otlp json", text.len());
+        let work = move || (OtlpMetrics::of_json(&text, &mut |more| its.add(more)), its);
+        match hub.bodies.apart(&hub.env, name, work).await {
+            Some((message, its)) => {
                 held.join(its);
-                held.give_back(len);
                 message
             }
             None => Err(NoRequest::NoRoom),

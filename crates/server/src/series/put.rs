@@ -56,7 +56,8 @@ pub(super) async fn answer(
         PutPoints::of(&body)
     } else {
         let body = body.into_owned();
-        match hub.bodies.apart(&hub.env, "opentsdb put", move || PutPoints::of(&body)).await {
+        let name = ("opentsdb put", body.len());
+        match hub.bodies.apart(&hub.env, name, move || PutPoints::of(&body)).await {
             Some(points) => points,
             None => return failed(StatusCode::SERVICE_UNAVAILABLE, NO_ROOM),
         }

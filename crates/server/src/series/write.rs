@@ -151,15 +151,10 @@ async fn message(
     let message = if len <= AT_ONCE {
         decode(body).map_err(wrong)?
     } else {
-        if !held.add(body.len()) {
-            return Err(no_room());
-        }
         let body = body.to_vec();
-        let work = move || (decode(&body), body.len());
-        let read = hub.bodies.apart(&hub.env, "remote write", work).await;
-        let (message, sent) = read.ok_or_else(no_room)?;
-        held.give_back(sent);
-        message.map_err(wrong)?
+        let name = ("remote write", body.len());
+        let read = hub.bodies.apart(&hub.env, name, move || decode(&body)).await;
+        read.ok_or_else(no_room)?.map_err(wrong)?
     };
     // With the places of its texts.
     if !held.add(message.bytes().saturating_sub(len)) {

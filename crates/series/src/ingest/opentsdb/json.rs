@@ -6,6 +6,7 @@
 //! else is wrong with a point costs that alone, and is told with the point.
 
 use super::super::intake::{Intake, TURN};
+use super::super::lines::MAX_LINE_BYTES;
 use super::super::names::escape;
 use super::super::number::Recent;
 use super::super::protobuf::{Fields, Payload, put_bytes, put_number};
@@ -26,17 +27,19 @@ const KEY: u32 = 5;
 const TAG: u32 = 6;
 
 /// What may be wrong with a point before it is looked at as one, by numbers from 1 on.
-const WRONGS: [&str; 6] = [
+const WRONGS: [&str; 7] = [
     "a point is an object",
     "metric is a text",
     "timestamp is a number",
     "value is a number",
     "tags are an object of texts",
     "a text is empty, or has control characters",
+    "a point is longer than a line may be",
 ];
 const NO_OBJECT: u64 = 1;
 const NO_TAGS: u64 = 5;
 const NO_WORD: u64 = 6;
+const TOO_LONG: u64 = 7;
 /// Bytes of points that are kept with the reason for which they were refused; more are counted.
 const TOLD: usize = 256 << 10;
 
@@ -63,6 +66,7 @@ impl PutPoints {
         let points = Points { bytes: &mut bytes, is_listed: false };
         let read = points.deserialize(&mut reader).and_then(|()| reader.end());
         read.map_err(|why| why.to_string())?;
+        bytes.shrink_to_fit();
         Ok(Self { bytes, ..Self::default() })
     }
 
@@ -267,6 +271,11 @@ impl<'de> Visitor<'de> for Points<'_> {
                 Word(Some(_)) => wrong = NO_WORD,
                 Word(None) => wrong = number.into(),
             }
+        }
+        if point.len() > MAX_LINE_BYTES {
+            // No name has room for that: of it the reason alone is kept.
+            point.clear();
+            wrong = TOO_LONG;
         }
         if wrong > 0 {
             put_number((WRONG << 3).into(), &mut point);

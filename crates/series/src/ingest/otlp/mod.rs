@@ -41,7 +41,7 @@ use super::protobuf::{Fields, Payload};
 use crate::value::Value;
 use head::{Head, Part};
 use metric::Metric;
-use points::Taker;
+use points::{MAX_POINT_BYTES, Taker};
 use resource::Resource;
 use scope::Scope;
 use std::borrow::Cow;
@@ -206,16 +206,25 @@ impl<'a> OtlpMetrics<'a> {
             self.rejected += 1;
             return 0;
         }
-        let (len, before) = (place.len(), intake.gathered());
-        let scope = &walk.scope;
-        let mut taker = Taker { intake, metric, resource, scope, key: &mut self.key };
-        if let Err(why) = taker.take(&self.bytes[place]) {
+        let (len, scope) = (place.len(), &walk.scope);
+        if len > MAX_POINT_BYTES {
+            self.rejected += 1;
+            let name = Shown(metric.name.as_bytes());
+            let why = format!("a point has more than {MAX_POINT_BYTES} bytes ({name})");
+            self.tell(intake, &why);
+            return 0;
+        }
+        let (key, looked_up) = (&mut self.key, 0);
+        let mut taker = Taker { intake, metric, resource, scope, key, looked_up };
+        let taken = taker.take(&self.bytes[place]);
+        let looked_up = taker.looked_up;
+        if let Err(why) = taken {
             self.rejected += 1;
             let why = format!("{why} ({})", Shown(metric.name.as_bytes()));
             self.tell(intake, &why);
         }
         // The name of each series is looked up as the whole key.
-        len + intake.gathered().saturating_sub(before) * (SAMPLE + self.key.len())
+        len + looked_up * (SAMPLE + self.key.len())
     }
 
     /// Ends a resource: what is known of it is a point of its own, as new as its newest.

@@ -15,6 +15,8 @@ use super::scope::Scope;
 use crate::value::Value;
 use plinth_promql::STALE;
 
+/// Bytes of a point: it is read at once.
+pub(super) const MAX_POINT_BYTES: usize = 1 << 20;
 /// Buckets of a histogram, and quantiles of a summary, at most: each is a series.
 const MAX_BUCKETS: usize = 1000;
 /// Bytes of a point's attributes: each of its series is looked up by all of them, and a name has
@@ -70,6 +72,8 @@ pub(super) struct Taker<'a> {
     pub(super) scope: &'a Scope,
     /// What the names of the point's series are looked up as; its memory is used again.
     pub(super) key: &'a mut Vec<u8>,
+    /// How many names were looked up, be the point taken or not.
+    pub(super) looked_up: usize,
 }
 
 impl Taker<'_> {
@@ -197,6 +201,7 @@ impl Taker<'_> {
         (suffix, label): (&str, Option<(&str, &str)>),
         value: Option<Value>,
     ) -> Result<(), String> {
+        self.looked_up += 1;
         let len = self.key.len();
         let (name, text) = label.unwrap_or_default();
         for part in [suffix, "\0", name, "\0", text] {

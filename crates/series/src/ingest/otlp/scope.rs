@@ -6,6 +6,7 @@
 use super::attributes::{Attributes, Labels, utf8};
 use super::head::ScopeHead;
 use super::names;
+use std::collections::BTreeMap;
 
 /// Which meter metrics are of.
 #[derive(Debug, Default)]
@@ -29,24 +30,27 @@ impl Scope {
         if let Err(why) = pushed.collect::<Result<(), _>>() {
             return Ok(Self { refused: Some(format!("a scope has {why}")), ..Self::default() });
         }
-        let mut labels = Vec::new();
+        let texts = match attributes.texts() {
+            Ok(texts) => texts,
+            Err(why) => {
+                return Ok(Self { refused: Some(format!("a scope has {why}")), ..Self::default() });
+            }
+        };
+        let mut labels = BTreeMap::new();
+        for (key, value) in texts {
+            if let Some(label) = names::label(&format!("otel_scope_{key}")) {
+                labels.insert(label, value);
+            }
+        }
+        // Behind them, as in Prometheus: an attribute `name` is not what the scope is called.
         for (label, place) in [
             ("otel_scope_name", &head.name),
             ("otel_scope_version", &head.version),
             ("otel_scope_schema_url", &head.schema_url),
         ] {
-            labels.push((label.to_owned(), utf8(&bytes[place.clone()])?.to_owned()));
+            labels.insert(label.to_owned(), utf8(&bytes[place.clone()])?.to_owned());
         }
-        for (key, value) in attributes.texts()? {
-            match names::label(&format!("otel_scope_{key}")) {
-                Some(label) => labels.push((label, value)),
-                None => {
-                    let refused = Some(format!("a scope's attribute {key:?} has no letter"));
-                    return Ok(Self { refused, ..Self::default() });
-                }
-            }
-        }
-        labels.retain(|(_, value)| !value.is_empty());
+        let labels: Vec<_> = labels.into_iter().filter(|(_, value)| !value.is_empty()).collect();
         let mut key = Vec::new();
         for text in labels.iter().flat_map(|(label, value)| [label, value]) {
             key.extend_from_slice(&(text.len() as u32).to_le_bytes());

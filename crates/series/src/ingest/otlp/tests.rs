@@ -228,18 +228,23 @@ fn metrics(point: Vec<u8>) -> Vec<u8> {
 /// all counted as refused.
 #[test]
 fn a_million_attributes_are_refused_early() {
-    let attributes = |field: u32| nested(&[field], b"\x0a\x01a".to_vec()).repeat(1_000_000);
+    let attributes = |field: u32, count| nested(&[field], b"\x0a\x01a".to_vec()).repeat(count);
     let refused = |metrics: Vec<u8>| {
         let (points, told, count, rejected) = taken(&mut OtlpMetrics::of(nested(&[1], metrics)));
         assert_eq!((points, count, rejected), (Vec::new(), 1, 1));
         told
     };
-    let mut point = attributes(7);
     let time = [&[3 << 3 | 1][..], &5_u64.to_le_bytes(), &[6 << 3 | 1], &5_u64.to_le_bytes()];
-    point.extend_from_slice(&time.concat());
-    assert_eq!(refused(metrics(point)), "more than 128 attributes (m)\n");
+    for (count, why) in [
+        (150_000, "more than 128 attributes (m)\n"),
+        (1_000_000, "a point has more than 1048576 bytes (m)\n"),
+    ] {
+        let mut point = attributes(7, count);
+        point.extend_from_slice(&time.concat());
+        assert_eq!(refused(metrics(point)), why);
+    }
     let mut of_resource = metrics(time.concat());
-    put_bytes(1, &attributes(1), &mut of_resource);
+    put_bytes(1, &attributes(1, 1_000_000), &mut of_resource);
     assert_eq!(refused(of_resource), "a resource has more than 128 attributes\n");
 }
 
@@ -304,7 +309,7 @@ fn metrics_of_two_scopes_are_two_series() {
     };
     let with = format!(
         r#"{{"name": "a b", "version": "2", "attributes": [{}, {}]}}"#,
-        text("k.l", "v"),
+        [text("k.l", "v"), text("name", "not it")].join(","),
         text("empty", "")
     );
     let scopes = [scope(&with, 1), scope(r#"{"name": "b"}"#, 2), scope("null", 3)].join(",");

@@ -374,12 +374,11 @@ impl Suggesting<'_> {
             self.store.list(&Listing::Metrics, prefix, after, limit).await.map_err(Failure::Source)
         };
         let found = list(None).await?;
-        match found.last() {
-            Some(last) if last.starts_with('!') && prefix.is_empty() => {
-                list(Some(BEHIND_EVENTS)).await
-            }
-            _ => Ok(found.into_iter().filter(|metric| !metric.starts_with('!')).collect()),
+        // Those of events come first, and took the room of others.
+        if prefix.is_empty() && found.iter().any(|metric| metric.starts_with('!')) {
+            return list(Some(BEHIND_EVENTS)).await;
         }
+        Ok(found.into_iter().filter(|metric| !metric.starts_with('!')).collect())
     }
 
     async fn metrics(&self) -> Result<Vec<String>, Failure> {
