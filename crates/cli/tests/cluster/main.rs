@@ -198,7 +198,7 @@ fn a_rolling_upgrade_costs_no_client_anything_and_ends_with_a_newer_protocol() {
 
 /// The status document, once it says what is wanted.
 fn status_until(db: &Database, wanted: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
-    for _ in 0..500 {
+    for _ in 0..6000 {
         let status: serde_json::Value = block_on(db.status_json()).unwrap().parse().unwrap();
         if wanted(&status) {
             return status;
