@@ -11,6 +11,7 @@ mod roles;
 use crate::backpressure;
 use crate::changes::ShownStream;
 use crate::cluster::{CatchingUp, MemberNode};
+use crate::failure::NodeError;
 use crate::gate::{Limits, Reason};
 use crate::identity::EngineKind;
 use crate::metrics::{Count, Heat, HotRange, Rated, SlowTransaction, Snapshot};
@@ -106,14 +107,27 @@ fn cluster(shown: &Shown, description: &Description) -> Value {
         "processes": roles::processes(shown, uptime),
         "protocol_version": PROTOCOL,
         "qos": qos(shown),
-        "recovery_state": {
-            "active_generations": 1,
-            "description": "Recovery complete.",
-            "name": "fully_recovered",
-            "seconds_since_last_recovered": uptime,
-        },
+        "recovery_state": recovery(failure.as_ref(), uptime),
         "version_epoch": { "enabled": false },
         "workload": workload(shown),
+    })
+}
+
+/// A node whose log or storage has failed is where FoundationDB is without its logs: it gets no
+/// further until it is started anew.
+fn recovery(failure: Option<&NodeError>, uptime: f64) -> Value {
+    let (name, description, recovered) = match failure {
+        None => ("fully_recovered", "Recovery complete.".to_owned(), uptime),
+        Some(why) => {
+            let why = format!("No commit is taken until this server is started anew: {why}.");
+            ("locking_old_transaction_servers", why, -1.0)
+        }
+    };
+    json!({
+        "active_generations": 1,
+        "description": description,
+        "name": name,
+        "seconds_since_last_recovered": recovered,
     })
 }
 

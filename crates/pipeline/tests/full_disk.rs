@@ -241,6 +241,9 @@ fn a_failed_sync_is_told() {
     let status = status(&world);
     assert_eq!(names_of_messages(&status)[0], "storage_failure");
     assert_eq!(status["client"]["database_status"]["available"], false);
+    let recovery = &status["cluster"]["recovery_state"];
+    assert_eq!(recovery["name"], "locking_old_transaction_servers", "{recovery}");
+    assert!(recovery["description"].as_str().unwrap().contains("started anew"), "{recovery}");
     assert_eq!(measured(&world, "plinth_refusing{cause=\"failed\"}"), 1.0);
     assert!(world.node().endpoint().refusal().is_some());
 }

@@ -86,8 +86,9 @@ fn health(cluster: &Value) -> Value {
     let limited = &cluster["qos"]["performance_limited_by"];
     let worst = cluster["messages"].as_array().and_then(|messages| messages.first());
     let told = worst.and_then(|message| message["description"].as_str());
-    let is_recovered = cluster["recovery_state"]["name"] == "fully_recovered";
-    let (state, words) = if let Some(waits) = told.filter(|_| !is_recovered) {
+    let recovery = cluster["recovery_state"]["name"].as_str().unwrap_or_default();
+    let (state, words) = if let Some(waits) = told.filter(|_| recovery.ends_with("coordinated_state"))
+    {
         ("failed", waits.to_owned())
     } else if cluster["database_available"] != true {
         let why = told.unwrap_or("the database does not say why");
