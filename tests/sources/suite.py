@@ -92,20 +92,32 @@ remote_write:
 """
 
 
+# One that has no points of its own.
+READER_YML = """
+remote_read:
+  - url: {url}/api/v1/read
+    read_recent: true
+"""
+
+
 class Prometheus:
-    """A Prometheus that scrapes an exporter and itself, and sends all of it on."""
+    """A Prometheus that scrapes an exporter and itself, and sends all of it on; or one that reads what was sent."""
 
     def __init__(self, server, exporter):
         self.directory, self.port = server.directory, free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.config = os.path.join(self.directory, "prometheus.yml")
+        self.name = "prometheus" if exporter else "reader"
+        self.config = os.path.join(self.directory, f"{self.name}.yml")
         with open(self.config, "w") as file:
-            file.write(PROMETHEUS_YML.format(exporter=exporter.port, own=self.port, url=server.url))
+            if exporter:
+                file.write(PROMETHEUS_YML.format(exporter=exporter.port, own=self.port, url=server.url))
+            else:
+                file.write(READER_YML.format(url=server.url))
         subprocess.run(["promtool", "check", "config", self.config], check=True, capture_output=True)
 
     def start(self):
-        self.child = Child(self.directory, "prometheus", [
-            "prometheus", f"--config.file={self.config}", f"--storage.tsdb.path={self.directory}/prometheus-data",
+        self.child = Child(self.directory, self.name, [
+            "prometheus", f"--config.file={self.config}", f"--storage.tsdb.path={self.directory}/{self.name}-data",
             f"--web.listen-address=127.0.0.1:{self.port}",
         ])
         if not until(self.is_ready):
@@ -152,6 +164,8 @@ def prometheus_sends_every_point_whoever_is_killed(server):
         until(lambda: exporter.scrapes >= scraped + 14)
         _, points = same_points(server, prometheus)
         same_answers(server, prometheus)
+        same_lists(server, prometheus)
+        reads_the_same(server)
         # A Prometheus that is killed sends nothing later that it had not sent, but nothing wrong either.
         killed_at, _ = same_points(server, prometheus)
         prometheus.child.kill()
@@ -209,6 +223,20 @@ def promtool(*arguments):
     return done.stdout
 
 
+def reads_the_same(server):
+    """A Prometheus that asks the server by remote read has every point, the marks of ends too, and answers alike."""
+    reader = Prometheus(server, None)
+    reader.start()
+    try:
+        at = round(time.time() - 2, 3)
+        equal(raw_points(reader.url, EVERY, 3600, at), raw_points(server.url, EVERY, 3600, at))
+        same_answers(server, reader)
+        asked = '{__name__=~"walk|odd",n!~"1.+",of!="nan"}'
+        equal(raw_points(reader.url, asked, 3600, at), raw_points(server.url, asked, 3600, at))
+    finally:
+        reader.child.stop()
+
+
 def same_answers(server, prometheus):
     at = round(time.time() - 2) + 0.0137
     differ = []
@@ -220,6 +248,9 @@ def same_answers(server, prometheus):
             answers = [canonical(promtool("query", "range", "-o", "json", *window, url, expression)) for url in (server.url, prometheus.url)]
             differ += [(f"{expression} over a range", *answers)] if answers[0] != answers[1] else []
     equal(differ, [], "expression, answer, Prometheus' answer")
+
+
+def same_lists(server, prometheus):
     for before, behind in [(["series", "--match=walk", "--match=up"], []), (["labels"], ["job"]), (["labels"], ["__name__"])]:
         answers = [sorted(promtool("query", *before, url, *behind).split("\n")) for url in (server.url, prometheus.url)]
         equal(*answers, f"{before} {behind}")

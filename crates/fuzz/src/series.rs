@@ -11,7 +11,7 @@ use plinth_series::ingest::{
     Clock, ImportLines, MAX_LINE_BYTES, Memory, OtlpMetrics, Protocol, PutPoints, RemoteWrite,
     Session,
 };
-use plinth_series::{Name, Query, opentsdb_expressions};
+use plinth_series::{Name, Query, RemoteRead, opentsdb_expressions};
 
 /// What a session made of its bytes.
 #[derive(PartialEq, Eq, Debug, Default)]
@@ -104,11 +104,14 @@ pub(crate) fn import(bytes: &[u8]) {
     taken.take(&mut session);
 }
 
-/// A message of remote write: as it comes, compressed or not; and as the content of a block that is
-/// compressed well.
+/// A message of remote write, or of remote read: as it comes, compressed or not; and as the content
+/// of a block that is compressed well.
 pub(crate) fn remote_write(bytes: &[u8]) {
     let versions = [RemoteWrite::decode, RemoteWrite::decode_second];
     let bodies = [bytes.to_vec(), block(bytes)];
+    for body in &bodies {
+        let _ = RemoteRead::check(body);
+    }
     for (body, decode) in bodies.iter().flat_map(|body| versions.map(|decode| (body, decode))) {
         let mut session = Session::new(Protocol::Csv, 7, &Memory::default());
         match decode(body) {

@@ -54,6 +54,7 @@ pub mod ingest;
 mod name;
 #[cfg(feature = "parquet")]
 pub mod parquet;
+mod protobuf;
 mod query;
 mod rollup;
 mod store;
@@ -70,8 +71,8 @@ pub use query::{
     QueryResult,
 };
 pub use query::{
-    Export, delete_series, form_pairs, is_opentsdb, is_prometheus, opentsdb, opentsdb_expressions,
-    opentsdb_fixed, prometheus,
+    ChunkStream, Export, RemoteRead, delete_series, form_pairs, is_opentsdb, is_prometheus,
+    opentsdb, opentsdb_expressions, opentsdb_fixed, prometheus,
 };
 pub use rollup::{Keeping, Metrics, Rollup};
 pub use store::{

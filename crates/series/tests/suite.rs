@@ -35,6 +35,8 @@ mod query;
 mod query_bounds;
 #[path = "query_rest.rs"]
 mod query_rest;
+#[path = "remote_read.rs"]
+mod remote_read;
 #[path = "rest.rs"]
 mod rest;
 #[path = "rollups.rs"]

@@ -1,5 +1,6 @@
 //! Prometheus' remote write over HTTP, in both versions: what is written is said in headers, and
-//! what is not kept is never passed over in silence.
+//! what is not kept is never passed over in silence. And its remote read, which gives what was
+//! written, as samples and as chunks.
 
 mod common;
 
@@ -120,4 +121,34 @@ fn bodies_that_are_no_message_are_refused() {
     let unknown = "Content-Type: application/x-protobuf;proto=io.prometheus.write.v9.Request\r\n";
     assert_eq!(server.post("/api/v1/write", unknown, &symbols).status, 415);
     assert_eq!(server.post("/api/v1/write", SECOND, &symbols).status, 204);
+}
+
+/// The way back: both kinds of answers, each with its type, and what is no request.
+#[test]
+fn what_was_written_is_read_by_remote_read() {
+    let server = Taking::with(SeriesConfig::default());
+    let up = [field(1, &[1, 2, 3, 4]), sample(2, 1.0, 5), sample(2, 0.5, 6)].concat();
+    assert_eq!(server.post("/api/v1/write", SECOND, &block(&request(&[up]))).status, 204);
+    let condition = [field(2, b"__name__"), field(3, b"up")].concat();
+    let query = [vec![1 << 3, 0, 2 << 3, 9], field(3, &condition)].concat();
+    let asked = |kind: u8| block(&[field(1, &query), vec![2 << 3, kind]].concat());
+    let read = |body: &[u8]| server.post("/api/v1/read", "Content-Encoding: snappy\r\n", body);
+    let has = |bytes: &[u8], part: &[u8]| bytes.windows(part.len()).any(|found| found == part);
+
+    let samples = read(&asked(0));
+    assert!(samples.status == 200 && has(&samples.body, b"a b"), "{}", samples.text());
+    for line in ["content-type: application/x-protobuf\r", "content-encoding: snappy\r"] {
+        assert!(samples.head.contains(line), "{}", samples.head);
+    }
+    let chunks = read(&asked(1));
+    // Two samples, the first of them 1 at 5 ms.
+    assert!(has(&chunks.body, &[0, 2, 10, 0x3f, 0xf0]), "{:?}", chunks.body);
+    let stream = "content-type: application/x-streamed-protobuf; proto=prometheus.ChunkedRead";
+    assert!(chunks.head.contains(stream), "{}", chunks.head);
+    assert!(!chunks.head.contains("content-encoding"), "{}", chunks.head);
+
+    let refused = read(b"no snappy");
+    assert!(refused.status == 400 && refused.text().contains("no block of snappy"));
+    assert!(!refused.head.contains("content-encoding"), "{}", refused.head);
+    assert_eq!(server.get("/api/v1/read").status, 405);
 }

@@ -34,7 +34,6 @@ mod names;
 mod number;
 mod opentsdb;
 pub mod otlp;
-mod protobuf;
 mod remote_write;
 mod resp;
 mod runs;
@@ -52,6 +51,7 @@ pub use otlp::OtlpMetrics;
 pub use remote_write::RemoteWrite;
 pub use session::{Memory, Protocol, Session};
 
+use crate::protobuf;
 use crate::value::Value;
 
 /// A point on its way to a series: the place of the series among the session's.

@@ -37,7 +37,9 @@ pub use error::{QueryError, QueryResult};
 pub use json::MAX_QUERY_BYTES;
 pub use opentsdb::{is_opentsdb, opentsdb, opentsdb_expressions, opentsdb_fixed};
 pub use parse::Query;
-pub use prometheus::{Export, delete_series, form_pairs, is_prometheus, prometheus};
+pub use prometheus::{
+    ChunkStream, Export, RemoteRead, delete_series, form_pairs, is_prometheus, prometheus,
+};
 
 use crate::store::{SeriesStore, Share};
 use crate::value::Value;

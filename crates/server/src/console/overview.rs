@@ -87,33 +87,33 @@ fn health(cluster: &Value) -> Value {
     let worst = cluster["messages"].as_array().and_then(|messages| messages.first());
     let told = worst.and_then(|message| message["description"].as_str());
     let recovery = cluster["recovery_state"]["name"].as_str().unwrap_or_default();
-    let (state, words) = if let Some(waits) = told.filter(|_| recovery.ends_with("coordinated_state"))
-    {
-        ("failed", waits.to_owned())
-    } else if cluster["database_available"] != true {
-        let why = told.unwrap_or("the database does not say why");
-        ("failed", format!("No commit is taken any more: {why}"))
-    } else if cluster["database_locked"] == true {
-        ("locked", "The database is locked: only lock-aware transactions run".to_owned())
-    } else if let Some(range) = cluster["plinth"]["locked_ranges"].get(0) {
-        let (begin, end) = (range["begin"].as_str(), range["end"].as_str());
-        let range = format!("{} to {}", begin.unwrap_or_default(), end.unwrap_or_default());
-        (
-            "locked",
-            format!("A range of keys is locked, {range}: only lock-aware transactions use it"),
-        )
-    } else if let Some(refused) =
-        told.filter(|_| cluster["plinth"]["commits_refused"]["now"].is_string())
-    {
-        ("refusing", refused.to_owned())
-    } else if limited["name"] != "workload" {
-        let why = limited["description"].as_str().unwrap_or("for a cause that is not told");
-        ("limited", format!("Transactions are held back: {why}"))
-    } else if let Some(unwell) = told {
-        ("unwell", unwell.to_owned())
-    } else {
-        ("serving", "Serving, and nothing holds transactions back".to_owned())
-    };
+    let (state, words) =
+        if let Some(waits) = told.filter(|_| recovery.ends_with("coordinated_state")) {
+            ("failed", waits.to_owned())
+        } else if cluster["database_available"] != true {
+            let why = told.unwrap_or("the database does not say why");
+            ("failed", format!("No commit is taken any more: {why}"))
+        } else if cluster["database_locked"] == true {
+            ("locked", "The database is locked: only lock-aware transactions run".to_owned())
+        } else if let Some(range) = cluster["plinth"]["locked_ranges"].get(0) {
+            let (begin, end) = (range["begin"].as_str(), range["end"].as_str());
+            let range = format!("{} to {}", begin.unwrap_or_default(), end.unwrap_or_default());
+            (
+                "locked",
+                format!("A range of keys is locked, {range}: only lock-aware transactions use it"),
+            )
+        } else if let Some(refused) =
+            told.filter(|_| cluster["plinth"]["commits_refused"]["now"].is_string())
+        {
+            ("refusing", refused.to_owned())
+        } else if limited["name"] != "workload" {
+            let why = limited["description"].as_str().unwrap_or("for a cause that is not told");
+            ("limited", format!("Transactions are held back: {why}"))
+        } else if let Some(unwell) = told {
+            ("unwell", unwell.to_owned())
+        } else {
+            ("serving", "Serving, and nothing holds transactions back".to_owned())
+        };
     json!({ "state": state, "words": words })
 }
 

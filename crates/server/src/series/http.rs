@@ -16,7 +16,8 @@ use super::{Hub, bodies, import, otlp, pass, put, rules, write};
 use crate::http::{Bounds, Patience, Site};
 use hyper::body::{Body, Incoming};
 use hyper::header::{
-    ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
@@ -24,8 +25,8 @@ use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal};
 use plinth_series::{
     ARROW_CONTENT_TYPE, Export, FUNCTION_NAMES, Holder, MAX_QUERY_BYTES, Query, QueryError,
-    QueryResult, SeriesStore, delete_series, is_opentsdb, is_prometheus, opentsdb, opentsdb_fixed,
-    prometheus,
+    QueryResult, RemoteRead, SeriesStore, delete_series, is_opentsdb, is_prometheus, opentsdb,
+    opentsdb_fixed, prometheus,
 };
 use plinth_types::Bytes;
 use std::future::poll_fn;
@@ -98,6 +99,7 @@ async fn check(
 /// What a request is answered.
 async fn answer(hub: &Hub, request: Request<Incoming>, patience: &Patience) -> Response<State> {
     let is_influx = write::is_influx(request.uri().path());
+    let is_read = request.uri().path() == RemoteRead::PATH;
     let ((status, kind, state), written) = match check(hub, &request, patience.other_side()).await {
         Ok(()) if is_sent(&request) => sent(hub, request, patience).await,
         Ok(()) => (admitted(hub, request, patience).await, None),
@@ -109,6 +111,9 @@ async fn answer(hub: &Hub, request: Request<Incoming>, patience: &Patience) -> R
         response
             .headers_mut()
             .insert("x-influxdb-version", HeaderValue::from_static(write::INFLUX_VERSION));
+    }
+    if is_read && kind == RemoteRead::SAMPLES {
+        response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("snappy"));
     }
     response.headers_mut().insert(CONTENT_TYPE, kind);
     let counts = written.into_iter().flat_map(|samples| [samples, 0, 0]);
@@ -172,6 +177,8 @@ async fn admitted(hub: &Hub, request: Request<Incoming>, patience: &Patience) ->
             prometheus_answer(hub, request, patience, &mut held).await
         }
         (DELETE, _) => told(StatusCode::METHOD_NOT_ALLOWED, TEXT, "POST or PUT expected\n"),
+        (RemoteRead::PATH, &Method::POST) => read(hub, request, patience, &mut held).await,
+        (RemoteRead::PATH, _) => told(StatusCode::METHOD_NOT_ALLOWED, TEXT, "POST expected\n"),
         (asked, &Method::POST) if asked.starts_with(pass::PART) && is_passed(request.headers()) => {
             let (head, content) = request.into_parts();
             match body(content, MAX_QUERY_BYTES, patience, &mut held).await {
@@ -477,6 +484,9 @@ async fn here(hub: &Hub, store: &SeriesStore, head: &Parts, text: &[u8]) -> Answ
         let (status, text) = opentsdb(store, path, (url, text), now(hub)).await;
         return json_told(status, text);
     }
+    if path == RemoteRead::PATH {
+        return read_here(hub, store, text).await;
+    }
     if !is_prometheus(path) && path != DELETE && path != EXPORT {
         return match begun(hub, store, head, text).await {
             Ok((kind, state)) => (StatusCode::OK, HeaderValue::from_static(kind), state),
@@ -548,6 +558,39 @@ async fn prometheus_answer(
     match of_owner(hub, &head, &form).await {
         Ok(answered) => answered,
         Err(why) => failed(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &why.to_string()),
+    }
+}
+
+/// What Prometheus' remote read is answered.
+async fn read(
+    hub: &Hub,
+    request: Request<Incoming>,
+    patience: &Patience,
+    held: &mut bodies::Held,
+) -> Answered {
+    let (head, content) = request.into_parts();
+    let text = match body(content, MAX_QUERY_BYTES, patience, held).await {
+        Ok(text) => text,
+        Err(status) => return told(status, TEXT, format!("{}\n", why_not(status, "1 MiB"))),
+    };
+    match of_owner(hub, &head, &text).await {
+        Ok(answered) => answered,
+        Err(why) => told(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{why}\n")),
+    }
+}
+
+async fn read_here(hub: &Hub, store: &SeriesStore, request: &[u8]) -> Answered {
+    match RemoteRead::begin(store, request).await {
+        Ok(RemoteRead::Whole(message)) => told(StatusCode::OK, RemoteRead::SAMPLES, message),
+        Ok(RemoteRead::Stream(stream)) => {
+            let work = Work::new(&hub.queries, Made::Chunks(stream));
+            let kind = HeaderValue::from_static(RemoteRead::STREAM);
+            (StatusCode::OK, kind, State::Text(Bytes::new(), Some(work)))
+        }
+        Err((status, why)) => {
+            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            told(status, TEXT, why)
+        }
     }
 }
 

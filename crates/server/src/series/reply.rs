@@ -7,7 +7,7 @@
 
 use crate::http::Patience;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use plinth_series::{Answer, Export, QueryError, QueryResult};
+use plinth_series::{Answer, ChunkStream, Export, QueryError, QueryResult};
 use plinth_types::Bytes;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -30,6 +30,7 @@ pub(super) struct Work {
 pub(super) enum Made {
     Rows(Box<Answer>),
     Lines(Box<Export>),
+    Chunks(Box<ChunkStream>),
 }
 
 impl Made {
@@ -37,6 +38,7 @@ impl Made {
         match self {
             Self::Rows(answer) => answer.next().await,
             Self::Lines(export) => export.next().await,
+            Self::Chunks(stream) => stream.next().await,
         }
     }
 

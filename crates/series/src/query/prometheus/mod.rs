@@ -8,11 +8,13 @@
 mod answer;
 mod asked;
 mod export;
+mod read;
 mod source;
 mod tree;
 mod tsdb;
 
 pub use export::Export;
+pub use read::{ChunkStream, RemoteRead};
 
 use crate::name::plain;
 use crate::store::Found;

@@ -3,7 +3,7 @@
 
 /// What a field of a message has.
 #[derive(Clone, Copy)]
-pub(super) enum Payload<'a> {
+pub(crate) enum Payload<'a> {
     Number(u64),
     Eight(u64),
     Bytes(&'a [u8]),
@@ -12,15 +12,15 @@ pub(super) enum Payload<'a> {
 }
 
 /// The fields of a message, by their numbers; ends with the first error.
-pub(super) struct Fields<'a>(&'a [u8]);
+pub(crate) struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    pub(super) fn of(message: &'a [u8]) -> Self {
+    pub(crate) fn of(message: &'a [u8]) -> Self {
         Self(message)
     }
 
     /// What was not read yet.
-    pub(super) fn rest(&self) -> &'a [u8] {
+    pub(crate) fn rest(&self) -> &'a [u8] {
         self.0
     }
 
@@ -76,7 +76,7 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 /// Takes the numbers of 8 bytes of a repeated field, packed or not.
-pub(super) fn eights(payload: Payload<'_>, mut take: impl FnMut(u64)) {
+pub(crate) fn eights(payload: Payload<'_>, mut take: impl FnMut(u64)) {
     match payload {
         Payload::Eight(bits) => take(bits),
         Payload::Bytes(packed) => {
@@ -90,7 +90,7 @@ pub(super) fn eights(payload: Payload<'_>, mut take: impl FnMut(u64)) {
 ///
 /// # Errors
 /// If they are none.
-pub(super) fn numbers(payload: Payload<'_>, mut take: impl FnMut(u64)) -> Result<(), String> {
+pub(crate) fn numbers(payload: Payload<'_>, mut take: impl FnMut(u64)) -> Result<(), String> {
     match payload {
         Payload::Number(number) => take(number),
         Payload::Bytes(packed) => {
@@ -105,7 +105,7 @@ pub(super) fn numbers(payload: Payload<'_>, mut take: impl FnMut(u64)) -> Result
 }
 
 /// Appends a number of variable length.
-pub(super) fn put_number(mut number: u64, out: &mut Vec<u8>) {
+pub(crate) fn put_number(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -114,7 +114,7 @@ pub(super) fn put_number(mut number: u64, out: &mut Vec<u8>) {
 }
 
 /// Appends a field of bytes.
-pub(super) fn put_bytes(field: u32, bytes: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn put_bytes(field: u32, bytes: &[u8], out: &mut Vec<u8>) {
     put_number(u64::from(field) << 3 | 2, out);
     put_number(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
