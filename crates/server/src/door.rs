@@ -3,6 +3,7 @@
 //! The handshake is made by the connection that uses the stream, within the time that it has for
 //! its greeting, so that nobody who is slow at it keeps others waiting.
 
+use crate::audit::Audit;
 use crate::counters::Counters;
 use crate::events::Bursts;
 use crate::rights::Rights;
@@ -74,6 +75,8 @@ pub(crate) struct Doors {
     pub(crate) rights: Arc<Rights>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) bursts: Arc<Bursts>,
+    /// What operators did who came in.
+    pub(crate) audit: Arc<Audit>,
     #[cfg(feature = "tls")]
     pub(crate) acceptor: Option<Arc<plinth_tls::Acceptor>>,
 }

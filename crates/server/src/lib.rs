@@ -42,6 +42,7 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod audit;
 mod config;
 mod connection;
 mod console;

@@ -4,6 +4,7 @@
 //! bound), and only then accepts. Stopping goes the other way: nothing new is accepted, what is
 //! under way is answered, connections close.
 
+use crate::audit::Audit;
 use crate::config::{Limits, SeriesConfig, ServerConfig};
 use crate::connection::Connection;
 use crate::console::{Access, Console};
@@ -263,6 +264,7 @@ impl std::fmt::Debug for Server {
 /// Reads the certificates, if there are to be any.
 async fn open_doors(env: &Env, config: &ServerConfig, rights: Arc<Rights>) -> Result<Doors> {
     let (counters, bursts) = (Arc::new(Counters::default()), Arc::new(Bursts::new(env)));
+    let audit = Arc::new(Audit::new(env));
     #[cfg(feature = "tls")]
     {
         let acceptor = match &config.tls {
@@ -275,12 +277,12 @@ async fn open_doors(env: &Env, config: &ServerConfig, rights: Arc<Rights>) -> Re
             }
             None => None,
         };
-        Ok(Doors { rights, counters, bursts, acceptor })
+        Ok(Doors { rights, counters, bursts, audit, acceptor })
     }
     #[cfg(not(feature = "tls"))]
     {
         let _ = config;
-        Ok(Doors { rights, counters, bursts })
+        Ok(Doors { rights, counters, bursts, audit })
     }
 }
 

@@ -134,6 +134,7 @@ fn server(shared: &Shared) -> Value {
     let figures = shared.figures();
     json!({
         "addresses": shared.place.addresses,
+        "audit": shared.doors.audit.newest(),
         "connections": figures.connections,
         "connections_accepted": figures.accepted,
         "connections_refused": figures.refused,

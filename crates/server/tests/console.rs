@@ -10,6 +10,7 @@ mod common;
 mod feed;
 
 use common::*;
+use plinth_client::TransactionOption;
 use plinth_env::{Env, TemporaryDir, block_on};
 use plinth_pipeline::{Node, NodeConfig};
 use plinth_server::{ConsoleConfig, Page, Pages, SeriesConfig, Server, ServerConfig};
@@ -429,4 +430,49 @@ fn a_token_that_could_be_guessed_is_refused() {
     };
     let error = block_on(Server::start(Arc::new(node.endpoint()), config)).unwrap_err();
     assert!(error.to_string().contains("5 characters"), "{error}");
+}
+
+/// What operators did is in a list of its own, in the status, and on the console's page; what
+/// applications do isn't, nor what was refused.
+#[test]
+fn who_did_what_of_an_operator_s_things_is_told() {
+    let server = with_series();
+    let db = database(&server);
+    let set = |key: &[u8], value: Option<&str>| {
+        let tr = db.create_transaction();
+        tr.set_option(TransactionOption::AccessSystemKeys).unwrap();
+        tr.set_option(TransactionOption::LockAware).unwrap();
+        match value {
+            Some(value) => tr.set(key, value),
+            None => tr.clear(key),
+        }
+        tr.commit().wait()
+    };
+    set(b"k", Some("v")).unwrap();
+    set(b"\xff/tenant/idPrefix", Some("v")).unwrap();
+    set(b"\xff/conf/excluded/10.0.0.1", Some("")).unwrap();
+    set(b"\xff/conf/excluded/10.0.0.1", None).unwrap();
+    db.endpoint().disconnect("203.0.113.9").wait().unwrap();
+    let delete = "/api/v1/admin/tsdb/delete_series?match[]=mem_free";
+    let http = server.series_addresses().http.unwrap();
+    let mut raw = Raw::to(http);
+    let head = format!("POST {delete} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+    raw.send(head.as_bytes()).unwrap();
+    assert!(raw.until("\r\n").contains("204"));
+
+    let all = json(&get(&server, "/api/audit"));
+    let newest = all["newest"].as_array().unwrap();
+    let what: Vec<_> = newest.iter().map(|one| one["what"].as_str().unwrap()).collect();
+    let expected = [
+        "series delete match[]=mem_free",
+        "disconnect 203.0.113.9",
+        "include 10.0.0.1",
+        "exclude 10.0.0.1",
+    ];
+    assert_eq!((&all["count"], &what[..]), (&4.into(), &expected[..]));
+    assert!(newest.iter().all(|one| one["by"].as_str().unwrap().starts_with("127.0.0.1")));
+    assert!(newest.iter().all(|one| one["time"].as_f64().unwrap() > 1e9));
+    let status = json(&get(&server, "/status"));
+    assert_eq!(status["cluster"]["plinth"]["server"]["audit"], all);
+    assert_eq!(json(&get(&server, "/api/overview"))["audit"], all);
 }

@@ -2,6 +2,7 @@
 //! anew.
 
 use super::Connection;
+use crate::audit::Who;
 use crate::memory::{self, Charge};
 use plinth_env::Reply;
 use plinth_proto::frame::Kind;
@@ -53,11 +54,18 @@ impl Connection {
         );
     }
 
+    /// Who asks, for whoever wants to know who did what.
+    pub(super) fn who(&self) -> Who {
+        let (address, name) = (self.outbox.peer.to_string(), self.outbox.name().to_owned());
+        Who { address, name }
+    }
+
     /// Has the server begin anew, if it is the one that is meant.
     pub(super) fn reboot(&mut self, id: u32, address: &[u8]) {
         let is_meant = self.shared.is_at(&String::from_utf8_lossy(address));
         if is_meant {
             tracing::warn!(by = %self.outbox.peer, client = %self.outbox.name(), "a client has this server begin anew");
+            self.shared.doors.audit.note(self.who(), "kill");
             self.shared.stops.reboot.store(true, Ordering::Release);
         }
         reply::put_number(&mut self.output, id, Kind::RebootReply, i64::from(is_meant));
@@ -72,6 +80,8 @@ impl Connection {
             Which::From(ip) => number != own && outbox.peer.ip() == ip,
             Which::One(peer) => outbox.peer == peer,
         });
+        let what = format!("disconnect {}", String::from_utf8_lossy(client));
+        self.shared.doors.audit.note(self.who(), &what);
         let closed = i64::try_from(closed).unwrap_or(i64::MAX);
         reply::put_number(&mut self.output, id, Kind::DisconnectReply, closed);
         Ok(())

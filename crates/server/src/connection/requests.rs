@@ -6,6 +6,7 @@
 //! it comes. What a request may say is checked by `guard` before the endpoint sees it.
 
 use super::Connection;
+use crate::audit;
 use crate::guard;
 use crate::memory::{self, Charge, REQUEST_OVERHEAD};
 use crate::outbox::{Watch, WatchBell};
@@ -192,7 +193,11 @@ impl Connection {
     ) -> Result<()> {
         guard::commit(&request)?;
         self.turn.counted.commits += 1;
-        let answer = endpoint.commit(request);
+        let what = audit::what(&request);
+        let mut answer = endpoint.commit(request);
+        if let Some(what) = what {
+            answer = self.shared.doors.audit.follow(what, self.who(), answer);
+        }
         self.answer(id, answer, Charge::new(len, len), |out, id, reply: &CommitReply| {
             reply::put_commit(out, id, reply);
         });

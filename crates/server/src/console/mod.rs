@@ -194,6 +194,7 @@ async fn route(
         "/metrics" => Ok(Answer::metrics(crate::metrics::text(shared))),
         "/status" | "/status/json" => overview::status(shared).await,
         "/api/overview" => overview::overview(console).await,
+        "/api/audit" => Ok(Answer::json(shared.doors.audit.all().to_string())),
         "/api/history" => Ok(Answer::json(console.history.document(&query, &console.boot)?)),
         "/api/range" => browse::range(shared, &query).await,
         "/api/key" => browse::key(shared, &query).await,

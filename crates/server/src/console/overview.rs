@@ -77,6 +77,7 @@ pub(super) async fn overview(console: &Console) -> Result<Answer, Answer> {
         "followers": cluster["layers"]["dr_backup"]["tags"],
         "follows": cluster["layers"]["dr_backup_dest"]["tags"],
         "clients": clients(shared),
+        "audit": plinth["server"]["audit"],
     });
     Ok(Answer::value(&overview))
 }

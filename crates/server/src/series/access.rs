@@ -6,6 +6,8 @@
 //! programs that carry a header, so a token comes as a bearer, or as InfluxDB's clients have it.
 //! While there are rights whoever shows no token may what a grant gives his address.
 
+use crate::audit::{Audit, Who};
+use crate::door::Doors;
 use crate::rights::{Identity, Judged, Rights};
 use crate::token::{self, PENANCE, is_local, is_same};
 use hyper::{HeaderMap, StatusCode, header};
@@ -20,6 +22,7 @@ pub(super) struct Access {
     /// Whether only this machine can ask.
     is_local: bool,
     rights: Arc<Rights>,
+    audit: Arc<Audit>,
 }
 
 impl Access {
@@ -28,13 +31,19 @@ impl Access {
         env: &Env,
         file: Option<&Path>,
         is_local: bool,
-        rights: Arc<Rights>,
+        doors: &Doors,
     ) -> Result<Self> {
         let token = match file {
             Some(file) => Some(token::read(env, file).await?),
             None => None,
         };
-        Ok(Self { token, is_local, rights })
+        let (rights, audit) = (doors.rights.clone(), doors.audit.clone());
+        Ok(Self { token, is_local, rights, audit })
+    }
+
+    /// Notes what somebody at an address did of an operator's things.
+    pub(super) fn note(&self, from: IpAddr, what: &str) {
+        self.audit.note(Who { address: from.to_string(), name: String::new() }, what);
     }
 
     pub(super) fn rights(&self) -> &Rights {

@@ -100,11 +100,17 @@ async fn check(
 async fn answer(hub: &Hub, request: Request<Incoming>, patience: &Patience) -> Response<State> {
     let is_influx = write::is_influx(request.uri().path());
     let is_read = request.uri().path() == RemoteRead::PATH;
+    // What was passed on is noted where it came in.
+    let deletes = (request.uri().path() == DELETE && !is_passed(request.headers()))
+        .then(|| format!("series delete {}", request.uri().query().unwrap_or_default()));
     let ((status, kind, state), written) = match check(hub, &request, patience.other_side()).await {
         Ok(()) if is_sent(&request) => sent(hub, request, patience).await,
         Ok(()) => (admitted(hub, request, patience).await, None),
         Err((status, why)) => (told(status, TEXT, format!("-{why}\r\n")), None),
     };
+    if let Some(what) = deletes.filter(|_| status.is_success()) {
+        hub.access.note(patience.other_side(), &what);
+    }
     let mut response = Response::new(state);
     *response.status_mut() = status;
     if is_influx {

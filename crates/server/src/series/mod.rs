@@ -348,7 +348,7 @@ pub(crate) async fn start(
     }
     let is_local = http.as_ref().is_some_and(|door: &Door| door.local_address().ip().is_loopback());
     let file = asked.token_file.as_deref();
-    let access = access::Access::open(&env, file, is_local, doors.rights.clone()).await?;
+    let access = access::Access::open(&env, file, is_local, doors).await?;
     let rules = rules::Rules::open(&env, &asked.rules, http.as_ref()).await?;
     let most = (bound.len(), config.limits.buffered_bytes);
     let hub = Arc::new(Hub::new(&env, asked, (access, rules), most));

@@ -121,7 +121,7 @@ export class Overview {
     this.#figure("Clients", whole(overview.clients.connections), `of ${whole(overview.clients.most)} connections`);
     this.#figure("Stored", bytes(overview.storage.data_bytes), `${bytes(overview.storage.log_bytes)} of log`);
     const cluster = overview.servers ? [servers(overview)] : [];
-    const details = [...cluster, limits(overview), storage(overview), clients(overview), hot(overview), slow(overview), ...changes(overview), ...backups(overview), ...sites(overview)];
+    const details = [...cluster, limits(overview), storage(overview), clients(overview), hot(overview), slow(overview), ...audit(overview), ...changes(overview), ...backups(overview), ...sites(overview)];
     document.getElementById("details").replaceChildren(...details);
   }
 
@@ -245,6 +245,12 @@ function hot({ hot }) {
   const rows = kinds.flatMap(([kind, words]) => (hot?.[kind] ?? []).slice(0, 3).map((range) => [range.prefix || "(all keys)", words, percent(100 * range.share)]));
   if (!rows.length) return detail("Hot ranges", element("p", "empty", "No range stands out among what was read and written lately."));
   return detail("Hot ranges", table([["Keys that begin with", "mono"], ["Are", ""], ["Share", "number"]], rows));
+}
+
+function audit({ audit, time }) {
+  const rows = (audit?.newest ?? []).map((one) => [`${lasting(Math.max(0, time - one.time))} ago`, one.what, one.client ? `${one.client} (${one.by})` : one.by]);
+  if (!rows.length) return [];
+  return [detail("What operators did", table([["When", ""], ["What", "mono"], ["Who", ""]], rows), "two")];
 }
 
 function slow({ slow_transactions: slow }) {
