@@ -425,12 +425,18 @@ fn rules_of_rollups_are_kept_in_the_database() {
     let added = done(&[&rule[..], &["--raw", "30d"]].concat());
     assert_eq!(added, "cpu.* every 1m keep 730d raw 30d\n");
     assert_eq!(done(&["rollup", "list", "--dir", &dir]), added);
-    for (wrong, why) in [("1m", "already"), ("7s", "a day has to be a multiple"), ("1", "5m")] {
+    // Said again it is changed, and keeps its buckets.
+    assert_eq!(done(&[&rule[..], &["--raw", "60d"]].concat()), added.replace("30d", "60d"));
+    assert_eq!(done(&[&rule[..], &["--raw", "30d"]].concat()), added);
+    for (wrong, why) in [("7s", "a day has to be a multiple"), ("1", "5m")] {
         let refused = series(&["rollup", "add", "--dir", &dir, "cpu.*", "--every", wrong]);
         assert_eq!(refused.status.code(), Some(2), "{wrong}");
         assert!(text(&refused.stderr).contains(why), "{}", text(&refused.stderr));
     }
-    let removed = done(&["rollup", "remove", "--dir", &dir, "cpu.*"]);
+    let careless = series(&["rollup", "remove", "--dir", &dir, "cpu.*"]);
+    assert!(text(&careless.stderr).contains("--yes"), "{}", text(&careless.stderr));
+    assert_eq!(done(&["rollup", "list", "--dir", &dir]), added);
+    let removed = done(&["rollup", "remove", "--dir", &dir, "--yes", "cpu.*"]);
     assert_eq!(removed, "cpu.* every 1m keep 730d raw 30d: removed\n");
     assert_eq!(done(&["rollup", "list", "--dir", &dir]), "");
     let nothing = series(&["rollup", "remove", "--dir", &dir, "cpu.*"]);

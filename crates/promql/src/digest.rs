@@ -94,6 +94,13 @@ impl Windows {
         are_ends && (self.is_last || is_multiple(self.range))
     }
 
+    /// Whether all that lies from one multiple of `every` to the next, with the first and without
+    /// the second, lies in each window as a whole or not at all.
+    pub fn are_aligned_behind(&self, every: i64) -> bool {
+        let first = self.first.saturating_add(1);
+        !self.is_last && Self { first, ..*self }.are_aligned(every)
+    }
+
     /// Whether this is one window that is much longer than `every`: so points are read at its ends
     /// alone, wherever these are.
     pub fn is_long(&self, every: i64) -> bool {

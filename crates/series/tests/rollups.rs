@@ -347,3 +347,131 @@ fn texts_are_not_rolled_up() {
     assert_eq!(raw_points(&event), 60, "no rule is about them");
     drop(db);
 }
+
+/// Two rules, of which the longer one's buckets touch where the shorter one's don't.
+#[test]
+fn deletions_that_only_long_buckets_join_take_no_short_ones_along() {
+    let (db, store, series) = rolled();
+    change(&db, |keeping| keeping.add(rollup("m", 60)));
+    block_on(store.forget(&Retention::default(), 600 * SECOND)).unwrap();
+    for first in [120, 170] {
+        block_on(series.delete_range(first * SECOND..(first + 1) * SECOND)).unwrap();
+    }
+    let counted = |step: i64| {
+        let groups = block_on(found(&series, 0, step * SECOND)).unwrap();
+        groups.iter().map(|(_, bucket)| bucket[0].0).sum::<i64>()
+    };
+    assert_eq!(counted(10), 580);
+    block_on(store.roll_up()).unwrap();
+    assert_eq!(counted(10), 580);
+    block_on(store.check_invariants()).unwrap();
+}
+
+/// A second rule had the whole history of a series read in one step, which came to nothing where
+/// that is long.
+#[test]
+fn a_rule_beside_one_that_is_far_ahead_is_carried_out_step_by_step() {
+    let db = Local::in_memory().unwrap().into_database();
+    change(&db, |keeping| keeping.add(rollup("m", 3600)));
+    let store = block_on(SeriesStore::open_with(&db, settings(1000))).unwrap();
+    let series = block_on(store.series("m a=1")).unwrap();
+    let append = |some: std::ops::Range<i64>| {
+        for n in some {
+            series.append(n * SECOND, n).unwrap();
+            if n % 10_000 == 9999 {
+                block_on(store.sync()).unwrap();
+            }
+        }
+        block_on(store.sync()).unwrap();
+    };
+    append(0..300_000);
+    block_on(store.roll_up()).unwrap();
+    append(300_000..320_000);
+    change(&db, |keeping| keeping.add(rollup("m", 1)));
+    block_on(store.roll_up()).unwrap();
+    for step in [1, 3600] {
+        let groups = block_on(found(&series, 0, step * SECOND)).unwrap();
+        let (count, sum) =
+            groups.iter().fold((0, 0.0), |(n, sum), (_, it)| (n + it[0].0, sum + it[0].1));
+        assert_eq!((count, sum), (320_000, (320_000_i64 * 319_999 / 2) as f64), "by {step}");
+    }
+    block_on(store.check_invariants()).unwrap();
+}
+
+/// History that is imported when points of that age have gone already had no buckets made.
+#[test]
+fn history_that_comes_when_its_points_would_have_gone_is_rolled_up() {
+    let (_db, store, series) = rolled();
+    block_on(store.forget(&Retention::default(), 600 * SECOND)).unwrap();
+    let imported = |now: i64| {
+        for second in (-500..-200).chain(200..205) {
+            series.append(second * SECOND, 2.0).unwrap();
+        }
+        block_on(store.sync()).unwrap();
+        block_on(store.forget(&Retention::default(), now * SECOND)).unwrap();
+        block_on(store.roll_up()).unwrap();
+    };
+    imported(640);
+    assert!(raw_points(&series) <= 80, "{} points", raw_points(&series));
+    assert_eq!(count(&series), 900, "a bucket of points that have gone stays as it was");
+    // Whoever sends again doesn't count twice.
+    imported(680);
+    assert_eq!(count(&series), 900);
+    // More of them than there were stand for those that have gone.
+    for half in 400..420 {
+        series.append(half * SECOND / 2 + 1, 1.0).unwrap();
+    }
+    block_on(store.sync()).unwrap();
+    block_on(store.roll_up()).unwrap();
+    assert_eq!(count(&series), 910);
+    block_on(store.check_invariants()).unwrap();
+}
+
+/// Lengths of which none divides the other: where one rule follows another, each point counts once.
+#[test]
+fn buckets_of_two_lengths_meet_without_a_gap_and_without_an_overlap() {
+    let db = Local::in_memory().unwrap().into_database();
+    change(&db, |keeping| keeping.add(rollup("m", 10)));
+    let store = block_on(SeriesStore::open_with(&db, settings(10))).unwrap();
+    let series = block_on(store.series("m a=1")).unwrap();
+    let append = |some: std::ops::Range<i64>| {
+        some.for_each(|n| series.append(n * SECOND, 1.0).unwrap());
+        block_on(store.sync()).unwrap();
+    };
+    append(0..300);
+    let raw = Some(Duration::from_mins(1));
+    change(&db, |keeping| {
+        keeping.remove(&Metrics::parse("m").unwrap(), None);
+        keeping.add(Rollup { raw, ..rollup("m", 10) })
+    });
+    block_on(store.forget(&Retention::default(), 200 * SECOND)).unwrap();
+    change(&db, |keeping| keeping.add(rollup("m", 15)));
+    append(300..600);
+    block_on(store.forget(&Retention::default(), 500 * SECOND)).unwrap();
+    for step in [30, 60, 90] {
+        for first in [0, 30] {
+            let groups = block_on(found(&series, first * SECOND, step * SECOND)).unwrap();
+            let counted: i64 = groups.iter().map(|(_, bucket)| bucket[0].0).sum();
+            assert_eq!(counted, 600 - first, "from {first} by {step}: {groups:?}");
+        }
+    }
+    assert_eq!(count(&series), 600);
+    block_on(store.check_invariants()).unwrap();
+}
+
+/// A rule that is said again keeps its buckets, and is about other times from then on.
+#[test]
+fn a_rule_that_is_said_again_is_changed() {
+    let (db, store, series) = rolled();
+    block_on(store.forget(&Retention::default(), 600 * SECOND)).unwrap();
+    let (keep, raw) = (Some(Duration::from_hours(1)), Some(Duration::from_mins(2)));
+    change(&db, |keeping| {
+        let id = keeping.rollups()[0].id;
+        keeping.add(Rollup { keep, raw, ..rollup("*", 10) })?;
+        assert_eq!((keeping.rollups().len(), keeping.rollups()[0].id), (1, id));
+        assert_eq!((keeping.rollups()[0].keep, keeping.rollups()[0].raw), (keep, raw));
+        Ok(())
+    });
+    block_on(store.roll_up()).unwrap();
+    assert_eq!(count(&series), 600);
+}

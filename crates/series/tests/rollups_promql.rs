@@ -9,7 +9,7 @@ use common::is_near;
 use plinth::Local;
 use plinth_env::block_on;
 use plinth_series::workload::Random;
-use plinth_series::{Retention, Rollup, SeriesStore, Settings, prometheus};
+use plinth_series::{Retention, Rollup, SeriesStore, Settings, opentsdb, prometheus};
 use serde_json::Value as Json;
 use std::time::Duration;
 
@@ -183,5 +183,32 @@ fn rollups_answer_when_their_points_have_gone_and_others_say_so() {
         let query = format!("rate({metric}[5m])");
         let other = ask(&rolled, &query, (END - 10, END, 7));
         assert!(other["warnings"].is_null(), "{other}");
+    }
+}
+
+/// OpenTSDB's intervals begin where buckets do. They never met any, and nothing came for times
+/// whose points had gone.
+#[test]
+fn intervals_of_opentsdb_are_answered_when_their_points_have_gone() {
+    let raw = Some(Duration::from_mins(10));
+    let (plain, rolled) = (store(Vec::new()), store(vec![Rollup { raw, ..rollup("*", 60) }]));
+    fill(&[&plain, &rolled]);
+    block_on(rolled.forget(&Retention::default(), END * SECOND)).unwrap();
+    for aggregator in ["avg", "sum", "count", "min", "max", "first"] {
+        for interval in ["1m", "10m", "1h"] {
+            let url = format!("start={BEGIN}&end={END}&m=sum:{interval}-{aggregator}:count_total");
+            let ask = |store| block_on(opentsdb(store, "/api/query", (url.as_bytes(), b""), 0));
+            let [one, other] = [ask(&plain), ask(&rolled)].map(|(status, text)| {
+                assert_eq!(status, 200, "{text}");
+                serde_json::from_str::<Json>(&text).unwrap()
+            });
+            let dps = |json: &Json| json[0]["dps"].as_object().cloned().unwrap_or_default();
+            let (one, other) = (dps(&one), dps(&other));
+            assert!(one.len() >= 2 && one.len() == other.len(), "{url}: {other:?}");
+            for (time, value) in &one {
+                let (value, found) = (value.as_f64().unwrap(), other[time].as_f64().unwrap());
+                assert!(is_near(value, found), "{url} at {time}: {value} and {found}");
+            }
+        }
     }
 }

@@ -22,7 +22,7 @@ pub fn command(place: impl Fn(Command) -> Command) -> Command {
             .help("A metric, or cpu.* for all that begin so; * for all")
     };
     let add = Command::new("add")
-        .about("Keeps buckets of the points of some metrics, also when the points go")
+        .about("Keeps buckets of the points of some metrics, also when the points go; said again it changes for how long")
         .arg(metrics())
         .arg(span("every", "The length of a bucket, by which a day can be divided").required(true))
         .arg(span("keep", "For how long buckets are kept [default: for ever]"))
@@ -33,7 +33,13 @@ pub fn command(place: impl Fn(Command) -> Command) -> Command {
     let remove = Command::new("remove")
         .about("Removes rules, and the buckets that were kept by them")
         .arg(metrics())
-        .arg(span("every", "Only the rule with buckets of this length"));
+        .arg(span("every", "Only the rule with buckets of this length"))
+        .arg(
+            Arg::new("yes")
+                .long("yes")
+                .action(ArgAction::SetTrue)
+                .help("Needed where points may have gone of which these buckets are all there is"),
+        );
     Command::new("rollup")
         .about("Rules of rollups: buckets of points that are kept when the points go")
         .subcommand_required(true)
@@ -141,9 +147,18 @@ fn remove(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
     let Some(metrics) = options.get_one::<Metrics>("metrics") else {
         return Err(Failure::usage("METRICS are needed"));
     };
-    let removed = change(place, |keeping| match keeping.remove(metrics, every) {
-        removed if removed.is_empty() => Err(format!("there is no such rule for {metrics}")),
-        removed => Ok(removed),
+    let is_sure = options.get_flag("yes");
+    let removed = change(place, |keeping| {
+        let removed = keeping.remove(metrics, every);
+        let stands_for_points = removed.iter().find(|rule| rule.raw.is_some());
+        match stands_for_points.filter(|_| !is_sure) {
+            _ if removed.is_empty() => Err(format!("there is no such rule for {metrics}")),
+            Some(rule) => Err(format!(
+                "{rule}: points have gone of which its buckets are all there is; nothing was \
+                 removed. To change for how long they are kept, `add` it again; --yes removes them"
+            )),
+            None => Ok(removed),
+        }
     })?;
     for rule in removed {
         terminal::print(&format!("{rule}: removed\n"))?;

@@ -96,6 +96,11 @@ impl From<Point> for Digest {
 }
 
 impl Bucket {
+    /// How many points it was made of.
+    pub(crate) fn count(&self) -> u64 {
+        u64::from(self.at.is_some()) + self.rest.map_or(0, |rest| rest.summary.count)
+    }
+
     /// Adds what PromQL asks of it: of the point at its beginning, and of those behind it.
     pub(crate) fn put_digests(&self, digests: &mut Vec<plinth_promql::Digest>) {
         let at = self.at.map(|value| (self.begin, value.as_f64()));
@@ -171,6 +176,11 @@ impl Maker {
             (Some(rest), Some(later)) => rest.add(later),
             (rest, later) => *rest = rest.or(*later),
         }
+    }
+
+    /// How many buckets there are by now.
+    pub(crate) fn len(&self) -> usize {
+        self.buckets.len()
     }
 
     /// The buckets that end before a moment, or with it.

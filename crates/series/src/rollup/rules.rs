@@ -138,7 +138,8 @@ impl Keeping {
         self.of(metric).next().is_some()
     }
 
-    /// Adds a rule.
+    /// Adds a rule. One for the same metrics and buckets of the same length is changed: it keeps
+    /// its buckets, and for how long these and points are kept is what is said now.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -147,9 +148,10 @@ impl Keeping {
             return Err(fault);
         }
         let is_same =
-            |other: &&Rollup| other.metrics == rollup.metrics && other.every == rollup.every;
-        if let Some(other) = self.rollups.iter().find(is_same) {
-            return Err(format!("there is a rule already: {other}; remove it first"));
+            |other: &&mut Rollup| other.metrics == rollup.metrics && other.every == rollup.every;
+        if let Some(other) = self.rollups.iter_mut().find(is_same) {
+            (other.keep, other.raw) = (rollup.keep, rollup.raw);
+            return Ok(());
         }
         if self.rollups.len() >= MAX_ROLLUPS {
             return Err(format!("there are {MAX_ROLLUPS} rules, and there may be no more"));

@@ -325,10 +325,11 @@ fn settle(shared: &Shared, step: &Step, trunks: Vec<Trunk>) {
         state.sealing.retain(|leaf| !leaves.iter().any(|saved| Arc::ptr_eq(saved, leaf)));
         let points = leaves.iter().map(|leaf| leaf.len()).sum();
         shared.open_points.fetch_sub(points, Ordering::Relaxed);
-        shared.rolls.note(cell, leaves.len(), false);
+        shared.rolls.note((cell.id, &cell.name), leaves.len(), None);
     }
     for (cell, points) in &step.late {
-        shared.rolls.note(cell, 0, true);
+        let now = shared.database.endpoint().env().now();
+        shared.rolls.note((cell.id, &cell.name), 0, Some(now));
         let mut state = lock(&cell.state);
         // A series that was taken twice has others behind them, which come with a later step.
         let saved = points.len().min(state.merging.len());

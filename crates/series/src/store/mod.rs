@@ -61,6 +61,7 @@ mod search;
 mod side;
 mod tail;
 mod turn;
+mod written;
 
 pub(crate) use budget::Share;
 pub use candidate::{Candidate, Look};

@@ -240,6 +240,7 @@ impl SeriesStore {
             stats.query_bytes = more.query_bytes;
             stats.rollups.looked_at += more.rollups.looked_at;
             stats.rollups.left += more.rollups.left;
+            stats.rollups.failed += more.rollups.failed;
         }
         stats
     }

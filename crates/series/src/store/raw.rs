@@ -6,7 +6,7 @@
 //! the points of the last ones stay until the buckets go, too.
 
 use super::keys::Id;
-use super::roll::{self, Ruled};
+use super::roll::{self, Came, Ruled};
 use super::rolls::{self, State};
 use super::{Series, Shared, flush, lock, remove, retry};
 use crate::error::Result;
@@ -59,8 +59,16 @@ impl Series {
         if !has_open && gone(&rules.await?) >= reach {
             return Ok(false);
         }
-        // Most of it is done without being in anybody's way.
-        roll::roll(shared, id, name).await?;
+        // Most of it is done without being in anybody's way. What is behind by much is left to the
+        // task that does it in the background, and the points stay until then.
+        if shared.settings.commit_every.is_some() {
+            if roll::roll_some(shared, id, name).await? == Came::More {
+                shared.rolls.note_rest((id, name));
+                return Ok(false);
+            }
+        } else {
+            roll::roll(shared, id, name).await?;
+        }
         let span = Span::new(..first);
         flush::sealed(shared, (id, name), span, async || {
             for _ in 0..TRIES {

@@ -38,7 +38,11 @@ impl Series {
                 let of = (id, name.metric());
                 match try_delete_range(shared, &tr, of, span, sealed).await {
                     Err(error) => retry::again(&tr, error).await?,
-                    result => return result,
+                    Ok(()) => {
+                        let now = shared.database.endpoint().env().now();
+                        shared.rolls.note((id, name), 0, Some(now));
+                        return Ok(());
+                    }
                 }
             }
         })

@@ -8,7 +8,7 @@
 
 use super::raw::aligned;
 use super::{Listing, Series, SeriesStore, roll, rolls};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::rollup::{Keeping, Metrics};
 use crate::time::duration;
 use crate::tree::Direction;
@@ -119,84 +119,121 @@ impl SeriesStore {
     /// # Errors
     /// Those of [`Series::delete_range`] and of searching; what was deleted by then stays deleted.
     pub async fn forget(&self, retention: &Retention, now: i64) -> Result<u64> {
-        for part in self.parts.iter().filter(|part| !part.is_foreign()) {
-            rolls::learn(&part.shared).await?;
-        }
+        self.learn_rules().await?;
         let known = self.first().rolls.known();
         let keeping = &known.keeping;
-        let (mut count, mut after) = (0, None);
+        let (mut count, mut after, mut failed) = (0, None, Ok(()));
         loop {
             let metrics = self.list(&Listing::Metrics, "", after.as_deref(), METRICS).await?;
             for metric in &metrics {
+                // By other rules points may have to be rolled up first: the next one goes by those.
+                if self.learn_rules().await? {
+                    return failed.map(|()| count);
+                }
                 let raw = keeping.of(metric).filter_map(|rollup| rollup.raw);
                 let kept = raw.chain(retention.kept(metric)).min();
                 let kept = kept.map(|kept| first_kept(now, kept));
-                if keeping.has(metric) {
-                    count += self.forget_rolled(metric, keeping, (kept, now)).await?;
-                } else if let Some(first) = kept {
-                    count += self.forget_before(metric, first).await?;
+                let is_rolled = keeping.has(metric);
+                let old = Old { now, first: kept, keeping: is_rolled.then_some(keeping) };
+                if kept.is_none() && !is_rolled {
+                    continue;
+                }
+                let forgotten = self.forget_of(metric, &old, &mut count).await;
+                // What is wrong with one keeps no others.
+                match forgotten {
+                    Err(why @ (Error::Locked(_) | Error::NotOwner)) => return Err(why),
+                    forgotten => failed = failed.and(forgotten),
                 }
             }
             if metrics.len() < METRICS {
-                return Ok(count);
+                return failed.map(|()| count);
             }
             after = metrics.into_iter().next_back();
         }
     }
 
-    /// Deletes the points of a metric before a time.
-    async fn forget_before(&self, metric: &str, first: i64) -> Result<u64> {
-        let (mut count, mut from) = (0, Some(0));
-        while let Some(begin) = from {
-            let (found, next) = self.browse(Some(metric), &[], begin).await?;
-            for series in found {
-                if series.has_any_before(first).await? {
-                    series.delete_range(..first).await?;
-                    count += 1;
-                }
-            }
-            from = next;
+    /// Whether there are other rules than were known.
+    async fn learn_rules(&self) -> Result<bool> {
+        let mut are_others = false;
+        for part in self.parts.iter().filter(|part| !part.is_foreign()) {
+            are_others |= rolls::learn(&part.shared).await?;
         }
-        Ok(count)
+        Ok(are_others)
     }
 
-    /// Deletes the points before a time, if there is one, of a metric that has rollups, and of
-    /// these what is too old.
-    async fn forget_rolled(
-        &self,
-        metric: &str,
-        keeping: &Keeping,
-        (first, now): (Option<i64>, i64),
-    ) -> Result<u64> {
-        let (mut count, mut from) = (0, Some(0));
+    /// Deletes what is too old of a metric's series, and counts those that lost some. Goes on
+    /// behind one that fails for a cause of its own; gives the first error.
+    async fn forget_of(&self, metric: &str, old: &Old<'_>, count: &mut u64) -> Result<()> {
+        let (mut failed, mut from) = (Ok(()), Some(0));
         while let Some(begin) = from {
             let (found, next) = self.browse(Some(metric), &[], begin).await?;
             for series in found {
-                let mut lost = match first {
-                    Some(first) => series.forget_points(keeping, first).await?,
-                    None => false,
-                };
-                for rollup in keeping.of(metric) {
-                    let Some(keep) = rollup.keep else { continue };
-                    let of = (series.cell.id, rollup);
-                    lost |= roll::forget_buckets(&series.shared, of, first_kept(now, keep)).await?;
+                match series.forget_old(old).await {
+                    Ok(lost) => *count += u64::from(lost),
+                    Err(why @ (Error::Locked(_) | Error::NotOwner)) => return Err(why),
+                    Err(why) => failed = failed.and(Err(why)),
                 }
-                // Of a series that ended, the points that no bucket is made of any more.
-                if let Some(end) = first.and_then(|first| keeping.end_of_all(metric, first, now))
-                    && series.has_any_before(end).await?
-                {
-                    series.delete_range(..end).await?;
-                    lost = true;
-                }
-                count += u64::from(lost);
             }
             from = next;
         }
-        Ok(count)
+        failed
     }
 }
 
+/// What is too old.
+struct Old<'a> {
+    now: i64,
+    /// Points before this.
+    first: Option<i64>,
+    /// The rules, for a metric that has rollups.
+    keeping: Option<&'a Keeping>,
+}
+
 impl Series {
+    /// Deletes the points before a time, as when they are too old: where there are rollups, what is
+    /// in these stays, and points that are not yet in them. Whether there were any.
+    ///
+    /// # Errors
+    /// Those of [`Series::delete_range`].
+    pub async fn forget_before(&self, first: i64) -> Result<bool> {
+        let known = self.shared.rolls.known();
+        if known.keeping.has(self.cell.name.metric()) {
+            return self.forget_points(&known.keeping, first).await;
+        }
+        self.forget_old(&Old { now: first, first: Some(first), keeping: None }).await
+    }
+
+    /// Deletes what is too old. Whether there was anything.
+    async fn forget_old(&self, old: &Old<'_>) -> Result<bool> {
+        let metric = self.cell.name.metric();
+        let Some(keeping) = old.keeping else {
+            let Some(first) = old.first else { return Ok(false) };
+            let has_any = self.has_any_before(first).await?;
+            if has_any {
+                self.delete_range(..first).await?;
+            }
+            return Ok(has_any);
+        };
+        let mut lost = match old.first {
+            Some(first) => self.forget_points(keeping, first).await?,
+            None => false,
+        };
+        for rollup in keeping.of(metric) {
+            let Some(keep) = rollup.keep else { continue };
+            let of = (self.cell.id, rollup);
+            lost |= roll::forget_buckets(&self.shared, of, first_kept(old.now, keep)).await?;
+        }
+        // Of a series that ended, the points that no bucket is made of any more.
+        let end = old.first.and_then(|first| keeping.end_of_all(metric, first, old.now));
+        if let Some(end) = end
+            && self.has_any_before(end).await?
+        {
+            self.delete_range(..end).await?;
+            lost = true;
+        }
+        Ok(lost)
+    }
+
     async fn has_any_before(&self, first: i64) -> Result<bool> {
         Ok(self.scan(..first, Direction::Forward).await?.next().await?.is_some())
     }

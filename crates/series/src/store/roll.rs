@@ -18,18 +18,21 @@
 use super::found::Found;
 use super::keys::Id;
 use super::rolls::{Change, Known, State, are_known};
+use super::written::Written;
 use super::{Part, Series, SeriesStore, Shared, nodes, retry};
 use crate::error::Result;
 use crate::name::Name;
-use crate::rollup::{Bucket, MAX_BUCKETS, Maker, Rollup, begin_of, decode, encode, end_of};
+use crate::rollup::{Maker, Rollup, begin_of, decode, end_of};
 use crate::tree::{Direction, Span};
 use crate::value::Points;
-use plinth_client::{KeyValue, RangeOptions, StreamingMode, Transaction};
+use plinth_client::{RangeOptions, StreamingMode, Transaction};
 use plinth_types::{Bytes, key_after, strinc};
 use std::sync::Arc;
 
 /// Points that one step reads, about.
 const STEP_POINTS: usize = 100_000;
+/// Buckets that one step makes, about: a transaction has room for some ten thousand.
+const STEP_BUCKETS: usize = 20_000;
 /// Changes that one step takes up.
 const CHANGES: usize = 256;
 
@@ -52,7 +55,7 @@ struct Step<'a> {
 
 /// What a step came to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Came {
+pub(super) enum Came {
     /// Everything is rolled up, or nothing is to be.
     Done,
     /// There may be more to do.
@@ -67,7 +70,8 @@ pub(super) async fn roll(shared: &Arc<Shared>, id: Id, name: &Name) -> Result<()
     Ok(())
 }
 
-async fn roll_some(shared: &Arc<Shared>, id: Id, name: &Name) -> Result<Came> {
+/// Rolls a series up by one step.
+pub(super) async fn roll_some(shared: &Arc<Shared>, id: Id, name: &Name) -> Result<Came> {
     let known = shared.rolls.known();
     let tr = shared.database.create_transaction();
     loop {
@@ -172,9 +176,10 @@ impl Making {
         (begin < end).then_some(Self { rule, begin, end, maker })
     }
 
-    /// Up to where its buckets are whole when all points before a time are there.
-    fn whole_until(&self, time: i64) -> i64 {
-        self.end.min(begin_of(time, self.rule.every))
+    /// Whether a step may end when all points before a time are there: it is a bucket further then,
+    /// or has yet to begin.
+    fn may_rest_at(&self, time: i64) -> bool {
+        self.begin >= time || self.end.min(begin_of(time, self.rule.every)) > self.begin
     }
 }
 
@@ -191,7 +196,8 @@ impl Step<'_> {
     }
 
     /// Gives points to those who make buckets, about as many as a step reads, and such that each
-    /// has one bucket at least that is whole. Gives the time of the first that was not read.
+    /// has one bucket at least that is whole, or begins behind them. Gives the time of the first
+    /// that was not read.
     async fn feed(&self, making: &mut [Making]) -> Result<Option<i64>> {
         let begin = making.iter().map(|making| making.begin).min().unwrap_or(0);
         let end = making.iter().map(|making| making.end).max().unwrap_or(0);
@@ -199,8 +205,9 @@ impl Step<'_> {
         let mut read = 0;
         while let Some(some) = points.next().await? {
             let Some(first) = some.times.first().copied() else { continue };
-            let is_enough = making.iter().all(|making| making.whole_until(first) > making.begin);
-            if read >= STEP_POINTS && is_enough {
+            let is_enough = making.iter().all(|making| making.may_rest_at(first));
+            let made: usize = making.iter().map(|making| making.maker.len()).sum();
+            if (read >= STEP_POINTS || made >= STEP_BUCKETS) && is_enough {
                 return Ok(Some(first));
             }
             read += some.len();
@@ -234,7 +241,10 @@ impl Step<'_> {
         let next = self.feed(&mut making).await?;
         for Making { rule, begin, end, maker } in making {
             let end = next.map_or(end, |next| end.min(begin_of(next, rule.every)));
-            self.replace(rule.id, (begin, end), maker.until(end)).await?;
+            if end <= begin {
+                continue;
+            }
+            self.buckets(rule.id).replace((begin, end), maker.until(end)).await?;
             let state = rule.state.unwrap_or(State { from: begin, upto: end, gone: begin });
             self.set_state(rule.id, State { upto: end, ..state });
         }
@@ -267,12 +277,14 @@ impl Step<'_> {
         for rule in &self.rules {
             rule.state.inspect(|state| self.set_state(rule.id, *state));
         }
-        let mut spans = joined(changes, true, self.longest());
-        for span in &spans {
-            self.remove_gone(*span).await?;
+        // By each rule for itself: what the longest buckets join is more than was deleted.
+        for rule in &self.rules {
+            for span in joined(changes, true, rule.every) {
+                self.remove_gone(rule, span).await?;
+            }
         }
         let deleted = changes.iter().map(|change| Change { is_deletion: false, ..*change });
-        spans = joined(&deleted.collect::<Vec<_>>(), false, self.longest());
+        let spans = joined(&deleted.collect::<Vec<_>>(), false, self.longest());
         let mut spans = spans.into_iter();
         let mut rest = None;
         for span in spans.by_ref() {
@@ -288,24 +300,23 @@ impl Step<'_> {
     }
 
     /// Removes the buckets of which points were deleted, where there are no points to make them of.
-    async fn remove_gone(&self, span: Span) -> Result<()> {
-        for rule in &self.rules {
-            let Some(state) = rule.state else { continue };
-            let begin = begin_of(span.first, rule.every);
-            let end = end_of(begin_of(span.last, rule.every), rule.every).min(state.gone);
-            if begin < end {
-                self.replace(rule.id, (begin, end), Vec::new()).await?;
-            }
+    async fn remove_gone(&self, rule: &Ruled, span: Span) -> Result<()> {
+        let Some(state) = rule.state else { return Ok(()) };
+        let begin = begin_of(span.first, rule.every);
+        let end = end_of(begin_of(span.last, rule.every), rule.every).min(state.gone);
+        if begin < end {
+            self.buckets(rule.id).replace((begin, end), Vec::new()).await?;
         }
         Ok(())
     }
 
     /// Makes the buckets of a span again, as far as there are points; gives what is left of it.
+    /// Where points have gone, others may have come since: history that was brought in late.
     async fn make_span_again(&self, span: Span) -> Result<Option<Span>> {
         let mut making: Vec<Making> = Vec::new();
         for rule in &self.rules {
             let Some(state) = rule.state else { continue };
-            let begin = begin_of(span.first, rule.every).max(state.gone).max(state.from);
+            let begin = begin_of(span.first, rule.every).max(state.from);
             let end = end_of(begin_of(span.last, rule.every), rule.every).min(state.upto);
             making.extend(Making::new(*rule, begin, end));
         }
@@ -315,8 +326,15 @@ impl Step<'_> {
         let next = self.feed(&mut making).await?;
         let mut left: Option<i64> = None;
         for Making { rule, begin, end, maker } in making {
-            let until = next.map_or(end, |next| end.min(begin_of(next, rule.every)));
-            self.replace(rule.id, (begin, until), maker.until(until)).await?;
+            let until = next.map_or(end, |next| end.min(begin_of(next, rule.every))).max(begin);
+            let gone = rule.state.map_or(begin, |state| state.gone).clamp(begin, until);
+            let mut made = maker.until(until);
+            let behind = made.split_off(made.partition_point(|bucket| bucket.begin < gone));
+            let buckets = self.buckets(rule.id);
+            buckets.complete(made).await?;
+            if gone < until {
+                buckets.replace((gone, until), behind).await?;
+            }
             if until < end {
                 left = Some(left.map_or(until, |left| left.min(until)));
             }
@@ -324,47 +342,10 @@ impl Step<'_> {
         Ok(left.map(|first| Span { first, last: span.last }))
     }
 
-    /// Puts buckets in place of all that there are by a rule from a time up to another.
-    async fn replace(&self, rule: u64, (begin, end): (i64, i64), fresh: Vec<Bucket>) -> Result<()> {
-        let rows = rows_of(self.tr, self.shared, (rule, self.id), (begin, end)).await?;
-        if rows.is_empty() && fresh.is_empty() {
-            return Ok(());
-        }
-        let mut buckets = Vec::new();
-        for row in &rows {
-            self.tr.clear(&row.key);
-            buckets.extend(decode(&row.value)?);
-        }
-        let behind = buckets.split_off(buckets.partition_point(|bucket| bucket.begin < end));
-        buckets.truncate(buckets.partition_point(|bucket| bucket.begin < begin));
-        buckets.extend(fresh);
-        buckets.extend(behind);
-        let size = buckets.len().div_ceil(buckets.len().div_ceil(MAX_BUCKETS).max(1)).max(1);
-        for some in buckets.chunks(size) {
-            let key = self.shared.keys.rolled_row(rule, self.id, some[0].begin);
-            self.tr.set(key, encode(some));
-        }
-        Ok(())
+    /// The buckets of the series by a rule.
+    fn buckets(&self, rule: u64) -> Written<'_> {
+        Written { tr: self.tr, keys: &self.shared.keys, of: (rule, self.id) }
     }
-}
-
-/// The rows of buckets that may have some that begin between two times: that in which the first
-/// time lies, and those up to the second.
-async fn rows_of(
-    tr: &Transaction,
-    shared: &Shared,
-    (rule, id): (u64, Id),
-    (begin, end): (i64, i64),
-) -> Result<Vec<KeyValue>> {
-    let keys = &shared.keys;
-    let row = |begin: i64| keys.rolled_row(rule, id, begin);
-    let all = RangeOptions::from(row(i64::MIN)..key_after(&row(begin)).to_vec());
-    let before = tr.snapshot().range(all.limit(1).reverse(true)).collect();
-    let within = RangeOptions::from(key_after(&row(begin)).to_vec()..row(end));
-    let within = tr.snapshot().range(within.mode(StreamingMode::WantAll)).collect();
-    let mut rows = before.await?;
-    rows.extend(within.await?);
-    Ok(rows)
 }
 
 /// Removes rows of buckets of a series whose last bucket is older than a time, by one rule. Whether

@@ -19,6 +19,7 @@ use super::Series;
 use super::keys::Keys;
 use super::merged::Merged;
 use super::nodes::Reader;
+use super::raw::aligned;
 use super::rolls::{Change, State, spans};
 use crate::error::Result;
 use crate::rollup::{Bucket, begin_of, decode, end_of};
@@ -27,6 +28,8 @@ use crate::value::Point;
 use plinth_client::{KeySelector, RangeOptions, StreamingMode};
 use std::collections::VecDeque;
 
+/// What lies between no others.
+const ALL: (i64, i64) = (i64::MIN, i64::MAX);
 /// Rows of buckets that are read at a time.
 const ROWS: usize = 4;
 /// Stretches of points between buckets, at most: beyond, what lies between is read as points, too.
@@ -208,7 +211,7 @@ impl Rolled {
         let places = (0..self.rules.len()).map(fit).filter(|(_, fit)| *fit != Fit::Not);
         let places: Vec<(usize, Fit)> = places.collect();
         let mut stretches = Vec::new();
-        self.fill(span, &places, &mut stretches);
+        self.fill(span, ALL, &places, &mut stretches);
         let points = |stretch: &&Stretch| matches!(stretch, Stretch::Points(_));
         if stretches.iter().filter(points).count() > STRETCHES {
             return self.coarse(span, &places);
@@ -216,8 +219,15 @@ impl Rolled {
         stretches
     }
 
-    /// Adds what is read of a span by these rules, those with the longest buckets first.
-    fn fill(&self, span: Span, places: &[(usize, Fit)], stretches: &mut Vec<Stretch>) {
+    /// Adds what is read of a span by these rules, those with the longest buckets first. No bucket
+    /// lies across the `bounds`, where other rules' are.
+    fn fill(
+        &self,
+        span: Span,
+        bounds: (i64, i64),
+        places: &[(usize, Fit)],
+        stretches: &mut Vec<Stretch>,
+    ) {
         let Some(((place, fit), others)) = places.split_first() else {
             if !span.is_empty() {
                 stretches.push(Stretch::Points(span));
@@ -229,21 +239,28 @@ impl Rolled {
             return;
         }
         let begin = match begin_of(span.first, *every) {
-            begin if begin == span.first || *fit == Fit::Around => begin,
+            begin if begin == span.first => begin,
+            begin if *fit == Fit::Around && begin >= bounds.0 => begin,
             begin => end_of(begin, *every),
         };
+        let around = end_of(begin_of(span.last, *every), *every);
         let end = match (*fit, span.last.checked_add(1)) {
-            (Fit::Around, _) => end_of(begin_of(span.last, *every), *every),
+            (Fit::Around, _) if around <= bounds.1 => around,
             (_, Some(end)) => begin_of(end, *every),
             // All of time has no moment behind it.
             (_, None) => i64::MAX,
         };
-        let (begin, end) = (begin.max(state.from), end.min(state.upto));
+        let (begin, end) = self.seams(
+            (begin, end),
+            (begin.max(state.from), end.min(state.upto)),
+            (*place, others),
+        );
         if begin >= end {
-            return self.fill(span, others, stretches);
+            return self.fill(span, bounds, others, stretches);
         }
         let before = Span { last: begin.saturating_sub(1), ..span };
-        self.fill(if begin == i64::MIN { Span::NONE } else { before }, others, stretches);
+        let before = if begin == i64::MIN { Span::NONE } else { before };
+        self.fill(before, (bounds.0, begin), others, stretches);
         let mut next = begin;
         for hole in self.holes(*place, (begin, end)) {
             if next < hole.0 {
@@ -255,7 +272,30 @@ impl Rolled {
         if next < end {
             stretches.push(Stretch::Buckets(*place, next, end));
         }
-        self.fill(Span { first: end, ..span }, &[], stretches);
+        self.fill(Span { first: end, ..span }, (end, bounds.1), others, stretches);
+    }
+
+    /// From where, and up to where, buckets of a rule are taken of those that are wanted and those
+    /// that there are. Where other rules' follow, and points have gone, they meet where a bucket of
+    /// each begins: no part of one can be had.
+    fn seams(
+        &self,
+        wanted: (i64, i64),
+        (mut begin, mut end): (i64, i64),
+        (place, others): (usize, &[(usize, Fit)]),
+    ) -> (i64, i64) {
+        let all = others.iter().map(|(place, _)| *place).chain([place]);
+        let everies: Vec<i64> = all.map(|place| self.rules[place].every).collect();
+        if begin > wanted.0 && begin > i64::MIN {
+            // Days begin buckets of all lengths, so that comes to an end.
+            while let Some(every) = everies.iter().find(|every| begin_of(begin, **every) < begin) {
+                begin = end_of(begin_of(begin, *every), *every);
+            }
+        }
+        if end < wanted.1 && end < self.gone() {
+            end = aligned(end, &everies);
+        }
+        (begin, end)
     }
 
     /// Where buckets of a rule are not what the points say: from the beginning of one to that of
@@ -296,7 +336,7 @@ impl Rolled {
         let rules = rules.map(|it| Buckets { rule: it.rule, every: it.every, state: it.state });
         let coarse = Self { rules: rules.collect(), changes };
         let mut stretches = Vec::new();
-        coarse.fill(span, places, &mut stretches);
+        coarse.fill(span, ALL, places, &mut stretches);
         stretches
     }
 }

@@ -5,9 +5,12 @@
 //! opened and whenever rules change, and rests three times as long as it worked, so that history
 //! that is long doesn't take a processor for itself.
 
-use super::rolls::{self, Progress};
-use super::{Part, Shared, roll};
-use crate::error::Result;
+use super::keys::Id;
+use super::roll::{self, Came};
+use super::rolls::{self, Known, Progress};
+use super::{Part, Shared};
+use crate::error::{Error, Result};
+use crate::name::Name;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -52,9 +55,7 @@ pub(super) fn start(shared: &Arc<Shared>) {
             }
             let worked = timer.now();
             pause = match work(&shared, &mut walk).await {
-                Ok(()) if walk.next.is_some() => {
-                    (timer.now().saturating_sub(worked) * RESTS).min(LOOK)
-                }
+                Ok(()) if walk.next.is_some() => timer.now().saturating_sub(worked) * RESTS,
                 Ok(()) => LOOK,
                 Err(_) => TRY_AGAIN,
             };
@@ -72,46 +73,93 @@ async fn work(shared: &Arc<Shared>, walk: &mut Walk) -> Result<()> {
     let known = shared.rolls.known();
     if known.keeping.rollups().is_empty() {
         walk.next = None;
-        shared.rolls.set_progress(Progress::default());
+        let failed = shared.rolls.progress().failed;
+        shared.rolls.set_progress(Progress { failed, ..Progress::default() });
         return Ok(());
     }
     let is_seldom = env.now() >= walk.seldom;
     if is_seldom {
         walk.seldom = env.now() + SELDOM;
     }
-    for cell in shared.rolls.take_due(is_seldom) {
-        if let Err(error) = roll::roll(shared, cell.id, &cell.name).await {
-            shared.rolls.note(&cell, 0, true);
-            return Err(error);
+    let begun = env.now();
+    let mut failed = Ok(());
+    let mut due = shared.rolls.take_due(is_seldom, begun).into_iter();
+    for (id, name) in due.by_ref() {
+        let step = step(shared, (id, &name)).await;
+        match &step {
+            Ok(Came::Done) => {}
+            Ok(Came::More) => shared.rolls.note_rest((id, &name)),
+            Err(_) => shared.rolls.note((id, &name), 0, Some(env.now())),
+        }
+        failed = step.map(drop).and(failed);
+        if ends(&failed) || env.now().saturating_sub(begun) >= STRETCH {
+            break;
         }
     }
+    // What there was no time for.
+    due.for_each(|(id, name)| shared.rolls.note_rest((id, &name)));
+    if !ends(&failed) {
+        failed = go_on(shared, walk, &known).await.and(failed);
+    }
+    failed
+}
+
+/// Whether nothing can be done at all: the database is locked, or somebody else's.
+fn ends(result: &Result<()>) -> bool {
+    matches!(result, Err(Error::Locked(_) | Error::NotOwner))
+}
+
+/// A step of one series. If that fails for a cause of its own, others go on.
+async fn step(shared: &Arc<Shared>, (id, name): (Id, &Name)) -> Result<Came> {
+    let came = roll::roll_some(shared, id, name).await;
+    if let Err(why) = &came
+        && shared.rolls.count_failure(shared.database.endpoint().env().now())
+    {
+        tracing::warn!(series = %name, error = %why, "a series can't be rolled up");
+    }
+    came
+}
+
+/// Goes on with the walk for a while.
+async fn go_on(shared: &Arc<Shared>, walk: &mut Walk, known: &Known) -> Result<()> {
+    let env = shared.database.endpoint().env();
     let part = Part { shared: shared.clone() };
     if walk.next == Some(0) {
         walk.all = part.count().await?;
     }
     let begun = env.now();
+    let is_over = |begun: Duration| env.now().saturating_sub(begun) >= STRETCH;
+    let mut failed = Ok(());
     while let Some(least) = walk.next {
         let (found, is_end) = part.page_of_all(least).await?;
         for found in &found {
+            let mut came = Ok(Came::Done);
             if known.keeping.has(found.name.metric()) {
-                roll::roll(shared, found.id, &found.name).await?;
+                came = step(shared, (found.id, &found.name)).await;
             }
-            walk.next = Some(found.id + 1);
-            walk.looked_at += 1;
-            if env.now().saturating_sub(begun) >= STRETCH {
+            let is_done = !matches!(came, Ok(Came::More));
+            failed = came.map(drop).and(failed);
+            if ends(&failed) {
+                return failed;
+            }
+            walk.next = Some(found.id + u64::from(is_done));
+            walk.looked_at += u64::from(is_done);
+            if !is_done || is_over(begun) {
                 break;
             }
         }
-        let is_over = is_end && found.last().is_none_or(|last| walk.next > Some(last.id));
-        if is_over {
+        let is_all = is_end && found.last().is_none_or(|last| walk.next > Some(last.id));
+        if is_all {
             walk.next = None;
         }
-        let left = if is_over { 0 } else { walk.all.saturating_sub(walk.looked_at).max(1) };
-        shared.rolls.set_progress(Progress { looked_at: walk.looked_at, left });
-        if is_over || env.now().saturating_sub(begun) >= STRETCH {
+        let left = if is_all { 0 } else { walk.all.saturating_sub(walk.looked_at).max(1) };
+        let failed_before = shared.rolls.progress().failed;
+        let looked_at = walk.looked_at;
+        shared.rolls.set_progress(Progress { looked_at, left, failed: failed_before });
+        if is_all || is_over(begun) {
             break;
         }
         env.yield_now().await;
     }
-    Ok(())
+    failed
 }

@@ -17,15 +17,20 @@ use super::place::Home;
 use super::{Cell, Role, Series, SeriesStore, Settings, Shared, lock, retry};
 use crate::codec::reader::Reader;
 use crate::error::{Error, Result};
+use crate::name::Name;
 use crate::rollup::{Keeping, Rollup, begin_of};
 use crate::tree::Span;
 use plinth_client::{Database, Transaction};
+use plinth_env::Burst;
 use plinth_types::{Bytes, strinc};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Leaves that a series gets before it is rolled up further: what is in fewer is quickly read.
 const LEAVES: usize = 4;
+/// How long a change waits for others: each has whole buckets made again.
+const SETTLED: Duration = Duration::from_secs(5);
 /// Spans of changes that one commit notes of a series, at most.
 const SPANS: usize = 16;
 /// Late points that are closer together are one change.
@@ -107,9 +112,10 @@ impl Known {
 
 /// A series that has something to be rolled up.
 struct Due {
-    cell: Arc<Cell>,
+    name: Name,
     leaves: usize,
-    is_changed: bool,
+    /// When it was noted first that points have changed.
+    changed: Option<Duration>,
 }
 
 /// What a part knows of its rollups.
@@ -118,6 +124,7 @@ pub(super) struct Rolls {
     known: Mutex<Arc<Known>>,
     due: Mutex<BTreeMap<Id, Due>>,
     progress: Mutex<Progress>,
+    failures: Burst,
 }
 
 /// How far rollups are with series that were there before their rule, or before the store was
@@ -128,6 +135,8 @@ pub struct Progress {
     pub looked_at: u64,
     /// Series that are still to be looked at, about.
     pub left: u64,
+    /// How often a series could not be rolled up since the store was opened.
+    pub failed: u64,
 }
 
 impl Rolls {
@@ -135,30 +144,41 @@ impl Rolls {
         lock(&self.known).clone()
     }
 
-    /// Notes that a series has so many more leaves, or that points of it have changed.
-    pub(super) fn note(&self, cell: &Arc<Cell>, leaves: usize, is_changed: bool) {
+    /// Notes that a series has so many more leaves, or that points of it have changed, at a time.
+    pub(super) fn note(&self, (id, name): (Id, &Name), leaves: usize, changed: Option<Duration>) {
         let known = self.known();
-        if !known.keeping.has(cell.name.metric()) {
+        if !known.keeping.has(name.metric()) {
             return;
         }
         let mut due = lock(&self.due);
-        let due = due.entry(cell.id).or_insert_with(|| Due {
-            cell: cell.clone(),
-            leaves: 0,
-            is_changed: false,
-        });
+        let due =
+            due.entry(id).or_insert_with(|| Due { name: name.clone(), leaves: 0, changed: None });
         due.leaves += leaves;
-        due.is_changed |= is_changed;
+        due.changed = due.changed.or(changed);
     }
 
-    /// Takes the series that have much to be rolled up, or all that have anything.
-    pub(super) fn take_due(&self, all: bool) -> Vec<Arc<Cell>> {
-        let is_due = |_: &Id, due: &mut Due| all || due.is_changed || due.leaves >= LEAVES;
-        lock(&self.due).extract_if(.., is_due).map(|(_, due)| due.cell).collect()
+    /// Notes that a series has more to be rolled up than was done at once.
+    pub(super) fn note_rest(&self, series: (Id, &Name)) {
+        self.note(series, LEAVES, None);
+    }
+
+    /// Takes the series that have much to be rolled up, or all that have anything. Changes wait for
+    /// others that come soon behind them.
+    pub(super) fn take_due(&self, all: bool, now: Duration) -> Vec<(Id, Name)> {
+        let is_old = |at: Duration| now.saturating_sub(at) >= SETTLED;
+        let is_due =
+            |_: &Id, due: &mut Due| all || due.leaves >= LEAVES || due.changed.is_some_and(is_old);
+        lock(&self.due).extract_if(.., is_due).map(|(id, due)| (id, due.name)).collect()
     }
 
     pub(super) fn progress(&self) -> Progress {
         *lock(&self.progress)
+    }
+
+    /// A series could not be rolled up; whether that is news.
+    pub(super) fn count_failure(&self, now: Duration) -> bool {
+        lock(&self.progress).failed += 1;
+        self.failures.note(1, now)
     }
 
     pub(super) fn set_progress(&self, progress: Progress) {

@@ -12,6 +12,7 @@ pub(super) fn write(hub: &Hub, text: &mut String) {
     let is_open = f64::from(u8::from(!hub.slot.is_closed()));
     let (parts, owned) = hub.slot.count();
     let stats = opened.map(|opened| opened.store.stats()).unwrap_or_default();
+    let senders = hub.connections() as f64;
     let count = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64;
     let numbers = [
         ("open", "gauge", "1 while the series are open; 0 while nobody can write or ask.", is_open),
@@ -37,12 +38,7 @@ pub(super) fn write(hub: &Hub, text: &mut String) {
             "Messages in them that were refused.",
             count(&hub.counts.datagrams_refused),
         ),
-        (
-            "connections",
-            "gauge",
-            "Connections that send points on lines.",
-            hub.connections() as f64,
-        ),
+        ("connections", "gauge", "Connections that send points on lines.", senders),
         (
             "series",
             "gauge",
@@ -56,6 +52,12 @@ pub(super) fn write(hub: &Hub, text: &mut String) {
             "gauge",
             "Series that are still to be rolled up.",
             stats.rollups.left as f64,
+        ),
+        (
+            "rollups_failed_total",
+            "counter",
+            "How often a series could not be rolled up since the series were opened.",
+            stats.rollups.failed as f64,
         ),
         (
             "unsaved_seconds",

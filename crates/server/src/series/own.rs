@@ -122,7 +122,8 @@ async fn forget(store: &SeriesStore, metrics: BTreeSet<&str>, first: i64) -> Res
         let found = store.find(metric, &[]).await?;
         for name in found.iter().filter(|name| name.tags().any(|(tag, _)| tag == "server")) {
             if let Some(series) = store.existing(name.as_str()).await? {
-                series.delete_range(..first).await?;
+                // What rollups have of them stays.
+                series.forget_before(first).await?;
             }
         }
     }
@@ -135,6 +136,31 @@ mod tests {
     use plinth_client::Database;
     use plinth_env::{Env, block_on};
     use plinth_pipeline::{Node, NodeConfig};
+    use plinth_series::{Keeping, Metrics, Rollup, Settings};
+
+    /// They were deleted, and what rollups had of them went with them.
+    #[test]
+    fn rollups_of_measurements_stay_when_these_go() {
+        const SECOND: i64 = 1_000_000_000;
+        let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
+        let database = Database::new(Arc::new(node.endpoint()));
+        let settings = Settings { commit_every: None, ..Settings::default() };
+        let rule = Rollup::new(Metrics::parse("a_total").unwrap(), Duration::from_secs(10));
+        let change = |keeping: &mut Keeping| keeping.add(rule.clone());
+        block_on(SeriesStore::change_keeping(&database, &settings, change)).unwrap();
+        let store = block_on(SeriesStore::open_with(&database, settings)).unwrap();
+        let mut own = Own { store, server: "127.0.0.1:4500".to_owned(), series: BTreeMap::new() };
+        for time in 1..=90 {
+            block_on(own.take(&format!("a_total {time}\n"), time * SECOND)).unwrap();
+        }
+        for _ in 0..2 {
+            block_on(forget(&own.store, own.metrics(), 60 * SECOND)).unwrap();
+            block_on(own.store.roll_up()).unwrap();
+        }
+        let series = own.series.values().next().unwrap();
+        let found = block_on(series.aggregate(..)).unwrap().unwrap();
+        assert_eq!((found.count, found.sum), (90, 4095.0));
+    }
 
     #[test]
     fn measurements_become_series_and_old_ones_go() {

@@ -164,7 +164,7 @@ impl Source for StoreSource<'_> {
         let fit = |every: i64| match windows.are_aligned(every) {
             // The point at an end is that at the beginning of the next bucket.
             true => Fit::Around,
-            false if windows.is_long(every) => Fit::Within,
+            false if windows.are_aligned_behind(every) || windows.is_long(every) => Fit::Within,
             false => Fit::Not,
         };
         let parts = found.parts(span, fit).await?;
