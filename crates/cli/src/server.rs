@@ -656,6 +656,7 @@ fn config(
                 external_url: settings.text("rules-url").map(ToOwned::to_owned),
                 external_labels: settings.labels("rules-labels"),
             },
+            scrape: settings.path("scrape"),
             new_series: settings
                 .count("series-new-limit")
                 .and_then(|count| u32::try_from(count).ok()),

@@ -403,8 +403,23 @@ fn files_of_rules_are_checked() {
         "{told}"
     );
     let server = ["server", "--dir", &path(&place, "db"), "--series-http", "127.0.0.1:0"];
+    let scraped = write(
+        "scrape.yml",
+        "global: {scrape_interval: 15s}\nrule_files: [x]\nscrape_configs:\n- job_name: j\n  static_configs: [{targets: [a:1, b:2]}]\n",
+    );
+    let said = done(&["scrape", "check", &scraped]);
+    assert_eq!(said, format!("{scraped}: jobs 1, targets 2\n"));
+    let unscraped = write("bad-scrape.yml", "scrape_configs:\n- {job_name: j, scrap: 1}\n");
+    let output = series(&["scrape", "check", &unscraped]);
+    let told = text(&output.stderr);
+    assert!(told.contains(&format!("{unscraped}:2:17: field \"scrap\" is not known")), "{told}");
+    let unscraped = ["--scrape", &unscraped];
     let alertmanager = ["--rules", &good, "--alertmanager", "ftp://nowhere"];
-    for (wrong, said) in [(&["--rules", &bad][..], "could not parse"), (&alertmanager, "ftp:")] {
+    for (wrong, said) in [
+        (&["--rules", &bad][..], "could not parse"),
+        (&alertmanager, "ftp:"),
+        (&unscraped, "is not known"),
+    ] {
         let mut command = program();
         let output = command.args(server).args(["--listen", "127.0.0.1:0"]).args(wrong).output();
         let output = output.unwrap();

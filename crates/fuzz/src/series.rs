@@ -9,7 +9,7 @@ use plinth_promql::{Answered, Labels, Options};
 use plinth_series::ingest::otlp::NoRequest;
 use plinth_series::ingest::{
     Clock, ImportLines, MAX_LINE_BYTES, Memory, OtlpMetrics, Protocol, PutPoints, RemoteWrite,
-    Session,
+    ScrapedText, Session, scraped_labels,
 };
 use plinth_series::{Name, Query, RemoteRead, opentsdb_expressions};
 
@@ -72,6 +72,9 @@ pub(crate) fn lines(bytes: &[u8]) {
         6 => Protocol::Exposition(Clock { unit: 1_000_000, now: 5 }),
         _ => Protocol::Csv,
     };
+    if *which & 7 == 6 {
+        scraped(stream);
+    }
     let whole = fed(protocol, stream, stream.len().max(1));
     let pieces = fed(protocol, stream, usize::from(piece % 32) + 1);
     assert_eq!(whole.points, pieces.points, "the pieces make a difference");
@@ -92,6 +95,20 @@ fn put(bytes: &[u8]) {
     }
     taken.take(&mut session);
     assert!(points.refused() <= points.points(), "more is refused than there is");
+}
+
+/// What a target answers, in both formats.
+fn scraped(bytes: &[u8]) {
+    for kind in ["text/plain", "application/openmetrics-text"] {
+        let mut text = ScrapedText::of(kind);
+        for line in bytes.split(|byte| *byte == b'\n') {
+            if let Ok(Some(sample)) = text.line(line) {
+                let _ = scraped_labels(sample.series);
+            }
+        }
+        let _ = text.end();
+        let _ = text.take_metadata();
+    }
 }
 
 /// Lines of an import.

@@ -56,7 +56,7 @@ pub use fault::ParseError;
 pub use labels::{Labels, NAME, is_plain_label, quoted};
 pub use matcher::{MatchOp, Matcher};
 pub use parse::{nanoseconds, parse, parse_selector};
-pub use pattern::compiled;
+pub use pattern::{Pattern, compiled};
 pub use sample::{STALE, Sample};
 pub use source::{Memory, Samples, Source};
 

@@ -4,6 +4,8 @@
 //! group in each state: a pattern of a hundred kilobytes, `()()()` and so on, which is within the
 //! limit, would make them a hundred gigabytes.
 
+/// A regular expression that was compiled.
+pub use regex_lite::Regex as Pattern;
 use regex_lite::{Regex, RegexBuilder};
 
 /// What the tables of a search may take in bytes.

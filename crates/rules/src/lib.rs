@@ -49,7 +49,7 @@ mod store;
 mod template;
 mod time;
 mod writer;
-mod yaml;
+pub mod yaml;
 
 pub use alert::{Alert, AlertState, Notice};
 pub use fault::{Fault, Place};
@@ -60,3 +60,4 @@ pub use saved::Saved;
 pub use status::{Alerting, GroupStatus, RuleStatus, alerts, posted, rules};
 pub use store::{Store, Written};
 pub use template::{Outside, Template};
+pub use time::rfc3339;

@@ -5,7 +5,7 @@ use plinth_types::calendar::date_and_time;
 pub(crate) const SECOND: i64 = 1_000_000_000;
 
 /// A time as RFC 3339 has it, to the nanosecond where it isn't a whole second.
-pub(crate) fn rfc3339(time: i64) -> String {
+pub fn rfc3339(time: i64) -> String {
     let fraction = match time.rem_euclid(SECOND) {
         0 => String::new(),
         nanosecond => format!(".{nanosecond:09}").trim_end_matches('0').to_string(),

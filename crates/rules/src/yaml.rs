@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Bytes of a file.
-pub(crate) const MAX_BYTES: usize = 4 << 20;
+pub const MAX_BYTES: usize = 4 << 20;
 /// Nodes of a document, and bytes of their texts, with all copies that aliases make.
 const MAX_NODES: usize = 400_000;
 const MAX_TEXT: usize = 16 << 20;
@@ -20,25 +20,30 @@ const MAX_DEPTH: usize = 24;
 
 /// A part of a document.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub(crate) place: Place,
-    pub(crate) kind: Kind,
+pub struct Node {
+    /// Where it begins.
+    pub place: Place,
+    /// What it is.
+    pub kind: Kind,
     size: Size,
 }
 
 /// What a part is.
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// Nothing: `null`, `~`, or what is left out.
     Null,
+    /// A scalar, as it was written.
     Text(String),
+    /// A sequence.
     List(Vec<Node>),
+    /// Keys and values in their order.
     Map(Vec<(Node, Node)>),
 }
 
 impl Node {
     /// The text of a key.
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         match &self.kind {
             Kind::Text(text) => text,
             _ => "",
@@ -47,7 +52,8 @@ impl Node {
 }
 
 impl Kind {
-    pub(crate) fn word(&self) -> &'static str {
+    /// What it is, for people.
+    pub fn word(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
             Self::Text(_) => "a text",
@@ -72,10 +78,13 @@ impl Size {
 }
 
 /// What is wrong, and where.
-pub(crate) type Wrong = (Place, String);
+pub type Wrong = (Place, String);
 
 /// The document of a text; `None` if there is nothing in it.
-pub(crate) fn parse(text: &str) -> Result<Option<Node>, Wrong> {
+///
+/// # Errors
+/// What is wrong with it, and where.
+pub fn parse(text: &str) -> Result<Option<Node>, Wrong> {
     let begin = Place { line: 1, column: 1 };
     if text.len() > MAX_BYTES {
         return Err((begin, format!("the file is larger than {MAX_BYTES} bytes")));

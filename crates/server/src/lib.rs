@@ -86,4 +86,6 @@ pub use counters::Figures;
 pub use page::Page;
 #[cfg(feature = "tls")]
 pub use plinth_tls::{Source, TlsOptions};
+#[cfg(feature = "series")]
+pub use series::check_scraping;
 pub use server::Server;

@@ -351,6 +351,12 @@ fn query(server: &Server, headers: &str) -> u32 {
     ask_at(address, "POST", "/api/query", &format!("{HOST}{headers}"), text).0
 }
 
+/// The status of an answer to who asks whom the server scrapes.
+fn targets(server: &Server, headers: &str) -> u32 {
+    let address = server.series_addresses().http.unwrap();
+    ask_at(address, "GET", "/api/v1/targets", &format!("{HOST}{headers}"), "").0
+}
+
 /// The status of an answer to points over HTTP.
 fn put_points(server: &Server) -> u32 {
     let address = server.series_addresses().http.unwrap();
@@ -372,7 +378,7 @@ fn other_doors_are_closed_while_there_are_rights_and_series_are_granted_by_thems
         assert_eq!(ask(&open.server, path, ""), 200, "{path}");
     }
     assert!(points(&open.server).starts_with("+OK"));
-    assert_eq!(query(&open.server, ""), 200);
+    assert_eq!((query(&open.server, ""), targets(&open.server, "")), (200, 200));
     let mut sender = Peer::to(open.server.series_addresses().resp.unwrap());
     sender.send("+a b=c\r\n:2\r\n:1\r\n+SYNC\r\n");
     assert!(sender.until("\r\n").starts_with("+OK"));
@@ -384,12 +390,14 @@ fn other_doors_are_closed_while_there_are_rights_and_series_are_granted_by_thems
     assert_eq!(ask(&open.server, "/health", ""), 200);
     assert!(points(&open.server).contains("permission_denied"));
     assert_eq!((query(&open.server, ""), put_points(&open.server)), (401, 401));
+    assert_eq!(targets(&open.server, ""), 401);
     // Whoever had connected before has no more rights than others.
     sender.send("+a b=c\r\n:3\r\n:1\r\n+SYNC\r\n");
     assert!(sender.all().contains("permission_denied"));
     open.grant("reader address 127.0.0.1 series");
     open.until_heeded();
     assert_eq!((query(&open.server, ""), put_points(&open.server)), (200, 401));
+    assert_eq!(targets(&open.server, ""), 200);
     assert!(points(&open.server).contains("permission_denied"));
     open.grant("writer address 127.0.0.1 series");
     open.until_heeded();
@@ -420,6 +428,7 @@ fn other_doors_take_their_tokens_while_there_are_rights() {
         assert_eq!(ask(&with.server, path, &bearer), 200, "{path}");
     }
     assert_eq!((query(&with.server, ""), query(&with.server, &bearer)), (401, 200));
+    assert_eq!((targets(&with.server, ""), targets(&with.server, &bearer)), (401, 200));
 }
 
 #[test]

@@ -33,6 +33,8 @@ mod series_opentsdb;
 mod series_otlp;
 #[path = "series_remote_write.rs"]
 mod series_remote_write;
+#[path = "series_scrape.rs"]
+mod series_scrape;
 #[path = "series_unavailable.rs"]
 mod series_unavailable;
 #[path = "tls.rs"]

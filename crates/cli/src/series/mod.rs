@@ -4,7 +4,7 @@
 //! series stay their owner's: they are looked at, and points that are imported are written in
 //! transactions, for the owner to take in.
 //!
-//! Files of rules are looked at without any database.
+//! Files of rules, and of what is to be scraped, are looked at without any database.
 //!
 //! An import takes every line that makes sense and tells of each other one by its number. What it
 //! was told is taken is committed; run again, it puts no point there twice.
@@ -16,6 +16,7 @@ mod plot;
 mod query;
 mod rollup;
 mod rules;
+mod scrape;
 
 use crate::failure::Failure;
 use crate::target::{Open, Target};
@@ -79,6 +80,7 @@ pub fn command() -> Command {
             rollup::command(place),
             rollup::retention_command(place),
             rules::command(),
+            scrape::command(),
         ])
 }
 
@@ -206,6 +208,9 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     };
     if command == "rules" {
         return rules::run(options);
+    }
+    if command == "scrape" {
+        return scrape::run(options);
     }
     // Of commands that have commands, the place is the inner one's.
     let of_place = match command {

@@ -224,6 +224,12 @@ const ALL: &[Setting] = &[
         "Files of recording and alerting rules, as Prometheus has them, evaluated over the time series",
     ),
     Setting::new(
+        "scrape",
+        Kind::Path,
+        Otherwise("nobody is"),
+        "Who is scraped: a file with scrape_configs, as Prometheus has them",
+    ),
+    Setting::new(
         "alertmanager",
         Kind::Texts,
         Otherwise("none"),

@@ -22,32 +22,41 @@ const OURS: [u8; 4] = [0xfd, 0xff, 0xff, 0xff];
 pub(super) struct Parser {
     lines: Lines,
     clock: Clock,
-    /// What was said last: of which metric, its type, and what it is about.
-    said: (Vec<u8>, &'static str, Vec<u8>),
+    comments: Comments,
 }
 
 impl Parser {
     pub(super) fn new(clock: Clock) -> Self {
-        Self { lines: Lines::default(), clock, said: (Vec::new(), UNKNOWN, Vec::new()) }
+        Self { lines: Lines::default(), clock, comments: Comments::default() }
     }
+}
 
-    /// A comment: `# HELP name text`, `# TYPE name type`, or nothing of interest.
-    fn comment(&mut self, intake: &mut Intake, comment: &[u8]) {
+/// What was said last: of which metric, its type, and what it is about.
+#[derive(Debug)]
+pub(super) struct Comments(Vec<u8>, &'static str, Vec<u8>);
+
+impl Default for Comments {
+    fn default() -> Self {
+        Self(Vec::new(), UNKNOWN, Vec::new())
+    }
+}
+
+impl Comments {
+    /// A comment: `# HELP name text`, `# TYPE name type`, or nothing of interest. What is known of
+    /// the metric then: its name, its type, what it is about.
+    pub(super) fn take(&mut self, comment: &[u8]) -> Option<(&[u8], &'static str, &[u8])> {
         let (word, rest) = word(comment.trim_ascii_start());
         let (name, text) = self::word(rest.trim_ascii_start());
         match word {
-            b"TYPE" | b"HELP" if self.said.0 != name => {
-                self.said = (name.to_vec(), UNKNOWN, Vec::new());
-            }
+            b"TYPE" | b"HELP" if self.0 != name => *self = Self(name.to_vec(), UNKNOWN, Vec::new()),
             b"TYPE" | b"HELP" => {}
-            _ => return,
+            _ => return None,
         }
         match word {
-            b"TYPE" => self.said.1 = kind(text.trim_ascii()),
-            _ => self.said.2 = text.trim_ascii().to_vec(),
+            b"TYPE" => self.1 = kind(text.trim_ascii()),
+            _ => self.2 = text.trim_ascii().to_vec(),
         }
-        let (name, kind, help) = &self.said;
-        intake.describe(name, kind, help, b"");
+        Some((&self.0, self.1, &self.2))
     }
 }
 
@@ -59,7 +68,9 @@ impl LineParser for Parser {
     fn line(&mut self, intake: &mut Intake, line: &[u8]) {
         let text = line.trim_ascii();
         if let Some(comment) = text.strip_prefix(b"#") {
-            self.comment(intake, comment);
+            if let Some((metric, kind, help)) = self.comments.take(comment) {
+                intake.describe(metric, kind, help, b"");
+            }
         } else if !text.is_empty()
             && let Err(why) = take(intake, text, self.clock)
         {
@@ -92,8 +103,29 @@ fn word(text: &[u8]) -> (&[u8], &[u8]) {
 
 /// Takes a sample.
 fn take(intake: &mut Intake, line: &[u8], clock: Clock) -> Result<(), String> {
-    let end = name_end(line)?;
-    let (name, rest) = line.split_at(end);
+    let Parts { series, value, time } = parts(line)?;
+    let time = match time {
+        b"" => clock.now,
+        time => milliseconds(time).ok_or("the time is no number of milliseconds")?,
+    };
+    let row = match intake.names.find(&OURS, series) {
+        Some(row) => row,
+        None => name_of(intake, series)?,
+    };
+    intake.samples.push(Sample { target: row.first, time, value: Value::Float(value) });
+    Ok(())
+}
+
+/// What stands in a line.
+pub(super) struct Parts<'a> {
+    pub(super) series: &'a [u8],
+    pub(super) value: f64,
+    /// Empty if there is none.
+    pub(super) time: &'a [u8],
+}
+
+pub(super) fn parts(line: &[u8]) -> Result<Parts<'_>, String> {
+    let (series, rest) = line.split_at(name_end(line)?);
     let (value, rest) = word(rest.trim_ascii_start());
     let (time, rest) = word(rest.trim_ascii_start());
     let (time, rest) =
@@ -102,16 +134,7 @@ fn take(intake: &mut Intake, line: &[u8], clock: Clock) -> Result<(), String> {
         return Err("a value and a time are expected, and nothing behind them".to_owned());
     }
     let value = number(value).ok_or("the value is no number")?;
-    let time = match time {
-        b"" => clock.now,
-        time => milliseconds(time).ok_or("the time is no number of milliseconds")?,
-    };
-    let row = match intake.names.find(&OURS, name) {
-        Some(row) => row,
-        None => name_of(intake, name)?,
-    };
-    intake.samples.push(Sample { target: row.first, time, value: Value::Float(value) });
-    Ok(())
+    Ok(Parts { series, value, time })
 }
 
 /// Where the name of a series ends, its labels included.
@@ -139,7 +162,7 @@ fn name_end(line: &[u8]) -> Result<usize, String> {
 }
 
 /// A number as Go's are written.
-fn number(text: &[u8]) -> Option<f64> {
+pub(super) fn number(text: &[u8]) -> Option<f64> {
     match text {
         b"NaN" => Some(f64::NAN),
         b"+Inf" | b"Inf" => Some(f64::INFINITY),
@@ -148,16 +171,39 @@ fn number(text: &[u8]) -> Option<f64> {
     }
 }
 
-fn milliseconds(text: &[u8]) -> Option<i64> {
+pub(super) fn milliseconds(text: &[u8]) -> Option<i64> {
     super::number::integer(text).ok()?.checked_mul(1_000_000)
 }
 
 /// The series of a name with labels, which is new.
 #[cold]
 fn name_of(intake: &mut Intake, name: &[u8]) -> Result<Row, String> {
-    let open = name.iter().position(|byte| *byte == b'{').unwrap_or(name.len());
+    let (plain, labels) = labels_of(name)?;
     let (mut metric, mut tags) = (Vec::new(), Vec::new());
-    escape(name[..open].trim_ascii(), &mut metric);
+    escape(&plain, &mut metric);
+    for (label, value) in labels.into_iter().filter(|(_, value)| !value.is_empty()) {
+        tags.push(b' ');
+        escape(&label, &mut tags);
+        tags.push(b'=');
+        escape(&value, &mut tags);
+    }
+    if metric.is_empty() || metric.contains(&b'|') || metric[0] == b'!' {
+        return Err("that is no name of a metric".to_owned());
+    }
+    let added = intake.names.insert(&OURS, name, &metric, &tags);
+    added.map_err(|error| match error {
+        crate::Error::Name { why, .. } => why,
+        other => other.to_string(),
+    })
+}
+
+/// Names and values of labels.
+pub(super) type Labels = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// The metric of a name, and its labels, those without a value too.
+pub(super) fn labels_of(name: &[u8]) -> Result<(Vec<u8>, Labels), String> {
+    let open = name.iter().position(|byte| *byte == b'{').unwrap_or(name.len());
+    let (mut metric, mut labels) = (name[..open].trim_ascii().to_vec(), Vec::new());
     let inner = name[open..].strip_prefix(b"{").and_then(|inner| inner.strip_suffix(b"}"));
     let mut rest = inner.unwrap_or_default().trim_ascii_start();
     while !rest.is_empty() {
@@ -175,19 +221,15 @@ fn name_of(intake: &mut Intake, name: &[u8]) -> Result<Row, String> {
             Some(more) => {
                 let (value, more) = quoted_text(more.trim_ascii_start())?;
                 if label == b"__name__" {
-                    metric.clear();
-                    escape(&value, &mut metric);
-                } else if !value.is_empty() {
-                    tags.push(b' ');
-                    escape(&label, &mut tags);
-                    tags.push(b'=');
-                    escape(&value, &mut tags);
+                    metric = value;
+                } else {
+                    labels.push((label, value));
                 }
                 more
             }
             // A name that needs quotes stands among the labels.
             None if quoted && metric.is_empty() => {
-                escape(&label, &mut metric);
+                metric = label;
                 more
             }
             None => return Err("a label is not of the form name=\"value\"".to_owned()),
@@ -199,14 +241,7 @@ fn name_of(intake: &mut Intake, name: &[u8]) -> Result<Row, String> {
             None => return Err("a comma is expected between labels".to_owned()),
         };
     }
-    if metric.is_empty() || metric.contains(&b'|') || metric[0] == b'!' {
-        return Err("that is no name of a metric".to_owned());
-    }
-    let added = intake.names.insert(&OURS, name, &metric, &tags);
-    added.map_err(|error| match error {
-        crate::Error::Name { why, .. } => why,
-        other => other.to_string(),
-    })
+    Ok((metric, labels))
 }
 
 /// What stands in quotes, and what is behind them.

@@ -37,6 +37,7 @@ pub mod otlp;
 mod remote_write;
 mod resp;
 mod runs;
+mod scraped;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -49,6 +50,7 @@ pub use metadata::Metadata;
 pub use opentsdb::PutPoints;
 pub use otlp::OtlpMetrics;
 pub use remote_write::RemoteWrite;
+pub use scraped::{ScrapedSample, ScrapedText, scraped_labels};
 pub use session::{Memory, Protocol, Session};
 
 use crate::protobuf;

@@ -46,6 +46,8 @@ pub struct SeriesConfig {
     pub limits: SeriesLimits,
     /// The rules that are evaluated over the series, and who is told of alerts.
     pub rules: RulesConfig,
+    /// What is scraped: a file with Prometheus' `scrape_configs`. It is read again when it changes.
+    pub scrape: Option<PathBuf>,
     /// How many new series a second each sender may make: an address, or all datagrams together.
     /// Whoever makes more is slowed down. 50,000 if it says nothing.
     pub new_series: Option<u32>,

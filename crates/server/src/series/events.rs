@@ -95,6 +95,16 @@ pub(super) fn rules_not_read(why: &str) {
     tracing::error!(why, "files of rules make no sense: the rules before hold");
 }
 
+/// The configuration of what is scraped makes sense again.
+pub(super) fn scraping_changed() {
+    tracing::info!("what is to be scraped makes sense again, and holds from now on");
+}
+
+/// It makes none.
+pub(super) fn scraping_not_read(why: &str) {
+    tracing::error!(why, "what is to be scraped makes no sense: targets before are scraped on");
+}
+
 /// An Alertmanager can't be told, and why; told at the beginning of a time in which it can't.
 pub(super) fn alertmanager_away(url: &str, why: &str) {
     tracing::warn!(url, why, "an Alertmanager can't be told of alerts: they wait");

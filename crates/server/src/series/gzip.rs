@@ -11,7 +11,7 @@ use hyper::StatusCode;
 use plinth_env::Env;
 use std::io::Read;
 
-/// Largest body, when it is expanded.
+/// Largest body of a sender's, when it is expanded.
 const MAX_BYTES: usize = 64 << 20;
 /// Bytes out of each that went in, at most, beyond the first million. Lines of senders come to
 /// about 10, one line again and again to 400, and the format's most is 1,032.
@@ -27,6 +27,16 @@ pub(super) type Refusal = (StatusCode, String);
 
 /// The bytes of a body, which `held` holds from then on.
 pub(super) async fn expand(env: &Env, body: &[u8], held: &mut Held) -> Result<Vec<u8>, Refusal> {
+    expand_to(env, body, MAX_BYTES, held).await
+}
+
+/// The same of one that may come to so many bytes.
+pub(super) async fn expand_to(
+    env: &Env,
+    body: &[u8],
+    most: usize,
+    held: &mut Held,
+) -> Result<Vec<u8>, Refusal> {
     let mut plain = Vec::new();
     let (mut rest, mut members) = (body, 0);
     while !rest.is_empty() {
@@ -42,7 +52,7 @@ pub(super) async fn expand(env: &Env, body: &[u8], held: &mut Held) -> Result<Ve
             let read = read.map_err(|error| {
                 (StatusCode::BAD_REQUEST, format!("the body is no gzip: {error}"))
             })?;
-            check(body.len(), plain.len())?;
+            check(body.len(), plain.len(), most)?;
             if !held.add(plain.len() - before) {
                 return Err((StatusCode::SERVICE_UNAVAILABLE, NO_ROOM.to_owned()));
             }
@@ -57,12 +67,10 @@ pub(super) async fn expand(env: &Env, body: &[u8], held: &mut Held) -> Result<Ve
 }
 
 /// Whether a body of so many bytes may become so many.
-fn check(compressed: usize, plain: usize) -> Result<(), Refusal> {
-    if plain > MAX_BYTES {
-        return Err((
-            StatusCode::PAYLOAD_TOO_LARGE,
-            format!("the body has more than {MAX_BYTES} bytes"),
-        ));
+fn check(compressed: usize, plain: usize, most: usize) -> Result<(), Refusal> {
+    if plain > most {
+        let why = format!("the body has more than {most} bytes");
+        return Err((StatusCode::PAYLOAD_TOO_LARGE, why));
     }
     if plain > FREE && plain / MAX_RATIO > compressed {
         let why = format!("the body has more than {MAX_RATIO} bytes for each that was sent");

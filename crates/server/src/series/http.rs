@@ -12,7 +12,7 @@ use super::charts;
 use super::opening::Asked;
 use super::parts::Parts as SeriesParts;
 use super::reply::{IDLE, Made, Reply, State, Work, refusal};
-use super::{Hub, bodies, import, otlp, pass, put, rules, write};
+use super::{Hub, bodies, import, otlp, pass, put, rules, scrape, write};
 use crate::http::{Bounds, Patience, Site};
 use hyper::body::{Body, Incoming};
 use hyper::header::{
@@ -307,7 +307,7 @@ async fn of_owner(hub: &Hub, head: &Parts, text: &[u8]) -> plinth_series::Result
     if let Some(parts) = hub.slot.parts() {
         match head.uri.path() {
             DELETE => return Ok(delete_parts(hub, &parts, head, text).await),
-            path if rules::owns(path) && parts.store(0).is_none() => {
+            path if (rules::owns(path) || scrape::owns(path)) && parts.store(0).is_none() => {
                 return of_first(hub, &parts, head, text).await;
             }
             _ => {}
@@ -513,8 +513,7 @@ async fn here(hub: &Hub, store: &SeriesStore, head: &Parts, text: &[u8]) -> Answ
             Err((status, text)) => json_told(status, text),
         };
     }
-    let of_rules = hub.rules.as_ref().and_then(|rules| rules.answer(path, &parameters));
-    let (status, text) = match (path, of_rules) {
+    let (status, text) = match (path, hub.duties.answer(path, &parameters)) {
         (_, Some(answer)) => answer,
         (DELETE, None) => delete_series(store, &parameters).await,
         (_, None) => prometheus(store, path, &parameters, now(hub)).await,

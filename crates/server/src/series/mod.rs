@@ -20,7 +20,7 @@
 //! (`parts.rs`).
 //!
 //! Rules are evaluated by whoever owns the series, or the first part of them, beside all this
-//! (`rules/`).
+//! (`rules/`), and he asks targets for their measurements (`scrape/`).
 
 mod access;
 mod balance;
@@ -46,10 +46,12 @@ mod post;
 mod put;
 mod reply;
 mod rules;
+mod scrape;
 mod waiting;
 mod write;
 
 pub(crate) use self::charts::owns;
+pub use self::scrape::check_scraping;
 
 use self::callers::Callers;
 use self::parts::Having;
@@ -86,7 +88,7 @@ pub(crate) struct Hub {
     /// What sessions remember of names.
     pub(crate) memory: Memory,
     pub(crate) counts: Counts,
-    pub(crate) rules: Option<rules::Rules>,
+    duties: Duties,
     /// What came and isn't saved.
     bodies: bodies::Bodies,
     /// What senders say of metrics.
@@ -97,6 +99,46 @@ pub(crate) struct Hub {
     /// Queries at work.
     queries: Arc<AtomicUsize>,
     callers: Callers,
+}
+
+/// What whoever owns the series does beside: evaluate rules, and scrape.
+struct Duties {
+    rules: Option<rules::Rules>,
+    scraping: Option<scrape::Scraping>,
+}
+
+impl Duties {
+    /// Reads the files that say so. What is remembered of targets may come to so many bytes.
+    async fn open(
+        env: &Env,
+        asked: &SeriesConfig,
+        http: Option<&Door>,
+        most: usize,
+    ) -> Result<Self> {
+        let rules = rules::Rules::open(env, &asked.rules, http).await?;
+        let scraping = scrape::Scraping::open(env, asked.scrape.as_deref(), most).await?;
+        Ok(Self { rules, scraping })
+    }
+
+    fn start(hub: &Arc<Hub>) {
+        rules::start(hub);
+        scrape::start(hub);
+    }
+
+    fn stop(&self) {
+        if let Some(rules) = &self.rules {
+            rules.stop();
+        }
+        if let Some(scraping) = &self.scraping {
+            scraping.stop();
+        }
+    }
+
+    /// What a request of Prometheus' interface is answered, if it is about them.
+    fn answer(&self, path: &str, parameters: &[&[u8]]) -> Option<(u16, String)> {
+        let of_rules = self.rules.as_ref().and_then(|rules| rules.answer(path, parameters));
+        of_rules.or_else(|| self.scraping.as_ref()?.answer(path, parameters))
+    }
 }
 
 /// What tells each task that it is to end.
@@ -164,11 +206,11 @@ impl Hub {
     fn new(
         env: &Env,
         config: &SeriesConfig,
-        (access, rules): (access::Access, Option<rules::Rules>),
+        (access, duties): (access::Access, Duties),
         (listeners, buffered_bytes): (usize, usize),
     ) -> Self {
         Self {
-            rules,
+            duties,
             env: env.clone(),
             slot: opening::Slot::default(),
             memory: Memory::default(),
@@ -270,7 +312,7 @@ impl Reach {
     pub(crate) fn metrics(&self, text: &mut String) {
         let Some(hub) = &self.hub else { return };
         measured::write(hub, text);
-        if let Some(rules) = &hub.rules {
+        if let Some(rules) = &hub.duties.rules {
             rules.metrics(text);
         }
     }
@@ -301,6 +343,7 @@ pub(crate) struct Listeners {
 /// to take in series for them.
 pub(crate) async fn check(env: &Env, config: &ServerConfig) -> Result<()> {
     check_rules_have_series(config)?;
+    scrape::check(env, config.series.scrape.as_deref()).await?;
     rules::check(env, &config.series.rules).await
 }
 
@@ -310,8 +353,9 @@ fn check_rules_have_series(config: &ServerConfig) -> Result<()> {
     let listens = asked.lines(usual).next().is_some()
         || Wanted::choose(asked.http, usual.http).is_some()
         || Wanted::choose(asked.udp, usual.udp).is_some();
-    if !listens && !asked.rules.files.is_empty() {
-        let why = "rules are about series: the server needs a listener that takes some in";
+    if !listens && (!asked.rules.files.is_empty() || asked.scrape.is_some()) {
+        let why =
+            "rules and scraping are about series: the server needs a listener that takes some in";
         return Err(Error::client_invalid_operation().with_detail(why));
     }
     Ok(())
@@ -349,10 +393,10 @@ pub(crate) async fn start(
     let is_local = http.as_ref().is_some_and(|door: &Door| door.local_address().ip().is_loopback());
     let file = asked.token_file.as_deref();
     let access = access::Access::open(&env, file, is_local, doors).await?;
-    let rules = rules::Rules::open(&env, &asked.rules, http.as_ref()).await?;
     let most = (bound.len(), config.limits.buffered_bytes);
-    let hub = Arc::new(Hub::new(&env, asked, (access, rules), most));
-    rules::start(&hub);
+    let duties = Duties::open(&env, asked, http.as_ref(), most.1).await?;
+    let hub = Arc::new(Hub::new(&env, asked, (access, duties), most));
+    Duties::start(&hub);
     open(&hub, endpoint, config, http.as_ref());
     let (mut addresses, mut accepting) = (asked.clone(), Vec::new());
     if let Some(door) = http {
@@ -439,9 +483,7 @@ impl Listeners {
     /// Accepts and reads nothing more.
     pub(crate) fn begin_stop(&self) {
         self.hub.stops.notify();
-        if let Some(rules) = &self.hub.rules {
-            rules.stop();
-        }
+        self.hub.duties.stop();
         self.hub.slot.stop.notify();
         self.hub.callers.stop_all();
     }

@@ -1,23 +1,39 @@
-//! Documents for somebody else's server, an Alertmanager for example.
+//! Requests to somebody else's server: documents for it, an Alertmanager for example, and documents
+//! that it has, as targets that are scraped.
 //!
 //! A request has a connection of its own, over TLS where the address says so: the server's name is
-//! compared, and whom the system trusts, or a file says, is trusted. Of the answer the status alone
-//! is of interest. Nothing is tried again here, and nothing is bounded in time: whoever sends knows
-//! what it may take.
+//! compared, and whom the system trusts, or a file says, is trusted. Of the answer to a document
+//! the status alone is of interest. Nothing is tried again here, and nothing is bounded in time:
+//! whoever sends knows what it may take.
 
 use crate::http::{Io, Whole};
+use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
-use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
-use hyper::{Method, Request};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderName, USER_AGENT};
+use hyper::{Method, Request, Response};
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Stream};
 #[cfg(feature = "tls")]
 use plinth_tls::Authorities;
 use plinth_types::{Bytes, Error, Result};
 use std::error::Error as _;
+use std::future::poll_fn;
 use std::path::Path;
+use std::pin::pin;
 
-/// A server that takes documents.
+/// What a server has answered.
+pub(crate) struct Got {
+    pub(crate) status: u16,
+    pub(crate) kind: String,
+    /// How the body is encoded; empty if it isn't.
+    pub(crate) encoding: String,
+    pub(crate) body: Vec<u8>,
+}
+
+/// Who says whether there is room for so many bytes more of an answer, or why there is none.
+pub(crate) type Room<'a> = dyn FnMut(usize) -> std::result::Result<(), String> + Send + 'a;
+
+/// A server that takes or has documents.
 pub(crate) struct Recipient {
     url: String,
     host: String,
@@ -114,29 +130,64 @@ impl Recipient {
         path: &str,
         body: String,
     ) -> std::result::Result<u16, String> {
-        let request = Request::builder()
-            .method(Method::POST)
+        let request = self.request(Method::POST, path).header(CONTENT_TYPE, "application/json");
+        let request = request.body(Whole(Bytes::from(body))).map_err(|why| why.to_string())?;
+        self.ask(env, request, None).await.map(|got| got.status)
+    }
+
+    /// What it has below its path. `room` is asked whether there is room for so many bytes more.
+    ///
+    /// # Errors
+    /// Why there is no answer, or that there is no room for it.
+    pub(crate) async fn get(
+        &self,
+        env: &Env,
+        path: &str,
+        headers: Vec<(HeaderName, String)>,
+        room: &mut Room<'_>,
+    ) -> std::result::Result<Got, String> {
+        let request = self.request(Method::GET, path);
+        let request = headers
+            .into_iter()
+            .fold(request, |request, (name, text)| request.header(name, text))
+            .body(Whole(Bytes::new()))
+            .map_err(|why| why.to_string())?;
+        self.ask(env, request, Some(room)).await
+    }
+
+    fn request(&self, method: Method, path: &str) -> hyper::http::request::Builder {
+        Request::builder()
+            .method(method)
             .uri(format!("{}{path}", self.path))
             .header(HOST, format!("{}:{}", self.host, self.port))
-            .header(CONTENT_TYPE, "application/json")
             .header(USER_AGENT, concat!("plinth/", env!("CARGO_PKG_VERSION")))
-            .body(Whole(Bytes::from(body)))
-            .map_err(|why| why.to_string())?;
+    }
+
+    /// Sends a request, and reads the answer; its body only where somebody says what there is room
+    /// for.
+    async fn ask(
+        &self,
+        env: &Env,
+        request: Request<Whole>,
+        room: Option<&mut Room<'_>>,
+    ) -> std::result::Result<Got, String> {
         let stream = self.connect(env).await.map_err(|why| why.to_string())?;
         let (mut sender, connection) =
             http1::handshake::<_, Whole>(Io(stream)).await.map_err(|why| with_cause(&why))?;
         let mut connection = Box::pin(connection);
-        let mut answered = std::pin::pin!(sender.send_request(request));
-        let answer = match race(answered.as_mut(), connection.as_mut()).await {
-            First::Left(answer) => answer.map_err(|why| with_cause(&why)),
+        let mut answered = pin!(async {
+            let answer = sender.send_request(request).await.map_err(|why| with_cause(&why))?;
+            got(answer, room).await
+        });
+        match race(answered.as_mut(), connection.as_mut()).await {
+            First::Left(answer) => answer,
             First::Right(ended) => {
                 drop(connection);
                 // The answer may have come with the end.
-                let why = |why: hyper::Error| with_cause(&ended.err().unwrap_or(why));
-                answered.await.map_err(why)
+                let why = ended.err().map(|why| with_cause(&why));
+                answered.await.map_err(|other| why.unwrap_or(other))
             }
-        };
-        answer.map(|answer| answer.status().as_u16())
+        }
     }
 
     /// A connection to whichever of its addresses answers first.
@@ -149,6 +200,27 @@ impl Recipient {
         }
         Ok(stream)
     }
+}
+
+/// Reads an answer.
+async fn got(
+    answer: Response<Incoming>,
+    room: Option<&mut Room<'_>>,
+) -> std::result::Result<Got, String> {
+    let header = |name: HeaderName| match answer.headers().get(name) {
+        Some(value) => String::from_utf8_lossy(value.as_bytes()).trim().to_owned(),
+        None => String::new(),
+    };
+    let (kind, encoding) = (header(CONTENT_TYPE), header(CONTENT_ENCODING));
+    let mut got = Got { status: answer.status().as_u16(), kind, encoding, body: Vec::new() };
+    let Some(room) = room else { return Ok(got) };
+    let mut body = pin!(answer.into_body());
+    while let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
+        let Ok(data) = frame.map_err(|why| with_cause(&why))?.into_data() else { continue };
+        room(data.len())?;
+        got.body.extend_from_slice(&data);
+    }
+    Ok(got)
 }
 
 /// An error, and what led to it.

@@ -62,7 +62,7 @@ fn fixed_answer(path: &str) -> Option<Json> {
         "rules" => Some(json!({ "groups": [] })),
         "alerts" => Some(json!({ "alerts": [] })),
         "alertmanagers" => Some(json!({ "activeAlertmanagers": [], "droppedAlertmanagers": [] })),
-        // Nothing is fetched from anywhere: senders send.
+        // A server that scrapes says whom.
         "targets" => {
             Some(json!({ "activeTargets": [], "droppedTargets": [], "droppedTargetCounts": {} }))
         }

@@ -45,7 +45,7 @@ struct Running {
 
 /// Evaluates whenever this server owns the series, until it stops.
 pub(super) async fn run(hub: Arc<Hub>) {
-    let Some(rules) = &hub.rules else { return };
+    let Some(rules) = &hub.duties.rules else { return };
     let mut before: Vec<Group> = Vec::new();
     while !rules.is_stopping() {
         let Ok(opened) = hub.slot.of_first() else {

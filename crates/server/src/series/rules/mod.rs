@@ -225,7 +225,7 @@ pub(super) fn owns(path: &str) -> bool {
 
 /// Begins to evaluate, if there are rules.
 pub(super) fn start(hub: &Arc<Hub>) {
-    let Some(rules) = &hub.rules else { return };
+    let Some(rules) = &hub.duties.rules else { return };
     drop(hub.env.spawn_network("watch rules", evaluate_on(hub.clone())));
     for notifier in &rules.notifiers {
         let sending = notify::run(hub.env.clone(), notifier.clone(), rules.options.outside.clone());
@@ -235,7 +235,7 @@ pub(super) fn start(hub: &Arc<Hub>) {
 
 /// Evaluates until the server stops.
 async fn evaluate_on(hub: Arc<Hub>) {
-    let Some(rules) = &hub.rules else { return };
+    let Some(rules) = &hub.duties.rules else { return };
     // On a thread of its own: an expression may take a second of a processor's time.
     let begin = || hub.env.spawn("plinth-rules", evaluate::run(hub.clone()));
     rules.keep_on(&hub.env, begin).await;
