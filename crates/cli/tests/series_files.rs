@@ -441,7 +441,7 @@ fn rules_of_rollups_are_kept_in_the_database() {
     assert_eq!(added, "cpu.* every 1m keep 730d raw 30d\n");
     assert_eq!(done(&["rollup", "list", "--dir", &dir]), added);
     // Said again it is changed, and keeps its buckets.
-    assert_eq!(done(&[&rule[..], &["--raw", "60d"]].concat()), added.replace("30d", "60d"));
+    assert_eq!(done(&[&rule[..], &["--raw", "60d"]].concat()), added.replace("raw 30d", "raw 60d"));
     assert_eq!(done(&[&rule[..], &["--raw", "30d"]].concat()), added);
     for (wrong, why) in [("7s", "a day has to be a multiple"), ("1", "5m")] {
         let refused = series(&["rollup", "add", "--dir", &dir, "cpu.*", "--every", wrong]);

@@ -196,7 +196,6 @@ mod tests {
     use super::*;
     use plinth_env::reply::promise;
     use plinth_types::Error;
-    use std::sync::atomic::{AtomicBool, Ordering};
 
     /// Notes who is passed over.
     #[derive(Default)]
@@ -214,11 +213,11 @@ mod tests {
         }
     }
 
-    /// Notes whether the leader is asked for a proof.
+    /// Keeps those for whom the leader is asked for a proof.
     #[derive(Default)]
     struct Leader {
         passed: Passed,
-        is_to_prove: AtomicBool,
+        to_prove: Mutex<Vec<Promise<ReadVersionReply>>>,
     }
 
     impl Asker for Leader {
@@ -230,8 +229,8 @@ mod tests {
             Some(&self.passed)
         }
 
-        fn ask_for_proof(&self, _: ReadVersion, _: Vec<Promise<ReadVersionReply>>) {
-            self.is_to_prove.store(true, Ordering::Relaxed);
+        fn ask_for_proof(&self, _: ReadVersion, waiting: Vec<Promise<ReadVersionReply>>) {
+            self.to_prove.lock().unwrap().extend(waiting);
         }
     }
 
@@ -269,7 +268,7 @@ mod tests {
 
         /// Whether the leader is asked for a proof, and who is passed over.
         fn is_to_be_proven(&mut self) -> Option<Vec<usize>> {
-            let is_asked = self.leader.is_to_prove.load(Ordering::Relaxed);
+            let is_asked = !self.leader.to_prove.lock().unwrap().is_empty();
             is_asked.then(|| self.leader.passed.0.lock().unwrap().clone())
         }
     }

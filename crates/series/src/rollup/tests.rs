@@ -166,8 +166,11 @@ fn what_is_no_rule_is_refused_with_a_reason() {
         let told = keeping.add(rule).unwrap_err();
         assert!(told.contains(why), "{told}");
     }
-    keeping.add(rollup("*", 60)).unwrap();
-    assert!(keeping.add(rollup("*", 60)).unwrap_err().contains("already"));
+    keeping.add(Rollup { raw: Some(hour), ..rollup("*", 60) }).unwrap();
+    // Said again it is changed, and is the same rule.
+    keeping.add(Rollup { keep: Some(2 * hour), ..rollup("*", 60) }).unwrap();
+    let expected = Rollup { id: 1, keep: Some(2 * hour), ..rollup("*", 60) };
+    assert_eq!(keeping.rollups(), [expected]);
     for text in ["", "c*u", "**"] {
         assert_eq!(Metrics::parse(text), None, "{text}");
     }
