@@ -475,3 +475,42 @@ fn a_rule_that_is_said_again_is_changed() {
     block_on(store.roll_up()).unwrap();
     assert_eq!(count(&series), 600);
 }
+
+/// Rules of a later version kept the owner from opening: no points were taken.
+#[test]
+fn rules_that_nobody_can_read_stop_rollups_and_nothing_else() {
+    let (db, store, series) = rolled();
+    block_on(store.forget(&Retention::default(), 600 * SECOND)).unwrap();
+    assert_eq!(count(&series), 600);
+    let begin = || {
+        let tr = db.create_transaction();
+        tr.set_option(plinth::TransactionOption::AccessSystemKeys).unwrap();
+        tr
+    };
+    let rows = begin().range(&b"\xff\x02/plinth/series/"[..]..&b"\xff\x02/plinth/series0"[..]);
+    let rows = block_on(rows.collect()).unwrap();
+    let rules = rows.into_iter().find(|row| row.value.starts_with(b"{\"format\":1")).unwrap();
+    let (key, rules) = (rules.key, rules.value);
+    let write = |value: &[u8]| {
+        let tr = begin();
+        tr.set(&key, value);
+        block_on(tr.commit()).unwrap();
+    };
+    write(b"{\"format\":2}");
+    let store = block_on(SeriesStore::open_with(&db, settings(50))).unwrap();
+    let series = block_on(store.series("m a=1")).unwrap();
+    series.append(700 * SECOND, 1.0).unwrap();
+    series.append(560 * SECOND + 1, 1.0).unwrap();
+    block_on(series.delete_range(580 * SECOND..581 * SECOND)).unwrap();
+    block_on(store.sync()).unwrap();
+    block_on(store.roll_up()).unwrap();
+    let retention: Retention = "*=1s".parse().unwrap();
+    let why = block_on(store.forget(&retention, 10_000 * SECOND)).unwrap_err();
+    assert!(why.to_string().contains("format 1 expected"), "{why}");
+    assert!((61..=81).contains(&raw_points(&series)), "{}", raw_points(&series));
+    // Whoever can read them has all that was there, and what changed meanwhile.
+    write(&rules);
+    block_on(store.roll_up()).unwrap();
+    assert_eq!(count(&series), 601);
+    block_on(store.check_invariants()).unwrap();
+}

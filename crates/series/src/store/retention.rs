@@ -121,6 +121,9 @@ impl SeriesStore {
     pub async fn forget(&self, retention: &Retention, now: i64) -> Result<u64> {
         self.learn_rules().await?;
         let known = self.first().rolls.known();
+        if let Some(why) = &known.fault {
+            return Err(why.clone());
+        }
         let keeping = &known.keeping;
         let (mut count, mut after, mut failed) = (0, None, Ok(()));
         loop {
@@ -197,6 +200,9 @@ impl Series {
     /// Those of [`Series::delete_range`].
     pub async fn forget_before(&self, first: i64) -> Result<bool> {
         let known = self.shared.rolls.known();
+        if let Some(why) = &known.fault {
+            return Err(why.clone());
+        }
         if known.keeping.has(self.cell.name.metric()) {
             return self.forget_points(&known.keeping, first).await;
         }

@@ -101,12 +101,31 @@ impl State {
 pub(super) struct Known {
     pub(super) row: Option<Bytes>,
     pub(super) keeping: Keeping,
+    /// Why the row can't be read, if it can't: a newer program's, say. Nothing is rolled up then
+    /// and nothing forgotten, and what changes is noted for whoever can read it.
+    pub(super) fault: Option<Error>,
 }
 
 impl Known {
     fn of(row: Option<Bytes>) -> Result<Self> {
         let keeping = row.as_deref().map(Keeping::decode).transpose()?.unwrap_or_default();
-        Ok(Self { row, keeping })
+        Ok(Self { row, keeping, fault: None })
+    }
+
+    /// The same of a row that may be one that can't be read.
+    fn of_any(row: Option<Bytes>) -> Self {
+        match Self::of(row.clone()) {
+            Ok(known) => known,
+            Err(why) => {
+                tracing::error!(error = %why, "rules about what is kept can't be read");
+                Self { row, keeping: Keeping::default(), fault: Some(why) }
+            }
+        }
+    }
+
+    /// Whether changes of a metric's points are noted.
+    fn notes(&self, metric: &str) -> bool {
+        self.keeping.has(metric) || self.fault.is_some()
     }
 }
 
@@ -211,7 +230,7 @@ pub(super) async fn learn(shared: &Arc<Shared>) -> Result<bool> {
         return Ok(false);
     }
     if !matches!(shared.role, Role::Owner { .. }) {
-        *lock(&shared.rolls.known) = Arc::new(Known::of(row)?);
+        *lock(&shared.rolls.known) = Arc::new(Known::of_any(row));
         return Ok(true);
     }
     let _turn = shared.turn.take().await;
@@ -223,8 +242,8 @@ pub(super) async fn learn(shared: &Arc<Shared>) -> Result<bool> {
 /// that are no more goes.
 pub(super) async fn learn_now(shared: &Shared) -> Result<()> {
     let known = retry::transact_all(&shared.database, |tr| async move {
-        let known = Known::of(row_of_rules(&tr, shared).await?)?;
-        if known.row.is_some() {
+        let known = Known::of_any(row_of_rules(&tr, shared).await?);
+        if known.row.is_some() && known.fault.is_none() {
             shared.check_owner(&tr).await?;
             let keys = &shared.keys;
             let end = strinc(&keys.all_rolled()).map(|end| end.to_vec()).unwrap_or_default();
@@ -247,7 +266,7 @@ pub(super) fn note_late(
     cell: &Cell,
     times: impl Iterator<Item = i64>,
 ) {
-    if !shared.rolls.known().keeping.has(cell.name.metric()) {
+    if !shared.rolls.known().notes(cell.name.metric()) {
         return;
     }
     for span in spans(times) {
@@ -262,7 +281,7 @@ pub(super) fn note_deleted(
     (id, metric): (Id, &str),
     span: Span,
 ) {
-    if shared.rolls.known().keeping.has(metric) && !span.is_empty() {
+    if shared.rolls.known().notes(metric) && !span.is_empty() {
         tr.set(Change { span, is_deletion: true }.key(&shared.keys, id), "");
     }
 }
