@@ -20,7 +20,7 @@
 mod planted;
 
 use crate::failure::{ReplicationError, ReplicationResult};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use raft::eraftpb::{ConfState, Entry, EntryType, HardState};
@@ -133,6 +133,15 @@ struct Held {
     messages: Vec<Message>,
 }
 
+/// What a leader has shown a node to lack.
+#[derive(Default)]
+struct Lacks {
+    /// The entry behind which the leader's log begins: entries from before are missing here.
+    behind: Option<EntryId>,
+    /// Why the node may take no part: what it acknowledged is missing.
+    forgotten: Option<ReplicationError>,
+}
+
 /// One node's part in the agreement.
 pub struct Core {
     node: RawNode<Store>,
@@ -152,11 +161,10 @@ pub struct Core {
     changing: Option<u64>,
     /// Answers to a leader whose log begins behind what it believes that this node has.
     answers: Vec<Message>,
-    /// The entry behind which the leader's log begins, of which this node lacks entries from
-    /// before.
-    behind: Option<EntryId>,
-    /// Why this node may take no part, if a leader has shown that it lacks what it acknowledged.
-    forgotten: Option<ReplicationError>,
+    lacks: Lacks,
+    /// The rest of an append, behind a change of members that is to take effect first: while there
+    /// is work to do of what arrived.
+    rest: Option<Message>,
 }
 
 impl Core {
@@ -181,9 +189,11 @@ impl Core {
         if promised.term < last.term {
             return Err(invalid(format!("a promise of term {} beside {last:?}", promised.term)));
         }
-        // Members that were told by another node may be ahead of this log: they say nothing of what
-        // it has.
-        let commit = promised.commit.clamp(begin.index, last.index);
+        // A change of members that is written down is committed, whatever else is remembered. Those
+        // that were told by another node may be ahead of this log: they say nothing of what it has.
+        let written_down = Some(config.members_index).filter(|at| terms.members().contains(at));
+        let commit = promised.commit.max(written_down.unwrap_or(0));
+        let commit = commit.clamp(begin.index, last.index);
         if let Some(missed) =
             terms.members().iter().find(|at| (config.members_index + 1..=commit).contains(at))
         {
@@ -226,8 +236,8 @@ impl Core {
             known: commit,
             changing: None,
             answers: Vec::new(),
-            behind: None,
-            forgotten: None,
+            lacks: Lacks::default(),
+            rest: None,
         };
         core.guard();
         Ok(core)
@@ -340,10 +350,41 @@ impl Core {
         if has_it_elected && self.would_lead_unsynced() {
             return Ok(());
         }
-        // What it refuses it has no use for.
-        let _ = self.node.step(to_raft(message));
-        self.guard();
+        self.step_through(message.clone());
         Ok(())
+    }
+
+    /// Takes a message, an append only as far as its second change of members that would be in the
+    /// log without having taken effect. `raft` lets nobody stand for election who knows that an
+    /// earlier change is committed and hasn't taken effect, and forgets with a restart what it
+    /// knew: a node that has two such changes could be elected by members of two changes ago, whose
+    /// majorities need not meet today's.
+    fn step_through(&mut self, mut message: Message) {
+        self.rest = None;
+        if let Some(second) = self.second_change(&message) {
+            let rest = message.split_off(second);
+            self.rest = Some(rest);
+        }
+        // What it refuses it has no use for.
+        let _ = self.node.step(to_raft(&message));
+        self.guard();
+    }
+
+    /// The index of the second change of members that an append would put into the log, or that
+    /// stands behind one that is there, before the first has taken effect.
+    fn second_change(&self, message: &Message) -> Option<u64> {
+        if message.members.is_empty() {
+            return None;
+        }
+        let terms = self.terms();
+        let stays = |at: &&u64| {
+            let sent = at.checked_sub(message.index + 1).and_then(|at| usize::try_from(at).ok());
+            sent.is_none_or(|sent| message.entries.get(sent).copied() == terms.term_of(**at))
+        };
+        let known = terms.members().iter().filter(stays);
+        let ahead: BTreeSet<_> =
+            known.chain(&message.members).filter(|at| **at > self.members_index).collect();
+        ahead.into_iter().copied().nth(1).filter(|second| *second > message.index)
     }
 
     /// A leader tells a node no commit beyond what that node has acknowledged to it in its term.
@@ -354,7 +395,7 @@ impl Core {
         let last = self.node.raft.raft_log.last_index();
         let leads = self.members.part(from).is_some_and(Part::votes) && term >= self.node.raft.term;
         if kind == MessageKind::Heartbeat && to == self.config.id && commit > last && leads {
-            self.forgotten = Some(ReplicationError::Forgotten(format!(
+            self.lacks.forgotten = Some(ReplicationError::Forgotten(format!(
                 "node {to} has acknowledged entries up to {commit} to node {from}, which leads, and its log ends at {last}: its directory is \
                  an older copy, or its disk has lost what was synced. It doesn't know what it has promised to the others, and takes no part: \
                  start this server with an empty directory, as a new node"
@@ -366,7 +407,7 @@ impl Core {
     /// process on the same directory doesn't know that before the leader's next heartbeat, and must
     /// not be started.
     pub fn forgotten(&self) -> Option<&ReplicationError> {
-        self.forgotten.as_ref()
+        self.lacks.forgotten.as_ref()
     }
 
     /// What would have `raft` panic, or count what nobody has.
@@ -424,9 +465,9 @@ impl Core {
         // both have.
         let common = if self.terms().has(begin) { begin.index } else { self.committed };
         if common < begin.index {
-            self.behind = Some(begin);
+            self.lacks.behind = Some(begin);
         } else if raft.raft_log.persisted >= common {
-            self.behind = None;
+            self.lacks.behind = None;
             let bare =
                 Message::bare(MessageKind::AppendReply, self.config.id, message.from, raft.term);
             self.answers.push(Message { index: common, commit: self.committed, ..bare });
@@ -444,7 +485,7 @@ impl Core {
     /// If this node needs rows because entries that it lacks are in the leader's log no more: the
     /// entry behind which that log begins.
     pub fn behind(&self) -> Option<EntryId> {
-        self.behind.filter(|begin| begin.index > self.committed)
+        self.lacks.behind.filter(|begin| begin.index > self.committed)
     }
 
     /// What is said to nodes that need entries from before the log begins.
@@ -523,6 +564,9 @@ impl Core {
             self.node.raft.become_follower(term, 0);
         }
         self.guard();
+        if let Some(rest) = self.rest.take().filter(|rest| rest.term == self.node.raft.term) {
+            self.step_through(rest);
+        }
         Ok(())
     }
 
@@ -590,6 +634,10 @@ impl Core {
         if !self.node.has_ready() && besides.is_empty() {
             let mut work = Work::default();
             self.tell_committed(&mut work);
+            if work.committed.is_none() {
+                // The bodies of its entries are not kept: the leader sends them again.
+                self.rest = None;
+            }
             return work.committed.is_some().then_some(work);
         }
         let mut ready = self.node.ready();
@@ -683,6 +731,13 @@ impl Core {
             "what is committed is there"
         );
         assert!(self.promised.term <= raft.term && terms.last().term <= raft.term);
+        let ahead = terms.members().iter().filter(|at| **at > self.members_index).count();
+        assert!(
+            ahead <= 1,
+            "one change of members at a time: {:?} after {}",
+            terms.members(),
+            self.members_index
+        );
         assert!(self.held.iter().is_sorted_by_key(|held| held.ticket));
         if raft.state == StateRole::Leader {
             for (id, progress) in raft.prs().iter() {

@@ -81,6 +81,9 @@ impl Member {
         };
         let (id, inbox, view) = (config.id, Inbox::new(), log.view().clone());
         let core = Core::new(config.clone(), terms, known)?;
+        if core.committed() > log.committed_index() {
+            log.commit(core.committed())?;
+        }
         let members = (Arc::new(core.members().clone()), core.members_index());
         let proofs =
             Proofs::new(&config, core.stand(), members.0.clone(), peers.clone(), view.clone());

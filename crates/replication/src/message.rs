@@ -110,6 +110,17 @@ pub struct Message {
 }
 
 impl Message {
+    /// Of an append with this entry and some before it: the entry and those behind it, as an append
+    /// of its own.
+    pub(crate) fn split_off(&mut self, index: u64) -> Self {
+        let before = index - 1 - self.index;
+        let entries = self.entries.split_off(usize::try_from(before).unwrap_or(usize::MAX));
+        let behind = self.members.iter().position(|at| *at >= index);
+        let members = self.members.split_off(behind.unwrap_or(self.members.len()));
+        let log_term = self.entries.last().copied().unwrap_or(self.log_term);
+        Self { index: index - 1, log_term, entries, members, ..self.clone() }
+    }
+
     /// A message that says no more than this.
     pub(crate) fn bare(kind: MessageKind, from: u64, to: u64, term: u64) -> Self {
         Self {

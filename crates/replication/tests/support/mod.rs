@@ -62,7 +62,7 @@ struct Node {
     /// How far it has told entries to be committed since its start.
     told: u64,
     led: Option<u64>,
-    /// Who is a member, as it has written it down; durable at once.
+    /// Who is a member, as it has written it down; durable at once, if it gets there.
     members: (Members, u64),
     /// Its disk is lost, or it has been removed: it never comes back.
     is_gone: bool,
@@ -94,6 +94,8 @@ pub struct Stats {
     pub lost_ops: u64,
     pub reads: u64,
     pub changes: u64,
+    /// Crashes before a change of members that was committed had been written down.
+    pub unkept: u64,
     pub wiped: u64,
     pub led_and_left: u64,
 }
@@ -445,7 +447,13 @@ impl Cluster {
         if let Some(upto) = committed {
             self.look_at_committed(at, upto)?;
             if members {
-                self.take_effect(at, upto)?;
+                if self.random.chance(0.05) {
+                    // Before it is written down.
+                    self.stats.unkept += 1;
+                    self.crash(at);
+                } else {
+                    self.take_effect(at, upto)?;
+                }
             }
         }
         Ok(send)
@@ -629,8 +637,10 @@ impl Cluster {
         // What comes may not be able to do without it.
         let is_changing =
             |node: &Node| node.written.terms.members().last().is_some_and(|at| *at > as_of);
+        // Nor those who have yet to hear that they are a majority without it.
         let is_whole = |other: NodeId| {
-            other != id && self.nodes.get(other as usize - 1).is_some_and(|node| !node.is_gone)
+            let node = self.nodes.get(other as usize - 1);
+            other != id && node.is_some_and(|node| !node.is_gone && node.members.1 >= as_of)
         };
         if !members.has_majority(is_whole)
             || self.nodes[at].is_gone

@@ -1,0 +1,102 @@
+//! Changes of members at a follower: it has one at a time in its log that it hasn't written down.
+
+use plinth_replication::planted::Planted;
+use plinth_replication::{
+    Config, Core, EntryId, Members, Message, MessageKind, Promise, Spoken, Terms, Work,
+};
+
+fn follower(members: &Members) -> Core {
+    let config = Config {
+        id: 3,
+        members: members.clone(),
+        members_index: 0,
+        seed: 1,
+        heartbeat_ticks: 3,
+        election_ticks: 10,
+        message_entries: 1000,
+        spoken: Spoken::THIS,
+        planted: Planted::None,
+    };
+    Core::new(config, Terms::new(EntryId::default()), Promise::default()).unwrap()
+}
+
+fn members() -> Members {
+    Members::of_voters((1..=3).map(|id| (id, format!("node:{id}"))))
+}
+
+/// An append of the leader's, node 1, behind an entry; the indices of those that change members.
+fn append(behind: u64, count: usize, changes: &[u64], commit: u64) -> Message {
+    Message {
+        kind: MessageKind::Append,
+        from: 1,
+        to: 3,
+        term: 1,
+        index: behind,
+        log_term: u64::from(behind > 0),
+        commit,
+        commit_term: 0,
+        reject: false,
+        hint: 0,
+        context: None,
+        entries: vec![1; count],
+        members: changes.to_vec(),
+    }
+}
+
+/// Does what there is to do, all of it synced at once, up to a change of members that is to take
+/// effect.
+fn work(core: &mut Core) -> (Vec<u64>, Option<u64>) {
+    let (mut appended, mut change) = (Vec::new(), None);
+    while let Some(Work { ticket, append, committed, members, .. }) = core.work() {
+        appended.extend(append.iter().map(|entry| entry.index));
+        core.persisted(ticket);
+        if members {
+            change = committed;
+            break;
+        }
+    }
+    core.check_invariants();
+    (appended, change)
+}
+
+#[test]
+fn a_second_change_of_members_waits_until_the_first_is_written_down() {
+    let first = members().with_learner("node:4");
+    let mut core = follower(&members());
+    core.receive(&append(0, 9, &[], 0)).unwrap();
+    core.receive(&append(9, 1, &[10], 9)).unwrap();
+    assert_eq!(work(&mut core), ((1..=10).collect(), None));
+    // Whether the first is committed it doesn't know.
+    core.receive(&append(10, 3, &[12], 9)).unwrap();
+    assert_eq!(work(&mut core), (vec![11], None));
+    assert_eq!(work(&mut core), (vec![], None));
+    // It is, as comes with the second: that is taken behind it, whole.
+    core.receive(&append(11, 3, &[12], 11)).unwrap();
+    assert_eq!(work(&mut core), (vec![], Some(10)));
+    core.take_effect(first.clone()).unwrap();
+    assert_eq!(work(&mut core), (vec![12, 13, 14], None));
+    assert_eq!((core.members(), core.members_index(), core.committed()), (&first, 10, 11));
+}
+
+#[test]
+fn a_change_of_members_that_is_written_down_is_committed() {
+    let mut terms = Terms::new(EntryId::default());
+    (1..=9).for_each(|index| terms.push(EntryId { index, term: 1 }));
+    terms.push_members(EntryId { index: 10, term: 1 });
+    terms.push_members(EntryId { index: 11, term: 1 });
+    let promise = Promise { term: 1, ..Promise::default() };
+    let config = |members_index| Config {
+        members: members().with_learner("node:4"),
+        members_index,
+        planted: Planted::None,
+        id: 3,
+        seed: 1,
+        heartbeat_ticks: 3,
+        election_ticks: 10,
+        message_entries: 1000,
+        spoken: Spoken::THIS,
+    };
+    assert_eq!(Core::new(config(10), terms.clone(), promise).unwrap().committed(), 10);
+    // Another node has told of members that this log has yet to get.
+    assert_eq!(Core::new(config(20), terms, promise).unwrap().committed(), 0);
+}
