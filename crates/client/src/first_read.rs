@@ -18,7 +18,7 @@
 //!    version are those of whoever gave it.
 
 use crate::endpoint::{Begun, Newest, ReadVersionReply};
-use plinth_env::reply::{Promise, Reply, promise};
+use plinth_env::reply::{Listener, Promise, Reply, promise};
 use plinth_types::{Result, planted, probe};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -32,7 +32,13 @@ pub fn join(
     newest: Reply<Newest>,
     told: impl FnOnce(bool) + Send + 'static,
 ) -> Reply<Begun> {
-    let (begins, reply) = promise();
+    let (mut begins, reply) = promise();
+    // Who has given up is waited for by nobody, and values are kept for nobody.
+    let listeners = (granted.listener(), newest.listener());
+    begins.on_cancel(move || {
+        listeners.0.into_iter().for_each(Listener::cancel);
+        listeners.1.into_iter().for_each(Listener::cancel);
+    });
     let state = State { granted: None, newest: None, waiting: Some((begins, Box::new(told))) };
     let state = Arc::new(Mutex::new(state));
     let other = state.clone();
@@ -124,6 +130,21 @@ mod tests {
         });
         assert_eq!(first, second);
         first
+    }
+
+    #[test]
+    fn whoever_gives_up_takes_both_back() {
+        let ((grant, version), (read, values)) = (promise(), promise());
+        let begun = join(version, values, drop);
+        drop(begun);
+        assert!(grant.is_cancelled() && read.is_cancelled());
+        // Also when one of them has come.
+        let ((grant, version), (read, values)) = (promise(), promise());
+        let begun = join(version, values, drop);
+        read.send(newest(70));
+        assert!(!grant.is_cancelled());
+        drop(begun);
+        assert!(grant.is_cancelled());
     }
 
     #[test]

@@ -41,8 +41,15 @@ impl Visible {
     pub fn change(&self, version: Version, change: impl FnOnce(&mut Metadata)) {
         let mut metadata = self.metadata.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut metadata);
-        self.anything.store(is_anything(&metadata), Ordering::SeqCst);
+        let anything = is_anything(&metadata);
+        if anything {
+            self.anything.store(true, Ordering::SeqCst);
+        }
         self.applied.reach(version);
+        if !anything {
+            // Behind the version: who is still told the one before goes by what held there.
+            self.anything.store(false, Ordering::SeqCst);
+        }
     }
 
     /// Panics if what must hold between two versions doesn't.
@@ -61,9 +68,10 @@ impl Visible {
     pub fn answer(&self, version: impl Fn() -> Version) -> Answer {
         let answer =
             Answer { version: version(), locked: false, range_locks: None, metadata_version: None };
-        // Set before the version that it belongs to became known: who sees that version sees the
-        // flag.
-        if !self.anything.load(Ordering::SeqCst) {
+        // Set before the version that it belongs to becomes known, and unset behind the one at
+        // which nothing is left: if there is nothing, and the version is still the same, there was
+        // nothing at that version.
+        if !self.anything.load(Ordering::SeqCst) && version() == answer.version {
             return answer;
         }
         let metadata = self.metadata.read().unwrap_or_else(PoisonError::into_inner);
@@ -83,4 +91,36 @@ fn is_anything(metadata: &Metadata) -> bool {
     metadata.locked.is_some()
         || metadata.range_locks.is_some()
         || metadata.metadata_version.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plinth_types::RangeLocks;
+
+    /// Locks hold at odd versions.
+    #[test]
+    fn a_version_is_told_with_what_holds_there_while_locks_come_and_go() {
+        let visible = Visible::new(0, Metadata::default());
+        std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..2)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut last = 0;
+                        while last < 200_000 {
+                            let answer = visible.answer(|| visible.applied.newest());
+                            assert!(answer.version >= last);
+                            last = answer.version;
+                            assert_eq!(answer.range_locks.is_some(), last % 2 == 1, "at {last}");
+                        }
+                    })
+                })
+                .collect();
+            for version in 1..=200_000 {
+                let locks = (version % 2 == 1).then(|| RangeLocks::new(Vec::new()));
+                visible.change(version, |metadata| metadata.range_locks = locks);
+            }
+            readers.into_iter().for_each(|reader| reader.join().unwrap());
+        });
+    }
 }

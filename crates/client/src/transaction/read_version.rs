@@ -8,9 +8,9 @@
 //! that are locked at it.
 
 use super::after::After;
-use crate::endpoint::{Endpoint, ReadVersionReply};
+use crate::endpoint::{Begun, Endpoint, ReadVersionReply};
 use bytes::Bytes;
-use plinth_env::reply::{Promise, Reply, promise};
+use plinth_env::reply::{Listener, Promise, Reply, promise};
 use plinth_types::{Error, RangeLocks, Result, Version};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +21,8 @@ pub(super) struct ReadVersion {
     state: Stage,
     /// Who waits for it.
     waiting: Vec<Promise<Version>>,
+    /// What takes the question back.
+    question: Option<Question>,
     /// The metadata version that came with it.
     metadata: Option<Option<Bytes>>,
     /// How long it was held back, if the transaction has tags.
@@ -29,6 +31,22 @@ pub(super) struct ReadVersion {
     pinned: Option<Arc<dyn Endpoint>>,
     /// The ranges that are locked at that version, and not read.
     range_locks: Option<RangeLocks>,
+}
+
+/// What was asked for, and can be taken back.
+pub(super) enum Question {
+    Version(Listener<ReadVersionReply>),
+    /// With the first values.
+    Begin(Listener<Begun>),
+}
+
+impl Question {
+    fn cancel(self) {
+        match self {
+            Self::Version(listener) => listener.cancel(),
+            Self::Begin(listener) => listener.cancel(),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -80,12 +98,19 @@ impl ReadVersion {
         reply
     }
 
+    /// Notes what takes the question back, should nobody want an answer any more.
+    pub(super) fn note_question(&mut self, question: Question) {
+        self.question = Some(question);
+    }
+
     /// Notes what came, and tells those who wait.
     pub(super) fn note(
         &mut self,
         answer: Result<ReadVersionReply>,
         after: &mut After,
     ) -> Result<Version> {
+        // It has been answered: nothing is left of it to drop.
+        self.question = None;
         let result = answer.map(|reply| {
             self.metadata = Some(reply.metadata_version);
             if reply.range_locks.is_some() {
@@ -112,6 +137,9 @@ impl ReadVersion {
     pub(super) fn fail_waiting(&mut self, error: &Error, after: &mut After) {
         for promise in self.waiting.drain(..) {
             after.reply(promise, Err(error.clone()));
+        }
+        if let Some(question) = self.question.take() {
+            after.call(move || question.cancel());
         }
     }
 

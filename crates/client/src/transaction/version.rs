@@ -6,6 +6,7 @@
 //! does to which it belongs; a reader of an epoch that is over may read elsewhere, and is not
 //! heard.
 
+use super::read_version::Question;
 use super::reading::Reading;
 use super::state::State;
 use super::{Inner, Transaction};
@@ -148,6 +149,9 @@ impl Inner {
             return Begins::At(self.fetch(epoch, request, false));
         };
         let (promise, reply) = promise();
+        if let Some(listener) = begun.listener() {
+            self.note_question(epoch, Question::Begin(listener));
+        }
         let (inner, keys) = (self.clone(), keys.clone());
         begun.on_complete(move |begun| {
             let (granted, values) = match begun {
@@ -182,6 +186,9 @@ impl Inner {
             return Reply::ready(self.note_version(epoch, result));
         }
         let reply = self.lock().version.wait();
+        if let Some(listener) = answer.listener() {
+            self.note_question(epoch, Question::Version(listener));
+        }
         let inner = self.clone();
         answer.on_complete(move |result| {
             if let Some(since) = tagged_since {
@@ -258,6 +265,15 @@ impl Inner {
         let mut state = self.lock();
         if state.life.is_in(epoch) && waited >= HELD_BACK {
             state.version.hold_back(waited);
+        }
+    }
+
+    /// Notes what takes a question for the version back when the try ends; if it has ended
+    /// meanwhile, the answer is heeded by nobody.
+    fn note_question(&self, epoch: u64, question: Question) {
+        let mut state = self.lock();
+        if state.life.is_in(epoch) && !state.life.is_dead() {
+            state.version.note_question(question);
         }
     }
 

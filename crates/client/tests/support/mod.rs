@@ -64,6 +64,8 @@ pub struct Faults {
     pub read_version: Vec<Error>,
     /// Errors of the next reads.
     pub read: Vec<Error>,
+    /// Read versions that nobody gives, if nobody is to give any.
+    pub withheld: Option<Vec<Promise<ReadVersionReply>>>,
 }
 
 pub struct Store {
@@ -412,6 +414,11 @@ impl Endpoint for StandIn {
 
     fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
         let mut store = self.lock();
+        if let Some(withheld) = &mut store.faults.withheld {
+            let (promise, reply) = promise();
+            withheld.push(promise);
+            return reply;
+        }
         let result = if !store.faults.read_version.is_empty() {
             Err(store.faults.read_version.remove(0))
         } else if store.value(store.version, system::DATABASE_LOCKED).is_some()

@@ -13,7 +13,8 @@
 //!    said that it doesn't lead (1037). When its connection is lost, or another server leads before
 //!    it was answered, its fate is unknown (1021).
 //! 2. Everything else may be asked of several servers, and the first answer counts.
-//! 3. Of two servers that say who leads the one with the later term is right.
+//! 3. Of two servers that say who leads the one with the later term is right. One that says that
+//!    nobody does is not heeded.
 //! 4. Nothing fails because servers can't be reached: it waits, and the transaction's timeout ends
 //!    it. Only when every server has refused this client for good (another cluster, no certificate)
 //!    are those who wait told so.
@@ -179,8 +180,9 @@ impl Cluster {
             })
         });
         let mut known = self.leader.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_newer =
-            located.term > known.term || (known.at.is_none() && located.term == known.term);
+        // One that knows of no leader may have a term of its own, cut off from those who have one.
+        let is_newer = located.leader.is_some()
+            && (located.term > known.term || (known.at.is_none() && located.term == known.term));
         if is_newer {
             *known = Leader { term: located.term, at: place };
             drop(known);
@@ -334,5 +336,47 @@ async fn rewrite(cluster: Weak<Cluster>) {
         }
         drop(cluster);
         env.sleep(if written { Duration::ZERO } else { REWRITE }).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plinth_types::LocatedMember;
+
+    fn located(node: u64, term: u64, leader: Option<u64>) -> Located {
+        let member =
+            |node: u64| LocatedMember { node, address: format!("127.0.0.1:{node}"), votes: true };
+        Located { term, node, leader, members: (1..=3).map(member).collect() }
+    }
+
+    #[test]
+    fn a_server_that_knows_of_no_leader_hides_none() {
+        let env = Env::real();
+        let file = ClusterFile::parse("a:b@127.0.0.1:1,127.0.0.1:2,127.0.0.1:3").unwrap();
+        let options = RemoteOptions { connections: 1, ..RemoteOptions::new(&env) };
+        let cluster = Cluster::connect(&env, &file, &options, &Arc::default());
+        let mut told = Vec::new();
+        for (node, term, leader) in [
+            (1, 5, Some(1)),
+            // Cut off, with a term of its own.
+            (2, 6, None),
+            (3, 5, Some(1)),
+            (3, 7, Some(3)),
+            // Of before.
+            (1, 5, Some(1)),
+        ] {
+            cluster.note(node as usize - 1, &located(node, term, leader));
+            told.push(cluster.leader());
+        }
+        let [first, third] = [Leader { term: 5, at: Some(0) }, Leader { term: 7, at: Some(2) }];
+        assert_eq!(told, [first, first, first, third, third]);
+        // Who leads no more has said so, and is found again if it does all the same.
+        cluster.leads_not(2);
+        cluster.note(1, &located(2, 8, None));
+        assert_eq!(cluster.leader().at, None);
+        cluster.note(0, &located(1, 7, Some(3)));
+        assert_eq!(cluster.leader(), third);
+        cluster.close();
     }
 }
