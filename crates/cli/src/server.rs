@@ -671,11 +671,16 @@ fn config(
 /// Who may do what, besides what the database says.
 fn rights(settings: &Settings, home: &Home) -> Result<RightsConfig, Failure> {
     let operators = settings.texts("operator");
+    let token_keys = settings.path("authorization-public-key-file");
     match home {
-        Home::Directory(dir) => Ok(RightsConfig { operators, mark: Some(dir.join(RIGHTS_FILE)) }),
-        Home::Store { .. } if operators.is_empty() => Ok(RightsConfig::default()),
+        Home::Directory(dir) => {
+            Ok(RightsConfig { operators, token_keys, mark: Some(dir.join(RIGHTS_FILE)) })
+        }
+        Home::Store { .. } if operators.is_empty() && token_keys.is_none() => {
+            Ok(RightsConfig::default())
+        }
         Home::Store { .. } => Err(Failure::usage(
-            "operator: a FoundationDB cluster knows no rights of Plinth's; whoever reaches it may everything there",
+            "operator, authorization-public-key-file: a FoundationDB cluster knows no rights of Plinth's; whoever reaches it may everything there",
         )),
     }
 }

@@ -5,6 +5,7 @@
 //! (see `Inner::read_version`). If there is no such tenant, each of them says so.
 
 use crate::database::Database;
+use crate::endpoint::Endpoint;
 use crate::options::TransactionOption;
 use crate::prefix::TenantPrefix;
 use crate::special_keys::tenants::{name_key, prefix_of};
@@ -46,7 +47,7 @@ impl Database {
         }
         let (promise, reply) = promise();
         let database = self.clone();
-        self.look_up_tenant(&name).on_complete(move |found| {
+        self.look_up_tenant(&name, None).on_complete(move |found| {
             promise.send(found.map(|prefix| Tenant {
                 database,
                 name,
@@ -60,14 +61,18 @@ impl Database {
     /// transaction's reads and its commit wait for it, and fail with `tenant_not_found` if there is
     /// none.
     pub fn create_tenant_transaction(&self, name: impl AsRef<[u8]>) -> Transaction {
-        let prefix = Arc::new(TenantPrefix::default());
+        let prefix = TenantPrefix::of(Bytes::copy_from_slice(name.as_ref()));
         let found = prefix.clone();
-        self.look_up_tenant(name.as_ref()).on_complete(move |result| found.tell(&result));
+        self.look_up_tenant(name.as_ref(), None).on_complete(move |result| found.tell(&result));
         Transaction::new(self.clone(), Some(prefix))
     }
 
-    /// The prefix of the tenant of this name.
-    fn look_up_tenant(&self, name: &[u8]) -> Reply<[u8; 8]> {
+    /// The prefix of the tenant of this name, asked of another endpoint if there is one.
+    pub(crate) fn look_up_tenant(
+        &self,
+        name: &[u8],
+        endpoint: Option<Arc<dyn Endpoint>>,
+    ) -> Reply<[u8; 8]> {
         let (tr, key) = (Transaction::bare(self), name_key(name));
         let (promise, reply) = promise();
         Task::detached(
@@ -75,6 +80,7 @@ impl Database {
                 loop {
                     tr.set_option(TransactionOption::ReadSystemKeys)?;
                     tr.set_option(TransactionOption::ReadLockAware)?;
+                    tr.ask_of(endpoint.clone());
                     let stored = tr.snapshot().get(&key).await;
                     match stored {
                         Ok(stored) => {

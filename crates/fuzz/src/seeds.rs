@@ -120,6 +120,7 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("locate", Request::Locate),
         ("standing", Request::Standing),
         ("get-newest", Request::GetNewest { lock_aware: true, space: KeySpace::Normal, keys: few }),
+        ("token", Request::Token(Bytes::from_static(b"a.b.c"))),
         ("reboot", Request::Reboot(Bytes::from_static(b"192.0.2.1:4500"))),
         ("disconnect", Request::Disconnect(Bytes::from_static(b"192.0.2.1:50000"))),
     ]

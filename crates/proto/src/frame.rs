@@ -37,6 +37,8 @@ pub const RANGE_LOCKS: u16 = 6;
 /// The version of the protocol in which clients can count for themselves who says who leads, and
 /// read before they have a version.
 pub const COUNTED: u16 = 7;
+/// The version of the protocol in which a client can show tokens.
+pub const TOKENS: u16 = 8;
 
 /// What marks a kind as a reply.
 const REPLY: u8 = 0x80;
@@ -94,6 +96,8 @@ pub enum Kind {
     Standing = 23,
     /// Asks for the values of keys at the newest version that the node has, and for that version.
     GetNewest = 24,
+    /// Shows a token, for the requests behind it. Not answered.
+    Token = 25,
     /// The answer to a ping.
     Pong = REPLY | 1,
     /// The answer to [`Kind::ReadVersion`].
@@ -171,6 +175,7 @@ impl Kind {
             22 => CountedVersion,
             23 => Standing,
             24 => GetNewest,
+            25 => Token,
             0x81 => Pong,
             0x82 => ReadVersionReply,
             0x83 => GetManyReply,
@@ -213,7 +218,8 @@ impl Kind {
             code if code < Self::Changes.code() => CLUSTERS,
             code if code < Self::Reboot.code() => CHANGES,
             code if code < Self::CountedVersion.code() => REBOOT,
-            _ => COUNTED,
+            code if code < Self::Token.code() => COUNTED,
+            _ => TOKENS,
         }
     }
 

@@ -32,6 +32,9 @@ pub const MOST_TOGETHER: u32 = 1_000;
 
 const _: () = assert!(MAX_KEYS * (plinth_types::limits::VALUE_SIZE + 4) < frame::MAX_REPLY);
 
+/// Most bytes of a token.
+pub const MAX_TOKEN: usize = 4 << 10;
+
 /// Most tags of a request for a read version.
 const MAX_TAGS: usize = 64;
 
@@ -147,6 +150,8 @@ pub enum Request {
         /// At most [`WHOLE_KEYS`].
         keys: KeyList,
     },
+    /// [`Kind::Token`]: empty for none any more.
+    Token(Bytes),
 }
 
 /// A request for a read version, for one or more transactions.
@@ -209,6 +214,7 @@ impl Request {
             Kind::Locate => Self::Locate,
             Kind::Changes => Self::Changes(changes(&mut body)?),
             Kind::Reboot => Self::Reboot(Bytes::copy_from_slice(body.bytes()?)),
+            Kind::Token => Self::Token(token(&mut body)?),
             Kind::Disconnect => Self::Disconnect(Bytes::copy_from_slice(body.bytes()?)),
             Kind::CountedVersion => Self::CountedVersion(read_version(&mut body)?),
             Kind::Standing => Self::Standing,
@@ -252,6 +258,7 @@ impl Request {
             Self::Locate => empty(out, id, Kind::Locate),
             Self::Changes(request) => put_changes(out, id, request),
             Self::Reboot(address) => put_reboot(out, id, address),
+            Self::Token(token) => put_token(out, id, token),
             Self::Disconnect(client) => put_disconnect(out, id, client),
             Self::CountedVersion(request) => {
                 put_read_version(out, id, Kind::CountedVersion, request);
@@ -519,6 +526,22 @@ pub fn put_reboot(out: &mut Vec<u8>, id: u32, address: &[u8]) {
     let start = frame::begin(out, id, Kind::Reboot);
     out.put_bytes(address);
     frame::finish(out, start);
+}
+
+/// Appends a [`Kind::Token`], which isn't answered, whatever its id.
+pub fn put_token(out: &mut Vec<u8>, id: u32, token: &[u8]) {
+    let start = frame::begin(out, id, Kind::Token);
+    out.put_bytes(token);
+    frame::finish(out, start);
+}
+
+fn token(body: &mut Reader<'_>) -> Result<Bytes> {
+    let token = body.bytes()?;
+    if token.len() > MAX_TOKEN {
+        let len = token.len();
+        return Err(malformed(format!("a token of {len} bytes, at most {MAX_TOKEN} are taken")));
+    }
+    Ok(Bytes::copy_from_slice(token))
 }
 
 /// Appends a [`Kind::Changes`].

@@ -6,9 +6,9 @@
 //! the decoders must survive.
 
 use crate::frame::{self, HEADER, Kind, MAX_REPLY, MAX_REQUEST};
-use crate::hello::{Hello, Welcome};
+use crate::hello::{Hello, NEWEST, Welcome};
 use crate::reply;
-use crate::request::{MAX_KEYS, ReadVersion, Request, SnapshotId};
+use crate::request::{self, MAX_KEYS, MAX_TOKEN, ReadVersion, Request, SnapshotId};
 use plinth_types::{
     Bytes, ChangeBatch, Changes, ChangesRequest, CommitReply, CommitRequest, Conflicts, Error,
     KeyList, KeyRange, KeySelector, KeySpace, Located, LocatedMember, MutationList, MutationType,
@@ -96,10 +96,11 @@ impl Random {
     }
 
     fn request(&mut self) -> Request {
-        match self.below(23) {
+        match self.below(24) {
             19 => Request::Reboot(self.bytes(20)),
             20 => Request::CountedVersion(self.read_version()),
             21 => Request::Standing,
+            23 => Request::Token(self.bytes(300)),
             22 => {
                 let keys = self.keys(11);
                 Request::GetNewest { lock_aware: self.chance(), space: self.space(), keys }
@@ -437,13 +438,14 @@ fn hellos_find_the_newest_common_version_or_say_why_not() {
         assert_eq!(Hello::decode(&out[..len]).unwrap(), None);
     }
     assert_eq!(Hello::decode(&out).unwrap(), Some((hello.clone(), out.len())));
-    (hello.oldest, hello.newest) = (0, 9);
+    (hello.oldest, hello.newest) = (0, NEWEST + 2);
     let welcome = Welcome::accept(&hello, hello.choose().unwrap(), "id");
     let out = encoded(|out| welcome.encode(out));
     assert_eq!(Welcome::decode(&out).unwrap(), Some((welcome, out.len())));
-    (hello.oldest, hello.newest) = (8, 9);
+    (hello.oldest, hello.newest) = (NEWEST + 1, NEWEST + 2);
     let refusal = hello.choose().unwrap_err();
-    assert!(refusal.detail().unwrap().contains("8 to 9"), "{refusal}");
+    let theirs = format!("{} to {}", NEWEST + 1, NEWEST + 2);
+    assert!(refusal.detail().unwrap().contains(&theirs), "{refusal}");
     let out = encoded(|out| Welcome::refuse(refusal).encode(out));
     let (welcome, _) = Welcome::decode(&out).unwrap().unwrap();
     assert_eq!(welcome.refused.unwrap().code(), 2100);
@@ -501,10 +503,21 @@ fn version_two_keeps_its_bytes() {
             20 => 4,
             21 => 5,
             22..=24 => 7,
+            25 => 8,
             _ => 1,
         };
         assert_eq!(kind.since(), since, "{kind:?}");
     }
+}
+
+#[test]
+fn version_eight_keeps_its_bytes() {
+    let hello = encoded(|out| Hello { newest: 8, ..Hello::new("a:b", "c") }.encode(out));
+    assert_eq!(hello[16..20], *b"\x01\0\x08\0");
+    let frame = encoded(|out| Request::Token(Bytes::from_static(b"a.b.c")).encode(out, 5));
+    assert_eq!((frame[12], &frame[HEADER..]), (25, &b"\x05\0\0\0a.b.c"[..]));
+    let long = encoded(|out| request::put_token(out, 5, &[b'x'; MAX_TOKEN + 1]));
+    assert!(Request::decode(&frame::split(&long, MAX_REQUEST).unwrap().unwrap()).is_err());
 }
 
 #[test]

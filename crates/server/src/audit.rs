@@ -11,6 +11,8 @@
 //! none of it. Applications' own rows, tenants and the version of metadata among them, are nobody's
 //! business here.
 //!
+//! Series may be deleted by whoever may write them, so the last thousand of that stand apart.
+//!
 //! ## Not here
 //! What the database did by itself, and what somebody did to it without this server: the ring is in
 //! memory and this server's own. Whoever has to prove what happened keeps the log's events.
@@ -65,8 +67,42 @@ pub(crate) struct Audit {
 #[derive(Default)]
 struct Ring {
     entries: VecDeque<Entry>,
+    /// Series that were deleted, which takes no operator: nobody else drives the others out.
+    deletions: VecDeque<Entry>,
     /// All that ever came.
     count: u64,
+}
+
+/// Series are being deleted.
+#[cfg(feature = "series")]
+pub(crate) struct Deletion {
+    audit: Arc<Audit>,
+    who: Who,
+    what: String,
+}
+
+#[cfg(feature = "series")]
+impl Deletion {
+    /// It was refused, whole.
+    pub(crate) fn refused(mut self) {
+        self.what.clear();
+    }
+
+    /// It was carried out.
+    pub(crate) fn done(mut self) {
+        let what = std::mem::take(&mut self.what);
+        self.audit.add(self.who.clone(), &what, |ring| &mut ring.deletions);
+    }
+}
+
+#[cfg(feature = "series")]
+impl Drop for Deletion {
+    fn drop(&mut self) {
+        if !self.what.is_empty() {
+            let what = format!("{} (how far that got is not known)", self.what);
+            self.audit.add(self.who.clone(), &what, |ring| &mut ring.deletions);
+        }
+    }
 }
 
 impl Audit {
@@ -76,15 +112,27 @@ impl Audit {
 
     /// Somebody did that.
     pub(crate) fn note(&self, who: Who, what: &str) {
+        self.add(who, what, |ring| &mut ring.entries);
+    }
+
+    /// Somebody begins to delete series: told when it ends, however it does.
+    #[cfg(feature = "series")]
+    pub(crate) fn begin_deletion(self: &Arc<Self>, who: Who, what: String) -> Deletion {
+        let what = cut(&what, TOLD * MOST_BYTES);
+        Deletion { audit: self.clone(), who, what }
+    }
+
+    fn add(&self, who: Who, what: &str, place: impl Fn(&mut Ring) -> &mut VecDeque<Entry>) {
         let what = cut(what, TOLD * MOST_BYTES);
         tracing::info!(by = %who.address, client = %who.name, %what, "an operator's work");
         let entry = Entry { at: self.env.wall_clock(), who, what };
         let mut ring = self.ring();
-        if ring.entries.len() == REMEMBERED {
-            ring.entries.pop_front();
-        }
-        ring.entries.push_back(entry);
         ring.count += 1;
+        let entries = place(&mut ring);
+        if entries.len() == REMEMBERED {
+            entries.pop_front();
+        }
+        entries.push_back(entry);
     }
 
     /// Notes what a commit does of an operator's things, if it does any, once it is carried out.
@@ -116,13 +164,15 @@ impl Audit {
 
     /// All that is remembered, the newest first.
     pub(crate) fn all(&self) -> Value {
-        self.told(REMEMBERED)
+        self.told(2 * REMEMBERED)
     }
 
     fn told(&self, most: usize) -> Value {
         let ring = self.ring();
         let entry = |Entry { at, who, what }: &Entry| json!({ "time": at.as_secs_f64(), "by": who.address, "client": who.name, "what": what });
-        let entries: Vec<_> = ring.entries.iter().rev().take(most).map(entry).collect();
+        let mut entries: Vec<_> = ring.entries.iter().chain(&ring.deletions).collect();
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.at));
+        let entries: Vec<_> = entries.into_iter().take(most).map(entry).collect();
         json!({ "count": ring.count, "newest": entries })
     }
 
@@ -251,6 +301,24 @@ mod tests {
         assert!(what(&commit(&many)).unwrap().ends_with("exclude 7; 2 more"));
         let long = [system::EXCLUDED_PREFIX, &[b'x'; 5000]].concat();
         assert!(what(&commit(&[(Set, &long, b"")])).unwrap().len() < 250);
+    }
+
+    #[cfg(feature = "series")]
+    #[test]
+    fn deletions_of_series_are_told_however_they_end_and_drive_nothing_else_out() {
+        let audit = Arc::new(Audit::new(&Env::real()));
+        let who = || Who { address: "127.0.0.1".to_owned(), name: String::new() };
+        audit.note(who(), "lock");
+        audit.begin_deletion(who(), "refused".to_owned()).refused();
+        for n in 0..REMEMBERED {
+            audit.begin_deletion(who(), format!("n {n}")).done();
+        }
+        drop(audit.begin_deletion(who(), "left".to_owned()));
+        let told = audit.all();
+        assert_eq!(told["count"], json!(REMEMBERED + 2));
+        let all: Vec<_> = told["newest"].as_array().unwrap().iter().map(|it| &it["what"]).collect();
+        assert!(all.contains(&&json!("lock")) && !all.contains(&&json!("refused")));
+        assert!(all.contains(&&json!("left (how far that got is not known)")));
     }
 
     #[test]

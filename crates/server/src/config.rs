@@ -99,6 +99,14 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
+    /// Whether there are other servers of its database that can be asked.
+    pub(crate) fn has_others(&self) -> bool {
+        #[cfg(feature = "series")]
+        return self.among.is_some();
+        #[cfg(not(feature = "series"))]
+        false
+    }
+
     /// Where clients are listened for.
     pub(crate) fn wanted(&self) -> Vec<Wanted> {
         if self.listen.is_empty() {
@@ -124,6 +132,8 @@ pub struct RightsConfig {
     /// Those who are operators of this server whatever the rows say: `cert RULE`, `address
     /// IP[/BITS]`.
     pub operators: Vec<String>,
+    /// The keys by which tokens are believed: a JWK set, read again when it changes.
+    pub token_keys: Option<PathBuf>,
     /// The file by which a server knows that there are rights when it can't read the rows. Written
     /// and removed as they come and go.
     pub mark: Option<PathBuf>,

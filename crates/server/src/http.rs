@@ -160,7 +160,6 @@ async fn converse<S: Site>(site: Arc<S>, stream: Stream, patience: &Arc<Patience
 /// the environment's clock.
 pub(crate) struct Patience {
     env: Env,
-    #[cfg_attr(not(feature = "series"), expect(dead_code, reason = "series have it"))]
     other_side: IpAddr,
     at: AtomicU64,
     since: AtomicU64,
@@ -184,7 +183,6 @@ impl Patience {
     }
 
     /// Where the other side is.
-    #[cfg(feature = "series")]
     pub(crate) fn other_side(&self) -> IpAddr {
         self.other_side
     }

@@ -264,6 +264,8 @@ impl Wake for WatchBell {
 /// A watch that waits, and what it holds.
 pub(crate) struct Watch {
     pub(crate) key: Bytes,
+    /// The token by which it is watched; empty without one.
+    pub(crate) token: Bytes,
     pub(crate) reply: plinth_env::Reply<Version>,
     pub(crate) bytes: usize,
 }

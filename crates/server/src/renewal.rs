@@ -2,17 +2,26 @@
 //! changed for them.
 //!
 //! They are few, and read from what this process has, so it is done several times a second: a grant
-//! that was taken back gives nothing a second later, whatever else is at work.
+//! that was taken back gives nothing a second later, whatever else is at work. A member that has no
+//! rows asks the others of its cluster meanwhile whether there are rights: then nobody is let in
+//! before it has them.
 
 use crate::outbox::Outbox;
 use crate::rights::Last;
 use crate::shared::Shared;
+#[cfg(feature = "series")]
+use plinth_client::{RangeOptions, TransactionOption};
 use plinth_env::sync::{First, race};
+#[cfg(feature = "series")]
+use plinth_types::{Error, system};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How often the rows are read, if anything was written meanwhile.
 const RENEWAL: Duration = Duration::from_millis(200);
+/// For how long the others are asked at a time.
+#[cfg(feature = "series")]
+const PATIENCE: Duration = Duration::from_millis(600);
 
 /// Renews what is known of rights until told to stop.
 pub(crate) async fn run(shared: Arc<Shared>) {
@@ -20,10 +29,40 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     if !doors.rights.are_kept() {
         return;
     }
-    let mut last = Last::at(env.now());
+    let (mut last, mut keys_read) = (Last::at(env.now()), env.now());
+    ask_others(&shared).await;
     while let First::Right(()) = race(stops.rights.wait(), env.sleep(RENEWAL)).await {
-        if doors.rights.renew(env, &**endpoint, &mut last).await {
+        let by_keys = doors.rights.renew_keys(env, &mut keys_read).await;
+        let by_rows = doors.rights.renew(env, &**endpoint, &mut last).await;
+        if ask_others(&shared).await || by_keys || by_rows {
             shared.connections.visit(Outbox::wake);
         }
     }
+}
+
+/// Asks the others of its cluster whether there are rights, if this member has no rows. Gives
+/// whether that changes anything.
+#[cfg(feature = "series")]
+async fn ask_others(shared: &Shared) -> bool {
+    let Shared { env, config, doors, .. } = shared;
+    let Some(among) = config.among.as_ref().filter(|_| doors.rights.has_no_rows()) else {
+        return false;
+    };
+    let first = RangeOptions::from(system::RIGHTS.0..system::RIGHTS.1).limit(1);
+    let asked = among.database.transact(async |tr| {
+        tr.set_option(TransactionOption::ReadSystemKeys)?;
+        tr.set_option(TransactionOption::ReadLockAware)?;
+        Ok::<_, Error>(!tr.get_range(first.clone()).await?.rows.is_empty())
+    });
+    match race(asked, env.sleep(PATIENCE)).await {
+        First::Left(Ok(are_there)) => doors.rights.hear(are_there),
+        First::Left(Err(why)) if why == Error::permission_denied() => doors.rights.hear(true),
+        // Nobody answers: what was thought before may be so.
+        First::Left(Err(_)) | First::Right(()) => false,
+    }
+}
+
+#[cfg(not(feature = "series"))]
+async fn ask_others(_: &Shared) -> bool {
+    false
 }

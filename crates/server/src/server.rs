@@ -86,7 +86,7 @@ impl Server {
     /// doesn't; those of writing it.
     pub async fn start(endpoint: Arc<dyn Endpoint>, mut config: ServerConfig) -> Result<Self> {
         let env = endpoint.env().clone();
-        let rights = Rights::open(&env, &*endpoint, &config.rights).await?;
+        let rights = Rights::open(&env, &*endpoint, &config.rights, config.has_others()).await?;
         let doors = open_doors(&env, &config, rights).await?;
         let mut listeners = Vec::new();
         for wanted in config.wanted() {
@@ -103,7 +103,8 @@ impl Server {
         let http_address = http.as_ref().map(Door::local_address);
         let secure = http.as_ref().is_some_and(Door::is_secure);
         clamp_connections(&mut config.limits, listeners.last());
-        let access = Access::open(&env, &config.console, http_address, secure).await?;
+        let known = doors.rights.clone();
+        let access = Access::open(&env, &config.console, http_address, secure, known).await?;
         let addresses: Vec<_> = listeners.iter().map(Door::local_address).collect();
         let place = Place::settle(&env, &*endpoint, &config, &addresses, doors.has_tls()).await?;
         let admit = |address, purpose| check_reach(&env, address, &config, &doors, purpose);

@@ -4,7 +4,11 @@
 //! Two users share a machine and come by two addresses of it, 127.0.0.1 and ::1; the operator is in
 //! the process and writes rows as `plinth shell` does.
 
+#[path = "rights/alone.rs"]
+mod alone;
 mod common;
+#[path = "rights/tokens.rs"]
+mod tokens;
 
 use common::peer::{Peer, ask_at};
 use common::*;
@@ -434,7 +438,7 @@ fn other_doors_take_their_tokens_while_there_are_rights() {
 #[test]
 fn an_operator_of_the_start_options_gets_in_whatever_the_rows_say() {
     let operators = vec!["address 127.0.0.1".to_owned()];
-    let rights = RightsConfig { operators, mark: None };
+    let rights = RightsConfig { operators, ..RightsConfig::default() };
     let place = Place::new(ServerConfig { rights, ..ServerConfig::default() });
     // A row that can't be read gives nothing, and is one all the same.
     place
@@ -448,7 +452,10 @@ fn an_operator_of_the_start_options_gets_in_whatever_the_rows_say() {
     place.until_heeded();
     assert_eq!(code(get(&place.user(1), "k")), DENIED);
     put(&place.user(0), "k").unwrap();
-    let wrong = RightsConfig { operators: vec!["cert Check.Valid=0".to_owned()], mark: None };
+    let wrong = RightsConfig {
+        operators: vec!["cert Check.Valid=0".to_owned()],
+        ..RightsConfig::default()
+    };
     let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
     let config = ServerConfig { rights: wrong, ..ServerConfig::default() };
     let error = block_on(Server::start(Arc::new(node.endpoint()), config)).unwrap_err();

@@ -59,6 +59,8 @@ pub const SERIES_END: &[u8] = b"\xff\x02/plinth/series0";
 pub const SERIES_LAYER_PREFIX: &[u8] = b"\x02plinth.series\0";
 /// Begin and end of the keys by which tenants are found: they are part of what users wrote.
 pub const TENANTS: (&[u8], &[u8]) = (b"\xff/tenant/", b"\xff/tenant0");
+/// The id that was given to a tenant last: none is given twice.
+pub const TENANT_LAST_ID: &[u8] = b"\xff/tenant/lastId";
 /// Prefix of the rows that have a tenant's id, by its name.
 pub const TENANT_NAMES: &[u8] = b"\xff/tenant/nameIndex/";
 /// All that users write, in order: the normal keys, time series, and what makes tenants of some of

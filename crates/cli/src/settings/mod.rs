@@ -327,6 +327,12 @@ const ALL: &[Setting] = &[
         "An operator of this server whatever the grants say, as `cert RULE` or `address IP[/BITS]`: the way back in. Counts for nothing while there are no rights",
     ),
     Setting::new(
+        "authorization-public-key-file",
+        Kind::Path,
+        Otherwise("none: nobody looks at tokens"),
+        "The public keys by which clients' tokens (JWT) are believed, a JWK set as FoundationDB's; read again when it changes",
+    ),
+    Setting::new(
         "peer-protocol",
         Kind::Count,
         Otherwise("the newest that the program speaks"),

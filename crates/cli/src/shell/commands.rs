@@ -134,7 +134,7 @@ pub const ALL: &[Command] = &[
         2..=6,
         "grant ROLE SUBJECT [SCOPE]",
         "gives somebody a right, and says so to all servers",
-        "ROLE: reader, writer or operator. SUBJECT: cert RULE (as --tls-verify-peers has them), address IP[/BITS], or anybody. \
+        "ROLE: reader, writer or operator. SUBJECT: cert RULE (as --tls-verify-peers has them), token CLAIM=VALUE,..., address IP[/BITS], or anybody. \
          SCOPE: all, prefix KEY, range BEGIN END, tenant NAME, or series. The first one has to be an operator: from then on only grants say who may what.",
     ),
     command(

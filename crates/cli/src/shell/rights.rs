@@ -34,8 +34,9 @@ fn is_operator(key: &Bytes) -> bool {
     Grant::decode(key).is_some_and(|grant| grant.is_operator())
 }
 
-/// Whether whoever answers keeps rights; why not.
-fn check_kept<Out: Write>(session: &Session<Out>) -> Result<(), Refusal> {
+/// Whether whoever answers keeps rights, and can tell who the operator is whom a grant makes; why
+/// not.
+fn check_kept<Out: Write>(session: &Session<Out>, grant: Option<&Grant>) -> Result<(), Refusal> {
     // Whoever has the files may everything anyway, and what he writes is kept by a later server.
     if session.database.endpoint().newest_here().is_ok() {
         return Ok(());
@@ -46,9 +47,21 @@ fn check_kept<Out: Write>(session: &Session<Out>) -> Result<(), Refusal> {
         .wait()?
         .parse()
         .map_err(|error| Refusal::Usage(format!("the status document is not JSON: {error}")))?;
-    let kept = status.pointer("/cluster/plinth/server/rights/kept").and_then(Value::as_bool);
-    if kept == Some(true) {
-        return Ok(());
+    let says = |what: &str| {
+        let told = status.pointer(&format!("/cluster/plinth/server/rights/{what}"));
+        told.and_then(Value::as_bool)
+    };
+    if says("kept") == Some(true) {
+        let text = match grant.filter(|grant| grant.is_operator()).map(|grant| &grant.subject) {
+            Some(Subject::Certificate(_)) if says("certificates") == Some(false) => {
+                "nobody can show a certificate here: the server asks for none (--tls-ca), so this would be an operator whom nobody is"
+            }
+            Some(Subject::Token(_)) if says("tokens") == Some(false) => {
+                "nobody can show a token here: the server has no keys for them (--authorization-public-key-file), so this would be an operator whom nobody is"
+            }
+            _ => return Ok(()),
+        };
+        return Err(Refusal::Usage(text.to_owned()));
     }
     let text = "the server keeps no rights: its program is older than this one, or its database is a FoundationDB's";
     Err(Refusal::Usage(text.to_owned()))
@@ -86,7 +99,7 @@ fn parse(words: &[Vec<u8>]) -> Result<Grant, Refusal> {
 /// `grant ROLE SUBJECT [SCOPE]`
 pub fn grant<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) -> Result<(), Refusal> {
     let grant = parse(arguments)?;
-    check_kept(session)?;
+    check_kept(session, Some(&grant))?;
     let now = session.database.endpoint().env().wall_clock().as_secs();
     let is_first = manage(session, |transaction| {
         let rows = rows(transaction)?;

@@ -205,7 +205,11 @@ impl Settings {
                         .with_detail("a field of no length says nothing"));
                 }
             }
-            2000 | 507..=511 | 304 | 21 | 110 | 120 | 130 => {}
+            2000 => {
+                let token = Bytes::copy_from_slice(value.unwrap_or_default());
+                return Ok(Effect::ShowToken(token));
+            }
+            507..=511 | 304 | 21 | 110 | 120 | 130 => {}
             _ => {
                 parameter::none(value)?;
                 return options.apply_flag(code, situation, env);
@@ -315,7 +319,7 @@ pub(crate) struct Situation {
 }
 
 /// What a transaction has to do about an option that was set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub(crate) enum Effect {
     None,
@@ -323,6 +327,8 @@ pub(crate) enum Effect {
     ArmTimeout,
     /// Read at this version.
     FixVersion(Version),
+    /// Show this token with all that is asked for.
+    ShowToken(Bytes),
 }
 
 fn add_tag(tags: &mut Vec<Bytes>, tag: &[u8]) -> Result<()> {

@@ -17,6 +17,7 @@
 //! 2. Nobody is told a version, or that there is none, that the leader hasn't proven and the count
 //!    doesn't either.
 
+use super::token::Token;
 use crate::endpoint::ReadVersionReply;
 use plinth_env::reply::{Promise, Reply};
 use plinth_proto::ReadVersion;
@@ -36,7 +37,15 @@ pub(super) trait Asker: Send + Sync {
     fn witnesses(&self) -> Option<&dyn Witnesses>;
 
     /// Asks once more, for a version of which the server is to prove that it leads.
-    fn ask_for_proof(&self, request: ReadVersion, waiting: Vec<Promise<ReadVersionReply>>);
+    fn ask_for_proof(&self, wanted: Wanted, waiting: Vec<Promise<ReadVersionReply>>);
+}
+
+/// A version that is asked for.
+#[derive(Clone, Default)]
+pub(super) struct Wanted {
+    pub(super) request: ReadVersion,
+    /// The token that is shown with it.
+    pub(super) token: Option<Token>,
 }
 
 /// Those who may agree that a server leads.
@@ -55,7 +64,7 @@ pub(super) trait Witnesses: Send + Sync {
 /// Transactions that begin with one version, and who agrees that it may be read at.
 pub(super) struct Count {
     asker: Weak<dyn Asker>,
-    request: ReadVersion,
+    wanted: Wanted,
     began: Duration,
     state: Mutex<State>,
 }
@@ -82,14 +91,14 @@ impl Count {
     /// Counts for the transactions of a request what those say who have just been asked.
     pub(super) fn begin(
         asker: &Arc<dyn Asker>,
-        request: ReadVersion,
+        wanted: Wanted,
         waiting: Vec<Promise<ReadVersionReply>>,
         asked: Vec<(usize, Reply<Standing>)>,
     ) -> Arc<Self> {
         let places = asked.iter().map(|(place, _)| *place).collect();
         let state = State { waiting, answer: None, asked: places, said: Vec::new() };
         let (began, asker) = (asker.now(), Arc::downgrade(asker));
-        let count = Arc::new(Self { asker, request, began, state: Mutex::new(state) });
+        let count = Arc::new(Self { asker, wanted, began, state: Mutex::new(state) });
         for (place, reply) in asked {
             let count = count.clone();
             reply.on_complete(move |said| {
@@ -149,7 +158,7 @@ impl Count {
                 });
                 // Without it nobody waits either.
                 if let Some(asker) = self.asker.upgrade() {
-                    asker.ask_for_proof(self.request.clone(), waiting);
+                    asker.ask_for_proof(self.wanted.clone(), waiting);
                 }
             }
         }
@@ -229,7 +238,7 @@ mod tests {
             Some(&self.passed)
         }
 
-        fn ask_for_proof(&self, _: ReadVersion, waiting: Vec<Promise<ReadVersionReply>>) {
+        fn ask_for_proof(&self, _: Wanted, waiting: Vec<Promise<ReadVersionReply>>) {
             self.to_prove.lock().unwrap().extend(waiting);
         }
     }
@@ -248,7 +257,7 @@ mod tests {
         let (said, replies): (Vec<_>, Vec<_>) = places.iter().map(|_| promise()).unzip();
         let asked = places.iter().copied().zip(replies).collect();
         let asker: Arc<dyn Asker> = leader.clone();
-        let count = Count::begin(&asker, ReadVersion::default(), vec![waiting], asked);
+        let count = Count::begin(&asker, Wanted::default(), vec![waiting], asked);
         Table { leader, count, version, said }
     }
 

@@ -9,10 +9,11 @@
 
 use super::RemoteOptions;
 use super::cluster_file::{Address, ClusterFile};
-use super::counting::{Asker, Count, Witnesses};
+use super::counting::{Asker, Count, Wanted, Witnesses};
 use super::refusal;
 use super::scout::Lost;
 use super::slots::{Answer, Pending, Slots, unknown};
+use super::token::{Shown, Token};
 use crate::endpoint::ReadVersionReply;
 use plinth_env::reply::Promise;
 use plinth_env::{Env, Signal};
@@ -57,6 +58,9 @@ struct State {
     connected: bool,
     /// The version of the protocol that the connection speaks.
     version: u16,
+    /// The token that was shown before what is in `output`, and the one that is shown at its end.
+    sent: Shown,
+    shown: Shown,
     closed: bool,
     /// The task's, while it sleeps in a conversation.
     waker: Option<Waker>,
@@ -66,7 +70,7 @@ struct State {
 
 /// Transactions that share a request for a read version.
 struct Gathered {
-    request: ReadVersion,
+    wanted: Wanted,
     promises: Vec<Promise<ReadVersionReply>>,
     /// Whether it is for the server to prove that it leads.
     by_proof: bool,
@@ -79,6 +83,9 @@ impl State {
         if self.connected
             && let Some(pending) = self.slots.get_mut(id)
         {
+            if pending.answer.is_for_somebody() {
+                self.shown.put(&mut self.output, pending.token.as_ref(), self.version);
+            }
             self.output.extend_from_slice(&pending.frame);
             if matches!(pending.answer, Answer::Commit(_)) {
                 self.unsent_commits.push(id);
@@ -155,9 +162,14 @@ impl Link {
 
     /// Leaves a request.
     #[inline]
-    pub(super) fn submit(&self, answer: Answer, encode: impl FnOnce(&mut Vec<u8>, u32)) {
+    pub(super) fn submit(
+        &self,
+        token: Option<&Token>,
+        answer: Answer,
+        encode: impl FnOnce(&mut Vec<u8>, u32),
+    ) {
         let mut state = self.lock();
-        let (id, _) = state.slots.insert(answer, encode);
+        let (id, _) = state.slots.insert(answer, token, encode);
         if let Some((pending, error)) = state.unaskable(id) {
             drop(state);
             return pending.answer.fail(&error);
@@ -167,11 +179,16 @@ impl Link {
     }
 
     /// Leaves a commit. It may be large, so it is not encoded under the lock.
-    pub(super) fn submit_commit(&self, promise: Promise<CommitReply>, commit: &CommitRequest) {
+    pub(super) fn submit_commit(
+        &self,
+        token: Option<&Token>,
+        promise: Promise<CommitReply>,
+        commit: &CommitRequest,
+    ) {
         let mut frame = Vec::new();
         request::put_commit(&mut frame, 0, commit);
         let mut state = self.lock();
-        let (id, _) = state.slots.insert(Answer::Commit(promise), |out, id| {
+        let (id, _) = state.slots.insert(Answer::Commit(promise), token, |out, id| {
             plinth_proto::frame::set_id(&mut frame, id);
             *out = frame;
         });
@@ -182,6 +199,7 @@ impl Link {
     /// Leaves a watch, which is taken back when nobody waits for it any more.
     pub(super) fn submit_watch(
         this: &Arc<Self>,
+        token: Option<&Token>,
         mut promise: Promise<Version>,
         encode: impl FnOnce(&mut Vec<u8>, u32),
     ) {
@@ -194,7 +212,7 @@ impl Link {
             }
         });
         let mut state = this.lock();
-        let (id, serial) = state.slots.insert(Answer::Watch(promise), encode);
+        let (id, serial) = state.slots.insert(Answer::Watch(promise), token, encode);
         let _ = place.set((id, serial));
         state.queue(id);
         this.ring(state);
@@ -217,24 +235,26 @@ impl Link {
     }
 
     /// Leaves a request for a read version, to be shared with others of the same kind.
-    pub(super) fn gather(&self, request: ReadVersion, promise: Promise<ReadVersionReply>) {
+    pub(super) fn gather(&self, wanted: Wanted, promise: Promise<ReadVersionReply>) {
         let mut state = self.lock();
         let alike = |gathered: &&mut Gathered| {
-            let ReadVersion { priority, lock_aware, causal_risky, tags, .. } = &gathered.request;
-            (*priority, *lock_aware, *causal_risky)
-                == (request.priority, request.lock_aware, request.causal_risky)
+            let (request, theirs) = (&wanted.request, &gathered.wanted);
+            let ReadVersion { priority, lock_aware, causal_risky, tags, count } = &theirs.request;
+            theirs.token == wanted.token
+                && (*priority, *lock_aware, *causal_risky)
+                    == (request.priority, request.lock_aware, request.causal_risky)
                 && *tags == request.tags
                 && !gathered.by_proof
-                && gathered.request.count.saturating_add(request.count) <= MOST_TOGETHER
+                && count.saturating_add(request.count) <= MOST_TOGETHER
         };
         match state.gathered.iter_mut().find(alike) {
             Some(shared) => {
-                shared.request.count += request.count;
+                shared.wanted.request.count += wanted.request.count;
                 shared.promises.push(promise);
             }
             None => {
                 let promises = vec![promise];
-                state.gathered.push(Gathered { request, promises, by_proof: false });
+                state.gathered.push(Gathered { wanted, promises, by_proof: false });
             }
         }
         self.ring(state);
@@ -267,9 +287,9 @@ impl Asker for Link {
         self.witnesses.get().map(Box::as_ref)
     }
 
-    fn ask_for_proof(&self, request: ReadVersion, promises: Vec<Promise<ReadVersionReply>>) {
+    fn ask_for_proof(&self, wanted: Wanted, promises: Vec<Promise<ReadVersionReply>>) {
         let mut state = self.lock();
-        state.gathered.push(Gathered { request, promises, by_proof: true });
+        state.gathered.push(Gathered { wanted, promises, by_proof: true });
         self.ring(state);
     }
 }
@@ -294,15 +314,19 @@ impl Link {
             }
             // They go before what else waits, so that a first read behind them is of a version that
             // is no older.
-            for (answer, kind, request) in asked {
+            let mut shown = state.sent.clone();
+            for (answer, kind, Wanted { request, token }) in asked {
                 let put = |out: &mut Vec<u8>, id| {
                     request::put_read_version(out, id, kind, &request);
                 };
-                let (id, _) = state.slots.insert(answer, put);
+                let (id, _) = state.slots.insert(answer, token.as_ref(), put);
+                shown.put(output, token.as_ref(), version);
                 if let Some(pending) = state.slots.get_mut(id) {
                     output.extend_from_slice(&pending.frame);
                 }
             }
+            // What waits was left behind another one.
+            shown.go_back(output, &state.sent, version);
         }
         let state = &mut *state;
         for id in state.unsent_commits.drain(..) {
@@ -315,6 +339,7 @@ impl Link {
         } else {
             output.append(&mut state.output);
         }
+        state.sent.clone_from(&state.shown);
         if output.is_empty() && state.waker.as_ref().is_none_or(|known| !known.will_wake(waker)) {
             state.waker = Some(waker.clone());
         }
@@ -323,17 +348,17 @@ impl Link {
 
     /// Who waits for a read version, and how it is asked for: those who can agree that this server
     /// leads are asked at once, if there are any.
-    fn asked(self: &Arc<Self>, gathered: Gathered, version: u16) -> (Answer, Kind, ReadVersion) {
-        let Gathered { request, promises, by_proof } = gathered;
-        let may_count = !by_proof && !request.causal_risky && version >= COUNTED;
+    fn asked(self: &Arc<Self>, gathered: Gathered, version: u16) -> (Answer, Kind, Wanted) {
+        let Gathered { wanted, promises, by_proof } = gathered;
+        let may_count = !by_proof && !wanted.request.causal_risky && version >= COUNTED;
         let witnesses = self.witnesses.get().filter(|_| may_count);
         let Some(asked) = witnesses.and_then(|witnesses| witnesses.ask()) else {
-            return (Answer::ReadVersions(promises), Kind::ReadVersion, request);
+            return (Answer::ReadVersions(promises), Kind::ReadVersion, wanted);
         };
         let asker: Arc<dyn Asker> = self.clone();
-        let count = Count::begin(&asker, request.clone(), promises, asked);
+        let count = Count::begin(&asker, wanted.clone(), promises, asked);
         self.counts().push_back(count.clone());
-        (Answer::Counted(count), Kind::CountedVersion, request)
+        (Answer::Counted(count), Kind::CountedVersion, wanted)
     }
 
     /// Whether versions are waited for that somebody is still to agree to; for those that have
@@ -383,7 +408,7 @@ impl Link {
     pub(super) fn ping(&self) {
         let mut state = self.lock();
         let (id, _) =
-            state.slots.insert(Answer::Ping, |out, id| request::empty(out, id, Kind::Ping));
+            state.slots.insert(Answer::Ping, None, |out, id| request::empty(out, id, Kind::Ping));
         state.queue(id);
     }
 
@@ -399,6 +424,7 @@ impl Link {
         state.failure = None;
         state.connected = true;
         state.version = version;
+        (state.sent, state.shown) = (Shown::default(), Shown::default());
         let ids: Vec<_> = state.slots.iter().map(|(id, _)| id).collect();
         let mut unaskable = Vec::new();
         for id in ids {
@@ -469,7 +495,7 @@ impl Link {
         } else {
             for Gathered { promises, by_proof, .. } in &mut state_ref.gathered {
                 gathered.push(Gathered {
-                    request: ReadVersion::default(),
+                    wanted: Wanted::default(),
                     promises: promises.extract_if(.., |p| p.is_cancelled()).collect(),
                     by_proof: *by_proof,
                 });

@@ -35,6 +35,7 @@ mod scout;
 mod slots;
 mod snapshot;
 mod status;
+mod token;
 
 pub use cluster_file::{Address, ClusterFile};
 #[cfg(feature = "tls")]
@@ -45,7 +46,7 @@ use crate::endpoint::{
 };
 use crate::first_read::{self, FEW_KEYS};
 use cluster::{Cluster, Whom};
-use counting::Witnesses;
+use counting::{Wanted, Witnesses};
 use link::Link;
 use luck::Luck;
 use plinth_env::Env;
@@ -57,12 +58,13 @@ use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
     KeySelector, KeySpace, Located, RangeRead, RangeResult, Standing, Version,
 };
-use scout::{Lost, Scout};
+use scout::{Lost, Needed, Scout};
 use slots::Answer;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use token::Token;
 
 const _: () = assert!(FEW_KEYS <= WHOLE_KEYS, "their values come whole");
 
@@ -107,7 +109,9 @@ impl RemoteOptions {
 pub struct RemoteEndpoint {
     core: Arc<Core>,
     /// The servers, if there are several; then the core isn't asked.
-    scout: Arc<Scout>,
+    scout: Arc<Needed>,
+    /// Shown with all that is asked for.
+    token: Option<Token>,
 }
 
 /// The connections, and what is known about where they lead.
@@ -142,12 +146,12 @@ impl RemoteEndpoint {
             let scout = Arc::new(Scout::default());
             let core = Core::new(env, file, options, database, Lost::Waits(Some(scout.clone())));
             scout.serve(&core);
-            return Self { core, scout };
+            return Self { core, scout: Needed::new(scout), token: None };
         }
         let cluster = Cluster::connect(env, &file, &options, &database);
         let options = RemoteOptions { connections: 0, ..options };
         let core = Core::new(env, file, options, database, Lost::Waits(None));
-        Self { core, scout: Arc::new(Scout::of(cluster)) }
+        Self { core, scout: Needed::new(Arc::new(Scout::of(cluster))), token: None }
     }
 
     /// One of several servers, which gives up what it can't ask.
@@ -158,7 +162,7 @@ impl RemoteEndpoint {
         database: Arc<OnceLock<String>>,
     ) -> Self {
         let core = Core::new(env, Arc::new(file), options, database, Lost::GivesUp);
-        Self { core, scout: Arc::default() }
+        Self { core, scout: Needed::new(Arc::default()), token: None }
     }
 
     /// The servers, if several are known of.
@@ -167,10 +171,35 @@ impl RemoteEndpoint {
         self.scout.cluster()
     }
 
+    /// The same connections, asked with this token.
+    fn with(&self, token: Token) -> Self {
+        Self { core: self.core.clone(), scout: self.scout.clone(), token: Some(token) }
+    }
+
+    /// Asks one of several servers, with the token that this has.
+    #[inline]
+    fn ask<T: Send + 'static>(
+        &self,
+        cluster: &Arc<Cluster>,
+        whom: Whom,
+        ask: impl Fn(&Self) -> Reply<T> + Send + Sync + 'static,
+    ) -> Reply<T> {
+        match self.token.clone() {
+            None => cluster.ask(whom, ask),
+            Some(token) => cluster.ask(whom, move |server| ask(&server.with(token.clone()))),
+        }
+    }
+
+    /// Leaves a request, to be answered as far as the token lets it.
+    #[inline]
+    fn submit(&self, answer: Answer, encode: impl FnOnce(&mut Vec<u8>, u32)) {
+        self.link().submit(self.token.as_ref(), answer, encode);
+    }
+
     /// Commits, and keeps the request: where nobody has heard it, it may be sent elsewhere.
     fn commit_again(&self, request: &CommitRequest) -> Reply<CommitReply> {
         let (promise, reply) = promise();
-        self.link().submit_commit(promise, request);
+        self.link().submit_commit(self.token.as_ref(), promise, request);
         reply
     }
 
@@ -184,8 +213,7 @@ impl RemoteEndpoint {
             return cluster.ask(Whom::Any, Self::locate);
         }
         let (promise, reply) = promise();
-        self.link()
-            .submit(Answer::Located(promise), |out, id| request::empty(out, id, Kind::Locate));
+        self.submit(Answer::Located(promise), |out, id| request::empty(out, id, Kind::Locate));
         reply
     }
 
@@ -250,8 +278,9 @@ impl Core {
     /// Asks whom the server follows.
     fn standing(&self) -> Reply<Standing> {
         let (promise, reply) = promise();
-        self.link()
-            .submit(Answer::Standing(promise), |out, id| request::empty(out, id, Kind::Standing));
+        self.link().submit(None, Answer::Standing(promise), |out, id| {
+            request::empty(out, id, Kind::Standing);
+        });
         reply
     }
 
@@ -266,19 +295,20 @@ impl Core {
     #[inline]
     fn get_many(
         &self,
+        token: Option<&Token>,
         promise: Promise<Vec<Option<Bytes>>>,
         version: Version,
         space: KeySpace,
         keys: &KeyList,
     ) {
-        self.link().submit(Answer::Values(promise, keys.len()), |out, id| {
+        self.link().submit(token, Answer::Values(promise, keys.len()), |out, id| {
             request::put_get_many(out, id, version, space, keys.iter());
         });
     }
 
-    fn addresses_for_key(&self, key: &[u8]) -> Reply<Vec<String>> {
+    fn addresses_for_key(&self, token: Option<&Token>, key: &[u8]) -> Reply<Vec<String>> {
         let (promise, reply) = promise();
-        self.link().submit(Answer::Texts(promise, Kind::AddressesReply), |out, id| {
+        self.link().submit(token, Answer::Texts(promise, Kind::AddressesReply), |out, id| {
             request::put_addresses(out, id, key);
         });
         reply
@@ -296,9 +326,12 @@ impl Core {
         }
     }
 
-    fn status_json(self: &Arc<Self>) -> Reply<String> {
+    fn status_json(self: &Arc<Self>, token: Option<Token>) -> Reply<String> {
         let (core, unreachable) = (self.clone(), self.clone());
-        let ask = move || status::told(&core.env, (*core.file).clone(), core.asked_status());
+        let ask = move || {
+            let asked = core.asked_status(token.as_ref());
+            status::told(&core.env, (*core.file).clone(), asked)
+        };
         status::unless_absent(&self.env, move || unreachable.failure(), ask, self.describe())
     }
 
@@ -309,9 +342,11 @@ impl Core {
     }
 
     /// The status document from the server itself, as soon as it answers.
-    fn asked_status(&self) -> Reply<String> {
+    fn asked_status(&self, token: Option<&Token>) -> Reply<String> {
         let (promise, reply) = promise();
-        self.link().submit(Answer::Text(promise), |out, id| request::empty(out, id, Kind::Status));
+        self.link().submit(token, Answer::Text(promise), |out, id| {
+            request::empty(out, id, Kind::Status);
+        });
         reply
     }
 }
@@ -343,12 +378,6 @@ impl Drop for Core {
     }
 }
 
-impl Drop for RemoteEndpoint {
-    fn drop(&mut self) {
-        self.scout.end();
-    }
-}
-
 impl std::fmt::Debug for RemoteEndpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("RemoteEndpoint").field(&self.core.file.connection_string()).finish()
@@ -360,9 +389,15 @@ impl Endpoint for RemoteEndpoint {
         &self.core.env
     }
 
+    fn showing(&self, token: &[u8]) -> Option<Arc<dyn Endpoint>> {
+        // A longer one is none, and would end the connection that others use, too.
+        Some(Arc::new(self.with(token[..token.len().min(request::MAX_TOKEN)].into())))
+    }
+
     fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
         if let Some(cluster) = self.cluster() {
-            return cluster.ask(Whom::Leader, move |server| server.read_version(request.clone()));
+            return self
+                .ask(cluster, Whom::Leader, move |server| server.read_version(request.clone()));
         }
         let (promise, reply) = promise();
         let priority = match request.priority {
@@ -377,7 +412,7 @@ impl Endpoint for RemoteEndpoint {
             count: request.others.saturating_add(1),
             tags: request.tags,
         };
-        self.link().gather(request, promise);
+        self.link().gather(Wanted { request, token: self.token.clone() }, promise);
         reply
     }
 
@@ -389,16 +424,17 @@ impl Endpoint for RemoteEndpoint {
     ) -> Reply<Vec<Option<Bytes>>> {
         if let Some(cluster) = self.cluster() {
             let keys = keys.clone();
-            return cluster.ask(Whom::Any, move |server| server.get_many(version, space, &keys));
+            return self
+                .ask(cluster, Whom::Any, move |server| server.get_many(version, space, &keys));
         }
         if keys.len() > WHOLE_KEYS {
-            let core = self.core.clone();
+            let (core, token) = (self.core.clone(), self.token.clone());
             return many::values(keys, move |promise, keys| {
-                core.get_many(promise, version, space, keys)
+                core.get_many(token.as_ref(), promise, version, space, keys)
             });
         }
         let (promise, reply) = promise();
-        self.core.get_many(promise, version, space, keys);
+        self.core.get_many(self.token.as_ref(), promise, version, space, keys);
         reply
     }
 
@@ -422,11 +458,12 @@ impl Endpoint for RemoteEndpoint {
     fn get_newest(&self, lock_aware: bool, space: KeySpace, keys: &KeyList) -> Reply<Newest> {
         if let Some(cluster) = self.cluster() {
             let keys = keys.clone();
-            return cluster
-                .ask(Whom::Any, move |server| server.get_newest(lock_aware, space, &keys));
+            return self.ask(cluster, Whom::Any, move |server| {
+                server.get_newest(lock_aware, space, &keys)
+            });
         }
         let (promise, reply) = promise();
-        self.link().submit(Answer::Newest(promise, keys.len()), |out, id| {
+        self.submit(Answer::Newest(promise, keys.len()), |out, id| {
             request::put_get_newest(out, id, lock_aware, space, keys);
         });
         reply
@@ -435,10 +472,11 @@ impl Endpoint for RemoteEndpoint {
     fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
         if let Some(cluster) = self.cluster() {
             let selector = selector.clone();
-            return cluster.ask(Whom::Any, move |server| server.get_key(version, space, &selector));
+            return self
+                .ask(cluster, Whom::Any, move |server| server.get_key(version, space, &selector));
         }
         let (promise, reply) = promise();
-        self.link().submit(Answer::Key(promise), |out, id| {
+        self.submit(Answer::Key(promise), |out, id| {
             request::put_get_key(out, id, version, space, selector);
         });
         reply
@@ -447,10 +485,11 @@ impl Endpoint for RemoteEndpoint {
     fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
         if let Some(cluster) = self.cluster() {
             let read = read.clone();
-            return cluster.ask(Whom::Any, move |server| server.get_range(version, space, &read));
+            return self
+                .ask(cluster, Whom::Any, move |server| server.get_range(version, space, &read));
         }
         let (promise, reply) = promise();
-        self.link().submit(Answer::Range(promise), |out, id| {
+        self.submit(Answer::Range(promise), |out, id| {
             request::put_get_range(out, id, version, space, read);
         });
         reply
@@ -458,7 +497,8 @@ impl Endpoint for RemoteEndpoint {
 
     fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
         if let Some(cluster) = self.cluster() {
-            return cluster.ask(Whom::LeaderOnce, move |server| server.commit_again(&request));
+            return self
+                .ask(cluster, Whom::LeaderOnce, move |server| server.commit_again(&request));
         }
         self.commit_again(&request)
     }
@@ -466,10 +506,10 @@ impl Endpoint for RemoteEndpoint {
     fn watch(&self, key: Bytes, value: Option<Bytes>, version: Version) -> Reply<Version> {
         if let Some(cluster) = self.cluster() {
             let ask = move |server: &Self| server.watch(key.clone(), value.clone(), version);
-            return cluster.ask(Whom::AnyForLong, ask);
+            return self.ask(cluster, Whom::AnyForLong, ask);
         }
         let (promise, reply) = promise();
-        Link::submit_watch(self.link(), promise, |out, id| {
+        Link::submit_watch(self.link(), self.token.as_ref(), promise, |out, id| {
             request::put_watch(out, id, &key, value.as_deref(), version);
         });
         reply
@@ -477,20 +517,20 @@ impl Endpoint for RemoteEndpoint {
 
     fn read_changes(&self, request: ChangesRequest) -> Reply<Changes> {
         if let Some(cluster) = self.cluster() {
-            return cluster.ask(Whom::WhoeverHasIt, move |server| server.read_changes(request));
+            return self
+                .ask(cluster, Whom::WhoeverHasIt, move |server| server.read_changes(request));
         }
         let (promise, reply) = promise();
-        self.link()
-            .submit(Answer::Changes(promise), |out, id| request::put_changes(out, id, &request));
+        self.submit(Answer::Changes(promise), |out, id| request::put_changes(out, id, &request));
         reply
     }
 
     fn range_size(&self, range: KeyRange) -> Reply<i64> {
         if let Some(cluster) = self.cluster() {
-            return cluster.ask(Whom::Any, move |server| server.range_size(range.clone()));
+            return self.ask(cluster, Whom::Any, move |server| server.range_size(range.clone()));
         }
         let (promise, reply) = promise();
-        self.link().submit(Answer::Number(promise, Kind::RangeSizeReply), |out, id| {
+        self.submit(Answer::Number(promise, Kind::RangeSizeReply), |out, id| {
             request::put_range_size(out, id, &range);
         });
         reply
@@ -498,10 +538,11 @@ impl Endpoint for RemoteEndpoint {
 
     fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>> {
         if let Some(cluster) = self.cluster() {
-            return cluster.ask(Whom::Any, move |server| server.split_points(range.clone(), chunk));
+            return self
+                .ask(cluster, Whom::Any, move |server| server.split_points(range.clone(), chunk));
         }
         let (promise, reply) = promise();
-        self.link().submit(Answer::Keys(promise), |out, id| {
+        self.submit(Answer::Keys(promise), |out, id| {
             request::put_split_points(out, id, &range, chunk);
         });
         reply
@@ -510,9 +551,9 @@ impl Endpoint for RemoteEndpoint {
     fn addresses_for_key(&self, key: &[u8]) -> Reply<Vec<String>> {
         if let Some(cluster) = self.cluster() {
             let key = key.to_vec();
-            return cluster.ask(Whom::Any, move |server| server.addresses_for_key(&key));
+            return self.ask(cluster, Whom::Any, move |server| server.addresses_for_key(&key));
         }
-        self.core.addresses_for_key(key)
+        self.core.addresses_for_key(self.token.as_ref(), key)
     }
 
     fn describe(&self) -> Description {
@@ -526,17 +567,23 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn status_json(&self) -> Reply<String> {
-        let Some(cluster) = self.cluster() else { return self.core.status_json() };
+        let Some(cluster) = self.cluster() else {
+            return self.core.status_json(self.token.clone());
+        };
         let (unreachable, asked, env) = (cluster.clone(), cluster.clone(), self.core.env.clone());
         // Who names one server wants to know how that one is.
         let named = (!self.core.links.is_empty()).then(|| self.core.clone());
+        let token = self.token.clone();
         let ask = move || {
             let others = {
-                let asked = asked.clone();
-                move || asked.ask(Whom::Any, |server| server.core.asked_status())
+                let (asked, token) = (asked.clone(), token.clone());
+                let status = move |it: &Self| it.core.asked_status(token.as_ref());
+                move || asked.ask(Whom::Any, status.clone())
             };
             let document = match named {
-                Some(named) => status::or_of_others(&env, named.asked_status(), others),
+                Some(named) => {
+                    status::or_of_others(&env, named.asked_status(token.as_ref()), others)
+                }
                 None => others(),
             };
             status::told(&env, asked.file(), document)
@@ -553,17 +600,19 @@ impl Endpoint for RemoteEndpoint {
 
     fn pin_snapshot(&self) -> Reply<Pinned> {
         if let Some(cluster) = self.cluster() {
-            return cluster.ask(Whom::Leader, |server| snapshot::pin(server.core.patiently()));
+            return self.ask(cluster, Whom::Leader, |server| {
+                snapshot::pin(server.core.patiently(), server.token.clone())
+            });
         }
-        snapshot::pin(&self.core)
+        snapshot::pin(&self.core, self.token.clone())
     }
 
     fn clients(&self) -> Reply<Vec<String>> {
         if let Some(cluster) = self.cluster() {
-            return cluster.ask(Whom::Leader, Self::clients);
+            return self.ask(cluster, Whom::Leader, Self::clients);
         }
         let (promise, reply) = promise();
-        self.link().submit(Answer::Texts(promise, Kind::ClientsReply), |out, id| {
+        self.submit(Answer::Texts(promise, Kind::ClientsReply), |out, id| {
             request::empty(out, id, Kind::Clients);
         });
         reply
@@ -572,10 +621,10 @@ impl Endpoint for RemoteEndpoint {
     fn disconnect(&self, client: &str) -> Reply<i64> {
         if let Some(cluster) = self.cluster() {
             let client = client.to_owned();
-            return cluster.ask(Whom::Leader, move |server| server.disconnect(&client));
+            return self.ask(cluster, Whom::Leader, move |server| server.disconnect(&client));
         }
         let (promise, reply) = promise();
-        self.link().submit(Answer::Number(promise, Kind::DisconnectReply), |out, id| {
+        self.submit(Answer::Number(promise, Kind::DisconnectReply), |out, id| {
             request::put_disconnect(out, id, client.as_bytes());
         });
         reply
@@ -592,12 +641,15 @@ impl Endpoint for RemoteEndpoint {
     fn reboot(&self, address: &str) -> Reply<i64> {
         if let Some(cluster) = self.cluster() {
             return match cluster.at(address) {
-                Some(server) => server.reboot(address),
+                Some(server) => match self.token.clone() {
+                    None => server.reboot(address),
+                    Some(token) => server.with(token).reboot(address),
+                },
                 None => Reply::ready(Ok(0)),
             };
         }
         let (asked, answer) = promise();
-        self.link().submit(Answer::Number(asked, Kind::RebootReply), |out, id| {
+        self.submit(Answer::Number(asked, Kind::RebootReply), |out, id| {
             request::put_reboot(out, id, address.as_bytes());
         });
         let (promise, reply) = promise();
@@ -609,9 +661,10 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn status_of(&self, address: &str) -> Reply<String> {
-        let Some(cluster) = self.cluster() else { return self.core.asked_status() };
+        let token = self.token.as_ref();
+        let Some(cluster) = self.cluster() else { return self.core.asked_status(token) };
         match cluster.at(address) {
-            Some(server) => server.core.asked_status(),
+            Some(server) => server.core.asked_status(token),
             None => {
                 Reply::ready(Err(Error::connection_failed()
                     .with_detail(format!("no server is known at {address}"))))

@@ -65,8 +65,9 @@ impl Scout {
             return;
         }
         let (promise, reply) = promise();
-        core.link()
-            .submit(Answer::Located(promise), |out, id| request::empty(out, id, Kind::Locate));
+        core.link().submit(None, Answer::Located(promise), |out, id| {
+            request::empty(out, id, Kind::Locate)
+        });
         let (scout, core) = (self.clone(), Arc::downgrade(&core));
         reply.on_complete(move |located| {
             if let (Ok(located), Some(core)) = (located, core.upgrade()) {
@@ -115,5 +116,26 @@ impl Scout {
         if let Some(cluster) = self.cluster() {
             cluster.close();
         }
+    }
+}
+
+/// One whom somebody needs: it ends with the last of those.
+pub(super) struct Needed(Arc<Scout>);
+
+impl Needed {
+    pub fn new(scout: Arc<Scout>) -> Arc<Self> {
+        Arc::new(Self(scout))
+    }
+
+    /// The servers, once several are known of.
+    #[inline]
+    pub fn cluster(&self) -> Option<&Arc<Cluster>> {
+        self.0.cluster()
+    }
+}
+
+impl Drop for Needed {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }

@@ -5,6 +5,7 @@
 //! sent again.
 
 use super::counting::Count;
+use super::token::Token;
 use crate::endpoint::{Newest, ReadVersionReply};
 use plinth_env::reply::Promise;
 use plinth_proto::frame::{self, Kind};
@@ -146,6 +147,11 @@ impl Answer {
         }
     }
 
+    /// Whether it depends on who asks what is answered.
+    pub(super) fn is_for_somebody(&self) -> bool {
+        !matches!(self, Self::Ping | Self::Standing(_) | Self::Located(_) | Self::Released(_))
+    }
+
     /// Whether nobody waits any more.
     pub(super) fn is_cancelled(&self) -> bool {
         match self {
@@ -217,6 +223,8 @@ pub(super) struct Pending {
     pub(super) frame: Vec<u8>,
     /// Tells it from an earlier request in the same slot.
     pub(super) serial: u64,
+    /// The token that is shown with it, if it has one.
+    pub(super) token: Option<Token>,
 }
 
 impl Pending {
@@ -248,6 +256,7 @@ impl Slots {
     pub(super) fn insert(
         &mut self,
         answer: Answer,
+        token: Option<&Token>,
         encode: impl FnOnce(&mut Vec<u8>, u32),
     ) -> (u32, u64) {
         let id = self.free.pop().unwrap_or_else(|| {
@@ -257,7 +266,8 @@ impl Slots {
         self.serial += 1;
         let mut frame = Vec::new();
         encode(&mut frame, id);
-        self.slots[id as usize] = Some(Pending { answer, frame, serial: self.serial });
+        let (serial, token) = (self.serial, token.cloned());
+        self.slots[id as usize] = Some(Pending { answer, frame, serial, token });
         (id, self.serial)
     }
 

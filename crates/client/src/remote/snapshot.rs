@@ -11,6 +11,7 @@
 //! comes in time. When it has lapsed the server says so to every read, and the task ends.
 
 use super::slots::Answer;
+use super::token::Token;
 use super::{Core, many};
 use crate::endpoint::{Description, Endpoint, Pinned, ReadVersionReply, ReadVersionRequest};
 use plinth_env::reply::{Reply, promise};
@@ -32,6 +33,8 @@ const RENEWALS: u32 = 3;
 /// A version of a remote database that the server keeps for this client.
 pub(super) struct RemoteSnapshot {
     core: Arc<Core>,
+    /// The token by which it is read.
+    token: Option<Token>,
     id: SnapshotId,
     version: Version,
     metadata_version: Option<Bytes>,
@@ -40,10 +43,12 @@ pub(super) struct RemoteSnapshot {
 }
 
 /// Pins a snapshot, and has its lease kept.
-pub(super) fn pin(core: &Arc<Core>) -> Reply<Pinned> {
+pub(super) fn pin(core: &Arc<Core>, token: Option<Token>) -> Reply<Pinned> {
     let lease_ms = milliseconds(core.options.snapshot_lease);
     let (asked, answer) = promise();
-    core.link().submit(Answer::Pinned(asked), |out, id| request::put_pin(out, id, lease_ms));
+    core.link().submit(token.as_ref(), Answer::Pinned(asked), |out, id| {
+        request::put_pin(out, id, lease_ms);
+    });
     let (done, reply) = promise();
     let core = core.clone();
     answer.on_complete(move |pinned| {
@@ -52,9 +57,11 @@ pub(super) fn pin(core: &Arc<Core>) -> Reply<Pinned> {
                 pinned;
             let dropped = Arc::new(Signal::new());
             let lease = Duration::from_millis(lease_ms.into());
-            drop(core.env.spawn_network("lease", keep(core.clone(), id, lease, dropped.clone())));
+            let kept = keep(core.clone(), token.clone(), id, lease, dropped.clone());
+            drop(core.env.spawn_network("lease", kept));
             let endpoint = Arc::new(RemoteSnapshot {
                 core,
+                token,
                 id,
                 version,
                 metadata_version,
@@ -72,10 +79,17 @@ fn milliseconds(lease: Duration) -> u32 {
 }
 
 /// Renews a lease until nobody needs the snapshot any more, and then gives it back.
-async fn keep(core: Arc<Core>, id: SnapshotId, lease: Duration, dropped: Arc<Signal>) {
+async fn keep(
+    core: Arc<Core>,
+    token: Option<Token>,
+    id: SnapshotId,
+    lease: Duration,
+    dropped: Arc<Signal>,
+) {
     while let First::Right(()) = race(dropped.wait(), core.env.sleep(lease / RENEWALS)).await {
         let (promise, reply) = promise();
-        core.link().submit(Answer::Number(promise, Kind::RenewReply), |out, number| {
+        let answer = Answer::Number(promise, Kind::RenewReply);
+        core.link().submit(token.as_ref(), answer, |out, number| {
             request::put_renew(out, number, &id, milliseconds(lease));
         });
         match race(dropped.wait(), reply).await {
@@ -86,15 +100,21 @@ async fn keep(core: Arc<Core>, id: SnapshotId, lease: Duration, dropped: Arc<Sig
         }
     }
     let (promise, released) = promise();
-    core.link()
-        .submit(Answer::Released(promise), |out, number| request::put_release(out, number, &id));
+    core.link().submit(None, Answer::Released(promise), |out, number| {
+        request::put_release(out, number, &id);
+    });
     // After that it has lapsed by itself.
     race(released, core.env.sleep(lease)).await;
 }
 
 /// Leaves a request for a read in a snapshot.
-fn ask(core: &Core, snapshot: &SnapshotId, answer: Answer, read: impl FnOnce(&mut Vec<u8>, u32)) {
-    core.link().submit(answer, |out, number| {
+fn ask(
+    (core, token): (&Core, Option<&Token>),
+    snapshot: &SnapshotId,
+    answer: Answer,
+    read: impl FnOnce(&mut Vec<u8>, u32),
+) {
+    core.link().submit(token, answer, |out, number| {
         request::put_in_snapshot(out, snapshot, |out| read(out, number));
     });
 }
@@ -102,7 +122,7 @@ fn ask(core: &Core, snapshot: &SnapshotId, answer: Answer, read: impl FnOnce(&mu
 impl RemoteSnapshot {
     /// Asks for a read in this snapshot.
     fn ask(&self, answer: Answer, read: impl FnOnce(&mut Vec<u8>, u32)) {
-        ask(&self.core, &self.id, answer, read);
+        ask((&self.core, self.token.as_ref()), &self.id, answer, read);
     }
 }
 
@@ -129,11 +149,16 @@ impl Endpoint for RemoteSnapshot {
         space: KeySpace,
         keys: &KeyList,
     ) -> Reply<Vec<Option<Bytes>>> {
-        let (core, snapshot) = (self.core.clone(), self.id);
+        let (core, token, snapshot) = (self.core.clone(), self.token.clone(), self.id);
         many::values(keys, move |promise, keys| {
-            ask(&core, &snapshot, Answer::Values(promise, keys.len()), |out, id| {
-                request::put_get_many(out, id, version, space, keys.iter());
-            });
+            ask(
+                (&core, token.as_ref()),
+                &snapshot,
+                Answer::Values(promise, keys.len()),
+                |out, id| {
+                    request::put_get_many(out, id, version, space, keys.iter());
+                },
+            );
         })
     }
 
@@ -182,7 +207,7 @@ impl Endpoint for RemoteSnapshot {
     }
 
     fn addresses_for_key(&self, key: &[u8]) -> Reply<Vec<String>> {
-        self.core.addresses_for_key(key)
+        self.core.addresses_for_key(self.token.as_ref(), key)
     }
 
     fn describe(&self) -> Description {
@@ -190,7 +215,7 @@ impl Endpoint for RemoteSnapshot {
     }
 
     fn status_json(&self) -> Reply<String> {
-        self.core.status_json()
+        self.core.status_json(self.token.clone())
     }
 
     fn may_lose_answers(&self) -> bool {

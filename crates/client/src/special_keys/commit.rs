@@ -30,7 +30,7 @@ impl<H: Host> SpecialKeys<H> {
                 continue;
             }
             if let Some((command, message)) = self.commit_part(part, changes).await? {
-                let env = self.host.endpoint().env();
+                let env = self.host.env();
                 self.host.with_special(|special, _| special.note_refusal(env, command, &message));
                 return Err(Error::special_keys_api_failure().with_detail(message));
             }

@@ -174,7 +174,7 @@ impl<H: Host> SpecialKeys<H> {
     }
 
     fn trace(&self, part: &Part) -> Vec<KeyValue> {
-        let env = self.host.endpoint().env();
+        let env = self.host.env();
         let trace = self.host.with_special(|special, _| special.trace(env));
         let row =
             |rest: &[u8], value: String| KeyValue { key: part.key(rest), value: value.into() };

@@ -35,17 +35,22 @@ use crate::endpoint::Endpoint;
 use crate::json::quoted;
 use crate::range::{Limits, RangeOptions};
 use bytes::Bytes;
+use plinth_env::Env;
 use plinth_env::reply::Reply;
 use plinth_types::{
     KeyRange, KeyValue, RangeList, RangeResult, Result, Version, key_after, system,
 };
 use std::future::Future;
+use std::ops::Deref;
 
 /// A try of a transaction, as special keys need it. Clones are the same one; once it is over, what
 /// is written or depended on comes to nothing.
 pub(crate) trait Host: Clone + Send + Sync + 'static {
     /// Where the database is.
-    fn endpoint(&self) -> &(dyn Endpoint + 'static);
+    fn endpoint(&self) -> impl Deref<Target = dyn Endpoint> + Send;
+
+    /// The clock, and random numbers.
+    fn env(&self) -> &Env;
 
     /// The API version whose behaviour the transaction has.
     fn api_version(&self) -> i32;

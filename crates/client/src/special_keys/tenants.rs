@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// Ids by name.
 pub(crate) const NAMES: &[u8] = system::TENANT_NAMES;
-const LAST_ID: &[u8] = b"\xff/tenant/lastId";
+const LAST_ID: &[u8] = system::TENANT_LAST_ID;
 
 /// Where the id of a name is stored.
 pub(crate) fn name_key(name: &[u8]) -> Bytes {

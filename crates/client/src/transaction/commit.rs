@@ -155,7 +155,7 @@ impl Inner {
 
     fn send_commit(&self, attempt: Attempt, version: Version) -> (Sent, Reply<CommitReply>) {
         let prefix = self.has_tenant().then(|| self.prefix());
-        attempt.send(self.endpoint(), version, prefix)
+        attempt.send(&*self.endpoint(), version, prefix)
     }
 
     async fn outcome(
@@ -211,7 +211,11 @@ impl Inner {
         let result = match result {
             Ok(done) => {
                 let start = done.version.or(state.version.known()).unwrap_or(0);
-                state.watches.start(self.database(), self.prefix(), start, &mut after);
+                if !state.watches.is_empty() {
+                    let endpoint = self.shown.get();
+                    let endpoint = endpoint.unwrap_or_else(|| self.database().endpoint().clone());
+                    state.watches.start(&endpoint, self.prefix(), start, &mut after);
+                }
                 self.note_commit(state, &done, &mut after);
                 Ok(())
             }

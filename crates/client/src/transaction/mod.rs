@@ -27,6 +27,7 @@ mod read_version;
 mod reading;
 mod reads;
 mod retry;
+mod shown;
 mod size;
 mod special;
 mod state;
@@ -44,7 +45,6 @@ pub use reads::Snapshot;
 pub(crate) use tasks::Task;
 
 use crate::database::{Database, Defaults};
-use crate::endpoint::Endpoint;
 use crate::options::Settings;
 use crate::prefix::TenantPrefix;
 use crate::special_keys::Special;
@@ -77,6 +77,8 @@ struct Inner {
     /// How many [`Transaction`]s there are.
     handles: AtomicUsize,
     itself: Weak<Inner>,
+    /// What is asked in place of the database's endpoint.
+    shown: shown::Shown,
     /// Whether reads have anything to look for under the lock: a version that is kept, locked
     /// ranges.
     reads_apart: AtomicBool,
@@ -119,6 +121,7 @@ impl Transaction {
             tenant,
             handles: AtomicUsize::new(1),
             itself: itself.clone(),
+            shown: shown::Shown::default(),
             reads_apart: AtomicBool::new(false),
             state: Mutex::new(state),
         });
@@ -234,13 +237,16 @@ impl Inner {
     }
 
     #[inline]
-    fn endpoint(&self) -> &(dyn Endpoint + 'static) {
-        &**self.database.endpoint()
+    fn endpoint(&self) -> shown::Asked<'_> {
+        match self.shown.get() {
+            None => shown::Asked::Plain(&**self.database.endpoint()),
+            Some(showing) => shown::Asked::Showing(showing),
+        }
     }
 
     #[inline]
     fn env(&self) -> &Env {
-        self.endpoint().env()
+        self.database.endpoint().env()
     }
 
     /// The prefix of all keys of the tenant; empty without one. Only behind a read version, or
@@ -253,14 +259,6 @@ impl Inner {
     #[inline]
     fn has_tenant(&self) -> bool {
         self.tenant.is_some()
-    }
-
-    /// Ready once the tenant is known, or fails because there is none; `None` if nothing needs to
-    /// be waited for.
-    #[inline]
-    fn tenant_known(&self) -> Option<Reply<()>> {
-        let tenant = self.tenant.as_deref().filter(|tenant| !tenant.is_known())?;
-        Some(tenant.looked_up())
     }
 
     /// The API version whose behaviour the transaction has.

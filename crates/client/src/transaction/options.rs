@@ -4,6 +4,7 @@ use super::after::After;
 use super::state::State;
 use super::{Inner, Transaction};
 use crate::options::{Effect, Situation, TransactionOption};
+use bytes::Bytes;
 use plinth_types::{Error, Result};
 use std::sync::Arc;
 
@@ -95,8 +96,15 @@ impl Inner {
             Effect::None => {}
             Effect::ArmTimeout => self.arm_timeout(state, after),
             Effect::FixVersion(version) => state.version.fix(version),
+            Effect::ShowToken(token) => self.show(&token),
         }
         Ok(())
+    }
+
+    /// Shows a token from now on; an empty one is none.
+    fn show(&self, token: &Bytes) {
+        let endpoint = self.database().endpoint().clone();
+        self.shown.set(if token.is_empty() { None } else { endpoint.showing(token) });
     }
 
     /// Has the transaction fail when its timeout has passed, at once if it has.

@@ -5,6 +5,7 @@
 //! was told of none reads as if there were no locks. Whether a read needs a range follows from what
 //! it gave, as its conflict range does.
 
+use super::shown::Asked;
 use crate::endpoint::Endpoint;
 use plinth_env::reply::{Reply, promise};
 use plinth_types::{
@@ -22,7 +23,7 @@ pub(crate) struct Reading<'a> {
 }
 
 enum From<'a> {
-    Current(&'a (dyn Endpoint + 'static)),
+    Current(Asked<'a>),
     Pinned(Arc<dyn Endpoint>),
 }
 
@@ -32,7 +33,7 @@ impl Deref for From<'_> {
     #[inline]
     fn deref(&self) -> &Self::Target {
         match self {
-            Self::Current(endpoint) => *endpoint,
+            Self::Current(endpoint) => &**endpoint,
             Self::Pinned(endpoint) => &**endpoint,
         }
     }
@@ -41,7 +42,7 @@ impl Deref for From<'_> {
 impl<'a> Reading<'a> {
     /// The whole database, as it is.
     #[inline]
-    pub fn current(endpoint: &'a (dyn Endpoint + 'static)) -> Self {
+    pub fn current(endpoint: Asked<'a>) -> Self {
         Self { from: From::Current(endpoint), locks: None }
     }
 

@@ -117,6 +117,7 @@ impl Inner {
             after.drop_later(timer);
         }
         state.options = Settings::new(self.database().snapshot_ryw());
+        self.shown.set(None);
         let mut before = std::mem::take(&mut state.version);
         self.reads_apart.store(false, Ordering::Relaxed);
         if let Some(pinned) = before.let_go() {

@@ -9,11 +9,13 @@ use crate::endpoint::Endpoint;
 use crate::range::{Limits, RangeOptions};
 use crate::special_keys::{Allowed, ConflictsOf, Host, Special, SpecialKeys};
 use bytes::Bytes;
+use plinth_env::Env;
 use plinth_env::reply::Reply;
 use plinth_types::{
     Error, KeyList, KeySelector, KeySpace, KeyValue, MutationType, RangeList, RangeRead,
     RangeResult, Result, Version, key_after, system,
 };
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// A try of a transaction.
@@ -85,8 +87,12 @@ impl Try {
 }
 
 impl Host for Try {
-    fn endpoint(&self) -> &(dyn Endpoint + 'static) {
+    fn endpoint(&self) -> impl Deref<Target = dyn Endpoint> + Send {
         self.inner.endpoint()
+    }
+
+    fn env(&self) -> &Env {
+        self.inner.env()
     }
 
     fn api_version(&self) -> i32 {

@@ -113,13 +113,13 @@ impl WatchList {
     /// Arms the watches: the transaction has committed at `version`, or only read at it.
     pub(super) fn start(
         &mut self,
-        database: &Database,
+        endpoint: &Arc<dyn Endpoint>,
         prefix: &[u8],
         version: Version,
         after: &mut After,
     ) {
         for watch in self.watches.drain(..) {
-            let endpoint = database.endpoint().clone();
+            let endpoint = endpoint.clone();
             let key = if watch.key[..] == *system::METADATA_VERSION {
                 watch.key.clone()
             } else {

@@ -6,35 +6,78 @@
 use super::Connection;
 use crate::rights::{Guarded, Identity, Rights};
 use plinth_client::Endpoint;
+use plinth_env::Env;
 use plinth_types::rights::Coverage;
-use plinth_types::{Error, Result};
+use plinth_types::{Bytes, Error, Result};
+use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// Tokens for which it is remembered what came of them: clients work for several people in turns.
+const REMEMBERED: usize = 4;
+/// New tokens of a connection that are looked at in a second.
+const NEW_TOKENS: u32 = 50;
 
 /// Who it is, how that one speaks, and what he may.
 pub(super) struct Access {
     /// The version of the protocol that was agreed on.
     pub(super) version: u16,
     identity: Identity,
-    /// The epoch of rights in which it was judged, and what came of it.
-    judged: Option<(u64, Judged)>,
+    /// The token that was shown last; empty if none was.
+    token: Bytes,
+    /// What came of the judgement for a token, the last one first.
+    judged: VecDeque<Judged>,
+    /// New tokens that were looked at, in this second.
+    looked_at: (u64, u32),
     /// The epoch as of which what waits was judged.
     heeded: u64,
 }
 
 struct Judged {
+    token: Bytes,
+    /// As of which epoch of rights.
+    epoch: u64,
+    /// Seconds since 1970 at which the token ends.
+    until: u64,
     coverage: Arc<Coverage>,
     endpoint: Arc<dyn Endpoint>,
 }
 
+impl Judged {
+    fn holds(&self, epoch: u64, env: &Env) -> bool {
+        self.epoch == epoch && (self.until == u64::MAX || env.wall_clock().as_secs() < self.until)
+    }
+}
+
 impl Access {
     pub(super) fn of(identity: Identity) -> Self {
-        Self { version: 0, identity, judged: None, heeded: 0 }
+        let (token, judged) = (Bytes::new(), VecDeque::new());
+        Self { version: 0, identity, token, judged, looked_at: (0, 0), heeded: 0 }
     }
 
     /// It has shown this certificate, and proven that it is its own.
     pub(super) fn note_certificate(&mut self, certificate: Option<Vec<u8>>) {
         self.identity.certificate = certificate.map(Arc::from);
-        self.judged = None;
+        self.judged.clear();
+    }
+
+    /// It shows a token, for what it asks from now on; an empty one for none.
+    pub(super) fn show(&mut self, token: Bytes) {
+        self.token = token;
+    }
+
+    /// The token that was shown.
+    pub(super) fn shown(&self) -> &Bytes {
+        &self.token
+    }
+
+    /// Whether another new token may be looked at.
+    fn may_look(&mut self, env: &Env) -> bool {
+        let now = env.now().as_secs();
+        if self.looked_at.0 != now {
+            self.looked_at = (now, 0);
+        }
+        self.looked_at.1 += 1;
+        self.looked_at.1 <= NEW_TOKENS
     }
 }
 
@@ -76,8 +119,7 @@ impl Connection {
     /// # Errors
     /// `permission_denied` unless an operator asks.
     pub(super) fn check_operator(&mut self) -> Result<()> {
-        // As HTTP does, a member that has no rows yet says how far it is.
-        if self.shared.doors.rights.check_anonymous().is_ok() {
+        if self.shared.doors.rights.give_everything() {
             return Ok(());
         }
         match self.coverage()? {
@@ -93,19 +135,52 @@ impl Connection {
     }
 
     fn judged(&mut self, epoch: u64) -> Result<&Judged> {
-        let is_known = self.access.judged.as_ref().is_some_and(|(known, _)| *known == epoch);
-        if !is_known {
-            self.access.judged = None;
-            let (epoch, coverage) = self.shared.doors.rights.coverage(&self.access.identity)?;
-            let below = self.shared.endpoint.clone();
-            let endpoint: Arc<dyn Endpoint> = match coverage.is_operator() {
-                true => below,
-                false => Arc::new(Guarded::new(below, coverage.clone())),
-            };
-            self.access.judged = Some((epoch, Judged { coverage, endpoint }));
+        self.shared.doors.rights.check_fresh(&self.shared.env)?;
+        let (access, env) = (&mut self.access, &self.shared.env);
+        let known = access.judged.iter().position(|known| known.token == access.token);
+        let is_known = known.is_some_and(|at| access.judged[at].holds(epoch, env));
+        match known {
+            Some(0) if is_known => {}
+            Some(at) => {
+                let judged = access.judged.remove(at);
+                if let Some(judged) = judged.filter(|_| is_known) {
+                    access.judged.push_front(judged);
+                }
+            }
+            None => {}
         }
-        let judged = self.access.judged.as_ref().map(|(_, judged)| judged);
-        judged.ok_or_else(Error::internal_error)
+        if !is_known {
+            let judged = self.judge()?;
+            self.access.judged.truncate(REMEMBERED - 1);
+            self.access.judged.push_front(judged);
+        }
+        self.access.judged.front().ok_or_else(Error::internal_error)
+    }
+
+    /// Finds out what whoever asks may.
+    fn judge(&mut self) -> Result<Judged> {
+        let Self { access, shared, .. } = self;
+        let (rights, env) = (&shared.doors.rights, &shared.env);
+        let token = access.token.clone();
+        let mut identity = access.identity.clone();
+        if !token.is_empty() && rights.reads_tokens() {
+            identity.claims = rights.believed(env, &token)?;
+            if identity.claims.is_none() {
+                if !access.may_look(env) {
+                    let why = "too many tokens that nobody has seen before";
+                    return Err(Error::process_behind().with_detail(why));
+                }
+                identity.claims = Some(rights.believe(env, &token)?);
+            }
+        }
+        let until = identity.claims.as_ref().map_or(u64::MAX, |claims| claims.until());
+        let (epoch, coverage) = rights.coverage(&identity)?;
+        let below = shared.endpoint.clone();
+        let endpoint: Arc<dyn Endpoint> = match coverage.is_operator() {
+            true => below,
+            false => Arc::new(Guarded::new(below, coverage.clone())),
+        };
+        Ok(Judged { token, epoch, until, coverage, endpoint })
     }
 
     /// Ends the watches of keys that may not be read any more, if rights have changed.
@@ -121,16 +196,22 @@ impl Connection {
         let denied = || {
             Error::permission_denied().with_detail("the key of this watch may not be read any more")
         };
-        let (ended, why) = match self.coverage() {
-            Ok(None) => return,
-            Ok(Some(coverage)) => {
-                (self.watches.of_keys(|key| coverage.check_key(key).is_err()), denied())
+        let shown = self.access.token.clone();
+        for token in self.watches.tokens() {
+            self.access.token = token.clone();
+            let (ended, why) = match self.coverage() {
+                Ok(None) => continue,
+                Ok(Some(coverage)) => {
+                    let is_ended = |key: &[u8]| coverage.check_key(key).is_err();
+                    (self.watches.of_keys(&token, is_ended), denied())
+                }
+                Err(why) => (self.watches.of_keys(&token, |_| true), why),
+            };
+            for id in ended {
+                self.watches.remove(id);
+                self.fail(id, &why);
             }
-            Err(why) => (self.watches.of_keys(|_| true), why),
-        };
-        for id in ended {
-            self.watches.remove(id);
-            self.fail(id, &why);
         }
+        self.access.token = shown;
     }
 }

@@ -107,7 +107,9 @@ impl Connection {
             // Where the servers are, and which of them leads, is known to whoever has the cluster
             // file, and a snapshot's name to whoever has pinned it.
             Request::Ping | Request::Cancel | Request::Locate | Request::Standing => {}
-            Request::Release(_) => {}
+            Request::Release(_) | Request::Token(_) => {}
+            // As HTTP does, a member that has no rows yet says how far it is.
+            Request::Status if self.shared.doors.rights.is_alone() => {}
             Request::Status | Request::Clients | Request::Disconnect(_) | Request::Reboot(_) => {
                 self.check_operator()?;
             }
@@ -171,6 +173,7 @@ impl Connection {
             Request::Clients => self.clients(id, len),
             Request::Disconnect(client) => self.disconnect(id, &client)?,
             Request::Reboot(address) => self.reboot(id, &address),
+            Request::Token(token) => self.access.show(token),
         }
         Ok(())
     }
@@ -474,7 +477,8 @@ impl Connection {
         }
         let bytes = key.len() + value.as_ref().map_or(0, Bytes::len) + REQUEST_OVERHEAD;
         let reply = endpoint.watch(key.clone(), value, version);
-        self.watches.insert(id, Watch { key, reply, bytes });
+        let token = self.access.shown().clone();
+        self.watches.insert(id, Watch { key, token, reply, bytes });
         self.look_at_watch(id);
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! The watches of a connection, and what they hold.
 
 use crate::outbox::Watch;
-use std::collections::BTreeMap;
+use plinth_types::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Watches that wait, by the id of their request.
 #[derive(Default)]
@@ -26,9 +27,15 @@ impl Watches {
         self.waiting.contains_key(&id)
     }
 
-    /// The ids of those whose key `is_meant`.
-    pub(super) fn of_keys(&self, is_meant: impl Fn(&[u8]) -> bool) -> Vec<u32> {
-        let meant = self.waiting.iter().filter(|(_, watch)| is_meant(&watch.key));
+    /// The tokens by which they are watched.
+    pub(super) fn tokens(&self) -> BTreeSet<Bytes> {
+        self.waiting.values().map(|watch| watch.token.clone()).collect()
+    }
+
+    /// The ids of those that are watched by a token, and whose key `is_meant`.
+    pub(super) fn of_keys(&self, token: &Bytes, is_meant: impl Fn(&[u8]) -> bool) -> Vec<u32> {
+        let meant =
+            self.waiting.iter().filter(|(_, watch)| watch.token == *token && is_meant(&watch.key));
         meant.map(|(id, _)| *id).collect()
     }
 

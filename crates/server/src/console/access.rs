@@ -7,7 +7,7 @@
 //! as a bearer, or typed once into the page, which gets a session that scripts can't read. Sessions
 //! are few, end after hours, and end with the server.
 
-use crate::answers::Answer;
+use crate::answers::{Answer, May};
 use crate::config::ConsoleConfig;
 use crate::rights::Rights;
 use crate::token::{self, PENANCE, is_local, is_same};
@@ -17,11 +17,13 @@ use plinth_env::Env;
 use plinth_types::{Error, Result};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// What a server says of itself alone: no key is in it as long as there are no rows.
+const OF_ITSELF: [&str; 3] = ["/metrics", "/status", "/status/json"];
 /// Bytes of a login at most.
 pub(super) const LOGIN_BYTES: usize = 4 << 10;
 // The longest token fits in, with some escapes.
@@ -40,6 +42,7 @@ pub(crate) struct Access {
     cookie: String,
     /// Whether HTTP is HTTPS here: then a browser must not send the session over anything else.
     secure: bool,
+    rights: Arc<Rights>,
 }
 
 struct Session {
@@ -53,6 +56,7 @@ impl Access {
         config: &ConsoleConfig,
         address: Option<SocketAddr>,
         secure: bool,
+        rights: Arc<Rights>,
     ) -> Result<Self> {
         let is_open =
             address.is_some_and(|address| !address.ip().is_loopback()) && !env.is_simulated();
@@ -65,7 +69,22 @@ impl Access {
             _ => None,
         };
         let cookie = format!("plinth-{}", address.map_or(0, |address| address.port()));
-        Ok(Self { token, sessions: Mutex::default(), cookie, secure })
+        Ok(Self { token, sessions: Mutex::default(), cookie, secure, rights })
+    }
+
+    /// Whether whoever asked may go on hearing more, for as long as this is so.
+    pub(super) fn may_go_on(&self, env: &Env, from: IpAddr, token: Option<String>) -> May {
+        let (rights, env, has_token) = (self.rights.clone(), env.clone(), self.token.is_some());
+        // What a session or the file's token has opened stays open, and a token of rights doesn't.
+        let is_judged = !has_token || token.is_some();
+        Box::new(move || !is_judged || rights.check_operator(&env, from, token.as_deref()).is_ok())
+    }
+
+    /// The token that a request shows, unless it is that of the file.
+    pub(super) fn other_token(&self, headers: &HeaderMap) -> Option<String> {
+        let given = bearer(headers)?;
+        let is_ours = self.token.as_ref().is_some_and(|(_, token)| is_same(given, token));
+        (!is_ours).then(|| given.to_owned())
     }
 
     pub(super) fn token_file(&self) -> Option<&Path> {
@@ -87,25 +106,44 @@ impl Access {
         ))
     }
 
-    /// Refuses everybody where there are rights and no token shows that it is an operator who asks.
-    pub(super) fn check_rights(&self, rights: &Rights) -> Result<(), Answer> {
+    /// Where nothing is asked for but rights: refuses whom they make no operator, by a token of
+    /// theirs or by the address. What a server says of itself is told as long as it isn't known
+    /// whether there are any, and it has no rows.
+    pub(super) async fn check_rights(
+        &self,
+        env: &Env,
+        (headers, path): (&HeaderMap, &str),
+        from: IpAddr,
+    ) -> Result<(), Answer> {
         if self.token.is_some() {
             return Ok(());
         }
-        match rights.check_anonymous() {
+        match self.rights.check_operator(env, from, bearer(headers)) {
             Ok(()) => Ok(()),
             Err(why) if why == Error::permission_denied() => {
-                Err(Answer::token_needed("there are rights: start the server with --http-token"))
+                env.sleep(PENANCE).await;
+                Err(Answer::token_needed("there are rights: this takes an operator"))
             }
+            Err(_) if self.rights.is_alone() && OF_ITSELF.contains(&path) => Ok(()),
             Err(why) => Err(Answer::database(&why)),
         }
     }
 
     /// Refuses who has neither the token nor a session. A wrong token has to wait for that.
-    pub(super) async fn check_token(&self, env: &Env, headers: &HeaderMap) -> Result<(), Answer> {
+    pub(super) async fn check_token(
+        &self,
+        env: &Env,
+        headers: &HeaderMap,
+        from: IpAddr,
+    ) -> Result<(), Answer> {
         let Some((_, token)) = &self.token else { return Ok(()) };
         if let Some(given) = bearer(headers) {
-            if is_same(given, token) {
+            let is_operators = || {
+                self.rights.reads_tokens()
+                    && self.rights.are_known()
+                    && self.rights.check_operator(env, from, Some(given)).is_ok()
+            };
+            if is_same(given, token) || is_operators() {
                 return Ok(());
             }
             env.sleep(PENANCE).await;

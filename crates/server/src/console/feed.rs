@@ -65,6 +65,8 @@ pub(super) async fn open(
     if shared.memory.is_short() {
         return Err(busy("the memory that there is for connections is taken"));
     }
+    let token = console.access.other_token(headers);
+    let may = console.access.may_go_on(&shared.env, patience.other_side(), token);
     let database = Database::new(shared.endpoint.clone());
     let found = database.consume_changes(&name).await.map_err(|error| refused(&error))?;
     let position = from.unwrap_or(found.position());
@@ -73,7 +75,7 @@ pub(super) async fn open(
     Ok(Answer::events(Feed::new(
         (&shared.env, &shared.memory),
         consumer,
-        (changes.batches, console.may_read_on()),
+        (changes.batches, may),
         counted,
         patience.clone(),
     )))

@@ -40,7 +40,7 @@ mod page;
 
 pub(crate) use access::Access;
 
-use crate::answers::{Answer, Count, IDLE, May, Query, Reply};
+use crate::answers::{Answer, Count, IDLE, Query, Reply};
 use crate::http::{Bounds, Patience, Site};
 use crate::shared::Shared;
 use history::History;
@@ -48,6 +48,7 @@ use hyper::body::Incoming;
 use hyper::{HeaderMap, Method, Request, Response};
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Signal};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,12 +82,6 @@ impl Console {
     /// Where the token stands, if one is needed.
     pub(crate) fn token_file(&self) -> Option<&Path> {
         self.access.token_file()
-    }
-
-    /// Whether whoever asks now may hear more of it later: who has shown a token may.
-    fn may_read_on(&self) -> May {
-        let (shared, has_token) = (self.shared.clone(), self.access.token_file().is_some());
-        Box::new(move || has_token || shared.doors.rights.check_anonymous().is_ok())
     }
 
     /// Takes a sample each second until told to stop.
@@ -174,20 +169,21 @@ async fn route(
         only(&head.method, &[Method::GET, Method::HEAD])?;
         return Ok(file);
     }
-    access.check_rights(&shared.doors.rights)?;
+    let from = patience.other_side();
+    access.check_rights(&shared.env, (&head.headers, path), from).await?;
     if let Some(posted) = path.strip_prefix("/api/").filter(|name| POSTED.contains(name)) {
         only(&head.method, &[Method::POST])?;
         access::check_origin(&head.headers)?;
-        return post(console, posted, &head.headers, body).await;
+        return post(console, posted, (&head.headers, from), body).await;
     }
     if let Some(name) = path.strip_prefix(CHANGES).and_then(|rest| rest.strip_suffix(ACKNOWLEDGE)) {
         only(&head.method, &[Method::POST])?;
         access::check_origin(&head.headers)?;
-        may_write(console, &head.headers).await?;
+        may_write(console, &head.headers, from).await?;
         let query = Query::parse(head.uri.query().unwrap_or_default())?;
         return feed::acknowledge(shared, name, &query).await;
     }
-    access.check_token(&shared.env, &head.headers).await?;
+    access.check_token(&shared.env, &head.headers, from).await?;
     only(&head.method, &[Method::GET, Method::HEAD])?;
     let query = Query::parse(head.uri.query().unwrap_or_default())?;
     match path {
@@ -216,7 +212,7 @@ const POSTED: [&str; 4] = ["login", "logout", "set", "clear"];
 async fn post(
     console: &Console,
     what: &str,
-    headers: &HeaderMap,
+    (headers, from): (&HeaderMap, IpAddr),
     body: Incoming,
 ) -> std::result::Result<Answer, Answer> {
     let (shared, access) = (&console.shared, &console.access);
@@ -228,7 +224,7 @@ async fn post(
         }
         "logout" => Ok(access.log_out(headers)),
         change => {
-            may_write(console, headers).await?;
+            may_write(console, headers, from).await?;
             browse::change(shared, change, &crate::answers::body(body, browse::CHANGE_BYTES).await?)
                 .await
         }
@@ -236,8 +232,12 @@ async fn post(
 }
 
 /// Refuses who may not write, or anybody where nobody may.
-async fn may_write(console: &Console, headers: &HeaderMap) -> std::result::Result<(), Answer> {
-    console.access.check_token(&console.shared.env, headers).await?;
+async fn may_write(
+    console: &Console,
+    headers: &HeaderMap,
+    from: IpAddr,
+) -> std::result::Result<(), Answer> {
+    console.access.check_token(&console.shared.env, headers, from).await?;
     if console.write { Ok(()) } else { Err(Answer::read_only()) }
 }
 

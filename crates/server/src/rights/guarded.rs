@@ -217,7 +217,12 @@ impl Endpoint for Guarded {
     }
 
     fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
-        self.if_may(self.coverage.check_commit(&request), |below| below.commit(request))
+        if let Err(why) = self.coverage.check_commit(&request) {
+            return Reply::ready(Err(why));
+        }
+        let (done, reply) = promise();
+        self.below.commit(request).on_complete(move |outcome| done.send(outcome.map_err(untold)));
+        reply
     }
 
     fn watch(&self, key: Bytes, value: Option<Bytes>, version: Version) -> Reply<Version> {
@@ -277,4 +282,10 @@ impl Endpoint for Guarded {
     fn may_lose_answers(&self) -> bool {
         self.below.may_lose_answers()
     }
+}
+
+/// What a commit fails with, without the bounds of a locked range, which may lie elsewhere.
+fn untold(error: Error) -> Error {
+    let locked = Error::transaction_rejected_range_locked();
+    if error == locked { locked } else { error }
 }

@@ -6,11 +6,13 @@
 //! Always: a subject that can't be understood is nobody, and a scope that isn't there has no keys.
 
 use super::Identity;
+use super::token::Tenant;
 use plinth_client::Endpoint;
 use plinth_types::rights::{Coverage, Grant, Role, Scope, Subject};
 use plinth_types::{
     Bytes, KeyList, KeyRange, KeySelector, KeySpace, RangeRead, Result, key_after, strinc, system,
 };
+use std::collections::BTreeSet;
 
 /// Bytes of rows that are read at a time.
 const AT_A_TIME: usize = 1 << 20;
@@ -21,14 +23,18 @@ pub(super) struct Found {
     rows: Vec<Bytes>,
     grants: Vec<Grant>,
     tenants: Vec<(Bytes, Option<Bytes>)>,
+    last_id: Option<Bytes>,
 }
 
 impl Found {
-    /// Reads what this process has.
+    /// Reads what this process has, and of tenants those that grants name and these.
     ///
     /// # Errors
     /// Those of reading; `process_behind` where there is nothing yet.
-    pub(super) async fn read(endpoint: &dyn Endpoint) -> Result<Self> {
+    pub(super) async fn read(
+        endpoint: &dyn Endpoint,
+        wanted: impl IntoIterator<Item = Bytes>,
+    ) -> Result<Self> {
         let version = endpoint.newest_here()?;
         let (mut found, mut begin) = (Self::default(), Bytes::from_static(system::RIGHTS.0));
         loop {
@@ -48,16 +54,22 @@ impl Found {
             }
         }
         found.grants = found.rows.iter().filter_map(|key| Grant::decode(key)).collect();
+        if found.rows.is_empty() {
+            return Ok(found);
+        }
+        let named = found.grants.iter().filter_map(|grant| match &grant.scope {
+            Scope::Tenant(name) => Some(name.clone()),
+            _ => None,
+        });
+        let names: BTreeSet<_> = named.chain(wanted).collect();
         let mut keys = KeyList::new();
-        for grant in &found.grants {
-            let Scope::Tenant(name) = &grant.scope else { continue };
+        keys.push(system::TENANT_LAST_ID);
+        for name in &names {
             keys.push(&[system::TENANT_NAMES, name].concat());
-            found.tenants.push((name.clone(), None));
         }
-        if !keys.is_empty() {
-            let ids = endpoint.get_many(version, KeySpace::System, &keys).await?;
-            found.tenants.iter_mut().zip(ids).for_each(|((_, known), id)| *known = id);
-        }
+        let mut values = endpoint.get_many(version, KeySpace::System, &keys).await?.into_iter();
+        found.last_id = values.next().flatten();
+        found.tenants = names.into_iter().zip(values).collect();
         Ok(found)
     }
 
@@ -73,20 +85,33 @@ impl Found {
         &self.grants
     }
 
+    /// The keys of a tenant: whether it was looked for, and is there.
+    fn tenant(&self, name: &[u8]) -> Option<Option<KeyRange>> {
+        let place = self.tenants.binary_search_by(|(known, _)| known[..].cmp(name)).ok()?;
+        let id = self.tenants[place].1.as_deref().and_then(tenant_prefix);
+        Some(id.and_then(keys_of))
+    }
+
+    /// Whether there is, or was, a tenant of this id.
+    fn has_id(&self, id: [u8; 8]) -> bool {
+        let last = self.last_id.as_deref().and_then(tenant_prefix);
+        id[0] < 0x80 && last.is_some_and(|last| id <= last)
+    }
+
     /// What a scope stands for, if there is any of it.
     fn part(&self, scope: &Scope) -> Option<Part> {
         match scope {
             Scope::Series => Some(Part::Series),
             Scope::All => Some(Part::Keys(KeyRange::new(&b""[..], system::NORMAL_END))),
             Scope::Range(range) => Some(Part::Keys(range.clone())),
-            Scope::Tenant(name) => {
-                let known = self.tenants.iter().find(|(known, _)| known == name)?;
-                let prefix = tenant_prefix(known.1.as_deref()?)?;
-                let range = KeyRange::new(Bytes::copy_from_slice(&prefix), strinc(&prefix)?);
-                Some(Part::Keys(range))
-            }
+            Scope::Tenant(name) => self.tenant(name)?.map(Part::Keys),
         }
     }
+}
+
+/// The keys that begin with a tenant's id.
+fn keys_of(id: [u8; 8]) -> Option<KeyRange> {
+    Some(KeyRange::new(Bytes::copy_from_slice(&id), strinc(&id)?))
 }
 
 /// What a tenant's keys begin with, from what is stored under its name.
@@ -128,17 +153,34 @@ impl Known {
     }
 
     /// What somebody may. Operators of the server's own may everything.
-    pub(super) fn coverage(&self, who: &Identity, operators: &[Subject]) -> Coverage {
-        if is_any(operators, who) {
-            return Coverage::everything();
+    ///
+    /// # Errors
+    /// The name of a tenant that his token names and that has yet to be looked for.
+    pub(super) fn coverage(
+        &self,
+        who: &Identity,
+        operators: &[Subject],
+    ) -> std::result::Result<Coverage, Bytes> {
+        let is_meant = |subject: &Subject| Whom::of(subject).is_some_and(|whom| whom.is(who));
+        if operators.iter().any(is_meant) {
+            return Ok(Coverage::everything());
         }
         let given: Vec<_> = self.rights.iter().filter(|(whom, ..)| whom.is(who)).collect();
         let keys = given.iter().filter_map(|(_, role, part)| match part {
             Part::Keys(range) => Some((*role, range.clone())),
             Part::Series => None,
         });
+        let mut tenants = Vec::new();
+        for tenant in who.claims.iter().flat_map(|claims| &claims.tenants) {
+            tenants.extend(match tenant {
+                Tenant::Name(name) => self.found.tenant(name).ok_or_else(|| name.clone())?,
+                Tenant::Id(id) if self.found.has_id(*id) => keys_of(*id),
+                Tenant::Id(_) => None,
+            });
+        }
+        let keys = keys.chain(tenants.into_iter().map(|range| (Role::Writer, range)));
         let of_series = given.iter().filter(|(.., part)| matches!(part, Part::Series));
-        Coverage::of(keys).with_series(of_series.map(|(_, role, _)| *role).max())
+        Ok(Coverage::of(keys).with_series(of_series.map(|(_, role, _)| *role).max()))
     }
 }
 
@@ -146,6 +188,7 @@ impl Known {
 enum Whom {
     Anybody,
     Address(Subject),
+    Token(String),
     #[cfg(feature = "tls")]
     Certificate(plinth_tls::Rule),
 }
@@ -156,6 +199,7 @@ impl Whom {
         match subject {
             Subject::Anybody => Some(Self::Anybody),
             Subject::Address(..) => Some(Self::Address(subject.clone())),
+            Subject::Token(claims) => Some(Self::Token(claims.clone())),
             #[cfg(feature = "tls")]
             Subject::Certificate(rule) => {
                 let rule = plinth_tls::Rule::parse(std::slice::from_ref(rule)).ok()?;
@@ -170,6 +214,7 @@ impl Whom {
         match self {
             Self::Anybody => true,
             Self::Address(subject) => subject.has_address(who.address),
+            Self::Token(claims) => who.claims.as_ref().is_some_and(|shown| shown.fulfil(claims)),
             #[cfg(feature = "tls")]
             Self::Certificate(rule) => {
                 let shown = who.certificate.as_deref();

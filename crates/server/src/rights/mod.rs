@@ -17,17 +17,20 @@
 //!    status, other people's connections) takes an operator, or the token of its door.
 //! 3. A server reads the rows before it accepts. One that can't read them goes by the mark that it
 //!    left beside them when it could. A member that has no rows yet, and no mark, sends clients
-//!    elsewhere; its other doors are as open as without rights until it has them.
+//!    elsewhere; of its other doors only what it says of itself is open until it has heard from the
+//!    others of its cluster whether there are rights.
 //! 4. A grant that was taken back gives nothing a second later.
 //!
 //! ## Not here
 //! What a grant covers: `plinth_types::rights::coverage`. When rows are read: `renewal.rs`. Read
-//! next: `guarded.rs`.
+//! next: `guarded.rs`, `token.rs`.
 
 mod guarded;
 mod known;
+mod token;
 
 pub(crate) use guarded::Guarded;
+pub(crate) use token::Claims;
 
 use crate::config::RightsConfig;
 use known::{Found, Known};
@@ -35,21 +38,33 @@ use plinth_client::Endpoint;
 use plinth_env::Env;
 use plinth_env::sync::{First, race};
 use plinth_types::rights::{Coverage, Subject};
-use plinth_types::{Error, Result, Version};
+use plinth_types::{Bytes, Error, Result, Version};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
+use token::Keys;
 
 /// For how long what was known holds while the rows can't be read.
 const PATIENCE: Duration = Duration::from_millis(600);
 
+/// Milliseconds after which nobody is judged by what was known: the rows are read several times in
+/// them, unless nothing is done at all.
+const STALE: u64 = 3_000;
+/// How often it is looked whether the keys of tokens have changed.
+const KEYS: Duration = Duration::from_secs(1);
+/// Tenants that tokens name, and that are looked for, at most.
+const MOST_WANTED: usize = 10_000;
+
 /// The epoch in which everybody may everything: there is no row.
 const OPEN: u64 = 0;
-/// As far as anybody knows there is no row, and there are no other rows here either: this member
-/// has yet to take them from others.
+/// There are no rows here, of whatever kind: this member has yet to take them from others, and to
+/// hear from them whether there are rights.
+const ALONE: u64 = u64::MAX - 2;
+/// The same, and as far as the others know there are none.
 const BEHIND: u64 = u64::MAX - 1;
 /// The one in which nobody knows.
 const UNKNOWN: u64 = u64::MAX;
@@ -58,26 +73,56 @@ const UNKNOWN: u64 = u64::MAX;
 pub(crate) struct Last {
     at: Duration,
     version: Option<Version>,
+    /// Whether it was told that they can't be read.
+    is_told: bool,
 }
 
 impl Last {
     /// They were read at this time.
     pub(crate) fn at(at: Duration) -> Self {
-        Self { at, version: None }
+        Self { at, version: None, is_told: false }
     }
 }
 
 /// What a server knows of rights.
 pub(crate) struct Rights {
-    /// [`OPEN`], [`BEHIND`], [`UNKNOWN`], or the number of what is known.
+    /// [`OPEN`], [`ALONE`], [`BEHIND`], [`UNKNOWN`], or the number of what is known.
     epoch: AtomicU64,
     known: RwLock<Arc<Known>>,
     /// Those who are operators whatever the rows say.
     operators: Vec<Subject>,
     /// Whether the database has such rows at all.
     is_kept: bool,
+    /// Whether there are others of its cluster who can be asked.
+    has_others: bool,
     /// The mark of a database that has rights.
     mark: Option<PathBuf>,
+    /// Whether it is not as it should be.
+    is_unmarked: AtomicBool,
+    /// When the rows were read last, in milliseconds of the clock.
+    heard_at: AtomicU64,
+    /// By what tokens are believed, and where that stands; without it nobody looks at tokens.
+    keys: Option<(PathBuf, Mutex<Keys>)>,
+    wanted: Wanted,
+}
+
+/// Names of tenants that tokens have.
+#[derive(Default)]
+struct Wanted {
+    names: Mutex<BTreeSet<Bytes>>,
+    /// Whether some have yet to be looked for.
+    is_new: AtomicBool,
+}
+
+impl Wanted {
+    fn add(&self, name: Bytes) {
+        let mut names = lock(&self.names);
+        if names.len() >= MOST_WANTED {
+            names.clear();
+        }
+        names.insert(name);
+        self.is_new.store(true, Ordering::Release);
+    }
 }
 
 /// Who somebody at a door is, as far as it was shown.
@@ -86,12 +131,14 @@ pub(crate) struct Identity {
     pub(crate) address: IpAddr,
     /// What was proven: DER.
     pub(crate) certificate: Option<Arc<[u8]>>,
+    /// Those of a token that was believed.
+    pub(crate) claims: Option<Arc<Claims>>,
 }
 
 impl Identity {
     /// Somebody of whom only the address is known.
     pub(crate) fn at(address: IpAddr) -> Self {
-        Self { address, certificate: None }
+        Self { address, certificate: None, claims: None }
     }
 }
 
@@ -104,23 +151,37 @@ impl Rights {
     /// Reads the rows of the database behind an endpoint, if it has any in this process.
     ///
     /// # Errors
-    /// `invalid_option_value` if an operator is named that can't be.
+    /// `invalid_option_value` if an operator is named that can't be, or there is no set of keys
+    /// where one is to be; those of reading it.
     pub(crate) async fn open(
         env: &Env,
         endpoint: &dyn Endpoint,
         config: &RightsConfig,
+        has_others: bool,
     ) -> Result<Arc<Self>> {
         let operators = config.operators.iter().map(|text| subject(text));
+        let keys = match &config.token_keys {
+            Some(file) => {
+                let keys = Keys::read(env, file, b"").await?.unwrap_or_default();
+                Some((file.clone(), Mutex::new(keys)))
+            }
+            None => None,
+        };
         let is_kept = endpoint.newest_here() != Err(Error::unsupported_operation());
         let rights = Self {
             epoch: AtomicU64::new(OPEN),
             known: RwLock::default(),
             operators: operators.collect::<Result<_>>()?,
             is_kept,
+            has_others,
             mark: config.mark.clone(),
+            is_unmarked: AtomicBool::new(false),
+            heard_at: AtomicU64::new(milliseconds(env)),
+            keys,
+            wanted: Wanted::default(),
         };
         if is_kept {
-            match Found::read(endpoint).await {
+            match Found::read(endpoint, []).await {
                 Ok(found) => {
                     rights.leave_mark(env, !found.is_empty()).await;
                     rights.learn(env, found).await;
@@ -145,23 +206,75 @@ impl Rights {
         self.epoch.load(Ordering::Acquire)
     }
 
+    /// Whether everybody may everything that is here, as far as is known.
+    pub(crate) fn give_everything(&self) -> bool {
+        matches!(self.epoch(), OPEN | BEHIND)
+    }
+
+    /// Whether there are rights, and it is known which.
+    pub(crate) fn are_known(&self) -> bool {
+        !matches!(self.epoch(), OPEN | ALONE | BEHIND | UNKNOWN)
+    }
+
+    /// Whether this member has no rows yet, and hasn't heard from others whether there are rights.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.epoch() == ALONE
+    }
+
+    /// Whether this member has no rows yet, as far as is known.
+    #[cfg(feature = "series")]
+    pub(crate) fn has_no_rows(&self) -> bool {
+        matches!(self.epoch(), ALONE | BEHIND)
+    }
+
+    /// What the others of its cluster say while this member has no rows: whether there are rights.
+    /// Nobody is let in then before it knows which. Gives whether that changes anything.
+    #[cfg(feature = "series")]
+    pub(crate) fn hear(&self, are_there: bool) -> bool {
+        let next = if are_there { UNKNOWN } else { BEHIND };
+        let before = self.epoch.load(Ordering::Acquire);
+        let is_meant = matches!(before, ALONE | BEHIND) && before != next;
+        let swap =
+            |from| self.epoch.compare_exchange(from, next, Ordering::AcqRel, Ordering::Acquire);
+        is_meant && swap(before).is_ok()
+    }
+
     /// Whether in an epoch everybody may everything that is here.
     #[inline]
     pub(crate) fn are_open(epoch: u64) -> bool {
         epoch == OPEN
     }
 
-    /// Whether whoever shows nothing may use a door that isn't graded.
+    /// Whether somebody may use a door that is for operators, where there are rights: by where he
+    /// is, or by a token.
     ///
     /// # Errors
     /// `permission_denied`; `process_behind` if that isn't known yet.
-    pub(crate) fn check_anonymous(&self) -> Result<()> {
+    pub(crate) fn check_operator(
+        &self,
+        env: &Env,
+        from: IpAddr,
+        token: Option<&str>,
+    ) -> Result<()> {
         match self.epoch() {
-            OPEN | BEHIND => Ok(()),
-            UNKNOWN => Err(unknown()),
-            _ => Err(Error::permission_denied()
-                .with_detail("there are rights, and this door has no way to show whose they are")),
+            OPEN | BEHIND => return Ok(()),
+            ALONE | UNKNOWN => return Err(unknown()),
+            _ => {}
         }
+        let who = self.identity(env, from, token)?;
+        self.coverage(&who)?.1.check_operator("this")
+    }
+
+    /// Who somebody is, by an address and a token.
+    ///
+    /// # Errors
+    /// `permission_denied` for a token that isn't believed.
+    fn identity(&self, env: &Env, from: IpAddr, token: Option<&str>) -> Result<Identity> {
+        let claims = match token.filter(|_| self.reads_tokens()) {
+            Some(token) => Some(self.believe(env, token.as_bytes())?),
+            None => None,
+        };
+        Ok(Identity { claims, ..Identity::at(from) })
     }
 
     /// Whether somebody may send points of time series, or ask for them. It is found out once for
@@ -179,7 +292,7 @@ impl Rights {
         let epoch = self.epoch();
         match epoch {
             OPEN | BEHIND => return Ok(()),
-            UNKNOWN => return Err(unknown()),
+            ALONE | UNKNOWN => return Err(unknown()),
             _ => {}
         }
         let coverage = match &known.0 {
@@ -193,12 +306,24 @@ impl Rights {
         coverage.check_series(writes)
     }
 
-    /// Whether there are rights, and they let whoever is at an address send points, or ask.
+    /// The same of somebody who may show a token.
+    ///
+    /// # Errors
+    /// Also `permission_denied` for a token that isn't believed.
     #[cfg(feature = "series")]
-    pub(crate) fn gives_series(&self, from: IpAddr, writes: bool) -> bool {
-        let is_configured = !matches!(self.epoch(), OPEN | BEHIND | UNKNOWN);
-        let who = || Identity::at(from);
-        is_configured && self.check_series(&mut Judged::default(), writes, who).is_ok()
+    pub(crate) fn check_series_of(
+        &self,
+        env: &Env,
+        from: IpAddr,
+        token: Option<&str>,
+        writes: bool,
+    ) -> Result<()> {
+        let mut judged = Judged::default();
+        if !self.are_known() {
+            return self.check_series(&mut judged, writes, || Identity::at(from));
+        }
+        let who = self.identity(env, from, token)?;
+        self.check_series(&mut judged, writes, || who)
     }
 
     /// What somebody may, as of an epoch.
@@ -208,32 +333,105 @@ impl Rights {
     pub(crate) fn coverage(&self, who: &Identity) -> Result<(u64, Arc<Coverage>)> {
         match self.epoch() {
             OPEN => Ok((OPEN, Arc::new(Coverage::everything()))),
-            epoch if epoch >= BEHIND && known::is_any(&self.operators, who) => {
+            epoch if epoch >= ALONE && known::is_any(&self.operators, who) => {
                 Ok((epoch, Arc::new(Coverage::everything())))
             }
-            UNKNOWN | BEHIND => Err(unknown()),
+            ALONE | BEHIND | UNKNOWN => Err(unknown()),
             // The epoch is looked at first: what is known may be newer than that by now, and is
             // judged by again then. The other way round it could be older for good.
-            epoch => Ok((epoch, Arc::new(self.known().coverage(who, &self.operators)))),
+            epoch => match self.known().coverage(who, &self.operators) {
+                Ok(coverage) => Ok((epoch, Arc::new(coverage))),
+                Err(tenant) => {
+                    self.wanted.add(tenant);
+                    Err(unknown())
+                }
+            },
         }
     }
 
     /// How many rows there are, as far as is known.
     pub(crate) fn count(&self) -> usize {
         match self.epoch() {
-            OPEN | BEHIND | UNKNOWN => 0,
+            OPEN | ALONE | BEHIND | UNKNOWN => 0,
             _ => self.known().found().len(),
         }
     }
 
-    /// What the status document says of them.
-    pub(crate) fn status(&self) -> Value {
+    /// What the status document says of them, where clients are asked for certificates or aren't.
+    pub(crate) fn status(&self, asks_clients: bool) -> Value {
         let grants = self.known().found().grants().len();
         json!({
             "kept": self.is_kept,
-            "configured": !matches!(self.epoch(), OPEN | BEHIND),
+            "configured": !matches!(self.epoch(), OPEN | ALONE | BEHIND),
             "grants": grants,
+            "certificates": asks_clients,
+            "tokens": self.reads_tokens(),
         })
+    }
+
+    /// Whether tokens are looked at.
+    pub(crate) fn reads_tokens(&self) -> bool {
+        self.keys.is_some()
+    }
+
+    /// What a token says that was believed before, if it still holds.
+    ///
+    /// # Errors
+    /// `permission_denied` if it doesn't.
+    pub(crate) fn believed(&self, env: &Env, token: &[u8]) -> Result<Option<Arc<Claims>>> {
+        let Some((_, keys)) = &self.keys else { return Ok(None) };
+        let claims = lock(keys).believed(token);
+        claims.map(|claims| claims.check(seconds(env)).map(|()| claims)).transpose()
+    }
+
+    /// What a token says, if it is to be believed. Looking at its signature takes a tenth of a
+    /// millisecond.
+    ///
+    /// # Errors
+    /// `permission_denied`, with why not.
+    pub(crate) fn believe(&self, env: &Env, token: &[u8]) -> Result<Arc<Claims>> {
+        if let Some(claims) = self.believed(env, token)? {
+            return Ok(claims);
+        }
+        let Some((_, keys)) = &self.keys else {
+            let why = "the server has no keys for tokens (--authorization-public-key-file)";
+            return Err(Error::permission_denied().with_detail(why));
+        };
+        lock(keys).believe(token, seconds(env))
+    }
+
+    /// Looks for other keys, if it is time, and forgets tokens that have expired. Gives whether
+    /// somebody may something else by that: then everybody is judged anew, by the same rows.
+    pub(crate) async fn renew_keys(&self, env: &Env, last: &mut Duration) -> bool {
+        let Some((file, keys)) = &self.keys else { return false };
+        let mut has_changed = lock(keys).forget_expired(seconds(env));
+        if env.now().saturating_sub(*last) >= KEYS {
+            *last = env.now();
+            let text = lock(keys).text().to_vec();
+            match race(Keys::read(env, file, &text), env.sleep(PATIENCE)).await {
+                First::Left(Ok(Some(others))) => {
+                    *lock(keys) = others;
+                    has_changed = true;
+                }
+                First::Left(Ok(None)) => lock(keys).are_well(),
+                First::Left(Err(error)) if lock(keys).is_first(&error) => {
+                    tracing::warn!(code = error.code(), %error, "the keys of tokens can't be read: those before stay in use");
+                }
+                First::Left(Err(_)) | First::Right(()) => {}
+            }
+        }
+        if !has_changed || !self.are_known() {
+            return false;
+        }
+        let known = self.known();
+        let number = known.number() + 1;
+        self.take_in(Arc::new(Known::new(number, known.found().clone())));
+        self.epoch.store(number, Ordering::Release);
+        true
+    }
+
+    fn take_in(&self, known: Arc<Known>) {
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
     }
 
     fn known(&self) -> Arc<Known> {
@@ -243,11 +441,11 @@ impl Rights {
     /// Takes in what was found; whether it is another than before.
     async fn learn(&self, env: &Env, found: Found) -> bool {
         let (known, before) = (self.known(), self.epoch());
-        if *known.found() == found && before < BEHIND {
+        if *known.found() == found && before < ALONE {
             return false;
         }
         let is_configured = !found.is_empty();
-        if is_configured == known.found().is_empty() || before >= BEHIND {
+        if is_configured == known.found().is_empty() || before >= ALONE {
             self.leave_mark(env, is_configured).await;
         }
         let number = known.number() + 1;
@@ -256,7 +454,7 @@ impl Rights {
             // First: nobody is to be judged by rows that are gone.
             self.epoch.store(OPEN, Ordering::Release);
         }
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = next;
+        self.take_in(next);
         let epoch = if is_configured { number } else { OPEN };
         self.epoch.store(epoch, Ordering::Release);
         before != epoch
@@ -265,15 +463,22 @@ impl Rights {
     /// Reads the rows once more, unless nothing has been written since: whether they have changed
     /// what somebody may.
     pub(crate) async fn renew(&self, env: &Env, endpoint: &dyn Endpoint, last: &mut Last) -> bool {
+        if self.is_unmarked.load(Ordering::Relaxed) && self.epoch() < ALONE {
+            self.leave_mark(env, self.are_known()).await;
+        }
         let newest = endpoint.newest_here().ok();
-        if newest.is_some() && newest == last.version && self.epoch() < BEHIND {
+        let is_wanted = self.wanted.is_new.swap(false, Ordering::AcqRel);
+        if newest.is_some() && newest == last.version && self.epoch() < ALONE && !is_wanted {
             last.at = env.now();
+            self.heard(env);
             return false;
         }
+        let names: Vec<_> = lock(&self.wanted.names).iter().cloned().collect();
         // A disk that hangs is one that can't be read.
-        let why = match race(Found::read(endpoint), env.sleep(PATIENCE)).await {
+        let why = match race(Found::read(endpoint, names), env.sleep(PATIENCE)).await {
             First::Left(Ok(found)) => {
-                *last = Last { at: env.now(), version: newest };
+                *last = Last { at: env.now(), version: newest, is_told: false };
+                self.heard(env);
                 return self.learn(env, found).await;
             }
             First::Left(Err(why)) => why,
@@ -283,14 +488,39 @@ impl Rights {
         if env.now().saturating_sub(last.at) < PATIENCE {
             return false;
         }
+        self.wanted.is_new.fetch_or(is_wanted, Ordering::AcqRel);
+        if why != Error::process_behind() && !std::mem::replace(&mut last.is_told, true) {
+            tracing::error!(code = why.code(), error = %why, is_open = self.epoch() == OPEN, "the rows of rights can't be read");
+        }
         let before = self.epoch();
         let epoch = match before {
             OPEN if why != Error::process_behind() => OPEN,
-            OPEN | BEHIND => BEHIND,
+            OPEN => self.without_any(),
+            ALONE | BEHIND => before,
             _ => UNKNOWN,
         };
         self.epoch.store(epoch, Ordering::Release);
         before != epoch
+    }
+
+    fn heard(&self, env: &Env) {
+        self.heard_at.store(milliseconds(env), Ordering::Release);
+    }
+
+    /// Whether what is known is new enough to judge by. If this process stood still it may have
+    /// data that are newer.
+    ///
+    /// # Errors
+    /// `process_behind` if it isn't.
+    #[inline]
+    pub(crate) fn check_fresh(&self, env: &Env) -> Result<()> {
+        let heard = self.heard_at.load(Ordering::Acquire);
+        if milliseconds(env).saturating_sub(heard) > STALE { Err(unknown()) } else { Ok(()) }
+    }
+
+    /// The epoch of a member that has no rows yet, and no mark.
+    fn without_any(&self) -> u64 {
+        if self.has_others { ALONE } else { BEHIND }
     }
 
     /// The epoch while the rows can't be read, for this reason.
@@ -300,7 +530,7 @@ impl Rights {
             None => false,
         };
         if *why == Error::process_behind() {
-            return if is_marked { UNKNOWN } else { BEHIND };
+            return if is_marked { UNKNOWN } else { self.without_any() };
         }
         tracing::error!(code = why.code(), error = %why, is_marked, "the rows of rights can't be read");
         if is_marked { UNKNOWN } else { OPEN }
@@ -315,10 +545,25 @@ impl Rights {
             (false, true) => files.remove(mark).await,
             _ => Ok(()),
         };
-        if let Err(error) = done {
-            tracing::error!(file = %mark.display(), %error, "the mark of rights can't be written");
+        let was_unmarked = self.is_unmarked.swap(done.is_err(), Ordering::Relaxed);
+        if let Some(error) = done.err().filter(|_| !was_unmarked) {
+            tracing::error!(file = %mark.display(), %error, "the mark of rights can't be written: it is tried again");
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Of the clock that doesn't jump.
+fn milliseconds(env: &Env) -> u64 {
+    u64::try_from(env.now().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Since 1970.
+fn seconds(env: &Env) -> u64 {
+    env.wall_clock().as_secs()
 }
 
 /// What the mark says to people.

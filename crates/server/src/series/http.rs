@@ -100,17 +100,11 @@ async fn check(
 async fn answer(hub: &Hub, request: Request<Incoming>, patience: &Patience) -> Response<State> {
     let is_influx = write::is_influx(request.uri().path());
     let is_read = request.uri().path() == RemoteRead::PATH;
-    // What was passed on is noted where it came in.
-    let deletes = (request.uri().path() == DELETE && !is_passed(request.headers()))
-        .then(|| format!("series delete {}", request.uri().query().unwrap_or_default()));
     let ((status, kind, state), written) = match check(hub, &request, patience.other_side()).await {
         Ok(()) if is_sent(&request) => sent(hub, request, patience).await,
         Ok(()) => (admitted(hub, request, patience).await, None),
         Err((status, why)) => (told(status, TEXT, format!("-{why}\r\n")), None),
     };
-    if let Some(what) = deletes.filter(|_| status.is_success()) {
-        hub.access.note(patience.other_side(), &what);
-    }
     let mut response = Response::new(state);
     *response.status_mut() = status;
     if is_influx {
@@ -560,10 +554,23 @@ async fn prometheus_answer(
             return failed(status, kind, &why_not(status, "1 MiB"));
         }
     };
-    match of_owner(hub, &head, &form).await {
+    // What was passed on is noted where it came in.
+    let deletion = (head.uri.path() == DELETE && !is_passed(&head.headers)).then(|| {
+        let form = String::from_utf8_lossy(&form);
+        let asked = [head.uri.query().unwrap_or_default(), &form].join(" ");
+        hub.access.begin_deletion(patience.other_side(), format!("series delete {}", asked.trim()))
+    });
+    let answered = match of_owner(hub, &head, &form).await {
         Ok(answered) => answered,
         Err(why) => failed(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &why.to_string()),
+    };
+    // One that fails in the middle has deleted a part, and is told when it is dropped.
+    match deletion {
+        Some(deletion) if answered.0.is_success() => deletion.done(),
+        Some(deletion) if answered.0.is_client_error() => deletion.refused(),
+        _ => {}
     }
+    answered
 }
 
 /// What Prometheus' remote read is answered.

@@ -258,6 +258,7 @@ impl Connection {
         hub.check_sender(&mut self.judged, || Identity {
             address: stream.peer_address().ip(),
             certificate: stream.peer_certificate().map(Arc::from),
+            claims: None,
         })?;
         let now = hub.slot.takes_now()?;
         if let Some(taker) = self.taker.take_if(|taker| !Arc::ptr_eq(taker, &now)) {

@@ -253,6 +253,12 @@ impl Coverage {
             return Ok(());
         }
         self.check_anything()?;
+        // It becomes a row of its own, whatever else there is.
+        if request.idempotency_id.is_some() && self.writes.is_empty() {
+            return Err(denied(
+                "no grant covers writing anything, and an idempotency id is written",
+            ));
+        }
         for range in &request.conflicts.reads {
             match range.end {
                 _ if is_self_conflict(&range) => {}

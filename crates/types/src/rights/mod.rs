@@ -68,6 +68,8 @@ pub enum Subject {
     Certificate(String),
     /// Whoever connects from an address that has these first bits.
     Address(IpAddr, u8),
+    /// Whoever shows a token (JWT) that is believed and makes these claims: `CLAIM=VALUE,...`.
+    Token(String),
 }
 
 impl Subject {
@@ -85,10 +87,16 @@ impl Subject {
                 Err("which certificate? by a rule like S.CN=shop".to_owned())
             }
             "cert" => Ok(Self::Certificate(text.to_owned())),
+            "token" if !text.split(',').all(is_condition) => Err(format!(
+                "{text:?} says nothing of a token: CLAIM=VALUE, as sub=till, and more of them behind commas"
+            )),
+            "token" => Ok(Self::Token(text.to_owned())),
             "address" => address(text).ok_or_else(|| {
                 format!("{text:?} is no address: IP, or IP/BITS for all that begin like it")
             }),
-            _ => Err(format!("{kind:?} names nobody: cert RULE, address IP[/BITS], or anybody")),
+            _ => Err(format!(
+                "{kind:?} names nobody: cert RULE, token CLAIM=VALUE, address IP[/BITS], or anybody"
+            )),
         }
     }
 
@@ -113,12 +121,18 @@ impl Subject {
         match self {
             Self::Anybody => ("anybody", String::new()),
             Self::Certificate(rule) => ("cert", rule.clone()),
+            Self::Token(claims) => ("token", claims.clone()),
             Self::Address(address, bits) if *bits == most_bits(*address) => {
                 ("address", address.to_string())
             }
             Self::Address(address, bits) => ("address", format!("{address}/{bits}")),
         }
     }
+}
+
+/// Whether a text says what a claim is to be.
+fn is_condition(text: &str) -> bool {
+    text.split_once('=').is_some_and(|(claim, value)| !claim.trim().is_empty() && !value.is_empty())
 }
 
 fn most_bits(address: IpAddr) -> u8 {
@@ -222,6 +236,7 @@ impl Grant {
             Subject::Anybody => (b'*', String::new()),
             subject @ Subject::Certificate(_) => (b'c', subject.words().1),
             subject @ Subject::Address(..) => (b'a', subject.words().1),
+            subject @ Subject::Token(_) => (b't', subject.words().1),
         };
         key.push(kind);
         put(&mut key, text.as_bytes());
@@ -252,6 +267,7 @@ impl Grant {
             b'*' => "anybody",
             b'c' => "cert",
             b'a' => "address",
+            b't' => "token",
             _ => return None,
         };
         let subject = Subject::parse(kind, std::str::from_utf8(text).ok()?).ok()?;
@@ -316,7 +332,7 @@ fn parse(words: &[Vec<u8>]) -> std::result::Result<Grant, String> {
         .find(|known| known.2 == role)
         .map(|known| known.0)
         .ok_or_else(|| format!("{role:?} is no role: reader, writer or operator"))?;
-    let kind = text(&next("who: cert RULE, address IP[/BITS], or anybody,")?);
+    let kind = text(&next("who: cert RULE, token CLAIM=VALUE, address IP[/BITS], or anybody,")?);
     let who = match kind.as_str() {
         "anybody" => String::new(),
         _ => String::from_utf8(next("the second word of who,")?)
@@ -367,6 +383,7 @@ mod tests {
             "writer address ::1 range a bc",
             "writer cert S.O=Shop,S.CN>till- tenant shop",
             "writer address 10.0.0.0/8 series",
+            "reader token sub=till,aud=plinth prefix shop/",
         ] {
             let grant = grant(text).unwrap();
             assert_eq!(grant.to_string(), text);
@@ -396,6 +413,8 @@ mod tests {
             ("reader sailor x", "names nobody"),
             ("reader address 10.0.0.0/33", "no address"),
             ("reader address shop", "no address"),
+            ("reader token till", "says nothing of a token"),
+            ("reader token sub=till,", "says nothing of a token"),
             ("reader anybody prefix", "is missing"),
             ("reader anybody range b a", "is empty"),
             ("reader anybody everything", "no part"),

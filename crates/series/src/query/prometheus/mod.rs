@@ -402,8 +402,13 @@ async fn try_delete(store: &SeriesStore, parameters: &Parameters) -> Result<(), 
     if selectors.is_empty() {
         return Err(missing("match[]"));
     }
+    // All are found first: what is refused has deleted nothing.
+    let mut all = Vec::new();
     for selector in selectors {
-        for found in find(store, &selector, MAX_LISTED).await? {
+        all.push(find(store, &selector, MAX_LISTED).await?);
+    }
+    for found in all.into_iter().flatten() {
+        {
             let series = store.reading(&found);
             let deleted = match (start, end) {
                 (None, None) => store.delete(&series).await,
