@@ -5,6 +5,7 @@
 //! was synced. The seed is in each message.
 
 use plinth::{Database, Local};
+use plinth_env::sync::race;
 use plinth_env::{Env, block_on};
 use plinth_series::ingest::{Memory, Protocol, Session};
 use plinth_series::workload::Random;
@@ -12,6 +13,7 @@ use plinth_series::{Direction, Error, Retention, Series, SeriesStore, Settings, 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 fn settings() -> Settings {
     Settings { commit_every: None, leaf_points: 4, ..Settings::default() }
@@ -295,6 +297,55 @@ fn a_history_behind_the_present_is_read_a_few_leaves_at_a_time() {
 
 const SECOND: i64 = 1_000_000_000;
 const HOUR: i64 = 3600 * SECOND;
+
+/// What the database says counts, whoever has learnt it first: rules are changed while a pass goes
+/// on, and the task of rollups looks at them several times a second.
+#[test]
+fn what_is_said_to_be_kept_stays_whatever_the_program_was_started_with() {
+    const NOW: i64 = 1_767_225_600 * SECOND;
+    let db = Local::in_memory().unwrap().into_database();
+    let store = open(&db);
+    let series = block_on(store.series("cpu.user host=a")).unwrap();
+    append(&series, (1..=100).rev().map(|hour| NOW - hour * HOUR));
+    block_on(store.sync()).unwrap();
+    let asked: Retention = "*=10h".parse().unwrap();
+    let settings = settings();
+    let say = |text: Option<&str>| {
+        let change = SeriesStore::change_keeping(&db, &settings, |keeping| {
+            keeping.set_retention(text.map(str::to_owned));
+            Ok(())
+        });
+        block_on(change).unwrap();
+    };
+    say(Some("*=forever"));
+    assert_eq!(block_on(store.forget(&asked, NOW)).unwrap(), 0);
+    assert_eq!(times(&series).len(), 100);
+    say(Some("*=20h"));
+    assert_eq!(block_on(store.forget(&asked, NOW)).unwrap(), 1);
+    assert_eq!(times(&series).len(), 20);
+    say(None);
+    assert_eq!(block_on(store.forget(&asked, NOW)).unwrap(), 1);
+    assert_eq!(times(&series).len(), 10);
+}
+
+/// Whoever waits for a deletion may leave: it is carried out, and the next one sees all of it.
+#[test]
+fn a_deletion_that_nobody_waits_for_is_carried_out_before_the_next() {
+    let db = Local::in_memory().unwrap().into_database();
+    let store = open(&db);
+    let series = block_on(store.series("cpu.user host=a")).unwrap();
+    append(&series, (0..10_000).map(|second| second * SECOND));
+    block_on(store.sync()).unwrap();
+    for round in 0..20 {
+        let begin = round * 500 * SECOND;
+        let left = series.delete_range(begin..begin + 200 * SECOND);
+        block_on(race(left, db.endpoint().env().sleep(Duration::from_micros(round as u64 * 20))));
+        block_on(series.delete_range(begin + 250 * SECOND..begin + 450 * SECOND)).unwrap();
+    }
+    let kept = |second: &i64| (200..250).contains(&(second % 500)) || second % 500 >= 450;
+    let expected: Vec<_> = (0..10_000).filter(kept).map(|second| second * SECOND).collect();
+    assert_eq!(times(&series), expected);
+}
 
 #[test]
 fn points_go_when_they_are_older_than_their_metric_is_kept() {

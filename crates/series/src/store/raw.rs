@@ -7,10 +7,10 @@
 
 use super::keys::Id;
 use super::roll::{self, Came, Ruled};
-use super::rolls::{self, State};
+use super::rolls::{self, Known, State};
 use super::{Series, Shared, flush, lock, remove, retry};
 use crate::error::Result;
-use crate::rollup::{Keeping, begin_of};
+use crate::rollup::begin_of;
 use crate::tree::Span;
 use plinth_client::Transaction;
 use std::sync::Arc;
@@ -44,13 +44,12 @@ fn gone(rules: &[Ruled]) -> i64 {
 impl Series {
     /// Deletes points that are older than `first` and of which there are rollups. Whether there
     /// were any.
-    pub(super) async fn forget_points(&self, keeping: &Keeping, first: i64) -> Result<bool> {
+    pub(super) async fn forget_points(&self, known: &Arc<Known>, first: i64) -> Result<bool> {
+        let keeping = &known.keeping;
         let (shared, id, name) = (&self.shared, self.cell.id, &self.cell.name);
         let everies = rolls::everies(keeping.of(name.metric()));
         let first = aligned(first, &everies);
         let (has_open, last) = self.ends(first).await?;
-        let known = shared.rolls.known();
-        let known = &known;
         let rules = retry::transact_all(&shared.database, |tr| async move {
             roll::ruled(&tr, shared, known, (id, name)).await
         });
@@ -73,7 +72,7 @@ impl Series {
         flush::sealed(shared, (id, name), span, async || {
             for _ in 0..TRIES {
                 roll::roll(shared, id, name).await?;
-                if let Some(went) = self.forget_rolled(first).await? {
+                if let Some(went) = self.forget_rolled(known, first).await? {
                     return Ok(went);
                 }
             }
@@ -96,12 +95,12 @@ impl Series {
 
     /// Deletes what is rolled up and older than `first`, for whoever has the turn. `None` if
     /// something has to be rolled up again before.
-    async fn forget_rolled(&self, first: i64) -> Result<Option<bool>> {
+    async fn forget_rolled(&self, known: &Known, first: i64) -> Result<Option<bool>> {
         let (shared, id, name) = (&self.shared, self.cell.id, &self.cell.name);
         let sealed = remove::last_sealed(shared, id, name).await?;
         let tr = shared.database.create_transaction();
         loop {
-            match try_forget(shared, &tr, self, (first, sealed)).await {
+            match try_forget(shared, &tr, self, (known, first, sealed)).await {
                 Err(error) => retry::again(&tr, error).await?,
                 result => return result,
             }
@@ -113,18 +112,17 @@ async fn try_forget(
     shared: &Arc<Shared>,
     tr: &Transaction,
     series: &Series,
-    (first, sealed): (i64, Option<i64>),
+    (known, first, sealed): (&Known, i64, Option<i64>),
 ) -> Result<Option<bool>> {
     let (id, name): (Id, _) = (series.cell.id, &series.cell.name);
     shared.check_owner(tr).await?;
-    let known = shared.rolls.known();
-    if !rolls::are_known(tr, shared, &known).await? {
+    if !rolls::are_known(tr, shared, known).await? {
         return Ok(Some(false));
     }
     if !roll::changes(tr, shared, id, 1).await?.is_empty() {
         return Ok(None);
     }
-    let rules = roll::ruled(tr, shared, &known, (id, name)).await?;
+    let rules = roll::ruled(tr, shared, known, (id, name)).await?;
     let end = may_go(&rules, first);
     if rules.is_empty() || end <= gone(&rules) {
         return Ok(Some(false));

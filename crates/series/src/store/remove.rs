@@ -8,6 +8,7 @@
 
 use super::keys::{Id, Keys};
 use super::nodes::{self, Through};
+use super::rolls::Known;
 use super::{
     Part, Series, Shared, Standing, State, flush, limits, lock, mask, names, retry, rolls, side,
 };
@@ -29,19 +30,37 @@ impl Series {
     /// [`Error::TooMany`] if the series has more than 4096 deleted spans that do not touch;
     /// [`Error::NotOwner`], [`Error::Damaged`], [`Error::Database`].
     pub async fn delete_range(&self, range: impl RangeBounds<i64>) -> Result<()> {
-        let span = Span::new(range);
+        self.delete_span(Span::new(range), None).await.map(drop)
+    }
+
+    /// Deletes a span, if these are the rules about what is kept, where it is by them that it goes.
+    /// Whether it did.
+    ///
+    /// It is a task of its own: whoever waits for it may leave, and the next deletion must not
+    /// begin while a commit of this one is under way.
+    pub(super) async fn delete_span(&self, span: Span, by: Option<Arc<Known>>) -> Result<bool> {
+        let (series, env) = (self.clone(), self.shared.database.endpoint().env().clone());
+        let (done, reply) = promise();
+        let task = env.spawn("plinth-series-delete", async move {
+            done.send(Ok(series.delete_span_here(span, by.as_deref()).await));
+        });
+        drop(task);
+        reply.await?
+    }
+
+    async fn delete_span_here(&self, span: Span, by: Option<&Known>) -> Result<bool> {
         let (shared, id, name) = (&self.shared, self.cell.id, &self.cell.name);
         flush::sealed(shared, (id, name), span, async || {
             let tr = shared.database.create_transaction();
             let sealed = last_sealed(shared, id, name).await?;
             loop {
                 let of = (id, name.metric());
-                match try_delete_range(shared, &tr, of, span, sealed).await {
+                match try_delete_range(shared, &tr, of, (span, sealed), by).await {
                     Err(error) => retry::again(&tr, error).await?,
-                    Ok(()) => {
+                    Ok(went) => {
                         let now = shared.database.endpoint().env().now();
                         shared.rolls.note((id, name), 0, Some(now));
-                        return Ok(());
+                        return Ok(went);
                     }
                 }
             }
@@ -127,13 +146,19 @@ async fn try_delete_range(
     shared: &Shared,
     tr: &Transaction,
     (id, metric): (Id, &str),
-    span: Span,
-    sealed: Option<i64>,
-) -> Result<()> {
+    (span, sealed): (Span, Option<i64>),
+    by: Option<&Known>,
+) -> Result<bool> {
     shared.check_owner(tr).await?;
+    if let Some(known) = by
+        && !rolls::are_known(tr, shared, known).await?
+    {
+        return Ok(false);
+    }
     remove_points(shared, tr, id, (span, sealed)).await?;
     rolls::note_deleted(tr, shared, (id, metric), span);
-    Ok(tr.commit().await?)
+    tr.commit().await?;
+    Ok(true)
 }
 
 /// Removes the points of a span, of which no memory has any, in a transaction; `sealed` is the last

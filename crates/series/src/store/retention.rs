@@ -7,12 +7,14 @@
 //! at any moment. Where there are rollups they stay, for as long as their rules say (`raw.rs`).
 
 use super::raw::aligned;
+use super::rolls::Known;
 use super::{Listing, Series, SeriesStore, roll, rolls};
 use crate::error::{Error, Result};
 use crate::rollup::{Keeping, Metrics};
 use crate::time::duration;
-use crate::tree::Direction;
+use crate::tree::{Direction, Span};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Metrics that are read at a time.
@@ -86,6 +88,14 @@ fn often_enough(kept: Duration) -> Duration {
 }
 
 impl Keeping {
+    /// The rules of retention that count: what was said at run time, and is in the database, counts
+    /// instead of what the program was started with.
+    pub fn counting(&self, asked: &Retention) -> Retention {
+        // What is kept was looked at when it was said; text of a newer program's leaves points
+        // alone.
+        self.retention().map_or_else(|| asked.clone(), |text| text.parse().unwrap_or_default())
+    }
+
     /// How often to look for what is too old by these rules of rollups; `None` if nothing ever is.
     pub fn interval(&self) -> Option<Duration> {
         let kept = self.rollups().iter().flat_map(|rollup| [rollup.keep, rollup.raw]);
@@ -113,31 +123,34 @@ fn first_kept(now: i64, kept: Duration) -> i64 {
 
 impl SeriesStore {
     /// Deletes the points that are older at `now`, in nanoseconds since 1970, than `retention`
-    /// keeps them, or than the rules of rollups do; and rollups that are too old. Gives how many
-    /// series lost some.
+    /// keeps them, unless the database says otherwise, or than the rules of rollups do; and rollups
+    /// that are too old. Gives how many series lost some.
     ///
     /// # Errors
     /// Those of [`Series::delete_range`] and of searching; what was deleted by then stays deleted.
     pub async fn forget(&self, retention: &Retention, now: i64) -> Result<u64> {
         self.learn_rules().await?;
-        let known = self.first().rolls.known();
+        let known = &self.first().rolls.known();
         if let Some(why) = &known.fault {
             return Err(why.clone());
         }
         let keeping = &known.keeping;
+        let retention = &keeping.counting(retention);
         let (mut count, mut after, mut failed) = (0, None, Ok(()));
         loop {
             let metrics = self.list(&Listing::Metrics, "", after.as_deref(), METRICS).await?;
             for metric in &metrics {
-                // By other rules points may have to be rolled up first: the next one goes by those.
-                if self.learn_rules().await? {
+                // By other rules points may have to be rolled up first, or stay: the next pass goes
+                // by those. Others may have learnt them.
+                self.learn_rules().await?;
+                if !self.goes_by(known) {
                     return failed.map(|()| count);
                 }
                 let raw = keeping.of(metric).filter_map(|rollup| rollup.raw);
                 let kept = raw.chain(retention.kept(metric)).min();
                 let kept = kept.map(|kept| first_kept(now, kept));
                 let is_rolled = keeping.has(metric);
-                let old = Old { now, first: kept, keeping: is_rolled.then_some(keeping) };
+                let old = Old { now, first: kept, known, is_rolled };
                 if kept.is_none() && !is_rolled {
                     continue;
                 }
@@ -155,13 +168,18 @@ impl SeriesStore {
         }
     }
 
-    /// Whether there are other rules than were known.
-    async fn learn_rules(&self) -> Result<bool> {
-        let mut are_others = false;
+    /// Looks whether there are other rules.
+    async fn learn_rules(&self) -> Result<()> {
         for part in self.parts.iter().filter(|part| !part.is_foreign()) {
-            are_others |= rolls::learn(&part.shared).await?;
+            rolls::learn(&part.shared).await?;
         }
-        Ok(are_others)
+        Ok(())
+    }
+
+    /// Whether these are still the rules, as far as any part knows.
+    fn goes_by(&self, known: &Known) -> bool {
+        let mut parts = self.parts.iter().filter(|part| !part.is_foreign());
+        parts.all(|part| part.shared.rolls.known().row == known.row)
     }
 
     /// Deletes what is too old of a metric's series, and counts those that lost some. Goes on
@@ -171,6 +189,9 @@ impl SeriesStore {
         while let Some(begin) = from {
             let (found, next) = self.browse(Some(metric), &[], begin).await?;
             for series in found {
+                if !self.goes_by(old.known) {
+                    return failed;
+                }
                 match series.forget_old(old).await {
                     Ok(lost) => *count += u64::from(lost),
                     Err(why @ (Error::Locked(_) | Error::NotOwner)) => return Err(why),
@@ -188,8 +209,10 @@ struct Old<'a> {
     now: i64,
     /// Points before this.
     first: Option<i64>,
-    /// The rules, for a metric that has rollups.
-    keeping: Option<&'a Keeping>,
+    /// The rules by which they are.
+    known: &'a Arc<Known>,
+    /// Whether the metric has rollups.
+    is_rolled: bool,
 }
 
 impl Series {
@@ -204,24 +227,23 @@ impl Series {
             return Err(why.clone());
         }
         if known.keeping.has(self.cell.name.metric()) {
-            return self.forget_points(&known.keeping, first).await;
+            return self.forget_points(&known, first).await;
         }
-        self.forget_old(&Old { now: first, first: Some(first), keeping: None }).await
+        let old = Old { now: first, first: Some(first), known: &known, is_rolled: false };
+        self.forget_old(&old).await
     }
 
     /// Deletes what is too old. Whether there was anything.
     async fn forget_old(&self, old: &Old<'_>) -> Result<bool> {
         let metric = self.cell.name.metric();
-        let Some(keeping) = old.keeping else {
+        if !old.is_rolled {
             let Some(first) = old.first else { return Ok(false) };
             let has_any = self.has_any_before(first).await?;
-            if has_any {
-                self.delete_range(..first).await?;
-            }
-            return Ok(has_any);
-        };
+            return Ok(has_any && self.delete_by(old.known, first).await?);
+        }
+        let keeping = &old.known.keeping;
         let mut lost = match old.first {
-            Some(first) => self.forget_points(keeping, first).await?,
+            Some(first) => self.forget_points(old.known, first).await?,
             None => false,
         };
         for rollup in keeping.of(metric) {
@@ -234,10 +256,14 @@ impl Series {
         if let Some(end) = end
             && self.has_any_before(end).await?
         {
-            self.delete_range(..end).await?;
-            lost = true;
+            lost |= self.delete_by(old.known, end).await?;
         }
         Ok(lost)
+    }
+
+    /// Deletes the points before a time, if these are still the rules. Whether it did.
+    async fn delete_by(&self, known: &Arc<Known>, first: i64) -> Result<bool> {
+        self.delete_span(Span::new(..first), Some(known.clone())).await
     }
 
     async fn has_any_before(&self, first: i64) -> Result<bool> {

@@ -4,18 +4,12 @@
 
 use super::Hub;
 use plinth_env::sync::race;
-use plinth_series::{Keeping, Retention};
+use plinth_series::Retention;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How often it is looked whether there is something to be done: rules change at any time.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// The rules of retention that count.
-pub(super) fn counts(keeping: &Keeping, asked: &Retention) -> Retention {
-    // What is kept was looked at when it was said; text of a newer program's leaves points alone.
-    keeping.retention().map_or_else(|| asked.clone(), |text| text.parse().unwrap_or_default())
-}
 
 /// Looks for what is too old, now and then, until the server stops.
 pub(super) async fn keep(hub: Arc<Hub>, asked: Retention) {
@@ -25,7 +19,7 @@ pub(super) async fn keep(hub: Arc<Hub>, asked: Retention) {
             hub.env.sleep(LOOK).await;
             let Ok(opened) = hub.slot.own() else { continue };
             let keeping = opened.store.known_keeping();
-            let retention = counts(&keeping, &asked);
+            let retention = keeping.counting(&asked);
             let every = [retention.interval(), keeping.interval()].into_iter().flatten().min();
             if every.is_none_or(|every| hub.env.now() < since + every) {
                 continue;
@@ -33,7 +27,7 @@ pub(super) async fn keep(hub: Arc<Hub>, asked: Retention) {
             since = hub.env.now();
             let now = i64::try_from(hub.env.wall_clock().as_nanos()).unwrap_or(i64::MAX);
             // What fails is tried again the next time.
-            let _ = opened.store.forget(&retention, now).await;
+            let _ = opened.store.forget(&asked, now).await;
         }
     };
     race(hub.stops.keep.wait(), forgetting).await;

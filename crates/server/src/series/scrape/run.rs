@@ -289,6 +289,13 @@ fn base64(bytes: &[u8]) -> String {
 /// Appends points; whether the series are still this server's.
 async fn write(hub: &Hub, opened: &Opened, scraped: &Scraped, points: Vec<Point>) -> bool {
     for points in points.chunks(AT_ONCE) {
+        // Points for parts of others' are posted, without a fence: whoever has the first part
+        // scrapes, and nobody else.
+        match opened.store.check_owned(0).await {
+            Err(plinth_series::Error::NotOwner) => return false,
+            _ if opened.store.failure().is_some() => return false,
+            _ => {}
+        }
         match opened.store.append_labelled(points).await {
             Ok(refused) => {
                 let count = refused.len() as u64;
