@@ -33,6 +33,7 @@ use plinth_types::{Error, Result};
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
@@ -64,6 +65,16 @@ pub struct Server {
     http_secure: bool,
 }
 
+/// All that a server does, in a box that is made here: an asynchronous function is compiled where
+/// it is awaited, so each program and each test that starts a server would compile all of it anew.
+#[inline(never)]
+fn starting(
+    endpoint: Arc<dyn Endpoint>,
+    config: ServerConfig,
+) -> Pin<Box<dyn Future<Output = Result<Server>> + Send>> {
+    Box::pin(Server::begin(endpoint, config))
+}
+
 impl Server {
     /// Checks what of a configuration can be checked before a database is opened for it, or made:
     /// what [`Server::start`] would find out too late for nothing to have been made in vain.
@@ -84,7 +95,11 @@ impl Server {
     /// can't be used; `address_in_use`, `bind_failed`; `connection_string_invalid` if there is a
     /// cluster file that is none, or names other servers, or one that speaks TLS where this one
     /// doesn't; those of writing it.
-    pub async fn start(endpoint: Arc<dyn Endpoint>, mut config: ServerConfig) -> Result<Self> {
+    pub async fn start(endpoint: Arc<dyn Endpoint>, config: ServerConfig) -> Result<Self> {
+        starting(endpoint, config).await
+    }
+
+    async fn begin(endpoint: Arc<dyn Endpoint>, mut config: ServerConfig) -> Result<Self> {
         let env = endpoint.env().clone();
         let rights = Rights::open(&env, &*endpoint, &config.rights, config.has_others()).await?;
         let doors = open_doors(&env, &config, rights).await?;
