@@ -11,6 +11,8 @@
 mod basics;
 #[path = "commits.rs"]
 mod commits;
+#[path = "given_up.rs"]
+mod given_up;
 #[path = "life_cycle.rs"]
 mod life_cycle;
 #[path = "options.rs"]

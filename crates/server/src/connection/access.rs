@@ -4,7 +4,7 @@
 //! are no rights only looks at one. What waits at the server is judged anew with each change.
 
 use super::Connection;
-use crate::rights::{Guarded, Identity, Rights};
+use crate::rights::{Claims, Guarded, Identity, Rights};
 use plinth_client::Endpoint;
 use plinth_env::Env;
 use plinth_types::rights::Coverage;
@@ -38,6 +38,7 @@ struct Judged {
     epoch: u64,
     /// Seconds since 1970 at which the token ends.
     until: u64,
+    claims: Option<Arc<Claims>>,
     coverage: Arc<Coverage>,
     endpoint: Arc<dyn Endpoint>,
 }
@@ -68,6 +69,12 @@ impl Access {
     /// The token that was shown.
     pub(super) fn shown(&self) -> &Bytes {
         &self.token
+    }
+
+    /// Whose token it was that was shown, if it says so and was judged.
+    pub(super) fn subject(&self) -> Option<&str> {
+        let judged = self.judged.front().filter(|judged| judged.token == self.token)?;
+        judged.claims.as_ref()?.subject()
     }
 
     /// Whether another new token may be looked at.
@@ -173,14 +180,15 @@ impl Connection {
                 identity.claims = Some(rights.believe(env, &token)?);
             }
         }
-        let until = identity.claims.as_ref().map_or(u64::MAX, |claims| claims.until());
+        let claims = identity.claims.clone();
+        let until = claims.as_ref().map_or(u64::MAX, |claims| claims.until());
         let (epoch, coverage) = rights.coverage(&identity)?;
         let below = shared.endpoint.clone();
         let endpoint: Arc<dyn Endpoint> = match coverage.is_operator() {
             true => below,
             false => Arc::new(Guarded::new(below, coverage.clone())),
         };
-        Ok(Judged { token, epoch, until, coverage, endpoint })
+        Ok(Judged { token, epoch, until, claims, coverage, endpoint })
     }
 
     /// Ends the watches of keys that may not be read any more, if rights have changed.

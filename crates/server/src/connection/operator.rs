@@ -56,7 +56,11 @@ impl Connection {
 
     /// Who asks, for whoever wants to know who did what.
     pub(super) fn who(&self) -> Who {
-        let (address, name) = (self.outbox.peer.to_string(), self.outbox.name().to_owned());
+        let (address, name) = (self.outbox.peer.to_string(), self.outbox.name());
+        let name = match self.access.subject() {
+            Some(subject) => format!("{name}, by a token of {subject}"),
+            None => name.to_owned(),
+        };
         Who { address, name }
     }
 

@@ -17,8 +17,8 @@
 //!    status, other people's connections) takes an operator, or the token of its door.
 //! 3. A server reads the rows before it accepts. One that can't read them goes by the mark that it
 //!    left beside them when it could. A member that has no rows yet, and no mark, sends clients
-//!    elsewhere; of its other doors only what it says of itself is open until it has heard from the
-//!    others of its cluster whether there are rights.
+//!    elsewhere; until it has heard from the others of its cluster whether there are rights it says
+//!    how it is itself and takes points, and nothing else.
 //! 4. A grant that was taken back gives nothing a second later.
 //!
 //! ## Not here
@@ -259,7 +259,7 @@ impl Rights {
         match self.epoch() {
             OPEN | BEHIND => return Ok(()),
             ALONE | UNKNOWN => return Err(unknown()),
-            _ => {}
+            _ => self.check_fresh(env)?,
         }
         let who = self.identity(env, from, token)?;
         self.coverage(&who)?.1.check_operator("this")
@@ -292,6 +292,9 @@ impl Rights {
         let epoch = self.epoch();
         match epoch {
             OPEN | BEHIND => return Ok(()),
+            // Points are taken before there is a majority, and others would be asked in no time
+            // where there is one.
+            ALONE if writes => return Ok(()),
             ALONE | UNKNOWN => return Err(unknown()),
             _ => {}
         }
@@ -322,6 +325,7 @@ impl Rights {
         if !self.are_known() {
             return self.check_series(&mut judged, writes, || Identity::at(from));
         }
+        self.check_fresh(env)?;
         let who = self.identity(env, from, token)?;
         self.check_series(&mut judged, writes, || who)
     }

@@ -66,6 +66,11 @@ impl Claims {
         })
     }
 
+    /// Whose they are, if they say so (`sub`).
+    pub(crate) fn subject(&self) -> Option<&str> {
+        self.fields.get("sub").and_then(Value::as_str)
+    }
+
     /// Seconds since 1970 at which they end.
     pub(crate) fn until(&self) -> u64 {
         self.until

@@ -90,6 +90,10 @@ async fn check(
     }
     let writes = is_sent(request) || request.uri().path() == DELETE;
     hub.access.check(&hub.env, headers, (from, writes)).await?;
+    if request.uri().path() == DELETE && hub.access.rights().is_alone() {
+        let why = "this server has yet to learn who may do what: try again";
+        return Err((StatusCode::SERVICE_UNAVAILABLE, why));
+    }
     if is_from_a_page(headers) {
         return Err((StatusCode::FORBIDDEN, "series have no business with pages in a browser"));
     }

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use plinth_client::{Database, TransactionOption};
 use plinth_env::{Env, block_on};
 use plinth_server::{RightsConfig, ServerConfig};
-use plinth_types::Error;
+use plinth_types::{Error, system};
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 
@@ -89,12 +89,21 @@ fn tokens_open_what_is_granted_to_them_until_they_end_or_their_key_goes() {
     assert_eq!(code(tr.get("shop/a").wait()), 0);
     tr.reset();
     assert_eq!(code(tr.get("shop/a").wait()), DENIED);
+    // Whose it was is told of what operators do.
+    let tr = here.create_transaction();
+    tr.set_option_raw(2000, Some(admin.as_bytes())).unwrap();
+    tr.set_option(TransactionOption::AccessSystemKeys).unwrap();
+    tr.set(system::EXCLUDED_PREFIX, "");
+    tr.commit().wait().unwrap();
     // HTTP takes them as bearers.
     let asked = |token: &str| {
         let head = format!("Host: localhost\r\nAuthorization: Bearer {token}\r\n");
         ask_at(place.server.http_address().unwrap(), "GET", "/status", &head, "").0
     };
     assert_eq!([&admin, &till, &other].map(|token| asked(token)), [200, 401, 401]);
+    let head = format!("Host: localhost\r\nAuthorization: Bearer {admin}\r\n");
+    let told = ask_at(place.server.http_address().unwrap(), "GET", "/api/audit", &head, "").1;
+    assert!(told.contains("by a token of admin"), "{told}");
     // One ends while what it has opened waits.
     let short = env.wall_clock().as_secs() + 2;
     let short = signer.sign(&format!(r#"{{"exp":{short},"sub":"till"}}"#));
