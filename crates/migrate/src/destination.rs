@@ -216,14 +216,68 @@ impl Destination {
     }
 
     /// Opens the destination to everybody, and removes what is left of the migration.
+    ///
+    /// # Errors
+    /// `operation_cancelled` if another run has taken over.
     pub fn finish(&self) -> Result<()> {
-        self.guarded(|tr| {
+        let finished = self.guarded(|tr| {
             tr.clear(HEAD);
             tr.clear_prefix(PIECES);
             tr.clear(system::DATABASE_LOCKED);
             // Whoever caches metadata of a layer reads it again.
             tr.atomic_op(system::METADATA_VERSION, [0; 14], MutationType::SetVersionstampedValue);
             Ok(())
+        });
+        match finished {
+            // The answer to the commit was lost, and it had taken effect: tried again it finds
+            // nothing to be done. Only a run that finishes leaves it so.
+            Err(why) if why == Error::operation_cancelled() && self.is_finished()? => Ok(()),
+            finished => finished,
+        }
+    }
+
+    /// Whether a run has finished here.
+    fn is_finished(&self) -> Result<bool> {
+        privileged(&self.db, |tr| {
+            let (head, locked) = (tr.get(HEAD).wait()?, tr.get(system::DATABASE_LOCKED).wait()?);
+            Ok(head.is_none() && locked.is_none())
         })
+    }
+
+    /// Whether another run has taken this over, or has finished it: what it has locked is no longer
+    /// this one's to unlock.
+    pub fn is_anothers(&self) -> Result<bool> {
+        privileged(&self.db, |tr| Ok(tr.get(HEAD).wait()?.as_deref() != Some(&self.head[..])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plinth::Local;
+
+    fn take(db: &Database) -> Destination {
+        let naming = Naming::of(db, db).unwrap();
+        Destination::take(db, "source", naming).unwrap().0
+    }
+
+    #[test]
+    fn a_lost_answer_to_the_last_commit_is_no_other_run() {
+        let db = Local::in_memory().unwrap().into_database();
+        let destination = take(&db);
+        destination.finish().unwrap();
+        assert_eq!(destination.finish(), Ok(()), "as when it is tried again");
+    }
+
+    #[test]
+    fn who_was_taken_over_knows_it_and_finishes_nothing() {
+        let db = Local::in_memory().unwrap().into_database();
+        let first = take(&db);
+        assert_eq!(first.is_anothers(), Ok(false));
+        let second = take(&db);
+        assert_eq!((first.is_anothers(), second.is_anothers()), (Ok(true), Ok(false)));
+        assert_eq!(first.finish(), Err(Error::operation_cancelled()));
+        second.finish().unwrap();
+        assert_eq!(first.is_anothers(), Ok(true));
     }
 }

@@ -81,7 +81,9 @@ pub fn migrate(
     let work = Work::new(source, destination, settings, table);
     let result = run(&work, resumed_pieces);
     work.end();
-    if result.is_err() && settings.lock_source && !locked_by_us {
+    // Whoever has taken over has the same lock, and may have told that the source takes no writes.
+    let is_anothers = || work.destination.is_anothers().unwrap_or(false);
+    if result.is_err() && settings.lock_source && !locked_by_us && !is_anothers() {
         // The application is not to stand still for a copy that was not made.
         unlock(source, &id)?;
     }
