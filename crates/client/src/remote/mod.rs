@@ -172,8 +172,8 @@ impl RemoteEndpoint {
     }
 
     /// The same connections, asked with this token.
-    fn with(&self, token: Token) -> Self {
-        Self { core: self.core.clone(), scout: self.scout.clone(), token: Some(token) }
+    fn with(&self, token: Option<Token>) -> Self {
+        Self { core: self.core.clone(), scout: self.scout.clone(), token }
     }
 
     /// Asks one of several servers, with the token that this has.
@@ -186,7 +186,7 @@ impl RemoteEndpoint {
     ) -> Reply<T> {
         match self.token.clone() {
             None => cluster.ask(whom, ask),
-            Some(token) => cluster.ask(whom, move |server| ask(&server.with(token.clone()))),
+            token => cluster.ask(whom, move |server| ask(&server.with(token.clone()))),
         }
     }
 
@@ -391,7 +391,8 @@ impl Endpoint for RemoteEndpoint {
 
     fn showing(&self, token: &[u8]) -> Option<Arc<dyn Endpoint>> {
         // A longer one is none, and would end the connection that others use, too.
-        Some(Arc::new(self.with(token[..token.len().min(request::MAX_TOKEN)].into())))
+        let token = &token[..token.len().min(request::MAX_TOKEN)];
+        Some(Arc::new(self.with(Some(token.into()))))
     }
 
     fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
@@ -641,10 +642,7 @@ impl Endpoint for RemoteEndpoint {
     fn reboot(&self, address: &str) -> Reply<i64> {
         if let Some(cluster) = self.cluster() {
             return match cluster.at(address) {
-                Some(server) => match self.token.clone() {
-                    None => server.reboot(address),
-                    Some(token) => server.with(token).reboot(address),
-                },
+                Some(server) => server.with(self.token.clone()).reboot(address),
                 None => Reply::ready(Ok(0)),
             };
         }

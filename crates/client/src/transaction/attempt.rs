@@ -18,6 +18,7 @@ use plinth_types::{
     CommitReply, CommitRequest, Conflicts, Error, KeyRange, MutationList, MutationType, RangeList,
     Result, Version, key_after, planted, system,
 };
+use std::sync::Arc;
 
 /// A commit before it is sent.
 pub(super) struct Attempt {
@@ -33,6 +34,9 @@ pub(super) struct Sent {
     pub(super) id: Option<Bytes>,
     /// The version that was read.
     pub(super) version: Version,
+    /// What is asked in place of the database's endpoint, as of when the commit began: by its
+    /// token, if it has one, the commit is judged, and what became of it is found out.
+    pub(super) shown: Option<Arc<dyn Endpoint>>,
     /// The read conflict ranges, if the answer names some of them.
     reads: Option<RangeList>,
 }
@@ -46,6 +50,8 @@ pub(super) struct Terms<'a> {
     pub(super) may_lose_answers: bool,
     /// Whether the version is yet to be asked for, so that it will be as young as can be.
     pub(super) is_fresh: bool,
+    /// As [`Sent::shown`].
+    pub(super) shown: Option<Arc<dyn Endpoint>>,
 }
 
 impl Attempt {
@@ -99,6 +105,7 @@ impl Attempt {
             self_conflict: guard(&mut request, terms),
             id: request.idempotency_id.clone(),
             version: INVALID_VERSION,
+            shown: terms.shown.clone(),
             reads: report.then(|| request.conflicts.reads.clone()),
         };
         Ok(Some(Self { request, sent }))
@@ -113,7 +120,11 @@ impl Attempt {
         prefix: Option<&[u8]>,
     ) -> (Sent, Reply<CommitReply>) {
         self.place(version, prefix);
-        (self.sent, endpoint.commit(self.request))
+        let reply = match &self.sent.shown {
+            Some(shown) => shown.commit(self.request),
+            None => endpoint.commit(self.request),
+        };
+        (self.sent, reply)
     }
 
     fn place(&mut self, version: Version, prefix: Option<&[u8]>) {
@@ -270,8 +281,14 @@ mod tests {
         let mut settings = Settings::new(1);
         change(&mut settings);
         let env = Env::real();
-        let terms =
-            Terms { settings: &settings, env: &env, api: 730, may_lose_answers, is_fresh: false };
+        let terms = Terms {
+            settings: &settings,
+            env: &env,
+            api: 730,
+            may_lose_answers,
+            is_fresh: false,
+            shown: None,
+        };
         Attempt::of(reads, writes, &terms)
     }
 

@@ -155,7 +155,7 @@ impl Inner {
 
     fn send_commit(&self, attempt: Attempt, version: Version) -> (Sent, Reply<CommitReply>) {
         let prefix = self.has_tenant().then(|| self.prefix());
-        attempt.send(&*self.endpoint(), version, prefix)
+        attempt.send(&**self.database.endpoint(), version, prefix)
     }
 
     async fn outcome(
@@ -166,10 +166,7 @@ impl Inner {
     ) -> Result<Done, Failure> {
         let result = reply.await;
         if is_unknown(&result) {
-            return self
-                .find_out(sent.self_conflict, sent.id, sent.version)
-                .await
-                .map_err(Failure::tried);
+            return self.find_out(&sent).await.map_err(Failure::tried);
         }
         self.judge(epoch, &sent, result)
     }
@@ -257,6 +254,7 @@ impl Inner {
             api: self.api_version(),
             may_lose_answers: self.database.may_lose_answers(),
             is_fresh: state.version.is_unset(),
+            shown: self.shown.get(),
         };
         Attempt::of(&state.reads, &mut state.writes, &terms)
     }

@@ -64,7 +64,13 @@ impl Inner {
         let (done, reply) = promise();
         let (database, theirs) = (self.database.clone(), tenant.clone());
         tenant.looked_up().on_complete(move |known| {
-            let Some(name) = theirs.denied_name().cloned() else { return done.send(known) };
+            let Some(name) = theirs.denied_name().cloned() else {
+                // Somebody else's token may have told it meanwhile.
+                return match theirs.is_known() {
+                    true => theirs.looked_up().on_complete(|known| done.send(known)),
+                    false => done.send(known),
+                };
+            };
             database.look_up_tenant(&name, Some(endpoint)).on_complete(move |found| {
                 theirs.tell(&found);
                 done.send(found.map(drop));

@@ -4,11 +4,11 @@
 //! once that is done the lost one has committed or never will. Then, if it had an idempotency id,
 //! its record says which.
 
+use super::attempt::Sent;
 use super::done::Done;
 use super::{Inner, Transaction};
 use crate::options::TransactionOption;
 use crate::range::RangeOptions;
-use bytes::Bytes;
 use plinth_types::{Error, Result, Version, Versionstamp, codes, key_after, limits, probe, system};
 
 /// Records of commits at this version and before have been removed.
@@ -25,18 +25,13 @@ pub(super) fn is_unknown(error: &Error) -> bool {
 impl Inner {
     /// What became of a commit: done, `transaction_too_old` (it certainly did not commit), or
     /// `commit_unknown_result`.
-    pub(super) async fn find_out(
-        &self,
-        self_conflict: Option<Bytes>,
-        id: Option<Bytes>,
-        read_version: Version,
-    ) -> Result<Done> {
-        let Some(key) = self_conflict else { return Err(Error::commit_unknown_result()) };
-        let still_unknown = |error| still_unknown(error, id.is_some());
-        self.fence(&[self.prefix(), &key].concat()).await.map_err(still_unknown)?;
+    pub(super) async fn find_out(&self, sent: &Sent) -> Result<Done> {
+        let Some(key) = &sent.self_conflict else { return Err(Error::commit_unknown_result()) };
+        let still_unknown = |error| still_unknown(error, sent.id.is_some());
+        self.fence(sent, &[self.prefix(), key].concat()).await.map_err(still_unknown)?;
         probe!("client: lost commit fenced");
-        let Some(id) = &id else { return Err(Error::commit_unknown_result()) };
-        match self.find_record(id, read_version).await.map_err(still_unknown)? {
+        let Some(id) = &sent.id else { return Err(Error::commit_unknown_result()) };
+        match self.find_record(sent, id).await.map_err(still_unknown)? {
             Some(stamp) => {
                 probe!("client: lost commit found by its record");
                 Ok(Done { version: Some(stamp.version()), stamp: Ok(stamp) })
@@ -51,9 +46,10 @@ impl Inner {
     }
 
     /// Commits a transaction that conflicts with every one that was under way and read `key`.
-    async fn fence(&self, key: &[u8]) -> Result<()> {
+    async fn fence(&self, sent: &Sent, key: &[u8]) -> Result<()> {
         let tr = Transaction::bare(&self.database);
         loop {
+            tr.ask_of(sent.shown.clone());
             for option in [
                 TransactionOption::AccessSystemKeys,
                 TransactionOption::CausalWriteRisky,
@@ -71,9 +67,10 @@ impl Inner {
     }
 
     /// The versionstamp of the commit that left a record under `id`.
-    async fn find_record(&self, id: &[u8], read_version: Version) -> Result<Option<Versionstamp>> {
-        let tr = Transaction::bare(&self.database);
+    async fn find_record(&self, sent: &Sent, id: &[u8]) -> Result<Option<Versionstamp>> {
+        let (tr, read_version) = (Transaction::bare(&self.database), sent.version);
         loop {
+            tr.ask_of(sent.shown.clone());
             tr.set_option(TransactionOption::ReadSystemKeys)?;
             tr.set_option(TransactionOption::ReadLockAware)?;
             let found = async {
