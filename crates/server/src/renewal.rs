@@ -8,6 +8,8 @@
 
 use crate::outbox::Outbox;
 use crate::rights::Last;
+#[cfg(feature = "series")]
+use crate::rights::PATIENCE;
 use crate::shared::Shared;
 #[cfg(feature = "series")]
 use plinth_client::{RangeOptions, TransactionOption};
@@ -19,9 +21,6 @@ use std::time::Duration;
 
 /// How often the rows are read, if anything was written meanwhile.
 const RENEWAL: Duration = Duration::from_millis(200);
-/// For how long the others are asked at a time.
-#[cfg(feature = "series")]
-const PATIENCE: Duration = Duration::from_millis(600);
 
 /// Renews what is known of rights until told to stop.
 pub(crate) async fn run(shared: Arc<Shared>) {
@@ -29,12 +28,12 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     if !doors.rights.are_kept() {
         return;
     }
-    let (mut last, mut keys_read) = (Last::at(env.now()), env.now());
+    let mut last = Last::default();
     ask_others(&shared).await;
     while let First::Right(()) = race(stops.rights.wait(), env.sleep(RENEWAL)).await {
-        let by_keys = doors.rights.renew_keys(env, &mut keys_read).await;
-        let by_rows = doors.rights.renew(env, &**endpoint, &mut last).await;
-        if ask_others(&shared).await || by_keys || by_rows {
+        let by_tokens = doors.rights.renew_tokens().await;
+        let by_rows = doors.rights.renew(&**endpoint, &mut last).await;
+        if ask_others(&shared).await || by_tokens || by_rows {
             shared.connections.visit(Outbox::wake);
         }
     }

@@ -15,7 +15,7 @@ use common::*;
 use plinth_client::remote::{ClusterFile, RemoteEndpoint, RemoteOptions};
 use plinth_client::{Database, Endpoint, RangeOptions, TransactionOption};
 use plinth_env::{Env, block_on};
-use plinth_pipeline::{Node, NodeConfig};
+use plinth_pipeline::{InProcess, Node, NodeConfig};
 use plinth_proto::Request;
 use plinth_proto::frame::Kind;
 use plinth_server::{ConsoleConfig, RightsConfig, SeriesConfig, Server, ServerConfig};
@@ -31,17 +31,23 @@ fn other_loopback() -> SocketAddr {
 
 /// A server, and the database behind it.
 struct Place {
+    node: Arc<Node>,
     inside: Database,
     server: Server,
 }
 
 impl Place {
     fn new(config: ServerConfig) -> Self {
+        Self::around(config, |node| Arc::new(node))
+    }
+
+    /// A server of an endpoint around the node's.
+    fn around(config: ServerConfig, around: impl FnOnce(InProcess) -> Arc<dyn Endpoint>) -> Self {
         let node = block_on(Node::in_memory(&Env::real(), NodeConfig::default())).unwrap();
-        let endpoint: Arc<dyn Endpoint> = Arc::new(node.endpoint());
-        let inside = Database::new(endpoint.clone());
+        let inside = Database::new(Arc::new(node.endpoint()));
+        let endpoint = around(node.endpoint());
         let config = ServerConfig { listen: vec![loopback(), other_loopback()], ..config };
-        Self { inside, server: block_on(Server::start(endpoint, config)).unwrap() }
+        Self { inside, server: block_on(Server::start(endpoint, config)).unwrap(), node }
     }
 
     /// A place with these grants from its first moment.

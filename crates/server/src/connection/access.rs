@@ -4,7 +4,7 @@
 //! are no rights only looks at one. What waits at the server is judged anew with each change.
 
 use super::Connection;
-use crate::rights::{Claims, Guarded, Identity, Rights};
+use crate::rights::{Allowance, Claims, Guarded, Identity, Rights};
 use plinth_client::Endpoint;
 use plinth_env::Env;
 use plinth_types::rights::Coverage;
@@ -14,8 +14,6 @@ use std::sync::Arc;
 
 /// Tokens for which it is remembered what came of them: clients work for several people in turns.
 const REMEMBERED: usize = 4;
-/// New tokens of a connection that are looked at in a second.
-const NEW_TOKENS: u32 = 50;
 
 /// Who it is, how that one speaks, and what he may.
 pub(super) struct Access {
@@ -26,8 +24,7 @@ pub(super) struct Access {
     token: Bytes,
     /// What came of the judgement for a token, the last one first.
     judged: VecDeque<Judged>,
-    /// New tokens that were looked at, in this second.
-    looked_at: (u64, u32),
+    allowance: Allowance,
     /// The epoch as of which what waits was judged.
     heeded: u64,
 }
@@ -52,7 +49,8 @@ impl Judged {
 impl Access {
     pub(super) fn of(identity: Identity) -> Self {
         let (token, judged) = (Bytes::new(), VecDeque::new());
-        Self { version: 0, identity, token, judged, looked_at: (0, 0), heeded: 0 }
+        let allowance = Allowance::default();
+        Self { version: 0, identity, token, judged, allowance, heeded: 0 }
     }
 
     /// It has shown this certificate, and proven that it is its own.
@@ -75,16 +73,6 @@ impl Access {
     pub(super) fn subject(&self) -> Option<&str> {
         let judged = self.judged.front().filter(|judged| judged.token == self.token)?;
         judged.claims.as_ref()?.subject()
-    }
-
-    /// Whether another new token may be looked at.
-    fn may_look(&mut self, env: &Env) -> bool {
-        let now = env.now().as_secs();
-        if self.looked_at.0 != now {
-            self.looked_at = (now, 0);
-        }
-        self.looked_at.1 += 1;
-        self.looked_at.1 <= NEW_TOKENS
     }
 }
 
@@ -142,10 +130,7 @@ impl Connection {
     }
 
     fn judged(&mut self, epoch: u64) -> Result<&Judged> {
-        // Where nothing is known an operator of the server's own is one all the same.
-        if self.shared.doors.rights.are_known() {
-            self.shared.doors.rights.check_fresh(&self.shared.env)?;
-        }
+        self.shared.doors.rights.check_fresh()?;
         let (access, env) = (&mut self.access, &self.shared.env);
         let known = access.judged.iter().position(|known| known.token == access.token);
         let is_known = known.is_some_and(|at| access.judged[at].holds(epoch, env));
@@ -170,20 +155,9 @@ impl Connection {
     /// Finds out what whoever asks may.
     fn judge(&mut self) -> Result<Judged> {
         let Self { access, shared, .. } = self;
-        let (rights, env) = (&shared.doors.rights, &shared.env);
-        let token = access.token.clone();
-        let mut identity = access.identity.clone();
-        if !token.is_empty() && rights.reads_tokens() {
-            identity.claims = rights.believed(env, &token)?;
-            if identity.claims.is_none() {
-                if !access.may_look(env) {
-                    let why = "too many tokens that nobody has seen before";
-                    return Err(Error::process_behind().with_detail(why));
-                }
-                identity.claims = Some(rights.believe(env, &token)?);
-            }
-        }
-        let claims = identity.claims.clone();
+        let (rights, token) = (&shared.doors.rights, access.token.clone());
+        let claims = rights.claims(&token, &mut access.allowance)?;
+        let identity = Identity { claims: claims.clone(), ..access.identity.clone() };
         let until = claims.as_ref().map_or(u64::MAX, |claims| claims.until());
         let (epoch, coverage) = rights.coverage(&identity)?;
         let below = shared.endpoint.clone();
@@ -216,6 +190,8 @@ impl Connection {
                     let is_ended = |key: &[u8]| coverage.check_key(key).is_err();
                     (self.watches.of_keys(&token, is_ended), denied())
                 }
+                // It is known soon, and heeded then.
+                Err(why) if why == Error::tag_throttled() => continue,
                 Err(why) => (self.watches.of_keys(&token, |_| true), why),
             };
             for id in ended {

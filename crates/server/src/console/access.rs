@@ -73,11 +73,16 @@ impl Access {
     }
 
     /// Whether whoever asked may go on hearing more, for as long as this is so.
-    pub(super) fn may_go_on(&self, env: &Env, from: IpAddr, token: Option<String>) -> May {
-        let (rights, env, has_token) = (self.rights.clone(), env.clone(), self.token.is_some());
-        // What a session or the file's token has opened stays open, and a token of rights doesn't.
-        let is_judged = !has_token || token.is_some();
-        Box::new(move || !is_judged || rights.check_operator(&env, from, token.as_deref()).is_ok())
+    pub(super) fn may_go_on(&self, from: IpAddr, token: Option<String>) -> May {
+        let rights = self.rights.clone();
+        match (&self.token, token) {
+            // What a session or the file's token has opened stays open.
+            (Some(_), None) => Box::new(|| true),
+            (Some(_), Some(token)) => Box::new(move || is_operators(&rights, from, &token)),
+            (None, token) => {
+                Box::new(move || rights.check_operator(from, token.as_deref()).is_ok())
+            }
+        }
     }
 
     /// The token that a request shows, unless it is that of the file.
@@ -118,7 +123,7 @@ impl Access {
         if self.token.is_some() {
             return Ok(());
         }
-        match self.rights.check_operator(env, from, bearer(headers)) {
+        match self.rights.check_operator(from, bearer(headers)) {
             Ok(()) => Ok(()),
             Err(why) if why == Error::permission_denied() => {
                 env.sleep(PENANCE).await;
@@ -138,12 +143,7 @@ impl Access {
     ) -> Result<(), Answer> {
         let Some((_, token)) = &self.token else { return Ok(()) };
         if let Some(given) = bearer(headers) {
-            let is_operators = || {
-                self.rights.reads_tokens()
-                    && self.rights.are_known()
-                    && self.rights.check_operator(env, from, Some(given)).is_ok()
-            };
-            if is_same(given, token) || is_operators() {
+            if is_same(given, token) || is_operators(&self.rights, from, given) {
                 return Ok(());
             }
             env.sleep(PENANCE).await;
@@ -222,6 +222,12 @@ pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Answer> {
         return Ok(());
     }
     Err(Answer::forbidden("the Origin of this request is not the server"))
+}
+
+/// Whether a token is an operator's, where only those are let in.
+fn is_operators(rights: &Rights, from: IpAddr, token: &str) -> bool {
+    let is_judged = rights.reads_tokens() && rights.are_known();
+    is_judged && rights.check_operator(from, Some(token)).is_ok()
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

@@ -66,7 +66,7 @@ pub(super) async fn open(
         return Err(busy("the memory that there is for connections is taken"));
     }
     let token = console.access.other_token(headers);
-    let may = console.access.may_go_on(&shared.env, patience.other_side(), token);
+    let may = console.access.may_go_on(patience.other_side(), token);
     let database = Database::new(shared.endpoint.clone());
     let found = database.consume_changes(&name).await.map_err(|error| refused(&error))?;
     let position = from.unwrap_or(found.position());

@@ -155,14 +155,13 @@ impl Known {
     /// What somebody may. Operators of the server's own may everything.
     ///
     /// # Errors
-    /// The name of a tenant that his token names and that has yet to be looked for.
+    /// The names of tenants that his token names and that have yet to be looked for.
     pub(super) fn coverage(
         &self,
         who: &Identity,
         operators: &[Subject],
-    ) -> std::result::Result<Coverage, Bytes> {
-        let is_meant = |subject: &Subject| Whom::of(subject).is_some_and(|whom| whom.is(who));
-        if operators.iter().any(is_meant) {
+    ) -> std::result::Result<Coverage, Vec<Bytes>> {
+        if is_any(operators, who) {
             return Ok(Coverage::everything());
         }
         let given: Vec<_> = self.rights.iter().filter(|(whom, ..)| whom.is(who)).collect();
@@ -170,13 +169,19 @@ impl Known {
             Part::Keys(range) => Some((*role, range.clone())),
             Part::Series => None,
         });
-        let mut tenants = Vec::new();
+        let (mut tenants, mut missing) = (Vec::new(), Vec::new());
         for tenant in who.claims.iter().flat_map(|claims| &claims.tenants) {
-            tenants.extend(match tenant {
-                Tenant::Name(name) => self.found.tenant(name).ok_or_else(|| name.clone())?,
-                Tenant::Id(id) if self.found.has_id(*id) => keys_of(*id),
-                Tenant::Id(_) => None,
-            });
+            match tenant {
+                Tenant::Name(name) => match self.found.tenant(name) {
+                    Some(keys) => tenants.extend(keys),
+                    None => missing.push(name.clone()),
+                },
+                Tenant::Id(id) if self.found.has_id(*id) => tenants.extend(keys_of(*id)),
+                Tenant::Id(_) => {}
+            }
+        }
+        if !missing.is_empty() {
+            return Err(missing);
         }
         let keys = keys.chain(tenants.into_iter().map(|range| (Role::Writer, range)));
         let of_series = given.iter().filter(|(.., part)| matches!(part, Part::Series));

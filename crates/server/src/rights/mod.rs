@@ -23,14 +23,17 @@
 //!
 //! ## Not here
 //! What a grant covers: `plinth_types::rights::coverage`. When rows are read: `renewal.rs`. Read
-//! next: `guarded.rs`, `token.rs`.
+//! next: `guarded.rs`, `token.rs`, `tokens.rs`.
 
 mod guarded;
 mod known;
+mod remembered;
 mod token;
+mod tokens;
 
 pub(crate) use guarded::Guarded;
 pub(crate) use token::Claims;
+pub(crate) use tokens::Allowance;
 
 use crate::config::RightsConfig;
 use known::{Found, Known};
@@ -39,23 +42,21 @@ use plinth_env::Env;
 use plinth_env::sync::{First, race};
 use plinth_types::rights::{Coverage, Subject};
 use plinth_types::{Bytes, Error, Result, Version};
+use remembered::Remembered;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
-use token::Keys;
+use tokens::Tokens;
 
 /// For how long what was known holds while the rows can't be read.
-const PATIENCE: Duration = Duration::from_millis(600);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(600);
 
-/// Milliseconds after which nobody is judged by what was known: the rows are read several times in
-/// them, unless nothing is done at all.
-const STALE: u64 = 3_000;
-/// How often it is looked whether the keys of tokens have changed.
-const KEYS: Duration = Duration::from_secs(1);
+/// After which nobody is judged by what was known: the rows are read several times in it, unless
+/// nothing is done at all.
+const STALE: Duration = Duration::from_secs(3);
 /// Tenants that tokens name, and that are looked for, at most.
 const MOST_WANTED: usize = 10_000;
 
@@ -69,23 +70,18 @@ const BEHIND: u64 = u64::MAX - 1;
 /// The one in which nobody knows.
 const UNKNOWN: u64 = u64::MAX;
 
-/// When the rows were read last, or would have been the same, and no older version than which.
+/// What the rows were read as of last.
+#[derive(Default)]
 pub(crate) struct Last {
-    at: Duration,
+    /// No older version than this.
     version: Option<Version>,
     /// Whether it was told that they can't be read.
     is_told: bool,
 }
 
-impl Last {
-    /// They were read at this time.
-    pub(crate) fn at(at: Duration) -> Self {
-        Self { at, version: None, is_told: false }
-    }
-}
-
 /// What a server knows of rights.
 pub(crate) struct Rights {
+    env: Env,
     /// [`OPEN`], [`ALONE`], [`BEHIND`], [`UNKNOWN`], or the number of what is known.
     epoch: AtomicU64,
     known: RwLock<Arc<Known>>,
@@ -99,30 +95,13 @@ pub(crate) struct Rights {
     mark: Option<PathBuf>,
     /// Whether it is not as it should be.
     is_unmarked: AtomicBool,
-    /// When the rows were read last, in milliseconds of the clock.
+    /// When the rows were read last, or would have been the same, in milliseconds of the clock.
     heard_at: AtomicU64,
-    /// By what tokens are believed, and where that stands; without it nobody looks at tokens.
-    keys: Option<(PathBuf, Mutex<Keys>)>,
-    wanted: Wanted,
-}
-
-/// Names of tenants that tokens have.
-#[derive(Default)]
-struct Wanted {
-    names: Mutex<BTreeSet<Bytes>>,
-    /// Whether some have yet to be looked for.
-    is_new: AtomicBool,
-}
-
-impl Wanted {
-    fn add(&self, name: Bytes) {
-        let mut names = lock(&self.names);
-        if names.len() >= MOST_WANTED {
-            names.clear();
-        }
-        names.insert(name);
-        self.is_new.store(true, Ordering::Release);
-    }
+    /// Without them nobody looks at tokens.
+    tokens: Option<Tokens>,
+    /// Names of tenants that tokens have, and whether some have yet to be looked for.
+    wanted: Mutex<Remembered<Bytes, ()>>,
+    is_wanted: AtomicBool,
 }
 
 /// Who somebody at a door is, as far as it was shown.
@@ -160,15 +139,13 @@ impl Rights {
         has_others: bool,
     ) -> Result<Arc<Self>> {
         let operators = config.operators.iter().map(|text| subject(text));
-        let keys = match &config.token_keys {
-            Some(file) => {
-                let keys = Keys::read(env, file, b"").await?.unwrap_or_default();
-                Some((file.clone(), Mutex::new(keys)))
-            }
+        let tokens = match &config.token_keys {
+            Some(file) => Some(Tokens::open(env, file).await?),
             None => None,
         };
         let is_kept = endpoint.newest_here() != Err(Error::unsupported_operation());
         let rights = Self {
+            env: env.clone(),
             epoch: AtomicU64::new(OPEN),
             known: RwLock::default(),
             operators: operators.collect::<Result<_>>()?,
@@ -176,18 +153,20 @@ impl Rights {
             has_others,
             mark: config.mark.clone(),
             is_unmarked: AtomicBool::new(false),
-            heard_at: AtomicU64::new(milliseconds(env)),
-            keys,
-            wanted: Wanted::default(),
+            heard_at: AtomicU64::new(0),
+            tokens,
+            wanted: Mutex::new(Remembered::new(MOST_WANTED)),
+            is_wanted: AtomicBool::new(false),
         };
+        rights.heard();
         if is_kept {
             match Found::read(endpoint, []).await {
                 Ok(found) => {
-                    rights.leave_mark(env, !found.is_empty()).await;
-                    rights.learn(env, found).await;
+                    rights.leave_mark(!found.is_empty()).await;
+                    rights.learn(found).await;
                 }
                 Err(why) => {
-                    let epoch = rights.without_rows(env, &why).await;
+                    let epoch = rights.without_rows(&why).await;
                     rights.epoch.store(epoch, Ordering::Release);
                 }
             }
@@ -250,44 +229,50 @@ impl Rights {
     ///
     /// # Errors
     /// `permission_denied`; `process_behind` if that isn't known yet.
-    pub(crate) fn check_operator(
-        &self,
-        env: &Env,
-        from: IpAddr,
-        token: Option<&str>,
-    ) -> Result<()> {
-        match self.epoch() {
-            OPEN | BEHIND => return Ok(()),
-            ALONE | UNKNOWN => return Err(unknown()),
-            _ => self.check_fresh(env)?,
+    pub(crate) fn check_operator(&self, from: IpAddr, token: Option<&str>) -> Result<()> {
+        if self.give_everything() {
+            return Ok(());
         }
-        let who = self.identity(env, from, token)?;
-        self.coverage(&who)?.1.check_operator("this")
+        self.check_fresh()?;
+        self.coverage(&self.identity(from, token)?)?.1.check_operator("this")
     }
 
     /// Who somebody is, by an address and a token.
     ///
     /// # Errors
     /// `permission_denied` for a token that isn't believed.
-    fn identity(&self, env: &Env, from: IpAddr, token: Option<&str>) -> Result<Identity> {
-        let claims = match token.filter(|_| self.reads_tokens()) {
-            Some(token) => Some(self.believe(env, token.as_bytes())?),
-            None => None,
-        };
-        Ok(Identity { claims, ..Identity::at(from) })
+    fn identity(&self, from: IpAddr, token: Option<&str>) -> Result<Identity> {
+        let token = token.unwrap_or_default().as_bytes();
+        Ok(Identity {
+            claims: self.claims(token, &mut Allowance::default())?,
+            ..Identity::at(from)
+        })
+    }
+
+    /// What a token says, if there is one and anybody looks at it.
+    ///
+    /// # Errors
+    /// `permission_denied`, with why it isn't believed; `tag_throttled`.
+    pub(crate) fn claims(
+        &self,
+        token: &[u8],
+        allowance: &mut Allowance,
+    ) -> Result<Option<Arc<Claims>>> {
+        let tokens = self.tokens.as_ref().filter(|_| !token.is_empty());
+        tokens.map(|tokens| tokens.believe(&self.env, token, allowance)).transpose()
     }
 
     /// Whether somebody may send points of time series, or ask for them. It is found out once for
     /// each change of rights, and then known.
     ///
     /// # Errors
-    /// `permission_denied`; `process_behind` if that isn't known yet.
+    /// `permission_denied`; `process_behind` if that isn't known yet; those of `who`.
     #[cfg(feature = "series")]
     pub(crate) fn check_series(
         &self,
         known: &mut Judged,
         writes: bool,
-        who: impl FnOnce() -> Identity,
+        who: impl FnOnce() -> Result<Identity>,
     ) -> Result<()> {
         let epoch = self.epoch();
         match epoch {
@@ -295,13 +280,12 @@ impl Rights {
             // Points are taken before there is a majority, and others would be asked in no time
             // where there is one.
             ALONE if writes => return Ok(()),
-            ALONE | UNKNOWN => return Err(unknown()),
-            _ => {}
+            _ => self.check_fresh()?,
         }
         let coverage = match &known.0 {
             Some((as_of, coverage)) if *as_of == epoch => coverage.clone(),
             _ => {
-                let (as_of, coverage) = self.coverage(&who())?;
+                let (as_of, coverage) = self.coverage(&who()?)?;
                 known.0 = Some((as_of, coverage.clone()));
                 coverage
             }
@@ -316,24 +300,17 @@ impl Rights {
     #[cfg(feature = "series")]
     pub(crate) fn check_series_of(
         &self,
-        env: &Env,
         from: IpAddr,
         token: Option<&str>,
         writes: bool,
     ) -> Result<()> {
-        let mut judged = Judged::default();
-        if !self.are_known() {
-            return self.check_series(&mut judged, writes, || Identity::at(from));
-        }
-        self.check_fresh(env)?;
-        let who = self.identity(env, from, token)?;
-        self.check_series(&mut judged, writes, || who)
+        self.check_series(&mut Judged::default(), writes, || self.identity(from, token))
     }
 
     /// What somebody may, as of an epoch.
     ///
     /// # Errors
-    /// `process_behind` if it isn't known.
+    /// `process_behind` if it isn't known; `tag_throttled` until tenants have been looked for.
     pub(crate) fn coverage(&self, who: &Identity) -> Result<(u64, Arc<Coverage>)> {
         match self.epoch() {
             OPEN => Ok((OPEN, Arc::new(Coverage::everything()))),
@@ -345,9 +322,11 @@ impl Rights {
             // judged by again then. The other way round it could be older for good.
             epoch => match self.known().coverage(who, &self.operators) {
                 Ok(coverage) => Ok((epoch, Arc::new(coverage))),
-                Err(tenant) => {
-                    self.wanted.add(tenant);
-                    Err(unknown())
+                Err(tenants) => {
+                    let mut wanted = lock(&self.wanted);
+                    tenants.into_iter().for_each(|tenant| wanted.insert(tenant, ()));
+                    self.is_wanted.store(true, Ordering::Release);
+                    Err(later("the tenants that the token names are looked for"))
                 }
             },
         }
@@ -375,56 +354,14 @@ impl Rights {
 
     /// Whether tokens are looked at.
     pub(crate) fn reads_tokens(&self) -> bool {
-        self.keys.is_some()
+        self.tokens.is_some()
     }
 
-    /// What a token says that was believed before, if it still holds.
-    ///
-    /// # Errors
-    /// `permission_denied` if it doesn't.
-    pub(crate) fn believed(&self, env: &Env, token: &[u8]) -> Result<Option<Arc<Claims>>> {
-        let Some((_, keys)) = &self.keys else { return Ok(None) };
-        let claims = lock(keys).believed(token);
-        claims.map(|claims| claims.check(seconds(env)).map(|()| claims)).transpose()
-    }
-
-    /// What a token says, if it is to be believed. Looking at its signature takes a tenth of a
-    /// millisecond.
-    ///
-    /// # Errors
-    /// `permission_denied`, with why not.
-    pub(crate) fn believe(&self, env: &Env, token: &[u8]) -> Result<Arc<Claims>> {
-        if let Some(claims) = self.believed(env, token)? {
-            return Ok(claims);
-        }
-        let Some((_, keys)) = &self.keys else {
-            let why = "the server has no keys for tokens (--authorization-public-key-file)";
-            return Err(Error::permission_denied().with_detail(why));
-        };
-        lock(keys).believe(token, seconds(env))
-    }
-
-    /// Looks for other keys, if it is time, and forgets tokens that have expired. Gives whether
-    /// somebody may something else by that: then everybody is judged anew, by the same rows.
-    pub(crate) async fn renew_keys(&self, env: &Env, last: &mut Duration) -> bool {
-        let Some((file, keys)) = &self.keys else { return false };
-        let mut has_changed = lock(keys).forget_expired(seconds(env));
-        if env.now().saturating_sub(*last) >= KEYS {
-            *last = env.now();
-            let text = lock(keys).text().to_vec();
-            match race(Keys::read(env, file, &text), env.sleep(PATIENCE)).await {
-                First::Left(Ok(Some(others))) => {
-                    *lock(keys) = others;
-                    has_changed = true;
-                }
-                First::Left(Ok(None)) => lock(keys).are_well(),
-                First::Left(Err(error)) if lock(keys).is_first(&error) => {
-                    tracing::warn!(code = error.code(), %error, "the keys of tokens can't be read: those before stay in use");
-                }
-                First::Left(Err(_)) | First::Right(()) => {}
-            }
-        }
-        if !has_changed || !self.are_known() {
+    /// Looks for other keys of tokens, and which have expired. Gives whether somebody may something
+    /// else by that: then everybody is judged anew, by the same rows.
+    pub(crate) async fn renew_tokens(&self) -> bool {
+        let Some(tokens) = &self.tokens else { return false };
+        if !tokens.renew(&self.env).await || !self.are_known() {
             return false;
         }
         let known = self.known();
@@ -443,14 +380,14 @@ impl Rights {
     }
 
     /// Takes in what was found; whether it is another than before.
-    async fn learn(&self, env: &Env, found: Found) -> bool {
+    async fn learn(&self, found: Found) -> bool {
         let (known, before) = (self.known(), self.epoch());
         if *known.found() == found && before < ALONE {
             return false;
         }
         let is_configured = !found.is_empty();
         if is_configured == known.found().is_empty() || before >= ALONE {
-            self.leave_mark(env, is_configured).await;
+            self.leave_mark(is_configured).await;
         }
         let number = known.number() + 1;
         let next = Arc::new(Known::new(number, found));
@@ -466,33 +403,32 @@ impl Rights {
 
     /// Reads the rows once more, unless nothing has been written since: whether they have changed
     /// what somebody may.
-    pub(crate) async fn renew(&self, env: &Env, endpoint: &dyn Endpoint, last: &mut Last) -> bool {
+    pub(crate) async fn renew(&self, endpoint: &dyn Endpoint, last: &mut Last) -> bool {
         if self.is_unmarked.load(Ordering::Relaxed) && self.epoch() < ALONE {
-            self.leave_mark(env, self.are_known()).await;
+            self.leave_mark(self.are_known()).await;
         }
         let newest = endpoint.newest_here().ok();
-        let is_wanted = self.wanted.is_new.swap(false, Ordering::AcqRel);
+        let is_wanted = self.is_wanted.swap(false, Ordering::AcqRel);
         if newest.is_some() && newest == last.version && self.epoch() < ALONE && !is_wanted {
-            last.at = env.now();
-            self.heard(env);
+            self.heard();
             return false;
         }
-        let names: Vec<_> = lock(&self.wanted.names).iter().cloned().collect();
+        let names: Vec<_> = lock(&self.wanted).keys().cloned().collect();
         // A disk that hangs is one that can't be read.
-        let why = match race(Found::read(endpoint, names), env.sleep(PATIENCE)).await {
+        let why = match race(Found::read(endpoint, names), self.env.sleep(PATIENCE)).await {
             First::Left(Ok(found)) => {
-                *last = Last { at: env.now(), version: newest, is_told: false };
-                self.heard(env);
-                return self.learn(env, found).await;
+                *last = Last { version: newest, is_told: false };
+                self.heard();
+                return self.learn(found).await;
             }
             First::Left(Err(why)) => why,
             First::Right(()) => Error::timed_out(),
         };
+        self.is_wanted.fetch_or(is_wanted, Ordering::AcqRel);
         // What is known holds for a while, and no longer than a grant may outlive its end.
-        if env.now().saturating_sub(last.at) < PATIENCE {
+        if self.silence() < PATIENCE {
             return false;
         }
-        self.wanted.is_new.fetch_or(is_wanted, Ordering::AcqRel);
         if why != Error::process_behind() && !std::mem::replace(&mut last.is_told, true) {
             tracing::error!(code = why.code(), error = %why, is_open = self.epoch() == OPEN, "the rows of rights can't be read");
         }
@@ -507,19 +443,24 @@ impl Rights {
         before != epoch
     }
 
-    fn heard(&self, env: &Env) {
-        self.heard_at.store(milliseconds(env), Ordering::Release);
+    fn heard(&self) {
+        self.heard_at.store(milliseconds(self.env.now()), Ordering::Release);
     }
 
-    /// Whether what is known is new enough to judge by. If this process stood still it may have
-    /// data that are newer.
+    /// For how long the rows haven't been read.
+    fn silence(&self) -> Duration {
+        let heard = self.heard_at.load(Ordering::Acquire);
+        Duration::from_millis(milliseconds(self.env.now()).saturating_sub(heard))
+    }
+
+    /// Whether what is known, if it is, is new enough to judge by. If this process stood still it
+    /// may have data that are newer.
     ///
     /// # Errors
     /// `process_behind` if it isn't.
     #[inline]
-    pub(crate) fn check_fresh(&self, env: &Env) -> Result<()> {
-        let heard = self.heard_at.load(Ordering::Acquire);
-        if milliseconds(env).saturating_sub(heard) > STALE { Err(unknown()) } else { Ok(()) }
+    pub(crate) fn check_fresh(&self) -> Result<()> {
+        if self.are_known() && self.silence() > STALE { Err(unknown()) } else { Ok(()) }
     }
 
     /// The epoch of a member that has no rows yet, and no mark.
@@ -528,9 +469,9 @@ impl Rights {
     }
 
     /// The epoch while the rows can't be read, for this reason.
-    async fn without_rows(&self, env: &Env, why: &Error) -> u64 {
+    async fn without_rows(&self, why: &Error) -> u64 {
         let is_marked = match &self.mark {
-            Some(mark) => env.files().exists(mark).await.unwrap_or(true),
+            Some(mark) => self.env.files().exists(mark).await.unwrap_or(true),
             None => false,
         };
         if *why == Error::process_behind() {
@@ -541,9 +482,9 @@ impl Rights {
     }
 
     /// Notes beside the rows whether there are rights, for a start at which they can't be read.
-    async fn leave_mark(&self, env: &Env, is_configured: bool) {
+    async fn leave_mark(&self, is_configured: bool) {
         let Some(mark) = &self.mark else { return };
-        let files = env.files();
+        let files = self.env.files();
         let done = match (is_configured, files.exists(mark).await.unwrap_or(is_configured)) {
             (true, false) => files.replace(mark, MARK.as_bytes()).await,
             (false, true) => files.remove(mark).await,
@@ -560,18 +501,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Of the clock that doesn't jump.
-fn milliseconds(env: &Env) -> u64 {
-    u64::try_from(env.now().as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Since 1970.
-fn seconds(env: &Env) -> u64 {
-    env.wall_clock().as_secs()
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// What the mark says to people.
 const MARK: &str = "This database has rights: see plinth shell, roles.\n";
+
+/// It is known soon, here as elsewhere.
+fn later(why: &str) -> Error {
+    Error::tag_throttled().with_detail(why)
+}
 
 fn unknown() -> Error {
     Error::process_behind()

@@ -4,30 +4,22 @@
 //!   HEADER.PAYLOAD.SIGNATURE    each in base64url; the header names key (kid) and algorithm, the
 //!                               payload has claims, the signature is over the first two
 //! ```
-//! The file is a JWK set. It is read again when it changes; what can't be used replaces nothing,
-//! and a token whose key has gone isn't believed any longer. Which tokens were believed is
-//! remembered, so that a signature is looked at once; of those that weren't nothing is kept.
+//! The file is a JWK set. What came of tokens, and when the file is read: `tokens.rs`.
 //!
 //! Always: a token is believed only by the key that it names, with the algorithm of that key, and
 //! only if it says when it ends.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_PAD_INDIFFERENT, URL_SAFE_NO_PAD};
-use plinth_env::Env;
 use plinth_proto::request::MAX_TOKEN;
 use plinth_types::{Bytes, Error, Result};
-use ring::digest::{SHA256, digest};
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents,
     UnparsedPublicKey,
 };
 use serde_json::{Map, Value};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
-
-/// Tokens that are remembered.
-const REMEMBERED: usize = 4_096;
 
 /// What a token says that was believed.
 #[derive(Debug)]
@@ -88,7 +80,7 @@ impl Claims {
     }
 }
 
-fn refused(why: &str) -> Error {
+pub(super) fn refused(why: &str) -> Error {
     Error::permission_denied().with_detail(format!("the token isn't accepted: {why}"))
 }
 
@@ -97,9 +89,6 @@ fn refused(why: &str) -> Error {
 pub(super) struct Keys {
     text: Vec<u8>,
     known: BTreeMap<String, Key>,
-    believed: HashMap<[u8; 32], Arc<Claims>>,
-    /// What was told last of why the file can't be read.
-    told: Option<String>,
 }
 
 enum Key {
@@ -155,16 +144,11 @@ impl Key {
 }
 
 impl Keys {
-    /// Reads the file, if it has changed: whether it has.
+    /// The keys of a file with this text.
     ///
     /// # Errors
-    /// `invalid_option_value`, which says what is wrong with it; the keys stay then. Those of
-    /// reading it.
-    pub(super) async fn read(env: &Env, file: &Path, before: &[u8]) -> Result<Option<Self>> {
-        let text = env.files().read(file).await?;
-        if text == before {
-            return Ok(None);
-        }
+    /// `invalid_option_value`, which says what is wrong with it.
+    pub(super) fn parse(file: &Path, text: Vec<u8>) -> Result<Self> {
         let wrong = |why: &str| {
             let why = format!("{} is no set of keys: {why}", file.display());
             Error::invalid_option_value().with_detail(why)
@@ -175,57 +159,19 @@ impl Keys {
         let known: BTreeMap<_, _> = keys.iter().filter_map(Key::parse).collect();
         let passed_over = keys.len() - known.len();
         tracing::info!(file = %file.display(), keys = known.len(), passed_over, "keys of tokens are in use");
-        Ok(Some(Self { text, known, ..Self::default() }))
+        Ok(Self { text, known })
     }
 
     /// What the file contained.
-    pub(super) fn text(&self) -> &[u8] {
+    pub(super) fn text(&self) -> &Vec<u8> {
         &self.text
     }
 
-    /// Whether nobody has been told yet that the file can't be read, and why.
-    pub(super) fn is_first(&mut self, why: &Error) -> bool {
-        let why = why.to_string();
-        let is_first = self.told.as_ref() != Some(&why);
-        self.told = Some(why);
-        is_first
-    }
-
-    /// The file can be read.
-    pub(super) fn are_well(&mut self) {
-        self.told = None;
-    }
-
-    /// What a token says, if it was believed before.
-    pub(super) fn believed(&self, token: &[u8]) -> Option<Arc<Claims>> {
-        self.believed.get(&name_of(token)).cloned()
-    }
-
-    /// What a token says, if it is to be believed at this time.
+    /// What a token says, if one of the keys has signed it, at whatever time.
     ///
     /// # Errors
-    /// `permission_denied`, with why not.
-    pub(super) fn believe(&mut self, token: &[u8], now: u64) -> Result<Arc<Claims>> {
-        let claims = Arc::new(self.verify(token).map_err(refused)?);
-        claims.check(now)?;
-        if self.believed.len() >= REMEMBERED {
-            self.forget_expired(now);
-        }
-        if self.believed.len() >= REMEMBERED {
-            self.believed.clear();
-        }
-        self.believed.insert(name_of(token), claims.clone());
-        Ok(claims)
-    }
-
-    /// Forgets those that have expired; whether there were any.
-    pub(super) fn forget_expired(&mut self, now: u64) -> bool {
-        let before = self.believed.len();
-        self.believed.retain(|_, claims| now < claims.until);
-        self.believed.len() < before
-    }
-
-    fn verify(&self, token: &[u8]) -> std::result::Result<Claims, &'static str> {
+    /// Why it isn't to be believed.
+    pub(super) fn verify(&self, token: &[u8]) -> std::result::Result<Claims, &'static str> {
         if token.len() > MAX_TOKEN {
             return Err("it is too long");
         }
@@ -280,12 +226,5 @@ fn named(tenants: &Value) -> Option<Vec<Tenant>> {
     tenants.as_array()?.iter().map(one).collect()
 }
 
-fn name_of(token: &[u8]) -> [u8; 32] {
-    let hash = digest(&SHA256, token);
-    let mut name = [0; 32];
-    name.copy_from_slice(hash.as_ref());
-    name
-}
-
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

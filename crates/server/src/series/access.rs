@@ -58,7 +58,7 @@ impl Access {
         headers: &HeaderMap,
         (from, writes): (IpAddr, bool),
     ) -> std::result::Result<(), (StatusCode, &'static str)> {
-        let by_rights = || self.rights.check_series_of(env, from, given(headers), writes);
+        let by_rights = || self.rights.check_series_of(from, given(headers), writes);
         let host = headers.get(header::HOST).filter(|_| self.is_local);
         let is_ours = host.is_none_or(|host| host.to_str().is_ok_and(is_local));
         let Some(token) = &self.token else {

@@ -5,8 +5,8 @@ use plinth_env::Env;
 use plinth_env::reply::Reply;
 use plinth_pipeline::InProcess;
 use plinth_types::{
-    Bytes, CommitReply, CommitRequest, KeyList, KeyRange, KeySelector, KeySpace, RangeRead,
-    RangeResult, Version,
+    Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead,
+    RangeResult, Result, Version,
 };
 
 /// What a test answers itself; everything else the node does.
@@ -27,6 +27,11 @@ pub trait Around: Send + Sync + 'static {
 
     fn status_json(&self) -> Reply<String> {
         self.inner().status_json()
+    }
+
+    /// As of a database elsewhere: a test whose answers wait is asked for no rows of rights.
+    fn newest_here(&self) -> Result<Version> {
+        Err(Error::unsupported_operation())
     }
 }
 
@@ -74,5 +79,8 @@ impl<T: Around> Endpoint for Altered<T> {
     }
     fn status_json(&self) -> Reply<String> {
         self.0.status_json()
+    }
+    fn newest_here(&self) -> Result<Version> {
+        self.0.newest_here()
     }
 }

@@ -3,110 +3,47 @@
 //!
 //! Its endpoint has nothing until it is told to have what the place has, as one that catches up.
 
+use super::common::around::{Altered, Around};
 use super::common::peer::ask_at;
 use super::common::*;
 use super::{Place, code, wait_until};
-use plinth_client::endpoint::{Description, ReadVersionReply, ReadVersionRequest};
 use plinth_client::remote::{ClusterFile, RemoteEndpoint};
-use plinth_client::{Database, Endpoint, Reply};
+use plinth_client::{Database, Endpoint};
 use plinth_env::{Env, block_on};
-use plinth_server::{Among, Server, ServerConfig};
-use plinth_types::{
-    Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead,
-    RangeResult, Result, Version,
-};
+use plinth_pipeline::InProcess;
+use plinth_server::{Among, SeriesConfig, Server, ServerConfig};
+use plinth_types::{Error, Result, Version};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a member has: nothing, until it has taken in what there is.
 struct Member {
-    below: Arc<dyn Endpoint>,
+    below: InProcess,
     is_behind: Arc<AtomicBool>,
 }
 
-impl Member {
-    fn check(&self) -> Result<()> {
-        match self.is_behind.load(Ordering::Relaxed) {
-            true => Err(Error::process_behind()),
-            false => Ok(()),
-        }
-    }
-
-    fn ask<T>(&self, ask: impl FnOnce(&dyn Endpoint) -> Reply<T>) -> Reply<T> {
-        match self.check() {
-            Ok(()) => ask(&*self.below),
-            Err(why) => Reply::ready(Err(why)),
-        }
-    }
-}
-
-impl Endpoint for Member {
-    fn env(&self) -> &Env {
-        self.below.env()
+impl Around for Member {
+    fn inner(&self) -> &InProcess {
+        &self.below
     }
 
     fn newest_here(&self) -> Result<Version> {
-        self.check().and_then(|()| self.below.newest_here())
-    }
-
-    fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
-        self.ask(|below| below.read_version(request))
-    }
-
-    fn get_many(
-        &self,
-        version: Version,
-        space: KeySpace,
-        keys: &KeyList,
-    ) -> Reply<Vec<Option<Bytes>>> {
-        self.ask(|below| below.get_many(version, space, keys))
-    }
-
-    fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
-        self.ask(|below| below.get_key(version, space, selector))
-    }
-
-    fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
-        self.ask(|below| below.get_range(version, space, read))
-    }
-
-    fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
-        self.ask(|below| below.commit(request))
-    }
-
-    fn watch(&self, key: Bytes, value: Option<Bytes>, version: Version) -> Reply<Version> {
-        self.ask(|below| below.watch(key, value, version))
-    }
-
-    fn range_size(&self, range: KeyRange) -> Reply<i64> {
-        self.ask(|below| below.range_size(range))
-    }
-
-    fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>> {
-        self.ask(|below| below.split_points(range, chunk))
-    }
-
-    fn addresses_for_key(&self, key: &[u8]) -> Reply<Vec<String>> {
-        self.below.addresses_for_key(key)
-    }
-
-    fn describe(&self) -> Description {
-        self.below.describe()
-    }
-
-    fn status_json(&self) -> Reply<String> {
-        self.below.status_json()
+        match self.is_behind.load(Ordering::Relaxed) {
+            true => Err(Error::process_behind()),
+            false => self.below.newest_here(),
+        }
     }
 }
 
 /// A member that reaches the others by `database`.
 fn member(place: &Place, database: Database, is_behind: &Arc<AtomicBool>) -> Server {
-    let below = place.inside.endpoint().clone();
-    let endpoint: Arc<dyn Endpoint> = Arc::new(Member { below, is_behind: is_behind.clone() });
+    let member = Member { below: place.node.endpoint(), is_behind: is_behind.clone() };
+    let endpoint: Arc<dyn Endpoint> = Arc::new(Altered(Arc::new(member)));
     let among = Among { database, name: "member".to_owned(), machine: None, tls: None };
     let config = ServerConfig {
         listen: vec![loopback()],
         http: Some(loopback()),
+        series: SeriesConfig { http: Some(loopback()), ..SeriesConfig::default() },
         among: Some(among),
         ..ServerConfig::default()
     };
@@ -115,6 +52,16 @@ fn member(place: &Place, database: Database, is_behind: &Arc<AtomicBool>) -> Ser
 
 fn ask(server: &Server, path: &str) -> u32 {
     ask_at(server.http_address().unwrap(), "GET", path, "Host: localhost\r\n", "").0
+}
+
+/// What the series' door says to whoever wants to delete some, or to know of some.
+fn series(server: &Server) -> [u32; 2] {
+    let at = server.series_addresses().http.unwrap();
+    let host = "Host: localhost\r\n";
+    [
+        ask_at(at, "POST", "/api/v1/admin/tsdb/delete_series?match[]=x", host, "").0,
+        ask_at(at, "GET", "/api/v1/labels", host, "").0,
+    ]
 }
 
 /// What the clients' door says to whoever wants to end others' connections.
@@ -152,7 +99,7 @@ fn a_member_that_has_yet_to_hear_from_the_others_tells_of_itself_alone() {
     let alone = member(&place, nowhere, &is_behind);
     assert_eq!(["/health", "/metrics"].map(|path| ask(&alone, path)), [200, 200]);
     assert_eq!(["/api/history", "/api/audit"].map(|path| ask(&alone, path)), [503, 503]);
-    assert_eq!(disconnect(&alone), BEHIND);
+    assert_eq!((series(&alone), disconnect(&alone)), ([503, 503], BEHIND));
     is_behind.store(false, Ordering::Relaxed);
     wait_until(|| ask(&alone, "/api/history") == 200);
     assert_eq!(disconnect(&alone), 0);

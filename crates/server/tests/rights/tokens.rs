@@ -2,39 +2,76 @@
 //!
 //! Clients are as applications have them, with FoundationDB's option; whoever signs is the test.
 
-use super::common::peer::ask_at;
+use super::common::around::{Altered, Around};
+use super::common::peer::{Peer, ask_at};
 use super::common::*;
 use super::{DENIED, Place, code, wait_until};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use plinth_client::{Database, TransactionOption};
-use plinth_env::{Env, block_on};
-use plinth_server::{RightsConfig, ServerConfig};
-use plinth_types::{Error, system};
+use plinth_client::{Database, Endpoint, TransactionOption};
+use plinth_env::reply::{Reply, promise};
+use plinth_env::{Env, TemporaryDir, block_on};
+use plinth_pipeline::InProcess;
+use plinth_server::{ConsoleConfig, RightsConfig, ServerConfig};
+use plinth_types::{CommitReply, CommitRequest, Error, KeyRange, Result, Version, codes, system};
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
+use std::path::PathBuf;
+use std::sync::Arc;
 
-/// Whoever signs tokens.
-struct Signer(Ed25519KeyPair);
+/// Whoever signs tokens, and the file by which servers believe them.
+struct Issuer {
+    key: Ed25519KeyPair,
+    file: PathBuf,
+    _dir: TemporaryDir,
+}
 
-impl Signer {
+impl Issuer {
     fn new() -> Self {
-        let random = SystemRandom::new();
-        let key = Ed25519KeyPair::generate_pkcs8(&random).unwrap();
-        Self(Ed25519KeyPair::from_pkcs8(key.as_ref()).unwrap())
+        let dir = block_on(Env::real().files().temporary_dir("tokens")).unwrap();
+        let issuer = Self { key: new_key(), file: dir.path().join("keys.json"), _dir: dir };
+        issuer.publish();
+        issuer
     }
 
-    fn set(&self) -> String {
-        let x = URL_SAFE_NO_PAD.encode(self.0.public_key().as_ref());
-        format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","kid":"k","x":"{x}"}}]}}"#)
+    fn publish(&self) {
+        let x = URL_SAFE_NO_PAD.encode(self.key.public_key().as_ref());
+        let set = format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","kid":"k","x":"{x}"}}]}}"#);
+        block_on(Env::real().files().replace(&self.file, set.as_bytes())).unwrap();
     }
 
-    fn sign(&self, claims: &str) -> String {
+    /// Has another key from now on.
+    fn change_key(&mut self) {
+        self.key = new_key();
+        self.publish();
+    }
+
+    /// What a server goes by that believes them.
+    fn config(&self) -> ServerConfig {
+        let rights =
+            RightsConfig { token_keys: Some(self.file.clone()), ..RightsConfig::default() };
+        ServerConfig { rights, ..ServerConfig::default() }
+    }
+
+    /// A token that ends in so many seconds.
+    fn token(&self, seconds: u64, claims: &str) -> String {
+        let until = Env::real().wall_clock().as_secs() + seconds;
         let header = URL_SAFE_NO_PAD.encode(br#"{"typ":"JWT","alg":"EdDSA","kid":"k"}"#);
-        let text = format!("{header}.{}", URL_SAFE_NO_PAD.encode(claims.as_bytes()));
-        let signature = URL_SAFE_NO_PAD.encode(self.0.sign(text.as_bytes()).as_ref());
+        let claims = URL_SAFE_NO_PAD.encode(format!(r#"{{"exp":{until},{claims}}}"#));
+        let text = format!("{header}.{claims}");
+        let signature = URL_SAFE_NO_PAD.encode(self.key.sign(text.as_bytes()).as_ref());
         format!("{text}.{signature}")
     }
+
+    /// One that says who it is for, and lasts.
+    fn token_of(&self, subject: &str) -> String {
+        self.token(3_600, &format!(r#""sub":"{subject}""#))
+    }
+}
+
+fn new_key() -> Ed25519KeyPair {
+    let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
+    Ed25519KeyPair::from_pkcs8(key.as_ref()).unwrap()
 }
 
 /// What a client reads who shows a token, or none, in a transaction of its own.
@@ -51,14 +88,8 @@ fn read_with(db: &Database, key: &str, token: Option<&str>) -> i32 {
 
 #[test]
 fn tokens_open_what_is_granted_to_them_until_they_end_or_their_key_goes() {
-    let env = Env::real();
-    let dir = block_on(env.files().temporary_dir("tokens")).unwrap();
-    let file = dir.path().join("keys.json");
-    let signer = Signer::new();
-    block_on(env.files().replace(&file, signer.set().as_bytes())).unwrap();
-    let rights = RightsConfig { token_keys: Some(file.clone()), ..RightsConfig::default() };
-    let place =
-        Place::new(ServerConfig { rights, http: Some(loopback()), ..ServerConfig::default() });
+    let mut issuer = Issuer::new();
+    let place = Place::new(ServerConfig { http: Some(loopback()), ..issuer.config() });
     let here = place.user(0);
     // Without rights nobody looks at tokens.
     assert_eq!(read_with(&here, "shop/a", Some("nonsense")), 0);
@@ -67,10 +98,7 @@ fn tokens_open_what_is_granted_to_them_until_they_end_or_their_key_goes() {
     place.grant("reader token sub=till prefix shop/");
     place.grant("operator token sub=admin");
     place.until_heeded();
-    let soon = env.wall_clock().as_secs() + 3_600;
-    let till = signer.sign(&format!(r#"{{"exp":{soon},"sub":"till"}}"#));
-    let admin = signer.sign(&format!(r#"{{"exp":{soon},"sub":"admin"}}"#));
-    let other = signer.sign(&format!(r#"{{"exp":{soon},"sub":"other"}}"#));
+    let [till, admin, other] = ["till", "admin", "other"].map(|subject| issuer.token_of(subject));
     // One connection, and in turns whoever it is.
     for _ in 0..3 {
         assert_eq!(read_with(&here, "shop/a", Some(&till)), 0);
@@ -105,8 +133,7 @@ fn tokens_open_what_is_granted_to_them_until_they_end_or_their_key_goes() {
     let told = ask_at(place.server.http_address().unwrap(), "GET", "/api/audit", &head, "").1;
     assert!(told.contains("by a token of admin"), "{told}");
     // One ends while what it has opened waits.
-    let short = env.wall_clock().as_secs() + 2;
-    let short = signer.sign(&format!(r#"{{"exp":{short},"sub":"till"}}"#));
+    let short = issuer.token(2, r#""sub":"till""#);
     let tr = here.create_transaction();
     tr.set_option_raw(2000, Some(short.as_bytes())).unwrap();
     let watch = tr.watch("shop/a");
@@ -114,23 +141,17 @@ fn tokens_open_what_is_granted_to_them_until_they_end_or_their_key_goes() {
     assert_eq!(code(watch.wait()), DENIED);
     assert_eq!(read_with(&here, "shop/a", Some(&short)), DENIED);
     // Its key goes, and another comes.
-    let others = Signer::new();
-    block_on(env.files().replace(&file, others.set().as_bytes())).unwrap();
+    issuer.change_key();
     wait_until(|| read_with(&here, "shop/a", Some(&till)) == DENIED);
-    let till = others.sign(&format!(r#"{{"exp":{soon},"sub":"till"}}"#));
+    let till = issuer.token_of("till");
     assert_eq!(read_with(&here, "shop/a", Some(&till)), 0);
 }
 
 /// What FoundationDB's tokens say.
 #[test]
 fn a_token_that_names_tenants_opens_them_and_no_others() {
-    let env = Env::real();
-    let dir = block_on(env.files().temporary_dir("tenants")).unwrap();
-    let file = dir.path().join("keys.json");
-    let signer = Signer::new();
-    block_on(env.files().replace(&file, signer.set().as_bytes())).unwrap();
-    let rights = RightsConfig { token_keys: Some(file), ..RightsConfig::default() };
-    let place = Place::new(ServerConfig { rights, ..ServerConfig::default() });
+    let issuer = Issuer::new();
+    let place = Place::new(issuer.config());
     place.grant("operator address ::1");
     place.until_heeded();
     let there = place.user(1);
@@ -140,11 +161,14 @@ fn a_token_that_names_tenants_opens_them_and_no_others() {
         tr.set([b"\xff\xff/management/tenant/map/", name.as_bytes()].concat(), "");
         tr.commit().wait().unwrap();
     }
-    let until = env.wall_clock().as_secs() + 3_600;
-    // By its name, and by its id: the second one that was given.
-    for named in ["c2hvcA==", "AAAAAAAAAAE="] {
+    // By its name, and by its id: the second one that was given. Among others that nobody knows: all
+    // are looked for at once.
+    let many: Vec<_> =
+        (0..100).map(|n| URL_SAFE_NO_PAD.encode(format!("tenant number {n:03}"))).collect();
+    let many = format!("c2hvcA==\",\"{}", many.join("\",\""));
+    for named in ["c2hvcA==", "AAAAAAAAAAE=", &many] {
         let here = place.user(0);
-        let token = signer.sign(&format!(r#"{{"exp":{until},"tenants":["{named}"]}}"#));
+        let token = issuer.token(3_600, &format!(r#""tenants":["{named}"]"#));
         let set = |tenant: &str| {
             let tr = here.create_tenant_transaction(tenant);
             tr.set_option_raw(2000, Some(token.as_bytes())).unwrap();
@@ -169,25 +193,18 @@ fn a_token_that_names_tenants_opens_them_and_no_others() {
 #[test]
 fn transactions_of_many_users_share_a_connection_and_no_rights() {
     const USERS: usize = 6;
-    let env = Env::real();
-    let dir = block_on(env.files().temporary_dir("users")).unwrap();
-    let file = dir.path().join("keys.json");
-    let signer = Signer::new();
-    block_on(env.files().replace(&file, signer.set().as_bytes())).unwrap();
-    let rights = RightsConfig { token_keys: Some(file), ..RightsConfig::default() };
-    let place = Place::new(ServerConfig { rights, ..ServerConfig::default() });
+    let issuer = Issuer::new();
+    let place = Place::new(issuer.config());
     place.grant("operator address ::1");
     (0..USERS).for_each(|user| place.grant(&format!("writer token sub=u{user} prefix {user}/")));
     place.until_heeded();
     let here = place.user(0);
-    let until = env.wall_clock().as_secs() + 3_600;
     std::thread::scope(|scope| {
         for user in 0..=USERS {
-            let (here, signer) = (&here, &signer);
+            let (here, issuer) = (&here, &issuer);
             scope.spawn(move || {
                 // The last one shows nothing.
-                let token = signer.sign(&format!(r#"{{"exp":{until},"sub":"u{user}"}}"#));
-                let token = (user < USERS).then_some(token);
+                let token = (user < USERS).then(|| issuer.token_of(&format!("u{user}")));
                 for round in 0..150 {
                     let whose = (user + round * 5) % USERS;
                     let key = format!("{whose}/{round}");
@@ -202,4 +219,76 @@ fn transactions_of_many_users_share_a_connection_and_no_rights() {
         }
     });
     assert_eq!(place.server.figures().connections, 1);
+}
+
+/// Commits, and says nothing of it.
+struct Forgetful(InProcess);
+
+impl Around for Forgetful {
+    fn inner(&self) -> &InProcess {
+        &self.0
+    }
+
+    fn newest_here(&self) -> Result<Version> {
+        self.0.newest_here()
+    }
+
+    fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
+        let loses = request.mutations.iter().any(|mutation| mutation.param1 == b"shop/lost");
+        let (done, reply) = promise();
+        self.0.commit(request).on_complete(move |outcome| {
+            done.send(if loses { Err(Error::commit_unknown_result()) } else { outcome });
+        });
+        reply
+    }
+}
+
+#[test]
+fn what_became_of_a_lost_commit_is_found_out_by_its_token() {
+    let issuer = Issuer::new();
+    let place = Place::around(issuer.config(), |node| Arc::new(Altered(Arc::new(Forgetful(node)))));
+    place.grant("operator address ::1");
+    place.grant("writer token sub=till prefix shop/");
+    place.until_heeded();
+    let tr = place.user(0).create_transaction();
+    tr.set_option_raw(2000, Some(issuer.token_of("till").as_bytes())).unwrap();
+    tr.set_option(TransactionOption::AutomaticIdempotency).unwrap();
+    tr.set("shop/lost", "v");
+    assert_eq!(tr.commit().wait(), Ok(()));
+    // Without an id it is known at least that it isn't under way any more.
+    let tr = place.user(0).create_transaction();
+    tr.set_option_raw(2000, Some(issuer.token_of("till").as_bytes())).unwrap();
+    tr.set("shop/lost", "w");
+    let why = tr.commit().wait().unwrap_err();
+    assert_eq!((why.code(), why.detail()), (codes::COMMIT_UNKNOWN_RESULT, None), "{why}");
+}
+
+#[test]
+fn a_feed_that_a_token_opened_ends_with_the_rights() {
+    let (issuer, env) = (Issuer::new(), Env::real());
+    let file = issuer.file.with_file_name("http-token");
+    let console = ConsoleConfig { token_file: Some(file.clone()), ..ConsoleConfig::default() };
+    let place = Place::new(ServerConfig { http: Some(loopback()), console, ..issuer.config() });
+    place.grant("operator address ::1");
+    place.grant("operator token sub=admin");
+    place.until_heeded();
+    let all = KeyRange::new(&b""[..], &b"\xff"[..]);
+    block_on(place.inside.register_changes("all", [all], None)).unwrap();
+    let feed = |bearer: &str| {
+        let mut peer = Peer::to(place.server.http_address().unwrap());
+        peer.send(&format!(
+            "GET /api/changes/all HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {bearer}\r\n\r\n"
+        ));
+        assert!(peer.until("\r\n\r\n").starts_with("HTTP/1.1 200"));
+        peer
+    };
+    let ours = String::from_utf8(block_on(env.files().read(&file)).unwrap()).unwrap();
+    let (theirs, mut ours) = (feed(&issuer.token_of("admin")), feed(ours.trim()));
+    place.revoke("operator token sub=admin");
+    place.revoke("operator address ::1");
+    place.until_heeded();
+    place.set("secret", "x");
+    ours.until("secret");
+    let rest = theirs.all();
+    assert!(!rest.contains("secret"), "{rest}");
 }

@@ -3,7 +3,6 @@
 //! A signer of the test's own makes keys of each kind and signs what it is told, right or wrong.
 
 use super::*;
-use plinth_env::block_on;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair};
 use serde_json::json;
@@ -11,26 +10,17 @@ use serde_json::json;
 const NOW: u64 = 1_000_000;
 
 fn encode(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let mut text = String::new();
-    for chunk in bytes.chunks(3) {
-        let bits = chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
-        let bits = bits << (8 * (3 - chunk.len()));
-        for digit in 0..=chunk.len() {
-            text.push(char::from(DIGITS[(bits >> (18 - 6 * digit)) as usize & 63]));
-        }
-    }
-    text
+    URL_SAFE_NO_PAD.encode(bytes)
 }
 
-struct Signer {
+pub(in crate::rights) struct Signer {
     edwards: Ed25519KeyPair,
     p256: EcdsaKeyPair,
     random: SystemRandom,
 }
 
 impl Signer {
-    fn new() -> Self {
+    pub(in crate::rights) fn new() -> Self {
         let random = SystemRandom::new();
         let edwards = Ed25519KeyPair::generate_pkcs8(&random).unwrap();
         let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
@@ -42,7 +32,7 @@ impl Signer {
         }
     }
 
-    fn set(&self) -> Value {
+    pub(in crate::rights) fn set(&self) -> Value {
         let point = self.p256.public_key().as_ref();
         json!({ "keys": [
             { "kty": "OKP", "crv": "Ed25519", "kid": "e", "alg": "EdDSA",
@@ -55,12 +45,10 @@ impl Signer {
     }
 
     fn keys(&self) -> Keys {
-        let set = self.set();
-        let known = set["keys"].as_array().unwrap().iter().filter_map(Key::parse).collect();
-        Keys { known, ..Keys::default() }
+        Keys::parse(Path::new("keys"), self.set().to_string().into()).unwrap()
     }
 
-    fn sign(&self, header: &Value, claims: &Value) -> String {
+    pub(in crate::rights) fn sign(&self, header: &Value, claims: &Value) -> String {
         let text = format!(
             "{}.{}",
             encode(header.to_string().as_bytes()),
@@ -76,12 +64,14 @@ impl Signer {
     }
 }
 
-fn header(algorithm: &str, key: &str) -> Value {
+pub(in crate::rights) fn header(algorithm: &str, key: &str) -> Value {
     json!({ "typ": "JWT", "alg": algorithm, "kid": key })
 }
 
-fn why(keys: &mut Keys, token: &str) -> String {
-    let error = keys.believe(token.as_bytes(), NOW).unwrap_err();
+/// Why a token isn't believed.
+fn why(keys: &Keys, token: &str) -> String {
+    let told = keys.verify(token.as_bytes()).map_err(refused);
+    let error = told.and_then(|claims| claims.check(NOW)).unwrap_err();
     assert_eq!(error, Error::permission_denied());
     error.detail().unwrap_or_default().to_owned()
 }
@@ -89,7 +79,7 @@ fn why(keys: &mut Keys, token: &str) -> String {
 #[test]
 fn tokens_that_their_keys_have_signed_are_believed() {
     let signer = Signer::new();
-    let mut keys = signer.keys();
+    let keys = signer.keys();
     assert_eq!(keys.known.keys().collect::<Vec<_>>(), ["e", "p"]);
     let claims = json!({
         "exp": NOW + 10, "nbf": NOW, "sub": "till", "aud": ["a", "b"], "level": 7,
@@ -97,8 +87,7 @@ fn tokens_that_their_keys_have_signed_are_believed() {
     });
     for header in [header("EdDSA", "e"), header("ES256", "p")] {
         let token = signer.sign(&header, &claims);
-        assert!(keys.believed(token.as_bytes()).is_none());
-        let told = keys.believe(token.as_bytes(), NOW).unwrap();
+        let told = keys.verify(token.as_bytes()).unwrap();
         assert_eq!(
             told.tenants,
             [Tenant::Name(Bytes::from_static(b"shop")), Tenant::Id([0, 0, 0, 0, 0, 0, 0, 3]),]
@@ -115,29 +104,24 @@ fn tokens_that_their_keys_have_signed_are_believed() {
         ] {
             assert_eq!(told.fulfil(conditions), holds, "{conditions}");
         }
-        assert!(keys.believed(token.as_bytes()).is_some());
         assert!(told.check(NOW + 9).is_ok() && told.check(NOW + 10).is_err());
         assert!(told.check(NOW - 1).is_err());
-        assert!(!keys.forget_expired(NOW + 9));
     }
-    assert!(keys.forget_expired(NOW + 10));
-    assert!(keys.believed.is_empty());
 }
 
 #[test]
-fn no_other_token_is_believed_and_none_of_them_is_kept() {
+fn no_other_token_is_believed() {
     let signer = Signer::new();
-    let mut keys = signer.keys();
+    let keys = signer.keys();
     let claims = json!({ "exp": NOW + 10 });
     let good = signer.sign(&header("EdDSA", "e"), &claims);
-    assert!(keys.believe(good.as_bytes(), NOW).is_ok());
-    keys.believed.clear();
+    assert!(keys.verify(good.as_bytes()).is_ok());
     // A byte more, less or other, anywhere.
     for at in 0..good.len() {
         let mut bytes = good.clone().into_bytes();
         bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
-        assert!(keys.believe(&bytes, NOW).is_err(), "{at}");
-        assert!(keys.believe(&good.as_bytes()[..at], NOW).is_err(), "{at}");
+        assert!(keys.verify(&bytes).is_err(), "{at}");
+        assert!(keys.verify(&good.as_bytes()[..at]).is_err(), "{at}");
     }
     let unsigned = {
         let header =
@@ -170,26 +154,7 @@ fn no_other_token_is_believed_and_none_of_them_is_kept() {
         ("a".repeat(MAX_TOKEN + 1), "too long"),
     ];
     for (token, words) in cases {
-        let told = why(&mut keys, &token);
+        let told = why(&keys, &token);
         assert!(told.contains(words), "{words}: {told}");
-    }
-    assert!(keys.believed.is_empty());
-}
-
-#[test]
-fn keys_are_read_again_when_they_change_and_what_is_no_set_replaces_nothing() {
-    let env = Env::real();
-    let dir = block_on(env.files().temporary_dir("keys")).unwrap();
-    let file = dir.path().join("keys.json");
-    let write = |text: &str| block_on(env.files().replace(&file, text.as_bytes())).unwrap();
-    let signer = Signer::new();
-    write(&signer.set().to_string());
-    let keys = block_on(Keys::read(&env, &file, b"")).unwrap().unwrap();
-    assert_eq!(keys.known.len(), 2);
-    assert!(block_on(Keys::read(&env, &file, keys.text())).unwrap().is_none());
-    for text in ["", "[]", "{}", "{\"keys\": 1}"] {
-        write(text);
-        let error = block_on(Keys::read(&env, &file, keys.text())).map(drop).unwrap_err();
-        assert!(error.to_string().contains("no set of keys"), "{text}: {error}");
     }
 }
