@@ -5,19 +5,24 @@ use plinth_replication::{
     Config, Core, EntryId, Members, Message, MessageKind, Promise, Spoken, Terms, Work,
 };
 
-fn follower(members: &Members) -> Core {
-    let config = Config {
+/// Node 3's, with these members as of that index.
+fn config(members: Members, members_index: u64) -> Config {
+    Config {
         id: 3,
-        members: members.clone(),
-        members_index: 0,
+        members,
+        members_index,
         seed: 1,
         heartbeat_ticks: 3,
         election_ticks: 10,
         message_entries: 1000,
         spoken: Spoken::THIS,
         planted: Planted::None,
-    };
-    Core::new(config, Terms::new(EntryId::default()), Promise::default()).unwrap()
+    }
+}
+
+fn follower(members: Members) -> Core {
+    let terms = Terms::new(EntryId::default());
+    Core::new(config(members, 0), terms, Promise::default()).unwrap()
 }
 
 fn members() -> Members {
@@ -62,7 +67,7 @@ fn work(core: &mut Core) -> (Vec<u64>, Option<u64>) {
 #[test]
 fn a_second_change_of_members_waits_until_the_first_is_written_down() {
     let first = members().with_learner("node:4");
-    let mut core = follower(&members());
+    let mut core = follower(members());
     core.receive(&append(0, 9, &[], 0)).unwrap();
     core.receive(&append(9, 1, &[10], 9)).unwrap();
     assert_eq!(work(&mut core), ((1..=10).collect(), None));
@@ -85,18 +90,8 @@ fn a_change_of_members_that_is_written_down_is_committed() {
     terms.push_members(EntryId { index: 10, term: 1 });
     terms.push_members(EntryId { index: 11, term: 1 });
     let promise = Promise { term: 1, ..Promise::default() };
-    let config = |members_index| Config {
-        members: members().with_learner("node:4"),
-        members_index,
-        planted: Planted::None,
-        id: 3,
-        seed: 1,
-        heartbeat_ticks: 3,
-        election_ticks: 10,
-        message_entries: 1000,
-        spoken: Spoken::THIS,
-    };
-    assert_eq!(Core::new(config(10), terms.clone(), promise).unwrap().committed(), 10);
+    let told = |members_index| config(members().with_learner("node:4"), members_index);
+    assert_eq!(Core::new(told(10), terms.clone(), promise).unwrap().committed(), 10);
     // Another node has told of members that this log has yet to get.
-    assert_eq!(Core::new(config(20), terms, promise).unwrap().committed(), 0);
+    assert_eq!(Core::new(told(20), terms, promise).unwrap().committed(), 0);
 }

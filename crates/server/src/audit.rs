@@ -170,7 +170,9 @@ impl Audit {
     fn told(&self, most: usize) -> Value {
         let ring = self.ring();
         let entry = |Entry { at, who, what }: &Entry| json!({ "time": at.as_secs_f64(), "by": who.address, "client": who.name, "what": what });
-        let mut entries: Vec<_> = ring.entries.iter().chain(&ring.deletions).collect();
+        // Of one moment the later one comes first, too: the sort leaves them in their order.
+        let newest = [&ring.entries, &ring.deletions].map(|kind| kind.iter().rev().take(most));
+        let mut entries: Vec<_> = newest.into_iter().flatten().collect();
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.at));
         let entries: Vec<_> = entries.into_iter().take(most).map(entry).collect();
         json!({ "count": ring.count, "newest": entries })

@@ -36,7 +36,7 @@ fn is_operator(key: &Bytes) -> bool {
 
 /// Whether whoever answers keeps rights, and can tell who the operator is whom a grant makes; why
 /// not.
-fn check_kept<Out: Write>(session: &Session<Out>, grant: Option<&Grant>) -> Result<(), Refusal> {
+fn check_can_hold<Out: Write>(session: &Session<Out>, grant: &Grant) -> Result<(), Refusal> {
     // Whoever has the files may everything anyway, and what he writes is kept by a later server.
     if session.database.endpoint().newest_here().is_ok() {
         return Ok(());
@@ -52,7 +52,7 @@ fn check_kept<Out: Write>(session: &Session<Out>, grant: Option<&Grant>) -> Resu
         told.and_then(Value::as_bool)
     };
     if says("kept") == Some(true) {
-        let text = match grant.filter(|grant| grant.is_operator()).map(|grant| &grant.subject) {
+        let text = match grant.is_operator().then_some(&grant.subject) {
             Some(Subject::Certificate(_)) if says("certificates") == Some(false) => {
                 "nobody can show a certificate here: the server asks for none (--tls-ca), so this would be an operator whom nobody is"
             }
@@ -99,7 +99,7 @@ fn parse(words: &[Vec<u8>]) -> Result<Grant, Refusal> {
 /// `grant ROLE SUBJECT [SCOPE]`
 pub fn grant<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) -> Result<(), Refusal> {
     let grant = parse(arguments)?;
-    check_kept(session, Some(&grant))?;
+    check_can_hold(session, &grant)?;
     let now = session.database.endpoint().env().wall_clock().as_secs();
     let is_first = manage(session, |transaction| {
         let rows = rows(transaction)?;

@@ -615,6 +615,11 @@ fn rights_are_given_shown_and_taken_back() {
     assert!(shell.does("roles").contains("There are no rights"));
     let refused = shell.refuses("grant reader anybody");
     assert!(refused.contains("the first grant has to be an operator's"), "{refused}");
+    // Whoever nobody is would be the only operator.
+    let refused = shell.refuses("grant operator cert S.CN=admin");
+    assert!(refused.contains("nobody can show a certificate here"), "{refused}");
+    let refused = shell.refuses("grant operator token sub=admin");
+    assert!(refused.contains("nobody can show a token here"), "{refused}");
     let first = shell.does("grant operator address 127.0.0.1");
     assert!(first.starts_with("Granted: operator address 127.0.0.1 all\nIt is the first one"));
     assert_eq!(

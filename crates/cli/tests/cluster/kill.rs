@@ -109,8 +109,8 @@ pub fn by_shell(file: &Path, db: &Database, errors: &mut impl std::io::BufRead) 
     let counting = Counting::start(file, 2);
     let listed = shell("kill");
     // Servers are clients of each other, too, under names of more words.
-    let servers: Vec<_> = listed.lines().filter_map(|line| line.strip_suffix(" server")).collect();
-    let servers: Vec<_> = servers.into_iter().filter(|server| !server.contains(' ')).collect();
+    let servers = listed.lines().filter_map(|line| line.strip_suffix(" server"));
+    let servers: Vec<_> = servers.filter(|server| !server.contains(' ')).collect();
     assert_eq!(servers.len(), 3, "{listed}");
     let watch = Watch::start(file, &servers);
     let told = shell("kill all");

@@ -408,19 +408,17 @@ async fn try_delete(store: &SeriesStore, parameters: &Parameters) -> Result<(), 
         all.push(find(store, &selector, MAX_LISTED).await?);
     }
     for found in all.into_iter().flatten() {
-        {
-            let series = store.reading(&found);
-            let deleted = match (start, end) {
-                (None, None) => store.delete(&series).await,
-                (start, end) => {
-                    series.delete_range(start.unwrap_or(i64::MIN)..=end.unwrap_or(i64::MAX)).await
-                }
-            };
-            match deleted {
-                // Somebody else did so.
-                Ok(()) | Err(crate::Error::Deleted) => {}
-                Err(error) => return Err(Error::Source(error)),
+        let series = store.reading(&found);
+        let deleted = match (start, end) {
+            (None, None) => store.delete(&series).await,
+            (start, end) => {
+                series.delete_range(start.unwrap_or(i64::MIN)..=end.unwrap_or(i64::MAX)).await
             }
+        };
+        match deleted {
+            // Somebody else did so.
+            Ok(()) | Err(crate::Error::Deleted) => {}
+            Err(error) => return Err(Error::Source(error)),
         }
     }
     Ok(())
