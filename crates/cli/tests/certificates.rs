@@ -155,3 +155,87 @@ fn a_certificate_of_version_1_is_refused_with_what_to_do() {
         "{told}"
     );
 }
+
+/// What a shell says, told to do this with these certificates, if any.
+fn shell(server: &Running, line: &str, certificate: Option<&Path>) -> String {
+    let mut shell = Command::new(env!("CARGO_BIN_EXE_plinth"));
+    shell.args(["shell", "--exec", line, "--cluster-file"]).arg(server.cluster_file());
+    if let Some(path) = certificate {
+        let told = [("CERTIFICATE", "crt"), ("KEY", "key")];
+        shell.envs(
+            told.map(|(name, ending)| {
+                (format!("FDB_TLS_{name}_FILE"), path.with_extension(ending))
+            }),
+        );
+        shell.env("FDB_TLS_CA_FILE", path.with_file_name("ca.crt"));
+    }
+    let done = shell.output().unwrap();
+    String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned()
+}
+
+/// The first grant holds within a second.
+fn until_refused(what: impl Fn() -> String) {
+    while !what().contains("permission_denied") {}
+}
+
+#[test]
+fn whoever_has_a_certificate_may_what_it_was_granted() {
+    let place = scratch();
+    let place = place.path();
+    assert_eq!(tls(place, &["new-ca"]).0, Some(0));
+    for name in ["server", "admin", "till"] {
+        assert_eq!(tls(place, &["new-cert", name, "--host", "localhost,127.0.0.1"]).0, Some(0));
+    }
+    let file = |name: &str| place.join(name).to_str().unwrap().to_owned();
+    let (certificate, key, authority) = (file("server.crt"), file("server.key"), file("ca.crt"));
+    let settings = ["--tls-cert", &certificate, "--tls-key", &key, "--tls-ca", &authority];
+    let mut more = settings.to_vec();
+    more.extend(["--listen", "127.0.0.1:0", "--operator", "cert S.CN=admin"]);
+    let server = Running::start(&place.join("db"), &more);
+    let (admin, till) = (place.join("admin"), place.join("till"));
+    let told = shell(
+        &server,
+        "grant operator cert S.CN=admin; grant writer cert S.CN=till prefix a; getversion",
+        Some(&admin),
+    );
+    assert!(told.contains("Granted: writer cert S.CN=till prefix a"), "{told}");
+    until_refused(|| shell(&server, "roles", Some(&till)));
+    let told = shell(&server, "writemode on; set a1 2; get a1", Some(&till));
+    assert!(told.contains("`a1' is `2'"), "{told}");
+    let told = shell(&server, "writemode on; set b1 2", Some(&till));
+    assert!(told.contains("permission_denied") && !told.contains("Committed"), "{told}");
+    assert_eq!(server.terminate(), Some(0));
+}
+
+#[test]
+fn a_shell_shows_the_token_it_is_given() {
+    let place = scratch();
+    let keys = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/rights/keys.json");
+    let more = [
+        "--listen",
+        "127.0.0.1:0",
+        "--authorization-public-key-file",
+        keys.to_str().unwrap(),
+        "--operator",
+        "token sub=admin",
+    ];
+    let server = Running::start(&place.path().join("db"), &more);
+    let with = |token: &str, line: &str| {
+        let token = match token {
+            "admin" => include_str!("../../../tests/rights/admin.token"),
+            _ => include_str!("../../../tests/rights/till.token"),
+        };
+        let line = format!("option on authorization_token {}; {line}", token.trim());
+        shell(&server, &line, None)
+    };
+    let told =
+        with("admin", "grant operator token sub=admin; grant reader token sub=till prefix a");
+    assert!(told.contains("Granted: reader token sub=till prefix a"), "{told}");
+    let told = with("admin", "writemode on; set a1 2; get a1");
+    assert!(told.contains("`a1' is `2'"), "{told}");
+    until_refused(|| shell(&server, "get a1", None));
+    assert!(with("till", "get a1").contains("`a1' is `2'"));
+    let told = with("till", "get b");
+    assert!(told.contains("permission_denied"), "{told}");
+    assert_eq!(server.terminate(), Some(0));
+}

@@ -161,8 +161,8 @@ fn a_token_that_names_tenants_opens_them_and_no_others() {
         tr.set([b"\xff\xff/management/tenant/map/", name.as_bytes()].concat(), "");
         tr.commit().wait().unwrap();
     }
-    // By its name, and by its id: the second one that was given. Among others that nobody knows: all
-    // are looked for at once.
+    // By its name, and by its id: the second one that was given. Among others that nobody knows:
+    // all are looked for at once.
     let many: Vec<_> =
         (0..100).map(|n| URL_SAFE_NO_PAD.encode(format!("tenant number {n:03}"))).collect();
     let many = format!("c2hvcA==\",\"{}", many.join("\",\""));
