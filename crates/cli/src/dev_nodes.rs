@@ -52,11 +52,13 @@ fn announce(nodes: &Nodes) -> Result<(), Failure> {
     let export = terminal.code(&format!("export FDB_CLUSTER_FILE={}", file.display()));
     let console = terminal.code(&format!("http://{}", nodes.console()));
     let kill = terminal.code("kill -9 PROCESS");
+    let again = terminal.code(&nodes.command_line(leader));
     terminal::print(&format!(
         "ready {}\n{servers}\
          To see inside the first, open its console in a browser:\n  {console}\n\
          Clients find all by the cluster file. In another terminal:\n  {export}\n\
          To see that one of them may go at any time:\n  {kill}\n\
+         And come back (with --respawn by itself):\n  {again}\n\
          Ctrl-C ends them.\n",
         file.display()
     ))

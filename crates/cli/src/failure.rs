@@ -1,7 +1,10 @@
 //! How a command fails: what happened and what to do, on standard error, and a number for scripts.
 
-use plinth::Error;
+use crate::CLUSTER_FILE;
+use plinth::{Error, block_on};
+use plinth_env::Env;
 use std::fmt;
+use std::path::Path;
 
 /// Something could not be done: a file, a database, the system.
 pub const FAILED: u8 = 1;
@@ -56,7 +59,16 @@ impl Failure {
     /// A database can't be opened, whose name is given. The code tells scripts whether it is
     /// damaged.
     pub fn opening(name: impl fmt::Display, error: &Error) -> Self {
-        Self::of_database(format!("cannot open {name}"), error)
+        let name = name.to_string();
+        let mut failure = Self::of_database(format!("cannot open {name}"), error);
+        let file = Path::new(&name).join(CLUSTER_FILE);
+        if *error == Error::lock_file_failure()
+            && block_on(Env::real().files().exists(&file)).unwrap_or(false)
+        {
+            let hint = format!("; if that is a server, it is reached by {}", file.display());
+            failure.what.push_str(&hint);
+        }
+        failure
     }
 
     /// The same of a command that makes a database only if it is told to, and wasn't.

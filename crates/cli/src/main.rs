@@ -75,6 +75,8 @@ use std::process::ExitCode;
 
 /// The version and the commit, as `plinth --version` shows them.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("PLINTH_COMMIT"), ")");
+/// What a server writes into its directory for clients to find it by.
+const CLUSTER_FILE: &str = "fdb.cluster";
 
 fn main() -> ExitCode {
     allocator::give_large_blocks_back();

@@ -4,11 +4,12 @@
 //! FoundationDB, a directory. Rates are differences of its counters between two looks, so they are
 //! exact for the time between.
 
+use crate::CLUSTER_FILE;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::layers;
 use crate::patience::{PATIENCE, no_answer, within};
-use crate::target::{CLUSTER_FILE, Open, Target};
+use crate::target::{Open, Target};
 use crate::terminal::{self, Terminal};
 use crate::told;
 use crate::trend::Trend;

@@ -5,8 +5,8 @@
 //! this value, if they haven't ended by then. Who starts them holds a lock beside that file before
 //! anything is written: of two that start in one directory the second is told.
 
+use crate::CLUSTER_FILE;
 use crate::failure::Failure;
-use crate::target::CLUSTER_FILE;
 use plinth::client::remote::RemoteEndpoint;
 use plinth::{ClusterFile, block_on};
 use plinth_env::{DirLock, Env, IoError};
@@ -88,17 +88,30 @@ impl Nodes {
             .collect()
     }
 
+    /// What a node is started with.
+    fn arguments(&self, at: usize) -> Vec<String> {
+        let dir = self.place.join(format!("node-{}", at + 1)).display().to_string();
+        let address = self.file.addresses()[at].to_string();
+        let file = self.cluster_file().display().to_string();
+        let all = ["server", "--dir", &dir, "--listen", &address, "--cluster-file", &file];
+        let mut all = all.map(ToOwned::to_owned).to_vec();
+        if at == 0 && !self.quiet {
+            all.extend(["--http".to_owned(), self.console.clone()]);
+        }
+        all
+    }
+
+    /// The command by which somebody starts a node by hand.
+    pub fn command_line(&self, at: usize) -> String {
+        format!("plinth {}", self.arguments(at).join(" "))
+    }
+
     /// Starts the process of a node that has none.
     pub fn spawn(&mut self, at: usize) -> Result<(), Failure> {
         let failed = |error| Failure::of("cannot start this program once more", error);
         let program = std::env::current_exe().map_err(failed)?;
         let mut command = Command::new(program);
-        command.arg("server").arg("--dir").arg(self.place.join(format!("node-{}", at + 1)));
-        command.arg("--listen").arg(self.file.addresses()[at].to_string());
-        command.arg("--cluster-file").arg(self.cluster_file()).args(["--log", "text,error"]);
-        if at == 0 && !self.quiet {
-            command.arg("--http").arg(&self.console);
-        }
+        command.args(self.arguments(at)).args(["--log", "text,error"]);
         let stderr = if self.quiet { Stdio::null() } else { Stdio::inherit() };
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
         self.children[at] = Some(command.spawn().map_err(failed)?);

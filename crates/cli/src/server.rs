@@ -4,6 +4,7 @@
 //! One line says where it is once it serves; a request to terminate ends it cleanly: what is under
 //! way is answered, and what was acknowledged is on the disk.
 
+use crate::CLUSTER_FILE;
 use crate::agents::Agents;
 use crate::dev_nodes;
 use crate::encryption;
@@ -14,7 +15,6 @@ use crate::process;
 use crate::scratch::Scratch;
 use crate::settings::{self, Settings};
 use crate::starting;
-use crate::target::CLUSTER_FILE;
 use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use plinth::client::remote::{RemoteEndpoint, RemoteOptions};
@@ -350,6 +350,7 @@ fn serve(
     let mut config = ServerConfig { pages: Pages { metrics, layers }, peers, among, ..wanted };
     if matches!(home, Home::Directory(_)) {
         config.series.limits.stored = series_rows(&database, settings);
+        tell_kept_engine(&database, settings);
     }
     let server = block_on(Server::start(database.endpoint().clone(), config))
         .map_err(|error| Failure::of("cannot serve", error))?;
@@ -689,11 +690,29 @@ fn rights(settings: &Settings, home: &Home) -> Result<RightsConfig, Failure> {
 /// so that series leave keys room.
 fn series_rows(database: &Database, settings: &Settings) -> Option<u64> {
     let bound = settings.bytes("memory")?;
+    // The other engine's memory is no bound on rows.
+    (engine_of(database)? == "memory").then_some(bound / 2)
+}
+
+/// The engine that a database has, as FoundationDB calls it.
+fn engine_of(database: &Database) -> Option<String> {
     let status = block_on(database.status_json()).ok()?;
     let status: serde_json::Value = serde_json::from_str(&status).ok()?;
     let engine = status.pointer("/cluster/configuration/storage_engine")?.as_str()?;
-    // The other engine's memory is no bound on rows.
-    (engine == "memory").then_some(bound / 2)
+    Some(engine.to_owned())
+}
+
+/// Has the log say that a database keeps the engine it was made with, where another one is asked
+/// for: whoever asked would believe that rows need no longer fit in memory.
+fn tell_kept_engine(database: &Database, settings: &Settings) {
+    let Some((asked, engine)) = settings.said("engine").zip(engine_of(database)) else { return };
+    if !engine.starts_with(asked) {
+        tracing::warn!(
+            asked,
+            engine,
+            "the database keeps the engine it was made with; plinth migrate copies it into a new one"
+        );
+    }
 }
 
 /// How many series there may be. Their rows are bounded once the database is open.

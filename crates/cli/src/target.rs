@@ -12,9 +12,6 @@ use plinth_env::{Env, block_on};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a server writes into its directory for clients to find it by.
-pub const CLUSTER_FILE: &str = "fdb.cluster";
-
 /// A database that was opened, wherever it is.
 #[derive(Clone)]
 pub struct Open {

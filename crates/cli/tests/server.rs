@@ -191,6 +191,57 @@ fn a_shell_says_that_no_server_answers() {
     }
 }
 
+/// A typing error in an address left a new database behind, and no word named the setting.
+#[test]
+fn a_server_that_can_not_listen_there_makes_no_database() {
+    let (env, place) = (Env::real(), scratch());
+    let taken = block_on(env.sockets().listen(([127, 0, 0, 1], 0).into())).unwrap();
+    let taken = taken.local_address().to_string();
+    for (setting, address, why) in [
+        ("listen", "0.0.0.0:0", "can be reached by other machines"),
+        ("http", "0.0.0.0:0", "can be reached by other machines"),
+        ("listen", &taken, "address_in_use"),
+        ("http", &taken, "address_in_use"),
+        ("series-http", &taken, "address_in_use"),
+    ] {
+        let dir = place.path().join("db");
+        let mut server = Command::new(env!("CARGO_BIN_EXE_plinth"));
+        server.arg("server").arg("--dir").arg(&dir).args(["--listen", "127.0.0.1:0"]);
+        let done = server.args([&format!("--{setting}"), address]).output().unwrap();
+        let told = String::from_utf8_lossy(&done.stderr).into_owned();
+        let words = format!("{setting} {address}: ");
+        assert!(told.contains(&words) && told.contains(why), "{setting} {address}: {told}");
+        assert_eq!(done.status.code(), Some(1), "{told}");
+        assert!(!block_on(env.files().exists(&dir)).unwrap(), "{setting} {address}");
+    }
+}
+
+#[test]
+fn a_database_keeps_its_engine_and_the_log_says_so() {
+    let place = scratch();
+    let dir = place.path().join("db");
+    let server = Running::start(&dir, &["--listen", "127.0.0.1:0"]);
+    // Whoever would open its directory meanwhile is told how to reach the server.
+    let mut shell = Command::new(env!("CARGO_BIN_EXE_plinth"));
+    let told = shell.args(["shell", "--exec", "get a", "--dir"]).arg(&dir).output().unwrap();
+    let told = String::from_utf8_lossy(&told.stderr).into_owned();
+    let file = dir.join("fdb.cluster").display().to_string();
+    assert!(
+        told.contains("another process has the database open") && told.contains(&file),
+        "{told}"
+    );
+    assert_eq!(server.terminate(), Some(0));
+    for (engine, warns) in [("ssd", true), ("memory", false)] {
+        let mut server = Command::new(env!("CARGO_BIN_EXE_plinth"));
+        server.arg("server").arg("--dir").arg(&dir);
+        let mut server = Running::of(server.args(["--engine", engine]).stderr(Stdio::piped()));
+        let stderr = server.child.stderr.take().unwrap();
+        assert_eq!(server.terminate(), Some(0));
+        let told = std::io::read_to_string(stderr).unwrap();
+        assert_eq!(told.contains("keeps the engine it was made with"), warns, "{told}");
+    }
+}
+
 /// `timeout` sends its signal twice, to the process and to its group, and the second ended the
 /// process before it had removed its directory.
 #[test]

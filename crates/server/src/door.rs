@@ -81,6 +81,44 @@ pub(crate) struct Doors {
     pub(crate) acceptor: Option<Arc<plinth_tls::Acceptor>>,
 }
 
+/// What stands between whoever connects and what is here.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Tls {
+    /// There are certificates.
+    pub(crate) has_tls: bool,
+    /// Clients must show some, too.
+    pub(crate) asks_clients: bool,
+}
+
+#[cfg(feature = "tls")]
+impl Tls {
+    pub(crate) fn of(acceptor: Option<&plinth_tls::Acceptor>) -> Self {
+        let asks_clients = acceptor.is_some_and(plinth_tls::Acceptor::asks_clients);
+        Self { has_tls: acceptor.is_some(), asks_clients }
+    }
+}
+
+/// What lays TLS over connections, if there are certificates.
+///
+/// # Errors
+/// `tls_error` if they can't be used; `invalid_option_value` if TLS was declined beside them.
+#[cfg(feature = "tls")]
+pub(crate) async fn acceptor(
+    env: &plinth_env::Env,
+    config: &crate::ServerConfig,
+) -> plinth_types::Result<Option<Arc<plinth_tls::Acceptor>>> {
+    match &config.tls {
+        Some(_) if config.without_tls => {
+            let detail = "there is a certificate, and TLS was declined (--without-tls)";
+            Err(plinth_types::Error::invalid_option_value().with_detail(detail))
+        }
+        Some(options) => {
+            Ok(Some(Arc::new(plinth_tls::Acceptor::load(env, options.clone()).await?)))
+        }
+        None => Ok(None),
+    }
+}
+
 #[cfg(feature = "tls")]
 impl Doors {
     /// The door of a listener. HTTP and series on loopback have no TLS: nobody else can hear it,
@@ -127,9 +165,9 @@ impl Doors {
         self.acceptor.is_some()
     }
 
-    /// Whether clients must show certificates.
-    pub(crate) fn asks_clients(&self) -> bool {
-        self.acceptor.as_ref().is_some_and(|acceptor| acceptor.asks_clients())
+    /// What stands between whoever connects and what is here.
+    pub(crate) fn tls(&self) -> Tls {
+        Tls::of(self.acceptor.as_deref())
     }
 
     /// Reads the certificates again; says whether they have changed.
@@ -154,8 +192,8 @@ impl Doors {
         false
     }
 
-    pub(crate) fn asks_clients(&self) -> bool {
-        false
+    pub(crate) fn tls(&self) -> Tls {
+        Tls::default()
     }
 
     pub(crate) async fn reload(&self) -> Result<bool> {

@@ -62,6 +62,7 @@ mod nodes;
 mod outbox;
 mod page;
 mod place;
+mod reach;
 mod registry;
 mod renewal;
 mod rights;

@@ -89,7 +89,7 @@ fn add(document: &mut Map<String, Value>, connected: &BTreeMap<u64, bool>, proto
     if !gone.is_empty()
         && let Some(messages) = cluster.get_mut("messages").and_then(Value::as_array_mut)
     {
-        messages.push(unreachable(&gone, spare));
+        messages.push(unreachable(&gone, (reachable >= majority).then_some(spare)));
         document["client"]["database_status"]["healthy"] = json!(false);
     }
     if reachable < majority {
@@ -206,10 +206,14 @@ fn process(member: &Member) -> Value {
     })
 }
 
-fn unreachable(gone: &[&Member], spare: usize) -> Value {
+/// Who can't be reached, and how many more may fail, where a majority is left.
+fn unreachable(gone: &[&Member], spare: Option<usize>) -> Value {
     let names: Vec<&str> = gone.iter().map(|member| &member.address[..]).collect();
-    let description =
-        format!("Can't reach {}; {spare} more may fail before commits stop.", names.join(", "));
+    let rest = match spare {
+        Some(spare) => format!("; {spare} more may fail before commits stop."),
+        None => ".".to_owned(),
+    };
+    let description = format!("Can't reach {}{rest}", names.join(", "));
     let processes: Vec<Value> = names.iter().map(|address| json!({ "address": address })).collect();
     json!({
         "name": "unreachable_processes",

@@ -9,6 +9,8 @@ use crate::config::{Limits, SeriesConfig, ServerConfig};
 use crate::connection::Connection;
 use crate::console::{Access, Console};
 use crate::counters::{Counters, Figures};
+#[cfg(feature = "tls")]
+use crate::door::acceptor;
 use crate::door::{Door, Doors, Purpose};
 use crate::events::{self, Bursts};
 use crate::lane::Lane;
@@ -16,6 +18,7 @@ use crate::memory::Memory;
 use crate::outbox::Outbox;
 use crate::page::Page;
 use crate::place::Place;
+use crate::reach::{self, check_reach};
 use crate::registry::Registry;
 use crate::renewal;
 use crate::rights::Rights;
@@ -81,8 +84,11 @@ impl Server {
     ///
     /// # Errors
     /// `client_invalid_operation` for rules that make no sense, or without a listener that takes in
-    /// series; those of reading their files.
+    /// series; those of reading their files; `invalid_local_address`, `address_in_use`,
+    /// `bind_failed` with the setting that names the address; `tls_error` if the certificates can't
+    /// be used.
     pub async fn check(env: &Env, config: &ServerConfig) -> Result<()> {
+        reach::check(env, config).await?;
         series::check(env, config).await
     }
 
@@ -105,12 +111,12 @@ impl Server {
         let doors = open_doors(&env, &config, rights).await?;
         let mut listeners = Vec::new();
         for wanted in config.wanted() {
-            check_reach(&env, wanted.address, &config, &doors, Purpose::Clients)?;
+            check_reach(&env, wanted.address, &config, doors.tls(), Purpose::Clients)?;
             listeners.push(doors.door(wanted.listen(&env).await?, Purpose::Clients));
         }
         let http = match Wanted::choose(config.http, config.usual.http) {
             Some(wanted) => {
-                check_reach(&env, wanted.address, &config, &doors, Purpose::Http)?;
+                check_reach(&env, wanted.address, &config, doors.tls(), Purpose::Http)?;
                 Some(doors.door(wanted.listen(&env).await?, Purpose::Http))
             }
             None => None,
@@ -122,7 +128,7 @@ impl Server {
         let access = Access::open(&env, &config.console, http_address, secure, known).await?;
         let addresses: Vec<_> = listeners.iter().map(Door::local_address).collect();
         let place = Place::settle(&env, &*endpoint, &config, &addresses, doors.has_tls()).await?;
-        let admit = |address, purpose| check_reach(&env, address, &config, &doors, purpose);
+        let admit = |address, purpose| check_reach(&env, address, &config, doors.tls(), purpose);
         let series = series::start(&endpoint, &config, &doors, admit).await?;
         let snapshots =
             Snapshots::new(env.random_u64(), config.limits.snapshots, config.limits.snapshot_lease);
@@ -282,24 +288,17 @@ async fn open_doors(env: &Env, config: &ServerConfig, rights: Arc<Rights>) -> Re
     let (counters, bursts) = (Arc::new(Counters::default()), Arc::new(Bursts::new(env)));
     let audit = Arc::new(Audit::new(env));
     #[cfg(feature = "tls")]
-    {
-        let acceptor = match &config.tls {
-            Some(_) if config.without_tls => {
-                let detail = "there is a certificate, and TLS was declined (--without-tls)";
-                return Err(Error::invalid_option_value().with_detail(detail));
-            }
-            Some(options) => {
-                Some(Arc::new(plinth_tls::Acceptor::load(env, options.clone()).await?))
-            }
-            None => None,
-        };
-        Ok(Doors { rights, counters, bursts, audit, acceptor })
-    }
+    let acceptor = acceptor(env, config).await?;
     #[cfg(not(feature = "tls"))]
-    {
-        let _ = config;
-        Ok(Doors { rights, counters, bursts, audit })
-    }
+    let _ = config;
+    Ok(Doors {
+        rights,
+        counters,
+        bursts,
+        audit,
+        #[cfg(feature = "tls")]
+        acceptor,
+    })
 }
 
 /// Lets in no more clients than there are file descriptors for: whoever is turned away is told so,
@@ -311,43 +310,6 @@ fn clamp_connections(limits: &mut Limits, listener: Option<&Door>) {
         events::fewer_connections(limits.connections, most);
         limits.connections = most;
     }
-}
-
-/// Whether the server may listen there.
-fn check_reach(
-    env: &Env,
-    address: SocketAddr,
-    config: &ServerConfig,
-    doors: &Doors,
-    purpose: Purpose,
-) -> Result<()> {
-    // Simulated machines have no loopback; nor has anybody there anything to hide.
-    if address.ip().is_loopback() || config.without_tls || env.is_simulated() {
-        return Ok(());
-    }
-    let refuse = |why: &str| {
-        let detail = format!("{address} can be reached by other machines, and {why}");
-        Err(Error::invalid_local_address().with_detail(detail))
-    };
-    if purpose == Purpose::Datagrams {
-        return refuse(
-            "datagrams are neither encrypted nor asked who sent them; allow that in so many words (--without-tls, which needs \
-             a server without certificates), or take them in on loopback",
-        );
-    }
-    if !doors.has_tls() {
-        return refuse(
-            "nothing is encrypted; give the server certificates (--tls-cert, --tls-key, --tls-ca), or allow it in so \
-             many words (--without-tls)",
-        );
-    }
-    if purpose != Purpose::Http && !doors.asks_clients() && !config.without_client_certificates {
-        return refuse(
-            "anybody may connect; name the authorities that clients' certificates must be signed by (--tls-ca), or \
-             allow it in so many words (--without-client-certificates)",
-        );
-    }
-    Ok(())
 }
 
 /// Accepts connections until told to stop.

@@ -154,7 +154,7 @@ fn server(shared: &Shared) -> Value {
         "bytes_sent": figures.bytes_out,
         "bytes_buffered": shared.memory.held(),
         "pinned_snapshots": shared.snapshots.status(shared.env.now()),
-        "rights": shared.doors.rights.status(shared.doors.asks_clients()),
+        "rights": shared.doors.rights.status(shared.doors.tls().asks_clients),
         "series": shared.series.status(),
         "process_id": shared.env.process_id(),
         "cpu_seconds": shared.env.cpu_time().as_secs_f64(),

@@ -471,7 +471,7 @@ errors! {
     2402 JSON_EOF_EXPECTED json_eof_expected Malformed "Something follows the JSON text" "";
     2505 SNAP_PATH_NOT_WHITELISTED snap_path_not_whitelisted Usage "The snapshot command is not on the list of allowed ones" "";
     2509 SNAP_INVALID_UID_STRING snap_invalid_uid_string Usage "The snapshot id is not a 32-digit hexadecimal number" "";
-    2702 ENCRYPT_KEY_NOT_FOUND encrypt_key_not_found Permission "The key of what is encrypted was not given" "give it: --encryption-key-file, or Builder::encryption";
+    2702 ENCRYPT_KEY_NOT_FOUND encrypt_key_not_found Permission "The key of what is encrypted was not given" "give it: PLINTH_ENCRYPTION_KEY_FILE, a server's --encryption-key-file, or Builder::encryption";
     4000 UNKNOWN_ERROR unknown_error Internal "An unknown error" "";
     4100 INTERNAL_ERROR internal_error Internal "An internal invariant does not hold" "please report it";
     4200 NOT_IMPLEMENTED not_implemented Unsupported "Not implemented" "";

@@ -1,6 +1,6 @@
 //! The file with settings: TOML, one key a setting, no tables.
 
-use super::{ALL, Kind, Setting};
+use super::{ALL, Kind, Setting, meant};
 use crate::failure::Failure;
 use plinth_env::{Env, block_on};
 use serde_json::{Map, Value};
@@ -26,8 +26,10 @@ pub(super) fn parse(
             |why: &str| Failure::usage(format!("{path}:{}: {key}: {why}", line_of(text, key)));
         let Some(setting) = ALL.iter().find(|setting| setting.name == key) else {
             let names: Vec<_> = ALL.iter().map(|setting| setting.name).collect();
+            let meant = meant(key).map(|name| format!(" (did you mean {name}?)"));
             return Err(wrong(&format!(
-                "there is no such setting; there are {}",
+                "there is no such setting{}; there are {}",
+                meant.unwrap_or_default(),
                 names.join(", ")
             )));
         };

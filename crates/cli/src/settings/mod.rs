@@ -386,13 +386,19 @@ impl Setting {
             Is(value) => value,
             Otherwise(words) => words,
         };
-        let kind = self.kind;
+        let (kind, variable) = (self.kind, self.variable());
         let arg = Arg::new(self.name)
             .long(self.name)
             .value_name(kind.placeholder())
             .env(self.variable())
             .hide_env_values(true)
-            .value_parser(move |text: &str| kind.check(text).map(|()| text.to_owned()))
+            .value_parser(move |text: &str| match kind.check(text) {
+                Ok(()) => Ok(text.to_owned()),
+                Err(why) if is_said_by(&variable, text) => {
+                    Err(format!("{why} ({variable} says so)"))
+                }
+                Err(why) => Err(why),
+            })
             .help(format!("{} [default: {}]", self.about, default.replace('`', "")));
         match kind {
             Kind::Paths | Kind::Texts => arg.action(ArgAction::Append),
@@ -464,6 +470,35 @@ impl Kind {
     }
 }
 
+/// Whether an environment variable says this.
+fn is_said_by(variable: &str, text: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|said| said == text)
+}
+
+/// The name that somebody may have meant who wrote one that there isn't: two letters apart at most.
+fn meant(wrong: &str) -> Option<&'static str> {
+    let names = ALL.iter().map(|setting| setting.name).chain([CONFIG]);
+    let near = names.map(|name| (strsim::osa_distance(name, wrong), name));
+    near.filter(|(distance, name)| (1..=2).contains(distance) && name.len() > 4)
+        .min()
+        .map(|it| it.1)
+}
+
+/// Environment variables that nobody reads and that are nearly one of a setting, each with that
+/// one. Others are let be: an orchestrator may name its own after a service.
+fn misspelt(variables: impl Iterator<Item = String>) -> Vec<(String, String)> {
+    let setting_of = |variable: &str| {
+        let name = variable.strip_prefix(PREFIX)?.to_ascii_lowercase().replace('_', "-");
+        let is_one = name == CONFIG || ALL.iter().any(|setting| setting.name == name);
+        let meant = meant(&name).filter(|_| !is_one)?;
+        Some(format!("{PREFIX}{}", meant.to_ascii_uppercase().replace('-', "_")))
+    };
+    variables
+        .filter_map(|variable| Some((setting_of(&variable)?, variable)))
+        .map(|(a, b)| (b, a))
+        .collect()
+}
+
 /// Labels with their values, as `dc=eu,cluster=a`.
 fn labels_in(text: &str) -> Option<BTreeMap<String, String>> {
     let label = |label: &str| {
@@ -486,16 +521,23 @@ pub fn args() -> Vec<Arg> {
     std::iter::once(config).chain(ALL.iter().map(Setting::arg)).collect()
 }
 
-/// The value of each setting that has one.
+/// The value of each setting that has one, and whether somebody has said so.
 #[derive(Debug)]
-pub struct Settings(BTreeMap<&'static str, Vec<String>>);
+pub struct Settings(BTreeMap<&'static str, (Vec<String>, bool)>);
 
 impl Settings {
     /// What command line, environment, file and defaults say.
     ///
     /// # Errors
-    /// If the file can't be read or makes no sense: with file, line and key, and what is allowed.
+    /// If the file can't be read or makes no sense: with file, line and key, and what is allowed;
+    /// if an environment variable is nearly that of a setting.
     pub fn read(env: &Env, options: &ArgMatches) -> Result<Self, Failure> {
+        let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        if let Some((wrong, meant)) = misspelt(variables).pop() {
+            return Err(Failure::usage(format!(
+                "{wrong}, an environment variable, is no setting: did you mean {meant}?"
+            )));
+        }
         let file = match options.get_one::<String>(CONFIG) {
             Some(path) => file::read(env, path)?,
             None => BTreeMap::new(),
@@ -509,9 +551,9 @@ impl Settings {
             let given: Vec<_> =
                 options.get_many::<String>(name).into_iter().flatten().cloned().collect();
             let chosen = match (given.is_empty(), file.remove(name), default) {
-                (false, ..) => given,
-                (true, Some(value), _) => value,
-                (true, None, Is(value)) => vec![(*value).to_owned()],
+                (false, ..) => (given, true),
+                (true, Some(value), _) => (value, true),
+                (true, None, Is(value)) => (vec![(*value).to_owned()], false),
                 (true, None, Otherwise(_)) => continue,
             };
             values.insert(*name, chosen);
@@ -521,7 +563,12 @@ impl Settings {
 
     /// The text of a setting.
     pub fn text(&self, name: &str) -> Option<&str> {
-        self.0.get(name)?.last().map(String::as_str)
+        self.0.get(name)?.0.last().map(String::as_str)
+    }
+
+    /// The text of a setting, if it isn't the default.
+    pub fn said(&self, name: &str) -> Option<&str> {
+        self.text(name).filter(|_| self.0[name].1)
     }
 
     /// A setting that is a path.
@@ -536,7 +583,7 @@ impl Settings {
 
     /// A setting that is a list of texts; empty if there is none.
     pub fn texts(&self, name: &str) -> Vec<String> {
-        self.0.get(name).cloned().unwrap_or_default()
+        self.0.get(name).map(|it| it.0.clone()).unwrap_or_default()
     }
 
     /// A setting that is labels with their values; none if there are none.
@@ -546,7 +593,7 @@ impl Settings {
 
     /// A setting that is a list of addresses; empty if there is none.
     pub fn addresses(&self, name: &str) -> Vec<SocketAddr> {
-        self.0.get(name).into_iter().flatten().filter_map(|text| text.parse().ok()).collect()
+        self.texts(name).iter().filter_map(|text| text.parse().ok()).collect()
     }
 
     /// A setting that is a number.

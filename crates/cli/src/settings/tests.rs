@@ -1,5 +1,6 @@
 //! Which source counts, what is refused and how, and that the shipped file and the page say what
-//! the program does.
+//! the program does: each setting is in the table, the file and the page, with one default, and a
+//! name that there isn't is refused wherever it stands, with the one that was meant.
 
 use super::*;
 use clap::Command;
@@ -44,7 +45,9 @@ fn what_makes_no_sense_is_told_with_its_line_and_what_is_allowed() {
     for (text, words) in [
         (
             "\n# x\nconections = 5",
-            &["F.toml:3: conections: there is no such setting", "connections"][..],
+            &[
+                "F.toml:3: conections: there is no such setting (did you mean connections?); there are",
+            ][..],
         ),
         (
             "engine = \"memory\"\nconnections = \"many\"",
@@ -68,6 +71,26 @@ fn what_makes_no_sense_is_told_with_its_line_and_what_is_allowed() {
     let given =
         Command::new("server").args(args()).try_get_matches_from(["server", "--listen", "here"]);
     assert!(given.unwrap_err().to_string().contains("IP:PORT is allowed"));
+}
+
+/// `PLINTH_LISTNE` was passed over in silence.
+#[test]
+fn a_variable_that_is_nearly_a_settings_is_told() {
+    let found = |names: &[&str]| misspelt(names.iter().map(ToString::to_string));
+    for (wrong, meant) in [
+        ("PLINTH_LISTNE", "PLINTH_LISTEN"),
+        ("PLINTH_ENCRYPTION_KEY_FILES", "PLINTH_ENCRYPTION_KEY_FILE"),
+        ("PLINTH_CONFG", "PLINTH_CONFIG"),
+    ] {
+        assert_eq!(found(&[wrong]), [(wrong.to_owned(), meant.to_owned())]);
+    }
+    // Settings' own, and those that have nothing to do with them, as Kubernetes' for a service.
+    let mut own: Vec<_> = ALL.iter().map(Setting::variable).collect();
+    own.extend(
+        ["PLINTH_CONFIG", "PLINTH_SERVICE_HOST", "PLINTH_PORT_4500_TCP", "PLINTH_DIRT", "LISTNE"]
+            .map(String::from),
+    );
+    assert_eq!(misspelt(own.into_iter()), []);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use super::session::{Refusal, Session};
 use plinth::{RangeOptions, TransactionOption};
 use plinth_types::places::{MemberPlace, member_places};
 use plinth_types::system;
+use serde_json::Value;
 use std::io::Write;
 use std::time::Duration;
 
@@ -147,29 +148,58 @@ fn gone<Out: Write>(session: &Session<Out>) -> Result<Vec<String>, Refusal> {
     Ok(gone)
 }
 
-/// `exclude [failed] [ADDRESS...]`
+/// Of the servers at these places one that can be reached, if there is one.
+fn reachable<Out: Write>(session: &Session<Out>, places: &[String]) -> Option<String> {
+    let status: Value = session.database.status_json().wait().ok()?.parse().ok()?;
+    let mut processes = status.pointer("/cluster/processes")?.as_object()?.values();
+    let found = processes.find(|process| {
+        // The one that answers says nothing of whether it can be reached.
+        let is_reached = process["plinth"]["reachable"] != Value::Bool(false);
+        is_reached && process["address"].as_str().is_some_and(|address| names(places, address))
+    });
+    found?["address"].as_str().map(ToOwned::to_owned)
+}
+
+/// `exclude [failed [force]] [ADDRESS...]`
 pub fn exclude<Out: Write>(
     session: &mut Session<Out>,
     arguments: &[Vec<u8>],
 ) -> Result<(), Refusal> {
-    let (prefix, places) = match arguments {
-        [first, rest @ ..] if first == b"failed" => ("management/failed/", rest),
-        all => (EXCLUDED, all),
+    let (prefix, is_forced, places) = match arguments {
+        [first, second, rest @ ..] if first == b"failed" && second == b"force" => {
+            ("management/failed/", true, rest)
+        }
+        [first, rest @ ..] if first == b"failed" => ("management/failed/", false, rest),
+        all => (EXCLUDED, false, all),
     };
     if places.is_empty() {
-        for place in gone(session)? {
+        let gone = gone(session)?;
+        if gone.is_empty() {
+            writeln!(session.out, "Nobody is excluded.")?;
+        }
+        for place in gone {
             writeln!(session.out, "{place}")?;
         }
         return Ok(());
+    }
+    let wanted: Vec<String> = places
+        .iter()
+        .map(|place| String::from_utf8_lossy(place).trim_end_matches(":tls").to_owned())
+        .collect();
+    if prefix != EXCLUDED
+        && !is_forced
+        && let Some(address) = reachable(session, &wanted)
+    {
+        return Err(Refusal::Usage(format!(
+            "{address} is there and answers, and a server that is given up never comes back under its number: `exclude {address}` \
+             moves it out, `exclude failed force {address}` gives it up all the same"
+        )));
     }
     manage(session, |transaction| {
         places.iter().for_each(|place| transaction.set(special(prefix, place), ""));
         Ok(())
     })?;
-    let places: Vec<String> = places
-        .iter()
-        .map(|place| String::from_utf8_lossy(place).trim_end_matches(":tls").to_owned())
-        .collect();
+    let places = wanted;
     let is_gone = prefix != EXCLUDED;
     let done = if is_gone {
         "They are no members any more; their numbers never come back."

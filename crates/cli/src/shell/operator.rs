@@ -185,12 +185,15 @@ fn compare(configuration: &Value, word: &str) -> Result<(), String> {
     };
     if REDUNDANCY.contains(&word) {
         let mode = is("redundancy_mode");
-        return if mode == word {
-            Ok(())
-        } else {
-            Err(format!(
-                "the redundancy mode is {mode} and stays so: a database of Plinth's is on one machine"
-            ))
+        return match word {
+            _ if mode == word => Ok(()),
+            "single" | "double" | "triple" => Err(format!(
+                "the redundancy mode is {mode}: this database is one server's, and stays so; a cluster of three or five is \
+                 started as one (plinth server --help; docs/operations.md, \"A cluster\"), and plinth migrate brings the rows over"
+            )),
+            _ => Err(format!(
+                "the redundancy mode is {mode}, and there is no {word}: there are single, double and triple"
+            )),
         };
     }
     if ENGINES.contains(&word) {

@@ -75,6 +75,12 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(text) => f.write_str(text),
+            // The advice is to read the words that are here already.
+            Self::Database(error)
+                if *error == Error::special_keys_api_failure() && error.detail().is_some() =>
+            {
+                f.write_str(error.detail().unwrap_or_default())
+            }
             Self::Database(error) => write!(f, "{error}"),
             Self::Interrupted(error) if error.is_maybe_committed() => {
                 write!(f, "interrupted: {error}")

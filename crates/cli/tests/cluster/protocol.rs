@@ -17,10 +17,15 @@ fn a_member_that_is_gone_holds_the_protocol_back_and_is_named() {
     let shell = |words: &str| {
         let mut shell = Command::new(env!("CARGO_BIN_EXE_plinth"));
         shell.arg("shell").arg("--cluster-file").arg(&file).args(["--exec", words]);
-        String::from_utf8(shell.stdin(Stdio::null()).output().unwrap().stdout).unwrap()
+        let done = shell.stdin(Stdio::null()).output().unwrap();
+        String::from_utf8([done.stdout, done.stderr].concat()).unwrap()
     };
     count(&db, "row/1").unwrap();
+    assert!(shell("exclude").contains("Nobody is excluded"));
     let gone = cluster.addresses[2].clone();
+    // One word more than `exclude`, and it would have ended a server that is well.
+    let told = shell(&format!("exclude failed {gone}"));
+    assert!(told.contains("is there and answers") && told.contains("failed force"), "{told}");
     shell(&format!("exclude {gone}"));
     status_until(&db, |status| members(status).1 == [gone.clone()]);
     let held = |status: &serde_json::Value| {

@@ -119,9 +119,10 @@ impl<H: Host> SpecialKeys<H> {
                 }
             }
             if wanted.len().is_multiple_of(2) {
+                let count = wanted.len();
                 return refuse(format!(
-                    "{} coordinators survive no more than one less",
-                    wanted.len()
+                    "{count} coordinators survive no more failures than {} do: name an odd number",
+                    count - 1
                 ));
             }
             let text = wanted.join(",");

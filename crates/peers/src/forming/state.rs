@@ -95,7 +95,9 @@ impl State {
         if let Some(why) = shared.wish.why_not_found() {
             missing.insert(
                 0,
-                format!("a cluster that has begun, to be taken in; it can found none: {why}"),
+                format!(
+                    "a cluster that has begun, to be taken in; it can't begin one itself: {why}"
+                ),
             );
         }
         Some(match missing.is_empty() {

@@ -181,8 +181,7 @@ impl Coverage {
         {
             return Ok(());
         }
-        let (begin, end) = (printable(begin), printable(end));
-        Err(denied(&format!("no grant covers reading all of {begin} to {end}")))
+        Err(denied(&format!("no grant covers reading all of {}", span(begin, end))))
     }
 
     /// Whether a selector that begins at this place may have led to a key. Where it didn't leave
@@ -301,9 +300,14 @@ impl Coverage {
         if self.writes.covers(begin, end) {
             return Ok(());
         }
-        let (begin, end) = (printable(begin), printable(end));
-        Err(denied(&format!("no grant covers writing all of {begin} to {end}")))
+        Err(denied(&format!("no grant covers writing all of {}", span(begin, end))))
     }
+}
+
+/// A range in words; what is empty is seen to be.
+fn span(begin: &[u8], end: &[u8]) -> String {
+    let bound = |key: &[u8]| if key.is_empty() { "\"\"".to_owned() } else { printable(key) };
+    format!("{} to {}", bound(begin), bound(end))
 }
 
 fn denied(why: &str) -> Error {

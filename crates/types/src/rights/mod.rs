@@ -334,9 +334,9 @@ fn parse(words: &[Vec<u8>]) -> std::result::Result<Grant, String> {
         .ok_or_else(|| format!("{role:?} is no role: reader, writer or operator"))?;
     let kind = text(&next("who: cert RULE, token CLAIM=VALUE, address IP[/BITS], or anybody,")?);
     let who = match kind.as_str() {
-        "anybody" => String::new(),
-        _ => String::from_utf8(next("the second word of who,")?)
+        "cert" | "token" | "address" => String::from_utf8(next(&format!("which {kind},"))?)
             .map_err(|_| "who somebody is is said in UTF-8".to_owned())?,
+        _ => String::new(),
     };
     let subject = Subject::parse(&kind, &who)?;
     let scope = match next("").as_deref().map(text) {
