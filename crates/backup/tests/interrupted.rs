@@ -14,7 +14,7 @@ use plinth::{Error, MutationType};
 use plinth_env::Open;
 use plinth_env::simulated::Simulation;
 use plinth_env::sync::{First, race};
-use plinth_types::MutationList;
+use plinth_types::{MutationList, system};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -207,6 +207,48 @@ fn a_restore_into_a_database_goes_on_and_locks_it_meanwhile() {
             set(&to, b"free", b"").await;
         });
     }
+}
+
+/// Writes a row of the system, or clears it.
+async fn note(db: &plinth::Database, key: &[u8], value: Option<&[u8]>) {
+    db.transact(async |tr| {
+        tr.set_option(plinth::TransactionOption::AccessSystemKeys)?;
+        tr.set_option(plinth::TransactionOption::LockAware)?;
+        match value {
+            Some(value) => tr.set(key, value),
+            None => tr.clear(key),
+        }
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+/// What a second site or a migration has begun is theirs, whoever has taken the lock away: a
+/// restore beside it would be there for ever, and nobody would see it.
+#[test]
+fn a_restore_begins_in_no_database_that_something_else_is_filling() {
+    let simulation = Simulation::new(14);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let db = open(&machine, "/db", "memory").await;
+        set(&db, b"a", b"1").await;
+        let backup = new_backup(&machine, &db).await;
+        take_snapshot(&backup, &db, &small_files()).await.unwrap();
+        let plan = plan(&backup, Goal::Newest, Mapping::default()).await.unwrap();
+        let to = open(&machine, "/to", "memory").await;
+        for (head, words) in [
+            (system::SECOND_SITE_HEAD, "is a second site"),
+            (system::MIGRATION_HEAD, "a migration into the database is unfinished"),
+        ] {
+            note(&to, head, Some(b"\x01")).await;
+            let error = serve(&backup, &plan, &RestoreControl::default(), &to).await.unwrap_err();
+            assert!(error.to_string().contains(words), "{error}");
+            assert!(status(&to).await.unwrap().is_none() && rows_of(&to).await.is_empty());
+            note(&to, head, None).await;
+        }
+        serve(&backup, &plan, &RestoreControl::default(), &to).await.unwrap();
+    });
 }
 
 /// Two parts of a backup under the same names: the second went on where the first had been cut

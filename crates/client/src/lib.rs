@@ -40,6 +40,7 @@ mod changes;
 mod conflicts;
 mod database;
 pub mod endpoint;
+mod filling;
 pub mod first_read;
 pub mod json;
 mod mapped;
@@ -65,6 +66,7 @@ pub use database::{API_VERSION, API_VERSION_OLDEST, Database};
 pub use endpoint::{
     Begun, Description, Endpoint, Newest, Pinned, Priority, ReadVersionReply, ReadVersionRequest,
 };
+pub use filling::Filling;
 pub use first_read::FEW_KEYS;
 pub use mapped::{Mapped, MappedRangeResult, MappedRow};
 pub use operator::Retries;

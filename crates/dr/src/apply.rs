@@ -1,12 +1,14 @@
 //! What of a change is applied to a second site, by what it has copied: pure.
 
-use crate::rows::Copying;
-use plinth_types::{MutationList, MutationType, Version, planted, system};
+use crate::rows::{Copying, HALF, HEADS};
+use plinth_types::{MutationList, MutationType, Version, key_after, planted, system};
 
 /// Adds what of these mutations, committed at this version of the first, is to be applied.
 ///
 /// The metadata version goes along as an event: the second gives it a version of its own, so that
-/// it goes on rising.
+/// it goes on rising. That something is being brought into the first, by a restore or a migration,
+/// is noted: from there on, until that is done, what the second has looks like a whole, and is
+/// none.
 pub(crate) fn push(
     copying: Option<&Copying>,
     version: Version,
@@ -23,6 +25,13 @@ pub(crate) fn push(
         if mutation.param1 == system::METADATA_VERSION && !is_clear {
             if upto.is_none() {
                 into.push(MutationType::SetVersionstampedValue, system::METADATA_VERSION, &[0; 14]);
+            }
+            continue;
+        }
+        if HEADS.contains(&mutation.param1) {
+            match is_clear {
+                true => into.push(mutation.kind, HALF, &key_after(HALF)),
+                false => into.push(mutation.kind, HALF, mutation.param2),
             }
             continue;
         }
@@ -63,6 +72,21 @@ mod tests {
         into.iter()
             .map(|it| format!("{:?} {}", it.kind, text(&[it.param1, it.param2].join(&b'|'))))
             .collect()
+    }
+
+    #[test]
+    fn what_is_being_brought_into_the_first_is_noted_whatever_is_copied() {
+        let mut mutations = MutationList::new();
+        mutations.push(MutationType::Set, system::RESTORE_HEAD, b"of a backup");
+        mutations.push(MutationType::ClearRange, HEADS[1], &key_after(HEADS[1]));
+        let mut expected = MutationList::new();
+        expected.push(MutationType::Set, HALF, b"of a backup");
+        expected.push(MutationType::ClearRange, HALF, &key_after(HALF));
+        for copying in [None, Some(Copying::default())] {
+            let mut into = MutationList::new();
+            push(copying.as_ref(), 7, &mutations, &mut into);
+            assert_eq!(into, expected);
+        }
     }
 
     #[test]

@@ -10,16 +10,16 @@
 
 use crate::capture::Reader;
 use crate::lease::{Run, taken_over};
-use crate::rows::{First, HEAD, Head, PLACE, Place, first_key, stream_name};
+use crate::rows::{First, HALF, HEAD, HEADS, Head, PLACE, Place, first_key, stream_name};
 use crate::sites::{Direction, identity};
 use crate::{apply, capture, system};
-use plinth_client::{ChangeStream, Database};
+use plinth_client::{ChangeStream, Database, Filling};
 use plinth_env::Env;
 use plinth_env::reply::Reply;
 use plinth_env::sync::{First as Either, race};
 use plinth_types::{
-    Changes, ChangesRequest, Error, MutationList, MutationType, Result, Version, codes, planted,
-    system::METADATA_VERSION,
+    Bytes, Changes, ChangesRequest, Error, MutationList, MutationType, Result, Version, codes,
+    planted, system::METADATA_VERSION,
 };
 use std::time::Duration;
 
@@ -96,15 +96,19 @@ impl<'r> Follower<'r> {
         let place = match system::read_one(&run.to, PLACE).await? {
             Some(value) => Place::decode(&value)?,
             None => {
-                let Some((stream, position)) = Box::pin(begin_at_first(&from, head)).await? else {
+                let Some((stream, position, half)) = Box::pin(begin_at_first(&from, head)).await?
+                else {
                     return Err(Box::pin(ended_at_first(run, head)).await?);
                 };
                 let copying = Some(crate::rows::Copying::default());
                 let place = Place { stream, position, copying, ..Place::default() };
                 run.transact(|tr| {
-                    let value = place.encode();
+                    let (value, half) = (place.encode(), half.clone());
                     async move {
                         tr.set(PLACE, value);
+                        if let Some(half) = half {
+                            tr.set(HALF, half);
+                        }
                         Ok(())
                     }
                 })
@@ -353,39 +357,47 @@ impl<'r> Follower<'r> {
     }
 }
 
-/// The stream of a relation at its first, if that still knows of it, and the version behind which
-/// it begins.
-async fn begin_at_first(first: &Database, head: &Head) -> Result<Option<(u64, Version)>> {
+/// The stream of a relation at its first, if that still knows of it, the version behind which it
+/// begins, and what was noted there of what was being brought in.
+async fn begin_at_first(
+    first: &Database,
+    head: &Head,
+) -> Result<Option<(u64, Version, Option<Bytes>)>> {
     match capture::of(first) {
-        Some(capture) => capture::register(first, capture, head).await,
-        None => {
-            Ok(register_at_first(first, head).await?.map(|stream| (stream.id, stream.registered)))
+        Some(capture) => {
+            let registered = capture::register(first, capture, head).await?;
+            Ok(registered.map(|(stream, position)| (stream, position, None)))
         }
+        None => Ok(register_at_first(first, head)
+            .await?
+            .map(|(stream, half)| (stream.id, stream.registered, half))),
     }
 }
 
 /// Registers the stream of a relation at its first, if that still knows of it: the row there comes
-/// before the stream, and goes with it.
+/// before the stream, and goes with it. Gives besides what is noted there of what is being brought
+/// in; what comes behind the stream tells.
 pub(crate) async fn register_at_first(
     first: &Database,
     head: &Head,
-) -> Result<Option<ChangeStream>> {
-    let is_known = system::transact(first, |tr| async move {
+) -> Result<Option<(ChangeStream, Option<Bytes>)>> {
+    let half = system::transact(first, |tr| async move {
         let follows =
             tr.get(first_key(&head.tag)).await?.map(|value| First::decode(&value)).transpose()?;
         if follows.is_none_or(|follows| follows.id != head.id) {
-            return Ok(false);
+            return Ok(None);
         }
         tr.register_all_changes(stream_name(&head.id), head.log_bytes).await?;
-        Ok(true)
+        let noted = HEADS.map(|head| tr.get(head));
+        let [restore, migration] = noted;
+        Ok(Some(restore.await?.or(migration.await?)))
     })
     .await?;
-    if !is_known {
-        return Ok(None);
-    }
+    let Some(half) = half else { return Ok(None) };
     let name = stream_name(&head.id);
     let streams = first.list_changes().await?;
-    Ok(streams.into_iter().find(|stream| stream.name == name.as_bytes()))
+    let found = streams.into_iter().find(|stream| stream.name == name.as_bytes());
+    Ok(found.map(|stream| (stream, half)))
 }
 
 /// The first knows nothing of this second: why, unless somebody else has found that out and ended
@@ -405,30 +417,35 @@ async fn ended_at_first(run: &Run, head: &Head) -> Result<Error> {
 /// Notes at the first to whom its changes go.
 ///
 /// # Errors
-/// `client_invalid_operation` if they go to another database under this tag.
+/// `client_invalid_operation` if they go to another database under this tag; `database_locked` if
+/// the first has a part of something by now.
 pub(crate) async fn claim(from: &Database, to: &Database, head: &Head) -> Result<()> {
     let first = First { id: head.id, to: identity(to), since: 0 };
-    let other = system::transact(from, |tr| {
+    let refused = system::transact(from, |tr| {
         let first = first.clone();
         async move {
-            match tr.get(first_key(&head.tag)).await? {
-                Some(value) => {
-                    Ok(Some(First::decode(&value)?).filter(|other| other.id != first.id))
-                }
-                None => {
-                    tr.set(first_key(&head.tag), first.encode());
-                    Ok(None)
-                }
+            if let Some(value) = tr.get(first_key(&head.tag)).await? {
+                let other = First::decode(&value)?;
+                return Ok((other.id != first.id).then(|| claimed(&head.tag, &other)));
             }
+            // Not an error of the transaction: that would be tried again.
+            if let Some(filling) = Filling::find(&tr).await? {
+                return Ok(Some(filling.refusal("the first site")));
+            }
+            tr.set(first_key(&head.tag), first.encode());
+            Ok(None)
         }
     })
     .await?;
-    let Some(other) = other else { return Ok(()) };
+    refused.map_or(Ok(()), Err)
+}
+
+fn claimed(tag: &str, other: &First) -> Error {
     let detail = format!(
-        "the first site is followed already under the tag {}, by the database {}; abort that, or take another tag",
-        head.tag, other.to
+        "the first site is followed already under the tag {tag}, by the database {}; abort that, or take another tag",
+        other.to
     );
-    Err(Error::client_invalid_operation().with_detail(detail))
+    Error::client_invalid_operation().with_detail(detail)
 }
 
 fn size(mutations: &MutationList) -> usize {

@@ -14,10 +14,10 @@ use crate::capture::{self, locked_at};
 use crate::follow::Follower;
 use crate::lease::taken_over;
 use crate::rows::{First, Head, Id, first_key};
-use crate::sides::{give_up, unlock_second};
+use crate::sides::{give_up, locked_by_another, unlock_second};
 use crate::sites::identity;
 use crate::system::{self, lock_id};
-use plinth_client::Database;
+use plinth_client::{Database, Filling};
 use plinth_types::{
     Error, Result, Version, planted,
     system::{DATABASE_LOCKED, NORMAL_END},
@@ -34,12 +34,13 @@ pub(crate) async fn hand_over(follower: &mut Follower<'_>, head: &Head, next: Id
             let version = system::read_version(&first).await?;
             capture::nudge(&first).await?;
             follower.follow_upto(version).await?;
-            let Some(locked) = lock(&first, head, next).await? else {
-                give_up(run, head, next).await?;
-                let detail = "the first site is locked by somebody else";
-                return Err(Error::database_locked().with_detail(detail));
-            };
-            locked
+            match lock(&first, head, next).await? {
+                Ok(locked) => locked,
+                Err(refused) => {
+                    give_up(run, head, next).await?;
+                    return Err(refused);
+                }
+            }
         }
     };
     // Where the place is there already, the stream may be gone.
@@ -54,22 +55,28 @@ pub(crate) async fn hand_over(follower: &mut Follower<'_>, head: &Head, next: Id
 }
 
 /// Locks the first as FoundationDB's tools do, if it still knows of this relation. Gives the
-/// version, or none if somebody else has locked it.
-async fn lock(first: &Database, head: &Head, by: Id) -> Result<Option<Version>> {
-    let is_ours = system::transact(first, |tr| async move {
+/// version, or why it can't be: somebody else has locked it, or it has a part of something.
+async fn lock(first: &Database, head: &Head, by: Id) -> Result<Result<Version>> {
+    let refused = system::transact(first, |tr| async move {
         if let Some(value) = tr.get(DATABASE_LOCKED).await? {
-            return Ok(lock_id(&value) == Some(by));
+            return Ok((lock_id(&value) != Some(by)).then(locked_by_another));
         }
         let row =
             tr.get(first_key(&head.tag)).await?.map(|value| First::decode(&value)).transpose()?;
         if row.is_none_or(|row| row.id != head.id) {
             return Err(taken_over());
         }
+        if let Some(filling) = Filling::find(&tr).await? {
+            return Ok(Some(filling.refusal("the first site")));
+        }
         system::lock(&tr, &by);
         // Whoever read before it was locked conflicts.
         tr.add_write_conflict_range(b"", NORMAL_END)?;
-        Ok(true)
+        Ok(None)
     })
     .await?;
-    if is_ours { locked_at(first, &by).await } else { Ok(None) }
+    match refused {
+        Some(refused) => Ok(Err(refused)),
+        None => Ok(locked_at(first, &by).await?.ok_or_else(locked_by_another)),
+    }
 }

@@ -4,6 +4,7 @@
 //!   first    \xff\x02/plinth/dr/from/TAG   | 1 | versionstamp 10 | JSON |  to whom; the stamp: when it began to be the first
 //!   second   \xff\x02/plinth/dr/to/head    | 1 | JSON |                    what it follows, and what is wanted
 //!            \xff\x02/plinth/dr/to/place   | 1 | flags | stream 8 | position 8 | rows 8 | bytes 8 | copied | round, if any |
+//!            \xff\x02/plinth/dr/to/half    | as the first's record |             a restore or a migration into the first is unfinished there
 //!            \xff\x02/plinth/dr/to/agent   | run 16 |                      who may write it
 //!            \xff\x02/plinth/dr/to/beat    | holder 16 | count 8 | milliseconds 8 | version 8 | given up 1 | what went wrong |
 //! ```
@@ -13,14 +14,18 @@
 //! Always: what is read is checked; a row of another version of this program is refused with words,
 //! not guessed at.
 
-use plinth_types::{Bytes, Error, Result, Version, Versionstamp};
+use plinth_types::{Bytes, Error, Result, Version, Versionstamp, system};
 use serde_json::{Value, json};
 
 /// The tag of a second site that nobody gave one.
 pub const DEFAULT_TAG: &str = "default";
 
-pub(crate) const HEAD: &[u8] = b"\xff\x02/plinth/dr/to/head";
-pub(crate) const PLACE: &[u8] = b"\xff\x02/plinth/dr/to/place";
+pub(crate) const HEAD: &[u8] = system::SECOND_SITE_HEAD;
+pub(crate) const PLACE: &[u8] = system::SECOND_SITE_PLACE;
+/// There while the second has a part of what something is bringing into the first.
+pub(crate) const HALF: &[u8] = system::SECOND_SITE_HALF;
+/// What the first notes of that: what its stream says of these is noted in [`HALF`].
+pub(crate) const HEADS: [&[u8]; 2] = [system::RESTORE_HEAD, system::MIGRATION_HEAD];
 pub(crate) const AGENT: &[u8] = b"\xff\x02/plinth/dr/to/agent";
 pub(crate) const BEAT: &[u8] = b"\xff\x02/plinth/dr/to/beat";
 /// Begin and end of what a second site keeps.

@@ -19,7 +19,7 @@ use crate::lease::{Run, taken_over};
 use crate::rows::{First, HEAD, Head, Id, PLACE, Place, SECOND, Wanted, first_key, stream_name};
 use crate::sites::{Direction, firsts, identity};
 use crate::system::{self, lock, lock_id, lock_version, unlock};
-use plinth_client::Database;
+use plinth_client::{Database, Filling};
 use plinth_types::{Error, Result, Version, planted, system::DATABASE_LOCKED};
 
 /// Writes what is wanted of a second, which has to be the one that it was.
@@ -49,11 +49,12 @@ pub(crate) async fn change_sides(follower: &mut Follower<'_>, head: &Head, next:
     let version = system::read_version(&first).await?;
     nudge(&first).await?;
     follower.follow_upto(version).await?;
-    let Some(locked) = lock_first(&first, &run.to, head, next).await? else {
-        Box::pin(give_up(run, head, next)).await?;
-        return Err(
-            Error::database_locked().with_detail("the first site is locked by somebody else")
-        );
+    let locked = match lock_first(&first, &run.to, head, next).await? {
+        Ok(locked) => locked,
+        Err(refused) => {
+            Box::pin(give_up(run, head, next)).await?;
+            return Err(refused);
+        }
     };
     if !planted!("dr: the second is unlocked before it has everything") {
         follower.follow_upto(locked).await?;
@@ -61,7 +62,13 @@ pub(crate) async fn change_sides(follower: &mut Follower<'_>, head: &Head, next:
     unlock_second(run, &identity(&first), head, Some(next), locked).await
 }
 
-/// Step 3. Gives the version at which it was locked, or none if somebody else has done so.
+/// Why the first can't be locked.
+pub(crate) fn locked_by_another() -> Error {
+    Error::database_locked().with_detail("the first site is locked by somebody else")
+}
+
+/// Step 3. Gives the version at which it was locked, or why it can't be: somebody else has done so,
+/// or it has a part of something, which would go on being brought into it as a second site.
 ///
 /// The row on the first that says to whom its changes go is the fence: whoever ends this direction
 /// takes it away, and an agent that wakes late would lock the first for nobody.
@@ -70,7 +77,7 @@ async fn lock_first(
     second: &Database,
     head: &Head,
     next: Id,
-) -> Result<Option<Version>> {
+) -> Result<Result<Version>> {
     let waiting = Head {
         id: next,
         from: identity(second),
@@ -78,29 +85,34 @@ async fn lock_first(
         other: Some(head.id),
         ..head.clone()
     };
-    let is_ours = system::transact(first, |tr| {
+    let refused = system::transact(first, |tr| {
         let value = waiting.encode();
         async move {
             match tr.get(DATABASE_LOCKED).await? {
-                Some(value) => Ok(lock_id(&value) == Some(next)),
+                Some(value) if lock_id(&value) == Some(next) => Ok(None),
+                Some(_) => Ok(Some(locked_by_another())),
                 None => {
                     let follows = tr.get(first_key(&head.tag)).await?;
                     let follows = follows.map(|value| First::decode(&value)).transpose()?;
                     if follows.is_none_or(|follows| follows.id != head.id) {
                         return Err(taken_over());
                     }
+                    if let Some(filling) = Filling::find(&tr).await? {
+                        return Ok(Some(filling.refusal("the first site")));
+                    }
                     lock(&tr, &next);
                     tr.set(HEAD, value);
-                    Ok(true)
+                    Ok(None)
                 }
             }
         }
     })
     .await?;
-    if !is_ours {
-        return Ok(None);
+    if let Some(refused) = refused {
+        return Ok(Err(refused));
     }
-    Ok(system::read_one(first, DATABASE_LOCKED).await?.and_then(|value| lock_version(&value)))
+    let value = system::read_one(first, DATABASE_LOCKED).await?;
+    Ok(value.and_then(|value| lock_version(&value)).ok_or_else(locked_by_another))
 }
 
 /// Step 2: the second's own changes, for the other direction. A head that says something else by
@@ -184,6 +196,7 @@ pub(crate) async fn take_up(run: &Run, direction: &Direction) -> Result<()> {
     // It was registered before the other one was unlocked.
     let stream = Box::pin(register_at_first(from, head))
         .await?
+        .map(|(stream, _)| stream)
         .filter(|stream| stream.registered < first.since);
     let Some(stream) = stream else {
         return Err(

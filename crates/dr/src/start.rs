@@ -10,7 +10,7 @@ use crate::follow::claim;
 use crate::rows::{DEFAULT_TAG, HEAD, Head, Id, SECOND, Wanted, stream_name};
 use crate::sites::{Sites, firsts, head, identity, nothing};
 use crate::system::{self, lock};
-use plinth_client::RangeOptions;
+use plinth_client::{Filling, RangeOptions};
 use plinth_types::{Error, Result, printable, system as keys};
 
 /// How a second site is begun.
@@ -148,9 +148,14 @@ async fn id_for(sites: &Sites, tag: &str) -> Result<Id> {
 /// Locks the second, and writes what it follows.
 async fn take(sites: &Sites, head: &Head, clear: bool) -> Result<()> {
     let refused = system::transact(&sites.to, |tr| async move {
+        let filling = Filling::find(&tr).await?;
         match (tr.get(HEAD).await?, tr.get(keys::DATABASE_LOCKED).await?) {
             // An attempt before has done it.
             (Some(value), _) if Head::decode(&value)?.id == head.id => return Ok(None),
+            // Whoever is at it is aware of locks, and would go on.
+            (None, _) if filling.is_some() => {
+                return Ok(filling.map(|filling| filling.refusal("the second site")));
+            }
             (None, None) => {}
             // Not an error of the transaction: that would be tried again until somebody unlocks it.
             _ => return Ok(Some(Error::database_locked().with_detail("the second site is locked by somebody else"))),

@@ -4,10 +4,11 @@
 use crate::agent::{Agent, Control, Done};
 use crate::capture;
 use crate::lease::{Other, Run};
-use crate::rows::{BEAT, Head, Id, PLACE, Place, Wanted};
+use crate::rows::{BEAT, HALF, Head, Id, PLACE, Place, Wanted};
 use crate::sides::set_head;
 use crate::sites::{Direction, Sites, nothing};
 use crate::system::{self, PAUSE};
+use plinth_client::Filling;
 use plinth_types::{Error, Result};
 use std::sync::atomic::Ordering;
 
@@ -82,8 +83,11 @@ async fn begin(mut direction: Direction, run: &Run) -> Result<Direction> {
     if direction.head.wanted != Wanted::Following {
         return Ok(direction);
     }
-    let place =
-        system::read_one(&run.to, PLACE).await?.map(|value| Place::decode(&value)).transpose()?;
+    let (_, values) = system::read(&run.to, &[PLACE, HALF]).await?;
+    if values[1].is_some() {
+        return Err(Filling::SecondSite.refusal("the second site"));
+    }
+    let place = values[0].as_ref().map(|value| Place::decode(value)).transpose()?;
     if place.is_none_or(|place| place.whole_at().is_none()) {
         let detail = "the second site isn't whole yet: plinth dr wait, then switch";
         return Err(Error::client_invalid_operation().with_detail(detail));

@@ -13,11 +13,14 @@
 
 use crate::naming::{Naming, spaces_of};
 use crate::sum::{SUM_BYTES, Sum};
-use plinth_client::{Database, MutationType, RangeOptions, Transaction, TransactionOption};
+use plinth_client::{
+    Database, Filling, MutationType, RangeOptions, Transaction, TransactionOption,
+};
+use plinth_env::block_on;
 use plinth_types::{Bytes, Error, KeyRange, Result, Rows, printable, strinc, system};
 use std::collections::BTreeMap;
 
-const HEAD: &[u8] = b"\xff\x02/plinth/migrate/head";
+const HEAD: &[u8] = system::MIGRATION_HEAD;
 const PIECES: &[u8] = b"\xff\x02/plinth/migrate/piece/";
 const TENANTS: &[u8] = b"\xff\xff/management/tenant/map/";
 const FORMAT: u8 = 1;
@@ -140,11 +143,19 @@ impl Destination {
                 }
                 None => id,
             };
+            // Whoever restores into a part of it is aware of locks, and would go on.
+            let filling = block_on(Filling::find(tr))?;
+            if let Some(filling) = filling.filter(|found| *found != Filling::Migration) {
+                return Ok(Err(filling.refusal("the destination")));
+            }
             match tr.get(system::DATABASE_LOCKED).wait()? {
                 Some(value) if lock_id(&value) == Some(id) => {}
                 // Not an error of the transaction: that would be tried again until somebody unlocks
                 // it.
-                Some(_) => return Ok(None),
+                Some(_) => {
+                    let detail = "the destination is locked by somebody else";
+                    return Ok(Err(Error::database_locked().with_detail(detail)));
+                }
                 None => {
                     check_empty(tr, db)?;
                     lock(tr, &id);
@@ -152,11 +163,9 @@ impl Destination {
             }
             let head = encode_head(&id, &run, source);
             tr.set(HEAD, &head);
-            Ok(Some((id, head)))
+            Ok(Ok((id, head)))
         });
-        let locked =
-            || Error::database_locked().with_detail("the destination is locked by somebody else");
-        let (id, head) = head?.ok_or_else(locked)?;
+        let (id, head) = head??;
         let destination = Self { db: db.clone(), id, naming, head };
         let known = destination.known()?;
         Ok((destination, known))

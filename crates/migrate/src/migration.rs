@@ -12,7 +12,8 @@ use crate::reading::{read, read_version};
 use crate::round::{Work, lock};
 use crate::sum::Sum;
 use crate::table::Table;
-use plinth_client::{Database, Description};
+use plinth_client::{Database, Description, Filling};
+use plinth_env::block_on;
 use plinth_types::{Bytes, Error, KeyRange, Result, Version, system};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -54,7 +55,8 @@ fn are_one(one: &Description, other: &Description) -> bool {
 ///
 /// # Errors
 /// `client_invalid_operation` if the destination isn't empty or is the source itself;
-/// `database_locked` if either is locked by somebody else; `unsupported_operation` for tenants;
+/// `database_locked` if either is locked by somebody else, or has a part of something that is being
+/// brought into it; `unsupported_operation` for tenants;
 /// `operation_cancelled` if it was stopped, or another run took over; `timed_out` if the source
 /// changes faster than it can be copied; `checksum_failed` if what was written isn't what is read;
 /// those of the databases. The destination stays locked then, and a run with the same arguments
@@ -71,6 +73,9 @@ pub fn migrate(
         return Err(Error::client_invalid_operation().with_detail(detail));
     }
     destination::refuse_tenants(source, "source")?;
+    if let Some(filling) = block_on(Filling::now(source))? {
+        return Err(filling.refusal("the source"));
+    }
     let naming = Naming::of(source, destination)?;
     let (destination, known) = Destination::take(destination, name, naming)?;
     let id = destination.id;
@@ -137,6 +142,7 @@ fn copy(work: &Arc<Work>) -> Result<(Version, usize)> {
         if let Some(version) = work.cut()? {
             return Ok((version, round));
         }
+        work.check()?;
     }
     let overview = lock(&work.table).overview();
     let detail = format!(

@@ -1,7 +1,10 @@
 //! Reads of one version, whether the database is locked or not, and without a trace.
 
 use crate::sum::Sum;
-use plinth_client::{Database, RangeOptions, StreamingMode, Transaction, TransactionOption};
+use plinth_client::{
+    Database, Filling, RangeOptions, StreamingMode, Transaction, TransactionOption,
+};
+use plinth_env::block_on;
 use plinth_types::{Bytes, KeyRange, Result, Rows, Version, key_after};
 
 /// Rows of a range at one version.
@@ -31,6 +34,13 @@ pub(crate) fn read_version(db: &Database) -> Result<Version> {
         }
         tr.set_option(TransactionOption::LockAware)?;
     }
+}
+
+/// What a database was being filled by at a version, if it was.
+pub(crate) fn filling_at(db: &Database, version: Version) -> Result<Option<Filling>> {
+    let tr = reader(db)?;
+    tr.set_read_version(version);
+    block_on(Filling::find(&tr))
 }
 
 /// Reads the front of a range, a little more than `most_bytes` of it.

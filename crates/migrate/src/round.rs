@@ -7,7 +7,7 @@
 use crate::destination::Destination;
 use crate::progress::{Phase, Progress, Settings};
 use crate::prover::prove;
-use crate::reading::{Part, read, read_version};
+use crate::reading::{Part, filling_at, read, read_version};
 use crate::sum::Sum;
 use crate::table::{State, Table};
 use plinth_client::Database;
@@ -267,6 +267,11 @@ impl Work {
 
     fn try_cut(&self) -> Result<Option<Version>> {
         let version = read_version(&self.source)?;
+        // What has begun to be filled since is told, instead of copied as if it were whole.
+        if let Some(filling) = filling_at(&self.source, version)? {
+            self.fail(filling.refusal("the source"));
+            return Ok(None);
+        }
         let mut budget = self.settings.cut_bytes.saturating_mul(2);
         let mut parts = Vec::new();
         let unclean = lock(&self.table).unclean();

@@ -228,3 +228,60 @@ fn damage_in_the_destination_is_found_by_range() {
     assert_eq!(error, Error::checksum_failed());
     assert!(error.to_string().contains("the source has"), "{error}");
 }
+
+/// Writes as an unfinished restore does: its record, and a row. It is aware of locks, so that it
+/// goes on whoever locks the database.
+fn begin_restore(db: &Database) {
+    db.transact_blocking(|tr| {
+        tr.set_option(TransactionOption::AccessSystemKeys)?;
+        tr.set_option(TransactionOption::LockAware)?;
+        tr.set(plinth_types::system::RESTORE_HEAD, "a restore");
+        tr.set("restored", "half");
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// A half was copied as if it were a whole, or was written to while it was verified.
+#[test]
+fn neither_side_may_have_a_part_of_something() {
+    let (whole, half) = (in_memory(), in_memory());
+    fill(&whole, 10);
+    begin_restore(&half);
+    half.transact_blocking(|tr| {
+        tr.clear("restored");
+        Ok(())
+    })
+    .unwrap();
+    for (source, destination, words) in [
+        (&whole, &half, "the destination has a part of what is being restored"),
+        (&half, &whole, "the source has a part of what is being restored"),
+    ] {
+        let error = migrate(source, destination, "source", &settings()).unwrap_err();
+        assert_eq!(error, Error::database_locked());
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    assert_eq!(dump(&half), Map::new());
+    assert_eq!(leftovers(&half), 1, "the record of the restore alone");
+}
+
+/// One that begins while the source is copied is told, too.
+#[test]
+fn a_restore_into_the_source_ends_the_migration() {
+    let (source, destination) = (in_memory(), in_memory());
+    fill(&source, 5000);
+    let begun = AtomicBool::new(false);
+    let watched = source.clone();
+    let watcher = move |_: &Progress| {
+        if !begun.swap(true, Ordering::SeqCst) {
+            begin_restore(&watched);
+        }
+    };
+    let settings = Settings { watcher: Some(Arc::new(watcher)), ..settings() };
+    let error = migrate(&source, &destination, "source", &settings).unwrap_err();
+    assert!(error.to_string().contains("the source has a part"), "{error}");
+    assert_eq!(
+        destination.create_transaction().get("restored").wait(),
+        Err(Error::database_locked())
+    );
+}

@@ -43,6 +43,18 @@ pub const IDEMPOTENCY_PREFIX: &[u8] = b"\xff\x02/idmp/";
 
 /// Up to which version records of idempotency ids were removed.
 pub const IDEMPOTENCY_EXPIRED: &[u8] = b"\xff\x02/idmpExpiredVersion";
+/// There while a restore into the database is unfinished: what is restored.
+pub const RESTORE_HEAD: &[u8] = b"\xff\x02/plinth/restore/head";
+/// There while a migration into the database is unfinished: from where.
+pub const MIGRATION_HEAD: &[u8] = b"\xff\x02/plinth/migrate/head";
+/// There while the database is a second site: what it follows.
+pub const SECOND_SITE_HEAD: &[u8] = b"\xff\x02/plinth/dr/to/head";
+/// How far a second site is: a byte of format, then flags, of which the lowest says that its first
+/// copy isn't whole.
+pub const SECOND_SITE_PLACE: &[u8] = b"\xff\x02/plinth/dr/to/place";
+/// There while a second site has a part of what something is bringing into its first one: what is
+/// noted of that there.
+pub const SECOND_SITE_HALF: &[u8] = b"\xff\x02/plinth/dr/to/half";
 /// Begin and end of the rows that say who may do what: while there is any, only they say so.
 pub const RIGHTS: (&[u8], &[u8]) = (b"\xff/plinth/rights/", b"\xff/plinth/rights0");
 /// Those of them that are [grants](crate::rights::Grant).

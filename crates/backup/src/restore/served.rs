@@ -28,13 +28,13 @@ use bytes::Bytes;
 use plinth_client::{Database, Retries};
 use plinth_types::{
     CommitReply, CommitRequest, Conflicts, Error, KeyRange, KeySelector, KeySpace, MutationList,
-    MutationType, RangeList, RangeRead, Result, Version, planted, printable, strinc,
+    MutationType, RangeList, RangeRead, Result, Version, planted, printable, strinc, system,
 };
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-const HEAD: &[u8] = b"\xff\x02/plinth/restore/head";
+const HEAD: &[u8] = system::RESTORE_HEAD;
 const FILES: &[u8] = b"\xff\x02/plinth/restore/file/";
 const LOG: &[u8] = b"\xff\x02/plinth/restore/log";
 /// All rows of a restore.
@@ -44,6 +44,9 @@ const LAST: &[u8] = b"\xff\x02/plinth/restored";
 const FORMAT: u8 = 1;
 /// Workers that bring rows in.
 const WORKERS: usize = 4;
+/// What is read before one begins: its head, the locks, and what else may be filling the database.
+const BEGINNING: [&[u8]; 5] =
+    [HEAD, Locks::KEYS[0], Locks::KEYS[1], system::MIGRATION_HEAD, system::SECOND_SITE_HEAD];
 const PAUSE: Duration = Duration::from_millis(100);
 const ATTEMPTS: usize = 300;
 
@@ -124,14 +127,17 @@ pub async fn restore_served(
 /// # Errors
 /// As those of [`restore_served`] before it brings anything in.
 pub async fn check_served(backup: &Backup, plan: &Plan, db: &Database) -> Result<()> {
-    let (version, values) = read_many(db, &[HEAD, Locks::KEYS[0], Locks::KEYS[1]]).await?;
+    let (version, values) = read_many(db, &BEGINNING).await?;
     let id = taken(&values, version, &record(backup, plan), &renamed(plan), db).await?;
     let mut unused = MutationList::new();
     Locks::of(&values[1..]).take(id.unwrap_or_default(), &renamed(plan), &mut unused)
 }
 
 /// The id of the restore that goes on, by the head's value; `None` where one begins in empty
-/// ranges.
+/// ranges. Values are those of [`BEGINNING`].
+///
+/// A second site gets what its first one has: what is restored into it besides would be there for
+/// ever, and nobody would see it. A migration takes what it finds for its own.
 async fn taken(
     values: &[Option<Bytes>],
     version: Version,
@@ -139,6 +145,17 @@ async fn taken(
     ranges: &[KeyRange],
     db: &Database,
 ) -> Result<Option<Id>> {
+    if values[4].is_some() {
+        return refuse(
+            "the database is a second site, which has what its first one has: restore into that one, or make this one free \
+             (plinth dr abort)",
+        );
+    }
+    if values[3].is_some() {
+        return refuse(
+            "a migration into the database is unfinished: finish it by the same command",
+        );
+    }
     let Some(head) = &values[0] else {
         return check_empty(db, version, ranges).await.map(|()| None);
     };
@@ -370,7 +387,7 @@ impl Run {
         env.fill_random(&mut run);
         let mut attempts = ATTEMPTS;
         loop {
-            let (version, values) = read_many(db, &[HEAD, Locks::KEYS[0], Locks::KEYS[1]]).await?;
+            let (version, values) = read_many(db, &BEGINNING).await?;
             let mut mutations = MutationList::new();
             id = taken(&values, version, &fields, &ranges, db).await?.unwrap_or(id);
             Locks::of(&values[1..]).take(id, &ranges, &mut mutations)?;
@@ -378,8 +395,7 @@ impl Run {
                 [&[FORMAT][..], &id, &run, fields.to_string().as_bytes()].concat().into();
             mutations.push(MutationType::Set, HEAD, &new);
             let mut reads = RangeList::new();
-            Locks::KEYS.iter().for_each(|key| reads.push_single(key));
-            reads.push_single(HEAD);
+            BEGINNING.iter().for_each(|key| reads.push_single(key));
             ranges.iter().for_each(|range| reads.push(&range.begin, &range.end));
             let mut writes = RangeList::new();
             Locks::KEYS.iter().for_each(|key| writes.push_single(key));

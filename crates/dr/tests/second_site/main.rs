@@ -9,4 +9,5 @@ mod captured;
 mod follow;
 mod refusals;
 mod sides;
+mod unfinished;
 mod world;

@@ -1,0 +1,158 @@
+//! What a restore is bringing into a first site is never taken for a whole: neither by a second
+//! that takes its place, nor by one that is made free.
+//!
+//! A restore is rows here: its record, which says that it is unfinished, and what it brings in,
+//! written by transactions that are aware of locks. Both sites used to look at locks of databases
+//! alone.
+
+use crate::world::*;
+use plinth::client::TransactionOption;
+use plinth_dr::{
+    Agent, Control, Leftover, Phase, Sites, StartSettings, abort, abort_second, start, status,
+    switch,
+};
+use plinth_env::sync::{First, race};
+use plinth_types::{Error, Version, system};
+use std::time::Duration;
+
+/// Writes as a restore does. Gives the version.
+async fn restore(
+    db: &plinth_client::Database,
+    work: impl Fn(&plinth_client::Transaction),
+) -> Version {
+    let tr = db.create_transaction();
+    tr.set_option(TransactionOption::AccessSystemKeys).unwrap();
+    tr.set_option(TransactionOption::LockAware).unwrap();
+    work(&tr);
+    tr.commit().await.unwrap();
+    tr.committed_version().unwrap()
+}
+
+async fn begin(db: &plinth_client::Database) -> Version {
+    restore(db, |tr| {
+        tr.set(system::RESTORE_HEAD, "a restore");
+        tr.set("restored/1", "half");
+    })
+    .await
+}
+
+async fn finish(db: &plinth_client::Database) -> Version {
+    restore(db, |tr| {
+        tr.set("restored/2", "the other half");
+        tr.clear_range(b"\xff\x02/plinth/restore/", b"\xff\x02/plinth/restore0");
+    })
+    .await
+}
+
+fn refused<T: std::fmt::Debug>(result: plinth_types::Result<T>, words: &str) {
+    let error = result.unwrap_err();
+    assert!(error == Error::database_locked() && error.to_string().contains(words), "{error}");
+}
+
+/// Everything is as it was: the second follows, and is locked.
+async fn follows_on(sites: &Sites) {
+    let shown = status(Some(&sites.from), &sites.to).await.unwrap().unwrap();
+    assert!(!shown.is_reversed && shown.phase == Phase::Following, "{shown:?}");
+    assert!(is_locked(&sites.to).await && !is_locked(&sites.from).await);
+    assert_eq!(sites.from.list_changes().await.unwrap().len(), 1);
+    assert_eq!(sites.to.list_changes().await.unwrap(), []);
+}
+
+/// The restore went on on the first, which was a second by then, and the two were different for
+/// ever; or a second became free with a half of it.
+#[test]
+fn neither_changes_sides_nor_ends_while_something_is_restored_into_the_first() {
+    with_pair(11, async |pair| {
+        pair.follow().await;
+        let Pair { machine, sites, .. } = pair;
+        let begun = begin(&sites.from).await;
+        refused(switch(&sites, &Control::default()).await, "plinth restore wait");
+        follows_on(&sites).await;
+        refused(abort(&sites, "default").await, "plinth restore wait");
+        follows_on(&sites).await;
+        // The second has come to know of it.
+        let agent = Agent::new(sites.clone(), Control::default());
+        let work = async {
+            while status(None, &sites.to).await.unwrap().unwrap().whole_at < Some(begun) {
+                machine.sleep(Duration::from_millis(10)).await;
+            }
+            refused(switch(&sites, &Control::default()).await, "plinth dr wait");
+            refused(abort(&sites, "default").await, "plinth dr wait");
+            finish(&sites.from).await
+        };
+        let finished = match race(agent.run(), work).await {
+            First::Left(ended) => panic!("{ended:?}"),
+            First::Right(finished) => finished,
+        };
+        // It is done there, and the second has yet to get the rest.
+        run_until(&machine, &sites, async |status| status.whole_at >= Some(finished)).await;
+        follows_on(&sites).await;
+        assert_eq!(switch(&sites, &Control::default()).await, Ok(true));
+        assert_eq!(rows_of(&sites.to).await, rows_of(&sites.from).await);
+        assert_eq!(
+            read_aware(&sites.to, "restored/2").await.as_deref(),
+            Some(&b"the other half"[..])
+        );
+        assert!(abort(&sites, "default").await.is_ok());
+    });
+}
+
+#[test]
+fn a_second_without_its_first_says_that_it_has_half_of_a_restore() {
+    for leftover in [Leftover::Keep, Leftover::Clear] {
+        with_pair(12, async |pair| {
+            pair.follow().await;
+            let Pair { machine, sites, .. } = pair;
+            let begun = begin(&sites.from).await;
+            run_until(&machine, &sites, async |status| status.whole_at >= Some(begun)).await;
+            let error = abort_second(&sites.to, Leftover::Refuse).await.unwrap_err();
+            assert!(error.to_string().contains("was being restored"), "{error}");
+            assert!(is_locked(&sites.to).await);
+            abort_second(&sites.to, leftover).await.unwrap();
+            assert!(!is_locked(&sites.to).await);
+            let is_there = read_aware(&sites.to, "restored/1").await.is_some();
+            assert_eq!(is_there, leftover == Leftover::Keep);
+            // Nothing is left that says so of another one.
+            let clear = StartSettings { clear: true, ..StartSettings::default() };
+            finish(&sites.from).await;
+            abort(&sites, "default").await.unwrap();
+            start(&sites, &clear).await.unwrap();
+        });
+    }
+}
+
+/// A restore that is begun between the start and the first copy, when there is no stream yet to
+/// tell of it.
+#[test]
+fn a_restore_that_was_there_before_the_stream_is_known_to_the_second() {
+    with_pair(13, async |pair| {
+        let Pair { machine, sites, .. } = pair;
+        start(&sites, &StartSettings::default()).await.unwrap();
+        begin(&sites.from).await;
+        run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
+        let error = abort_second(&sites.to, Leftover::Refuse).await.unwrap_err();
+        assert!(error.to_string().contains("was being restored"), "{error}");
+        let finished = finish(&sites.from).await;
+        machine.sleep(Duration::from_secs(11)).await;
+        run_until(&machine, &sites, async |status| status.whole_at >= Some(finished)).await;
+        assert!(abort_second(&sites.to, Leftover::Refuse).await.unwrap().is_some());
+    });
+}
+
+#[test]
+fn a_second_site_is_begun_on_neither_side_of_what_is_unfinished() {
+    with_pair(14, async |pair| {
+        let Pair { sites, .. } = pair;
+        let clear = StartSettings { clear: true, ..StartSettings::default() };
+        for (side, words) in
+            [(&sites.from, "the first site has a part"), (&sites.to, "the second site has a part")]
+        {
+            begin(side).await;
+            refused(start(&sites, &clear).await, words);
+            assert_eq!(read_aware(side, "restored/1").await.as_deref(), Some(&b"half"[..]));
+            assert_eq!(status(Some(&sites.from), &sites.to).await.unwrap(), None);
+            finish(side).await;
+        }
+        assert_eq!(start(&sites, &clear).await, Ok(true));
+    });
+}
