@@ -7,6 +7,8 @@
 #[path = "continuous/behind.rs"]
 mod behind;
 mod common;
+#[path = "continuous/tenants.rs"]
+mod tenants;
 
 use common::*;
 use plinth::backup::agent::{self, State, Wish};

@@ -101,6 +101,45 @@ fn tenants_are_made_used_renamed_and_removed() {
     }
 }
 
+/// Where a part of a database was restored, there may be rows under ids that no tenant has: a new
+/// one got them for its own.
+#[test]
+fn a_tenant_gets_no_keys_that_somebody_has() {
+    for delayed in [false, true] {
+        let (_, db) = StandIn::new(delayed, 10);
+        let own = |ids: std::ops::Range<i64>| {
+            db.transact_blocking(|tr| {
+                ids.clone()
+                    .for_each(|id| tr.set([&id.to_be_bytes()[..], b"k"].concat(), "another's"));
+                Ok(())
+            })
+        };
+        own(0..2).unwrap();
+        own(3..4).unwrap();
+        manage(&db, &|tr| {
+            tr.set(tenant_key("a"), "");
+            tr.set(tenant_key("b"), "");
+        })
+        .unwrap();
+        for (name, id) in [("a", 2), ("b", 4)] {
+            let tenant = db.open_tenant(name).wait().unwrap();
+            assert_eq!(tenant.id(), id);
+            assert_eq!(tenant.create_transaction().get("k").wait(), Ok(None));
+        }
+        // Whoever writes there meanwhile has one of the two tried again.
+        let tr = db.create_transaction();
+        tr.set_option(TransactionOption::SpecialKeySpaceEnableWrites).unwrap();
+        tr.set(tenant_key("c"), "");
+        tr.get_read_version().wait().unwrap();
+        own(5..6).unwrap();
+        assert_eq!(tr.commit().wait(), Err(Error::not_committed()));
+        own(6..1005).unwrap();
+        let refused = manage(&db, &|tr| tr.set(tenant_key("c"), "")).unwrap_err();
+        assert_eq!(refused, Error::tenant_prefix_allocator_conflict());
+        assert_eq!(db.open_tenant("c").wait().unwrap_err(), Error::tenant_not_found());
+    }
+}
+
 #[test]
 fn a_tenants_transaction_waits_until_the_tenant_is_looked_up() {
     for delayed in [false, true] {

@@ -205,16 +205,17 @@ impl StreamRow {
 /// The name of the stream of a second site begins so.
 pub const SECOND_SITE_NAMES: &[u8] = b"\0dr/";
 
-/// The ranges of a stream of this name: those that its row says, and the place of time series
+/// The ranges of a stream of this name: those that its row says, and the rest of what users write
 /// besides where it is one of Plinth's own (its name begins with a zero byte) and has all normal
-/// keys. What it is for, a backup or a second site, needs both; and rows that were written when
-/// series lay among the normal keys say nothing of their place. A second site has to know, too,
-/// whether what it follows is being brought into its first one, by a restore or a migration.
+/// keys. What it is for, a backup or a second site, needs all of it; and rows that earlier programs
+/// wrote say nothing of the place of series, or, of a backup, of tenants. A second site has to
+/// know, too, whether what it follows is being brought into its first one, by a restore or a
+/// migration.
 pub fn ranges_of(name: &[u8], mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
     let has_all_normal =
         |range: &KeyRange| range.begin.is_empty() && range.end[..] >= *system::NORMAL_END;
     if name.first() == Some(&0) && ranges.iter().any(has_all_normal) {
-        ranges.push(KeyRange::new(system::SERIES_PREFIX, system::SERIES_END));
+        ranges.extend(system::USERS.map(|(begin, end)| KeyRange::new(begin, end)));
         if name.starts_with(SECOND_SITE_NAMES) {
             let heads = [system::RESTORE_HEAD, system::MIGRATION_HEAD];
             ranges.extend(heads.map(KeyRange::single));

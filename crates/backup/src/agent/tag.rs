@@ -271,8 +271,8 @@ fn stream_name(tag: &str, done: &Value) -> String {
     format!("\u{0}backup/{tag}/{}/{broken}", done["uid"].as_str().unwrap_or_default())
 }
 
-/// What of the ranges a stream is registered for: tenants' own rows are saved by snapshots alone,
-/// and one of Plinth's that has all normal keys has time series by itself.
+/// What of the ranges a stream is registered for: one of Plinth's that has all normal keys has time
+/// series and tenants by itself.
 fn streamed(ranges: &[KeyRange]) -> Vec<KeyRange> {
     ranges.iter().filter(|range| range.end[..] <= *system::NORMAL_END).cloned().collect()
 }

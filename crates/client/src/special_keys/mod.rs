@@ -71,6 +71,9 @@ pub(crate) trait Host: Clone + Send + Sync + 'static {
         end: &[u8],
     ) -> impl Future<Output = Result<Vec<KeyValue>>> + Send;
 
+    /// Whether there are rows between two keys at that version, likewise.
+    fn has_rows(&self, begin: &[u8], end: &[u8]) -> impl Future<Output = Result<bool>> + Send;
+
     /// Has the commit conflict if anybody writes between two keys.
     fn depend_on(&self, begin: &[u8], end: &[u8]);
 

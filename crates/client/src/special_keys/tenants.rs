@@ -1,6 +1,8 @@
 //! Tenants: a map from names to ids in the system keys, shown and changed through special keys.
 //!
-//! A tenant's keys are those that begin with its id, 8 bytes big-endian. Ids are never used again.
+//! A tenant's keys are those that begin with its id, 8 bytes big-endian. Ids are never used again,
+//! nor are those given whose keys somebody has: where a part of a database was restored, or a
+//! backup from when its log said nothing of tenants, there are rows of tenants that nothing names.
 
 use super::commit::Refusal;
 use super::{Host, Part, SpecialKeys};
@@ -12,6 +14,8 @@ use std::collections::BTreeMap;
 /// Ids by name.
 pub(crate) const NAMES: &[u8] = system::TENANT_NAMES;
 const LAST_ID: &[u8] = system::TENANT_LAST_ID;
+/// So many ids in a row may have rows before a tenant can't be made.
+const MOST_SKIPPED: i64 = 1000;
 
 /// Where the id of a name is stored.
 pub(crate) fn name_key(name: &[u8]) -> Bytes {
@@ -21,6 +25,11 @@ pub(crate) fn name_key(name: &[u8]) -> Bytes {
 /// The prefix of a tenant's keys, from what is stored under its name.
 pub(crate) fn prefix_of(stored: &[u8]) -> Option<[u8; 8]> {
     stored.first_chunk::<8>().copied()
+}
+
+/// Begin and end of the keys that begin with a tenant's prefix.
+fn keys_of(prefix: [u8; 8]) -> ([u8; 8], Bytes) {
+    (prefix, strinc(&prefix).unwrap_or_else(|| system::NORMAL_END.into()))
 }
 
 fn json(name: &[u8], prefix: [u8; 8]) -> String {
@@ -122,11 +131,27 @@ impl<H: Host> SpecialKeys<H> {
         let last = self.get_seriously(LAST_ID).await?;
         let mut id = last.as_deref().and_then(prefix_of).map_or(-1, i64::from_be_bytes);
         for name in created.keys() {
-            id += 1;
+            id = self.free_id_behind(id).await?;
             self.host.write(&name_key(name), Some(&id.to_be_bytes()));
         }
         self.host.write(LAST_ID, Some(&id.to_be_bytes()));
         Ok(None)
+    }
+
+    /// The next id of which there is no row, at the commit neither.
+    async fn free_id_behind(&self, last: i64) -> Result<i64> {
+        for step in 1..=MOST_SKIPPED {
+            let Some(id) = last.checked_add(step) else { break };
+            let (prefix, end) = keys_of(id.to_be_bytes());
+            if !self.host.has_rows(&prefix, &end).await? {
+                self.host.depend_on(&prefix, &end);
+                return Ok(id);
+            }
+        }
+        Err(Error::tenant_prefix_allocator_conflict().with_detail(format!(
+            "there are rows where the next {MOST_SKIPPED} tenants would have theirs, behind the prefix {}: move those away",
+            printable(&last.to_be_bytes())
+        )))
     }
 
     async fn rename_tenant(&self, old: &[u8], new: &[u8]) -> Result<()> {
@@ -148,8 +173,8 @@ impl<H: Host> SpecialKeys<H> {
         let Some((begin, end)) = names(part, &range.begin, &range.end) else { return Ok(()) };
         for row in self.host.get_range(&begin, &end).await? {
             let Some(prefix) = prefix_of(&row.value) else { continue };
-            let end = strinc(&prefix).unwrap_or_else(|| system::NORMAL_END.into());
-            if !self.host.get_range(&prefix, &end).await?.is_empty() {
+            let (prefix, end) = keys_of(prefix);
+            if self.host.has_rows(&prefix, &end).await? {
                 return Err(Error::tenant_not_empty());
             }
             self.host.depend_on(&prefix, &end);

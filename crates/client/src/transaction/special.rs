@@ -86,6 +86,16 @@ impl Try {
     }
 }
 
+fn between(begin: &[u8], end: &[u8], limit: usize) -> RangeRead {
+    RangeRead {
+        begin: KeySelector::first_greater_or_equal(Bytes::copy_from_slice(begin)),
+        end: KeySelector::first_greater_or_equal(Bytes::copy_from_slice(end)),
+        limit,
+        target_bytes: usize::MAX,
+        reverse: false,
+    }
+}
+
 impl Host for Try {
     fn endpoint(&self) -> impl Deref<Target = dyn Endpoint> + Send {
         self.inner.endpoint()
@@ -126,13 +136,7 @@ impl Host for Try {
         let mut from = Bytes::copy_from_slice(begin);
         let mut rows = Vec::new();
         loop {
-            let read = RangeRead {
-                begin: KeySelector::first_greater_or_equal(from),
-                end: KeySelector::first_greater_or_equal(Bytes::copy_from_slice(end)),
-                limit: usize::MAX,
-                target_bytes: usize::MAX,
-                reverse: false,
-            };
+            let read = between(&from, end, usize::MAX);
             let result = self.inner.reading().get_range(version, KeySpace::System, &read).await?;
             rows.extend(result.rows.key_values());
             match result.rows.last() {
@@ -140,6 +144,13 @@ impl Host for Try {
                 _ => return Ok(rows),
             }
         }
+    }
+
+    async fn has_rows(&self, begin: &[u8], end: &[u8]) -> Result<bool> {
+        let version = self.system_version().await?;
+        let read = between(begin, end, 1);
+        let result = self.inner.reading().get_range(version, KeySpace::System, &read).await?;
+        Ok(!result.rows.is_empty())
     }
 
     fn depend_on(&self, begin: &[u8], end: &[u8]) {
