@@ -17,8 +17,10 @@ use crate::manifest::{Manifest, RowsFile};
 use crate::ranges::everything;
 use crate::{names, rows};
 use bytes::Bytes;
-use plinth_client::{Database, Endpoint, PinnedSnapshot, Retries};
-use plinth_types::{Error, KeyRange, KeySelector, KeySpace, RangeRead, Result, Version, key_after};
+use plinth_client::{Database, Endpoint, Filling, PinnedSnapshot, Retries};
+use plinth_types::{
+    Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead, Result, Version, key_after,
+};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -90,6 +92,24 @@ impl Source {
             Self::Exclusive(db) => db.endpoint(),
         }
     }
+
+    /// What the database was being filled by at a version, if it was.
+    async fn filling_at(&self, version: Version) -> Result<Option<Filling>> {
+        let endpoint = self.endpoint();
+        let mut keys = KeyList::new();
+        for key in Filling::KEYS {
+            keys.push(key);
+        }
+        let mut attempts = ATTEMPTS;
+        loop {
+            match endpoint.get_many(version, KeySpace::System, &keys).await {
+                Ok(values) => return Ok(Filling::of(&values)),
+                Err(error) if error.is_retryable() && attempts > 0 => attempts -= 1,
+                Err(error) => return Err(error),
+            }
+            endpoint.env().sleep(PAUSE).await;
+        }
+    }
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -100,8 +120,9 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 ///
 /// # Errors
 /// Those of the database and of the target; `client_invalid_operation` for other ranges than the
-/// backup's; `operation_cancelled` if it was stopped. Then there is no snapshot, and what was put
-/// is left for `expire`.
+/// backup's; `database_locked` if the database has a part of what is being restored or migrated
+/// into it, which nobody could tell from a whole; `operation_cancelled` if it was stopped. Then
+/// there is no snapshot, and what was put is left for `expire`.
 pub async fn take_snapshot(
     backup: &Backup,
     db: &Database,
@@ -118,6 +139,9 @@ pub async fn take_snapshot(
         Source::Pinned(pinned) => pinned.version(),
         Source::Exclusive(_) => since,
     };
+    if let Some(filling) = source.filling_at(version).await? {
+        return Err(filling.refusal("the database"));
+    }
     let time = backup.env.wall_clock().as_millis() as u64;
     let directory = names::snapshot(version, backup.env.random_u64());
     let work = Arc::new(Work {

@@ -8,12 +8,17 @@
 mod common;
 
 use common::*;
+use plinth::backup::agent::{self, Wish};
 use plinth::backup::restore::{Goal, Mapping, RestoreControl};
-use plinth::backup::{Backup, Directory, Key, SnapshotSettings, everything, expire, take_snapshot};
+use plinth::backup::{
+    Agent, Backup, Directory, Key, SnapshotSettings, everything, expire, take_snapshot,
+};
 use plinth::{Database, Error, KeyRange};
 use plinth_env::simulated::Simulation;
+use plinth_types::system::RESTORE_HEAD;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 #[test]
 fn everything_comes_back_by_both_engines() {
@@ -296,5 +301,61 @@ fn what_a_later_program_wrote_is_refused_in_words() {
         restore_dir(&machine, &backup, Goal::Newest, Mapping::default(), "/new", "memory")
             .await
             .unwrap();
+    });
+}
+
+/// Notes that something is being restored into a database, as a restore does, or that nothing is.
+async fn note_restore(db: &Database, is_unfinished: bool) {
+    db.transact(async |tr| {
+        tr.set_option(plinth::TransactionOption::AccessSystemKeys)?;
+        match is_unfinished {
+            true => tr.set(RESTORE_HEAD, "a restore"),
+            false => tr.clear(RESTORE_HEAD),
+        }
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+/// What is half there isn't backed up: commands looked, and neither the library nor an agent whose
+/// backup was there before the restore did.
+#[test]
+fn a_snapshot_is_of_no_part_of_something() {
+    let simulation = Simulation::new(31);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let db = open(&machine, "/db", "memory").await;
+        set(&db, b"restored", b"half").await;
+        let backup = new_backup(&machine, &db).await;
+        note_restore(&db, true).await;
+        for is_exclusive in [false, true] {
+            let settings = SnapshotSettings { is_exclusive, ..SnapshotSettings::default() };
+            let error = take_snapshot(&backup, &db, &settings).await.unwrap_err();
+            assert!(error.to_string().contains("a part of what is being restored"), "{error}");
+        }
+        let wish = Wish { snapshot_interval: Duration::from_secs(20), ..Wish::new("/continuous") };
+        let error = agent::start(&db, "default", &wish).await.unwrap_err();
+        assert!(error.to_string().contains("a part of what is being restored"), "{error}");
+        assert_eq!(agent::tags(&db).await.unwrap(), []);
+        note_restore(&db, false).await;
+        take_snapshot(&backup, &db, &SnapshotSettings::default()).await.unwrap();
+        // One that runs already waits with its snapshots, and goes on with its log.
+        agent::start(&db, "default", &wish).await.unwrap();
+        let runs = Agent::start(&machine, &db);
+        let until = async |is_so: &dyn Fn(&agent::TagStatus) -> bool| {
+            while !is_so(&agent::tags(&db).await.unwrap()[0]) {
+                machine.sleep(Duration::from_secs(1)).await;
+            }
+        };
+        until(&|tag| tag.snapshots == 1).await;
+        note_restore(&db, true).await;
+        until(&|tag| tag.error.as_ref().is_some_and(|error| error.contains("restored"))).await;
+        let last = set(&db, b"more", b"").await;
+        until(&|tag| tag.saved >= Some(last)).await;
+        assert_eq!(agent::tags(&db).await.unwrap()[0].snapshots, 1);
+        note_restore(&db, false).await;
+        until(&|tag| tag.snapshots == 2 && tag.error.is_none()).await;
+        runs.stop().await.unwrap();
     });
 }

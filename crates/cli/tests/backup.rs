@@ -289,7 +289,7 @@ fn a_restore_that_was_cut_short_is_told_waited_for_and_given_up() {
     }
     // What is half there isn't backed up.
     let refused = ended(1, &["backup", "now", "--cluster-file", &file, &format!("{url}-half")]);
-    assert!(refused.contains("a restore into the database is unfinished"), "{refused}");
+    assert!(refused.contains("the database has a part of what is being restored"), "{refused}");
     let mut wait = begun(&[&["restore", "wait"], &to[..]].concat());
     let (mut lines, mut said) = (BufReader::new(wait.stderr.take().unwrap()), String::new());
     while !said.contains("waiting for the restore") {

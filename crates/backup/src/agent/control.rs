@@ -7,7 +7,7 @@
 use super::rows::{TagRows, clear_progress, complete, for_system, parse, read_all, tag_key};
 use crate::ranges::{everything, json_of_ranges, meant, ranges_of_json};
 use crate::target::redacted;
-use plinth_client::{Database, Transaction};
+use plinth_client::{Database, Filling, Transaction};
 use plinth_types::{Error, KeyRange, Result, Version};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -224,33 +224,40 @@ fn check_tag(tag: &str) -> Result<()> {
 ///
 /// # Errors
 /// `backup_duplicate` if one runs under this tag; `client_invalid_operation` for a tag that is
-/// none; those of the database.
+/// none; `database_locked` if the database has a part of what is being restored or migrated into
+/// it; those of the database.
 pub async fn start(db: &Database, tag: &str, wish: &Wish) -> Result<()> {
     check_tag(tag)?;
     let uid = db.endpoint().env().random_u64();
     let value = wish.to_json(uid);
-    db.transact(|tr| {
-        let mut value = value.clone();
-        async move {
-            value["asked_at"] = tr.get_read_version().await?.into();
-            let all = read_all(&tr).await?;
-            let before = tr.get(tag_key(tag)).await?.map(|value| parse(&value));
-            if before.as_ref().is_some_and(|before| before["uid"] == value["uid"]) {
-                return Ok(());
+    let refused = db
+        .transact(|tr| {
+            let mut value = value.clone();
+            async move {
+                value["asked_at"] = tr.get_read_version().await?.into();
+                let all = read_all(&tr).await?;
+                let before = tr.get(tag_key(tag)).await?.map(|value| parse(&value));
+                if before.as_ref().is_some_and(|before| before["uid"] == value["uid"]) {
+                    return Ok(None);
+                }
+                // Not an error of the transaction: that would be tried again.
+                if let Some(filling) = Filling::find(&tr).await? {
+                    return Ok(Some(filling.refusal("the database")));
+                }
+                let ended = all.get(tag).is_some_and(|rows| {
+                    rows.done["uid"] == rows.wanted["uid"] && rows.done["ended"].is_string()
+                });
+                if before.is_some() && !ended {
+                    let detail = format!("a backup runs under the tag {tag} already");
+                    return Err(Error::backup_duplicate().with_detail(detail));
+                }
+                tr.set(tag_key(tag), value.to_string());
+                clear_progress(&tr, tag);
+                Ok(None)
             }
-            let ended = all.get(tag).is_some_and(|rows| {
-                rows.done["uid"] == rows.wanted["uid"] && rows.done["ended"].is_string()
-            });
-            if before.is_some() && !ended {
-                let detail = format!("a backup runs under the tag {tag} already");
-                return Err(Error::backup_duplicate().with_detail(detail));
-            }
-            tr.set(tag_key(tag), value.to_string());
-            clear_progress(&tr, tag);
-            Ok(())
-        }
-    })
-    .await
+        })
+        .await?;
+    refused.map_or(Ok(()), Err)
 }
 
 /// Says what is to become of a backup.

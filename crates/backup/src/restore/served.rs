@@ -440,7 +440,10 @@ impl Run {
                 return Ok(());
             }
             if values[0].as_ref() != Some(&self.head) {
-                let detail = "another run of this restore has taken over";
+                let detail = match values[0] {
+                    Some(_) => "another run of this restore has taken over",
+                    None => "the restore was given up, or another run has brought it to its end",
+                };
                 return Err(Error::operation_cancelled().with_detail(detail));
             }
             let (mut reads, mut writes) = (RangeList::new(), RangeList::new());
@@ -568,15 +571,18 @@ impl Run {
         is_whole: bool,
     ) -> Result<()> {
         mutations.push(MutationType::ClearRange, ALL.0, ALL.1);
-        mutations.push(MutationType::Set, LAST, &[&self.id[..], &[u8::from(is_whole)]].concat());
+        let last = [&self.id[..], &[u8::from(is_whole)]].concat();
+        mutations.push(MutationType::Set, LAST, &last);
         let (_, values) = read_many(&self.db, &Locks::KEYS).await?;
         Locks::of(&values).give_back(self.id, &mut mutations);
         match self.commit(mutations, None, ranges).await {
-            // The answer to the commit that did it may have been lost.
+            // The answer to the commit that did it may have been lost. Somebody else may have given
+            // the restore up meanwhile: then there is nothing where all of it was to be.
             Err(error) if error == Error::operation_cancelled() => {
-                match read_one(&self.db, HEAD).await?.1 {
-                    None => Ok(()),
-                    Some(_) => Err(error),
+                let (_, values) = read_many(&self.db, &[HEAD, LAST]).await?;
+                match values[0].is_none() && values[1].as_deref() == Some(&last[..]) {
+                    true => Ok(()),
+                    false => Err(error),
                 }
             }
             result => result,
@@ -618,5 +624,46 @@ impl Sink for Fenced {
             let value = encode_place(reached);
             self.run.commit(mutations, Some((LOG, &value)), &[]).await
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plinth_client::TransactionOption;
+    use plinth_env::block_on;
+
+    /// A run that has brought everything in.
+    async fn begun(db: &Database) -> Run {
+        let head = [&[FORMAT][..], &[1; 16], &[2; 16], br#"{"ranges":[]}"#].concat();
+        db.transact(|tr| {
+            let head = head.clone();
+            async move {
+                tr.set_option(TransactionOption::AccessSystemKeys)?;
+                tr.set(HEAD, head);
+                Ok(())
+            }
+        })
+        .await
+        .unwrap();
+        Run { db: db.clone(), id: [1; 16], head: head.into() }
+    }
+
+    /// It said that everything was restored, and there was nothing.
+    #[test]
+    fn a_restore_that_was_given_up_before_its_last_step_is_not_done() {
+        let db = plinth::Local::in_memory().unwrap().into_database();
+        block_on(async {
+            let run = begun(&db).await;
+            assert_eq!(abort(&db).await, Ok(true));
+            let error = run.finish(&[]).await.unwrap_err();
+            assert!(error.to_string().contains("given up"), "{error}");
+            assert_eq!(is_whole(&db, &crate::names::hex(&run.id)).await, Ok(Some(false)));
+            // One whose last answer was lost is, and tries again.
+            let run = begun(&db).await;
+            assert_eq!(run.finish(&[]).await, Ok(()));
+            assert_eq!(run.finish(&[]).await, Ok(()));
+            assert_eq!(is_whole(&db, &crate::names::hex(&run.id)).await, Ok(Some(true)));
+        });
     }
 }

@@ -15,7 +15,7 @@ use crate::target::{Open, Target as Named};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::backup::target::redacted;
 use plinth::backup::{self, Backup, Key};
-use plinth::client::ReadVersionRequest;
+use plinth::client::{Filling, ReadVersionRequest};
 use plinth::{Database, Error, KeyRange, printable};
 use plinth_bench::words::grouped;
 use plinth_env::{Env, block_on};
@@ -178,17 +178,13 @@ fn open_database(options: &ArgMatches) -> Result<Opened, Failure> {
 /// What is half there isn't backed up: nobody could tell that from the whole.
 ///
 /// # Errors
-/// If a restore into the database is unfinished.
+/// If the database has a part of what is being restored or migrated into it.
 fn check_is_whole(db: &Database) -> Result<(), Failure> {
-    let unfinished = block_on(plinth::backup::restore::status(db));
-    let unfinished = unfinished.map_err(|error| Failure::of("cannot read the database", error))?;
-    match unfinished {
+    let filling = block_on(Filling::now(db));
+    let filling = filling.map_err(|error| Failure::of("cannot read the database", error))?;
+    match filling {
         None => Ok(()),
-        Some(found) => Err(Failure::new(format!(
-            "a restore into the database is unfinished, of {}: a backup would have what is there of it by now; wait for it (plinth \
-             restore wait), or give it up (plinth restore abort)",
-            found.ranges
-        ))),
+        Some(filling) => Err(Failure::new(format!("the database {filling}"))),
     }
 }
 
