@@ -8,12 +8,13 @@
 //! ```
 //! Always: the merged file is there for [`LINGERS`] before those that it was made of go, and has
 //! all of their versions; files may overlap. Whoever listed them before and finds one gone lists
-//! again.
+//! again. A file that can't be read stays as it is, and those on either side of it are merged by
+//! themselves.
 
 use crate::container::{Backup, Contents, LogFile};
 use crate::format::Kind;
 use crate::log::{self, LogBuilder};
-use plinth_types::{Result, Version};
+use plinth_types::{Error, MutationList, Result, Version};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -33,20 +34,22 @@ pub(crate) struct Superseded {
 
 impl Superseded {
     /// Merges the small files up to a version that follow one another, and removes what has been
-    /// superseded for long enough.
-    pub async fn merge_logs(&mut self, backup: &Backup, upto: Version) -> Result<()> {
+    /// superseded for long enough. Gives why one of them couldn't be read, if that is so.
+    ///
+    /// # Errors
+    /// Those of the target.
+    pub async fn merge_logs(&mut self, backup: &Backup, upto: Version) -> Result<Option<Error>> {
         let contents = backup.contents().await?;
         let mut covered = covered(&contents);
         let mut run: Vec<&LogFile> = Vec::new();
-        let mut bytes = 0;
+        let (mut bytes, mut unread) = (0, None);
         for file in contents.logs.iter().filter(|file| file.to <= upto + 1) {
             if covered.contains(&file) {
                 continue;
             }
             let follows = run.last().is_none_or(|last| last.to == file.from);
             if file.stored >= LARGE || !follows || bytes + file.stored > MOST {
-                merge(backup, &run).await?.then(|| covered.append(&mut run));
-                run.clear();
+                unread = unread.or(merge(backup, std::mem::take(&mut run), &mut covered).await?);
                 bytes = 0;
             }
             if file.stored < LARGE {
@@ -54,7 +57,7 @@ impl Superseded {
                 bytes += file.stored;
             }
         }
-        merge(backup, &run).await?.then(|| covered.append(&mut run));
+        unread = unread.or(merge(backup, run, &mut covered).await?);
         let now = backup.env.now();
         let before = std::mem::take(&mut self.since);
         let mut due = Vec::new();
@@ -72,7 +75,7 @@ impl Superseded {
         for file in due {
             backup.target.delete(&file.name).await?;
         }
-        Ok(())
+        Ok(unread)
     }
 }
 
@@ -89,27 +92,73 @@ fn covered(contents: &Contents) -> Vec<&LogFile> {
     files
 }
 
-/// Puts a file that has what these have; false if it would have no more than one of them.
-async fn merge(backup: &Backup, run: &[&LogFile]) -> Result<bool> {
-    let [first, .., last] = run else { return Ok(false) };
-    let mut merged = LogBuilder::new(first.from).that_begins(first.begins == Some(true));
-    for file in run {
+/// A file that has what some have that follow one another.
+#[derive(Default)]
+struct Merged<'f> {
+    files: Vec<&'f LogFile>,
+    log: Option<LogBuilder>,
+}
+
+impl<'f> Merged<'f> {
+    /// Adds a file, all of it or nothing.
+    async fn add(&mut self, backup: &Backup, file: &'f LogFile) -> Result<()> {
         let bytes = backup.target.get(&file.name).await?;
         let mut reader = backup.reader(&bytes, &file.name, Kind::Log)?;
-        let mut batch = (0, plinth_types::MutationList::new());
+        let mut batches: Vec<(Version, MutationList)> = Vec::new();
         let moments = log::read(&mut reader, |version, mutation| {
-            if version != batch.0 {
-                merged.push(batch.0.max(file.from), batch.1.iter());
-                batch = (version, plinth_types::MutationList::new());
+            if batches.last().is_none_or(|(last, _)| *last != version) {
+                batches.push((version, MutationList::new()));
             }
-            batch.1.push(mutation.kind, mutation.param1, mutation.param2);
+            if let Some((_, batch)) = batches.last_mut() {
+                batch.push(mutation.kind, mutation.param1, mutation.param2);
+            }
             Ok(())
         })?;
-        merged.push(batch.0.max(file.from), batch.1.iter());
-        moments.into_iter().for_each(|moment| merged.moment(moment));
+        let log = self.log.get_or_insert_with(|| {
+            LogBuilder::new(file.from).that_begins(file.begins == Some(true))
+        });
+        batches.iter().for_each(|(version, batch)| log.push(*version, batch.iter()));
+        moments.into_iter().for_each(|moment| log.moment(moment));
+        self.files.push(file);
+        Ok(())
     }
-    backup.put_log(merged, last.to).await?;
-    Ok(true)
+
+    /// Puts it, and says that others have the versions of its files now; nothing if it would have
+    /// no more than one of them.
+    async fn put(self, backup: &Backup, covered: &mut Vec<&'f LogFile>) -> Result<()> {
+        if let ([_, .., last], Some(log)) = (&self.files[..], self.log) {
+            backup.put_log(log, last.to).await?;
+            covered.extend(self.files);
+        }
+        Ok(())
+    }
+}
+
+/// Merges files that follow one another, up to one that can't be read and from behind it on. Gives
+/// why that is.
+async fn merge<'f>(
+    backup: &Backup,
+    run: Vec<&'f LogFile>,
+    covered: &mut Vec<&'f LogFile>,
+) -> Result<Option<Error>> {
+    let (mut merged, mut unread) = (Merged::default(), None);
+    if run.len() < 2 {
+        return Ok(None);
+    }
+    for file in run {
+        match merged.add(backup, file).await {
+            Ok(()) => {}
+            Err(error)
+                if error == Error::file_corrupt() || error == Error::unsupported_operation() =>
+            {
+                unread.get_or_insert(error);
+                std::mem::take(&mut merged).put(backup, covered).await?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    merged.put(backup, covered).await?;
+    Ok(unread)
 }
 
 #[cfg(test)]
@@ -154,12 +203,9 @@ mod tests {
                 machine.sleep(LINGERS).await;
                 (backup, superseded)
             });
-            drop(
-                machine.spawn(
-                    "merge",
-                    async move { superseded.merge_logs(&backup, 8).await.unwrap() },
-                ),
-            );
+            drop(machine.spawn("merge", async move {
+                drop(superseded.merge_logs(&backup, 8).await.unwrap())
+            }));
             simulation.run_for(Duration::from_micros(20 * round));
             simulation.crash(&machine);
             let machine = simulation.restart(&machine);
@@ -169,6 +215,41 @@ mod tests {
             });
             assert_eq!(contents.chain(1, Version::MAX).1, 9, "round {round}: {:?}", contents.logs);
         }
+    }
+
+    /// One damaged file kept all from being merged, and the backup began again each time.
+    #[test]
+    fn a_file_that_cannot_be_read_stays_between_those_that_can() {
+        let simulation = Simulation::new(1);
+        let machine = simulation.process("node");
+        simulation.run_until(async {
+            let target = Arc::new(Directory::new(&machine, "/backup"));
+            let backup =
+                Backup::open_or_create(&machine, target.clone(), None, "db", &[]).await.unwrap();
+            for from in [1, 5, 9, 13, 17] {
+                let mut log = LogBuilder::new(from);
+                let mut mutations = MutationList::new();
+                mutations.push(plinth_types::MutationType::Set, b"key", &from.to_le_bytes());
+                log.push(from + 1, mutations.iter());
+                backup.put_log(log, from + 4).await.unwrap();
+            }
+            let logs = backup.contents().await.unwrap().logs;
+            let path = Path::new("/backup").join(&logs[2].name);
+            let mut contents = machine.files().read(&path).await.unwrap().to_vec();
+            *contents.last_mut().unwrap() ^= 1;
+            machine.files().remove(&path).await.unwrap();
+            let file = machine.files().open(&path, Open::Create).await.unwrap();
+            file.write_all_at(0, &contents).await.unwrap();
+            let unread = Superseded::default().merge_logs(&backup, 20).await.unwrap().unwrap();
+            assert!(unread == Error::file_corrupt() && unread.to_string().contains(&logs[2].name));
+            let contents = backup.contents().await.unwrap();
+            let spans: Vec<_> = contents.logs.iter().map(|file| (file.from, file.to)).collect();
+            assert_eq!(
+                spans,
+                [(1, 5), (1, 9), (5, 9), (9, 13), (13, 17), (13, 21), (17, 21)],
+                "what is merged, and the damaged file is in none"
+            );
+        });
     }
 
     #[test]

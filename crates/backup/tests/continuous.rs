@@ -7,6 +7,8 @@
 #[path = "continuous/behind.rs"]
 mod behind;
 mod common;
+#[path = "continuous/damaged.rs"]
+mod damaged;
 #[path = "continuous/tenants.rs"]
 mod tenants;
 

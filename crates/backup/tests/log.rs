@@ -9,7 +9,7 @@ mod common;
 use common::*;
 use plinth::backup::restore::{Goal, Mapping, Plan, RestoreControl, restore_into};
 use plinth::backup::{
-    Backup, LogBuilder, Moment, Object, SnapshotSettings, everything, take_snapshot, verify,
+    Backup, LogBuilder, Moment, Object, SnapshotSettings, everything, expire, take_snapshot, verify,
 };
 use plinth::{Builder, Database, Env, Error, KeyRange, MutationType, Version};
 use plinth_env::simulated::Simulation;
@@ -341,6 +341,63 @@ fn damage_in_the_log_is_told_with_the_times_around_it() {
             assert_eq!(problem.costs, Some(versions));
             let behind = (!last).then(|| files[damaged + 1].1);
             assert_eq!(report.times(versions), (Some(files[damaged - 1].1), behind));
+            target.put(&logs[damaged].name, kept).await.unwrap();
+        }
+    });
+}
+
+/// Restores to a time, and expiring before one, refused wherever a file of the log was damaged.
+#[test]
+fn a_time_is_found_beside_damage_of_other_times() {
+    let simulation = Simulation::new(4);
+    let machine = simulation.process("node");
+    simulation.run_until(async {
+        let db = open(&machine, "/db", "memory").await;
+        set(&db, b"a", b"0").await;
+        let backup = new_backup(&machine, &db).await;
+        let snapshot = SnapshotSettings::default();
+        let begin = take_snapshot(&backup, &db, &snapshot).await.unwrap().version;
+        let (mut files, mut from) = (Vec::new(), begin + 1);
+        for n in 1..=8_u8 {
+            machine.sleep(Duration::from_secs(1)).await;
+            let version = set(&db, b"a", &[n]).await;
+            let (mut log, mut list) = (LogBuilder::new(from), MutationList::new());
+            list.push(MutationType::Set, b"a", &[n]);
+            log.push(version, list.iter());
+            let time = machine.wall_clock().as_millis() as u64;
+            log.moment(Moment { time, version });
+            backup.put_log(log, version + 1).await.unwrap();
+            files.push((version, time));
+            from = version + 1;
+        }
+        let (target, logs) = (backup_target(&machine), backup.contents().await.unwrap().logs);
+        let at = async |time: u64| plan(&backup, Goal::Time(time), Mapping::default()).await;
+        // The begin of a file, which has its times, or only its end; of the last one, too.
+        for (damaged, is_header) in [(5, true), (5, false), (7, true)] {
+            let kept = target.get(&logs[damaged].name).await.unwrap();
+            let mut bytes = kept.to_vec();
+            let place = if is_header { 20 } else { bytes.len() - 1 };
+            bytes[place] ^= 1;
+            target.put(&logs[damaged].name, bytes.into()).await.unwrap();
+            for (n, (version, time)) in files.iter().enumerate() {
+                let found = at(*time).await.map(|plan| plan.version);
+                // Where the times are gone, the damaged file may have the one of the file before.
+                let is_hidden = n == damaged || (is_header && n + 1 == damaged);
+                let expected = if is_hidden { Err(Error::file_corrupt()) } else { Ok(*version) };
+                assert_eq!(found, expected, "{n}, damaged: {damaged}, {is_header}");
+            }
+            assert_eq!(expire(&backup, Goal::Time(files[2].1)).await.map(|gone| gone.logs), Ok(0));
+            // What another file has is told by that one.
+            let (mut log, mut list) = (LogBuilder::new(logs[damaged].from), MutationList::new());
+            list.push(MutationType::Set, b"a", &[damaged as u8 + 1]);
+            let (version, time) = files[damaged];
+            log.push(version, list.iter());
+            log.moment(Moment { time, version });
+            backup.put_log(log, version + 1).await.unwrap();
+            assert_eq!(at(time).await.map(|plan| plan.version), Ok(version), "{damaged}");
+            let listed = backup.contents().await.unwrap().logs;
+            let other = listed.iter().find(|file| !logs.contains(file)).unwrap();
+            target.delete(&other.name).await.unwrap();
             target.put(&logs[damaged].name, kept).await.unwrap();
         }
     });

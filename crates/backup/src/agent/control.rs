@@ -148,7 +148,8 @@ pub struct TagStatus {
     pub snapshots: u64,
     /// How often the database let go of what had not been saved, so that a stretch is missing.
     pub broken: u64,
-    /// Why it gets no further at the moment, if so.
+    /// Why it gets no further at the moment, or with its snapshots, or with making small files
+    /// larger, if so.
     pub error: Option<String>,
 }
 
@@ -182,6 +183,7 @@ impl TagStatus {
             error: done["error"]
                 .as_str()
                 .or_else(|| done["snapshot_error"].as_str())
+                .or_else(|| done["merge_error"].as_str())
                 .map(str::to_owned),
         })
     }

@@ -496,9 +496,20 @@ impl Writer<'_> {
         self.consumer.acknowledge_upto(upto).await?;
         if self.puts.files.is_multiple_of(MERGE_FILES) {
             self.lease.renew().await?;
-            self.superseded.merge_logs(&self.backup, upto).await?;
+            self.merge(upto, done).await;
         }
         Ok(())
+    }
+
+    /// Makes small files larger, and notes which of them can't be read: nothing else waits for it.
+    async fn merge(&mut self, upto: Version, done: &mut Value) {
+        let merged = self.superseded.merge_logs(&self.backup, upto).await;
+        if let Ok(Some(error)) | Err(error) = &merged {
+            tracing::warn!(tag = self.tag, error = %error, "files of a backup's log can't be merged, and stay as they are");
+        }
+        // Of a target that fails for a while more is told by whatever else needs it.
+        let damage = merged.ok().flatten();
+        done["merge_error"] = damage.map_or(Value::Null, |error| error.to_string().into());
     }
 
     /// Writes progress, which is a commit: an idle database's stream goes on behind it.

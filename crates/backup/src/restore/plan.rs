@@ -206,8 +206,12 @@ async fn end_before(
     goal: Goal,
 ) -> Result<Option<Moment>> {
     let Goal::Time(time) = goal else { return Ok(None) };
-    let last = moment_at(backup, contents, u64::MAX).await?;
-    Ok(Some(last).filter(|last| last.time < time))
+    match moment_at(backup, contents, u64::MAX).await {
+        Ok(last) => Ok(Some(last).filter(|last| last.time < time)),
+        // It is of later times: of those that were asked for everything has been read.
+        Err(error) if is_damage(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The version at which the latest snapshot without a manifest was begun, if that is above this
@@ -305,25 +309,89 @@ async fn moment_in(backup: &Backup, contents: &Contents, time: u64) -> Result<Mo
             best = Some(moment);
         }
     };
+    // Versions that are known to be later than that.
+    let mut later = Version::MAX;
     for snapshot in &contents.snapshots {
-        let (time, version) = (snapshot.header.time_to, snapshot.header.to);
-        consider(Moment { time, version });
+        let (moment, version) = (snapshot.header.time_to, snapshot.header.to);
+        consider(Moment { time: moment, version });
+        later = if moment > time { later.min(version) } else { later };
     }
+    let mut unread = Vec::new();
     // Times ascend with versions, but not every file has any: the last one that has, and begins
     // before, has it.
     for file in contents.logs.iter().rev() {
-        let header = backup.header(&file.name).await?;
-        if header.time_from == 0 || header.time_from > time {
-            continue;
-        }
-        let bytes = backup.target.get(&file.name).await?;
-        let moments = log::read_moments(&mut backup.reader(&bytes, &file.name, Kind::Log)?)?;
-        if let Some(moment) = moments.into_iter().rfind(|moment| moment.time <= time) {
-            consider(moment);
-            break;
+        let moments = match moments_from(backup, file, time).await {
+            Ok(moments) => moments,
+            Err(error) if is_damage(&error) => {
+                unread.push((file, error));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        match moments {
+            Moments::None => {}
+            Moments::Later => later = later.min(file.from),
+            Moments::Of(moments) => {
+                let behind = moments.iter().find(|moment| moment.time > time);
+                later = behind.map_or(later, |behind| later.min(behind.version));
+                if let Some(moment) = moments.into_iter().rfind(|moment| moment.time <= time) {
+                    consider(moment);
+                    break;
+                }
+            }
         }
     }
-    best.ok_or_else(|| {
+    let found = best.ok_or_else(|| {
         unreachable_goal(backup, contents, "that time, which is before its first snapshot")
-    })
+    })?;
+    check_none_is_unread(contents, &unread, (found.version, later))?;
+    Ok(found)
+}
+
+/// What a file of the log says of times.
+enum Moments {
+    None,
+    /// They are all later than the one that was asked for.
+    Later,
+    Of(Vec<Moment>),
+}
+
+async fn moments_from(backup: &Backup, file: &LogFile, time: u64) -> Result<Moments> {
+    let header = backup.header(&file.name).await?;
+    match header.time_from {
+        0 => return Ok(Moments::None),
+        from if from > time => return Ok(Moments::Later),
+        _ => {}
+    }
+    let bytes = backup.target.get(&file.name).await?;
+    log::read_moments(&mut backup.reader(&bytes, &file.name, Kind::Log)?).map(Moments::Of)
+}
+
+fn is_damage(error: &Error) -> bool {
+    *error == Error::file_corrupt() || *error == Error::unsupported_operation()
+}
+
+/// Refuses a moment if a file that can't be read may have a later one that isn't too late: its
+/// versions lie between, and no other file has them.
+fn check_none_is_unread(
+    contents: &Contents,
+    unread: &[(&LogFile, Error)],
+    (found, later): (Version, Version),
+) -> Result<()> {
+    let is_read = |file: &&LogFile| unread.iter().all(|(other, _)| other.name != file.name);
+    let readable = Contents {
+        logs: contents.logs.iter().filter(is_read).cloned().collect(),
+        ..Contents::default()
+    };
+    let is_hidden = |file: &LogFile| {
+        file.to > found + 1 && file.from < later && readable.chain(file.from, file.to).1 < file.to
+    };
+    let Some((file, error)) = unread.iter().find(|(file, _)| is_hidden(file)) else {
+        return Ok(());
+    };
+    Err(error.clone().with_detail(format!(
+        "{}; it may be of the time that was asked for: the last version that is known to be of before is {found}, and what was \
+         committed behind it can be asked for by its version",
+        error.detail().unwrap_or(&file.name)
+    )))
 }
