@@ -359,3 +359,50 @@ fn a_snapshot_is_of_no_part_of_something() {
         runs.stop().await.unwrap();
     });
 }
+
+/// Behind a restore new versionstamps could be those of rows that were restored, or come before
+/// them, and who caches a layer's metadata, as of directories, went on with what it had.
+#[test]
+fn versions_go_on_behind_a_restore_into_a_database_and_caches_are_told() {
+    for is_ahead in [false, true] {
+        let simulation = Simulation::new(32);
+        let machine = simulation.process("node");
+        simulation.run_until(async {
+            let mut to = None;
+            if is_ahead {
+                to = Some(open(&machine, "/to", "memory").await);
+                machine.sleep(Duration::from_secs(200)).await;
+            }
+            let db = open(&machine, "/db", "memory").await;
+            machine.sleep(Duration::from_secs(100)).await;
+            set(&db, b"a", b"1").await;
+            let backup = new_backup(&machine, &db).await;
+            take_snapshot(&backup, &db, &SnapshotSettings::default()).await.unwrap();
+            let to = match to {
+                Some(to) => to,
+                None => open(&machine, "/to", "memory").await,
+            };
+            let before = set(&to, b"zz", b"mine").await;
+            let metadata = async || {
+                to.create_transaction().get(plinth_types::system::METADATA_VERSION).await.unwrap()
+            };
+            let cached = metadata().await;
+            let plan = plan(
+                &backup,
+                Goal::Newest,
+                Mapping { add_prefix: "r/".into(), ..Mapping::default() },
+            )
+            .await
+            .unwrap();
+            assert_eq!(before > plan.version, is_ahead);
+            serve(&backup, &plan, &RestoreControl::default(), &to).await.unwrap();
+            assert_ne!(metadata().await, cached);
+            let next = set(&to, b"zz", b"").await;
+            assert!(next > plan.version, "{next}, {}", plan.version);
+            assert!(
+                next < before.max(plan.version) + 100_000_000,
+                "it goes no further than it has to"
+            );
+        });
+    }
+}

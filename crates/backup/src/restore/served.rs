@@ -118,7 +118,7 @@ pub async fn restore_served(
     let from = run.log_place().await?;
     let mut sink = Fenced { run: run.clone() };
     let mutations = apply(backup, plan, control, from, &mut sink).await?;
-    run.finish(&renamed(plan)).await?;
+    run.finish(&renamed(plan), plan.version).await?;
     Ok(RestoreReport { version: plan.version, rows, bytes, mutations })
 }
 
@@ -281,7 +281,7 @@ pub async fn abort(db: &Database) -> Result<bool> {
     for range in &ranges {
         clears.push(MutationType::ClearRange, &range.begin, &range.end);
     }
-    taken.finish_with(clears, &ranges, false).await?;
+    taken.finish_with(clears, &ranges, None).await?;
     Ok(true)
 }
 
@@ -559,23 +559,32 @@ impl Run {
         Ok(value.and_then(|value| decode_place(&value)).unwrap_or_default())
     }
 
-    /// Removes the record and the lock. Whoever read before the restore began conflicts.
-    async fn finish(&self, ranges: &[KeyRange]) -> Result<()> {
-        self.finish_with(MutationList::new(), ranges, true).await
+    /// Removes the record and the lock of what has the rows of this version. Whoever read before
+    /// the restore began conflicts, and whoever caches a layer's metadata reads it again.
+    async fn finish(&self, ranges: &[KeyRange], version: Version) -> Result<()> {
+        let mut mutations = MutationList::new();
+        mutations.push(MutationType::SetVersionstampedValue, system::METADATA_VERSION, &[0; 14]);
+        self.finish_with(mutations, ranges, Some(version)).await
     }
 
     async fn finish_with(
         &self,
         mut mutations: MutationList,
         ranges: &[KeyRange],
-        is_whole: bool,
+        whole: Option<Version>,
     ) -> Result<()> {
         mutations.push(MutationType::ClearRange, ALL.0, ALL.1);
-        let last = [&self.id[..], &[u8::from(is_whole)]].concat();
+        let last = [&self.id[..], &[u8::from(whole.is_some())]].concat();
         mutations.push(MutationType::Set, LAST, &last);
-        let (_, values) = read_many(&self.db, &Locks::KEYS).await?;
+        let (now, values) = read_many(&self.db, &Locks::KEYS).await?;
         Locks::of(&values).give_back(self.id, &mut mutations);
-        match self.commit(mutations, None, ranges).await {
+        // Versionstamps of what was restored come before all that the database gives from now on.
+        if let Some(version) = whole.filter(|version| *version >= now) {
+            let beyond = version.saturating_add(1).to_le_bytes();
+            mutations.push(MutationType::Set, system::MIN_REQUIRED_COMMIT_VERSION, &beyond);
+        }
+        let written = [ranges, &[KeyRange::single(system::METADATA_VERSION)]].concat();
+        match self.commit(mutations, None, &written).await {
             // The answer to the commit that did it may have been lost. Somebody else may have given
             // the restore up meanwhile: then there is nothing where all of it was to be.
             Err(error) if error == Error::operation_cancelled() => {
@@ -656,13 +665,13 @@ mod tests {
         block_on(async {
             let run = begun(&db).await;
             assert_eq!(abort(&db).await, Ok(true));
-            let error = run.finish(&[]).await.unwrap_err();
+            let error = run.finish(&[], 1).await.unwrap_err();
             assert!(error.to_string().contains("given up"), "{error}");
             assert_eq!(is_whole(&db, &crate::names::hex(&run.id)).await, Ok(Some(false)));
             // One whose last answer was lost is, and tries again.
             let run = begun(&db).await;
-            assert_eq!(run.finish(&[]).await, Ok(()));
-            assert_eq!(run.finish(&[]).await, Ok(()));
+            assert_eq!(run.finish(&[], 1).await, Ok(()));
+            assert_eq!(run.finish(&[], 1).await, Ok(()));
             assert_eq!(is_whole(&db, &crate::names::hex(&run.id)).await, Ok(Some(true)));
         });
     }
