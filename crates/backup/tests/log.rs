@@ -9,7 +9,8 @@ mod common;
 use common::*;
 use plinth::backup::restore::{Goal, Mapping, Plan, RestoreControl, restore_into};
 use plinth::backup::{
-    Backup, LogBuilder, Moment, Object, SnapshotSettings, everything, expire, take_snapshot, verify,
+    Backup, LogBuilder, Moment, Object, SnapshotSettings, everything, expire, show_time,
+    take_snapshot, verify,
 };
 use plinth::{Builder, Database, Env, Error, KeyRange, MutationType, Version};
 use plinth_env::simulated::Simulation;
@@ -434,6 +435,7 @@ fn a_gap_ends_what_can_be_restored_and_moments_say_when() {
         let contents = backup.contents().await.unwrap();
         let reach = contents.restorable();
         assert_eq!(reach.len(), 1);
+        let noted = times.clone();
         for (time, n) in times {
             for (later, expected) in [(0, n), (900, n), (0, n)] {
                 let found = plan(&backup, Goal::Time(time + later), Mapping::default()).await;
@@ -458,7 +460,17 @@ fn a_gap_ends_what_can_be_restored_and_moments_say_when() {
         // A snapshot behind the gap begins another stretch.
         take_snapshot(&backup, &db, &SnapshotSettings::default()).await.unwrap();
         assert_eq!(backup.contents().await.unwrap().restorable().len(), 2);
-        let early = plan(&backup, Goal::Time(5), Mapping::default()).await;
-        assert_eq!(early.map(drop), Err(Error::restore_invalid_version()));
+        let early = plan(&backup, Goal::Time(5), Mapping::default()).await.map(drop).unwrap_err();
+        assert_eq!(early, Error::restore_invalid_version());
+        // Who asks for a time is told times.
+        let (from, to) = reach[0];
+        let first = show_time(backup.contents().await.unwrap().snapshots[0].header.time_to);
+        let told = format!("versions {from} to {to} ({first} to {}), and ", show_time(noted[3].0));
+        let asked = format!("{}, which is before its first snapshot", show_time(5));
+        assert!(early.to_string().contains(&told), "{early}");
+        assert!(early.to_string().contains(&asked), "{early}");
+        let lost = plan(&backup, Goal::Time(noted[5].0), Mapping::default()).await.map(drop);
+        let lost = lost.unwrap_err().to_string();
+        assert!(lost.contains(&told) && lost.contains("the last one noted at or before"), "{lost}");
     });
 }

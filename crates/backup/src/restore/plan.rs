@@ -8,6 +8,7 @@ use crate::container::{Backup, Contents, Gap, LogFile, Snapshot};
 use crate::format::Kind;
 use crate::log::{self, Moment};
 use crate::manifest::{Manifest, RowsFile};
+use crate::moments::show_time;
 use crate::names;
 use crate::ranges::meant;
 use plinth_types::{Error, KeyRange, Result, Version};
@@ -108,7 +109,7 @@ impl Plan {
         let version = match goal {
             Goal::Version(version) => version,
             Goal::Time(_) => moment.map_or(0, |moment| moment.version),
-            Goal::Newest => newest(backup, &contents)?,
+            Goal::Newest => newest(backup, &contents).await?,
         };
         // The latest has the least log behind it.
         let fits = |snapshot: &&Snapshot| {
@@ -116,10 +117,17 @@ impl Plan {
             reach.is_some_and(|(from, to)| (from..=to).contains(&version))
                 && choice.allows(snapshot)
         };
-        let snapshot = contents.snapshots.iter().rev().find(fits);
-        let snapshot = snapshot
-            .ok_or_else(|| unreachable_goal(backup, &contents, &format!("version {version}")))?
-            .clone();
+        let Some(snapshot) = contents.snapshots.iter().rev().find(fits).cloned() else {
+            let asked = match goal {
+                Goal::Time(time) => {
+                    format!(", the last one noted at or before {}", show_time(time))
+                }
+                _ => String::new(),
+            };
+            return Err(
+                unreachable_goal(backup, &contents, &format!("version {version}{asked}")).await
+            );
+        };
         if !matches!(goal, Goal::Version(_)) && *choice == Choice::Latest {
             check_none_is_hidden(backup, &contents, &snapshot, version)?;
         }
@@ -229,9 +237,10 @@ fn reaches(contents: &Contents, of: Version, version: Version) -> bool {
 
 /// The newest version that can be restored, unless there is something newer that can't: whoever
 /// wants the newest would get what is old.
-fn newest(backup: &Backup, contents: &Contents) -> Result<Version> {
-    let last = contents.restorable().last().map(|(_, to)| *to);
-    let last = last.ok_or_else(|| unreachable_goal(backup, contents, "anything"))?;
+async fn newest(backup: &Backup, contents: &Contents) -> Result<Version> {
+    let Some((_, last)) = contents.restorable().last().copied() else {
+        return Err(unreachable_goal(backup, contents, "anything").await);
+    };
     let Some(Gap { from, to, .. }) = contents.gap_behind(last) else { return Ok(last) };
     Err(Error::restore_missing_data().with_detail(format!(
         "no file of the log in {} has versions {from} to {to}, and no snapshot reaches what was saved behind them; give --version \
@@ -267,9 +276,15 @@ fn check_none_is_hidden(
     Ok(())
 }
 
-fn unreachable_goal(backup: &Backup, contents: &Contents, what: &str) -> Error {
-    let stretches: Vec<_> =
-        contents.restorable().iter().map(|(from, to)| format!("{from} to {to}")).collect();
+async fn unreachable_goal(backup: &Backup, contents: &Contents, what: &str) -> Error {
+    let mut stretches = Vec::new();
+    for (from, to) in contents.restorable() {
+        let times = match times_of(backup, contents, from, to).await {
+            Some((begin, end)) => format!(" ({} to {})", show_time(begin), show_time(end)),
+            None => String::new(),
+        };
+        stretches.push(format!("{from} to {to}{times}"));
+    }
     let has = match (stretches.is_empty(), contents.damaged.first()) {
         (true, None) => "it has no whole snapshot".to_owned(),
         (true, Some((_, error))) => format!(
@@ -280,6 +295,29 @@ fn unreachable_goal(backup: &Backup, contents: &Contents, what: &str) -> Error {
     };
     Error::restore_invalid_version()
         .with_detail(format!("{} cannot be restored to {what}: {has}", backup.url()))
+}
+
+/// The first and the last time that are known of a stretch, as far as headers tell.
+async fn times_of(
+    backup: &Backup,
+    contents: &Contents,
+    from: Version,
+    to: Version,
+) -> Option<(u64, u64)> {
+    let of_stretch = |version: Version| (from..=to).contains(&version);
+    let mut snapshots = contents.snapshots.iter().filter(|snapshot| of_stretch(snapshot.header.to));
+    let first = snapshots.next()?.header.time_to;
+    let mut last = snapshots.next_back().map_or(first, |snapshot| snapshot.header.time_to);
+    for file in contents.logs.iter().rev().filter(|file| of_stretch(file.to - 1)) {
+        match backup.header(&file.name).await {
+            Ok(header) if header.time_to > 0 => {
+                last = last.max(header.time_to);
+                break;
+            }
+            _ => {}
+        }
+    }
+    Some((first, last))
 }
 
 /// The last moment at or before a time that is noted. Files are listed anew if some were merged
@@ -341,9 +379,10 @@ async fn moment_in(backup: &Backup, contents: &Contents, time: u64) -> Result<Mo
             }
         }
     }
-    let found = best.ok_or_else(|| {
-        unreachable_goal(backup, contents, "that time, which is before its first snapshot")
-    })?;
+    let Some(found) = best else {
+        let what = format!("{}, which is before its first snapshot", show_time(time));
+        return Err(unreachable_goal(backup, contents, &what).await);
+    };
     check_none_is_unread(contents, &unread, (found.version, later))?;
     Ok(found)
 }
