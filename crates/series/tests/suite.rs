@@ -11,6 +11,8 @@
 mod arrow;
 #[path = "crash.rs"]
 mod crash;
+#[path = "damage.rs"]
+mod damage;
 #[path = "deletes.rs"]
 mod deletes;
 #[path = "full_disk.rs"]

@@ -162,15 +162,21 @@ fn server(shared: &Shared) -> Value {
     })
 }
 
-/// Series that can't be opened are a message, behind all that keys suffer from. Keys are served,
-/// but what has something to be looked at isn't well.
+/// Series that can't be opened, or are damaged, are a message, behind all that keys suffer from.
+/// Keys are served, but what has something to be looked at isn't well.
 fn tell_of_series(shared: &Shared, document: &mut Map<String, Value>) {
-    let Some(description) = shared.series.unavailable() else { return };
-    section(section(document, "client"), "database_status")
-        .insert("healthy".to_owned(), json!(false));
-    let messages = section(document, "cluster").entry("messages").or_insert_with(|| json!([]));
-    if let Some(messages) = messages.as_array_mut() {
-        messages.push(json!({ "name": "series_unavailable", "description": description }));
+    let told = [
+        ("series_unavailable", shared.series.unavailable()),
+        ("series_damaged", shared.series.damage()),
+    ];
+    for (name, description) in told {
+        let Some(description) = description else { continue };
+        section(section(document, "client"), "database_status")
+            .insert("healthy".to_owned(), json!(false));
+        let messages = section(document, "cluster").entry("messages").or_insert_with(|| json!([]));
+        if let Some(messages) = messages.as_array_mut() {
+            messages.push(json!({ "name": name, "description": description }));
+        }
     }
 }
 

@@ -64,6 +64,10 @@ impl Reach {
         None
     }
 
+    pub(crate) fn damage(&self) -> Option<String> {
+        None
+    }
+
     pub(crate) fn metrics(&self, _: &mut String) {}
 
     pub(crate) async fn ask(&self, _: &Parts) -> std::result::Result<Answer, Answer> {

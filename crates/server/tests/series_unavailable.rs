@@ -184,3 +184,42 @@ fn a_damaged_place_is_told_and_taken_up_again_when_it_is_mended() {
     let (_, rows) = posted(&server, "/api/query", QUERY);
     assert_eq!(rows.lines().filter(|line| line.contains("a b=c")).count(), 2, "{rows}");
 }
+
+/// One damaged row of one series kept its whole place shut. It is told wherever people look, and
+/// the others go on.
+#[test]
+fn a_damaged_series_is_told_and_the_others_go_on() {
+    let endpoint = endpoint();
+    let server = start(&endpoint);
+    assert!(sent(&server, 1).starts_with("+OK 1"));
+    block_on(server.stop());
+    // The name of the first series.
+    let set_name = |db: &Database, name: &[u8]| {
+        let db = db.clone().with_system_keys();
+        db.transact_blocking(|tr| {
+            tr.set([SERIES_PREFIX, b"\x15\x04\x15\x01"].concat(), name);
+            Ok(())
+        })
+        .unwrap();
+    };
+    set_name(&Database::new(endpoint.clone()), b"\xff");
+    let server = start(&endpoint);
+    let db = database(&server);
+    let (status, told) = posted(&server, "/write", "other,b=c v=1 3\na,b=c v=1 3");
+    assert_eq!(status, 204, "{told}");
+    let told = sent(&server, 2);
+    assert!(told.starts_with("-DB the name of series 1 is damaged") && told.contains("a b=c"));
+    let status = db.status_json().wait().unwrap();
+    assert!(status.contains("series_damaged") && status.contains("series number 1"), "{status}");
+    let (_, metrics) = ask_at(server.http_address().unwrap(), "GET", "/metrics", "", "");
+    assert!(metrics.contains("\nplinth_series_damaged 1\n"), "{metrics}");
+    assert!(metrics.contains("\nplinth_series_points_aside_total 1\n"), "{metrics}");
+    set_name(&db, b"a b=c");
+    block_on(server.stop());
+    let server = start(&endpoint);
+    assert!(sent(&server, 3).starts_with("+OK 1"));
+    let (_, rows) = posted(&server, "/api/query", QUERY);
+    assert_eq!(rows.lines().filter(|line| line.contains("a b=c")).count(), 2, "{rows}");
+    let status = database(&server).status_json().wait().unwrap();
+    assert!(!status.contains("series_damaged"), "{status}");
+}

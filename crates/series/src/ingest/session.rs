@@ -434,6 +434,11 @@ impl Session {
                     let series = store.all_series(&[&name]).await?;
                     self.intake.names.reopen(target, series);
                 }
+                Err(why @ Error::Damaged { .. }) => {
+                    let name = self.intake.names.targets[target as usize].name().clone();
+                    self.tell_refused(&[(name, why)]);
+                    return Ok(());
+                }
                 Err(error) => return Err(error),
             }
         }

@@ -14,11 +14,14 @@
 //! long again meanwhile. Where few points that rest keep much else from going, they are written
 //! once more and the tail goes (`rest.rs`).
 
-use super::keys::Id;
+use super::aside::{self, Aside};
+use super::back;
+use super::keys::{Id, Whose};
 use super::nodes::Through;
 use super::rest::{self, Ages, Rounds, Seen};
 use super::{
-    Cell, Shared, State, inbox, lock, pending, post, prefetch_cells, retry, rolls, side, tail,
+    Cell, Shared, Standing, State, inbox, lock, pending, post, prefetch_cells, retry, rolls, side,
+    tail,
 };
 use crate::error::{Error, Result};
 use crate::name::Name;
@@ -61,18 +64,83 @@ struct Step {
     batches: Vec<(u64, Vec<u8>)>,
     leaves: Vec<(Arc<Cell>, Vec<Arc<Points>>)>,
     late: Vec<(Arc<Cell>, Vec<Point>)>,
+    /// What goes beside all series, since theirs is damaged.
+    aside: Aside,
     /// The batches before this number go.
     cut: Option<u64>,
-    /// What was taken in from the inbox, and goes.
+    /// What was taken in from the inbox, or from aside, and goes.
     taken: Option<inbox::Taken>,
     /// Whether a transaction was made of it before, of which it may not be known what became.
     tried: AtomicBool,
+}
+
+impl Step {
+    fn of_aside(aside: Aside) -> impl DoubleEndedIterator<Item = Self> {
+        aside.divided().into_iter().map(|aside| Self { aside, ..Self::default() })
+    }
+
+    /// The leaves of series that were not found to be damaged since.
+    fn leaves(&self) -> impl Iterator<Item = (&Arc<Cell>, &[Arc<Points>])> {
+        let leaves = self.leaves.iter().map(|(cell, leaves)| (cell, &leaves[..]));
+        leaves.filter(|(cell, _)| is_whole(cell))
+    }
+
+    /// The late points of such.
+    fn late(&self) -> impl Iterator<Item = (&Arc<Cell>, &[Point])> {
+        let late = self.late.iter().map(|(cell, points)| (cell, &points[..]));
+        late.filter(|(cell, _)| is_whole(cell))
+    }
+}
+
+fn is_whole(cell: &Cell) -> bool {
+    lock(&cell.state).standing != Standing::Damaged
+}
+
+/// Why a step was not committed.
+struct Fault {
+    why: Error,
+    /// The series whose rows were to be written then.
+    of: Option<Arc<Cell>>,
+}
+
+impl Fault {
+    fn of(cell: &Arc<Cell>) -> impl Fn(Error) -> Self {
+        move |why| Self { why, of: Some(cell.clone()) }
+    }
+
+    /// Prepares a transaction for another try, if that can help.
+    async fn again(self, tr: &Transaction) -> Result<(), Self> {
+        let of = self.of;
+        retry::again(tr, self.why).await.map_err(|why| Self { why, of })
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(why: Error) -> Self {
+        Self { why, of: None }
+    }
+}
+
+impl From<plinth_types::Error> for Fault {
+    fn from(why: plinth_types::Error) -> Self {
+        Error::from(why).into()
+    }
 }
 
 impl Flusher {
     /// Notes that `cell` needs the batches from `number` on.
     pub(super) fn age(&mut self, number: u64, cell: &Arc<Cell>) {
         self.ages.insert((number, cell.id), cell.clone());
+    }
+
+    /// Notes that a series needs none any more, the oldest of which was this.
+    pub(super) fn forget_age(&mut self, number: u64, id: Id) {
+        self.ages.remove(&(number, id));
+    }
+
+    /// Has this saved before anything else.
+    pub(super) fn set_aside(&mut self, aside: Aside) {
+        Step::of_aside(aside).rev().for_each(|step| self.steps.push_front(Arc::new(step)));
     }
 
     /// Makes the next batch of these points.
@@ -160,20 +228,49 @@ async fn take_in_now(shared: &Arc<Shared>) -> Result<()> {
     let Some(last) = inbox::last(shared).await? else { return Ok(()) };
     while let Some(taken) = inbox::take_some(shared).await? {
         let is_all = taken.reaches(&last);
-        // Nothing is awaited between taking points into memory and this list, from which they and
-        // their rows go together.
-        let mut steps = prepare(shared, Sealed::Nothing);
-        match steps.last_mut() {
-            Some(step) => step.taken = Some(taken),
-            None => steps.push(Step { taken: Some(taken), ..Step::default() }),
-        }
-        lock(&shared.flusher).steps.extend(steps.into_iter().map(Arc::new));
-        commit_steps(shared).await?;
+        save_taken(shared, taken).await?;
         if is_all {
             break;
         }
     }
     Ok(())
+}
+
+/// Saves points that were just taken into memory, and removes the rows that they came from. Nothing
+/// is awaited between these two, so they go together.
+fn save_taken(
+    shared: &Arc<Shared>,
+    mut taken: inbox::Taken,
+) -> impl Future<Output = Result<()>> + Send {
+    let mut steps: Vec<Step> = Step::of_aside(std::mem::take(&mut taken.aside)).collect();
+    steps.extend(prepare(shared, Sealed::Nothing));
+    match steps.last_mut() {
+        Some(step) => step.taken = Some(taken),
+        None => steps.push(Step { taken: Some(taken), ..Step::default() }),
+    }
+    lock(&shared.flusher).steps.extend(steps.into_iter().map(Arc::new));
+    commit_steps(shared)
+}
+
+/// Takes in what was set aside of a series that was damaged and can be read again.
+pub(super) async fn take_back(shared: &Arc<Shared>, whose: &Whose) -> Result<()> {
+    let _turn = shared.turn.take().await;
+    commit_steps(shared).await?;
+    let Some(last) = back::last(shared, whose).await? else {
+        return back::mark(shared, whose, None).await;
+    };
+    back::mark(shared, whose, Some(aside::BACK)).await?;
+    while let Some(taken) = back::take_some(shared, whose).await? {
+        let is_all = taken.reaches(&last);
+        save_taken(shared, taken).await?;
+        if is_all {
+            break;
+        }
+    }
+    match shared.index.damage.of(whose) {
+        Some(_) => Ok(()),
+        None => back::mark(shared, whose, None).await,
+    }
 }
 
 /// Seals a series if points of `span` are in its open leaf, and does `then` before anybody else may
@@ -213,10 +310,22 @@ async fn commit_steps(shared: &Arc<Shared>) -> Result<()> {
             };
             step
         };
-        save_long(shared, &step).await?;
-        let trunks = commit(shared, &step).await?;
-        settle(shared, &step, trunks);
-        lock(&shared.flusher).steps.pop_front();
+        let saved = async {
+            save_long(shared, &step).await?;
+            commit(shared, &step).await
+        };
+        match saved.await {
+            Ok(trunks) => {
+                settle(shared, &step, trunks);
+                lock(&shared.flusher).steps.pop_front();
+            }
+            // The others of the step go on without it.
+            Err(Fault { why: why @ Error::Damaged { .. }, of: Some(cell) }) => {
+                let aside = aside::of_memory(shared, &cell, &why);
+                lock(&shared.flusher).set_aside(aside);
+            }
+            Err(Fault { why, .. }) => return Err(why),
+        }
     }
 }
 
@@ -228,8 +337,8 @@ fn is_long(points: &[Point]) -> bool {
 /// Saves the late points of series that have many of them ahead of the step that they belong to, in
 /// as many transactions as it takes: whoever sent them is told of it after the step. Saving them
 /// again changes nothing.
-async fn save_long(shared: &Shared, step: &Step) -> Result<()> {
-    for (cell, points) in step.late.iter().filter(|(_, points)| is_long(points)) {
+async fn save_long(shared: &Shared, step: &Step) -> Result<(), Fault> {
+    for (cell, points) in step.late().filter(|(_, points)| is_long(points)) {
         let points = side::by_time(points);
         let mut next = points.first_key_value().map(|(time, _)| *time);
         while let Some(from) = next {
@@ -237,17 +346,17 @@ async fn save_long(shared: &Shared, step: &Step) -> Result<()> {
             next = loop {
                 let saved = async {
                     shared.check_owner(&tr).await?;
-                    let next =
-                        side::merge(&tr, &shared.keys, cell.id, &points, from, STEP_POINTS).await?;
+                    let next = side::merge(&tr, &shared.keys, cell.id, &points, from, STEP_POINTS);
+                    let next = next.await.map_err(Fault::of(cell))?;
                     let saved = points.range(from..).map(|(time, _)| *time);
                     let saved = saved.take_while(|time| next.is_none_or(|next| *time < next));
                     rolls::note_late(&tr, shared, cell, saved);
                     tr.commit().await?;
-                    Ok(next)
+                    Ok::<_, Fault>(next)
                 };
                 match saved.await {
                     Ok(next) => break next,
-                    Err(error) => retry::again(&tr, error).await?,
+                    Err(fault) => fault.again(&tr).await?,
                 }
             };
         }
@@ -255,23 +364,25 @@ async fn save_long(shared: &Shared, step: &Step) -> Result<()> {
     Ok(())
 }
 
-async fn commit(shared: &Shared, step: &Step) -> Result<Vec<Trunk>> {
+async fn commit(shared: &Shared, step: &Step) -> Result<Vec<Trunk>, Fault> {
     let tr = shared.database.create_transaction();
     loop {
         match try_commit(shared, &tr, step).await {
-            Err(error) => retry::again(&tr, error).await?,
+            Err(fault) => fault.again(&tr).await?,
             result => return result,
         }
     }
 }
 
-async fn try_commit(shared: &Shared, tr: &Transaction, step: &Step) -> Result<Vec<Trunk>> {
+async fn try_commit(shared: &Shared, tr: &Transaction, step: &Step) -> Result<Vec<Trunk>, Fault> {
     if !step.posted.is_empty() {
-        return post::try_commit(shared, tr, &step.posted).await.map(|()| Vec::new());
+        post::try_commit(shared, tr, &step.posted).await?;
+        return Ok(Vec::new());
     }
     shared.check_owner(tr).await?;
     let may_be_there = step.tried.swap(true, Ordering::Relaxed);
     let keys = &shared.keys;
+    step.aside.write(tr, keys);
     for (number, bytes) in &step.batches {
         tr.set(keys.tail(*number), bytes);
     }
@@ -281,10 +392,10 @@ async fn try_commit(shared: &Shared, tr: &Transaction, step: &Step) -> Result<Ve
     let next_leaf = |cell: &Cell| {
         keys.node(cell.id, Address { level: 0, index: lock(&cell.state).trunk.leaves() })
     };
-    let tried = step.leaves.iter().filter(|_| may_be_there);
+    let tried = step.leaves().filter(|_| may_be_there);
     let mut there =
         tried.map(|(cell, _)| tr.snapshot().get(next_leaf(cell))).collect::<Vec<_>>().into_iter();
-    for (cell, leaves) in &step.leaves {
+    for (cell, leaves) in step.leaves() {
         let nodes = Through { tr, keys, id: cell.id };
         let mut trunk = lock(&cell.state).trunk;
         let is_there = match there.next() {
@@ -296,15 +407,16 @@ async fn try_commit(shared: &Shared, tr: &Transaction, step: &Step) -> Result<Ve
             leaves.iter().for_each(|leaf| trunk.pass(leaf));
         } else {
             for leaf in leaves {
-                let writes = trunk.append(&nodes, leaf).await?;
+                let writes = trunk.append(&nodes, leaf).await.map_err(Fault::of(cell))?;
                 nodes.write(&writes);
             }
         }
         trunks.push(trunk);
     }
-    for (cell, points) in step.late.iter().filter(|(_, points)| !is_long(points)) {
+    for (cell, points) in step.late().filter(|(_, points)| !is_long(points)) {
         let points = side::by_time(points);
-        side::merge(tr, keys, cell.id, &points, i64::MIN, usize::MAX).await?;
+        let merged = side::merge(tr, keys, cell.id, &points, i64::MIN, usize::MAX).await;
+        merged.map_err(Fault::of(cell))?;
         rolls::note_late(tr, shared, cell, points.keys().copied());
     }
     if let Some(cut) = step.cut {
@@ -319,7 +431,7 @@ async fn try_commit(shared: &Shared, tr: &Transaction, step: &Step) -> Result<Ve
 
 /// Takes out of memory what a step has saved.
 fn settle(shared: &Shared, step: &Step, trunks: Vec<Trunk>) {
-    for ((cell, leaves), trunk) in step.leaves.iter().zip(trunks) {
+    for ((cell, leaves), trunk) in step.leaves().zip(trunks) {
         let mut state = lock(&cell.state);
         state.trunk = trunk;
         state.sealing.retain(|leaf| !leaves.iter().any(|saved| Arc::ptr_eq(saved, leaf)));
@@ -327,7 +439,7 @@ fn settle(shared: &Shared, step: &Step, trunks: Vec<Trunk>) {
         shared.open_points.fetch_sub(points, Ordering::Relaxed);
         shared.rolls.note((cell.id, &cell.name), leaves.len(), None);
     }
-    for (cell, points) in &step.late {
+    for (cell, points) in step.late() {
         let now = shared.database.endpoint().env().now();
         shared.rolls.note((cell.id, &cell.name), 0, Some(now));
         let mut state = lock(&cell.state);

@@ -18,13 +18,16 @@
 //! Points that a reader of the owner's has to see were committed before it began: it looks into the
 //! inbox, and has it taken in if there is anything.
 
-use super::keys::Keys;
-use super::letter::{decode, grow, size};
+use super::aside::Aside;
+use super::keys::{Keys, Whose};
+use super::letter::{Opened, decode, grow, size};
 use super::names::POSTED_END;
-use super::{Place, Shared, lock, names, retry};
-use crate::error::Result;
+use super::{Cell, Place, Shared, Standing, lock, names, retry};
+use crate::error::{Error, Result};
+use crate::value::Point;
 use plinth_client::{RangeOptions, StreamingMode, Transaction};
 use plinth_types::{Bytes, KeyValue, key_after};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -54,12 +57,16 @@ async fn rows(shared: &Shared) -> Result<Vec<KeyValue>> {
 
 /// The rows that a flush takes in: they go in its last step.
 pub(super) struct Taken {
+    /// Whether they are the inbox's; else they were set aside.
+    is_mail: bool,
     /// The key of the first.
     first: Bytes,
     /// A key behind the last.
     end: Bytes,
     /// What all of them have.
     bytes: i64,
+    /// What of them can't be taken in.
+    pub(super) aside: Aside,
 }
 
 impl Taken {
@@ -72,8 +79,11 @@ impl Taken {
     /// size again, and since it is read with a conflict, a try whose answer was lost can't be under
     /// way still.
     pub(super) async fn remove(&self, tr: &Transaction, keys: &Keys) -> plinth_types::Result<()> {
-        if tr.get(&self.first).await?.is_some() {
-            tr.clear_range(&self.first, &self.end);
+        if tr.get(&self.first).await?.is_none() {
+            return Ok(());
+        }
+        tr.clear_range(&self.first, &self.end);
+        if self.is_mail {
             grow(tr, keys, -self.bytes);
         }
         Ok(())
@@ -84,44 +94,94 @@ impl Taken {
 /// there are no more.
 pub(super) async fn take_some(shared: &Arc<Shared>) -> Result<Option<Taken>> {
     let rows = rows(shared).await?;
+    take_rows(shared, &rows, None, decode).await
+}
+
+/// The same of rows that lie behind each other in the inbox, or aside; `open` says what is in one.
+pub(super) async fn take_rows(
+    shared: &Arc<Shared>,
+    rows: &[KeyValue],
+    of: Option<&Whose>,
+    open: impl Fn(&[u8]) -> Result<Opened>,
+) -> Result<Option<Taken>> {
     let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(None) };
     // Stamps ascend with the versions of commits, and all of them up to the version of the read
     // were there: none can come in between.
     let bytes = rows.iter().map(|row| row.value.len() as i64).sum();
-    let taken = Taken { first: first.key.clone(), end: key_after(&last.key), bytes };
+    let (first, end) = (first.key.clone(), key_after(&last.key));
+    let mut aside = Aside::default();
     let mut letters = Vec::with_capacity(rows.len());
-    for row in &rows {
-        let (names, points) = decode(&row.value)?;
-        letters.push((names::open(shared, &names).await?, points));
-    }
-    for (series, points) in letters {
-        for (which, point) in points {
-            let cell = &series[which].cell;
-            let mut state = lock(&cell.state);
-            let place = state.take(point);
-            if place == Place::More {
-                shared.open_points.fetch_add(1, Ordering::Relaxed);
+    for row in rows {
+        match open(&row.value) {
+            Ok((names, points)) => {
+                let series = names::open(shared, &names).await?;
+                letters.push((names, series, points));
             }
-            match place {
-                Place::Late => shared.note(cell, &mut state, &[], 1),
-                _ => shared.note(cell, &mut state, &[point], 0),
+            Err(why @ Error::Damaged { .. }) => {
+                aside.add_row(shared, of.unwrap_or(&Whose::Unknown), &why, &row.value);
             }
+            Err(why) => return Err(why),
         }
     }
-    Ok(Some(taken))
+    for (names, series, points) in letters {
+        let mut refused: BTreeMap<usize, (Error, Vec<Point>)> = BTreeMap::new();
+        for (which, point) in points {
+            let taken = match &series[which] {
+                Ok(series) => take(shared, &series.cell, point),
+                Err(why) => Err(why.clone()),
+            };
+            if let Err(why) = taken {
+                refused.entry(which).or_insert_with(|| (why, Vec::new())).1.push(point);
+            }
+        }
+        for (which, (why, points)) in refused {
+            aside.add(shared, &Whose::Name(names[which].clone()), &why, &points);
+        }
+    }
+    Ok(Some(Taken { is_mail: of.is_none(), first, end, bytes, aside }))
+}
+
+/// Takes a point that is committed into the memory of its series, unless that is damaged.
+fn take(shared: &Shared, cell: &Arc<Cell>, point: Point) -> Result<()> {
+    let mut state = lock(&cell.state);
+    if state.standing == Standing::Damaged {
+        return Err(shared.why_damaged(&cell.name));
+    }
+    let place = state.take(point);
+    if place == Place::More {
+        shared.open_points.fetch_add(1, Ordering::Relaxed);
+    }
+    match place {
+        Place::Late => shared.note(cell, &mut state, &[], 1),
+        _ => shared.note(cell, &mut state, &[point], 0),
+    }
+    Ok(())
 }
 
 /// Puts the points of rows into the memory of a store that only reads.
 pub(super) async fn look(shared: &Arc<Shared>, rows: &[KeyValue]) -> Result<()> {
     let mut unknown = POSTED_END;
     for row in rows {
-        let (names, points) = decode(&row.value)?;
+        let (names, points) = match decode(&row.value) {
+            Err(why @ Error::Damaged { .. }) => {
+                shared.note_damage(&Whose::Unknown, &why, false);
+                continue;
+            }
+            opened => opened?,
+        };
         let mut cells = Vec::with_capacity(names.len());
         for name in &names {
-            cells.push(names::known(shared, name, &mut unknown).await?);
+            cells.push(match names::known(shared, name, &mut unknown).await {
+                Err(why @ Error::Damaged { .. }) => {
+                    shared.note_damage(&Whose::Name(name.clone()), &why, false);
+                    None
+                }
+                cell => Some(cell?),
+            });
         }
         for (which, point) in points {
-            if lock(&cells[which].state).take(point) == Place::More {
+            let Some(cell) = &cells[which] else { continue };
+            if lock(&cell.state).take(point) == Place::More {
                 shared.open_points.fetch_add(1, Ordering::Relaxed);
             }
         }

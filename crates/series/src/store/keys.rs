@@ -4,8 +4,9 @@
 //! a series goes with a few range clears.
 
 use crate::error::{Error, Result};
+use crate::name::Name;
 use crate::tree::{Address, Span};
-use foundationdb_tuple::{Subspace, TuplePack, Versionstamp};
+use foundationdb_tuple::{Element, Subspace, TuplePack, Versionstamp};
 use plinth_types::{Bytes, strinc, system};
 
 /// The kinds of keys; their numbers are part of the format.
@@ -31,6 +32,8 @@ const MEMBER: i64 = 18;
 const KEEPING: i64 = 19;
 const ROLLED: i64 = 20;
 const CHANGED: i64 = 21;
+const DAMAGED: i64 = 22;
+const ASIDE: i64 = 23;
 
 /// What there is a list of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,6 +52,26 @@ pub enum Listing {
         /// The tag.
         tag: String,
     },
+}
+
+/// Whose points are set aside.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Whose {
+    /// Those of rows of the inbox that can't be read.
+    Unknown,
+    /// A series whose name can't be read, by its number.
+    Number(Id),
+    Name(Name),
+}
+
+impl Whose {
+    fn element(&self) -> Element<'_> {
+        match self {
+            Self::Unknown => Element::Nil,
+            Self::Number(id) => Element::Int(*id as i64),
+            Self::Name(name) => Element::String(name.as_str().into()),
+        }
+    }
 }
 
 /// The keys under one prefix.
@@ -339,6 +362,40 @@ impl Keys {
     /// The key of a row as a transaction writes it: with room for its versionstamp.
     pub(crate) fn inbox_row(&self, number: u64) -> Vec<u8> {
         self.under.pack_with_versionstamp(&(INBOX, Versionstamp::incomplete(0), number))
+    }
+
+    /// The key that says that a series is damaged.
+    pub(super) fn damaged(&self, whose: &Whose) -> Vec<u8> {
+        self.pack(&(DAMAGED, whose.element()))
+    }
+
+    /// What the keys of all that are damaged begin with.
+    pub(crate) fn all_damaged(&self) -> Vec<u8> {
+        self.pack(&(DAMAGED,))
+    }
+
+    pub(super) fn whose_damage(&self, key: &[u8]) -> Result<Whose> {
+        let unpacked = self.under.unpack::<(i64, Element<'_>)>(key).map_err(|_| foreign(key))?;
+        match unpacked.1 {
+            Element::Nil => Ok(Whose::Unknown),
+            Element::Int(id) => Ok(Whose::Number(id as Id)),
+            Element::String(name) => Name::parse(&name).map(Whose::Name).map_err(|_| foreign(key)),
+            _ => Err(foreign(key)),
+        }
+    }
+
+    /// The first key of what is set aside of somebody's points, and one behind the last.
+    pub(super) fn aside(&self, whose: &Whose) -> (Vec<u8>, Vec<u8>) {
+        let begin = self.pack(&(ASIDE, whose.element()));
+        // Before those of names that go on with a zero byte there.
+        let end = [&begin[..], &[0xfe]].concat();
+        (begin, end)
+    }
+
+    /// The key of a row of it as a transaction writes it: with room for its versionstamp.
+    pub(super) fn aside_row(&self, whose: &Whose, number: u64) -> Vec<u8> {
+        let row = (ASIDE, whose.element(), Versionstamp::incomplete(0), number);
+        self.under.pack_with_versionstamp(&row)
     }
 
     pub(crate) fn number_of_tail(&self, key: &[u8]) -> Result<u64> {

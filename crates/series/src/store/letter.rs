@@ -96,9 +96,14 @@ impl Letter {
     }
 }
 
+/// The next of the numbers that order the rows of a transaction.
+pub(super) fn next() -> u64 {
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 /// Writes a row in a transaction.
 pub(super) fn put(tr: &Transaction, keys: &Keys, row: &[u8]) {
-    tr.set_versionstamped_key(keys.inbox_row(NEXT.fetch_add(1, Ordering::Relaxed)), row);
+    tr.set_versionstamped_key(keys.inbox_row(next()), row);
     grow(tr, keys, row.len() as i64);
 }
 

@@ -19,8 +19,11 @@
 //! own (`division.rs`); a store puts parts together (`parts.rs`), also such that others own
 //! (`foreign.rs`).
 
+mod aside;
+mod back;
 mod budget;
 mod candidate;
+mod damage;
 mod division;
 mod flush;
 mod foreign;
@@ -282,6 +285,8 @@ enum Standing {
     Found,
     /// It was deleted.
     Gone,
+    /// A row of it is not what was written: nothing is put behind it.
+    Damaged,
 }
 
 /// Where a point went.
@@ -351,7 +356,7 @@ impl SeriesStore {
     ///
     /// # Errors
     /// [`Error::Name`], [`Error::NotOwner`], [`Error::Database`]; [`Error::TooMany`] if there may
-    /// be no more ([`SeriesLimits`]).
+    /// be no more ([`SeriesLimits`]); [`Error::Damaged`] if this series is.
     pub async fn series(&self, name: &str) -> Result<Series> {
         let mut series = self.all_series(&[name]).await?;
         series
@@ -448,7 +453,11 @@ impl Part {
             // Nothing is written here any more, so nothing has to be known for that.
             return Ok(Some(self.found(&found)));
         }
-        names::existing(&self.shared, found.id).await
+        match names::existing(&self.shared, found.id).await {
+            // It can be looked at as far as it can be read, and deleted.
+            Err(Error::Damaged { .. }) => Ok(Some(self.found(&found))),
+            existing => existing,
+        }
     }
 
     async fn take_in(&self) -> Result<()> {
@@ -661,7 +670,8 @@ impl Series {
     ///
     /// # Errors
     /// [`Error::Behind`], [`Error::Deleted`], [`Error::NotOwner`], [`Error::ReadOnly`] (a series
-    /// that [`SeriesStore::browse`] gave): the point was not taken.
+    /// that [`SeriesStore::browse`] gave), [`Error::Damaged`] (this series is; what was taken of it
+    /// before is [set aside](SeriesStore::damaged)): the point was not taken.
     pub fn append(&self, time: i64, value: impl Into<Value>) -> Result<()> {
         self.append_all(&[Point { time, value: value.into() }]).1
     }
@@ -684,6 +694,7 @@ impl Series {
             Standing::Known => {}
             Standing::Found => return (0, Err(Error::ReadOnly)),
             Standing::Gone => return (0, Err(Error::Deleted)),
+            Standing::Damaged => return (0, Err(shared.why_damaged(&self.cell.name))),
         }
         let open = shared.open_points.load(Ordering::Relaxed);
         let room = shared.settings.open_points.saturating_mul(2).saturating_sub(open);

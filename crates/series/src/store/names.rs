@@ -4,7 +4,8 @@
 //! is looked up comes into memory only if nothing was deleted meanwhile: it may be what was found,
 //! and points that are appended to a series without a name would be lost with the next start.
 
-use super::keys::{Id, Keys};
+use super::damage::Damage;
+use super::keys::{Id, Keys, Whose};
 use super::limits::{self, Admitted, SeriesLimits};
 use super::nodes::{self, Through};
 use super::{Cell, Part, Series, Shared, State, lock, retry};
@@ -14,6 +15,7 @@ use crate::tree::Trunk;
 use plinth_client::Transaction;
 use plinth_env::sync::all;
 use plinth_types::{Bytes, MutationType};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -40,6 +42,7 @@ pub(super) struct Index {
     pub(super) used: limits::Used,
     /// Odd while a series is being deleted; another number afterwards.
     pub(super) deletions: AtomicU64,
+    pub(super) damage: Damage,
 }
 
 /// Cells that were looked up, and what says whether they may come into memory.
@@ -63,6 +66,29 @@ impl Looked {
         self.cells.iter().map(|(name, _)| limits::in_memory(name)).sum()
     }
 
+    /// Those of the names that are not known to be damaged.
+    fn without_damaged<'a>(&mut self, shared: &Shared, names: &'a [Name]) -> Cow<'a, [Name]> {
+        if shared.index.damage.is_none() {
+            return names.into();
+        }
+        let whole = |name: &&Name| match shared.index.damage.of(&Whose::Name(Name::clone(name))) {
+            Some(why) => {
+                self.refused.insert(Name::clone(name), why);
+                false
+            }
+            None => true,
+        };
+        names.iter().filter(whole).cloned().collect()
+    }
+
+    /// Notes why there may not be a series; tells it, if it is damaged.
+    fn refuse(&mut self, shared: &Shared, name: &Name, why: Error) {
+        if matches!(why, Error::Damaged { .. }) {
+            shared.note_damage(&Whose::Name(name.clone()), &why, false);
+        }
+        self.refused.insert(name.clone(), why);
+    }
+
     fn add(&mut self, id: Id, name: Name, trunk: Trunk) {
         let state = State { trunk, sealed: trunk.last(), ..State::default() };
         self.cells.push((name.clone(), Arc::new(Cell { id, name, state: Mutex::new(state) })));
@@ -77,7 +103,11 @@ impl Looked {
         {
             return None;
         }
+        let was_none = shared.index.damage.is_none();
         for (name, cell) in self.cells {
+            if !was_none {
+                shared.index.damage.forget(&Whose::Name(name.clone()), false);
+            }
             add(shared, &mut known, name, cell);
         }
         Some(take(&known))
@@ -85,9 +115,13 @@ impl Looked {
 }
 
 /// The series of these names, made where there is none, whatever the limits say: their points are
-/// committed already.
-pub(super) async fn open(shared: &Arc<Shared>, names: &[Name]) -> Result<Vec<Series>> {
-    look_up(shared, names, None).await?.series.into_iter().collect()
+/// committed already. Such as are damaged are refused.
+pub(super) async fn open(shared: &Arc<Shared>, names: &[Name]) -> Result<Vec<Result<Series>>> {
+    let series = look_up(shared, names, None).await?.series;
+    match series.iter().find(|one| !matches!(one, Ok(_) | Err(Error::Damaged { .. }))) {
+        Some(Err(why)) => Err(why.clone()),
+        _ => Ok(series),
+    }
 }
 
 /// The series of these names, made where there is none and there may be one more.
@@ -141,6 +175,7 @@ async fn look_up_unknown(
     while !rest.is_empty() {
         let (now, later) = rest.split_at(at_once(rest));
         rest = later;
+        let now = &looked.without_damaged(shared, now)[..];
         if limits.is_some()
             && let Err(why) = shared.check_memory(looked.bytes())
         {
@@ -158,14 +193,21 @@ async fn look_up_unknown(
                 Ok((id, false)) if shared.is_poster() => {
                     looked.add(id, name.clone(), Trunk::default())
                 }
-                Ok((id, false)) => there.push((id, name)),
-                Err(why) => drop(looked.refused.insert(name.clone(), why)),
+                Ok((id, false)) => match shared.index.damage.of(&Whose::Number(id)) {
+                    Some(why) => drop(looked.refused.insert(name.clone(), why)),
+                    None => there.push((id, name)),
+                },
+                Err(why) => looked.refuse(shared, name, why),
             }
         }
         for some in there.chunks(TREES_AT_ONCE) {
             let trunks = all(some.iter().map(|(id, _)| nodes::trunk(shared, *id))).await;
             for ((id, name), trunk) in some.iter().zip(trunks) {
-                looked.add(*id, Name::clone(name), trunk?);
+                match trunk {
+                    Ok(trunk) => looked.add(*id, Name::clone(name), trunk),
+                    Err(why @ Error::Damaged { .. }) => looked.refuse(shared, name, why),
+                    Err(why) => return Err(why),
+                }
             }
         }
     }
@@ -209,12 +251,19 @@ pub(super) async fn existing(shared: &Arc<Shared>, id: Id) -> Result<Option<Seri
 
 /// The name of the series with this number, and its tree.
 async fn stored(shared: &Shared, id: Id) -> Result<Option<(Name, Trunk)>> {
-    Ok(all_stored(shared, &[id]).await?.pop().flatten())
+    match all_stored(shared, &[id]).await?.pop() {
+        Some(Err((_, why))) => Err(why),
+        Some(Ok(found)) => Ok(found),
+        None => Ok(None),
+    }
 }
+
+/// What was read of a series; or whose rows can't be read, and why.
+type Stored<T> = Result<Option<T>, (Whose, Error)>;
 
 /// The names of the series with these numbers, and their trees, read in one transaction; `None`
 /// where there is no such series.
-async fn all_stored(shared: &Shared, ids: &[Id]) -> Result<Vec<Option<(Name, Trunk)>>> {
+async fn all_stored(shared: &Shared, ids: &[Id]) -> Result<Vec<Stored<(Name, Trunk)>>> {
     let tr = shared.database.create_transaction();
     loop {
         match try_stored(shared, &tr, ids).await {
@@ -228,21 +277,24 @@ async fn try_stored(
     shared: &Shared,
     tr: &Transaction,
     ids: &[Id],
-) -> Result<Vec<Option<(Name, Trunk)>>> {
+) -> Result<Vec<Stored<(Name, Trunk)>>> {
     let keys = &shared.keys;
     let rows: Vec<_> = ids.iter().map(|id| tr.snapshot().get(keys.series(*id))).collect();
     let mut names = Vec::with_capacity(ids.len());
     for (id, row) in ids.iter().zip(rows) {
-        let row = row.await?;
-        let name = row.map(|row| {
-            let name = std::str::from_utf8(&row).ok().and_then(|text| Name::parse(text).ok());
-            name.ok_or_else(|| Error::damaged(format!("the name of series {id}"), "it is none"))
-        });
-        names.push((*id, name.transpose()?));
+        names.push((*id, row.await?.map(|row| name_in(*id, &row)).transpose()));
     }
-    let open = async |id: Id, name: Option<Name>| {
-        let Some(name) = name else { return Ok::<_, Error>(None) };
-        Ok(Some((name, Trunk::open(&Through { tr, keys, id }).await?)))
+    let open = async |id: Id, name: Result<Option<Name>>| {
+        let name = match name {
+            Ok(Some(name)) => name,
+            Ok(None) => return Ok(Ok(None)),
+            Err(why) => return Ok(Err((Whose::Number(id), why))),
+        };
+        match Trunk::open(&Through { tr, keys, id }).await {
+            Ok(trunk) => Ok(Ok(Some((name, trunk)))),
+            Err(why @ Error::Damaged { .. }) => Ok(Err((Whose::Name(name), why))),
+            Err(why) => Err(why),
+        }
     };
     let mut found = Vec::with_capacity(ids.len());
     let mut names = names.into_iter().peekable();
@@ -253,6 +305,26 @@ async fn try_stored(
         }
     }
     Ok(found)
+}
+
+/// The name in the row of a series.
+pub(super) fn name_in(id: Id, row: &[u8]) -> Result<Name> {
+    let name = std::str::from_utf8(row).ok().and_then(|text| Name::parse(text).ok());
+    name.ok_or_else(|| Error::damaged(format!("the name of series {id}"), "it is none"))
+}
+
+/// The name of the series with this number.
+pub(super) async fn name_of(shared: &Shared, id: Id) -> Result<Option<Name>> {
+    let key = &shared.keys.series(id);
+    let row = retry::transact(&shared.database, |tr| async move { tr.snapshot().get(key).await });
+    row.await?.map(|row| name_in(id, &row)).transpose()
+}
+
+/// The number of the series of this name.
+pub(super) async fn number_of(shared: &Shared, name: &Name) -> Result<Option<Id>> {
+    let key = &shared.keys.name(name.as_str());
+    let row = retry::transact(&shared.database, |tr| async move { tr.snapshot().get(key).await });
+    number(row.await?)
 }
 
 /// Puts a cell into memory, unless there is one already; gives that which is there.
@@ -275,13 +347,25 @@ fn know(shared: &Shared, id: Id, name: Name, trunk: Trunk) -> Arc<Cell> {
 }
 
 /// The series with these numbers, while the series are being opened; `None` where there is none.
-pub(super) async fn load(shared: &Arc<Shared>, ids: &[Id]) -> Result<Vec<Option<Arc<Cell>>>> {
+/// Such as are known to be damaged can't be read.
+pub(super) async fn load(shared: &Arc<Shared>, ids: &[Id]) -> Result<Vec<Stored<Arc<Cell>>>> {
     let mut cells = Vec::with_capacity(ids.len());
+    let known = |id: Id, (name, trunk): (Name, Trunk)| {
+        if !shared.index.damage.is_none() {
+            for whose in [Whose::Name(name.clone()), Whose::Number(id)] {
+                if let Some(why) = shared.index.damage.of(&whose) {
+                    return Err((whose, why));
+                }
+            }
+        }
+        Ok(know(shared, id, name, trunk))
+    };
     for ids in ids.chunks(NAMES_AT_ONCE) {
         let found = all_stored(shared, ids).await?.into_iter().zip(ids);
-        cells.extend(
-            found.map(|(found, id)| found.map(|(name, trunk)| know(shared, *id, name, trunk))),
-        );
+        cells.extend(found.map(|(found, id)| match found {
+            Ok(found) => found.map(|found| known(*id, found)).transpose(),
+            Err(why) => Err(why),
+        }));
     }
     Ok(cells)
 }
@@ -305,10 +389,12 @@ pub(super) async fn known(
         tr.get(shared.keys.name(name.as_str())).await
     })
     .await?;
-    if let Some(id) = number(row)?
-        && let Some(cell) = load(shared, &[id]).await?.pop().flatten()
-    {
-        return Ok(cell);
+    if let Some(id) = number(row)? {
+        match load(shared, &[id]).await?.pop() {
+            Some(Ok(Some(cell))) => return Ok(cell),
+            Some(Err((_, why))) => return Err(why),
+            Some(Ok(None)) | None => {}
+        }
     }
     *unknown -= 1;
     Ok(know(shared, *unknown, name.clone(), Trunk::default()))
@@ -421,7 +507,21 @@ struct There<'a> {
     all: u64,
     counts: Counts<'a>,
     /// The number of each name.
-    known: Vec<Option<Id>>,
+    known: Vec<Result<Option<Id>>>,
+    faults: Faults<'a>,
+}
+
+/// Why no series can be made, those that there are aside: of all, and of a metric.
+#[derive(Default)]
+struct Faults<'a> {
+    all: Option<Error>,
+    of: BTreeMap<&'a str, Error>,
+}
+
+impl Faults<'_> {
+    fn of(&self, metric: &str) -> Option<&Error> {
+        self.all.as_ref().or_else(|| self.of.get(metric))
+    }
 }
 
 /// Reads it, with conflicts.
@@ -430,17 +530,28 @@ async fn there<'a>(tr: &Transaction, keys: &Keys, names: &'a [Name]) -> Result<T
     let metrics: BTreeSet<&str> = names.iter().map(Name::metric).collect();
     let of_metrics: Vec<_> = metrics.iter().map(|metric| tr.get(keys.count_of(metric))).collect();
     let rows: Vec<_> = names.iter().map(|name| tr.get(keys.name(name.as_str()))).collect();
-    let next = number(next.await?)?.unwrap_or(1);
-    let all = counted(all.await?)?;
+    let mut faults = Faults::default();
+    let mut or_fault = |found: Result<u64>| match found {
+        Ok(found) => found,
+        Err(why) => {
+            faults.all = Some(why);
+            0
+        }
+    };
+    let next = or_fault(number(next.await?).map(|next| next.unwrap_or(1)));
+    let all = or_fault(counted(all.await?));
     let mut counts = Counts::new();
     for (metric, row) in metrics.into_iter().zip(of_metrics) {
-        counts.insert(metric, (counted(row.await?)?, 0));
+        match counted(row.await?) {
+            Ok(count) => drop(counts.insert(metric, (count, 0))),
+            Err(why) => drop(faults.of.insert(metric, why)),
+        }
     }
     let mut known = Vec::with_capacity(names.len());
     for row in rows {
-        known.push(number(row.await?)?);
+        known.push(number(row.await?));
     }
-    Ok(There { next, all, counts, known })
+    Ok(There { next, all, counts, known, faults })
 }
 
 /// Writes the rows of a new series.
@@ -461,17 +572,27 @@ async fn try_numbers(
 ) -> Result<Vec<Numbered>> {
     shared.check_owner(tr).await?;
     let keys = &shared.keys;
-    let There { next: first, mut all, mut counts, known } = there(tr, keys, names).await?;
+    let There { next: first, mut all, mut counts, known, mut faults } =
+        there(tr, keys, names).await?;
     if let Some(limits) = limits {
-        let new = names.iter().zip(&known).filter(|(_, known)| known.is_none());
+        let new = names.iter().zip(&known).filter(|(_, known)| matches!(known, Ok(None)));
         let new: Vec<&Name> = new.map(|(name, _)| name).collect();
-        elsewhere(shared, tr, (limits, &new), (&mut all, &mut counts)).await?;
+        match elsewhere(shared, tr, (limits, &new), (&mut all, &mut counts)).await {
+            Err(why @ Error::Damaged { .. }) => faults.all = Some(why),
+            read => read?,
+        }
     }
     let mut next = first;
     let mut numbers = Vec::with_capacity(names.len());
     for (name, known) in names.iter().zip(known) {
-        if let Some(id) = known {
-            numbers.push(Ok((id, false)));
+        let known = match (known, faults.of(name.metric())) {
+            (Ok(Some(id)), _) => Some(Ok((id, false))),
+            (Err(why), _) => Some(Err(why)),
+            (Ok(None), Some(why)) => Some(Err(why.clone())),
+            (Ok(None), None) => None,
+        };
+        if let Some(known) = known {
+            numbers.push(known);
             continue;
         }
         let (of_metric, more) = counts.entry(name.metric()).or_default();

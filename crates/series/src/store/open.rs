@@ -4,9 +4,11 @@
 //! is final. Points of the tail that are in a leaf already are told by their time, since leaves
 //! take over from the tail in order.
 
+use super::aside::Aside;
+use super::back;
 use super::flush::{self, Flusher};
 use super::foreign::Owner;
-use super::keys::{Id, Keys};
+use super::keys::{Id, Keys, Whose};
 use super::lease::{self, Tenure, Token};
 use super::names::Index;
 use super::place::{self, Former, Sight, check_format};
@@ -63,9 +65,15 @@ async fn own(shared: &Arc<Shared>, moves: bool) -> Result<()> {
     if moves {
         place::move_in(shared).await?;
     }
+    let mut whole_again = back::learn(shared).await?;
+    // What the tail had of a series came before what the inbox had.
+    whole_again.sort_unstable();
     recover(shared).await?;
     rolls::learn_now(shared).await?;
     shared.turn.open();
+    for whose in &whole_again {
+        flush::take_back(shared, whose).await?;
+    }
     // Before anything else is written: some of it may be in the tree already, from a life that
     // ended in the middle.
     flush::take_in(shared).await?;
@@ -151,13 +159,16 @@ async fn take_over(plot: &Plot) -> Result<(Token, bool)> {
     Ok((owner, moves))
 }
 
-/// The series that the tail has points of; `None` for one that was deleted, whose points stay until
-/// the tail moves on.
-type Recovered = BTreeMap<Id, Option<Arc<Cell>>>;
+/// The series that the tail has points of; nothing for one that was deleted, whose points stay
+/// until the tail moves on; or whose rows can't be read.
+type Recovered = BTreeMap<Id, Result<Option<Arc<Cell>>, (Whose, Error)>>;
+
+/// Points of series that can't be read, which are to be set aside, and why.
+type Unreadable = BTreeMap<Whose, (Error, Vec<Point>)>;
 
 /// Puts the tail's points back into open leaves, some batches at a time.
 async fn recover(shared: &Arc<Shared>) -> Result<()> {
-    let mut cells = Recovered::new();
+    let (mut cells, mut unreadable) = (Recovered::new(), Unreadable::new());
     let tails = shared.keys.tails();
     let end = strinc(&tails).unwrap_or_else(|| Bytes::from_static(b"\xff"));
     let mut begin = Bytes::from(tails);
@@ -169,7 +180,7 @@ async fn recover(shared: &Arc<Shared>) -> Result<()> {
         let rows =
             |tr: Transaction| async move { tr.snapshot().range(range.clone()).collect().await };
         let rows = retry::transact(&shared.database, rows).await?;
-        let Some(last) = rows.last() else { return Ok(()) };
+        let Some(last) = rows.last() else { break };
         begin = key_after(&last.key);
         let batches =
             rows.iter().map(|row| tail::decode(&row.value)).collect::<Result<Vec<_>>>()?;
@@ -180,13 +191,34 @@ async fn recover(shared: &Arc<Shared>) -> Result<()> {
         for (row, points) in rows.iter().zip(batches) {
             let number = shared.keys.number_of_tail(&row.key)?;
             for (id, point) in points {
-                if let Some(Some(cell)) = cells.get(&id) {
-                    recover_point(shared, cell, number, point);
+                match cells.get(&id) {
+                    Some(Ok(Some(cell))) => recover_point(shared, cell, number, point),
+                    // What is known to be damaged has them aside already.
+                    Some(Err((whose, why))) if shared.index.damage.of(whose).is_none() => {
+                        let entry = unreadable.entry(whose.clone());
+                        entry.or_insert_with(|| (why.clone(), Vec::new())).1.push(point);
+                    }
+                    Some(Ok(None) | Err(_)) | None => {}
                 }
             }
             lock(&shared.flusher).note_batch(number, row.value.len());
         }
     }
+    set_aside(shared, unreadable);
+    Ok(())
+}
+
+/// Has the tail's points of series that can't be read set aside before the tail may lose them; a
+/// store that only reads is without them.
+fn set_aside(shared: &Shared, unreadable: Unreadable) {
+    let mut aside = Aside::default();
+    for (whose, (why, points)) in unreadable {
+        match shared.role {
+            Role::Owner { .. } => aside.add(shared, &whose, &why, &points),
+            Role::Reader | Role::Poster(_) => shared.note_damage(&whose, &why, false),
+        }
+    }
+    lock(&shared.flusher).set_aside(aside);
 }
 
 /// Puts a point of the tail's batch `number` back, unless a leaf has it.

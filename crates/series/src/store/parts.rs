@@ -238,11 +238,21 @@ impl SeriesStore {
             stats.unsaved_for = stats.unsaved_for.max(more.unsaved_for);
             stats.longest_unsaved = stats.longest_unsaved.max(more.longest_unsaved);
             stats.query_bytes = more.query_bytes;
+            stats.damaged += more.damaged;
+            stats.points_aside += more.points_aside;
             stats.rollups.looked_at += more.rollups.looked_at;
             stats.rollups.left += more.rollups.left;
             stats.rollups.failed += more.rollups.failed;
         }
         stats
+    }
+
+    /// Which of these series are known to be damaged, and why, as it is to be told to people: rows
+    /// of theirs are not what was written. No points of them are taken; what of them was
+    /// acknowledged and in no leaf yet is set aside, and taken in when the store is opened and the
+    /// rows can be read again, from a backup for example. All other series are what they were.
+    pub fn damaged(&self) -> Vec<(String, String)> {
+        self.parts.iter().flat_map(|part| part.shared.index.damage.list()).collect()
     }
 
     /// Keeps a text under a name, in place of what was kept there. An empty one is nothing.
@@ -300,13 +310,22 @@ impl SeriesStore {
         least: Id,
         limit: usize,
     ) -> Result<(Vec<Found>, Option<Id>)> {
+        self.search_or_skip((metric, tags), (least, limit), false).await
+    }
+
+    async fn search_or_skip(
+        &self,
+        (metric, tags): (&str, &[(String, Vec<String>)]),
+        (least, limit): (Id, usize),
+        skips: bool,
+    ) -> Result<(Vec<Found>, Option<Id>)> {
         if least == 0 {
             self.have_taken_in().await?;
         }
         // Names are spread evenly, so that little is read twice.
         let each = limit.div_ceil(self.parts.len());
-        let pages =
-            self.parts.iter().map(|part| part.search(metric, tags, part.shared.least(least), each));
+        let page = |part: &'_ Part| (part.shared.least(least), each);
+        let pages = self.parts.iter().map(|part| part.search(metric, tags, page(part), skips));
         let mut pages = self.merged(all(pages).await)?;
         if pages.0.len() > limit {
             pages.0.truncate(limit);
@@ -346,7 +365,7 @@ impl SeriesStore {
             self.have_taken_in().await?;
         }
         let page = async |part: &Part| {
-            let (found, is_end) = part.page_of_all(part.shared.least(least)).await?;
+            let (found, is_end) = part.page_of_all(part.shared.least(least), false).await?;
             let next = found.last().map(|last| last.id + 1).filter(|_| !is_end);
             Ok((found, next))
         };
@@ -375,6 +394,17 @@ impl SeriesStore {
             }
             Some(metric) => self.search(metric, tags, from, PAGE).await?,
         };
+        Ok((found.iter().map(|found| self.found(found)).collect(), next))
+    }
+
+    /// Series of a metric as [`SeriesStore::browse`] gives them, without those whose names can't be
+    /// read: for what is done to each of them.
+    pub(super) async fn browse_readable(
+        &self,
+        metric: &str,
+        from: u64,
+    ) -> Result<(Vec<Series>, Option<u64>)> {
+        let (found, next) = self.search_or_skip((metric, &[]), (from, PAGE), true).await?;
         Ok((found.iter().map(|found| self.found(found)).collect(), next))
     }
 

@@ -6,11 +6,12 @@
 //! on. A series that goes whole is forgotten by memory in the same turn, and whoever looked its
 //! name up meanwhile looks again.
 
-use super::keys::{Id, Keys};
+use super::keys::{Id, Keys, Whose};
 use super::nodes::{self, Through};
 use super::rolls::Known;
 use super::{
-    Part, Series, Shared, Standing, State, flush, limits, lock, mask, names, retry, rolls, side,
+    Part, Series, Shared, Standing, State, aside, flush, limits, lock, mask, names, retry, rolls,
+    side,
 };
 use crate::error::{Error, Result};
 use crate::name::Name;
@@ -51,6 +52,10 @@ impl Series {
     async fn delete_span_here(&self, span: Span, by: Option<&Known>) -> Result<bool> {
         let (shared, id, name) = (&self.shared, self.cell.id, &self.cell.name);
         flush::sealed(shared, (id, name), span, async || {
+            if let Some(why) = shared.index.damage.of(&Whose::Name(name.clone())) {
+                // What is aside would come back.
+                return Err(why);
+            }
             let tr = shared.database.create_transaction();
             let sealed = last_sealed(shared, id, name).await?;
             loop {
@@ -106,6 +111,9 @@ async fn delete(shared: &Arc<Shared>, id: Id, name: &Name) -> Result<()> {
         while let Err(error) = try_delete(shared, &tr, id, name).await {
             retry::again(&tr, error).await?;
         }
+        for whose in [Whose::Number(id), Whose::Name(name.clone())] {
+            shared.index.damage.forget(&whose, true);
+        }
         let Some(cell) = shared.in_memory(id, name) else { return Ok(()) };
         if lock(&shared.index.names).remove(name).is_some() {
             shared.note_forgotten(limits::in_memory(name));
@@ -121,7 +129,11 @@ async fn delete(shared: &Arc<Shared>, id: Id, name: &Name) -> Result<()> {
 async fn try_delete(shared: &Shared, tr: &Transaction, id: Id, name: &Name) -> Result<()> {
     shared.check_owner(tr).await?;
     let keys = &shared.keys;
-    let named = names::number(tr.get(keys.name(name.as_str())).await?)?;
+    let named = match names::number(tr.get(keys.name(name.as_str())).await?) {
+        // What is damaged can go.
+        Err(Error::Damaged { .. }) => Some(id),
+        named => named?,
+    };
     if named.is_some_and(|named| named != id) {
         return Err(Error::Deleted);
     }
@@ -139,6 +151,7 @@ async fn try_delete(shared: &Shared, tr: &Transaction, id: Id, name: &Name) -> R
     }
     tr.clear(keys.mask(id));
     rolls::clear(tr, shared, id);
+    aside::clear(tr, keys, (id, name));
     Ok(tr.commit().await?)
 }
 

@@ -187,7 +187,7 @@ impl SeriesStore {
     async fn forget_of(&self, metric: &str, old: &Old<'_>, count: &mut u64) -> Result<()> {
         let (mut failed, mut from) = (Ok(()), Some(0));
         while let Some(begin) = from {
-            let (found, next) = self.browse(Some(metric), &[], begin).await?;
+            let (found, next) = self.browse_readable(metric, begin).await?;
             for series in found {
                 if !self.goes_by(old.known) {
                     return failed;

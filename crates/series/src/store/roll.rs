@@ -392,7 +392,7 @@ impl Part {
         let shared = &self.shared;
         let mut next = Some(0);
         while let Some(least) = next {
-            let (found, is_end) = self.page_of_all(least).await?;
+            let (found, is_end) = self.page_of_all(least, true).await?;
             next = found.last().map(|last| last.id + 1).filter(|_| !is_end);
             let known = shared.rolls.known();
             for found in found {

@@ -131,7 +131,7 @@ async fn go_on(shared: &Arc<Shared>, walk: &mut Walk, known: &Known) -> Result<(
     let is_over = |begun: Duration| env.now().saturating_sub(begun) >= STRETCH;
     let mut failed = Ok(());
     while let Some(least) = walk.next {
-        let (found, is_end) = part.page_of_all(least).await?;
+        let (found, is_end) = part.page_of_all(least, true).await?;
         for found in &found {
             let mut came = Ok(Came::Done);
             if known.keeping.has(found.name.metric()) {

@@ -7,16 +7,16 @@
 //! only read is neither made nor kept in memory.
 
 use super::found::Found;
-use super::keys::{Id, Keys, Listing};
-use super::names::FIRST_POSTED;
+use super::keys::{Id, Keys, Listing, Whose};
+use super::names::{self, FIRST_POSTED};
 use super::rolls::Progress;
 use super::{Cell, Part, Role, Series, Shared, lock, retry};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::name::Name;
 use plinth_client::{KeyValue, RangeOptions, StreamingMode, Transaction};
 use plinth_types::{Bytes, key_after, strinc};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -38,6 +38,10 @@ pub struct StoreStats {
     /// The longest that a point waited since these series were opened: what a crash took from
     /// whoever never asked was no older.
     pub longest_unsaved: Duration,
+    /// Series that are known to be damaged: see [`SeriesStore::damaged`](super::SeriesStore).
+    pub damaged: usize,
+    /// Points of such that were set aside since these series were opened.
+    pub points_aside: u64,
     /// Bytes that queries at work hold, about.
     pub query_bytes: usize,
     /// How far rollups are with what was there before.
@@ -123,8 +127,13 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// The names of these series; those that have gone meanwhile are left out.
-    async fn names(&self, ids: &[Id]) -> Result<Vec<Found>> {
+    /// The names of these series, as `named` says of what was read; those that have gone meanwhile
+    /// are left out, and those of which it says nothing.
+    async fn names(
+        &self,
+        ids: &[Id],
+        named: impl Fn(Id, Result<Name>) -> Result<Option<Name>>,
+    ) -> Result<Vec<Found>> {
         let mut found = Vec::with_capacity(ids.len());
         for ids in ids.chunks(PAGE) {
             let rows = loop {
@@ -144,18 +153,15 @@ impl<'a> Index<'a> {
                 }
             };
             for (id, row) in ids.iter().zip(rows) {
-                if let Some(row) = row {
-                    found.push(Found::new(*id, name_of(*id, &row)?));
+                if let Some(row) = row
+                    && let Some(name) = named(*id, names::name_in(*id, &row))?
+                {
+                    found.push(Found::new(*id, name));
                 }
             }
         }
         Ok(found)
     }
-}
-
-fn name_of(id: Id, row: &[u8]) -> Result<Name> {
-    let name = std::str::from_utf8(row).ok().and_then(|text| Name::parse(text).ok());
-    name.ok_or_else(|| Error::damaged(format!("the name of series {id}"), "it is none"))
 }
 
 fn end_of(prefix: &[u8]) -> Vec<u8> {
@@ -231,14 +237,32 @@ impl Part {
         if self.is_foreign() { Ok(()) } else { self.take_in().await }
     }
 
+    /// A name that was read. One that can't be is an error, unless whoever asks does something with
+    /// all that can be: then it is noted.
+    fn or_skip(&self, id: Id, name: Result<Name>, skips: bool) -> Result<Option<Name>> {
+        let whose = Whose::Number(id);
+        match name {
+            Err(why) if skips => {
+                self.shared.note_damage(&whose, &why, false);
+                Ok(None)
+            }
+            Ok(name) => {
+                self.shared.index.damage.forget(&whose, false);
+                Ok(Some(name))
+            }
+            Err(why) => Err(why),
+        }
+    }
+
     /// Series of a metric that have for each tag one of its values, with numbers from `least` on,
     /// ascending, at most `limit` of them; and where the next ones begin, if there may be more.
+    /// Such as have no name that can be read are an error, or left out.
     pub(super) async fn search(
         &self,
         metric: &str,
         tags: &[(String, Vec<String>)],
-        least: Id,
-        limit: usize,
+        (least, limit): (Id, usize),
+        skips: bool,
     ) -> Result<(Vec<Found>, Option<Id>)> {
         if least == 0 {
             self.take_in_own().await?;
@@ -248,7 +272,7 @@ impl Part {
         // Some of them may have gone meanwhile, so it is not their names that tell whether there
         // are more.
         let next = ids.last().map(|last| last + 1).filter(|_| ids.len() >= limit);
-        let mut found = index.names(&ids).await?;
+        let mut found = index.names(&ids, |id, name| self.or_skip(id, name, skips)).await?;
         if next.is_some() {
             return Ok((found, next));
         }
@@ -296,19 +320,20 @@ impl Part {
     }
 
     /// All series with numbers from `least` on, ascending, some of them; and whether there are no
-    /// more.
-    pub(super) async fn page_of_all(&self, least: Id) -> Result<(Vec<Found>, bool)> {
+    /// more. Such as have no name that can be read are an error, or left out.
+    pub(super) async fn page_of_all(&self, least: Id, skips: bool) -> Result<(Vec<Found>, bool)> {
         if least == 0 {
             self.take_in_own().await?;
         }
         let index = Index::new(&self.shared);
         let begin = index.keys.series(least);
         let rows = index.page(&begin, &end_of(&index.keys.all_series())).await?;
-        let found = rows.iter().map(|row| {
+        let mut found = Vec::with_capacity(rows.len());
+        for row in &rows {
             let id = index.keys.id_of_series(&row.key)?;
-            Ok(Found::new(id, name_of(id, &row.value)?))
-        });
-        let mut found: Vec<Found> = found.collect::<Result<_>>()?;
+            let name = self.or_skip(id, names::name_in(id, &row.value), skips)?;
+            found.extend(name.map(|name| Found::new(id, name)));
+        }
         if rows.len() >= PAGE {
             return Ok((found, false));
         }
@@ -321,15 +346,16 @@ impl Part {
     pub(super) async fn named(&self, names: &[Name]) -> Result<Vec<Found>> {
         self.take_in_own().await?;
         let index = Index::new(&self.shared);
-        let mut ids = Vec::new();
+        let mut known = BTreeMap::new();
         for name in names {
-            let Some(row) = index.name_row(name).await? else { continue };
-            let id = row[..].try_into().map(u64::from_le_bytes);
-            ids.push(id.map_err(|_| Error::damaged("the number of a series", "8 bytes expected"))?);
+            if let Some(id) = names::number(index.name_row(name).await?)? {
+                known.insert(id, name);
+            }
         }
-        ids.sort_unstable();
-        ids.dedup();
-        index.names(&ids).await
+        let ids: Vec<Id> = known.keys().copied().collect();
+        // Whoever asks by name needs none.
+        let asked = |id: Id| known.get(&id).map(|name| Name::clone(name));
+        index.names(&ids, |id, _| Ok(asked(id))).await
     }
 
     /// A series that was found: the one in memory, or else one that has nothing there and is
@@ -350,7 +376,10 @@ impl Part {
     /// What of the series is in memory now.
     pub(super) fn stats(&self) -> StoreStats {
         let shared = &self.shared;
+        let (damaged, points_aside) = shared.index.damage.count();
         StoreStats {
+            damaged,
+            points_aside,
             series: lock(&shared.index.names).len(),
             open_points: shared.open_points.load(Ordering::Relaxed),
             unsaved_points: shared.pending.points(),

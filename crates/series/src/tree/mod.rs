@@ -116,7 +116,29 @@ impl Trunk {
             trunk.leaves = trunk.leaves.max(leaves);
             trunk.last = trunk.last.max(Some(twig.summary.last.time));
         }
+        trunk.check(&twigs)?;
         Ok(trunk)
+    }
+
+    /// Fails if twigs are missing: what is written next would lie over what is there.
+    fn check(&self, twigs: &[Twig]) -> Result<()> {
+        let mut twigs = twigs.iter().map(|twig| twig.address);
+        for level in 0..=MAX_LEVEL {
+            let nodes = self.leaves.checked_div(FANOUT.saturating_pow(u32::from(level)));
+            let nodes = nodes.unwrap_or_default();
+            let first = if level == MAX_LEVEL { 0 } else { nodes - nodes % FANOUT };
+            for index in first..nodes {
+                let found = twigs.next();
+                if found != Some(Address { level, index }) {
+                    let why = format!("twig {index} of level {level} expected, {found:?} found");
+                    return Err(Error::damaged("a tree", why));
+                }
+            }
+        }
+        match twigs.next() {
+            None => Ok(()),
+            Some(more) => Err(Error::damaged("a tree", format!("{more:?} is in a node already"))),
+        }
     }
 
     /// How many leaves there are.

@@ -3,6 +3,7 @@
 
 use super::Hub;
 use crate::exposition::write_all;
+use plinth_series::StoreStats;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Writes what is measured of time series in Prometheus' format.
@@ -39,6 +40,14 @@ pub(super) fn write(hub: &Hub, text: &mut String) {
             count(&hub.counts.datagrams_refused),
         ),
         ("connections", "gauge", "Connections that send points on lines.", senders),
+    ];
+    write_all(text, "series", &numbers);
+    write_store(&stats, text);
+}
+
+/// Writes what is measured of the store of those that are this server's.
+fn write_store(stats: &StoreStats, text: &mut String) {
+    let numbers = [
         (
             "series",
             "gauge",
@@ -46,6 +55,18 @@ pub(super) fn write(hub: &Hub, text: &mut String) {
             stats.series as f64,
         ),
         ("open_points", "gauge", "Points in no leaf yet.", stats.open_points as f64),
+        (
+            "damaged",
+            "gauge",
+            "Series that rows are damaged of: no points of them are taken.",
+            stats.damaged as f64,
+        ),
+        (
+            "points_aside_total",
+            "counter",
+            "Points of such that were set aside since the series were opened.",
+            stats.points_aside as f64,
+        ),
         ("query_bytes", "gauge", "Bytes that queries at work hold.", stats.query_bytes as f64),
         (
             "rollups_left",

@@ -76,6 +76,8 @@ use std::time::Duration;
 
 /// Series that a sender may make in a second, unless it is said.
 const NEW_SERIES: u32 = 50_000;
+/// Damaged series that the status document names.
+const DAMAGED: usize = 100;
 /// How long a start waits for the series.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long accepting pauses when the system has no room for another connection.
@@ -289,7 +291,16 @@ impl Reach {
             "http": self.addresses.http,
             "unavailable": self.unavailable(),
             "parts": self.parts(),
+            "damaged": self.damaged(),
         })
+    }
+
+    /// Which series are damaged, of those that this server owns, and why: the first of them.
+    fn damaged(&self) -> Vec<Value> {
+        let opened = self.hub.as_ref().and_then(|hub| hub.slot.own().ok());
+        let damaged = opened.map(|opened| opened.store.damaged()).unwrap_or_default();
+        let told = |(series, why)| json!({ "series": series, "why": why });
+        damaged.into_iter().take(DAMAGED).map(told).collect()
     }
 
     /// Who has each part of the series, if they are shared in parts.
@@ -306,6 +317,17 @@ impl Reach {
     pub(crate) fn unavailable(&self) -> Option<String> {
         let why = self.hub.as_ref()?.slot.unavailable()?;
         Some(format!("Time series can't be opened, and keys are served meanwhile: {why}"))
+    }
+
+    /// How many series are damaged, and what is wrong with one of them, if any is.
+    pub(crate) fn damage(&self) -> Option<String> {
+        let opened = self.hub.as_ref()?.slot.own().ok()?;
+        let damaged = opened.store.damaged();
+        let (series, why) = damaged.first()?;
+        let count = damaged.len();
+        Some(format!(
+            "Rows are damaged, and what is theirs is taken in no more, {count} in all; the first is {series}: {why}"
+        ))
     }
 
     /// Writes what is measured of them.

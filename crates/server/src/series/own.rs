@@ -83,19 +83,38 @@ impl Own {
         let names: Vec<String> = new.iter().map(|what| self.name(what)).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         if !names.is_empty() {
-            let opened = self.store.all_series(&names).await?;
-            self.series.extend(new.iter().map(|what| (*what).to_owned()).zip(opened));
+            for (what, series) in new.iter().zip(self.open(&names).await?) {
+                self.series.extend(series.map(|series| ((*what).to_owned(), series)));
+            }
         }
         for (what, value) in measured {
             match self.series.get(what).map(|series| series.append(now, value)) {
                 // Somebody deleted it: it begins again with the next values.
                 Some(Err(Error::Deleted)) => drop(self.series.remove(what)),
-                // A store that is behind has better things to do.
-                None | Some(Ok(()) | Err(Error::Behind)) => {}
+                // A store that is behind has better things to do, and one that is damaged is told
+                // of elsewhere.
+                None | Some(Ok(()) | Err(Error::Behind | Error::Damaged { .. })) => {}
                 Some(result) => result?,
             }
         }
         Ok(())
+    }
+
+    /// The series of these names, but for those that are damaged.
+    async fn open(&self, names: &[&str]) -> Result<Vec<Option<Series>>> {
+        match self.store.all_series(names).await {
+            Ok(series) => return Ok(series.into_iter().map(Some).collect()),
+            Err(Error::Damaged { .. }) => {}
+            Err(why) => return Err(why),
+        }
+        let mut opened = Vec::with_capacity(names.len());
+        for name in names {
+            opened.push(match self.store.series(name).await {
+                Err(Error::Damaged { .. }) => None,
+                series => Some(series?),
+            });
+        }
+        Ok(opened)
     }
 
     /// The name of the series of `metric{label="value"}`.
@@ -121,9 +140,11 @@ async fn forget(store: &SeriesStore, metrics: BTreeSet<&str>, first: i64) -> Res
     for metric in metrics {
         let found = store.find(metric, &[]).await?;
         for name in found.iter().filter(|name| name.tags().any(|(tag, _)| tag == "server")) {
-            if let Some(series) = store.existing(name.as_str()).await? {
-                // What rollups have of them stays.
-                series.forget_before(first).await?;
+            let Some(series) = store.existing(name.as_str()).await? else { continue };
+            // What rollups have of them stays, and what is damaged.
+            match series.forget_before(first).await {
+                Err(Error::Damaged { .. }) => {}
+                forgotten => drop(forgotten?),
             }
         }
     }

@@ -79,12 +79,16 @@ impl SeriesStore {
         let mut refused = Vec::new();
         let series = match self.all_series(&names).await {
             Ok(series) => series.into_iter().map(Some).collect(),
-            Err(Error::Name { .. } | Error::TooMany { .. }) => {
+            Err(Error::Name { .. } | Error::TooMany { .. } | Error::Damaged { .. }) => {
                 let mut some = Vec::with_capacity(names.len());
                 for (place, name) in names.iter().enumerate() {
                     match self.series(name).await {
                         Ok(series) => some.push(Some(series)),
-                        Err(why @ (Error::Name { .. } | Error::TooMany { .. })) => {
+                        Err(
+                            why @ (Error::Name { .. }
+                            | Error::TooMany { .. }
+                            | Error::Damaged { .. }),
+                        ) => {
                             refused.push((place, why));
                             some.push(None);
                         }
@@ -95,9 +99,11 @@ impl SeriesStore {
             }
             Err(why) => return Err(why),
         };
-        for (series, (_, point)) in series.iter().zip(points) {
-            if let Some(series) = series {
-                self.append_waiting(series, *point).await?;
+        for (place, (series, (_, point))) in series.iter().zip(points).enumerate() {
+            let Some(series) = series else { continue };
+            match self.append_waiting(series, *point).await {
+                Err(why @ Error::Damaged { .. }) => refused.push((place, why)),
+                appended => appended?,
             }
         }
         Ok(refused)
