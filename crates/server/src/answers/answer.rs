@@ -18,6 +18,15 @@ use std::pin::pin;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
+/// What is refused with such an error, for a probe.
+pub(crate) fn why_refused(error: &Error) -> &'static str {
+    if *error == Error::process_behind() {
+        "reads and commits wait for the other servers of the cluster"
+    } else {
+        "commits are refused"
+    }
+}
+
 /// What is said to one request.
 pub(crate) struct Answer {
     status: StatusCode,
@@ -45,12 +54,7 @@ impl Answer {
     /// What a probe is told while commits that write rows are refused. Without details: it needs no
     /// token.
     pub(crate) fn not_serving(error: &Error) -> Self {
-        let what = if *error == Error::process_behind() {
-            "reads and commits wait for the other servers of the cluster"
-        } else {
-            "commits are refused"
-        };
-        let text = format!("{what}: {} ({})\n", error.name(), error.code());
+        let text = format!("{}: {} ({})\n", why_refused(error), error.name(), error.code());
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "text/plain; charset=utf-8", text)
     }
 

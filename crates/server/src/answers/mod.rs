@@ -8,6 +8,8 @@ mod answer;
 mod events;
 pub(crate) mod query;
 
+#[cfg(feature = "series")]
+pub(crate) use answer::why_refused;
 pub(crate) use answer::{Answer, body};
 pub(crate) use events::{Count, FEEDS, Feed, IDLE, May, READ, Reply};
 pub(crate) use query::Query;

@@ -12,7 +12,7 @@ use super::charts;
 use super::opening::Asked;
 use super::parts::Parts as SeriesParts;
 use super::reply::{IDLE, Made, Reply, State, Work, refusal};
-use super::{Hub, bodies, import, otlp, pass, put, rules, scrape, write};
+use super::{Hub, bodies, import, otlp, pass, pulse, put, rules, scrape, write};
 use crate::http::{Bounds, Patience, Site};
 use hyper::body::{Body, Incoming};
 use hyper::header::{
@@ -38,7 +38,7 @@ use std::time::Duration;
 
 /// For how long somebody is looked for who owns the series, where several servers share them, and
 /// how long it is from one try to the next.
-const OWNER: Duration = Duration::from_secs(10);
+const OWNER: Duration = pulse::SILENT;
 const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of an answer to the console, at most: far more than a thousand buckets take.
 const MAX_CONSOLE: usize = 4 << 20;
@@ -104,11 +104,17 @@ async fn check(
 async fn answer(hub: &Hub, request: Request<Incoming>, patience: &Patience) -> Response<State> {
     let is_influx = write::is_influx(request.uri().path());
     let is_read = request.uri().path() == RemoteRead::PATH;
-    let ((status, kind, state), written) = match check(hub, &request, patience.other_side()).await {
-        Ok(()) if is_sent(&request) => sent(hub, request, patience).await,
-        Ok(()) => (admitted(hub, request, patience).await, None),
-        Err((status, why)) => (told(status, TEXT, format!("-{why}\r\n")), None),
+    let path = request.uri().path().to_owned();
+    let answered = async {
+        match check(hub, &request, patience.other_side()).await {
+            Ok(()) if is_sent(&request) => sent(hub, request, patience).await,
+            Ok(()) => (admitted(hub, request, patience).await, None),
+            Err((status, why)) => (told(status, TEXT, format!("-{why}\r\n")), None),
+        }
     };
+    let answered = hub.asking.pulse.or_silent(answered).await;
+    let ((status, kind, state), written) =
+        answered.unwrap_or_else(|why| (unanswered(&path, &why.into()), None));
     let mut response = Response::new(state);
     *response.status_mut() = status;
     if is_influx {
@@ -130,6 +136,21 @@ async fn answer(hub: &Hub, request: Request<Incoming>, patience: &Patience) -> R
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     response
+}
+
+/// What a request is told that can't be answered now, as who asks there expects it.
+fn unanswered(path: &str, why: &plinth_series::Error) -> Answered {
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    let why = why.to_string();
+    if is_prometheus(path) || [DELETE, EXPORT].contains(&path) {
+        let text =
+            serde_json::json!({ "status": "error", "errorType": "unavailable", "error": why });
+        return told(status, JSON, text.to_string());
+    }
+    if write::is_influx(path) {
+        return told(status, JSON, write::json(&why));
+    }
+    told(status, TEXT, format!("-{why}\r\n"))
 }
 
 /// An answer: its status, its content type, what comes.
@@ -501,7 +522,7 @@ async fn here(hub: &Hub, store: &SeriesStore, head: &Parts, text: &[u8]) -> Answ
     if path == EXPORT {
         return match Export::begin(store, &parameters).await {
             Ok(export) => {
-                let work = Work::new(&hub.queries, Made::Lines(Box::new(export)));
+                let work = Work::new(&hub.asking, Made::Lines(Box::new(export)));
                 (
                     StatusCode::OK,
                     HeaderValue::from_static(STREAM),
@@ -599,7 +620,7 @@ async fn read_here(hub: &Hub, store: &SeriesStore, request: &[u8]) -> Answered {
     match RemoteRead::begin(store, request).await {
         Ok(RemoteRead::Whole(message)) => told(StatusCode::OK, RemoteRead::SAMPLES, message),
         Ok(RemoteRead::Stream(stream)) => {
-            let work = Work::new(&hub.queries, Made::Chunks(stream));
+            let work = Work::new(&hub.asking, Made::Chunks(stream));
             let kind = HeaderValue::from_static(RemoteRead::STREAM);
             (StatusCode::OK, kind, State::Text(Bytes::new(), Some(work)))
         }
@@ -656,7 +677,7 @@ async fn begun(
         _ => store.query(&prepared(Query::parse_at(text, Some(now(hub))))?).await?,
     };
     let kind = if answer.is_text() { TEXT } else { ARROW_CONTENT_TYPE };
-    let mut work = Work::new(&hub.queries, Made::Rows(Box::new(answer)));
+    let mut work = Work::new(&hub.asking, Made::Rows(Box::new(answer)));
     let first = work.answer.next().await?;
     // What is all there goes out at once, with its length.
     let rest = (!work.answer.is_ended()).then_some(work);
@@ -680,7 +701,7 @@ fn stats(hub: &Hub) -> String {
             "longest_unsaved_seconds": stats.longest_unsaved.as_secs_f64().to_string(),
         },
         "parts": { "all": parts.to_string(), "owned": owned.to_string() },
-        "queries": { "running": hub.queries.load(Ordering::Relaxed).to_string() },
+        "queries": { "running": hub.asking.queries.load(Ordering::Relaxed).to_string() },
     });
     numbers.to_string() + "\n"
 }

@@ -43,6 +43,7 @@ mod own;
 mod parts;
 mod pass;
 mod post;
+mod pulse;
 mod put;
 mod reply;
 mod rules;
@@ -55,6 +56,7 @@ pub use self::scrape::check_scraping;
 
 use self::callers::Callers;
 use self::parts::Having;
+use self::pulse::{Asking, Pulse};
 use crate::answers::Answer;
 use crate::config::{SeriesConfig, ServerConfig};
 use crate::door::{Door, Doors, Purpose};
@@ -71,7 +73,7 @@ use plinth_types::{Error, Result};
 use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Series that a sender may make in a second, unless it is said.
@@ -98,8 +100,7 @@ pub(crate) struct Hub {
     access: access::Access,
     bounds: Bounds,
     stops: Stops,
-    /// Queries at work.
-    queries: Arc<AtomicUsize>,
+    asking: Asking,
     callers: Callers,
 }
 
@@ -205,13 +206,14 @@ impl Counts {
 impl Hub {
     /// What so many listeners on lines share, and all others; what came and isn't saved may come to
     /// so many bytes.
-    fn new(
+    fn open(
+        pulse: Pulse,
         env: &Env,
         config: &SeriesConfig,
         (access, duties): (access::Access, Duties),
         (listeners, buffered_bytes): (usize, usize),
-    ) -> Self {
-        Self {
+    ) -> Arc<Self> {
+        Arc::new(Self {
             duties,
             env: env.clone(),
             slot: opening::Slot::default(),
@@ -228,9 +230,9 @@ impl Hub {
                 threads: config.threads.unwrap_or(usize::MAX),
             },
             stops: Stops::new(listeners),
-            queries: Arc::default(),
+            asking: Asking::new(pulse),
             callers: Callers::default(),
-        }
+        })
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -413,11 +415,11 @@ pub(crate) async fn start(
         return Ok(None);
     }
     let is_local = http.as_ref().is_some_and(|door: &Door| door.local_address().ip().is_loopback());
-    let file = asked.token_file.as_deref();
-    let access = access::Access::open(&env, file, is_local, doors).await?;
+    let token = asked.token_file.as_deref();
+    let access = access::Access::open(&env, token, is_local, doors).await?;
     let most = (bound.len(), config.limits.buffered_bytes);
     let duties = Duties::open(&env, asked, http.as_ref(), most.1).await?;
-    let hub = Arc::new(Hub::new(&env, asked, (access, duties), most));
+    let hub = Hub::open(Pulse::of(endpoint, config), &env, asked, (access, duties), most);
     Duties::start(&hub);
     open(&hub, endpoint, config, http.as_ref());
     let (mut addresses, mut accepting) = (asked.clone(), Vec::new());

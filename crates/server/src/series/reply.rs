@@ -5,13 +5,14 @@
 //! work. What fails halfway is a last line where the answer is one that has such; otherwise it
 //! breaks off, and its reader finds no end.
 
+use super::pulse::Asking;
 use crate::http::Patience;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use plinth_series::{Answer, ChunkStream, Export, QueryError, QueryResult};
 use plinth_types::Bytes;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ const STALLED: Duration = Duration::from_secs(300);
 /// An answer that is being made, and counted as long as it is.
 pub(super) struct Work {
     pub(super) answer: Made,
-    count: Arc<AtomicUsize>,
+    asking: Asking,
 }
 
 /// What an answer is made of.
@@ -53,15 +54,15 @@ impl Made {
 }
 
 impl Work {
-    pub(super) fn new(queries: &Arc<AtomicUsize>, answer: Made) -> Box<Self> {
-        queries.fetch_add(1, Ordering::Relaxed);
-        Box::new(Self { answer, count: queries.clone() })
+    pub(super) fn new(asking: &Asking, answer: Made) -> Box<Self> {
+        asking.queries.fetch_add(1, Ordering::Relaxed);
+        Box::new(Self { answer, asking: asking.clone() })
     }
 }
 
 impl Drop for Work {
     fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::Relaxed);
+        self.asking.queries.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -168,7 +169,9 @@ impl Body for Reply {
 }
 
 async fn piece(mut work: Box<Work>) -> (Box<Work>, QueryResult<Option<Vec<u8>>>) {
-    let made = work.answer.next().await;
+    let pulse = work.asking.pulse.clone();
+    let made = pulse.or_silent(work.answer.next()).await;
+    let made = made.unwrap_or_else(|why| Err(QueryError::Series(why.into())));
     (work, made)
 }
 
@@ -197,11 +200,14 @@ mod tests {
     fn heard(format: &str) -> Result<String, String> {
         let env = Env::real();
         let node = block_on(Node::in_memory(&env, NodeConfig::default())).unwrap();
-        let database = plinth_client::Database::new(Arc::new(node.endpoint()));
+        let endpoint: Arc<dyn plinth_client::Endpoint> = Arc::new(node.endpoint());
+        let database = plinth_client::Database::new(endpoint.clone());
+        let pulse = super::super::pulse::Pulse::new(&endpoint, database.clone());
         let store = block_on(SeriesStore::open(&database)).unwrap();
         let query = format!(r#"{{"select": "metric-names", "output": {{"format": "{format}"}}}}"#);
         let answer = store.suggest(query.as_bytes()).unwrap();
-        let work = Box::new(Work { answer: Made::Rows(Box::new(answer)), count: Arc::default() });
+        let answer = Made::Rows(Box::new(answer));
+        let work = Work::new(&Asking::new(pulse), answer);
         let failing = async { (work, Err(QueryError::TooMany("points".to_owned()))) };
         let state = State::Making(Box::pin(failing));
         let mut reply =

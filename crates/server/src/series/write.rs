@@ -10,6 +10,7 @@ use super::Hub;
 use super::bodies::{Held, NO_ROOM};
 use super::gzip;
 use super::opened::Opened;
+use crate::answers::why_refused;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode, header};
 use plinth_series::ingest::{Clock, MAX_LINE_BYTES, Protocol, RemoteWrite, Session};
@@ -69,8 +70,8 @@ pub(super) async fn answer(
     };
     let (status, text) = match (path, &opened) {
         ("/ping", _) => (StatusCode::NO_CONTENT, String::new()),
-        ("/health", None) | ("/ready", None) => {
-            let why = hub.slot.takes_now().err().map(|why| why.to_string()).unwrap_or_default();
+        ("/health" | "/ready", _) if why_ill(hub, opened.is_none()).is_some() => {
+            let why = why_ill(hub, opened.is_none());
             let text = serde_json::json!({ "name": "plinth", "status": "fail", "message": why });
             (StatusCode::SERVICE_UNAVAILABLE, format!("{text}\n"))
         }
@@ -89,6 +90,16 @@ pub(super) async fn answer(
         (_, None) => (StatusCode::NOT_FOUND, String::new()),
     };
     (status, text, None)
+}
+
+/// Why points are neither taken nor asked for here, if so: as the health of the server's own port
+/// says it.
+fn why_ill(hub: &Hub, is_closed: bool) -> Option<String> {
+    if let Some(error) = hub.asking.pulse.refusal() {
+        return Some(format!("{}: {} ({})", why_refused(&error), error.name(), error.code()));
+    }
+    let why = || hub.slot.takes_now().err().map(|why| why.to_string()).unwrap_or_default();
+    is_closed.then(why)
 }
 
 /// The content type of an answer.
@@ -268,7 +279,7 @@ fn told(hub: &Hub, session: &Session) -> String {
     format!("partial write: {} points were taken; {told}", session.saved())
 }
 
-fn json(why: &str) -> String {
+pub(super) fn json(why: &str) -> String {
     let why = why.trim_end();
     serde_json::json!({ "code": "invalid", "error": why, "message": why }).to_string() + "\n"
 }

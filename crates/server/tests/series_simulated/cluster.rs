@@ -428,3 +428,78 @@ fn an_owner_that_was_deposed_says_so_to_whoever_passes_questions_on() {
     });
     assert_eq!(answers, ["HTTP/1.0 421", "HTTP/1.0 421"]);
 }
+
+const OTLP: &str = r#"{"resourceMetrics": [{"scopeMetrics": [{"metrics": [
+    {"name": "a", "gauge": {"dataPoints": [{"timeUnixNano": "1000000000", "asDouble": 1}]}}
+]}]}]}"#;
+
+/// Everything that whoever takes in series or answers questions is asked over HTTP.
+const DOORS: [(&str, &str); 17] = [
+    ("POST /api/query", r#"{"select":"own.a","range":{"from":0,"to":9}}"#),
+    ("POST /api/search", r#"{"select":"own.a"}"#),
+    ("POST /api/suggest", r#"{"select":"metric-names"}"#),
+    ("GET /api/query?start=1&m=sum:1m-avg:own.a", ""),
+    ("GET /api/v1/query?query=own_a", ""),
+    ("GET /api/v1/query_range?query=own_a&start=0&end=9&step=1", ""),
+    ("GET /api/v1/labels", ""),
+    ("GET /api/v1/series?match[]=own_a", ""),
+    ("GET /api/v1/status/tsdb", ""),
+    ("GET /api/v1/targets", ""),
+    ("GET /api/v1/export?match[]=own_a", ""),
+    ("POST /api/v1/admin/tsdb/delete_series?match[]=own_a", ""),
+    ("POST /write", "cpu,host=a load=0.5"),
+    ("POST /api/put", r#"{"metric":"a","timestamp":1,"value":1,"tags":{"b":"c"}}"#),
+    ("POST /api/v1/import/prometheus", "a 1\n"),
+    ("POST /v1/metrics", OTLP),
+    ("GET /health", ""),
+];
+
+/// A server of a cluster without a majority kept whoever asked its series' HTTP waiting without a
+/// word, for as long as he had patience, and called itself well meanwhile.
+#[test]
+fn without_a_majority_every_question_is_answered_within_the_time_that_is_promised() {
+    for (seed, owner_stays) in [(5, true), (6, false)] {
+        let mut world = World::new(seed, 1);
+        let looker = world.sim().process("looker");
+        world.sim().run_for(Duration::from_secs(2));
+        let owner = world.owner(&looker).expect("somebody owns the series");
+        let left = if owner_stays { owner } else { (owner + 1) % SERVERS };
+        (0..SERVERS).filter(|at| *at != left).for_each(|at| world.crash(at));
+        // Also of a lease that has run out since.
+        for wait in [0, 60] {
+            world.sim().run_for(Duration::from_secs(wait));
+            let at = address(&world.machines, left, HTTP);
+            let ask = async |(head, body): (&str, &str)| {
+                let mut stream = looker.sockets().connect(at).await.unwrap();
+                let len = body.len();
+                let kind = "Content-Type: application/json";
+                let request = format!(
+                    "{head} HTTP/1.0\r\nHost: localhost\r\n{kind}\r\nContent-Length: {len}\r\n\r\n{body}"
+                );
+                send_all(&mut stream, request.as_bytes()).await.unwrap();
+                let (mut answer, mut buffer) = (Vec::new(), [0; 4096]);
+                while let Ok(len @ 1..) =
+                    poll_fn(|context| stream.poll_receive(context, &mut buffer)).await
+                {
+                    answer.extend_from_slice(&buffer[..len]);
+                }
+                String::from_utf8_lossy(&answer).into_owned()
+            };
+            let asking = plinth_env::sync::all(DOORS.map(ask));
+            let answers = world.sim().run_until_within(Duration::from_secs(12), asking);
+            let answers = answers.expect("within ten seconds and a little");
+            for (door, answer) in DOORS.iter().zip(answers) {
+                // What is scraped is known without the database where it is scraped.
+                let is_known = door.0.contains("targets") && owner_stays;
+                // It says so once it has heard of no leader for as long as an election may take.
+                if door.0 == "GET /health" && wait == 0 {
+                    continue;
+                }
+                let wanted = if is_known { "HTTP/1.0 200" } else { "HTTP/1.0 503" };
+                assert!(answer.starts_with(wanted), "{wait} s, left {left}, {door:?}: {answer}");
+                let body = answer.split_once("\r\n\r\n").unwrap().1;
+                assert!(body.len() > 20, "{door:?} says why: {answer}");
+            }
+        }
+    }
+}

@@ -21,6 +21,7 @@ use crate::store::Found;
 use crate::store::{Listing, SeriesStore};
 use crate::time::{duration, parse_moment};
 use answer::{Reply, metric};
+use plinth_env::sync::{First, race};
 use plinth_promql::ast::Node;
 use plinth_promql::{
     Answered, Error, Labels, MAX_STEPS, NAME, Options, ParseError, nanoseconds, parse_selector,
@@ -248,9 +249,16 @@ async fn query(
     let timeout = timeout.map_or(TIMEOUT, |timeout| Duration::from_nanos(timeout).min(TIMEOUT));
     let source = StoreSource::new(store, timeout);
     let time = parameters.time("time")?.unwrap_or(now);
-    let mut answer = match is_range {
-        true => plinth_promql::range(&source, text, range(parameters)?, &options).await?,
-        false => plinth_promql::instant(&source, text, time, &options).await?,
+    let evaluated = async {
+        match is_range {
+            true => Ok(plinth_promql::range(&source, text, range(parameters)?, &options).await?),
+            false => Ok(plinth_promql::instant(&source, text, time, &options).await?),
+        }
+    };
+    // Whoever evaluates looks at the time when rows have come, and they may not.
+    let mut answer = match race(evaluated, store.env().sleep(timeout)).await {
+        First::Left(answer) => answer?,
+        First::Right(()) => return Err(Failure::Timeout(source::timed_out(timeout))),
     };
     let is_cut = match &mut answer.value {
         Answered::Vector(series) => cut(series, parameters)?,

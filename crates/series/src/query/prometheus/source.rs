@@ -48,9 +48,13 @@ impl Deadline {
         if store.env().now() <= self.until {
             return Ok(());
         }
-        let seconds = self.timeout.as_secs_f64();
-        Err(Error::Timeout(format!("query timed out in expression evaluation, after {seconds} s")))
+        Err(Error::Timeout(timed_out(self.timeout)))
     }
+}
+
+/// What somebody is told whose time is up.
+pub(super) fn timed_out(timeout: Duration) -> String {
+    format!("query timed out in expression evaluation, after {} s", timeout.as_secs_f64())
 }
 
 /// A store for the time of one query.
