@@ -4,7 +4,8 @@
 //! Nothing is committed unless the test asks for it, so what a new opening finds is exactly what
 //! was synced. The seed is in each message.
 
-use plinth::{Database, Local};
+use plinth::{Builder, Database, Local};
+use plinth_env::simulated::Simulation;
 use plinth_env::sync::race;
 use plinth_env::{Env, block_on};
 use plinth_series::ingest::{Memory, Protocol, Session};
@@ -415,4 +416,35 @@ fn points_go_when_they_are_older_than_their_metric_is_kept() {
     append(&existing(&store, "idle host=a"), [NOW]);
     block_on(store.sync()).unwrap();
     assert_eq!(times(&existing(&open(&db), "idle host=a")), [NOW]);
+}
+
+/// A server whose clock was years ahead deleted all points that were ever to go, at once.
+#[test]
+fn one_clock_that_is_years_ahead_deletes_nothing_that_is_to_be_kept() {
+    const MINUTE: i64 = 60_000_000_000;
+    const HOUR: i64 = 60 * MINUTE;
+    let simulation = Simulation::new(11);
+    let env = simulation.process("machine");
+    let opened = Builder::new("/db").env(env).open_async();
+    let db = simulation.run_until(opened).unwrap().into_database();
+    let store = simulation.run_until(SeriesStore::open_with(&db, settings())).unwrap();
+    let retention: Retention = "*=20h".parse().unwrap();
+    let begun = 480_000 * HOUR;
+    let pass = |wall: i64| {
+        simulation.run_until(async {
+            let now = store.time_to_forget(wall).await.unwrap();
+            (now, store.forget(&retention, now).await.unwrap())
+        })
+    };
+    let series = simulation.run_until(store.series("cpu host=a")).unwrap();
+    series.append(begun - 19 * HOUR, 1).unwrap();
+    assert_eq!(pass(begun), (begun, 0), "the first clock is believed");
+    simulation.run_for(Duration::from_secs(60));
+    let (now, lost) = pass(begun + 90_000 * HOUR);
+    assert!(now < begun + HOUR && lost == 0, "{} minutes on", (now - begun) / MINUTE);
+    simulation.run_for(Duration::from_secs(60));
+    assert_eq!(pass(begun + 2 * MINUTE), (begun + 2 * MINUTE, 0), "a good one is right at once");
+    // The database was away for four hours, and was here for ten minutes since.
+    simulation.run_for(Duration::from_secs(600));
+    assert_eq!(pass(begun + 4 * HOUR), (begun + 4 * HOUR, 1));
 }

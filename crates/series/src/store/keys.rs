@@ -34,6 +34,7 @@ const ROLLED: i64 = 20;
 const CHANGED: i64 = 21;
 const DAMAGED: i64 = 22;
 const ASIDE: i64 = 23;
+const FORGOT: i64 = 24;
 
 /// What there is a list of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -311,6 +312,11 @@ impl Keys {
     /// The key of the rules about what is kept.
     pub(crate) fn keeping(&self) -> Vec<u8> {
         self.pack(&(KEEPING,))
+    }
+
+    /// The key of the time by which points went last that were too old.
+    pub(crate) fn forgot(&self) -> Vec<u8> {
+        self.pack(&(FORGOT,))
     }
 
     /// What the keys of all rollups of a rule begin with.

@@ -23,6 +23,7 @@ mod aside;
 mod back;
 mod budget;
 mod candidate;
+mod clock;
 mod damage;
 mod division;
 mod flush;

@@ -122,7 +122,8 @@ fn first_kept(now: i64, kept: Duration) -> i64 {
 }
 
 impl SeriesStore {
-    /// Deletes the points that are older at `now`, in nanoseconds since 1970, than `retention`
+    /// Deletes the points that are older at `now`, in nanoseconds since 1970
+    /// ([`SeriesStore::time_to_forget`], where that is what a clock shows), than `retention`
     /// keeps them, unless the database says otherwise, or than the rules of rollups do; and rollups
     /// that are too old. Gives how many series lost some.
     ///

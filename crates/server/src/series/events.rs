@@ -65,6 +65,19 @@ pub(super) fn unavailable(why: &plinth_series::Error) {
     tracing::warn!(error = %why, "series can't be opened; keys are served meanwhile");
 }
 
+/// The clock by which points are too old is ahead of what it can be.
+pub(super) fn clock_ahead(seconds: u64) {
+    tracing::error!(
+        seconds,
+        "this server's clock is ahead of those by which retention went so far: points go by theirs, until it can be right"
+    );
+}
+
+/// What is too old can't be deleted, and why.
+pub(super) fn not_forgotten(why: &plinth_series::Error) {
+    tracing::warn!(error = %why, "points that are too old can't be deleted: tried again");
+}
+
 /// What was kept of rules can't be read: nothing is evaluated before it can.
 pub(super) fn rules_unknown(why: &plinth_series::Error) {
     tracing::warn!(error = %why, "what was kept of rules can't be read: tried again every second");

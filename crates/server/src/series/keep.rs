@@ -1,15 +1,20 @@
 //! Retention: points go when they are older than the rules keep those of their metric, and rollups
 //! when theirs say so. What was said at run time, and is in the database, counts instead of what
-//! the server was started with.
+//! the server was started with. A clock that is far ahead of those that retention went by before is
+//! followed slowly, and told of.
 
-use super::Hub;
+use super::{Hub, events};
+use plinth_env::Burst;
 use plinth_env::sync::race;
-use plinth_series::Retention;
+use plinth_series::{Result, Retention, SeriesStore};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How often it is looked whether there is something to be done: rules change at any time.
 const LOOK: Duration = Duration::from_secs(1);
+/// A clock that is so far ahead is told of.
+const LEAP: Duration = Duration::from_hours(1);
 
 /// Looks for what is too old, now and then, until the server stops.
 pub(super) async fn keep(hub: Arc<Hub>, asked: Retention) {
@@ -25,10 +30,42 @@ pub(super) async fn keep(hub: Arc<Hub>, asked: Retention) {
                 continue;
             }
             since = hub.env.now();
-            let now = i64::try_from(hub.env.wall_clock().as_nanos()).unwrap_or(i64::MAX);
             // What fails is tried again the next time.
-            let _ = opened.store.forget(&asked, now).await;
+            if let Err(why) = forget(&hub, &opened.store, &asked).await
+                && hub.duties.retention.failures.note(1, hub.env.now())
+            {
+                events::not_forgotten(&why);
+            }
         }
     };
     race(hub.stops.keep.wait(), forgetting).await;
+}
+
+async fn forget(hub: &Hub, store: &SeriesStore, asked: &Retention) -> Result<()> {
+    let now = time(hub, store).await?;
+    store.forget(asked, now).await.map(drop)
+}
+
+/// What is known of how retention fares.
+#[derive(Default)]
+pub(super) struct State {
+    /// By how many seconds the clock is ahead of the time by which points go.
+    pub(super) ahead: AtomicU64,
+    leaps: Burst,
+    failures: Burst,
+}
+
+/// The time by which points are too old, in nanoseconds since 1970.
+///
+/// # Errors
+/// As [`SeriesStore::time_to_forget`].
+pub(super) async fn time(hub: &Hub, store: &SeriesStore) -> Result<i64> {
+    let wall = i64::try_from(hub.env.wall_clock().as_nanos()).unwrap_or(i64::MAX);
+    let time = store.time_to_forget(wall).await?;
+    let ahead = Duration::from_nanos(wall.abs_diff(time));
+    hub.duties.retention.ahead.store(ahead.as_secs(), Ordering::Relaxed);
+    if ahead >= LEAP && hub.duties.retention.leaps.note(1, hub.env.now()) {
+        events::clock_ahead(ahead.as_secs());
+    }
+    Ok(time)
 }

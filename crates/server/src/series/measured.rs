@@ -42,11 +42,12 @@ pub(super) fn write(hub: &Hub, text: &mut String) {
         ("connections", "gauge", "Connections that send points on lines.", senders),
     ];
     write_all(text, "series", &numbers);
-    write_store(&stats, text);
+    write_store(hub, &stats, text);
 }
 
 /// Writes what is measured of the store of those that are this server's.
-fn write_store(stats: &StoreStats, text: &mut String) {
+fn write_store(hub: &Hub, stats: &StoreStats, text: &mut String) {
+    let ahead = hub.duties.retention.ahead.load(Ordering::Relaxed) as f64;
     let numbers = [
         (
             "series",
@@ -68,6 +69,12 @@ fn write_store(stats: &StoreStats, text: &mut String) {
             stats.points_aside as f64,
         ),
         ("query_bytes", "gauge", "Bytes that queries at work hold.", stats.query_bytes as f64),
+        (
+            "clock_ahead_seconds",
+            "gauge",
+            "How far this server's clock is ahead of the time by which points are too old.",
+            ahead,
+        ),
         (
             "rollups_left",
             "gauge",

@@ -104,10 +104,11 @@ pub(crate) struct Hub {
     callers: Callers,
 }
 
-/// What whoever owns the series does beside: evaluate rules, and scrape.
+/// What whoever owns the series does beside: evaluate rules, scrape, and delete what is too old.
 struct Duties {
     rules: Option<rules::Rules>,
     scraping: Option<scrape::Scraping>,
+    retention: keep::State,
 }
 
 impl Duties {
@@ -120,7 +121,7 @@ impl Duties {
     ) -> Result<Self> {
         let rules = rules::Rules::open(env, &asked.rules, http).await?;
         let scraping = scrape::Scraping::open(env, asked.scrape.as_deref(), most).await?;
-        Ok(Self { rules, scraping })
+        Ok(Self { rules, scraping, retention: keep::State::default() })
     }
 
     fn start(hub: &Arc<Hub>) {

@@ -5,7 +5,7 @@
 //! Buckets of histograms are left out: their counts and sums say how it went, at a tenth of the
 //! series. While the series are somebody else's, or can't be opened, nothing is recorded.
 
-use super::Hub;
+use super::{Hub, keep};
 use crate::page::Page;
 use plinth_env::sync::{First, race};
 use plinth_series::{Error, Result, Series, SeriesStore, Value};
@@ -44,8 +44,11 @@ pub(super) async fn record(hub: Arc<Hub>, figures: Page, server: String) {
         if result.is_ok() && hub.env.now().saturating_sub(cleaned) >= CLEAN_EVERY {
             cleaned = hub.env.now();
             // Whoever owns the series does that, for all servers.
-            if let Ok(owned) = hub.slot.own() {
-                let _ = forget(&owned.store, ours.metrics(), nanos(now.saturating_sub(KEPT))).await;
+            if let Ok(owned) = hub.slot.own()
+                && let Ok(now) = keep::time(&hub, &owned.store).await
+            {
+                let first = now.saturating_sub(nanos(KEPT));
+                let _ = forget(&owned.store, ours.metrics(), first).await;
             }
         }
         own = Some(ours);
