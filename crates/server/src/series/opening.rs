@@ -397,7 +397,13 @@ async fn share_undivided(hub: &Arc<Hub>, among: &Among, address: &str, peers: Op
                 }
             }
             First::Right(Ok(Look::Free)) => {}
-            First::Right(Err(Error::NotOwner)) if is_divided(hub, among).await => return,
+            // A takeover that was lost in the middle says nothing against posting: whoever has them
+            // now the next look says.
+            First::Right(Err(Error::NotOwner)) => {
+                if is_divided(hub, among).await {
+                    return;
+                }
+            }
             First::Right(Err(why)) => slot.note(&why),
         }
         if race(slot.stop.wait(), candidate.wait()).await == First::Left(()) {

@@ -31,6 +31,10 @@ const LOOK: Duration = Duration::from_secs(1);
 const READ_AGAIN: Duration = Duration::from_secs(15);
 /// Points that are appended at once.
 const AT_ONCE: usize = 5000;
+/// For how long whoever has a part then is looked for when it changes hands, and how long it is
+/// from one try to the next.
+const MOVES: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of an answer, if the job doesn't say how many.
 const MOST: usize = 64 << 20;
 const NO_MEMORY: &str = "other requests take all the memory that there is for answers";
@@ -274,34 +278,50 @@ async fn told(env: &Env, secret: &Secret) -> Result<String, String> {
     }
 }
 
-/// Appends points; whether the series are still this server's.
+/// Appends points; whether the series are still this server's. Where a part changes hands in the
+/// middle they are appended once more, to whoever has it then: to the same end, and so that a
+/// scrape is there whole.
 async fn write(hub: &Hub, opened: &Opened, scraped: &Scraped, points: Vec<Point>) -> bool {
+    let mut moved = None::<Arc<Opened>>;
     for points in points.chunks(AT_ONCE) {
-        // Points for parts of others' are posted, without a fence: whoever has the first part
-        // scrapes, and nobody else.
-        match opened.store.check_owned(0).await {
-            Err(plinth_series::Error::NotOwner) => return false,
-            _ if opened.store.failure().is_some() => return false,
-            _ => {}
-        }
-        match opened.store.append_labelled(points).await {
-            Ok(refused) => {
-                let count = refused.len() as u64;
-                hub.counts.add(points.len() as u64 - count, count);
-                if let Some((_, why)) = refused.first() {
-                    scraped.refused(count, why);
-                }
+        let until = hub.env.now() + MOVES;
+        loop {
+            let store = moved.as_ref().map_or(&opened.store, |moved| &moved.store);
+            // Points for parts of others' are posted, without a fence: whoever has the first part
+            // scrapes, and nobody else.
+            if let Err(plinth_series::Error::NotOwner) = store.check_owned(0).await {
+                return false;
             }
-            Err(why) => {
-                scraped.refused(points.len() as u64, &why);
-                if opened.store.failure().is_some() {
-                    return false;
+            let why = match store.append_labelled(points).await {
+                Ok(refused) => {
+                    let count = refused.len() as u64;
+                    hub.counts.add(points.len() as u64 - count, count);
+                    if let Some((_, why)) = refused.first() {
+                        scraped.refused(count, why);
+                    }
+                    break;
                 }
+                Err(why) => why,
+            };
+            let is_moving = matches!(why, plinth_series::Error::NotOwner);
+            if is_moving && hub.env.now() < until && !hub.is_stopping() {
+                hub.env.sleep(PAUSE).await;
+                match hub.slot.of_first() {
+                    Ok(opened) => moved = Some(opened),
+                    Err(_) => return false,
+                }
+                continue;
             }
+            scraped.refused(points.len() as u64, &why);
+            if is_moving {
+                return false;
+            }
+            break;
         }
         hub.env.give_way().await;
     }
-    true
+    // Whoever scrapes looks for the store that there is now.
+    moved.is_none()
 }
 
 impl Scraping {
