@@ -111,7 +111,8 @@ class World:
         described = json.loads(run("describe", url, "--json"))
         check(len(described["snapshots"]) == 1, described)
         self.restored(url, environment=environment)
-        run("delete", url)
+        run("delete", url, code=1)
+        run("delete", url, "--yes")
         check("there is no backup in" in run("describe", url, code=1), "something is left")
 
     def apart(self, name):

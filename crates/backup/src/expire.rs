@@ -98,5 +98,6 @@ pub async fn delete(backup: &Backup) -> Result<()> {
     }
     // Whoever waits for the lease finds that what it was to write is gone.
     backup.target.delete(crate::names::IDENTITY).await?;
-    lease.give_back().await
+    lease.give_back().await?;
+    backup.target.tidy().await
 }

@@ -618,6 +618,7 @@ fn who_waits_for_a_backup_that_is_deleted_gets_none() {
         take_snapshot(&backup, &db, &small_files()).await.unwrap();
         plinth::backup::delete(&backup).await.unwrap();
         assert_eq!(target.list("").await.unwrap(), []);
+        assert_eq!(machine.files().list("/backup").await.unwrap(), [""; 0], "empty directories");
     });
 }
 

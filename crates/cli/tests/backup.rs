@@ -545,6 +545,14 @@ fn a_continuous_backup_takes_one_back_to_before_a_mistake() {
     assert!(
         ended(0, &["backup", "expire", &url, "--before", "30d"]).contains("nothing is old enough")
     );
-    ended(0, &["backup", "delete", &url]);
-    assert!(ended(1, &["backup", "describe", &url]).contains("no backup"));
+    delete(&url);
+}
+
+/// Deletes a backup, which has to be meant.
+fn delete(url: &str) {
+    let asked = ended(1, &["backup", "delete", url]);
+    assert!(asked.contains("1 snapshot") && asked.contains("--yes"), "{asked}");
+    ended(0, &["backup", "describe", url]);
+    ended(0, &["backup", "delete", url, "--yes"]);
+    assert!(ended(1, &["backup", "describe", url]).contains("no backup"));
 }

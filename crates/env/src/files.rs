@@ -71,6 +71,14 @@ impl Files {
         }
     }
 
+    /// Removes a directory that has nothing in it. Gives false where it has, or there is none.
+    pub async fn remove_dir_if_empty(&self, path: impl AsRef<Path>) -> IoResult<bool> {
+        match &self.world {
+            World::Real(_) => RealFiles::remove_dir_if_empty(path.as_ref()),
+            World::Simulated(host) => host.remove_dir_if_empty(path.as_ref()).await,
+        }
+    }
+
     /// Gives a file another name in one step, replacing what had that name.
     pub async fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> IoResult<()> {
         match &self.world {

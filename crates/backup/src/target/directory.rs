@@ -129,6 +129,25 @@ impl Target for Directory {
         })
     }
 
+    fn tidy(&self) -> Doing<'_, ()> {
+        Box::pin(async move {
+            let (files, mut dirs, mut at) = (self.env.files(), vec![String::new()], 0);
+            while let Some(prefix) = dirs.get(at).cloned() {
+                for entry in files.list(self.path(&prefix)).await? {
+                    if !entry.contains('.') {
+                        dirs.push(format!("{prefix}{entry}/"));
+                    }
+                }
+                at += 1;
+            }
+            // Those below come behind those that they are in.
+            for dir in dirs[1..].iter().rev() {
+                files.remove_dir_if_empty(self.path(dir)).await?;
+            }
+            Ok(())
+        })
+    }
+
     fn url(&self) -> String {
         // A URL names a whole path; one that begins where the process is stands for itself.
         let scheme = if self.root.is_absolute() { "file://" } else { "" };

@@ -85,6 +85,15 @@ pub trait Target: Send + Sync {
     /// Those of the place.
     fn settle<'a>(&'a self, prefix: &'a str) -> Doing<'a, ()>;
 
+    /// Takes away what is there of a place without objects: directories that are empty. Its own
+    /// stays.
+    ///
+    /// # Errors
+    /// Those of the place.
+    fn tidy(&self) -> Doing<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// What it is called: a URL, without secrets.
     fn url(&self) -> String;
 

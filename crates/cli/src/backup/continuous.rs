@@ -59,7 +59,16 @@ pub fn commands() -> Vec<Command> {
                     .required(true)
                     .help("A time (2026-11-25T03:05:34Z, 2026/11/25.03:05:34+0100), a version, or a number of days: 30d"),
             ),
-        Command::new("delete").about("Removes a whole backup").arg(url()).arg(credentials()),
+        Command::new("delete")
+            .about("Removes a whole backup")
+            .arg(url())
+            .arg(credentials())
+            .arg(
+                Arg::new("yes")
+                    .long("yes")
+                    .action(ArgAction::SetTrue)
+                    .help("Removes it; without it only says what would go"),
+            ),
     ]
 }
 
@@ -451,6 +460,17 @@ fn delete(options: &ArgMatches) -> Result<u8, Failure> {
     let (env, url) = (Env::real(), url(options));
     let backup = open_backup(&env, &url, None, options)?;
     let url = redacted(&url);
+    if !options.get_flag("yes") {
+        let contents = block_on(backup.contents());
+        let contents =
+            contents.map_err(|error| Failure::of(format!("cannot read {url}"), error))?;
+        return Err(Failure::new(format!(
+            "the backup in {url}, {} and {} of the log, {}, would be gone for ever; nothing was removed: --yes does so",
+            count(contents.snapshots.len() as u64, "snapshot"),
+            count(contents.logs.len() as u64, "file"),
+            bytes(contents.bytes)
+        )));
+    }
     block_on(backup::delete(&backup))
         .map_err(|error| Failure::of(format!("cannot delete {url}"), error))?;
     terminal::print(&format!("the backup in {url} is gone\n"))?;

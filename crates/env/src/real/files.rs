@@ -60,6 +60,15 @@ impl RealFiles {
         }
     }
 
+    pub(crate) fn remove_dir_if_empty(path: &Path) -> IoResult<bool> {
+        use io::ErrorKind::{DirectoryNotEmpty, NotFound};
+        match std::fs::remove_dir(path) {
+            Ok(()) => Ok(true),
+            Err(error) if matches!(error.kind(), DirectoryNotEmpty | NotFound) => Ok(false),
+            Err(error) => Err(file_error("remove directory", path, error, true)),
+        }
+    }
+
     pub(crate) fn rename(from: &Path, to: &Path) -> IoResult<()> {
         std::fs::rename(from, to).map_err(|error| file_error("rename", from, error, true))
     }

@@ -194,6 +194,11 @@ impl Host {
         self.call(about, &[], |acting| acting.perhaps(|disk| disk.remove_dir_all(path))).await
     }
 
+    pub(crate) async fn remove_dir_if_empty(self: &Arc<Self>, path: &Path) -> IoResult<bool> {
+        let about = About { kind: CallKind::Rename, operation: "remove directory", path, with: 0 };
+        self.call(about, &[], |acting| acting.perhaps(|disk| disk.remove_dir_if_empty(path))).await
+    }
+
     pub(crate) async fn rename(self: &Arc<Self>, from: &Path, to: &Path) -> IoResult<()> {
         let about = About { kind: CallKind::Rename, operation: "rename", path: from, with: 0 };
         let bytes = to.as_os_str().as_encoded_bytes();

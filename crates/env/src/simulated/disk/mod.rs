@@ -114,6 +114,15 @@ impl Disk {
         Ok(())
     }
 
+    pub(crate) fn remove_dir_if_empty(&mut self, path: &Path) -> io::Result<bool> {
+        match self.names.find(path)? {
+            None => Ok(false),
+            Some(Node::File(_)) => Err(io::ErrorKind::NotADirectory.into()),
+            Some(Node::Dir(dir)) if !self.names.list(dir).is_empty() => Ok(false),
+            Some(Node::Dir(_)) => self.remove_dir_all(path).map(|()| true),
+        }
+    }
+
     pub(crate) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
         let node = self.names.find(from)?.ok_or_else(not_found)?;
         let (from, target) = (self.names.entry(from)?, self.names.entry(to)?);
