@@ -1,10 +1,11 @@
 //! Verifying: every file of a backup is read, and what is damaged or missing is told with what that
 //! costs.
 //!
-//! The backup may run meanwhile. Always: what is told to be wrong is; a file of the log that was
-//! merged since it was listed is not missing, and what has its versions is read instead.
+//! The backup may run meanwhile, and somebody may expire what is old. Always: what is told to be
+//! wrong is; a file of the log that was merged since it was listed is not missing, and what has its
+//! versions is read instead; nor is what nothing needs any more that is still there.
 
-use crate::container::{Backup, Contents, Gap, LogFile};
+use crate::container::{Backup, Contents, Gap, LogFile, Snapshot};
 use crate::format::{FileReader, Header, Kind};
 use crate::log;
 use crate::manifest::{Manifest, RowsFile};
@@ -82,39 +83,24 @@ pub async fn verify(backup: &Backup, read: &AtomicU64, stop: &AtomicBool) -> Res
     let mut unsound = Vec::new();
     check_logs(backup, &mut contents, &mut report, read, stop).await?;
     for end in &whole.ends {
-        let error = check_blocks(backup, &crate::names::end(*end), Kind::End).await.err();
+        let mut error = check_blocks(backup, &crate::names::end(*end), Kind::End).await.err();
+        if error == Some(Error::file_not_found()) && !backup.contents().await?.ends.contains(end) {
+            error = None;
+        }
         report.problems.extend(error.map(|error| Problem { error, costs: None, help: None }));
         report.files += 1;
     }
     for snapshot in &whole.snapshots {
         let reach = whole.reach(snapshot);
         report.learn((snapshot.header.to, snapshot.header.to), &snapshot.header);
-        let mut errors = Vec::new();
-        if is_deep {
-            match Manifest::read(backup, snapshot).await {
-                Ok(manifest) => {
-                    for file in &manifest.files {
-                        if stop.load(Ordering::Relaxed) {
-                            return Err(Error::operation_cancelled());
-                        }
-                        errors.extend(check_rows(backup, file).await.err());
-                        report.count(file.len, read);
-                    }
-                }
-                Err(error) => errors.push(error),
-            }
-        } else {
-            for object in backup.target.list(&snapshot.directory).await? {
-                let kind =
-                    if object.name == snapshot.manifest { Kind::Manifest } else { Kind::Rows };
-                errors.extend(check_blocks(backup, &object.name, kind).await.err());
-                report.count(object.len, read);
-            }
-        }
-        if !errors.is_empty() {
+        let errors = check_snapshot(backup, snapshot, &mut report, read, stop).await?;
+        let is_gone = errors.contains(&Error::file_not_found())
+            && is_expired(snapshot, &backup.contents().await?);
+        if is_gone || !errors.is_empty() {
             contents.snapshots.retain(|other| other.directory != snapshot.directory);
         }
-        unsound.extend(errors.into_iter().map(|error| (error, reach, snapshot.header.to)));
+        let told = errors.into_iter().filter(|_| !is_gone);
+        unsound.extend(told.map(|error| (error, reach, snapshot.header.to)));
     }
     report.restorable = contents.restorable();
     report.unfinished = whole.unfinished.clone();
@@ -211,6 +197,50 @@ fn unreached(
     (from <= to).then_some((from, to))
 }
 
+/// What is wrong with the files of a snapshot.
+async fn check_snapshot(
+    backup: &Backup,
+    snapshot: &Snapshot,
+    report: &mut VerifyReport,
+    read: &AtomicU64,
+    stop: &AtomicBool,
+) -> Result<Vec<Error>> {
+    let mut errors = Vec::new();
+    if report.is_deep {
+        match Manifest::read(backup, snapshot).await {
+            Ok(manifest) => {
+                for file in &manifest.files {
+                    if stop.load(Ordering::Relaxed) {
+                        return Err(Error::operation_cancelled());
+                    }
+                    errors.extend(check_rows(backup, file).await.err());
+                    report.count(file.len, read);
+                }
+            }
+            Err(error) => errors.push(error),
+        }
+    } else {
+        for object in backup.target.list(&snapshot.directory).await? {
+            let kind = if object.name == snapshot.manifest { Kind::Manifest } else { Kind::Rows };
+            errors.extend(check_blocks(backup, &object.name, kind).await.err());
+            report.count(object.len, read);
+        }
+    }
+    Ok(errors)
+}
+
+/// Whether a snapshot that was there has been expired since: its manifest goes first, and a later
+/// one is there.
+fn is_expired(snapshot: &Snapshot, now: &Contents) -> bool {
+    let is_there = now.snapshots.iter().any(|other| other.directory == snapshot.directory);
+    !is_there && now.snapshots.iter().any(|other| other.header.to > snapshot.header.to)
+}
+
+/// Whether a file of the log that is gone has been expired: no snapshot that is there needs it.
+fn is_unneeded(file: &LogFile, now: &Contents) -> bool {
+    now.snapshots.first().is_some_and(|first| file.to <= first.header.from + 1)
+}
+
 /// Reads the files of the log; `contents` has those that are sound then. One that was merged since
 /// it was listed is not missing: what has its versions now is read in its stead.
 async fn check_logs(
@@ -236,6 +266,10 @@ async fn check_logs(
                 Some(listed) => listed,
                 None => backup.contents().await?,
             };
+            if !is_listed(&listed) && is_unneeded(&file, &listed) {
+                latest = Some(listed);
+                continue;
+            }
             let (chain, end) = listed.chain(file.from, file.to);
             let covers = end >= file.to && !is_listed(&listed);
             let others =

@@ -15,7 +15,7 @@ use plinth::backup::{
 use plinth::{Builder, Database, Env, Error, KeyRange, MutationType, Version};
 use plinth_env::simulated::Simulation;
 use plinth_types::{Bytes, MutationList, atomic};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -345,6 +345,58 @@ fn damage_in_the_log_is_told_with_the_times_around_it() {
             target.put(&logs[damaged].name, kept).await.unwrap();
         }
     });
+}
+
+/// What was expired while a backup was verified was told to be missing.
+#[test]
+fn what_is_expired_meanwhile_is_not_missing() {
+    // When the first file of the log is read, or the first of a snapshot.
+    for first in ["logs/", "snapshots/"] {
+        let simulation = Simulation::new(6);
+        let machine = simulation.process("node");
+        simulation.run_until(async {
+            let db = open(&machine, "/db", "memory").await;
+            set(&db, b"a", b"0").await;
+            let backup = new_backup(&machine, &db).await;
+            let settings = SnapshotSettings::default();
+            let mut from = take_snapshot(&backup, &db, &settings).await.unwrap().version + 1;
+            for n in 1..=6_u8 {
+                let version = set(&db, b"a", &[n]).await;
+                let (mut log, mut list) = (LogBuilder::new(from), MutationList::new());
+                list.push(MutationType::Set, b"a", &[n]);
+                log.push(version, list.iter());
+                backup.put_log(log, version + 1).await.unwrap();
+                from = version + 1;
+                if n == 3 {
+                    take_snapshot(&backup, &db, &settings).await.unwrap();
+                }
+            }
+            let (expiring, done) = (backup.clone(), AtomicBool::new(false));
+            let hook: Hook = Box::new(move |call, name| {
+                let is_it = call == "get" && name.starts_with(first);
+                let is_now = is_it && !done.swap(true, Ordering::SeqCst);
+                let backup = expiring.clone();
+                Box::pin(async move {
+                    if is_now {
+                        let expired = expire(&backup, Goal::Newest).await?;
+                        assert!(expired.snapshots == 1 && expired.logs > 1, "{expired:?}");
+                    }
+                    Ok(())
+                })
+            });
+            let inner = backup_target(&machine);
+            let target = Arc::new(Hooked { inner, hook, creates_always: false });
+            let seen = Backup::open(&machine, target, None).await.unwrap();
+            let (read, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+            let report = verify(&seen, &read, &stop).await.unwrap();
+            assert_eq!(report.problems, [], "{first}");
+            assert_eq!(report.restorable, backup.contents().await.unwrap().restorable());
+            // A file that is needed is missed all the same.
+            let logs = backup.contents().await.unwrap().logs;
+            backup_target(&machine).delete(&logs[logs.len() - 2].name).await.unwrap();
+            assert_eq!(verify(&backup, &read, &stop).await.unwrap().problems.len(), 1);
+        });
+    }
 }
 
 /// Restores to a time, and expiring before one, refused wherever a file of the log was damaged.
