@@ -15,6 +15,11 @@ pub fn grouped(count: u64) -> String {
     text
 }
 
+/// A count with what is counted: `1 point`, `1,000 points`.
+pub fn counted(count: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
 /// Three significant digits with `k` or `M`: `917`, `11.2 k`, `1.52 M`.
 pub fn short(value: f64) -> String {
     let three = |value: f64| {

@@ -8,7 +8,7 @@ use crate::failure::{DAMAGED, Failure};
 use crate::terminal::{self, Terminal};
 use clap::ArgMatches;
 use plinth::Corruption;
-use plinth_bench::words::{bytes, grouped};
+use plinth_bench::words::{bytes, counted, grouped};
 use plinth_env::{Env, block_on};
 use plinth_peers::charter::{self, Standing};
 use std::fmt::Display;
@@ -79,8 +79,9 @@ pub fn salvage(options: &ArgMatches) -> Result<u8, Failure> {
         |error| Failure::of(format!("cannot copy {} to {}", dir.display(), out.display()), error);
     let report = report.map_err(failed)?;
     let terminal = Terminal::stdout();
-    let (rows, batches) = (grouped(report.rows), grouped(report.batches));
-    let mut lines = vec![format!("copied       {rows} rows, after {batches} batches of the log")];
+    let (rows, commits) = (counted(report.rows, "row"), grouped(report.batches));
+    let batches = if report.batches == 1 { "batch" } else { "batches" };
+    let mut lines = vec![format!("copied       {rows}, after {commits} {batches} of the log")];
     let whole = report.problems.is_empty() && report.missing_batches == 0;
     if whole {
         let whose = if report.was_member { " that this server had" } else { "" };

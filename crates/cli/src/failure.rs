@@ -53,7 +53,7 @@ impl Failure {
 
     /// Something went wrong with this part of the work.
     pub fn of(work: impl fmt::Display, error: impl fmt::Display) -> Self {
-        Self::new(format!("{work}: {error}"))
+        Self::new(format!("{work}: {}", for_people(&error.to_string())))
     }
 
     /// A database can't be opened, whose name is given. The code tells scripts whether it is
@@ -86,7 +86,7 @@ impl Failure {
     pub fn of_database(work: impl fmt::Display, error: &Error) -> Self {
         let is_damaged = *error == Error::file_corrupt() || *error == Error::checksum_failed();
         let code = if is_damaged { DAMAGED } else { FAILED };
-        Self { what: format!("{work}: {error}"), code }
+        Self { what: format!("{work}: {}", for_people(&error.to_string())), code }
     }
 
     /// Tells people, if there is something to be told.
@@ -100,6 +100,11 @@ impl Failure {
     pub fn code(&self) -> u8 {
         self.code
     }
+}
+
+/// An error without a name and a number that say nothing beside what it says in words.
+fn for_people(error: &str) -> &str {
+    error.strip_prefix("client_invalid_operation (2000): ").unwrap_or(error)
 }
 
 impl fmt::Display for Failure {

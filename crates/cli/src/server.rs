@@ -606,6 +606,7 @@ fn config(
     (home, file): (&Home, Option<&Path>),
     usual: Option<Usual>,
 ) -> Result<ServerConfig, Failure> {
+    usual.as_ref().map_or_else(|| settings.check_series_are_taken(), |_| Ok(()))?;
     let defaults = ServerConfig::default();
     let mut listen = settings.addresses("listen");
     // In front of a FoundationDB cluster clients are let in where that is said, and nowhere else.

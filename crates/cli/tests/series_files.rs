@@ -479,3 +479,63 @@ fn a_server_rolls_up_what_there_is_and_lets_its_points_go() {
     let described = done(&[&["describe"], &selected[..]].concat());
     assert!(described.contains("points       30,000"), "{described}");
 }
+
+/// "no series has a value there", where nobody had said where; and a name that nobody has sent was
+/// told in the same words. A server's own series stood before its user's.
+#[test]
+fn what_is_not_found_is_said_with_where_it_was_looked_for() {
+    let place = place();
+    let (dir, file) = (path(&place, "data"), path(&place, "points.csv"));
+    let lines = [
+        "plinth_commits server=here",
+        "process_cpu server=here",
+        "process_orders shop=a",
+        "cpu.user host=a",
+    ];
+    let lines = lines.map(|name| format!("{name},20260101T000000,1.0\n")).concat();
+    write(&file, &format!("series,time,value\n{lines}"));
+    done(&["import", "--dir", &dir, "--create", &file]);
+    let listed = done(&["list", "--dir", &dir]);
+    let own = listed.find("plinth_commits server=here\nprocess_cpu server=here\n").unwrap();
+    assert!(
+        listed.ends_with("process_cpu server=here\n") && own > listed.find("cpu.user").unwrap()
+    );
+    assert!(listed.find("process_orders").unwrap() < own, "{listed}");
+    let query = |more: &[&str]| done(&[&["query", "--dir", &dir], more].concat());
+    let told = query(&["process_orders"]);
+    assert!(told.starts_with("no series has a value now, at 2") && told.contains("--at TIME"));
+    let told = query(&["process_orders", "--at", "20250101T000000"]);
+    assert!(told.starts_with("no series has a value at 20250101T000000"), "{told}");
+    let told = query(&["rate(process_order[5m]) + process_orders"]);
+    assert!(told.starts_with("there is no metric process_order: `plinth series list`"), "{told}");
+    assert_eq!(told.lines().count(), 2, "{told}");
+    let told = query(&["process_orders", "--from", "now-1h"]);
+    assert!(told.starts_with("no series has a value from ") && told.contains("--to"), "{told}");
+    let out = path(&place, "one.csv");
+    let exported = series(&["export", "--dir", &dir, "--out", &out, "cpu.user"]);
+    let told = text(&exported.stderr);
+    assert!(told.contains("1 point of 1 series was exported"), "{told}");
+}
+
+/// Somebody waited for retention where nothing was taken in.
+#[test]
+fn what_is_said_of_series_needs_some() {
+    let place = place();
+    let dir = path(&place, "data");
+    let server = |more: &[&str]| {
+        let mut command = program();
+        command.args(["server", "--dir", &dir, "--listen", "127.0.0.1:0"]).args(more);
+        let output = command.output().unwrap();
+        (output.status.code(), text(&output.stderr))
+    };
+    let (code, told) = server(&["--series-retention", "*=30d"]);
+    assert_eq!(code, Some(2), "{told}");
+    assert!(
+        told.contains("series-retention is about time series") && told.contains("--series-resp")
+    );
+    let file = path(&place, "rules.yml");
+    write(&file, "groups: 7\n");
+    let (code, told) = server(&["--series-resp", "127.0.0.1:0", "--rules", &file]);
+    assert!(code == Some(1) && told.contains("rules.yml"), "{told}");
+    assert!(!told.contains("client_invalid_operation"), "{told}");
+}

@@ -15,7 +15,7 @@ use plinth::block_on;
 use plinth::series::dump::Cells;
 use plinth::series::dump::{Dump, Form};
 use plinth::series::{Direction, Name, Points};
-use plinth_bench::words::grouped;
+use plinth_bench::words::{counted, grouped};
 use plinth_env::{Env, File, Open};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -105,7 +105,12 @@ pub fn run(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
     writer.finish(&mut bytes)?;
     out.write(&mut bytes)?;
     out.finish()?;
-    tell(format_args!("{} points of {} series were exported", grouped(points), grouped(series)));
+    let were = if points == 1 { "was" } else { "were" };
+    tell(format_args!(
+        "{} of {} series {were} exported",
+        counted(points, "point"),
+        grouped(series)
+    ));
     if renamed > 0 {
         tell(format_args!(
             "{} of the metrics have no point in them; they are written as the field \"value\", and come back as METRIC.value",

@@ -350,10 +350,24 @@ fn times(options: &ArgMatches) -> (std::ops::Bound<i64>, std::ops::Bound<i64>) {
 }
 
 fn list(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
+    // What a server records of itself comes behind what its user sent.
+    let mut own = Vec::new();
     place.each(&place.store()?, options, |series| {
-        terminal::print(&format!("{}\n", series.name()))
+        let line = format!("{}\n", series.name());
+        if is_of_a_server(series.name()) {
+            own.push(line);
+            return Ok(());
+        }
+        terminal::print(&line)
     })?;
+    own.iter().try_for_each(|line| terminal::print(line))?;
     Ok(0)
+}
+
+/// Whether it is one of a server's own measurements.
+fn is_of_a_server(name: &Name) -> bool {
+    let is_measured = ["plinth_", "process_"].iter().any(|own| name.metric().starts_with(own));
+    is_measured && name.tags().any(|(tag, _)| tag == "server")
 }
 
 fn describe(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {

@@ -9,9 +9,10 @@ use crate::failure::{Failure, tell};
 use crate::terminal;
 use clap::{Arg, ArgMatches, Command};
 use plinth::block_on;
-use plinth::series::{Labels, prometheus};
+use plinth::series::{Labels, SeriesStore, prometheus};
 use plinth_env::Env;
 use serde_json::Value as Json;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// Series that are drawn at most: more make a terminal that nobody looks at.
@@ -58,7 +59,7 @@ pub fn run(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
     }
     let size = |name| options.get_one::<u64>(name).map_or(2, |size| *size as usize);
     let (width, height) = (size("width"), size("height"));
-    let mut parameters = vec![("query", expression)];
+    let mut parameters = vec![("query", expression.clone())];
     let path = match range {
         None => {
             parameters.push(("time", seconds(time("at").unwrap_or(now))));
@@ -90,9 +91,15 @@ pub fn run(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
     let text = match options.get_one::<String>("format").map_or(default, String::as_str) {
         "json" => text + "\n",
         "csv" => csv(data),
+        "plot" if range.is_none() => {
+            return Err(Failure::usage("a plot is of a range: give --from, as in now-1h"));
+        }
+        _ if rows(data).iter().all(|(_, points)| points.is_empty()) => {
+            nothing(&store, &expression, (time("at"), range, now))
+        }
         "plot" => match range {
             Some((from, to)) => drawn(data, from, to, width, height),
-            None => return Err(Failure::usage("a plot is of a range: give --from, as in now-1h")),
+            None => String::new(),
         },
         _ => lines(data),
     };
@@ -170,10 +177,65 @@ fn lines(data: &Json) -> String {
             };
         }
     }
-    if rows.iter().all(|(_, points)| points.is_empty()) {
-        text += "no series has a value there\n";
-    }
     text
+}
+
+/// What is told where no series has a value: where that was looked for, or that there is no such
+/// metric at all.
+fn nothing(
+    store: &SeriesStore,
+    expression: &str,
+    (at, range, now): (Option<i64>, Option<(i64, i64)>, i64),
+) -> String {
+    let asked = |path: &str, name: &str, text: String| -> Json {
+        let form = encoded(&[(name, text)]);
+        let (_, answer) = block_on(prometheus(store, path, &[form.as_bytes()], now));
+        serde_json::from_str(&answer).unwrap_or_default()
+    };
+    let mut text = String::new();
+    let tree = asked("/api/v1/parse_query", "query", expression.to_owned());
+    for metric in metrics(&tree["data"]) {
+        let only: Labels = [("__name__", metric.clone())].into_iter().collect();
+        let there = asked("/api/v1/series", "match[]", only.selector());
+        if there["data"].as_array().is_some_and(Vec::is_empty) {
+            let _ =
+                writeln!(text, "there is no metric {metric}: `plinth series list` has the names");
+        }
+    }
+    let (where_, how) = match (range, at) {
+        (Some((from, to)), _) => {
+            (format!("from {} to {}", shown(from), shown(to)), "--from and --to")
+        }
+        (None, Some(at)) => (format!("at {}", shown(at)), "--at"),
+        (None, None) => (format!("now, at {}", shown(now)), "--at TIME"),
+    };
+    let _ = writeln!(
+        text,
+        "no series has a value {where_}, nor in the five minutes before; {how} says where to look"
+    );
+    text
+}
+
+/// The metrics that an expression names.
+fn metrics(tree: &Json) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut rest = vec![tree];
+    while let Some(node) = rest.pop() {
+        match node {
+            Json::Object(fields) => {
+                let is_selector = fields
+                    .get("type")
+                    .and_then(Json::as_str)
+                    .is_some_and(|kind| kind == "vectorSelector" || kind == "matrixSelector");
+                let name = fields.get("name").and_then(Json::as_str).filter(|_| is_selector);
+                found.extend(name.filter(|name| !name.is_empty()).map(str::to_owned));
+                rest.extend(fields.values());
+            }
+            Json::Array(nodes) => rest.extend(nodes),
+            _ => {}
+        }
+    }
+    found
 }
 
 fn nanoseconds(seconds: f64) -> i64 {
@@ -198,9 +260,6 @@ fn csv(data: &Json) -> String {
 
 fn drawn(data: &Json, from: i64, to: i64, width: usize, height: usize) -> String {
     let rows = rows(data);
-    if rows.is_empty() {
-        return lines(data);
-    }
     let step = to.abs_diff(from) / width as u64 + 1;
     let mut text = String::new();
     for (name, points) in rows.iter().take(MOST_DRAWN) {
@@ -249,8 +308,6 @@ mod tests {
         let scalar = json!({"resultType": "scalar", "result": [7, "2"]});
         assert_eq!(lines(&scalar), "2\n");
         assert_eq!(csv(&scalar), "series,time,value\n,19700101T000007.000000000,2\n");
-        let none = json!({"resultType": "matrix", "result": []});
-        assert_eq!(lines(&none), "no series has a value there\n");
         let matrix = json!({"resultType": "matrix", "result": [
             {"metric": {"__name__": "up", "job": "a"}, "values": [[0, "1"], [1, "2"]]},
         ]});

@@ -154,7 +154,7 @@ fn remove(place: &Place, options: &ArgMatches) -> Result<u8, Failure> {
         match stands_for_points.filter(|_| !is_sure) {
             _ if removed.is_empty() => Err(format!("there is no such rule for {metrics}")),
             Some(rule) => Err(format!(
-                "{rule}: points have gone of which its buckets are all there is; nothing was \
+                "{rule}: points may have gone, of which its buckets are all there is; nothing was \
                  removed. To change for how long they are kept, `add` it again; --yes removes them"
             )),
             None => Ok(removed),

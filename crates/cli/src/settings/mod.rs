@@ -521,6 +521,18 @@ pub fn args() -> Vec<Arg> {
     std::iter::once(config).chain(ALL.iter().map(Setting::arg)).collect()
 }
 
+/// Where a server takes in series; and settings that mean nothing where it takes in none.
+const TAKES_SERIES: [&str; 5] =
+    ["series-resp", "series-udp", "series-opentsdb", "series-graphite", "series-http"];
+const OF_SERIES: [&str; 6] = [
+    "series-token",
+    "series-threads",
+    "series-prefix",
+    "series-parts",
+    "series-retention",
+    "series-memory",
+];
+
 /// The value of each setting that has one, and whether somebody has said so.
 #[derive(Debug)]
 pub struct Settings(BTreeMap<&'static str, (Vec<String>, bool)>);
@@ -609,6 +621,21 @@ impl Settings {
     /// A setting that is rules about how long points are kept; none if there are none.
     pub fn retention(&self, name: &str) -> Retention {
         self.text(name).and_then(|text| text.parse().ok()).unwrap_or_default()
+    }
+
+    /// What is said of series has to be about some: somebody waited for retention where nothing was
+    /// taken in.
+    ///
+    /// # Errors
+    /// If something is, and no listener takes any in.
+    pub fn check_series_are_taken(&self) -> Result<(), Failure> {
+        let takes_some = TAKES_SERIES.iter().any(|name| self.text(name).is_some());
+        match OF_SERIES.iter().find(|name| self.text(name).is_some()).filter(|_| !takes_some) {
+            None => Ok(()),
+            Some(name) => Err(Failure::usage(format!(
+                "{name} is about time series: the server needs a listener that takes some in, such as --series-resp 127.0.0.1:8282"
+            ))),
+        }
     }
 
     /// A setting that is yes or no.

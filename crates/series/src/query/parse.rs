@@ -245,8 +245,11 @@ impl Query {
         let mut kinds =
             KINDS.into_iter().filter(|kind| fields.left.iter().any(|(name, _)| name == kind));
         let Some(name) = kinds.next() else {
+            let found: Vec<String> =
+                fields.left.iter().map(|(name, _)| format!("`{name}`")).collect();
+            let found = if found.is_empty() { "none".to_owned() } else { found.join(", ") };
             return Err(QueryError::Query(format!(
-                "one of the fields {} expected",
+                "one of the fields {} expected, {found} found",
                 KINDS.join(", ")
             )));
         };
