@@ -39,7 +39,13 @@ impl Around for Member {
 fn member(place: &Place, database: Database, is_behind: &Arc<AtomicBool>) -> Server {
     let member = Member { below: place.node.endpoint(), is_behind: is_behind.clone() };
     let endpoint: Arc<dyn Endpoint> = Arc::new(Altered(Arc::new(member)));
-    let among = Among { database, name: "member".to_owned(), machine: None, tls: None };
+    let among = Among {
+        database,
+        name: "member".to_owned(),
+        machine: None,
+        #[cfg(feature = "tls")]
+        tls: None,
+    };
     let config = ServerConfig {
         listen: vec![loopback()],
         http: Some(loopback()),
