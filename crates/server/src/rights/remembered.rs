@@ -25,6 +25,10 @@ impl<K: Clone + Eq + Hash, V> Remembered<K, V> {
         self.order.values()
     }
 
+    pub(super) fn values(&self) -> impl Iterator<Item = &V> {
+        self.known.values().map(|(_, value)| value)
+    }
+
     pub(super) fn insert(&mut self, key: K, value: V) {
         let number = self.order.last_key_value().map_or(0, |(last, _)| last + 1);
         if let Some((before, _)) = self.known.insert(key.clone(), (number, value)) {
@@ -36,14 +40,6 @@ impl<K: Clone + Eq + Hash, V> Remembered<K, V> {
         {
             self.known.remove(&oldest);
         }
-    }
-
-    /// Forgets those for which `is_meant` says so, and gives their keys.
-    pub(super) fn forget(&mut self, is_meant: impl Fn(&V) -> bool) -> Vec<K> {
-        let gone = self.known.extract_if(|_, (_, value)| is_meant(value));
-        let gone: Vec<_> = gone.map(|(key, (number, _))| (key, number)).collect();
-        gone.iter().for_each(|(_, number)| _ = self.order.remove(number));
-        gone.into_iter().map(|(key, _)| key).collect()
     }
 }
 
@@ -62,7 +58,6 @@ mod tests {
             [0, 1, 2, 3].map(|n| last.get(&n).copied()),
             [Some(7), None, Some(20), Some(30)]
         );
-        assert_eq!(last.forget(|value| *value == 7), [0]);
         (4..6).for_each(|n| last.insert(n, 0));
         assert_eq!(last.keys().copied().collect::<Vec<_>>(), [3, 4, 5]);
         assert_eq!((last.known.len(), last.order.len()), (3, 3));

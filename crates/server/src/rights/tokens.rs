@@ -5,7 +5,8 @@
 //!                                                        ▲
 //!   JWKS file, looked at every second ──▶ keys ──────────┘   others: nothing is remembered any more
 //! ```
-//! Looking at a signature takes a tenth of a millisecond, and nobody waits for another's.
+//! Looking at a signature takes a tenth of a millisecond, and nobody waits for another's. When a
+//! token ends is looked at each time, by the clock of then: one that is ahead ends none for good.
 //!
 //! Always: what is remembered came of the keys that are in use.
 
@@ -41,6 +42,8 @@ struct State {
     believed: Remembered<Name, Arc<Claims>>,
     /// Why not.
     refused: Remembered<Name, &'static str>,
+    /// The second in which it was looked last which have expired.
+    judged_at: u64,
     /// When the file was looked at, and what was told last of why it can't be read.
     looked_at: Duration,
     told: Option<String>,
@@ -49,7 +52,7 @@ struct State {
 impl State {
     fn of(keys: Keys, looked_at: Duration) -> Self {
         let (believed, refused) = (Remembered::new(REMEMBERED), Remembered::new(REMEMBERED));
-        Self { keys: Arc::new(keys), believed, refused, looked_at, told: None }
+        Self { keys: Arc::new(keys), believed, refused, judged_at: 0, looked_at, told: None }
     }
 
     /// Whether it is told now, and not before, that the file can't be read for this reason.
@@ -121,7 +124,10 @@ impl Tokens {
                 continue;
             }
             match outcome {
-                Ok(claims) => state.believed.insert(name, Arc::new(claims)),
+                Ok(claims) => {
+                    allowance.refused += u32::from(claims.check(now).is_err());
+                    state.believed.insert(name, Arc::new(claims));
+                }
                 Err(why) => {
                     allowance.refused += 1;
                     state.refused.insert(name, why);
@@ -130,10 +136,10 @@ impl Tokens {
         }
     }
 
-    /// Looks for other keys, if it is time, and refuses tokens that have expired from now on.
-    /// Whether somebody may something else by that.
+    /// Looks for other keys, if it is time, and whether tokens have expired. Whether somebody may
+    /// something else by that.
     pub(super) async fn renew(&self, env: &Env) -> bool {
-        let has_expired = self.refuse_expired(env.wall_clock().as_secs());
+        let has_expired = self.has_expired(env.wall_clock().as_secs());
         let keys = {
             let mut state = lock(&self.state);
             if env.now().saturating_sub(state.looked_at) < LOOK {
@@ -170,12 +176,12 @@ impl Tokens {
         }
     }
 
-    fn refuse_expired(&self, now: u64) -> bool {
+    /// Whether a token has expired since this was asked last.
+    fn has_expired(&self, now: u64) -> bool {
         let mut state = lock(&self.state);
-        let expired = state.believed.forget(|claims| now >= claims.until());
-        let has_any = !expired.is_empty();
-        expired.into_iter().for_each(|name| state.refused.insert(name, "it has expired"));
-        has_any
+        let before = std::mem::replace(&mut state.judged_at, now);
+        let is_new = |claims: &Arc<Claims>| (before + 1..=now).contains(&claims.until());
+        before < now && state.believed.values().any(is_new)
     }
 }
 
@@ -204,7 +210,7 @@ mod tests {
 
     fn counts(tokens: &Tokens) -> (usize, usize) {
         let state = lock(&tokens.state);
-        (state.believed.keys().count(), state.refused.keys().count())
+        (state.believed.values().count(), state.refused.values().count())
     }
 
     #[test]
@@ -222,10 +228,15 @@ mod tests {
             // One that isn't valid yet will be.
             assert_eq!(counts(&tokens), (2, 1));
         }
-        assert!(!tokens.refuse_expired(until - 1));
-        assert!(tokens.refuse_expired(until));
-        assert_eq!(counts(&tokens), (0, 3));
-        assert!(believe(&tokens, &env, &good).unwrap_err().to_string().contains("expired"));
+        assert_eq!(
+            [until - 1, until, until].map(|at| tokens.has_expired(at)),
+            [false, true, false]
+        );
+        // A clock that was ahead for a moment has ended nothing.
+        assert!(believe(&tokens, &env, &good).is_ok());
+        let old = signer.sign(&header("EdDSA", "e"), &json!({ "exp": now - 1 }));
+        let why = believe(&tokens, &env, &old).unwrap_err();
+        assert!(why.to_string().contains("expired") && counts(&tokens) == (3, 1), "{why}");
     }
 
     #[test]
