@@ -88,6 +88,7 @@ pub fn dev_command() -> Command {
 pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
     let env = Env::real();
     let settings = Settings::read(&env, options)?;
+    settings.check_series_are_taken()?;
     let _listening =
         plinth_telemetry::begin(settings.text("log").unwrap_or("text")).map_err(Failure::usage)?;
     let home = Home::of(&settings)?.ok_or_else(|| {
@@ -606,7 +607,6 @@ fn config(
     (home, file): (&Home, Option<&Path>),
     usual: Option<Usual>,
 ) -> Result<ServerConfig, Failure> {
-    usual.as_ref().map_or_else(|| settings.check_series_are_taken(), |_| Ok(()))?;
     let defaults = ServerConfig::default();
     let mut listen = settings.addresses("listen");
     // In front of a FoundationDB cluster clients are let in where that is said, and nowhere else.

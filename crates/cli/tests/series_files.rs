@@ -528,11 +528,12 @@ fn what_is_said_of_series_needs_some() {
         let output = command.output().unwrap();
         (output.status.code(), text(&output.stderr))
     };
-    let (code, told) = server(&["--series-retention", "*=30d"]);
-    assert_eq!(code, Some(2), "{told}");
-    assert!(
-        told.contains("series-retention is about time series") && told.contains("--series-resp")
-    );
+    for (setting, value) in [("series-retention", "*=30d"), ("series-limit", "1000000")] {
+        let (code, told) = server(&[&format!("--{setting}"), value]);
+        assert_eq!(code, Some(2), "{told}");
+        let words = format!("{setting} is about time series");
+        assert!(told.contains(&words) && told.contains("--series-resp"), "{told}");
+    }
     let file = path(&place, "rules.yml");
     write(&file, "groups: 7\n");
     let (code, told) = server(&["--series-resp", "127.0.0.1:0", "--rules", &file]);

@@ -521,21 +521,14 @@ pub fn args() -> Vec<Arg> {
     std::iter::once(config).chain(ALL.iter().map(Setting::arg)).collect()
 }
 
-/// Where a server takes in series; and settings that mean nothing where it takes in none.
+/// What settings of series begin with, and which of them say where a server takes some in.
+const OF_SERIES: &str = "series-";
 const TAKES_SERIES: [&str; 5] =
     ["series-resp", "series-udp", "series-opentsdb", "series-graphite", "series-http"];
-const OF_SERIES: [&str; 6] = [
-    "series-token",
-    "series-threads",
-    "series-prefix",
-    "series-parts",
-    "series-retention",
-    "series-memory",
-];
 
-/// The value of each setting that has one, and whether somebody has said so.
+/// What somebody has said of each setting, if anybody has.
 #[derive(Debug)]
-pub struct Settings(BTreeMap<&'static str, (Vec<String>, bool)>);
+pub struct Settings(BTreeMap<&'static str, Vec<String>>);
 
 impl Settings {
     /// What command line, environment, file and defaults say.
@@ -558,29 +551,26 @@ impl Settings {
     }
 
     fn choose(options: &ArgMatches, mut file: BTreeMap<&'static str, Vec<String>>) -> Self {
-        let mut values = BTreeMap::new();
-        for Setting { name, default, .. } in ALL {
-            let given: Vec<_> =
-                options.get_many::<String>(name).into_iter().flatten().cloned().collect();
-            let chosen = match (given.is_empty(), file.remove(name), default) {
-                (false, ..) => (given, true),
-                (true, Some(value), _) => (value, true),
-                (true, None, Is(value)) => (vec![(*value).to_owned()], false),
-                (true, None, Otherwise(_)) => continue,
-            };
-            values.insert(*name, chosen);
+        for Setting { name, .. } in ALL {
+            if let Some(given) = options.get_many::<String>(name) {
+                file.insert(name, given.cloned().collect());
+            }
         }
-        Self(values)
+        Self(file)
+    }
+
+    /// What somebody has said of a setting; not its default.
+    pub fn said(&self, name: &str) -> Option<&str> {
+        self.0.get(name)?.last().map(String::as_str)
     }
 
     /// The text of a setting.
     pub fn text(&self, name: &str) -> Option<&str> {
-        self.0.get(name)?.0.last().map(String::as_str)
-    }
-
-    /// The text of a setting, if it isn't the default.
-    pub fn said(&self, name: &str) -> Option<&str> {
-        self.text(name).filter(|_| self.0[name].1)
+        let default = || match ALL.iter().find(|setting| setting.name == name)?.default {
+            Is(value) => Some(value),
+            Otherwise(_) => None,
+        };
+        self.said(name).or_else(default)
     }
 
     /// A setting that is a path.
@@ -595,7 +585,7 @@ impl Settings {
 
     /// A setting that is a list of texts; empty if there is none.
     pub fn texts(&self, name: &str) -> Vec<String> {
-        self.0.get(name).map(|it| it.0.clone()).unwrap_or_default()
+        self.0.get(name).cloned().unwrap_or_default()
     }
 
     /// A setting that is labels with their values; none if there are none.
@@ -629,8 +619,9 @@ impl Settings {
     /// # Errors
     /// If something is, and no listener takes any in.
     pub fn check_series_are_taken(&self) -> Result<(), Failure> {
-        let takes_some = TAKES_SERIES.iter().any(|name| self.text(name).is_some());
-        match OF_SERIES.iter().find(|name| self.text(name).is_some()).filter(|_| !takes_some) {
+        let mut said = self.0.keys().filter(|name| name.starts_with(OF_SERIES));
+        let takes_some = TAKES_SERIES.iter().any(|name| self.said(name).is_some());
+        match said.next().filter(|_| !takes_some) {
             None => Ok(()),
             Some(name) => Err(Failure::usage(format!(
                 "{name} is about time series: the server needs a listener that takes some in, such as --series-resp 127.0.0.1:8282"
