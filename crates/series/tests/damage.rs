@@ -12,44 +12,44 @@ use plinth_series::ingest::{Memory, Protocol, Session};
 use plinth_series::{Direction, Error, Point, Result, SeriesLayer, SeriesStore, Settings};
 use plinth_types::strinc;
 
-const PREFIX: &[u8] = b"s/";
-const ILL: &str = "cpu host=ill";
-const WELL: [&str; 2] = ["cpu host=well", "mem host=ill"];
+pub const PREFIX: &[u8] = b"s/";
+pub const ILL: &str = "cpu host=ill";
+pub const WELL: [&str; 2] = ["cpu host=well", "mem host=ill"];
 
 /// The kinds of rows.
-const NEXT_ID: u8 = 2;
-const NAME: u8 = 3;
-const SERIES: u8 = 4;
-const TWIG: u8 = 7;
-const SIDE: u8 = 8;
-const INBOX: u8 = 11;
-const COUNT: u8 = 13;
-const ASIDE: u8 = 23;
+pub const NEXT_ID: u8 = 2;
+pub const NAME: u8 = 3;
+pub const SERIES: u8 = 4;
+pub const TWIG: u8 = 7;
+pub const SIDE: u8 = 8;
+pub const INBOX: u8 = 11;
+pub const COUNT: u8 = 13;
+pub const ASIDE: u8 = 23;
 
-fn settings() -> Settings {
+pub fn settings() -> Settings {
     let prefix = Some(PREFIX.to_vec());
     Settings { prefix, commit_every: None, leaf_points: 4, ..Settings::default() }
 }
 
-fn database() -> Database {
+pub fn database() -> Database {
     Local::in_memory().unwrap().into_database()
 }
 
-fn open(db: &Database) -> SeriesStore {
+pub fn open(db: &Database) -> SeriesStore {
     block_on(SeriesStore::open_with(db, settings())).unwrap()
 }
 
-type Row = (Vec<u8>, Vec<u8>);
+pub type Row = (Vec<u8>, Vec<u8>);
 
 /// The rows of a kind.
-fn rows(db: &Database, kind: u8) -> Vec<Row> {
+pub fn rows(db: &Database, kind: u8) -> Vec<Row> {
     let begin = [PREFIX, &[0x15, kind]].concat();
     let end = strinc(&begin).unwrap();
     let read = db.transact_blocking(|tr| tr.range(&begin[..]..&end[..]).collect_blocking());
     read.unwrap().iter().map(|row| (row.key.to_vec(), row.value.to_vec())).collect()
 }
 
-fn set(db: &Database, (key, value): &Row) {
+pub fn set(db: &Database, (key, value): &Row) {
     db.transact_blocking(|tr| {
         tr.set(key, value);
         Ok(())
@@ -58,7 +58,7 @@ fn set(db: &Database, (key, value): &Row) {
 }
 
 /// Damages a row; gives it as it was, and as it is.
-fn damage(db: &Database, row: Row) -> (Row, Row) {
+pub fn damage(db: &Database, row: Row) -> (Row, Row) {
     let mut damaged = row.clone();
     match damaged.1.len() {
         0..=8 => damaged.1.push(1),
@@ -69,18 +69,22 @@ fn damage(db: &Database, row: Row) -> (Row, Row) {
 }
 
 /// The number of a series, as it stands in keys.
-fn id(db: &Database, name: &str) -> Vec<u8> {
+pub fn id(db: &Database, name: &str) -> Vec<u8> {
     let row = rows(db, SERIES).into_iter().find(|row| row.1 == name.as_bytes()).unwrap();
     row.0[PREFIX.len() + 2..].to_vec()
 }
 
 /// The first row of a kind that the damaged series has.
-fn row_of(db: &Database, kind: u8) -> Row {
+pub fn row_of(db: &Database, kind: u8) -> Row {
     let of = [PREFIX, &[0x15, kind], &id(db, ILL)].concat();
     rows(db, kind).into_iter().find(|row| row.0.starts_with(&of)).unwrap()
 }
 
-async fn append(store: &SeriesStore, name: &str, times: impl Iterator<Item = i64>) -> Result<()> {
+pub async fn append(
+    store: &SeriesStore,
+    name: &str,
+    times: impl Iterator<Item = i64>,
+) -> Result<()> {
     let series = store.series(name).await?;
     for time in times {
         series.append(time, time)?;
@@ -88,7 +92,7 @@ async fn append(store: &SeriesStore, name: &str, times: impl Iterator<Item = i64
     Ok(())
 }
 
-fn fill(store: &SeriesStore, times: impl Iterator<Item = i64> + Clone) {
+pub fn fill(store: &SeriesStore, times: impl Iterator<Item = i64> + Clone) {
     block_on(async {
         for name in WELL.into_iter().chain([ILL]) {
             append(store, name, times.clone()).await.unwrap();
@@ -97,7 +101,7 @@ fn fill(store: &SeriesStore, times: impl Iterator<Item = i64> + Clone) {
     });
 }
 
-fn times(store: &SeriesStore, name: &str) -> Result<Vec<i64>> {
+pub fn times(store: &SeriesStore, name: &str) -> Result<Vec<i64>> {
     block_on(async {
         let Some(series) = store.existing(name).await? else { return Ok(Vec::new()) };
         let points: Vec<Point> = series.scan(.., Direction::Forward).await?.collect().await?;
@@ -106,7 +110,7 @@ fn times(store: &SeriesStore, name: &str) -> Result<Vec<i64>> {
 }
 
 /// All series but the damaged one take points, are saved, and have these times afterwards.
-fn others_go_on(store: &SeriesStore, all: &mut Vec<i64>) {
+pub fn others_go_on(store: &SeriesStore, all: &mut Vec<i64>) {
     let next = all.last().map_or(1000, |last| last.max(&999) + 1);
     block_on(async {
         for name in WELL {
@@ -120,7 +124,7 @@ fn others_go_on(store: &SeriesStore, all: &mut Vec<i64>) {
     }
 }
 
-fn is_damaged<T: std::fmt::Debug>(result: Result<T>) {
+pub fn is_damaged<T: std::fmt::Debug>(result: Result<T>) {
     assert!(matches!(result, Err(Error::Damaged { .. })), "{result:?}");
 }
 
@@ -312,9 +316,9 @@ fn a_row_of_the_inbox_and_mail_for_a_damaged_series() {
     assert_eq!(told, ["rows of the inbox", ILL]);
     drop(store);
     let store = open(&db);
-    let aside = rows(&db, ASIDE).into_iter().find(|row| row.1 == damaged.1);
-    let (key, _) = aside.expect("it is kept, byte by byte");
-    set(&db, &(key, letter.1));
+    let aside = rows(&db, ASIDE).into_iter().find(|row| row.1[1..] == damaged.1);
+    let (key, aside) = aside.expect("it is kept, byte by byte");
+    set(&db, &(key, [&aside[..1], &letter.1].concat()));
     set(&db, &twig);
     drop(store);
     let store = open(&db);

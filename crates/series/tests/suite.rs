@@ -49,6 +49,8 @@ mod rollups_crash;
 mod rollups_promql;
 #[path = "sessions.rs"]
 mod sessions;
+#[path = "set_aside.rs"]
+mod set_aside;
 #[path = "store.rs"]
 mod store;
 #[path = "transactions.rs"]

@@ -9,13 +9,14 @@
 //! ```
 //!
 //! Points that were acknowledged are never dropped: those in memory and in the tail are set aside
-//! in the commit that says that the series is damaged, before the tail may lose them, and mail goes
-//! there instead of into the series. Nothing is written to the damaged series' own rows, so they
+//! before the tail may lose them, in commits of which the last says that the series is damaged, and
+//! mail goes there instead of into the series. Nothing is written to the damaged series' own rows, so they
 //! can be put back from a backup, and nothing of them goes but by a deletion of the series. Rows of
 //! the inbox that can't be read are set aside as they are.
 //!
 //! What is set aside is no part of what is read. It is counted and told (`SeriesStore::damaged`).
 
+use super::damage::{Mark, Marked};
 use super::keys::{Id, Keys, Whose};
 use super::letter::{self, Letter};
 use super::{Cell, Shared, Standing, State, lock, tail};
@@ -23,68 +24,106 @@ use crate::error::Error;
 use crate::name::Name;
 use crate::value::{Point, Points};
 use plinth_client::Transaction;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Bytes of rows in one commit, about.
 const STEP_BYTES: usize = 1 << 20;
-/// What the row of a damaged series begins with: what the tail has of it is aside; or it is on its
-/// way back, and the tail may have some of it again.
-const DAMAGED: u8 = 0;
-pub(super) const BACK: u8 = 1;
 
 /// What is to be set aside.
 #[derive(Default)]
 pub(super) struct Aside {
-    damaged: BTreeMap<Whose, Error>,
+    /// Of which nothing stood in the database before: what lies aside of those was never finished,
+    /// and goes.
+    fresh: BTreeSet<Whose>,
     rows: Vec<(Whose, Vec<u8>)>,
+    damaged: BTreeMap<Whose, Marked>,
+}
+
+/// A row of what is set aside: a letter, as the inbox has them; or a batch, as the tail had it,
+/// whose points leaves may have, too.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Row {
+    Letter = 0,
+    Batch = 1,
+}
+
+impl Row {
+    /// As it is written. A letter that can't be read is one, too.
+    pub(super) fn of(self, bytes: &[u8]) -> Vec<u8> {
+        [&[self as u8], bytes].concat()
+    }
+
+    /// What a row is, and the rest of it.
+    pub(super) fn split(bytes: &[u8]) -> (Self, &[u8]) {
+        match bytes {
+            [1, rest @ ..] => (Self::Batch, rest),
+            [_, rest @ ..] => (Self::Letter, rest),
+            [] => (Self::Letter, bytes),
+        }
+    }
 }
 
 impl Aside {
-    /// Adds points of a series.
-    pub(super) fn add(&mut self, shared: &Shared, whose: &Whose, why: &Error, points: &[Point]) {
-        shared.index.damage.points.fetch_add(points.len() as u64, Ordering::Relaxed);
+    /// Adds points of a series that are in no leaf, in the order in which they came.
+    pub(super) fn add(&mut self, shared: &Shared, name: &Name, why: &Error, points: &[Point]) {
         let mut rows = Vec::new();
-        match whose {
-            Whose::Name(name) => {
-                let mut letter = Letter::default();
-                letter.add_all(name, points, &mut rows);
-                rows.extend(letter.rest());
-            }
-            Whose::Number(id) => {
-                let points: Vec<(Id, Point)> = points.iter().map(|point| (*id, *point)).collect();
-                rows.extend(points.chunks(tail::BATCH_POINTS).map(tail::encode));
-            }
-            Whose::Unknown => {}
-        }
-        self.rows.extend(rows.into_iter().map(|row| (whose.clone(), row)));
-        self.note(shared, whose, why);
+        let mut letter = Letter::default();
+        letter.add_all(name, points, &mut rows);
+        rows.extend(letter.rest());
+        let whose = Whose::Name(name.clone());
+        let rows = rows.iter().map(|row| Row::Letter.of(row));
+        self.rows.extend(rows.map(|row| (whose.clone(), row)));
+        self.note(shared, &whose, why, points.len());
+    }
+
+    /// Adds points that the tail has: which of them are in leaves can't be read.
+    pub(super) fn add_batches(
+        &mut self,
+        shared: &Shared,
+        whose: &Whose,
+        why: &Error,
+        points: &[(Id, Point)],
+    ) {
+        let batches = points.chunks(tail::BATCH_POINTS).map(tail::encode);
+        self.rows.extend(batches.map(|batch| (whose.clone(), Row::Batch.of(&batch))));
+        self.note(shared, whose, why, points.len());
     }
 
     /// Adds a row that can't be read, or not as whose.
-    pub(super) fn add_row(&mut self, shared: &Shared, whose: &Whose, why: &Error, row: &[u8]) {
-        self.rows.push((whose.clone(), row.to_vec()));
-        self.note(shared, whose, why);
+    pub(super) fn add_row(&mut self, shared: &Shared, whose: &Whose, why: &Error, row: Vec<u8>) {
+        self.rows.push((whose.clone(), row));
+        self.note(shared, whose, why, 0);
     }
 
-    fn note(&mut self, shared: &Shared, whose: &Whose, why: &Error) {
-        shared.note_damage(whose, why, true);
-        self.damaged.entry(whose.clone()).or_insert_with(|| why.clone());
+    fn note(&mut self, shared: &Shared, whose: &Whose, why: &Error, points: usize) {
+        let damage = &shared.index.damage;
+        damage.points.fetch_add(points as u64, Ordering::Relaxed);
+        let (before, sealed) = damage.mark(whose);
+        if before == Mark::None {
+            self.fresh.insert(whose.clone());
+        }
+        shared.note_damage(whose, why, Mark::Aside);
+        let marked = || Marked { mark: Mark::Aside, sealed, why: why.to_string() };
+        self.damaged.entry(whose.clone()).or_insert_with(marked);
     }
 
-    /// The same for several transactions. The first of them says what is damaged.
+    /// The same for several transactions. The last of them says what is damaged, when all is aside:
+    /// a store that is opened in between finds it out anew, by the tail.
     pub(super) fn divided(self) -> Vec<Self> {
         let mut all = Vec::new();
-        let (mut now, mut bytes) = (Self { damaged: self.damaged, rows: Vec::new() }, 0);
+        let (mut now, mut bytes) = (Self { fresh: self.fresh, ..Self::default() }, 0);
         for row in self.rows {
-            bytes += row.1.len();
-            now.rows.push(row);
             if bytes >= STEP_BYTES {
                 all.push(std::mem::take(&mut now));
                 bytes = 0;
             }
+            bytes += row.1.len();
+            now.rows.push(row);
         }
+        now.damaged = self.damaged;
         if !now.is_empty() {
             all.push(now);
         }
@@ -97,11 +136,15 @@ impl Aside {
 
     /// Writes it, in a transaction.
     pub(super) fn write(&self, tr: &Transaction, keys: &Keys) {
-        for (whose, why) in &self.damaged {
-            tr.set(keys.damaged(whose), [&[DAMAGED], why.to_string().as_bytes()].concat());
+        for whose in &self.fresh {
+            let (begin, end) = keys.aside(whose);
+            tr.clear_range(begin, end);
         }
         for (whose, row) in &self.rows {
             tr.set_versionstamped_key(keys.aside_row(whose, letter::next()), row);
+        }
+        for (whose, marked) in &self.damaged {
+            tr.set(keys.damaged(whose), marked.encode());
         }
     }
 }
@@ -125,13 +168,13 @@ pub(super) fn of_memory(shared: &Shared, cell: &Arc<Cell>, why: &Error) -> Aside
     // These lie over the others, of the same times.
     points.extend(state.merging.into_iter().chain(state.late));
     let mut aside = Aside::default();
-    aside.add(shared, &Whose::Name(cell.name.clone()), &why, &points);
+    aside.add(shared, &cell.name, &why, &points);
     aside
 }
 
 /// Removes all that is known of the damage of a series that is deleted.
 pub(super) fn clear(tr: &Transaction, keys: &Keys, (id, name): (Id, &Name)) {
-    for whose in [Whose::Number(id), Whose::Name(name.clone())] {
+    for whose in Whose::of(id, name) {
         tr.clear(keys.damaged(&whose));
         let (begin, end) = keys.aside(&whose);
         tr.clear_range(begin, end);

@@ -5,9 +5,12 @@
 //! as mail that came before the inbox's, some rows at a time, each page in the commit in which it
 //! goes from aside. Meanwhile (22, whose) says so: the tail may have some of them again, and if the
 //! rows can't be read after all when the store is opened next, what the tail has is set aside anew.
+//! It says, too, up to where leaves had points when the series was found whole first. Of what the
+//! tail had, points up to there are in leaves, under what came late and what was deleted since, and
+//! are left out.
 
-use super::aside::BACK;
-use super::damage::called;
+use super::aside::Row;
+use super::damage::{Mark, Marked, Sealed, called};
 use super::inbox::{self, Taken};
 use super::keys::Whose;
 use super::letter::{self, Opened};
@@ -15,7 +18,6 @@ use super::nodes::{self, Reader};
 use super::{Shared, names, retry, tail};
 use crate::codec;
 use crate::error::{Error, Result};
-use crate::name::Name;
 use crate::value::Points;
 use plinth_client::{KeySelector, KeyValue, RangeOptions, StreamingMode};
 use plinth_types::key_after;
@@ -34,11 +36,15 @@ pub(super) async fn learn(shared: &Shared) -> Result<Vec<Whose>> {
     });
     let mut whole = Vec::new();
     for row in rows.await? {
-        let whose = keys.whose_damage(&row.key)?;
+        let (whose, marked) = (keys.whose_damage(&row.key)?, Marked::decode(&row.value));
         match check(shared, &whose).await {
-            Ok(()) => whole.push(whose),
+            Ok(()) => {
+                let why = Error::damaged(called(&whose), marked.why);
+                shared.note_marked(&whose, &why, (Mark::Returning, marked.sealed));
+                whole.push(whose);
+            }
             Err(why @ Error::Damaged { .. }) => {
-                shared.note_damage(&whose, &why, row.value.first() != Some(&BACK));
+                shared.note_marked(&whose, &why, (marked.mark, marked.sealed));
             }
             Err(why) => return Err(why),
         }
@@ -50,11 +56,7 @@ pub(super) async fn learn(shared: &Shared) -> Result<Vec<Whose>> {
 async fn check(shared: &Shared, whose: &Whose) -> Result<()> {
     let gone = || Error::damaged(called(whose), "its rows are gone");
     let (id, name) = match whose {
-        Whose::Unknown => {
-            let rows = rows(shared, whose, None).await?;
-            let first = rows.first().map_or(Ok(()), |row| letter::decode(&row.value).map(drop));
-            return first;
-        }
+        Whose::Unknown => return any_can_be_read(shared).await,
         Whose::Number(id) => (*id, names::name_of(shared, *id).await?.ok_or_else(gone)?),
         Whose::Name(name) => match names::number_of(shared, name).await? {
             Some(id) => (id, name.clone()),
@@ -89,6 +91,24 @@ async fn check(shared: &Shared, whose: &Whose) -> Result<()> {
     }
 }
 
+/// Fails if no row of the inbox that is aside can be read.
+async fn any_can_be_read(shared: &Shared) -> Result<()> {
+    let (mut behind, mut result) = (None, Ok(()));
+    loop {
+        let rows = rows(shared, &Whose::Unknown, behind.as_deref()).await?;
+        for row in &rows {
+            result = letter::decode(Row::split(&row.value).1).map(drop);
+            if result.is_ok() {
+                return Ok(());
+            }
+        }
+        match rows.last() {
+            Some(last) => behind = Some(last.key.to_vec()),
+            None => return result,
+        }
+    }
+}
+
 /// Rows that are set aside, from behind a key on: some at a time.
 async fn rows(shared: &Shared, whose: &Whose, behind: Option<&[u8]>) -> Result<Vec<KeyValue>> {
     let (begin, end) = shared.keys.aside(whose);
@@ -112,37 +132,67 @@ pub(super) async fn last(shared: &Shared, whose: &Whose) -> Result<Option<Vec<u8
 
 /// The next rows that were set aside, of what can be read again: for whoever has the turn, puts
 /// them into memory and saves them. `None` if there are no more.
-pub(super) async fn take_some(shared: &Arc<Shared>, whose: &Whose) -> Result<Option<Taken>> {
+pub(super) async fn take_some(
+    shared: &Arc<Shared>,
+    whose: &Whose,
+    sealed: Sealed,
+) -> Result<Option<Taken>> {
     let rows = rows(shared, whose, None).await?;
     if rows.is_empty() {
         return Ok(None);
     }
     let name = match whose {
         Whose::Number(id) => names::name_of(shared, *id).await?,
-        Whose::Unknown | Whose::Name(_) => None,
+        Whose::Name(name) => Some(name.clone()),
+        Whose::Unknown => None,
     };
     let open = |row: &[u8]| -> Result<Opened> {
-        let Whose::Number(id) = whose else { return letter::decode(row) };
-        let points = tail::decode(row)?.into_iter().filter(|(of, _)| of == id);
-        let name: Vec<Name> = name.iter().cloned().collect();
-        if name.is_empty() {
-            return Err(Error::damaged(called(whose), "its name has gone"));
+        let (kind, row) = Row::split(row);
+        if kind == Row::Letter {
+            return letter::decode(row);
         }
-        Ok((name, points.map(|(_, point)| (0, point)).collect()))
+        let gone = || Error::damaged(called(whose), "its name has gone");
+        let name = name.clone().ok_or_else(gone)?;
+        let points = tail::decode(row)?.into_iter().map(|(_, point)| point);
+        let points = points.filter(|point| !sealed.has(point.time));
+        Ok((vec![name], points.map(|point| (0, point)).collect()))
     };
     inbox::take_rows(shared, &rows, Some(whose), open).await
 }
 
-/// Says how it stands with what is damaged; `None` for whole again.
-pub(super) async fn mark(shared: &Shared, whose: &Whose, state: Option<u8>) -> Result<()> {
+/// Says that what was set aside is on its way back. Gives up to where leaves had points when the
+/// series was found whole first.
+pub(super) async fn begin(shared: &Shared, whose: &Whose) -> Result<Sealed> {
+    let before = shared.index.damage.mark(whose).1;
+    let sealed = match (before, whose) {
+        (Some(sealed), _) => sealed,
+        (None, Whose::Unknown) => Sealed(None),
+        (None, Whose::Number(id)) => Sealed(nodes::trunk(shared, *id).await?.last()),
+        (None, Whose::Name(name)) => match names::number_of(shared, name).await? {
+            Some(id) => Sealed(nodes::trunk(shared, id).await?.last()),
+            None => Sealed(None),
+        },
+    };
+    let marked = Marked { mark: Mark::Back, sealed: Some(sealed), why: String::new() };
+    let (key, value) = (&shared.keys.damaged(whose), &marked.encode());
+    retry::transact_all(&shared.database, |tr| async move {
+        shared.check_owner(&tr).await?;
+        tr.set(key, value);
+        Ok(())
+    })
+    .await?;
+    Ok(sealed)
+}
+
+/// Nothing is aside of it any more.
+pub(super) async fn end(shared: &Shared, whose: &Whose) -> Result<()> {
     let key = &shared.keys.damaged(whose);
     retry::transact_all(&shared.database, |tr| async move {
         shared.check_owner(&tr).await?;
-        match state {
-            Some(state) => tr.set(key, [state]),
-            None => tr.clear(key),
-        }
+        tr.clear(key);
         Ok(())
     })
-    .await
+    .await?;
+    shared.index.damage.forget(whose);
+    Ok(())
 }

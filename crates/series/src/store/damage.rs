@@ -1,7 +1,10 @@
 //! What a store knows to be damaged: whose rows are not what was written, and why. What of their
 //! points is set aside is the affair of `aside.rs`.
+//!
+//! What stands in the database of it, in (22), only ever grows within a store's life, until it is
+//! forgotten: what the tail has is set aside once, and a series takes no points from then on.
 
-use super::keys::Whose;
+use super::keys::{Id, Whose};
 use super::{Shared, lock};
 use crate::error::Error;
 use crate::name::Name;
@@ -9,6 +12,78 @@ use plinth_env::Burst;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What stands in the database of something that is damaged.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Mark {
+    /// Nothing yet.
+    None,
+    /// It can be read again, and what is aside is on its way back.
+    Returning,
+    /// What is aside was on its way back, and it can't be read once more: the tail may have some of
+    /// it again.
+    Back,
+    /// What the tail has of it is aside.
+    Aside,
+}
+
+/// Up to where leaves have the points of a series, as of when it was found whole first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Sealed(pub(super) Option<i64>);
+
+impl Sealed {
+    /// Whether a point that the tail had is in a leaf: then what came late lies over it, and it may
+    /// be deleted.
+    pub(super) fn has(self, time: i64) -> bool {
+        self.0.is_some_and(|sealed| time <= sealed)
+    }
+}
+
+/// What the row says of something that is damaged.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Marked {
+    pub(super) mark: Mark,
+    pub(super) sealed: Option<Sealed>,
+    /// For people.
+    pub(super) why: String,
+}
+
+impl Marked {
+    const ASIDE: u8 = 0;
+    const BACK: u8 = 1;
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mark = if self.mark == Mark::Aside { Self::ASIDE } else { Self::BACK };
+        let (known, sealed) = match self.sealed {
+            None => (0, None),
+            Some(Sealed(None)) => (1, None),
+            Some(Sealed(sealed)) => (2, sealed),
+        };
+        let mut bytes = vec![mark, known];
+        bytes.extend(sealed.into_iter().flat_map(i64::to_le_bytes));
+        bytes.extend_from_slice(self.why.as_bytes());
+        bytes
+    }
+
+    /// One that makes no sense says that what the tail has is aside.
+    pub(super) fn decode(bytes: &[u8]) -> Self {
+        let (mark, rest) = match bytes {
+            [Self::BACK, rest @ ..] => (Mark::Back, rest),
+            [_, rest @ ..] => (Mark::Aside, rest),
+            [] => (Mark::Aside, bytes),
+        };
+        let (sealed, why) = match rest {
+            [1, why @ ..] => (Some(Sealed(None)), why),
+            [2, rest @ ..] => match rest.split_first_chunk() {
+                Some((time, why)) => (Some(Sealed(Some(i64::from_le_bytes(*time)))), why),
+                None => (None, rest),
+            },
+            [_, why @ ..] => (None, why),
+            [] => (None, rest),
+        };
+        Self { mark, sealed, why: String::from_utf8_lossy(why).into_owned() }
+    }
+}
 
 /// What is known to be damaged.
 #[derive(Default)]
@@ -21,8 +96,8 @@ pub(super) struct Damage {
 
 struct Known {
     why: Error,
-    /// Whether that stands in the database, so that what was in memory of it is set aside.
-    is_marked: bool,
+    mark: Mark,
+    sealed: Option<Sealed>,
 }
 
 impl Damage {
@@ -33,26 +108,40 @@ impl Damage {
 
     /// Why a series is taken for damaged, if that stands in the database.
     pub(super) fn of(&self, whose: &Whose) -> Option<Error> {
-        lock(&self.known).get(whose).filter(|known| known.is_marked).map(|known| known.why.clone())
+        let known = lock(&self.known);
+        known.get(whose).filter(|known| known.mark >= Mark::Back).map(|known| known.why.clone())
     }
 
-    /// It isn't: it can be read, or was deleted.
-    pub(super) fn forget(&self, whose: &Whose, also_marked: bool) {
-        let mut known = lock(&self.known);
-        if known.get(whose).is_some_and(|known| also_marked || !known.is_marked) {
-            known.remove(whose);
+    /// What stands in the database of it.
+    pub(super) fn mark(&self, whose: &Whose) -> (Mark, Option<Sealed>) {
+        let known = lock(&self.known);
+        known.get(whose).map_or((Mark::None, None), |known| (known.mark, known.sealed))
+    }
+
+    /// It can be read, and nothing of it stands in the database.
+    pub(super) fn forget_unmarked(&self, whose: &Whose) {
+        if self.mark(whose).0 == Mark::None {
+            self.forget(whose);
         }
     }
 
-    /// How many series are damaged, and how many points were set aside since the store was opened.
+    /// It is whole again, or was deleted.
+    pub(super) fn forget(&self, whose: &Whose) {
+        lock(&self.known).remove(whose);
+    }
+
+    /// How many are damaged, and how many points were set aside since the store was opened.
     pub(super) fn count(&self) -> (usize, u64) {
-        (lock(&self.known).len(), self.points.load(Ordering::Relaxed))
+        let is_damaged = |known: &&Known| known.mark != Mark::Returning;
+        let count = lock(&self.known).values().filter(is_damaged).count();
+        (count, self.points.load(Ordering::Relaxed))
     }
 
     /// What is damaged, and why.
     pub(super) fn list(&self) -> Vec<(String, String)> {
-        let told = |(whose, known): (&Whose, &Known)| (called(whose), known.why.to_string());
-        lock(&self.known).iter().map(told).collect()
+        let known = lock(&self.known);
+        let damaged = known.iter().filter(|(_, known)| known.mark != Mark::Returning);
+        damaged.map(|(whose, known)| (called(whose), known.why.to_string())).collect()
     }
 }
 
@@ -66,23 +155,71 @@ pub(super) fn called(whose: &Whose) -> String {
 }
 
 impl Shared {
+    /// Why a series is taken for damaged, by its number or its name, if that stands in the database.
+    pub(super) fn damage_of(&self, id: Id, name: &Name) -> Option<(Whose, Error)> {
+        let damage = &self.index.damage;
+        if damage.is_none() {
+            return None;
+        }
+        Whose::of(id, name).into_iter().find_map(|whose| Some((whose.clone(), damage.of(&whose)?)))
+    }
+
     /// Why a series is taken for damaged that was found to be.
     pub(super) fn why_damaged(&self, name: &Name) -> Error {
         let why = self.index.damage.of(&Whose::Name(name.clone()));
         why.unwrap_or_else(|| Error::damaged(format!("the series {name}"), "it was found to be"))
     }
 
-    /// Notes that something is damaged; tells it, if that is news.
-    pub(super) fn note_damage(&self, whose: &Whose, why: &Error, is_marked: bool) {
-        let mut known = lock(&self.index.damage.known);
-        let before = known.get(whose).map(|known| known.is_marked);
-        if before == Some(true) || (before.is_some() && !is_marked) {
+    /// Notes that something is damaged, and what stands in the database of that; tells it, if that
+    /// is news.
+    pub(super) fn note_damage(&self, whose: &Whose, why: &Error, mark: Mark) {
+        self.note_marked(whose, why, (mark, None));
+    }
+
+    /// The same, with up to where leaves have its points if that stands there.
+    pub(super) fn note_marked(
+        &self,
+        whose: &Whose,
+        why: &Error,
+        (mark, sealed): (Mark, Option<Sealed>),
+    ) {
+        let damage = &self.index.damage;
+        let mut known = lock(&damage.known);
+        let before = known.get(whose).map(|known| (known.mark, known.sealed));
+        if before.is_some_and(|(before, _)| mark <= before) {
             return;
         }
-        known.insert(whose.clone(), Known { why: why.clone(), is_marked });
+        let sealed = before.and_then(|(_, sealed)| sealed).or(sealed);
+        known.insert(whose.clone(), Known { why: why.clone(), mark, sealed });
         drop(known);
-        if self.index.damage.told.note(1, self.database.endpoint().env().now()) {
+        if mark == Mark::Returning {
+            return;
+        }
+        let now = self.database.endpoint().env().now();
+        let _ = damage.told.over(now);
+        if damage.told.note(1, now) {
             tracing::error!(series = called(whose), error = %why, "a series is damaged: no points of it are taken, and what was acknowledged of them is set aside");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_in_the_database_is_read_as_it_was_written() {
+        for mark in [Mark::Back, Mark::Aside] {
+            for sealed in [None, Some(Sealed(None)), Some(Sealed(Some(-7)))] {
+                let marked = Marked { mark, sealed, why: "2".to_owned() };
+                assert_eq!(Marked::decode(&marked.encode()), marked);
+            }
+        }
+        for damaged in [&b""[..], b"\0", b"\x07\x07", b"\0\x02abc"] {
+            assert_eq!(Marked::decode(damaged).mark, Mark::Aside, "{damaged:?}");
+        }
+        let sealed = [None, Some(5)].map(Sealed);
+        assert_eq!([4, 5, 6].map(|time| sealed[1].has(time)), [true, true, false]);
+        assert!(!sealed[0].has(i64::MIN));
     }
 }

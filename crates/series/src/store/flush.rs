@@ -257,10 +257,10 @@ pub(super) async fn take_back(shared: &Arc<Shared>, whose: &Whose) -> Result<()>
     let _turn = shared.turn.take().await;
     commit_steps(shared).await?;
     let Some(last) = back::last(shared, whose).await? else {
-        return back::mark(shared, whose, None).await;
+        return back::end(shared, whose).await;
     };
-    back::mark(shared, whose, Some(aside::BACK)).await?;
-    while let Some(taken) = back::take_some(shared, whose).await? {
+    let sealed = back::begin(shared, whose).await?;
+    while let Some(taken) = back::take_some(shared, whose, sealed).await? {
         let is_all = taken.reaches(&last);
         save_taken(shared, taken).await?;
         if is_all {
@@ -269,7 +269,7 @@ pub(super) async fn take_back(shared: &Arc<Shared>, whose: &Whose) -> Result<()>
     }
     match shared.index.damage.of(whose) {
         Some(_) => Ok(()),
-        None => back::mark(shared, whose, None).await,
+        None => back::end(shared, whose).await,
     }
 }
 

@@ -18,7 +18,8 @@
 //! Points that a reader of the owner's has to see were committed before it began: it looks into the
 //! inbox, and has it taken in if there is anything.
 
-use super::aside::Aside;
+use super::aside::{Aside, Row};
+use super::damage::Mark;
 use super::keys::{Keys, Whose};
 use super::letter::{Opened, decode, grow, size};
 use super::names::POSTED_END;
@@ -117,9 +118,13 @@ pub(super) async fn take_rows(
                 let series = names::open(shared, &names).await?;
                 letters.push((names, series, points));
             }
-            Err(why @ Error::Damaged { .. }) => {
-                aside.add_row(shared, of.unwrap_or(&Whose::Unknown), &why, &row.value);
-            }
+            Err(why @ Error::Damaged { .. }) => match of {
+                Some(whose) => aside.add_row(shared, whose, &why, row.value.to_vec()),
+                None => {
+                    let row = Row::Letter.of(&row.value);
+                    aside.add_row(shared, &Whose::Unknown, &why, row);
+                }
+            },
             Err(why) => return Err(why),
         }
     }
@@ -135,7 +140,7 @@ pub(super) async fn take_rows(
             }
         }
         for (which, (why, points)) in refused {
-            aside.add(shared, &Whose::Name(names[which].clone()), &why, &points);
+            aside.add(shared, &names[which], &why, &points);
         }
     }
     Ok(Some(Taken { is_mail: of.is_none(), first, end, bytes, aside }))
@@ -164,7 +169,7 @@ pub(super) async fn look(shared: &Arc<Shared>, rows: &[KeyValue]) -> Result<()> 
     for row in rows {
         let (names, points) = match decode(&row.value) {
             Err(why @ Error::Damaged { .. }) => {
-                shared.note_damage(&Whose::Unknown, &why, false);
+                shared.note_damage(&Whose::Unknown, &why, Mark::None);
                 continue;
             }
             opened => opened?,
@@ -173,7 +178,7 @@ pub(super) async fn look(shared: &Arc<Shared>, rows: &[KeyValue]) -> Result<()> 
         for name in &names {
             cells.push(match names::known(shared, name, &mut unknown).await {
                 Err(why @ Error::Damaged { .. }) => {
-                    shared.note_damage(&Whose::Name(name.clone()), &why, false);
+                    shared.note_damage(&Whose::Name(name.clone()), &why, Mark::None);
                     None
                 }
                 cell => Some(cell?),

@@ -66,6 +66,11 @@ pub(super) enum Whose {
 }
 
 impl Whose {
+    /// What a series may be damaged as.
+    pub(super) fn of(id: Id, name: &Name) -> [Self; 2] {
+        [Self::Number(id), Self::Name(name.clone())]
+    }
+
     fn element(&self) -> Element<'_> {
         match self {
             Self::Unknown => Element::Nil,

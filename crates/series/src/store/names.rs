@@ -4,7 +4,7 @@
 //! is looked up comes into memory only if nothing was deleted meanwhile: it may be what was found,
 //! and points that are appended to a series without a name would be lost with the next start.
 
-use super::damage::Damage;
+use super::damage::{Damage, Mark};
 use super::keys::{Id, Keys, Whose};
 use super::limits::{self, Admitted, SeriesLimits};
 use super::nodes::{self, Through};
@@ -84,7 +84,7 @@ impl Looked {
     /// Notes why there may not be a series; tells it, if it is damaged.
     fn refuse(&mut self, shared: &Shared, name: &Name, why: Error) {
         if matches!(why, Error::Damaged { .. }) {
-            shared.note_damage(&Whose::Name(name.clone()), &why, false);
+            shared.note_damage(&Whose::Name(name.clone()), &why, Mark::None);
         }
         self.refused.insert(name.clone(), why);
     }
@@ -106,7 +106,7 @@ impl Looked {
         let was_none = shared.index.damage.is_none();
         for (name, cell) in self.cells {
             if !was_none {
-                shared.index.damage.forget(&Whose::Name(name.clone()), false);
+                shared.index.damage.forget_unmarked(&Whose::Name(name.clone()));
             }
             add(shared, &mut known, name, cell);
         }
@@ -193,8 +193,8 @@ async fn look_up_unknown(
                 Ok((id, false)) if shared.is_poster() => {
                     looked.add(id, name.clone(), Trunk::default())
                 }
-                Ok((id, false)) => match shared.index.damage.of(&Whose::Number(id)) {
-                    Some(why) => drop(looked.refused.insert(name.clone(), why)),
+                Ok((id, false)) => match shared.damage_of(id, name) {
+                    Some((_, why)) => drop(looked.refused.insert(name.clone(), why)),
                     None => there.push((id, name)),
                 },
                 Err(why) => looked.refuse(shared, name, why),
@@ -234,6 +234,9 @@ pub(super) async fn existing(shared: &Arc<Shared>, id: Id) -> Result<Option<Seri
     loop {
         let mut looked = Looked::begin(shared);
         let Some((name, trunk)) = stored(shared, id).await? else { return Ok(None) };
+        if let Some((_, why)) = shared.damage_of(id, &name) {
+            return Err(why);
+        }
         looked.add(id, name.clone(), trunk);
         match looked.settle(shared, |known| known.get(&name).filter(|cell| cell.id == id).cloned())
         {
@@ -350,15 +353,9 @@ fn know(shared: &Shared, id: Id, name: Name, trunk: Trunk) -> Arc<Cell> {
 /// Such as are known to be damaged can't be read.
 pub(super) async fn load(shared: &Arc<Shared>, ids: &[Id]) -> Result<Vec<Stored<Arc<Cell>>>> {
     let mut cells = Vec::with_capacity(ids.len());
-    let known = |id: Id, (name, trunk): (Name, Trunk)| {
-        if !shared.index.damage.is_none() {
-            for whose in [Whose::Name(name.clone()), Whose::Number(id)] {
-                if let Some(why) = shared.index.damage.of(&whose) {
-                    return Err((whose, why));
-                }
-            }
-        }
-        Ok(know(shared, id, name, trunk))
+    let known = |id: Id, (name, trunk): (Name, Trunk)| match shared.damage_of(id, &name) {
+        Some(damaged) => Err(damaged),
+        None => Ok(know(shared, id, name, trunk)),
     };
     for ids in ids.chunks(NAMES_AT_ONCE) {
         let found = all_stored(shared, ids).await?.into_iter().zip(ids);

@@ -6,6 +6,7 @@
 
 use super::aside::Aside;
 use super::back;
+use super::damage::Mark;
 use super::flush::{self, Flusher};
 use super::foreign::Owner;
 use super::keys::{Id, Keys, Whose};
@@ -164,7 +165,7 @@ async fn take_over(plot: &Plot) -> Result<(Token, bool)> {
 type Recovered = BTreeMap<Id, Result<Option<Arc<Cell>>, (Whose, Error)>>;
 
 /// Points of series that can't be read, which are to be set aside, and why.
-type Unreadable = BTreeMap<Whose, (Error, Vec<Point>)>;
+type Unreadable = BTreeMap<Whose, (Error, Vec<(Id, Point)>)>;
 
 /// Puts the tail's points back into open leaves, some batches at a time.
 async fn recover(shared: &Arc<Shared>) -> Result<()> {
@@ -194,9 +195,9 @@ async fn recover(shared: &Arc<Shared>) -> Result<()> {
                 match cells.get(&id) {
                     Some(Ok(Some(cell))) => recover_point(shared, cell, number, point),
                     // What is known to be damaged has them aside already.
-                    Some(Err((whose, why))) if shared.index.damage.of(whose).is_none() => {
+                    Some(Err((whose, why))) if shared.index.damage.mark(whose).0 < Mark::Aside => {
                         let entry = unreadable.entry(whose.clone());
-                        entry.or_insert_with(|| (why.clone(), Vec::new())).1.push(point);
+                        entry.or_insert_with(|| (why.clone(), Vec::new())).1.push((id, point));
                     }
                     Some(Ok(None) | Err(_)) | None => {}
                 }
@@ -214,8 +215,8 @@ fn set_aside(shared: &Shared, unreadable: Unreadable) {
     let mut aside = Aside::default();
     for (whose, (why, points)) in unreadable {
         match shared.role {
-            Role::Owner { .. } => aside.add(shared, &whose, &why, &points),
-            Role::Reader | Role::Poster(_) => shared.note_damage(&whose, &why, false),
+            Role::Owner { .. } => aside.add_batches(shared, &whose, &why, &points),
+            Role::Reader | Role::Poster(_) => shared.note_damage(&whose, &why, Mark::None),
         }
     }
     lock(&shared.flusher).set_aside(aside);

@@ -52,7 +52,7 @@ impl Series {
     async fn delete_span_here(&self, span: Span, by: Option<&Known>) -> Result<bool> {
         let (shared, id, name) = (&self.shared, self.cell.id, &self.cell.name);
         flush::sealed(shared, (id, name), span, async || {
-            if let Some(why) = shared.index.damage.of(&Whose::Name(name.clone())) {
+            if let Some((_, why)) = shared.damage_of(id, name) {
                 // What is aside would come back.
                 return Err(why);
             }
@@ -111,9 +111,7 @@ async fn delete(shared: &Arc<Shared>, id: Id, name: &Name) -> Result<()> {
         while let Err(error) = try_delete(shared, &tr, id, name).await {
             retry::again(&tr, error).await?;
         }
-        for whose in [Whose::Number(id), Whose::Name(name.clone())] {
-            shared.index.damage.forget(&whose, true);
-        }
+        Whose::of(id, name).iter().for_each(|whose| shared.index.damage.forget(whose));
         let Some(cell) = shared.in_memory(id, name) else { return Ok(()) };
         if lock(&shared.index.names).remove(name).is_some() {
             shared.note_forgotten(limits::in_memory(name));

@@ -6,6 +6,7 @@
 //! is; nothing is held but a page of each. What is found is a number and a name: a series that is
 //! only read is neither made nor kept in memory.
 
+use super::damage::Mark;
 use super::found::Found;
 use super::keys::{Id, Keys, Listing, Whose};
 use super::names::{self, FIRST_POSTED};
@@ -243,11 +244,11 @@ impl Part {
         let whose = Whose::Number(id);
         match name {
             Err(why) if skips => {
-                self.shared.note_damage(&whose, &why, false);
+                self.shared.note_damage(&whose, &why, Mark::None);
                 Ok(None)
             }
             Ok(name) => {
-                self.shared.index.damage.forget(&whose, false);
+                self.shared.index.damage.forget_unmarked(&whose);
                 Ok(Some(name))
             }
             Err(why) => Err(why),

@@ -1,0 +1,277 @@
+//! What is set aside of a damaged series comes back once, as it was, whenever that breaks off.
+//!
+//! A database that takes so many commits and then none stands for a server that dies between two
+//! of them. Beside that, a damaged series must not become one that takes points by being looked at,
+//! and what was written and deleted after its leaves were sealed must not be undone.
+
+use super::damage::{
+    ASIDE, ILL, PREFIX, Row, SERIES, SIDE, TWIG, WELL, append, damage, database, fill, is_damaged,
+    open, row_of, rows, set, settings, times,
+};
+use plinth::Database;
+use plinth_client::{Description, Endpoint, ReadVersionReply, ReadVersionRequest};
+use plinth_env::reply::Reply;
+use plinth_env::{Env, block_on};
+use plinth_series::workload::Random;
+use plinth_series::{Direction, SeriesLayer, SeriesStore, Settings, Value};
+use plinth_types::{
+    Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead,
+    RangeResult, Version,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// A database that fails all commits but the first ones.
+struct Ending {
+    inner: Arc<dyn Endpoint>,
+    commits: AtomicI64,
+}
+
+fn ending(db: &Database, commits: i64) -> Database {
+    let commits = AtomicI64::new(commits);
+    Database::new(Arc::new(Ending { inner: db.endpoint().clone(), commits }))
+}
+
+impl Endpoint for Ending {
+    fn env(&self) -> &Env {
+        self.inner.env()
+    }
+
+    fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
+        self.inner.read_version(request)
+    }
+
+    fn get_many(
+        &self,
+        version: Version,
+        space: KeySpace,
+        keys: &KeyList,
+    ) -> Reply<Vec<Option<Bytes>>> {
+        self.inner.get_many(version, space, keys)
+    }
+
+    fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
+        self.inner.get_key(version, space, selector)
+    }
+
+    fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
+        self.inner.get_range(version, space, read)
+    }
+
+    fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
+        match self.commits.fetch_sub(1, Ordering::Relaxed) {
+            1.. => self.inner.commit(request),
+            _ => Reply::ready(Err(Error::io_error())),
+        }
+    }
+
+    fn watch(&self, key: Bytes, value: Option<Bytes>, version: Version) -> Reply<Version> {
+        self.inner.watch(key, value, version)
+    }
+
+    fn range_size(&self, range: KeyRange) -> Reply<i64> {
+        self.inner.range_size(range)
+    }
+
+    fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>> {
+        self.inner.split_points(range, chunk)
+    }
+
+    fn addresses_for_key(&self, key: &[u8]) -> Reply<Vec<String>> {
+        self.inner.addresses_for_key(key)
+    }
+
+    fn describe(&self) -> Description {
+        self.inner.describe()
+    }
+
+    fn status_json(&self) -> Reply<String> {
+        self.inner.status_json()
+    }
+}
+
+/// Opens the store, and saves what that set aside or took back, with one commit more each time,
+/// until it gets to the end. Gives how often it broke off.
+fn with_ever_more_commits(db: &Database, settings: &Settings) -> i64 {
+    for commits in 0.. {
+        let opened = block_on(async {
+            let store = SeriesStore::open_with(&ending(db, commits), settings.clone()).await?;
+            store.sync().await?;
+            // What has nothing to be saved commits nothing, so this says that there was one left.
+            append(&store, WELL[0], 1_000_000 + commits..1_000_001 + commits).await?;
+            store.sync().await
+        });
+        if opened.is_ok() {
+            return commits;
+        }
+    }
+    unreachable!("there are so many commits")
+}
+
+fn clear(db: &Database, key: &[u8]) {
+    db.transact_blocking(|tr| {
+        tr.clear(key);
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn points(store: &SeriesStore, name: &str) -> Vec<(i64, Value)> {
+    block_on(async {
+        let series = store.existing(name).await.unwrap().unwrap();
+        let points = series.scan(.., Direction::Forward).await.unwrap().collect().await.unwrap();
+        points.iter().map(|point| (point.time, point.value)).collect()
+    })
+}
+
+/// Points that leaves have are set aside as well, since which they are can't be read: megabytes
+/// before those that nothing has but the tail.
+#[test]
+fn a_server_that_dies_while_much_is_set_aside_and_taken_back_loses_nothing() {
+    const POINTS: i64 = 250_000;
+    let db = database();
+    let settings = Settings { leaf_points: 8000, ..settings() };
+    let open = || block_on(SeriesStore::open_with(&db, settings.clone())).unwrap();
+    let store = open();
+    let mut random = Random::new(1);
+    block_on(async {
+        // One that rests, with more than would be written once more, keeps the tail.
+        append(&store, WELL[1], 0..7000).await.unwrap();
+        store.sync().await.unwrap();
+        let series = store.all_series(&[ILL, WELL[0]]).await.unwrap();
+        for time in 0..POINTS {
+            // Values that don't compress.
+            series[0].append(time, f64::from_bits(random.next() >> 2)).unwrap();
+            if time % 2000 == 0 {
+                store.sync().await.unwrap();
+            }
+        }
+        store.sync().await.unwrap();
+    });
+    let all = points(&store, ILL);
+    drop(store);
+    let (whole, _) = damage(&db, row_of(&db, TWIG));
+    // The others let the tail go.
+    let small = Settings { tail_bytes: 1000, ..settings.clone() };
+    let broke_off = with_ever_more_commits(&db, &small);
+    assert!(broke_off >= 4, "{broke_off}");
+    let store = block_on(SeriesStore::open_with(&db, small)).unwrap();
+    let mut well: Vec<i64> = times(&store, WELL[0]).unwrap();
+    block_on(store.sync()).unwrap();
+    let next = well.last().unwrap() + 1;
+    block_on(append(&store, WELL[0], next..next + 100)).unwrap();
+    block_on(store.sync()).unwrap();
+    well.extend(next..next + 100);
+    assert_eq!(times(&store, WELL[0]).unwrap(), well);
+    drop(store);
+    set(&db, &whole);
+    let broke_off = with_ever_more_commits(&db, &settings);
+    assert!(broke_off >= 4, "{broke_off}");
+    let store = open();
+    assert!(points(&store, ILL) == all, "as they were");
+    assert_eq!((store.damaged(), rows(&db, ASIDE).len()), (vec![], 0));
+    block_on(store.check_invariants()).unwrap();
+}
+
+/// The tail has them, and its points are set aside whether leaves have them or not.
+#[test]
+fn what_was_written_over_and_deleted_since_stays_so() {
+    let db = database();
+    let store = open(&db);
+    block_on(async {
+        // One that rests keeps the tail.
+        append(&store, WELL[1], 0..1).await.unwrap();
+        store.sync().await.unwrap();
+        for time in 0..11 {
+            append(&store, ILL, time..time + 1).await.unwrap();
+            store.sync().await.unwrap();
+        }
+        let series = store.series(ILL).await.unwrap();
+        series.append(2, 77).unwrap();
+        store.sync().await.unwrap();
+        series.delete_range(5..7).await.unwrap();
+        store.sync().await.unwrap();
+    });
+    let all = points(&store, ILL);
+    assert_eq!(all.iter().find(|(time, _)| *time == 2), Some(&(2, Value::Integer(77))));
+    drop(store);
+    let (whole, _) = damage(&db, row_of(&db, TWIG));
+    let store = open(&db);
+    block_on(store.sync()).unwrap();
+    block_on(append(&store, WELL[0], 0..9)).unwrap();
+    block_on(store.sync()).unwrap();
+    drop(store);
+    set(&db, &whole);
+    with_ever_more_commits(&db, &settings());
+    let store = open(&db);
+    assert_eq!(points(&store, ILL), all);
+    assert_eq!((store.damaged(), rows(&db, ASIDE).len()), (vec![], 0));
+    block_on(store.check_invariants()).unwrap();
+}
+
+/// What it would take goes with the tail at the next opening, or comes under what is older.
+#[test]
+fn a_damaged_series_takes_nothing_after_it_was_looked_at() {
+    for kind in [SERIES, SIDE, TWIG] {
+        let db = database();
+        let store = open(&db);
+        fill(&store, 100..110);
+        fill(&store, 0..3);
+        let (whole, _) = damage(&db, row_of(&db, kind));
+        drop(store);
+        // It is found out by whoever writes there.
+        let store = open(&db);
+        let _ = block_on(append(&store, ILL, 3..4));
+        block_on(store.sync()).unwrap();
+        drop(store);
+        for _ in 0..2 {
+            let store = open(&db);
+            let _ = times(&store, ILL);
+            is_damaged(block_on(append(&store, ILL, 200..201)));
+            let series = block_on(store.existing(ILL)).unwrap().unwrap();
+            is_damaged(block_on(series.delete_range(100..105)));
+            let layer = SeriesLayer::with_settings(&db, settings());
+            db.try_transact_blocking(|tr| layer.append(tr, ILL, 300, 1).wait()).unwrap();
+            block_on(store.take_in()).unwrap();
+            block_on(store.sync()).unwrap();
+        }
+        set(&db, &whole);
+        let store = open(&db);
+        // The fourth is aside, if it was taken before that was known.
+        let mut wanted: Vec<i64> = (0..3).chain(100..110).chain([300]).collect();
+        if kind == SIDE {
+            wanted.insert(3, 3);
+        }
+        assert_eq!(times(&store, ILL).unwrap(), wanted, "{kind}");
+        assert_eq!((store.damaged(), rows(&db, ASIDE).len()), (vec![], 0), "{kind}");
+        block_on(store.check_invariants()).unwrap();
+    }
+}
+
+/// The first row alone used to be tried.
+#[test]
+fn a_row_of_the_inbox_comes_back_from_behind_one_that_does_not() {
+    const INBOX: u8 = 11;
+    let db = database();
+    drop(open(&db));
+    let layer = SeriesLayer::with_settings(&db, settings());
+    for time in 0..3 {
+        db.try_transact_blocking(|tr| layer.append(tr, WELL[0], time, time).wait()).unwrap();
+    }
+    let letters = rows(&db, INBOX);
+    letters.iter().for_each(|row| drop(damage(&db, row.clone())));
+    block_on(open(&db).sync()).unwrap();
+    let aside: Vec<Row> = rows(&db, ASIDE);
+    assert_eq!((letters.len(), aside.len()), (3, 3));
+    set(&db, &(aside[1].0.clone(), [&[0], &letters[1].1[..]].concat()));
+    let store = open(&db);
+    assert_eq!(times(&store, WELL[0]).unwrap(), [1]);
+    assert_eq!(rows(&db, ASIDE).len(), 2);
+    assert!(rows(&db, ASIDE).iter().all(|row| row.0.starts_with(PREFIX)));
+    drop(store);
+    // One that is given up for good is told no more.
+    rows(&db, ASIDE).iter().for_each(|row| clear(&db, &row.0));
+    let store = open(&db);
+    assert_eq!(times(&store, WELL[0]).unwrap(), [1]);
+    assert_eq!(store.damaged(), vec![]);
+}
