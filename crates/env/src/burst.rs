@@ -51,6 +51,12 @@ impl Burst {
         }
     }
 
+    /// The same where nobody looks for the end of a burst, which nobody is told then.
+    pub fn note_alone(&self, count: u64, now: Duration) -> bool {
+        let _ = self.over(now);
+        self.note(count, now)
+    }
+
     /// The burst, if it has come to its end by now: then it is to be told, and the next one is
     /// another.
     pub fn over(&self, now: Duration) -> Option<Over> {
@@ -91,5 +97,7 @@ mod tests {
         assert_eq!((burst.over(at(99_999)), burst.end()), (None, None));
         assert!(burst.note(3, at(100_000)), "a new one");
         assert_eq!(burst.end(), Some(Over { count: 3, lasted: at(0) }));
+        let told = [0, 9_999, 19_998, 29_998].map(|n| burst.note_alone(1, at(200_000 + n)));
+        assert_eq!(told, [true, false, false, true], "without anybody who looks for its end");
     }
 }

@@ -9,7 +9,9 @@
 use plinth::{Database, Local};
 use plinth_env::block_on;
 use plinth_series::ingest::{Memory, Protocol, Session};
-use plinth_series::{Direction, Error, Point, Result, SeriesLayer, SeriesStore, Settings};
+use plinth_series::{
+    Direction, Error, Point, Result, SeriesLayer, SeriesStore, Settings, delete_series,
+};
 use plinth_types::strinc;
 
 pub const PREFIX: &[u8] = b"s/";
@@ -394,4 +396,44 @@ fn a_sender_is_told_which_series_it_is() {
     assert!(told.starts_with("-DB the series cpu host=ill is damaged: "), "{told}");
     assert!(told.contains("+OK 1\r\n") && told.contains("+OK 2\r\n"), "{told}");
     assert_eq!(times(&store, WELL[0]).unwrap().last(), Some(&900));
+}
+
+/// It ended with the first that was damaged, and never came to those behind it.
+#[test]
+fn a_range_goes_from_all_others_that_a_selector_names() {
+    let db = database();
+    let store = open(&db);
+    fill(&store, 100..110);
+    fill(&store, 0..3);
+    damage(&db, row_of(&db, SIDE));
+    fill(&store, 3..5);
+    is_damaged(block_on(append(&store, ILL, 130..131)));
+    let form = "match[]={host=~\".%2B\"}&start=0&end=0";
+    let (status, told) = block_on(delete_series(&store, &[form.as_bytes()]));
+    assert!(status >= 400 && told.contains("cpu host=ill is damaged"), "{status} {told}");
+    for name in WELL {
+        let left: Vec<i64> = (1..5).chain(100..110).collect();
+        assert_eq!(times(&store, name).unwrap(), left, "{name}");
+    }
+}
+
+#[test]
+fn each_series_is_had_or_refused_by_itself() {
+    let db = database();
+    let store = open(&db);
+    fill(&store, 100..110);
+    fill(&store, 0..3);
+    damage(&db, row_of(&db, SIDE));
+    fill(&store, 3..5);
+    is_damaged(block_on(append(&store, ILL, 130..131)));
+    drop(store);
+    let store = open(&db);
+    let each = block_on(store.each_series(&[WELL[0], "no name", ILL, WELL[1]])).unwrap();
+    let told = each.iter().map(|one| match one {
+        Ok(series) => series.name().to_string(),
+        Err(Error::Name { .. }) => "name".to_owned(),
+        Err(Error::Damaged { .. }) => "damaged".to_owned(),
+        Err(why) => panic!("{why}"),
+    });
+    assert_eq!(told.collect::<Vec<_>>(), [WELL[0], "name", "damaged", WELL[1]]);
 }

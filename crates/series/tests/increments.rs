@@ -4,6 +4,7 @@
 //! What a sender sends again is counted once. Nothing is committed here but at the end of a
 //! request.
 
+use super::damage::{self, damage, id, rows, set};
 use plinth::{Database, Local};
 use plinth_env::block_on;
 use plinth_series::ingest::{Clock, Memory, OtlpMetrics, Protocol, Session};
@@ -166,4 +167,45 @@ fn a_store_that_can_not_be_read_refuses_by_name() {
     assert!(told.contains("send to it, or send sums (cumulative): m_total"), "{told}");
     block_on(store.take_in()).unwrap();
     assert_eq!(values(&store, "m_total"), integers(&[(1, 5)]));
+}
+
+/// A series whose newest point can't be read kept all that came with it from being stored, each
+/// time it was sent.
+#[test]
+fn increments_of_a_damaged_series_keep_no_others_back() {
+    let db = database();
+    let store = damage::open(&db);
+    let both = |time: i64| {
+        let point = |host: &str| {
+            format!(
+                r#"{{"timeUnixNano": {time}, "asInt": 1, "attributes":
+                    [{{"key": "host", "value": {{"stringValue": "{host}"}}}}]}}"#
+            )
+        };
+        send(&store, "sum", &[point("ill"), point("well")].join(","))
+    };
+    // As many as a leaf has: none is in memory.
+    for time in 1..=4 {
+        assert_eq!(both(time), "");
+    }
+    let of = id(&db, "m_total host=ill");
+    let is_its = |row: &damage::Row| row.0.windows(of.len()).any(|part| part == of);
+    let leaves = 5..=7;
+    let ill: Vec<_> = leaves.flat_map(|kind| rows(&db, kind)).filter(is_its).collect();
+    assert!(!ill.is_empty());
+    let whole: Vec<_> = ill.into_iter().map(|row| damage(&db, row).0).collect();
+    for time in 5..=6 {
+        let told = both(time);
+        assert!(told.contains("damaged") && told.lines().count() == 1, "{told}");
+    }
+    assert_eq!(
+        values(&store, "m_total host=well"),
+        integers(&[1, 2, 3, 4, 5, 6].map(|time| (time, time)))
+    );
+    whole.iter().for_each(|row| set(&db, row));
+    assert_eq!(both(7), "");
+    assert_eq!(
+        values(&store, "m_total host=ill"),
+        integers(&[(1, 1), (2, 2), (3, 3), (4, 4), (7, 5)])
+    );
 }

@@ -9,7 +9,7 @@
 use super::Sample;
 use super::intake::{Intake, Shown};
 use super::runs::Runs;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::value::{Point, Value};
 
 /// Why increments of a series are refused.
@@ -34,7 +34,11 @@ pub(super) async fn add_up(intake: &mut Intake) -> Result<()> {
             continue;
         }
         let mut newest = match series.newest().await {
-            Err(crate::Error::Deleted) => None,
+            Err(Error::Deleted) => None,
+            Err(why @ Error::Damaged { .. }) => {
+                intake.reply(format_args!("{why}\n"));
+                continue;
+            }
             newest => newest?,
         };
         for place in places {

@@ -10,9 +10,9 @@
 //!
 //! Points that were acknowledged are never dropped: those in memory and in the tail are set aside
 //! before the tail may lose them, in commits of which the last says that the series is damaged, and
-//! mail goes there instead of into the series. Nothing is written to the damaged series' own rows, so they
-//! can be put back from a backup, and nothing of them goes but by a deletion of the series. Rows of
-//! the inbox that can't be read are set aside as they are.
+//! mail goes there instead of into the series. Nothing is written to the damaged series' own rows,
+//! so they can be put back from a backup, and nothing of them goes but by a deletion of the series.
+//! Rows of the inbox that can't be read are set aside as they are.
 //!
 //! What is set aside is no part of what is read. It is counted and told (`SeriesStore::damaged`).
 

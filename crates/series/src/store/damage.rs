@@ -155,7 +155,7 @@ pub(super) fn called(whose: &Whose) -> String {
 }
 
 impl Shared {
-    /// Why a series is taken for damaged, by its number or its name, if that stands in the database.
+    /// Why a series is taken for damaged, by its number or name, if that stands in the database.
     pub(super) fn damage_of(&self, id: Id, name: &Name) -> Option<(Whose, Error)> {
         let damage = &self.index.damage;
         if damage.is_none() {
@@ -195,9 +195,7 @@ impl Shared {
         if mark == Mark::Returning {
             return;
         }
-        let now = self.database.endpoint().env().now();
-        let _ = damage.told.over(now);
-        if damage.told.note(1, now) {
+        if damage.told.note_alone(1, self.database.endpoint().env().now()) {
             tracing::error!(series = called(whose), error = %why, "a series is damaged: no points of it are taken, and what was acknowledged of them is set aside");
         }
     }

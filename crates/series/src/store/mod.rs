@@ -371,7 +371,16 @@ impl SeriesStore {
     /// # Errors
     /// As [`SeriesStore::series`]: of the first that can't be had.
     pub async fn all_series(&self, names: &[&str]) -> Result<Vec<Series>> {
-        self.admit(names).await?.series.into_iter().collect()
+        self.each_series(names).await?.into_iter().collect()
+    }
+
+    /// The same, with what is wrong with some of them beside the others: [`Error::Name`],
+    /// [`Error::TooMany`], [`Error::Damaged`].
+    ///
+    /// # Errors
+    /// What is wrong with all of them: [`Error::NotOwner`], [`Error::Database`].
+    pub async fn each_series(&self, names: &[&str]) -> Result<Vec<Result<Series>>> {
+        Ok(self.admit(names).await?.series)
     }
 
     /// Opens the series of a database to be read, whoever owns them: as they are now, what waits in

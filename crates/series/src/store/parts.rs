@@ -147,24 +147,26 @@ impl SeriesStore {
 
     /// The series of these names, as far as there may be more; how many were made.
     pub(crate) async fn admit(&self, names: &[&str]) -> Result<Admitted> {
-        let names = names.iter().map(|name| Name::parse(name)).collect::<Result<Vec<_>>>()?;
-        if let [part] = &*self.parts
-            && part.shared.of.whole.parts() == 1
-        {
-            return names::admit(&part.shared, &names).await;
-        }
         let mut by_part: BTreeMap<usize, (Vec<usize>, Vec<Name>)> = BTreeMap::new();
+        let mut series: Vec<Result<Series>> = Vec::with_capacity(names.len());
         for (place, name) in names.iter().enumerate() {
-            let number = part_of(name, self.first().of.whole.parts());
+            let name = match Name::parse(name) {
+                Ok(name) => name,
+                Err(why) => {
+                    series.push(Err(why));
+                    continue;
+                }
+            };
+            series.push(Err(Error::NotOwner));
+            let number = part_of(&name, self.first().of.whole.parts());
             let (places, names) = by_part.entry(number).or_default();
             places.push(place);
-            names.push(name.clone());
+            names.push(name);
         }
         let admit = async |number: usize, names: &[Name]| {
             names::admit(&self.part(number)?.shared, names).await
         };
         let admitted = all(by_part.iter().map(|(number, (_, names))| admit(*number, names))).await;
-        let mut series: Vec<Result<Series>> = names.iter().map(|_| Err(Error::NotOwner)).collect();
         let mut made = 0;
         for ((places, _), admitted) in by_part.values().zip(admitted) {
             // One part's failure is that of all names: what of them is durable then nobody is told,

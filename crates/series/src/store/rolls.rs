@@ -197,7 +197,7 @@ impl Rolls {
     /// A series could not be rolled up; whether that is news.
     pub(super) fn count_failure(&self, now: Duration) -> bool {
         lock(&self.progress).failed += 1;
-        self.failures.note(1, now)
+        self.failures.note_alone(1, now)
     }
 
     pub(super) fn set_progress(&self, progress: Progress) {

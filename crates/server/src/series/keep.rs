@@ -4,11 +4,10 @@
 //! followed slowly, and told of.
 
 use super::{Hub, events};
-use plinth_env::Burst;
 use plinth_env::sync::race;
 use plinth_series::{Result, Retention, SeriesStore};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How often it is looked whether there is something to be done: rules change at any time.
@@ -22,7 +21,10 @@ pub(super) async fn keep(hub: Arc<Hub>, asked: Retention) {
         let mut since = hub.env.now();
         loop {
             hub.env.sleep(LOOK).await;
-            let Ok(opened) = hub.slot.own() else { continue };
+            let Ok(opened) = hub.slot.own() else {
+                hub.duties.retention.ahead.store(0, Ordering::Relaxed);
+                continue;
+            };
             let keeping = opened.store.known_keeping();
             let retention = keeping.counting(&asked);
             let every = [retention.interval(), keeping.interval()].into_iter().flatten().min();
@@ -31,8 +33,10 @@ pub(super) async fn keep(hub: Arc<Hub>, asked: Retention) {
             }
             since = hub.env.now();
             // What fails is tried again the next time.
-            if let Err(why) = forget(&hub, &opened.store, &asked).await
-                && hub.duties.retention.failures.note(1, hub.env.now())
+            let forgotten = forget(&hub, &opened.store, &asked).await;
+            let is_told = hub.duties.retention.fails.swap(forgotten.is_err(), Ordering::Relaxed);
+            if let Err(why) = forgotten
+                && !is_told
             {
                 events::not_forgotten(&why);
             }
@@ -51,8 +55,10 @@ async fn forget(hub: &Hub, store: &SeriesStore, asked: &Retention) -> Result<()>
 pub(super) struct State {
     /// By how many seconds the clock is ahead of the time by which points go.
     pub(super) ahead: AtomicU64,
-    leaps: Burst,
-    failures: Burst,
+    /// Whether it was last, which is told once for as long as it stays so.
+    leapt: AtomicBool,
+    /// Whether the last pass failed, likewise.
+    fails: AtomicBool,
 }
 
 /// The time by which points are too old, in nanoseconds since 1970.
@@ -64,7 +70,7 @@ pub(super) async fn time(hub: &Hub, store: &SeriesStore) -> Result<i64> {
     let time = store.time_to_forget(wall).await?;
     let ahead = Duration::from_nanos(wall.abs_diff(time));
     hub.duties.retention.ahead.store(ahead.as_secs(), Ordering::Relaxed);
-    if ahead >= LEAP && hub.duties.retention.leaps.note(1, hub.env.now()) {
+    if !hub.duties.retention.leapt.swap(ahead >= LEAP, Ordering::Relaxed) && ahead >= LEAP {
         events::clock_ahead(ahead.as_secs());
     }
     Ok(time)

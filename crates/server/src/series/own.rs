@@ -86,8 +86,12 @@ impl Own {
         let names: Vec<String> = new.iter().map(|what| self.name(what)).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         if !names.is_empty() {
-            for (what, series) in new.iter().zip(self.open(&names).await?) {
-                self.series.extend(series.map(|series| ((*what).to_owned(), series)));
+            for (what, series) in new.iter().zip(self.store.each_series(&names).await?) {
+                match series {
+                    // It is told of elsewhere.
+                    Err(Error::Damaged { .. }) => {}
+                    series => drop(self.series.insert((*what).to_owned(), series?)),
+                }
             }
         }
         for (what, value) in measured {
@@ -101,23 +105,6 @@ impl Own {
             }
         }
         Ok(())
-    }
-
-    /// The series of these names, but for those that are damaged.
-    async fn open(&self, names: &[&str]) -> Result<Vec<Option<Series>>> {
-        match self.store.all_series(names).await {
-            Ok(series) => return Ok(series.into_iter().map(Some).collect()),
-            Err(Error::Damaged { .. }) => {}
-            Err(why) => return Err(why),
-        }
-        let mut opened = Vec::with_capacity(names.len());
-        for name in names {
-            opened.push(match self.store.series(name).await {
-                Err(Error::Damaged { .. }) => None,
-                series => Some(series?),
-            });
-        }
-        Ok(opened)
     }
 
     /// The name of the series of `metric{label="value"}`.

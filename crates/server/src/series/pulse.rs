@@ -61,10 +61,16 @@ impl Pulse {
     pub(super) async fn or_silent<T>(&self, coming: impl Future<Output = T>) -> Result<T, Error> {
         match race(coming, self.silent()).await {
             First::Left(come) => Ok(come),
-            First::Right(()) => Err(Error::process_behind().with_detail(format!(
-                "the database has answered nothing for {} s: a majority of its servers can't be reached. Nothing is known of what was to be written",
-                SILENT.as_secs()
-            ))),
+            First::Right(why) => {
+                let why = why.map_or_else(
+                    || "a majority of its servers can't be reached".to_owned(),
+                    |why| why.to_string(),
+                );
+                Err(Error::process_behind().with_detail(format!(
+                    "the database has answered nothing for {} s: {why}. Nothing is known of what was to be written",
+                    SILENT.as_secs()
+                )))
+            }
         }
     }
 
@@ -73,25 +79,28 @@ impl Pulse {
         self.endpoint.refusal()
     }
 
-    /// Ends when the database has been silent for too long.
-    async fn silent(&self) {
+    /// Ends when the database has been silent for too long. Gives what it was asked in vain for
+    /// last, if that isn't that a server has no majority.
+    async fn silent(&self) -> Option<Error> {
         let mut heard = self.env.now();
         loop {
             self.env.sleep(LOOK).await;
             let until = (heard + SILENT).saturating_sub(self.env.now());
-            match race(self.heard(), self.env.sleep(until)).await {
+            let mut why = None;
+            match race(self.heard(&mut why), self.env.sleep(until)).await {
                 First::Left(()) => heard = self.env.now(),
-                First::Right(()) => return,
+                First::Right(()) => return why,
             }
         }
     }
 
     /// Ends when it has said something. A server without a majority says that, and is asked again.
-    async fn heard(&self) {
+    async fn heard(&self, last: &mut Option<Error>) {
         while let Err(why) = self.database.create_transaction().get_read_version().await {
             if why == Error::database_locked() {
                 return;
             }
+            *last = (why != Error::process_behind()).then_some(why);
             self.env.sleep(LOOK).await;
         }
     }

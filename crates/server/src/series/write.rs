@@ -70,15 +70,17 @@ pub(super) async fn answer(
     };
     let (status, text) = match (path, &opened) {
         ("/ping", _) => (StatusCode::NO_CONTENT, String::new()),
-        ("/health" | "/ready", _) if why_ill(hub, opened.is_none()).is_some() => {
-            let why = why_ill(hub, opened.is_none());
-            let text = serde_json::json!({ "name": "plinth", "status": "fail", "message": why });
-            (StatusCode::SERVICE_UNAVAILABLE, format!("{text}\n"))
-        }
-        ("/health", _) => {
-            (StatusCode::OK, "{\"name\":\"plinth\",\"status\":\"pass\"}\n".to_owned())
-        }
-        ("/ready", _) => (StatusCode::OK, "{\"status\":\"ready\"}\n".to_owned()),
+        ("/health" | "/ready", _) => match (path, why_ill(hub, opened.is_none())) {
+            (_, Some(why)) => {
+                let text =
+                    serde_json::json!({ "name": "plinth", "status": "fail", "message": why });
+                (StatusCode::SERVICE_UNAVAILABLE, format!("{text}\n"))
+            }
+            ("/health", None) => {
+                (StatusCode::OK, "{\"name\":\"plinth\",\"status\":\"pass\"}\n".to_owned())
+            }
+            (_, None) => (StatusCode::OK, "{\"status\":\"ready\"}\n".to_owned()),
+        },
         ("/query", _) => influx_query(head.uri.query().unwrap_or_default().as_bytes(), body),
         ("/api/v1/write", Some(opened)) => {
             return remote_write(hub, opened, headers, body, (sender, held)).await;

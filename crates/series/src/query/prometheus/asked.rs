@@ -76,33 +76,17 @@ impl SeriesStore {
         self.check_stored().await?;
         let names: Vec<String> = points.iter().map(|(labels, _)| name_of(labels)).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let series = self.each_series(&names).await?;
         let mut refused = Vec::new();
-        let series = match self.all_series(&names).await {
-            Ok(series) => series.into_iter().map(Some).collect(),
-            Err(Error::Name { .. } | Error::TooMany { .. } | Error::Damaged { .. }) => {
-                let mut some = Vec::with_capacity(names.len());
-                for (place, name) in names.iter().enumerate() {
-                    match self.series(name).await {
-                        Ok(series) => some.push(Some(series)),
-                        Err(
-                            why @ (Error::Name { .. }
-                            | Error::TooMany { .. }
-                            | Error::Damaged { .. }),
-                        ) => {
-                            refused.push((place, why));
-                            some.push(None);
-                        }
-                        Err(why) => return Err(why),
-                    }
+        for (place, (series, (_, point))) in series.into_iter().zip(points).enumerate() {
+            let appended = match series {
+                Ok(series) => self.append_waiting(&series, *point).await,
+                Err(why) => Err(why),
+            };
+            match appended {
+                Err(why @ (Error::Name { .. } | Error::TooMany { .. } | Error::Damaged { .. })) => {
+                    refused.push((place, why))
                 }
-                some
-            }
-            Err(why) => return Err(why),
-        };
-        for (place, (series, (_, point))) in series.iter().zip(points).enumerate() {
-            let Some(series) = series else { continue };
-            match self.append_waiting(series, *point).await {
-                Err(why @ Error::Damaged { .. }) => refused.push((place, why)),
                 appended => appended?,
             }
         }

@@ -415,6 +415,7 @@ async fn try_delete(store: &SeriesStore, parameters: &Parameters) -> Result<(), 
     for selector in selectors {
         all.push(find(store, &selector, MAX_LISTED).await?);
     }
+    let mut failed = Ok(());
     for found in all.into_iter().flatten() {
         let series = store.reading(&found);
         let deleted = match (start, end) {
@@ -426,8 +427,10 @@ async fn try_delete(store: &SeriesStore, parameters: &Parameters) -> Result<(), 
         match deleted {
             // Somebody else did so.
             Ok(()) | Err(crate::Error::Deleted) => {}
+            // It keeps none of the others.
+            Err(error @ crate::Error::Damaged { .. }) => failed = failed.and(Err(error)),
             Err(error) => return Err(Error::Source(error)),
         }
     }
-    Ok(())
+    failed.map_err(Error::Source)
 }
