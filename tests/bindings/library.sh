@@ -17,8 +17,8 @@ installed=$target/bindings
 mkdir -p "$installed"
 
 if [ -z "${PLINTH_LIBRARY:-}" ]; then
-    # Together, so that what both use is built once for every suite.
-    cargo build --quiet --package plinth-capi --package plinth-cli --profile checked
+    # As `cargo xtask test` has built them: other features would have most crates built once more.
+    cargo build --quiet --workspace --all-features --lib --bin plinth --profile checked
     PLINTH_LIBRARY=$target/checked
 fi
 # Before the loader's other places; the official packages bring no library of their own on Linux.

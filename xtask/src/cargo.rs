@@ -37,6 +37,17 @@ pub fn run_with(arguments: &[&str], environment: &[(&str, &str)]) -> Result<bool
         .map_err(|e| format!("start cargo {}: {e}", arguments.join(" ")))
 }
 
+/// Builds the program and the C library. Tests' profile has them as `cargo test` builds them, with
+/// the features of the whole workspace: a choice of packages has others, and most crates would be
+/// built once more.
+pub fn build_products(profile: &str) -> Result<bool> {
+    let what: &[&str] = match profile {
+        "checked" => &["--workspace", "--all-features", "--lib", "--bin", "plinth"],
+        _ => &["--package", "plinth-capi", "--package", "plinth-cli"],
+    };
+    run(&[&["build", "--locked", "--profile", profile], what].concat())
+}
+
 /// Runs cargo and gives back what it wrote to standard output; its messages go to the terminal.
 pub fn output(arguments: &[&str]) -> Result<String> {
     let output = command().args(arguments).stderr(Stdio::inherit()).output();

@@ -32,9 +32,7 @@ struct Arguments<'a> {
 /// Builds and installs.
 pub fn run(arguments: &[&str]) -> Result<bool> {
     let arguments = parse(arguments)?;
-    let packages = ["--package", "plinth-capi", "--package", "plinth-cli"];
-    let build = ["build", "--locked", "--profile", arguments.profile];
-    if !cargo::run(&[&build[..], &packages].concat())? {
+    if !cargo::build_products(arguments.profile)? {
         return Ok(false);
     }
     let built = target().join(if arguments.profile == "dev" { "debug" } else { arguments.profile });

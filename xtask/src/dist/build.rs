@@ -6,8 +6,6 @@ use crate::dist::tools;
 use crate::{Result, cargo, command, elf, install};
 use std::path::PathBuf;
 
-const PACKAGES: [&str; 4] = ["--package", "plinth-cli", "--package", "plinth-capi"];
-
 /// Builds, and puts program, library and their debugging information into [`Plan::built`].
 pub fn build(plan: &Plan) -> Result<()> {
     let is_portable = plan.is_release() && cfg!(target_os = "linux");
@@ -43,14 +41,14 @@ fn portable() -> Result<PathBuf> {
     let target = format!("{triple}.{major}.{minor}");
     let mut build = cargo::command();
     tools::search_first(&mut build, &tools::zig()?);
-    build.args(["zigbuild", "--locked", "--release", "--target", &target]).args(PACKAGES);
+    build.args(["zigbuild", "--locked", "--release", "--target", &target]);
+    build.args(["--package", "plinth-cli", "--package", "plinth-capi"]);
     command::finish(&mut build)?;
     Ok(install::target().join(triple).join("release"))
 }
 
 fn native(profile: &str) -> Result<PathBuf> {
-    let build = [&["build", "--locked", "--profile", profile], &PACKAGES[..]].concat();
-    if !cargo::run(&build)? {
+    if !cargo::build_products(profile)? {
         return Err("the build failed".to_owned());
     }
     Ok(install::target().join(if profile == "dev" { "debug" } else { profile }))
