@@ -234,5 +234,19 @@ fn a_shell_shows_the_token_it_is_given() {
     assert!(with("till", "get a1").contains("`a1' is `2'"));
     let told = with("till", "get b");
     assert!(told.contains("permission_denied"), "{told}");
+    // What goes through no transaction, too.
+    let told = with(
+        "admin",
+        "grant writer token sub=till prefix b; revoke reader token sub=till prefix a; status minimal; \
+         writemode on; changes register feed b; changes list; kill list",
+    );
+    for wanted in ["Granted: writer token", "is available", "Stream ", "server"] {
+        assert!(told.contains(wanted), "{wanted}: {told}");
+    }
+    assert!(!told.contains("permission_denied"), "{told}");
+    for refused in ["status", "changes list", "kill list", "grant reader anybody"] {
+        let told = with("till", refused);
+        assert!(told.contains("permission_denied"), "{refused}: {told}");
+    }
     assert_eq!(server.terminate(), Some(0));
 }

@@ -70,6 +70,17 @@ impl Database {
         Self { shared: Arc::new(shared), api_version: API_VERSION, is_system: false }
     }
 
+    /// The same database, of which everything is asked with this token
+    /// ([`AuthorizationToken`](TransactionOption::AuthorizationToken)): also what no transaction's
+    /// option reaches, as its status, streams of changes, tenants that are opened, other clients.
+    /// Options of the handle are not taken along. Where nobody looks at tokens nothing changes.
+    #[must_use]
+    pub fn showing(&self, token: &[u8]) -> Self {
+        let endpoint = self.shared.endpoint.showing(token);
+        let shown = Self::new(endpoint.unwrap_or_else(|| self.shared.endpoint.clone()));
+        Self { shared: shown.shared, ..*self }
+    }
+
     /// The same database (and options) with the behaviour of another API version, as the C
     /// library's users select. Versions outside of what this client knows behave as the nearest
     /// one.

@@ -25,7 +25,7 @@ pub fn changes<Out: Write>(
         [b"register", name, prefixes @ ..] => {
             session.check_writable()?;
             let ranges = ranges_of(prefixes.iter().copied());
-            let stream = session.database.register_changes(name, ranges, None).wait()?;
+            let stream = session.shown().register_changes(name, ranges, None).wait()?;
             let (id, name, version) = (stream.id, printable(name), stream.registered);
             Ok(writeln!(
                 session.out,
@@ -33,13 +33,13 @@ pub fn changes<Out: Write>(
             )?)
         }
         [b"list"] => {
-            let streams = session.database.list_changes().wait()?;
+            let streams = session.shown().list_changes().wait()?;
             streams.iter().try_for_each(|stream| writeln!(session.out, "{}", described(stream)))?;
             Ok(())
         }
         [b"remove", name] => {
             session.check_writable()?;
-            session.database.remove_changes(name).wait()?;
+            session.shown().remove_changes(name).wait()?;
             Ok(writeln!(session.out, "The stream `{}' has been removed", printable(name))?)
         }
         [b"tail", name, options @ ..] => tail(session, name, &Tail::of(options)?),
@@ -84,11 +84,11 @@ fn tail<Out: Write>(session: &mut Session<Out>, name: &[u8], tail: &Tail) -> Res
     if tail.acknowledge {
         session.check_writable()?;
     }
-    let mut consumer = session.database.consume_changes(name).wait()?;
+    let mut consumer = session.shown().consume_changes(name).wait()?;
     if let Some(from) = tail.from {
-        consumer = session.database.resume_changes(consumer.id(), from);
+        consumer = session.shown().resume_changes(consumer.id(), from);
     }
-    let end = if tail.once { committed(&session.database)? } else { Version::MAX };
+    let end = if tail.once { committed(&session.shown())? } else { Version::MAX };
     let lines = if tail.json { ChangeBatch::json_lines } else { ChangeBatch::text_lines };
     while let Some(changes) = next(session, &mut consumer, tail.once)? {
         for batch in &changes.batches {

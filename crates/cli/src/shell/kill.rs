@@ -29,7 +29,7 @@ const SILENCE: Duration = Duration::from_secs(2);
 /// The servers: all members of a cluster, or the one that there is.
 fn servers<Out: Write>(session: &Session<Out>) -> Result<Vec<String>, Refusal> {
     let read = plinth::RangeOptions::prefix(WORKERS);
-    let rows = session.database.transact_blocking(|tr| tr.get_range(read.clone()).wait())?.rows;
+    let rows = session.shown().transact_blocking(|tr| tr.get_range(read.clone()).wait())?.rows;
     let servers =
         rows.iter().map(|(key, _)| String::from_utf8_lossy(&key[WORKERS.len()..]).into_owned());
     Ok(servers.collect())
@@ -44,7 +44,7 @@ fn bare(address: &str) -> &str {
 pub fn kill<Out: Write>(session: &mut Session<Out>, arguments: &[Vec<u8>]) -> Result<(), Refusal> {
     let words: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
     // A database without a server says so here.
-    let clients = session.database.endpoint().clients().wait()?;
+    let clients = session.shown().endpoint().clients().wait()?;
     let servers = servers(session)?;
     if let [] | [b"list"] = words[..] {
         servers.iter().try_for_each(|server| writeln!(session.out, "{server} server"))?;
@@ -84,7 +84,7 @@ fn close<Out: Write>(session: &mut Session<Out>, names: &[&str]) -> Result<(), R
     let mut closed = 0;
     for name in names {
         let name = if *name == "clients" { "all" } else { name };
-        closed += session.database.endpoint().disconnect(name).wait()?;
+        closed += session.shown().endpoint().disconnect(name).wait()?;
     }
     let connections = if closed == 1 { "connection" } else { "connections" };
     writeln!(session.out, "Closed {closed} {connections}")?;
@@ -105,7 +105,7 @@ enum Doing {
 fn restart<Out: Write>(session: &mut Session<Out>, servers: &[String]) -> Result<(), Refusal> {
     for (at, server) in servers.iter().enumerate() {
         let told = session.database.endpoint().env().now();
-        match session.database.endpoint().reboot(server).wait() {
+        match session.shown().endpoint().reboot(server).wait() {
             Ok(0) => return Err(Refusal::Usage(format!("{server} can't be reached"))),
             Ok(_) => {}
             // Whether it was told shows in what it does.
@@ -165,7 +165,8 @@ fn waits_in_vain<Out: Write>(
 
 /// What a server does that was told so long ago to begin anew, as it says itself.
 fn doing<Out: Write>(session: &Session<Out>, server: &str, ago: Duration) -> Doing {
-    let endpoint = session.database.endpoint();
+    let database = session.shown();
+    let endpoint = database.endpoint();
     let asked = within(endpoint.env(), ANSWER, endpoint.status_of(server));
     let Some(Ok(status)) = asked else { return Doing::Away };
     let status: Value = status.parse().unwrap_or_default();

@@ -67,7 +67,7 @@ pub fn unlock<Out: Write>(
         )));
     }
     let hex = String::from_utf8_lossy(&wanted).into_owned();
-    match restoring(&session.database) {
+    match restoring(&session.shown()) {
         Ok(None) => {}
         Ok(Some(words)) => {
             return Err(Refusal::Usage(format!("the lock ends with what has made it: {words}")));
@@ -150,7 +150,7 @@ pub fn configure<Out: Write>(
     session: &mut Session<Out>,
     arguments: &[Vec<u8>],
 ) -> Result<(), Refusal> {
-    let text = session.database.status_json().wait()?;
+    let text = session.shown().status_json().wait()?;
     let document: Value = text
         .parse()
         .map_err(|error| Refusal::Usage(format!("the status document is not JSON: {error}")))?;

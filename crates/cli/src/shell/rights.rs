@@ -42,7 +42,7 @@ fn check_can_hold<Out: Write>(session: &Session<Out>, grant: &Grant) -> Result<(
         return Ok(());
     }
     let status: Value = session
-        .database
+        .shown()
         .status_json()
         .wait()?
         .parse()

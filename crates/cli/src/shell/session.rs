@@ -8,7 +8,7 @@
 use super::interrupts::Interrupts;
 use crate::patience::{SOON, no_answer, within};
 use plinth::backup::restore;
-use plinth::{Database, Error, Transaction};
+use plinth::{Database, Error, Transaction, TransactionOption};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
@@ -170,6 +170,16 @@ impl<Out: Write> Session<Out> {
                 Ok(()) => return Ok(transaction.committed_version()),
                 Err(error) => again(&transaction, error)?,
             }
+        }
+    }
+
+    /// The database as whoever shows the session's token sees it, if there is one: for what is
+    /// asked outside of transactions.
+    pub fn shown(&self) -> Database {
+        let code = TransactionOption::AuthorizationToken(String::new()).code();
+        match self.options.get(&code) {
+            Some(Some(token)) => self.database.showing(token),
+            _ => self.database.clone(),
         }
     }
 

@@ -17,7 +17,7 @@ pub fn status<Out: Write>(
     session: &mut Session<Out>,
     form: Option<&Vec<u8>>,
 ) -> Result<(), Refusal> {
-    let text = session.database.status_json().wait()?;
+    let text = session.shown().status_json().wait()?;
     let document: Value = text
         .parse()
         .map_err(|error| Refusal::Usage(format!("the document is not JSON: {error}")))?;
@@ -26,7 +26,7 @@ pub fn status<Out: Write>(
         Some(b"minimal") => writeln!(session.out, "{}", available(&document))?,
         None => write!(session.out, "{}", summary(&document))?,
         Some(b"details") => {
-            let clients = operator::clients(&session.database);
+            let clients = operator::clients(&session.shown());
             write!(session.out, "{}{}", summary(&document), details(&document, clients))?;
         }
         Some(other) => {

@@ -139,7 +139,9 @@ super::options! {
         BypassUnreadable;
     1101 "use_grv_cache" None;
     1102 "skip_grv_cache" None;
-    2000 "authorization_token" String;
+    2000 "authorization_token" String =>
+        /// Shows a token to the servers, for the transaction's retries too; an empty one is none.
+        AuthorizationToken(String);
     3000 "pinned_snapshot" None =>
         /// Plinth's own: reads a version that is kept for as long as the transaction is, however
         /// long that takes. Only before the first read; the transaction can't write. The version
