@@ -25,7 +25,7 @@ PLANS = {
         (730, ":memory:", ["processes"]),
     ],
     740: [(740, ":memory:", GENERAL + ["processes"])],
-    800: [(800, ":memory:", GENERAL + ["changes", "processes"]), (800, "directory", ["changes"])],
+    800: [(800, ":memory:", GENERAL + ["changes", "processes", "rights"]), (800, "directory", ["changes"])],
 }
 
 
