@@ -440,17 +440,24 @@ fn a_time_is_found_beside_damage_of_other_times() {
                 assert_eq!(found, expected, "{n}, damaged: {damaged}, {is_header}");
             }
             assert_eq!(expire(&backup, Goal::Time(files[2].1)).await.map(|gone| gone.logs), Ok(0));
-            // What another file has is told by that one.
-            let (mut log, mut list) = (LogBuilder::new(logs[damaged].from), MutationList::new());
-            list.push(MutationType::Set, b"a", &[damaged as u8 + 1]);
-            let (version, time) = files[damaged];
-            log.push(version, list.iter());
-            log.moment(Moment { time, version });
-            backup.put_log(log, version + 1).await.unwrap();
-            assert_eq!(at(time).await.map(|plan| plan.version), Ok(version), "{damaged}");
-            let listed = backup.contents().await.unwrap().logs;
-            let other = listed.iter().find(|file| !logs.contains(file)).unwrap();
-            target.delete(&other.name).await.unwrap();
+            // What another file has is told by that one, also where it begins earlier, as what the
+            // files were merged into: the one before was found, and it was not looked at.
+            for first in [damaged, 0] {
+                let mut log = LogBuilder::new(logs[first].from);
+                for (n, (version, time)) in files.iter().enumerate().take(damaged + 1).skip(first) {
+                    let mut list = MutationList::new();
+                    list.push(MutationType::Set, b"a", &[n as u8 + 1]);
+                    log.push(*version, list.iter());
+                    log.moment(Moment { time: *time, version: *version });
+                }
+                let (version, time) = files[damaged];
+                backup.put_log(log, version + 1).await.unwrap();
+                let found = at(time).await.map(|plan| plan.version);
+                assert_eq!(found, Ok(version), "{damaged}, from {first}");
+                let listed = backup.contents().await.unwrap().logs;
+                let other = listed.iter().find(|file| !logs.contains(file)).unwrap();
+                target.delete(&other.name).await.unwrap();
+            }
             target.put(&logs[damaged].name, kept).await.unwrap();
         }
     });

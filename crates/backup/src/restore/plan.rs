@@ -342,22 +342,25 @@ pub(crate) async fn moment_at(
 
 async fn moment_in(backup: &Backup, contents: &Contents, time: u64) -> Result<Moment> {
     let mut best: Option<Moment> = None;
-    let mut consider = |moment: Moment| {
+    let consider = |best: &mut Option<Moment>, moment: Moment| {
         if moment.time <= time && best.is_none_or(|best| best.version < moment.version) {
-            best = Some(moment);
+            *best = Some(moment);
         }
     };
     // Versions that are known to be later than that.
     let mut later = Version::MAX;
     for snapshot in &contents.snapshots {
         let (moment, version) = (snapshot.header.time_to, snapshot.header.to);
-        consider(Moment { time: moment, version });
+        consider(&mut best, Moment { time: moment, version });
         later = if moment > time { later.min(version) } else { later };
     }
     let mut unread = Vec::new();
-    // Times ascend with versions, but not every file has any: the last one that has, and begins
-    // before, has it.
+    // Times ascend with versions, but not every file has any, and files overlap: one that begins
+    // earlier may have a later moment than the one that was found, up to where it ends.
     for file in contents.logs.iter().rev() {
+        if best.is_some_and(|best| file.to <= best.version + 1) {
+            continue;
+        }
         let moments = match moments_from(backup, file, time).await {
             Ok(moments) => moments,
             Err(error) if is_damage(&error) => {
@@ -373,8 +376,7 @@ async fn moment_in(backup: &Backup, contents: &Contents, time: u64) -> Result<Mo
                 let behind = moments.iter().find(|moment| moment.time > time);
                 later = behind.map_or(later, |behind| later.min(behind.version));
                 if let Some(moment) = moments.into_iter().rfind(|moment| moment.time <= time) {
-                    consider(moment);
-                    break;
+                    consider(&mut best, moment);
                 }
             }
         }
