@@ -49,12 +49,8 @@ pub fn command() -> Command {
         .arg(from().required_unless_present("dstonly"))
         .arg(tag())
         .arg(flag("dstonly", "Makes the second free without asking the first, which is gone"))
-        .arg(flag("clear", "With --dstonly: clears a second that was never whole").requires("dstonly"))
-        .arg(
-            flag("keep-partial", "With --dstonly: keeps the rows of a second that was never whole")
-                .requires("dstonly")
-                .conflicts_with("clear"),
-        );
+        .arg(flag("clear", "Clears a second that isn't whole: it never was, or has a part of what is being restored into the first"))
+        .arg(flag("keep-partial", "Keeps the rows of such a second as they are").conflicts_with("clear"));
     let status = Command::new("status")
         .about("What the second holds, and how far behind the first that is")
         .arg(to())
@@ -418,7 +414,7 @@ impl Opened {
             true => block_on(plinth_dr::abort_second(&self.to.1.database, leftover)),
             false => {
                 let tag = options.get_one::<String>("tag").cloned().unwrap_or_default();
-                block_on(plinth_dr::abort(&self.sites()?, &tag))
+                block_on(plinth_dr::abort(&self.sites()?, &tag, leftover))
             }
         };
         let said = match version.map_err(failed)? {

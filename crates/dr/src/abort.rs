@@ -9,17 +9,18 @@
 //! looks again. When the first is gone, there is step 3 alone: the second is at a version at which
 //! it is whole after every transaction, so nothing has to be finished first.
 //!
-//! A second that has a part of what is being restored into the first isn't freed with that: it
-//! follows on, and whoever asked is told.
+//! A second that has a part of what is being restored into the first is freed with that, or
+//! cleared, only if it is said: otherwise nothing is written, whoever asked is told, and what is
+//! under way goes on, a change of sides as well.
 //!
 //! Always: a stream goes in the transaction that takes away the row that knows of it, and comes in
 //! one that has read that row. So whoever comes late with a stream leaves none that nobody knows
 //! of, and takes none away that somebody follows.
 
 use crate::capture;
-use crate::lease::{Run, taken_over};
+use crate::lease::Run;
 use crate::rows::{
-    First, HALF, HEAD, Head, Id, PLACE, Place, SECOND, Wanted, first_key, stream_name,
+    First, HALF, HEAD, Head, Id, Leftover, PLACE, Place, SECOND, Wanted, first_key, stream_name,
 };
 use crate::sides::{set_head, take_up};
 use crate::sites::{Direction, Sites, firsts, head, identity, nothing};
@@ -34,18 +35,6 @@ use std::time::Duration;
 /// How long the second may take for its first answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What becomes of a second site that was never whole, when it is made free without the first.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Leftover {
-    /// Nothing: it stays as it is, and that is told.
-    #[default]
-    Refuse,
-    /// It is free with the rows that it has.
-    Keep,
-    /// It is free and empty.
-    Clear,
-}
-
 /// A run on a database that is still what `head` says.
 async fn take_over(to: &Database, head: &Head) -> Result<Option<Run>> {
     let mut holder = Id::default();
@@ -58,9 +47,9 @@ async fn take_over(to: &Database, head: &Head) -> Result<Option<Run>> {
 ///
 /// # Errors
 /// `client_invalid_operation` if neither follows the other; `database_locked` while something is
-/// being restored into the first, or the second has a part of that still; `timed_out` if one of
-/// them can't be reached.
-pub async fn abort(sites: &Sites, tag: &str) -> Result<Option<Version>> {
+/// being restored into the first, or the second has a part of that still and `leftover` doesn't say
+/// what becomes of it; `timed_out` if one of them can't be reached.
+pub async fn abort(sites: &Sites, tag: &str, leftover: Leftover) -> Result<Option<Version>> {
     sites.reach().await?;
     loop {
         let Some(direction) = sites.direction().await? else {
@@ -73,39 +62,76 @@ pub async fn abort(sites: &Sites, tag: &str) -> Result<Option<Version>> {
             continue;
         }
         let Direction { from, head, .. } = &direction;
-        let head = Head { wanted: Wanted::Aborting, ..head.clone() };
+        let leftover = match choose(&run, from, head, leftover).await {
+            Ok(chosen) => chosen,
+            Err(refused) => {
+                // Whoever worked goes on at once.
+                run.retire().await;
+                return Err(refused);
+            }
+        };
+        let head = Head { wanted: Wanted::Aborting(leftover), ..head.clone() };
         set_head(&run, &head).await?;
-        return end_both(&run, from, &head).await;
+        return end_both(&run, from, &head, leftover).await;
     }
 }
 
-/// Steps 2 and 3. Without the first's stream the second stays what it is: where that is a part of
-/// what is being restored into the first, it follows on instead.
-///
-/// # Errors
-/// `database_locked` then.
-pub(crate) async fn end_both(run: &Run, first: &Database, head: &Head) -> Result<Option<Version>> {
-    // Nobody but this run moves it on.
-    if system::read_one(&run.to, HALF).await?.is_some() {
-        let half = Filling::SecondSite.refusal("the second site");
-        return follow_on(run, head).await.and(Err(half));
+/// What becomes of the second's rows if those are a part, or why it isn't ended. Nobody but this
+/// run moves the second on, so what is found stays so; where an end was begun it is gone on with.
+async fn choose(run: &Run, first: &Database, head: &Head, said: Leftover) -> Result<Leftover> {
+    let chosen = match (said, head.wanted) {
+        (Leftover::Refuse, Wanted::Aborting(before)) if before != Leftover::Refuse => {
+            return Ok(before);
+        }
+        (Leftover::Refuse, _) => Leftover::Clear,
+        (said, _) => said,
+    };
+    let held = run.transact(|tr| async move { Held::find(&tr, head).await }).await?;
+    if held.is_copied && !held.is_whole {
+        return match said {
+            Leftover::Refuse => Err(half(head)),
+            _ => Ok(chosen),
+        };
     }
+    // A stream of FoundationDB's doesn't tell the second what it has a part of.
+    let key = first_key(&head.tag);
+    let keys: Vec<&[u8]> = [&key[..]].into_iter().chain(Filling::KEYS).collect();
+    let (_, mut values) = system::read(first, &keys).await?;
+    let row = values.remove(0).map(|value| First::decode(&value)).transpose()?;
+    let filling = Filling::of(&values).filter(|found| *found != Filling::SecondSite);
+    match filling.filter(|_| held.is_copied && row.is_some_and(|row| row.id == head.id)) {
+        Some(filling) => Err(filling.refusal("the first site")),
+        None => Ok(chosen),
+    }
+}
+
+/// That a second isn't ended as long as it has a part, and what can be done about that.
+fn half(head: &Head) -> Error {
+    let wait = match head.wanted {
+        Wanted::Switching(_) => {
+            "sides are being changed: have that come to its end first (plinth dr switch, with the same names)"
+        }
+        _ => "wait until it has the rest (plinth restore wait, plinth dr wait)",
+    };
+    let detail = format!(
+        "something is being restored or migrated into the first site, or was, and the second has a part of that; {wait}, \
+         or say what becomes of the second's rows: --keep-partial or --clear"
+    );
+    Error::database_locked().with_detail(detail)
+}
+
+/// Steps 2 and 3.
+pub(crate) async fn end_both(
+    run: &Run,
+    first: &Database,
+    head: &Head,
+    leftover: Leftover,
+) -> Result<Option<Version>> {
     if let Some(capture) = capture::of(first) {
-        // Where the row is gone, so is the stream: an attempt before has done it.
-        let is_known = system::read_one(first, &first_key(&head.tag)).await?.is_some();
-        if let Some(filling) = Filling::now(first).await?.filter(|_| is_known) {
-            return follow_on(run, head).await.and(Err(filling.refusal("the first site")));
-        }
         capture::end(first, capture, (&head.tag, &head.id), head.other).await?;
-        return free(run, head, Leftover::Clear).await;
+        return free(run, head, leftover).await;
     }
-    let filling = system::transact(first, |tr| async move {
-        let row = tr.get(first_key(&head.tag)).await?.map(|value| First::decode(&value));
-        let filling = Filling::find(&tr).await?.filter(|found| *found != Filling::SecondSite);
-        // Where the row is gone, so is the stream: an attempt before has done it.
-        if filling.is_some() && row.transpose()?.is_some_and(|row| row.id == head.id) {
-            return Ok(filling);
-        }
+    system::transact(first, |tr| async move {
         if let Some(other) = &head.other {
             let waiting = tr.get(HEAD).await?.map(|value| Head::decode(&value)).transpose()?;
             if waiting.is_some_and(|waiting| waiting.id == *other) {
@@ -118,35 +144,10 @@ pub(crate) async fn end_both(run: &Run, first: &Database, head: &Head) -> Result
         }
         // At once: an agent that wakes late locks the first, and registers a stream there, only
         // where this is.
-        clear_first(&tr, &head.tag, &head.id).await.map(|()| None)
+        clear_first(&tr, &head.tag, &head.id).await
     })
     .await?;
-    match filling {
-        Some(filling) => follow_on(run, head).await.and(Err(filling.refusal("the first site"))),
-        None => free(run, head, Leftover::Clear).await,
-    }
-}
-
-/// It isn't ended after all: nothing was done but that the second says so.
-async fn follow_on(run: &Run, head: &Head) -> Result<()> {
-    let following = Head { wanted: Wanted::Following, other: None, ..head.clone() };
-    run.transact(|tr| {
-        let value = following.encode();
-        async move {
-            let found = tr.get(HEAD).await?.map(|value| Head::decode(&value)).transpose()?;
-            if found.is_none_or(|found| (found.id, found.wanted) != (head.id, Wanted::Aborting)) {
-                return Err(taken_over());
-            }
-            if let Some(other) = &head.other {
-                tr.remove_changes(stream_name(other)).await?;
-            }
-            tr.set(HEAD, value);
-            Ok(())
-        }
-    })
-    .await?;
-    run.note_head(following);
-    Ok(())
+    free(run, head, leftover).await
 }
 
 /// A first is none any more, for this second: neither the row that says so nor the stream stays.
@@ -198,25 +199,39 @@ pub async fn abort_second(to: &Database, leftover: Leftover) -> Result<Option<Ve
     }
 }
 
-/// What a second has that isn't whole, in words.
-fn part(place: Option<Place>, is_copied: bool) -> String {
-    let (what, choice) = match (is_copied, place) {
-        (true, _) => (
-            "something was being restored into the first site, and the second has a part of that"
-                .to_owned(),
-            "keep all rows as they are, that part among them (--keep-partial), or clear them all (--clear)",
-        ),
-        (false, place) => {
-            let (rows, bytes) = place.map_or((0, 0), |place| (place.rows, place.bytes));
-            (
-                format!(
-                    "the second site was never whole: {rows} rows, {bytes} bytes have been copied, each as it was at some version"
-                ),
-                "keep them as they are (--keep-partial) or clear them (--clear)",
-            )
+/// What a second holds.
+struct Held {
+    place: Option<Place>,
+    /// Its first copy was done.
+    is_copied: bool,
+    /// It is what the first was at one version.
+    is_whole: bool,
+}
+
+impl Held {
+    async fn find(tr: &Transaction, head: &Head) -> Result<Self> {
+        let place = tr.get(PLACE).await?.map(|value| Place::decode(&value)).transpose()?;
+        let is_copied = match &place {
+            Some(place) => place.whole_at().is_some(),
+            None => head.wanted == Wanted::Waiting,
+        };
+        let is_whole = is_copied && tr.get(HALF).await?.is_none();
+        Ok(Self { place, is_copied, is_whole })
+    }
+
+    /// What it has, where that is a part, and what can be done with that.
+    fn part(&self) -> String {
+        if self.is_copied {
+            return "something was being restored into the first site, and the second has a part of that; keep all rows as they \
+                    are, that part among them (--keep-partial), or clear them all (--clear)"
+                .to_owned();
         }
-    };
-    format!("{what}; {choice}")
+        let (rows, bytes) = self.place.as_ref().map_or((0, 0), |place| (place.rows, place.bytes));
+        format!(
+            "the second site was never whole: {rows} rows, {bytes} bytes have been copied, each as it was at some version; keep \
+             them as they are (--keep-partial) or clear them (--clear)"
+        )
+    }
 }
 
 /// Step 3.
@@ -224,15 +239,12 @@ async fn free(run: &Run, head: &Head, leftover: Leftover) -> Result<Option<Versi
     let freed = run
         .transact(|tr| async move {
             let now = tr.get_read_version().await?;
-            let place = tr.get(PLACE).await?.map(|value| Place::decode(&value)).transpose()?;
-            let is_copied = match &place {
-                Some(place) => place.whole_at().is_some(),
-                None => head.wanted == Wanted::Waiting,
-            };
-            let is_whole = is_copied && tr.get(HALF).await?.is_none();
+            let held = Held::find(&tr, head).await?;
+            let is_whole = held.is_whole;
             if !is_whole && leftover == Leftover::Refuse {
-                return Err(Error::client_invalid_operation().with_detail(part(place, is_copied)));
+                return Err(Error::client_invalid_operation().with_detail(held.part()));
             }
+            let place = held.place;
             let is_locked =
                 tr.get(DATABASE_LOCKED).await?.and_then(|value| lock_id(&value)) == Some(head.id);
             // Rows of a database that somebody has unlocked are somebody's.

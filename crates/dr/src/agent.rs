@@ -179,8 +179,8 @@ async fn follow(run: &Run, direction: &Direction) -> Result<Done> {
         };
         match head.wanted {
             Wanted::Waiting => return Ok(Done::Again),
-            Wanted::Aborting => {
-                Box::pin(abort::end_both(run, &direction.from, &head)).await?;
+            Wanted::Aborting(leftover) => {
+                Box::pin(abort::end_both(run, &direction.from, &head, leftover)).await?;
                 return Ok(Done::Ended);
             }
             Wanted::Switching(next)

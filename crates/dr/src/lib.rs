@@ -59,10 +59,10 @@ mod system;
 mod wait;
 mod watch;
 
-pub use abort::{Leftover, abort, abort_second};
+pub use abort::{abort, abort_second};
 pub use agent::{Agent, Control, Ending};
 pub use capture::lock_of;
-pub use rows::DEFAULT_TAG;
+pub use rows::{DEFAULT_TAG, Leftover};
 pub use sites::Sites;
 pub use start::{StartSettings, set_paused, start};
 pub use status::{Phase, Status, status};

@@ -70,6 +70,19 @@ fn wrong(row: &str, what: &str) -> Error {
     ))
 }
 
+/// What becomes of the rows of a second site that isn't whole, when it is made free.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Leftover {
+    /// Nobody has said: it stays as it is, and that is told. One that was never whole, of a first
+    /// that can be reached, is cleared.
+    #[default]
+    Refuse,
+    /// It is free with the rows that it has.
+    Keep,
+    /// It is free and empty.
+    Clear,
+}
+
 /// What is wanted of a second site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
@@ -79,8 +92,8 @@ pub(crate) enum Wanted {
     Switching(Id),
     /// It was the first until it was locked, and follows as soon as the other has been unlocked.
     Waiting,
-    /// To end, on both sides.
-    Aborting,
+    /// To end, on both sides; what becomes of rows that are a part.
+    Aborting(Leftover),
 }
 
 /// What a second site follows, and what is wanted of it.
@@ -105,7 +118,12 @@ impl Head {
             Wanted::Following => "following",
             Wanted::Switching(_) => "switching",
             Wanted::Waiting => "waiting",
-            Wanted::Aborting => "aborting",
+            Wanted::Aborting(_) => "aborting",
+        };
+        let leftover = match self.wanted {
+            Wanted::Aborting(Leftover::Keep) => Some("keep"),
+            Wanted::Aborting(Leftover::Clear) => Some("clear"),
+            _ => None,
         };
         let next = match self.wanted {
             Wanted::Switching(next) => Some(hex(&next)),
@@ -114,6 +132,7 @@ impl Head {
         let fields = json!({
             "from": self.from,
             "id": hex(&self.id),
+            "leftover": leftover,
             "log_bytes": self.log_bytes,
             "next": next,
             "other": self.other.map(|id| hex(&id)),
@@ -136,7 +155,11 @@ impl Head {
                 Wanted::Switching(id("next").ok_or_else(|| wrong("head", "no next id"))?)
             }
             Some("waiting") => Wanted::Waiting,
-            Some("aborting") => Wanted::Aborting,
+            Some("aborting") => Wanted::Aborting(match fields["leftover"].as_str() {
+                Some("keep") => Leftover::Keep,
+                Some("clear") => Leftover::Clear,
+                _ => Leftover::Refuse,
+            }),
             other => return Err(wrong("head", &format!("{other:?} is wanted"))),
         };
         Ok(Self {
@@ -380,10 +403,20 @@ mod tests {
         };
         let (one, two) = ("1a".repeat(16), "02".repeat(16));
         let text = format!(
-            r#"{{"from":"f0","id":"{one}","log_bytes":9,"next":"{two}","other":"{two}","paused":false,"tag":"default","wanted":"switching"}}"#
+            r#"{{"from":"f0","id":"{one}","leftover":null,"log_bytes":9,"next":"{two}","other":"{two}","paused":false,"tag":"default","wanted":"switching"}}"#
         );
         assert_eq!(head.encode(), [&[1][..], text.as_bytes()].concat());
-        assert_eq!(Head::decode(&head.encode()), Ok(head));
+        assert_eq!(Head::decode(&head.encode()), Ok(head.clone()));
+        for (leftover, word) in [
+            (Leftover::Keep, "\"keep\""),
+            (Leftover::Clear, "\"clear\""),
+            (Leftover::Refuse, "null"),
+        ] {
+            let head = Head { wanted: Wanted::Aborting(leftover), ..head.clone() };
+            let text = String::from_utf8(head.encode()).unwrap();
+            assert!(text.contains(&format!("\"leftover\":{word},")), "{text}");
+            assert_eq!(Head::decode(text.as_bytes()), Ok(head));
+        }
         for value in [&b""[..], b"\x02{}", b"\x01{}", b"\x01"] {
             assert_eq!(Head::decode(value), Err(Error::unsupported_operation()));
         }

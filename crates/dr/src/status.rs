@@ -127,7 +127,7 @@ pub async fn status(from: Option<&Database>, to: &Database) -> Result<Option<Sta
     };
     let head = &direction.head;
     let phase = match (head.wanted, &place) {
-        (Wanted::Aborting, _) => Phase::Aborting,
+        (Wanted::Aborting(_), _) => Phase::Aborting,
         (Wanted::Switching(_) | Wanted::Waiting, _) => Phase::Switching,
         (Wanted::Following, _) if head.is_paused => Phase::Paused,
         (Wanted::Following, None) => Phase::Beginning,

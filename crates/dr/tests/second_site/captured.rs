@@ -254,7 +254,7 @@ fn an_end_leaves_no_stream_at_a_captured_first() {
             if seed % 3 == 1 {
                 let _ = abort_second(&sites.to, Leftover::Clear).await.unwrap();
             }
-            abort(&sites, "default").await.unwrap();
+            abort(&sites, "default", Leftover::Refuse).await.unwrap();
             machine.sleep(Duration::from_secs(1)).await;
             assert!(client(&first).list_changes().await.unwrap().is_empty(), "seed {seed}");
             assert!(

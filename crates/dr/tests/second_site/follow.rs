@@ -121,7 +121,7 @@ fn an_end_at_any_moment_leaves_a_state_of_the_first() {
                     freed => freed.unwrap(),
                 }
             } else {
-                abort(&sites, "default").await.unwrap()
+                abort(&sites, "default", Leftover::Refuse).await.unwrap()
             };
             assert!(!is_locked(&sites.to).await);
             machine.sleep(Duration::from_millis(500)).await;
@@ -139,10 +139,13 @@ fn an_end_at_any_moment_leaves_a_state_of_the_first() {
                     client(&first).list_changes().await.unwrap().len(),
                     usize::from(time > Duration::ZERO)
                 );
-                abort(&sites, "default").await.unwrap();
+                abort(&sites, "default", Leftover::Refuse).await.unwrap();
             }
             assert_eq!(client(&first).list_changes().await.unwrap(), []);
-            assert_eq!(abort(&sites, "default").await, Err(Error::client_invalid_operation()));
+            assert_eq!(
+                abort(&sites, "default", Leftover::Refuse).await,
+                Err(Error::client_invalid_operation())
+            );
             assert!(status(Some(&sites.from), &sites.to).await.unwrap().is_none());
             writer.stop().await;
             // A second beginning finds a place that is free, if it may clear it.
@@ -218,7 +221,7 @@ fn series_follow_in_their_place() {
             assert_eq!(found, rows_of(&sites.from).await);
             assert!(found.keys().filter(|key| key.starts_with(SERIES_PREFIX)).count() > 700);
             // An end that isn't whole leaves nothing of them either.
-            abort(&sites, "default").await.unwrap();
+            abort(&sites, "default", Leftover::Refuse).await.unwrap();
         });
     }
 }

@@ -96,7 +96,7 @@ fn a_database_out_of_reach_is_told() {
             start(&silent, &StartSettings::default()).await.map(drop),
             switch(&silent, &Control::default()).await.map(drop),
             set_paused(&silent, true).await,
-            abort(&silent, "default").await.map(drop),
+            abort(&silent, "default", Leftover::Refuse).await.map(drop),
             abort_second(&silent.from, Leftover::Keep).await.map(drop),
         ];
         for error in failed.map(Result::unwrap_err) {

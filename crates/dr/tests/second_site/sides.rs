@@ -267,14 +267,14 @@ fn either_may_go_away_while_sides_are_changed() {
                 }
                 _ => {
                     both += 1;
-                    abort(&sites, "default").await.unwrap();
+                    abort(&sites, "default", Leftover::Refuse).await.unwrap();
                     for db in [&sites.from, &sites.to] {
                         assert!(!is_locked(db).await, "seed {seed}");
                         assert_eq!(db.list_changes().await.unwrap(), [], "seed {seed}");
                     }
                     check(&told, &rows_of(&sites.from).await, seed).unwrap();
                     assert_eq!(
-                        abort(&sites, "default").await,
+                        abort(&sites, "default", Leftover::Refuse).await,
                         Err(Error::client_invalid_operation())
                     );
                 }
@@ -315,7 +315,9 @@ fn an_abort_that_stood_still_harms_nothing_that_is_free() {
         held.hold(b"\xff\x02/plinth/dr/to/agent");
         let agent = Agent::new(late.clone(), Control::default());
         let tasks = [
-            machine.spawn("late abort", async move { drop(abort(&late, "default").await) }),
+            machine.spawn("late abort", async move {
+                drop(abort(&late, "default", Leftover::Refuse).await)
+            }),
             machine.spawn("late agent", async move { drop(agent.run().await) }),
         ];
         held.until(&machine, 2).await;
@@ -351,7 +353,7 @@ fn a_lock_that_comes_late_locks_nothing() {
         let task =
             machine.spawn("late", async move { drop(switch(&late, &Control::default()).await) });
         held.until(&machine, 1).await;
-        abort(&sites, "default").await.unwrap();
+        abort(&sites, "default", Leftover::Refuse).await.unwrap();
         held.let_go();
         task.await.unwrap();
         machine.sleep(Duration::from_secs(1)).await;
@@ -387,7 +389,7 @@ fn a_stream_that_comes_late_is_registered_for_nobody() {
                 }
             });
             held.until(&machine, 1).await;
-            abort(&sites, "default").await.unwrap();
+            abort(&sites, "default", Leftover::Refuse).await.unwrap();
             held.let_go();
             task.await.unwrap();
             machine.sleep(Duration::from_secs(1)).await;
@@ -395,7 +397,10 @@ fn a_stream_that_comes_late_is_registered_for_nobody() {
                 assert_eq!(db.list_changes().await.unwrap(), [], "switching: {is_switching}");
                 assert!(!is_locked(db).await);
             }
-            assert_eq!(abort(&sites, "default").await, Err(Error::client_invalid_operation()));
+            assert_eq!(
+                abort(&sites, "default", Leftover::Refuse).await,
+                Err(Error::client_invalid_operation())
+            );
         });
     }
 }

@@ -66,9 +66,10 @@ fn neither_changes_sides_nor_ends_while_something_is_restored_into_the_first() {
         pair.follow().await;
         let Pair { machine, sites, .. } = pair;
         let begun = begin(&sites.from).await;
-        refused(switch(&sites, &Control::default()).await, "plinth restore wait");
+        // Of what the second knows nothing yet.
+        refused(abort(&sites, "default", Leftover::Refuse).await, "the first site has a part");
         follows_on(&sites).await;
-        refused(abort(&sites, "default").await, "plinth restore wait");
+        refused(switch(&sites, &Control::default()).await, "plinth restore wait");
         follows_on(&sites).await;
         // The second has come to know of it.
         let agent = Agent::new(sites.clone(), Control::default());
@@ -77,7 +78,7 @@ fn neither_changes_sides_nor_ends_while_something_is_restored_into_the_first() {
                 machine.sleep(Duration::from_millis(10)).await;
             }
             refused(switch(&sites, &Control::default()).await, "plinth dr wait");
-            refused(abort(&sites, "default").await, "plinth dr wait");
+            refused(abort(&sites, "default", Leftover::Refuse).await, "plinth dr wait");
             finish(&sites.from).await
         };
         let finished = match race(agent.run(), work).await {
@@ -93,8 +94,93 @@ fn neither_changes_sides_nor_ends_while_something_is_restored_into_the_first() {
             read_aware(&sites.to, "restored/2").await.as_deref(),
             Some(&b"the other half"[..])
         );
-        assert!(abort(&sites, "default").await.is_ok());
+        assert!(abort(&sites, "default", Leftover::Refuse).await.is_ok());
     });
+}
+
+/// Nothing is left of a relation, on neither side.
+async fn is_ended(sites: &Sites) {
+    assert_eq!(status(Some(&sites.from), &sites.to).await.unwrap(), None);
+    for db in [&sites.from, &sites.to] {
+        assert!(!is_locked(db).await);
+        assert_eq!(db.list_changes().await.unwrap(), []);
+    }
+    let again = abort(sites, "default", Leftover::Refuse).await;
+    assert_eq!(again, Err(Error::client_invalid_operation()));
+}
+
+/// Whoever changes sides is killed when the first is locked, while the second has yet to get the
+/// end of a restore: an abort left the first locked, under an id that nobody knew any more.
+#[test]
+fn an_abort_in_the_middle_of_a_change_of_sides_leaves_no_lock_that_nobody_knows_of() {
+    for leftover in [Leftover::Refuse, Leftover::Keep, Leftover::Clear] {
+        with_pair(15, async |pair| {
+            pair.follow().await;
+            let Pair { machine, first, second, sites } = pair;
+            let ((from, at_first), (to, at_second)) = (held(&first), held(&second));
+            at_first.hold(system::DATABASE_LOCKED);
+            let slow = Sites::new(from, to);
+            let locked = async {
+                at_first.until(&machine, 1).await;
+                // It has followed the beginning of a restore, and has yet to follow its end.
+                restore(&sites.to, |tr| {
+                    tr.set(system::SECOND_SITE_HALF, "a restore");
+                    tr.set("restored/1", "half");
+                })
+                .await;
+                restore(&sites.from, |tr| tr.set("restored/1", "half")).await;
+                finish(&sites.from).await;
+                at_second.hold(system::SECOND_SITE_PLACE);
+                at_first.let_go();
+                while !is_locked(&sites.from).await {
+                    machine.sleep(Duration::from_micros(50)).await;
+                }
+            };
+            let control = Control::default();
+            assert_eq!(race(switch(&slow, &control), locked).await, First::Right(()));
+            refused(abort(&sites, "default", Leftover::Refuse).await, "plinth dr switch");
+            if leftover != Leftover::Refuse {
+                abort(&sites, "default", leftover).await.unwrap();
+                is_ended(&sites).await;
+                let kept = read_aware(&sites.to, "restored/1").await;
+                return assert_eq!(kept.is_some(), leftover == Leftover::Keep);
+            }
+            // It can still be gone on with.
+            let shown = status(Some(&sites.from), &sites.to).await.unwrap().unwrap();
+            assert_eq!(shown.phase, Phase::Switching);
+            assert!(is_locked(&sites.from).await && is_locked(&sites.to).await);
+            assert_eq!(switch(&sites, &Control::default()).await, Ok(true));
+            assert!(is_locked(&sites.from).await && !is_locked(&sites.to).await);
+            assert_eq!(rows_of(&sites.to).await, rows_of(&sites.from).await);
+        });
+    }
+}
+
+/// What a large restore writes is more than the first keeps for the second: the stream goes in the
+/// middle, and the rest never comes. Only without the first could that be ended.
+#[test]
+fn a_second_whose_stream_was_lost_in_the_middle_of_a_restore_can_be_ended() {
+    for leftover in [Leftover::Keep, Leftover::Clear] {
+        with_pair(16, async |pair| {
+            pair.follow().await;
+            let Pair { machine, sites, .. } = pair;
+            let begun = begin(&sites.from).await;
+            run_until(&machine, &sites, async |status| status.position >= Some(begun)).await;
+            let stream = sites.from.list_changes().await.unwrap().remove(0);
+            sites.from.remove_changes(stream.name).await.unwrap();
+            finish(&sites.from).await;
+            machine.sleep(Duration::from_secs(11)).await;
+            let lost = Agent::new(sites.clone(), Control::default()).run().await;
+            assert_eq!(lost, Err(Error::client_invalid_operation()));
+            let why = abort(&sites, "default", Leftover::Refuse).await;
+            refused(why.clone(), "--keep-partial or --clear");
+            refused(why, "plinth restore wait");
+            abort(&sites, "default", leftover).await.unwrap();
+            is_ended(&sites).await;
+            let kept = read_aware(&sites.to, "restored/1").await;
+            assert_eq!(kept.is_some(), leftover == Leftover::Keep);
+        });
+    }
 }
 
 #[test]
@@ -115,7 +201,7 @@ fn a_second_without_its_first_says_that_it_has_half_of_a_restore() {
             // Nothing is left that says so of another one.
             let clear = StartSettings { clear: true, ..StartSettings::default() };
             finish(&sites.from).await;
-            abort(&sites, "default").await.unwrap();
+            abort(&sites, "default", Leftover::Refuse).await.unwrap();
             start(&sites, &clear).await.unwrap();
         });
     }

@@ -376,7 +376,7 @@ impl Dr {
         let (first, second) = ordered(&sites, is_reversed);
         let rows = self.count(client, first).await?;
         let freed = match client.chance(0.5) {
-            true => abort(&sites, plinth_dr::DEFAULT_TAG).await,
+            true => abort(&sites, plinth_dr::DEFAULT_TAG, Leftover::Refuse).await,
             false => {
                 client.stage().probe("second site made free alone");
                 abort_second(second, Leftover::Refuse).await
@@ -417,7 +417,7 @@ impl Dr {
     /// other.
     async fn judge_freed(&self, client: &Client, sites: &Sites, rows: &Rows) {
         // Where the second was made free alone the first doesn't know that yet.
-        let _ = abort(sites, plinth_dr::DEFAULT_TAG).await;
+        let _ = abort(sites, plinth_dr::DEFAULT_TAG, Leftover::Refuse).await;
         let mut freed = Vec::new();
         for database in [&sites.from, &sites.to] {
             let found = database.transact(|tr| async move { all_rows(&tr).await }).await;
