@@ -12,7 +12,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::{Error, block_on};
 use plinth_bench::words::{bytes, grouped};
 use plinth_dr::{
-    Agent, Control, DEFAULT_TAG, Ending, Leftover, Phase, Sites, StartSettings, Status, Waits,
+    Agent, Control, DEFAULT_TAG, Ending, Freed, Leftover, Phase, Sites, StartSettings, Status,
+    Waits,
 };
 use plinth_env::sync::{First, race};
 use serde_json::json;
@@ -410,23 +411,20 @@ impl Opened {
             _ => Leftover::Refuse,
         };
         let to = &self.to.0;
-        let version = match options.get_flag("dstonly") {
+        let freed = match options.get_flag("dstonly") {
             true => block_on(plinth_dr::abort_second(&self.to.1.database, leftover)),
             false => {
                 let tag = options.get_one::<String>("tag").cloned().unwrap_or_default();
                 block_on(plinth_dr::abort(&self.sites()?, &tag, leftover))
             }
         };
-        let said = match version.map_err(failed)? {
-            Some(version) => {
-                format!("ended: {to} is free, as the first was at version {version}\n")
-            }
-            None if leftover == Leftover::Keep => {
-                format!("ended: {to} is free, with what was copied\n")
-            }
-            None => "ended\n".to_owned(),
+        let said = match freed.map_err(failed)? {
+            Freed::Whole(version) => format!(", as the first was at version {version}"),
+            Freed::Part => ", with the rows that it had: a part of what the first has".to_owned(),
+            Freed::Empty => ", and empty".to_owned(),
+            Freed::AsItWas => String::new(),
         };
-        terminal::print(&said)?;
+        terminal::print(&format!("ended: {to} is free{said}\n"))?;
         Ok(0)
     }
 }

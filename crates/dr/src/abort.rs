@@ -35,6 +35,20 @@ use std::time::Duration;
 /// How long the second may take for its first answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// What a second site holds that is free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Freed {
+    /// What the first held at this version.
+    Whole(Version),
+    /// The rows that it had, which are a part.
+    Part,
+    /// Nothing: they were cleared.
+    Empty,
+    /// What it held before, at which nobody has looked: it was free already, or unlocked, or it was
+    /// the first until a moment ago.
+    AsItWas,
+}
+
 /// A run on a database that is still what `head` says.
 async fn take_over(to: &Database, head: &Head) -> Result<Option<Run>> {
     let mut holder = Id::default();
@@ -42,18 +56,17 @@ async fn take_over(to: &Database, head: &Head) -> Result<Option<Run>> {
     Run::begin(to, &holder, head, None).await
 }
 
-/// Ends it, on both sides. Gives the version of the first that the second holds; none if it was
-/// never whole, and so is empty.
+/// Ends it, on both sides.
 ///
 /// # Errors
 /// `client_invalid_operation` if neither follows the other; `database_locked` while something is
 /// being restored into the first, or the second has a part of that still and `leftover` doesn't say
 /// what becomes of it; `timed_out` if one of them can't be reached.
-pub async fn abort(sites: &Sites, tag: &str, leftover: Leftover) -> Result<Option<Version>> {
+pub async fn abort(sites: &Sites, tag: &str, leftover: Leftover) -> Result<Freed> {
     sites.reach().await?;
     loop {
         let Some(direction) = sites.direction().await? else {
-            return forget(sites, tag).await.map(|()| None);
+            return forget(sites, tag).await.map(|()| Freed::AsItWas);
         };
         // What was found may have changed while the other database was waited for: look again.
         let Some(run) = take_over(&direction.to, &direction.head).await? else { continue };
@@ -126,7 +139,7 @@ pub(crate) async fn end_both(
     first: &Database,
     head: &Head,
     leftover: Leftover,
-) -> Result<Option<Version>> {
+) -> Result<Freed> {
     if let Some(capture) = capture::of(first) {
         capture::end(first, capture, (&head.tag, &head.id), head.other).await?;
         return free(run, head, leftover).await;
@@ -181,13 +194,12 @@ async fn forget(sites: &Sites, tag: &str) -> Result<()> {
     Err(nothing())
 }
 
-/// Makes the second free when the first is gone: it keeps what it has. Gives the version of the
-/// first that that is, if it is known.
+/// Makes the second free when the first is gone.
 ///
 /// # Errors
 /// `client_invalid_operation` if the database follows nobody, or was never whole, or has a part of
 /// what was being restored into the first, and `leftover` doesn't say what becomes of that.
-pub async fn abort_second(to: &Database, leftover: Leftover) -> Result<Option<Version>> {
+pub async fn abort_second(to: &Database, leftover: Leftover) -> Result<Freed> {
     loop {
         let Some(head) = system::within(to, PATIENCE, head(to)).await? else {
             let detail = "the database follows no other one";
@@ -235,7 +247,7 @@ impl Held {
 }
 
 /// Step 3.
-async fn free(run: &Run, head: &Head, leftover: Leftover) -> Result<Option<Version>> {
+async fn free(run: &Run, head: &Head, leftover: Leftover) -> Result<Freed> {
     let freed = run
         .transact(|tr| async move {
             let now = tr.get_read_version().await?;
@@ -248,7 +260,8 @@ async fn free(run: &Run, head: &Head, leftover: Leftover) -> Result<Option<Versi
             let is_locked =
                 tr.get(DATABASE_LOCKED).await?.and_then(|value| lock_id(&value)) == Some(head.id);
             // Rows of a database that somebody has unlocked are somebody's.
-            if !is_whole && leftover == Leftover::Clear && is_locked {
+            let is_cleared = !is_whole && leftover == Leftover::Clear && is_locked;
+            if is_cleared {
                 USERS.iter().for_each(|(begin, end)| tr.clear_range(begin, end));
             }
             tr.clear_range(SECOND.0, SECOND.1);
@@ -261,7 +274,12 @@ async fn free(run: &Run, head: &Head, leftover: Leftover) -> Result<Option<Versi
                 let beyond = place.as_ref().filter(|_| leftover != Leftover::Clear || is_whole);
                 unlock(&tr, beyond.map_or(0, |place| place.position), now)?;
             }
-            Ok(place.and_then(|place| place.whole_at()))
+            Ok(match place.and_then(|place| place.whole_at()).filter(|_| is_whole) {
+                Some(version) => Freed::Whole(version),
+                None if is_cleared => Freed::Empty,
+                None if !is_whole && leftover == Leftover::Keep => Freed::Part,
+                None => Freed::AsItWas,
+            })
         })
         .await;
     match freed {
@@ -270,7 +288,7 @@ async fn free(run: &Run, head: &Head, leftover: Leftover) -> Result<Option<Versi
             if error == Error::operation_cancelled()
                 && crate::sites::head(&run.to).await?.is_none() =>
         {
-            Ok(None)
+            Ok(Freed::AsItWas)
         }
         freed => freed,
     }

@@ -59,7 +59,7 @@ mod system;
 mod wait;
 mod watch;
 
-pub use abort::{abort, abort_second};
+pub use abort::{Freed, abort, abort_second};
 pub use agent::{Agent, Control, Ending};
 pub use capture::lock_of;
 pub use rows::{DEFAULT_TAG, Leftover};

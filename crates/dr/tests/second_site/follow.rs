@@ -6,7 +6,7 @@
 
 use crate::world::*;
 use plinth_dr::{
-    Leftover, Phase, Sites, StartSettings, abort, abort_second, set_paused, start, status,
+    Freed, Leftover, Phase, Sites, StartSettings, abort, abort_second, set_paused, start, status,
 };
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, block_on};
@@ -110,7 +110,7 @@ fn an_end_at_any_moment_leaves_a_state_of_the_first() {
             let writer = Writer::start(&machine, &client(&first), history, seed + 2);
             let time = Duration::from_micros(random.index(1_000_000) as u64);
             assert!(run_for(&machine, &sites, time).await.is_none());
-            let version = if seed % 2 == 0 {
+            let freed = if seed % 2 == 0 {
                 alone += 1;
                 match abort_second(&sites.to, Leftover::Refuse).await {
                     Err(error) => {
@@ -125,14 +125,15 @@ fn an_end_at_any_moment_leaves_a_state_of_the_first() {
             };
             assert!(!is_locked(&sites.to).await);
             machine.sleep(Duration::from_millis(500)).await;
-            let expected = match version {
-                Some(version) => writer.model_at(&machine, version).await,
-                None => {
+            let expected = match freed {
+                Freed::Whole(version) => writer.model_at(&machine, version).await,
+                Freed::Empty | Freed::AsItWas => {
                     empty += 1;
                     Model::new()
                 }
+                Freed::Part => panic!("seed {seed}: a part was kept"),
             };
-            assert!(rows_of(&sites.to).await == expected, "seed {seed}, {version:?}");
+            assert!(rows_of(&sites.to).await == expected, "seed {seed}, {freed:?}");
             // And neither keeps anything of it.
             if seed % 2 == 0 {
                 assert_eq!(

@@ -6,8 +6,8 @@
 
 use crate::world::*;
 use plinth_dr::{
-    Agent, Control, Leftover, Sites, StartSettings, Waits, abort, abort_second, set_paused, start,
-    status, switch,
+    Agent, Control, Freed, Leftover, Sites, StartSettings, Waits, abort, abort_second, set_paused,
+    start, status, switch,
 };
 use plinth_env::simulated::Simulation;
 use plinth_env::sync::{First, race};
@@ -111,7 +111,8 @@ fn a_database_out_of_reach_is_told() {
             !shown.is_first_reached && shown.whole_at.is_some() && shown.newest.is_some(),
             "{shown:?}"
         );
-        assert!(abort_second(&silent.to, Leftover::Refuse).await.unwrap().is_some());
+        let freed = abort_second(&silent.to, Leftover::Refuse).await.unwrap();
+        assert!(matches!(freed, Freed::Whole(_)), "{freed:?}");
     });
 }
 
@@ -130,7 +131,8 @@ fn a_lost_stream_is_told() {
         let shown = status(Some(&sites.from), &sites.to).await.unwrap().unwrap();
         assert!(shown.problem.unwrap().contains("no stream has the id") && shown.is_given_up);
         // What it has is whole, and can be used.
-        assert!(abort_second(&sites.to, Leftover::Refuse).await.unwrap().is_some());
+        let freed = abort_second(&sites.to, Leftover::Refuse).await.unwrap();
+        assert!(matches!(freed, Freed::Whole(_)), "{freed:?}");
     });
 }
 

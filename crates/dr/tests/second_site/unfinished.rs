@@ -8,8 +8,8 @@
 use crate::world::*;
 use plinth::client::TransactionOption;
 use plinth_dr::{
-    Agent, Control, Leftover, Phase, Sites, StartSettings, abort, abort_second, start, status,
-    switch,
+    Agent, Control, Freed, Leftover, Phase, Sites, StartSettings, abort, abort_second, start,
+    status, switch,
 };
 use plinth_env::sync::{First, race};
 use plinth_types::{Error, Version, system};
@@ -94,7 +94,8 @@ fn neither_changes_sides_nor_ends_while_something_is_restored_into_the_first() {
             read_aware(&sites.to, "restored/2").await.as_deref(),
             Some(&b"the other half"[..])
         );
-        assert!(abort(&sites, "default", Leftover::Refuse).await.is_ok());
+        let freed = abort(&sites, "default", Leftover::Refuse).await;
+        assert!(matches!(freed, Ok(Freed::Whole(_))), "{freed:?}");
     });
 }
 
@@ -107,6 +108,11 @@ async fn is_ended(sites: &Sites) {
     }
     let again = abort(sites, "default", Leftover::Refuse).await;
     assert_eq!(again, Err(Error::client_invalid_operation()));
+}
+
+/// What is told of a part that was kept or cleared.
+fn told_of(leftover: Leftover) -> Freed {
+    if leftover == Leftover::Keep { Freed::Part } else { Freed::Empty }
 }
 
 /// Whoever changes sides is killed when the first is locked, while the second has yet to get the
@@ -140,7 +146,7 @@ fn an_abort_in_the_middle_of_a_change_of_sides_leaves_no_lock_that_nobody_knows_
             assert_eq!(race(switch(&slow, &control), locked).await, First::Right(()));
             refused(abort(&sites, "default", Leftover::Refuse).await, "plinth dr switch");
             if leftover != Leftover::Refuse {
-                abort(&sites, "default", leftover).await.unwrap();
+                assert_eq!(abort(&sites, "default", leftover).await, Ok(told_of(leftover)));
                 is_ended(&sites).await;
                 let kept = read_aware(&sites.to, "restored/1").await;
                 return assert_eq!(kept.is_some(), leftover == Leftover::Keep);
@@ -175,7 +181,7 @@ fn a_second_whose_stream_was_lost_in_the_middle_of_a_restore_can_be_ended() {
             let why = abort(&sites, "default", Leftover::Refuse).await;
             refused(why.clone(), "--keep-partial or --clear");
             refused(why, "plinth restore wait");
-            abort(&sites, "default", leftover).await.unwrap();
+            assert_eq!(abort(&sites, "default", leftover).await, Ok(told_of(leftover)));
             is_ended(&sites).await;
             let kept = read_aware(&sites.to, "restored/1").await;
             assert_eq!(kept.is_some(), leftover == Leftover::Keep);
@@ -194,7 +200,7 @@ fn a_second_without_its_first_says_that_it_has_half_of_a_restore() {
             let error = abort_second(&sites.to, Leftover::Refuse).await.unwrap_err();
             assert!(error.to_string().contains("was being restored"), "{error}");
             assert!(is_locked(&sites.to).await);
-            abort_second(&sites.to, leftover).await.unwrap();
+            assert_eq!(abort_second(&sites.to, leftover).await, Ok(told_of(leftover)));
             assert!(!is_locked(&sites.to).await);
             let is_there = read_aware(&sites.to, "restored/1").await.is_some();
             assert_eq!(is_there, leftover == Leftover::Keep);
@@ -221,7 +227,8 @@ fn a_restore_that_was_there_before_the_stream_is_known_to_the_second() {
         let finished = finish(&sites.from).await;
         machine.sleep(Duration::from_secs(11)).await;
         run_until(&machine, &sites, async |status| status.whole_at >= Some(finished)).await;
-        assert!(abort_second(&sites.to, Leftover::Refuse).await.unwrap().is_some());
+        let freed = abort_second(&sites.to, Leftover::Refuse).await.unwrap();
+        assert!(matches!(freed, Freed::Whole(_)), "{freed:?}");
     });
 }
 

@@ -24,8 +24,8 @@ use crate::history::Rows;
 use crate::stage::{Life, lock};
 use plinth_client::{Database, RangeOptions, StreamingMode, Transaction, TransactionOption};
 use plinth_dr::{
-    Agent, Control, Ending, Leftover, Phase, Sites, StartSettings, Status, abort, abort_second,
-    set_paused, start, status, switch,
+    Agent, Control, Ending, Freed, Leftover, Phase, Sites, StartSettings, Status, abort,
+    abort_second, set_paused, start, status, switch,
 };
 use plinth_env::Env;
 use plinth_env::sync::{First, race};
@@ -384,7 +384,7 @@ impl Dr {
         };
         self.end_agents(client).await;
         match freed {
-            Ok(Some(_)) => self.judge_freed(client, &sites, &rows).await,
+            Ok(Freed::Whole(_)) => self.judge_freed(client, &sites, &rows).await,
             other => client.fail(format!("the second site isn't made free: {other:?}")),
         }
         Some(())
