@@ -248,11 +248,15 @@ impl Opened {
         }
         match (status.phase, status.whole_at) {
             (Phase::Copying, _) => {
-                let (rows, copied) = status.copied;
-                let of = status
-                    .first_bytes
-                    .map_or(String::new(), |of| format!(" of about {}", bytes(of)));
-                format!("copying: {} rows, {}{of}", grouped(rows), bytes(copied))
+                let copied = status.copied;
+                let of =
+                    copied.of_bytes.map_or(String::new(), |of| format!(" of about {}", bytes(of)));
+                format!("copying: {} rows, {}{of}", grouped(copied.rows), bytes(copied.bytes))
+            }
+            (Phase::Following, None) if status.has_half => {
+                format!(
+                    "following: {to} has a part of what is being restored or migrated into {from}, and is whole at the end of that"
+                )
             }
             (Phase::Following, Some(version)) => {
                 format!("following: {to} is whole at version {version} of {from}")
@@ -287,6 +291,7 @@ impl Opened {
         ];
         lines.push(match status.whole_at {
             Some(version) => format!("whole        at version {version}"),
+            None if status.has_half => "whole        no: it has a part of what is being restored or migrated into the first".to_owned(),
             None => "whole        not yet".to_owned(),
         });
         if let (Some(versions), Some(seconds)) = (status.lag_versions(), status.lag_seconds()) {
@@ -319,10 +324,10 @@ impl Opened {
             "tag": status.tag,
             "id": status.id,
             "first": { "name": from, "reached": status.is_first_reached, "newest_version": status.newest },
-            "second": { "name": to, "version": status.position, "whole_at_version": status.whole_at },
+            "second": { "name": to, "version": status.position, "whole_at_version": status.whole_at, "has_half": status.has_half },
             "is_reversed": status.is_reversed,
             "lag": { "versions": status.lag_versions(), "seconds": status.lag_seconds() },
-            "copied": { "rows": status.copied.0, "bytes": status.copied.1, "of_bytes": status.first_bytes },
+            "copied": { "rows": status.copied.rows, "bytes": status.copied.bytes, "of_bytes": status.copied.of_bytes },
             "agent_heard_seconds_ago": status.agent_age.map(|age| age.as_secs_f64()),
             "problem": status.problem,
         })
@@ -431,7 +436,7 @@ impl Opened {
 
 /// How much of the first copy is there, in tenths.
 fn copied_tenths(status: &Status) -> u64 {
-    status.first_bytes.map_or(0, |of| status.copied.1 * 10 / of.max(1))
+    status.copied.of_bytes.map_or(0, |of| status.copied.bytes * 10 / of.max(1))
 }
 
 fn failed(error: Error) -> Failure {

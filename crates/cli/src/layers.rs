@@ -50,7 +50,11 @@ pub fn sites(document: &Value) -> Vec<String> {
             (true, None) => "; no agent works at it".to_owned(),
             (false, None) => String::new(),
         };
-        format!("{name}: this is the second, {state}, {}{why}", behind(tag))
+        let half = match tag["has_half"] == true {
+            true => ", NOT WHOLE while something is being restored into the first",
+            false => "",
+        };
+        format!("{name}: this is the second, {state}, {}{half}{why}", behind(tag))
     });
     first.chain(second).collect()
 }
@@ -70,7 +74,8 @@ mod tests {
             "dr_backup": {"tags": {
                 "a": {"running_backup": true, "seconds_behind": 0.25}, "b": {"running_backup": false}}},
             "dr_backup_dest": {"tags": {
-                "a": {"backup_state": "following", "seconds_behind": 2.0, "agent": false, "error": null}}}}}}"#
+                "a": {"backup_state": "following", "seconds_behind": 2.0, "agent": false, "error": null},
+                "b": {"backup_state": "following", "seconds_behind": 2.0, "has_half": true, "error": null}}}}}}"#
             .parse()
             .unwrap();
         assert_eq!(
@@ -86,6 +91,7 @@ mod tests {
                 "a: this is the first, the second is 0.2 s behind",
                 "b: this is the first; the second HAS LOST ITS STREAM, begin it anew",
                 "a: this is the second, following, 2.0 s behind; no agent works at it",
+                "b: this is the second, following, 2.0 s behind, NOT WHOLE while something is being restored into the first",
             ]
         );
         assert!(backups(&Value::Null).is_empty() && sites(&Value::Null).is_empty());

@@ -65,7 +65,7 @@ pub use capture::lock_of;
 pub use rows::{DEFAULT_TAG, Leftover};
 pub use sites::Sites;
 pub use start::{StartSettings, set_paused, start};
-pub use status::{Phase, Status, status};
+pub use status::{Copied, Phase, Status, status};
 pub use switch::switch;
 pub use wait::{Waits, wait};
 pub use watch::Watch;

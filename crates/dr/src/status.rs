@@ -6,7 +6,7 @@
 //!
 //! Always: nothing is written, and a site that can't be reached is given up after some seconds.
 
-use crate::rows::{BEAT, Beat, PLACE, Place, Wanted, hex};
+use crate::rows::{BEAT, Beat, HALF, PLACE, Place, Wanted, hex};
 use crate::sites::{Direction, Sites, head};
 use crate::system::{self, within};
 use plinth_client::Database;
@@ -23,7 +23,7 @@ pub enum Phase {
     Beginning,
     /// The first copy is under way.
     Copying,
-    /// It is whole, and follows.
+    /// The first copy is done, and it follows.
     Following,
     /// It stands still, as it was told to.
     Paused,
@@ -47,6 +47,17 @@ impl Phase {
     }
 }
 
+/// How far the first copy is.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Copied {
+    /// Rows so far.
+    pub rows: u64,
+    /// Bytes of their keys and values.
+    pub bytes: u64,
+    /// About how many bytes of rows the first has, while they are copied.
+    pub of_bytes: Option<u64>,
+}
+
 /// How a second site is.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Status {
@@ -62,14 +73,15 @@ pub struct Status {
     pub position: Option<Version>,
     /// The version of the first whose rows it has; none while it isn't whole.
     pub whole_at: Option<Version>,
+    /// It has a part of what is being restored or migrated into the first: until it has the end of
+    /// that, it isn't whole.
+    pub has_half: bool,
     /// The newest version of the first; as the agent saw it last if the first can't be reached.
     pub newest: Option<Version>,
     /// Whether the first has answered.
     pub is_first_reached: bool,
-    /// Rows of the first copy so far, and their bytes.
-    pub copied: (u64, u64),
-    /// About how many bytes of rows the first has, while they are copied.
-    pub first_bytes: Option<u64>,
+    /// How far the first copy is.
+    pub copied: Copied,
     /// How long ago an agent gave its last sign of life, by the clocks of both; none if none works
     /// at it.
     pub agent_age: Option<Duration>,
@@ -113,15 +125,16 @@ pub async fn status(from: Option<&Database>, to: &Database) -> Result<Option<Sta
     };
     let Some((direction, is_first_reached)) = found else { return Ok(None) };
     let (_, values) =
-        within(&direction.to, PATIENCE, system::read(&direction.to, &[PLACE, BEAT])).await?;
+        within(&direction.to, PATIENCE, system::read(&direction.to, &[PLACE, BEAT, HALF])).await?;
     let place = values[0].as_ref().map(|value| Place::decode(value)).transpose()?;
+    let has_half = values[2].is_some();
     let beat = values[1].as_ref().and_then(|value| Beat::decode(value));
     let newest = match is_first_reached {
         true => within(&direction.from, PATIENCE, system::read_version(&direction.from)).await.ok(),
         false => beat.as_ref().map(|beat| beat.newest).filter(|newest| *newest > 0),
     };
     let is_copying = place.as_ref().is_some_and(|place| place.copying.is_some());
-    let first_bytes = match is_first_reached && is_copying {
+    let of_bytes = match is_first_reached && is_copying {
         true => size_of(&direction.from).await,
         false => None,
     };
@@ -141,11 +154,15 @@ pub async fn status(from: Option<&Database>, to: &Database) -> Result<Option<Sta
         is_reversed: direction.is_reversed,
         phase,
         position: place.as_ref().map(|place| place.position),
-        whole_at: place.as_ref().and_then(Place::whole_at),
+        whole_at: place.as_ref().and_then(Place::whole_at).filter(|_| !has_half),
+        has_half,
         newest,
         is_first_reached,
-        copied: place.as_ref().map_or((0, 0), |place| (place.rows, place.bytes)),
-        first_bytes,
+        copied: place.as_ref().map_or(Copied::default(), |place| Copied {
+            rows: place.rows,
+            bytes: place.bytes,
+            of_bytes,
+        }),
         agent_age: beat.as_ref().map(|beat| now.saturating_sub(Duration::from_millis(beat.time))),
         is_given_up: beat.as_ref().is_some_and(|beat| beat.is_given_up),
         problem: beat.map(|beat| beat.problem).filter(|problem| !problem.is_empty()),

@@ -225,8 +225,9 @@ fn tag_of(second: &Status) -> Value {
         "agent": has_agent(second),
         "backup_state": second.phase.name(),
         "error": second.problem,
+        "has_half": second.has_half,
         "mutation_stream_id": second.id,
-        "range_bytes_written": second.copied.1,
+        "range_bytes_written": second.copied.bytes,
         "running_backup": !matches!(second.phase, Phase::Beginning | Phase::Aborting),
         "running_backup_is_restorable": second.whole_at.is_some(),
         "seconds_behind": second.lag_seconds(),
@@ -242,6 +243,7 @@ fn escaped(tag: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::Copied;
 
     fn second() -> Status {
         Status {
@@ -251,10 +253,10 @@ mod tests {
             phase: Phase::Following,
             position: Some(1_000_000),
             whole_at: Some(1_000_000),
+            has_half: false,
             newest: Some(3_500_000),
             is_first_reached: false,
-            copied: (3, 40),
-            first_bytes: None,
+            copied: Copied { rows: 3, bytes: 40, of_bytes: None },
             agent_age: Some(Duration::from_secs(11)),
             problem: Some("why".to_owned()),
             is_given_up: false,

@@ -20,7 +20,7 @@ use crate::unit::Unit;
 use crate::workloads::changes::Writes;
 use crate::{Bench, Error, Result, words};
 use plinth_client::Database;
-use plinth_dr::{Agent, Control, Leftover, Phase, Sites, StartSettings, Status};
+use plinth_dr::{Agent, Control, Copied, Leftover, Phase, Sites, StartSettings, Status};
 use plinth_env::{Env, Task, block_on};
 use plinth_types::Version;
 use serde_json::json;
@@ -72,7 +72,7 @@ struct Measured {
     offered: Offered,
     lags: Tally,
     missing: u64,
-    copied: (u64, u64),
+    copied: Copied,
     copying: Duration,
 }
 
@@ -80,7 +80,7 @@ fn measure(bench: &Bench, pair: &Pair, rate: f64, time: Duration) -> Result<Meas
     let began = bench.env.now();
     let task = bench.progress.counted("dr, the first copy", bench.dataset.bytes(), "bytes");
     let copied = pair.until(bench, |status| {
-        task.set(status.copied.1.min(bench.dataset.bytes()), words::bytes(status.copied.1));
+        task.set(status.copied.bytes.min(bench.dataset.bytes()), words::bytes(status.copied.bytes));
         status.phase == Phase::Following
     })?;
     drop(task);
@@ -247,7 +247,7 @@ fn outcome(bench: &Bench, peak: f64, measured: Measured) -> Outcome {
     let title =
         "a second site, a server of its own; the first is written at half of its peak".to_owned();
     let mut outcome = Outcome::new("dr", title, headline, Some(measurement));
-    let copy = measured.copied.1 as f64 / measured.copying.as_secs_f64().max(1e-9);
+    let copy = measured.copied.bytes as f64 / measured.copying.as_secs_f64().max(1e-9);
     outcome.figures.extend([
         seconds("lag, median", lag.p50, none),
         seconds("lag, mean", lag.mean, none),

@@ -8,9 +8,10 @@
 use crate::world::*;
 use plinth::client::TransactionOption;
 use plinth_dr::{
-    Agent, Control, Freed, Leftover, Phase, Sites, StartSettings, abort, abort_second, start,
-    status, switch,
+    Agent, Control, Freed, Leftover, Phase, Sites, StartSettings, Watch, abort, abort_second,
+    start, status, switch,
 };
+use plinth_env::Env;
 use plinth_env::sync::{First, race};
 use plinth_types::{Error, Version, system};
 use std::time::Duration;
@@ -58,6 +59,23 @@ async fn follows_on(sites: &Sites) {
     assert_eq!(sites.to.list_changes().await.unwrap(), []);
 }
 
+/// The second says that it has a part, and whoever waits for a whole waits for the end of that:
+/// they said that it was whole, and what was to be done then was refused.
+async fn waits_for_the_end(env: &Env, sites: &Sites) {
+    let shown = status(Some(&sites.from), &sites.to).await.unwrap().unwrap();
+    assert!(shown.has_half && shown.whole_at.is_none(), "{shown:?}");
+    let watch = Watch::start(env, &sites.to);
+    let (layers, metrics) = (watch.layers(), watch.metrics());
+    let control = Control::default();
+    let waited = plinth_dr::wait(Some(&sites.from), &sites.to, &control, |_| {});
+    let waited = race(waited, env.sleep(Duration::from_secs(2))).await;
+    assert!(matches!(waited, First::Right(())), "{waited:?}");
+    let (layers, metrics) = (layers(), metrics());
+    assert!(layers.contains("\"running_backup_is_restorable\":false"), "{layers}");
+    assert!(metrics.contains("plinth_dr_second_whole{tag=\"default\"} 0\n"), "{metrics}");
+    watch.stop().await.unwrap();
+}
+
 /// The restore went on on the first, which was a second by then, and the two were different for
 /// ever; or a second became free with a half of it.
 #[test]
@@ -74,9 +92,10 @@ fn neither_changes_sides_nor_ends_while_something_is_restored_into_the_first() {
         // The second has come to know of it.
         let agent = Agent::new(sites.clone(), Control::default());
         let work = async {
-            while status(None, &sites.to).await.unwrap().unwrap().whole_at < Some(begun) {
+            while status(None, &sites.to).await.unwrap().unwrap().position < Some(begun) {
                 machine.sleep(Duration::from_millis(10)).await;
             }
+            waits_for_the_end(&machine, &sites).await;
             refused(switch(&sites, &Control::default()).await, "plinth dr wait");
             refused(abort(&sites, "default", Leftover::Refuse).await, "plinth dr wait");
             finish(&sites.from).await
@@ -196,7 +215,7 @@ fn a_second_without_its_first_says_that_it_has_half_of_a_restore() {
             pair.follow().await;
             let Pair { machine, sites, .. } = pair;
             let begun = begin(&sites.from).await;
-            run_until(&machine, &sites, async |status| status.whole_at >= Some(begun)).await;
+            run_until(&machine, &sites, async |status| status.position >= Some(begun)).await;
             let error = abort_second(&sites.to, Leftover::Refuse).await.unwrap_err();
             assert!(error.to_string().contains("was being restored"), "{error}");
             assert!(is_locked(&sites.to).await);
@@ -221,7 +240,7 @@ fn a_restore_that_was_there_before_the_stream_is_known_to_the_second() {
         let Pair { machine, sites, .. } = pair;
         start(&sites, &StartSettings::default()).await.unwrap();
         begin(&sites.from).await;
-        run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
+        run_until(&machine, &sites, async |status| status.phase == Phase::Following).await;
         let error = abort_second(&sites.to, Leftover::Refuse).await.unwrap_err();
         assert!(error.to_string().contains("was being restored"), "{error}");
         let finished = finish(&sites.from).await;
