@@ -99,5 +99,12 @@ pub async fn delete(backup: &Backup) -> Result<()> {
     // Whoever waits for the lease finds that what it was to write is gone.
     backup.target.delete(crate::names::IDENTITY).await?;
     lease.give_back().await?;
-    backup.target.tidy().await
+    // Whatever else lies there is somebody's.
+    for prefix in [crate::names::LEASES, crate::names::SNAPSHOTS, crate::names::LOGS] {
+        // The backup is gone, and nothing finds it again to try once more.
+        if let Err(error) = backup.target.tidy(prefix).await {
+            tracing::warn!(error = %error, "an empty directory of a deleted backup stays");
+        }
+    }
+    Ok(())
 }

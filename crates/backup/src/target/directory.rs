@@ -129,19 +129,21 @@ impl Target for Directory {
         })
     }
 
-    fn tidy(&self) -> Doing<'_, ()> {
+    fn tidy<'a>(&'a self, prefix: &'a str) -> Doing<'a, ()> {
         Box::pin(async move {
-            let (files, mut dirs, mut at) = (self.env.files(), vec![String::new()], 0);
+            let (files, mut dirs, mut at) = (self.env.files(), vec![prefix.to_owned()], 0);
             while let Some(prefix) = dirs.get(at).cloned() {
-                for entry in files.list(self.path(&prefix)).await? {
-                    if !entry.contains('.') {
-                        dirs.push(format!("{prefix}{entry}/"));
+                if files.exists(self.path(&prefix)).await? {
+                    for entry in files.list(self.path(&prefix)).await? {
+                        if !entry.contains('.') {
+                            dirs.push(format!("{prefix}{entry}/"));
+                        }
                     }
                 }
                 at += 1;
             }
             // Those below come behind those that they are in.
-            for dir in dirs[1..].iter().rev() {
+            for dir in dirs.iter().rev() {
                 files.remove_dir_if_empty(self.path(dir)).await?;
             }
             Ok(())

@@ -85,12 +85,12 @@ pub trait Target: Send + Sync {
     /// Those of the place.
     fn settle<'a>(&'a self, prefix: &'a str) -> Doing<'a, ()>;
 
-    /// Takes away what is there of a place without objects: directories that are empty. Its own
-    /// stays.
+    /// Takes away what is there of a prefix, which ends with a slash, without objects: directories
+    /// that are empty, its own among them. What has something in it stays.
     ///
     /// # Errors
     /// Those of the place.
-    fn tidy(&self) -> Doing<'_, ()> {
+    fn tidy<'a>(&'a self, _prefix: &'a str) -> Doing<'a, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
 
