@@ -3,7 +3,7 @@
 //! Nothing but names and headers is read here, and the key is needed for none of it.
 
 use crate::format::{
-    BlockKind, FileBuilder, FileReader, Header, Key, Kind, MAX_HEADER_LEN, damaged,
+    BlockKind, FileBuilder, FileReader, Header, Key, Kind, MAX_HEADER_LEN, damaged, is_damage,
 };
 use crate::names;
 use crate::ranges::{are_same, json_of_ranges, ranges_of_json, show_ranges};
@@ -306,7 +306,7 @@ async fn is_bare(target: &dyn Target) -> Result<bool> {
 
 /// Whether an error says something of the file, not of the way to it.
 fn is_of_the_file(error: &Error) -> bool {
-    [Error::file_corrupt(), Error::unsupported_operation(), Error::file_not_found()].contains(error)
+    is_damage(error) || *error == Error::file_not_found()
 }
 
 /// What a backup holds.

@@ -9,12 +9,13 @@
 //! Always: the merged file is there for [`LINGERS`] before those that it was made of go, and has
 //! all of their versions; files may overlap. Whoever listed them before and finds one gone lists
 //! again. A file that can't be read stays as it is, and those on either side of it are merged by
-//! themselves.
+//! themselves; it is told for as long as it is there, and neither it nor its neighbours are read
+//! again and again.
 
 use crate::container::{Backup, Contents, LogFile};
-use crate::format::Kind;
+use crate::format::{Kind, is_damage};
 use crate::log::{self, LogBuilder};
-use plinth_types::{Error, MutationList, Result, Version};
+use plinth_types::{MutationList, Result, Version};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -26,38 +27,58 @@ const MOST: u64 = 16 << 20;
 /// files, too.
 const LINGERS: Duration = Duration::from_secs(600);
 
-/// Files whose versions another file has, and since when that is known.
+/// What is known of files of the log from one merging to the next.
 #[derive(Default)]
 pub(crate) struct Superseded {
+    /// Files whose versions another file has, and since when that is known.
     since: BTreeMap<String, Duration>,
+    /// Files that can't be read, and why.
+    unread: BTreeMap<String, String>,
+    /// That was so before this began, and hasn't been looked at since.
+    is_hearsay: bool,
 }
 
 impl Superseded {
+    /// One that was told which files can't be read, and why.
+    pub fn after(unread: BTreeMap<String, String>) -> Self {
+        Self { is_hearsay: !unread.is_empty(), unread, ..Self::default() }
+    }
+
+    /// Files that are there and can't be read, and why, as far as somebody has tried.
+    pub fn unread(&self) -> &BTreeMap<String, String> {
+        &self.unread
+    }
+
     /// Merges the small files up to a version that follow one another, and removes what has been
-    /// superseded for long enough. Gives why one of them couldn't be read, if that is so.
+    /// superseded for long enough.
     ///
     /// # Errors
     /// Those of the target.
-    pub async fn merge_logs(&mut self, backup: &Backup, upto: Version) -> Result<Option<Error>> {
+    pub async fn merge_logs(&mut self, backup: &Backup, upto: Version) -> Result<()> {
         let contents = backup.contents().await?;
+        self.unread.retain(|name, _| contents.logs.iter().any(|file| file.name == *name));
+        if self.is_hearsay {
+            self.look_again(backup, &contents).await?;
+        }
         let mut covered = covered(&contents);
         let mut run: Vec<&LogFile> = Vec::new();
-        let (mut bytes, mut unread) = (0, None);
+        let mut bytes = 0;
         for file in contents.logs.iter().filter(|file| file.to <= upto + 1) {
             if covered.contains(&file) {
                 continue;
             }
+            let is_left = file.stored >= LARGE || self.unread.contains_key(&file.name);
             let follows = run.last().is_none_or(|last| last.to == file.from);
-            if file.stored >= LARGE || !follows || bytes + file.stored > MOST {
-                unread = unread.or(merge(backup, std::mem::take(&mut run), &mut covered).await?);
+            if is_left || !follows || bytes + file.stored > MOST {
+                self.merge(backup, std::mem::take(&mut run), &mut covered).await?;
                 bytes = 0;
             }
-            if file.stored < LARGE {
+            if !is_left {
                 run.push(file);
                 bytes += file.stored;
             }
         }
-        unread = unread.or(merge(backup, run, &mut covered).await?);
+        self.merge(backup, run, &mut covered).await?;
         let now = backup.env.now();
         let before = std::mem::take(&mut self.since);
         let mut due = Vec::new();
@@ -75,7 +96,57 @@ impl Superseded {
         for file in due {
             backup.target.delete(&file.name).await?;
         }
-        Ok(unread)
+        Ok(())
+    }
+
+    /// Tries files that couldn't be read before this began: somebody may have put them right.
+    async fn look_again(&mut self, backup: &Backup, contents: &Contents) -> Result<()> {
+        for file in &contents.logs {
+            if self.unread.contains_key(&file.name)
+                && self.added(&mut Merged::default(), backup, file).await?
+            {
+                self.unread.remove(&file.name);
+            }
+        }
+        self.is_hearsay = false;
+        Ok(())
+    }
+
+    /// Merges files that follow one another, up to one that can't be read and from behind it on.
+    async fn merge<'f>(
+        &mut self,
+        backup: &Backup,
+        run: Vec<&'f LogFile>,
+        covered: &mut Vec<&'f LogFile>,
+    ) -> Result<()> {
+        if run.len() < 2 {
+            return Ok(());
+        }
+        let mut merged = Merged::default();
+        for file in run {
+            if !self.added(&mut merged, backup, file).await? {
+                std::mem::take(&mut merged).put(backup, covered).await?;
+            }
+        }
+        merged.put(backup, covered).await
+    }
+
+    /// Adds a file to what is merged; false if it can't be read, which is noted.
+    async fn added<'f>(
+        &mut self,
+        merged: &mut Merged<'f>,
+        backup: &Backup,
+        file: &'f LogFile,
+    ) -> Result<bool> {
+        match merged.add(backup, file).await {
+            Ok(()) => Ok(true),
+            Err(error) if is_damage(&error) => {
+                tracing::warn!(error = %error, "a file of a backup's log can't be merged, and stays as it is");
+                self.unread.insert(file.name.clone(), error.to_string());
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -134,37 +205,11 @@ impl<'f> Merged<'f> {
     }
 }
 
-/// Merges files that follow one another, up to one that can't be read and from behind it on. Gives
-/// why that is.
-async fn merge<'f>(
-    backup: &Backup,
-    run: Vec<&'f LogFile>,
-    covered: &mut Vec<&'f LogFile>,
-) -> Result<Option<Error>> {
-    let (mut merged, mut unread) = (Merged::default(), None);
-    if run.len() < 2 {
-        return Ok(None);
-    }
-    for file in run {
-        match merged.add(backup, file).await {
-            Ok(()) => {}
-            Err(error)
-                if error == Error::file_corrupt() || error == Error::unsupported_operation() =>
-            {
-                unread.get_or_insert(error);
-                std::mem::take(&mut merged).put(backup, covered).await?;
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    merged.put(backup, covered).await?;
-    Ok(unread)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Directory;
+    use crate::target::Target;
     use plinth_env::Open;
     use plinth_env::simulated::Simulation;
     use std::path::Path;
@@ -203,9 +248,12 @@ mod tests {
                 machine.sleep(LINGERS).await;
                 (backup, superseded)
             });
-            drop(machine.spawn("merge", async move {
-                drop(superseded.merge_logs(&backup, 8).await.unwrap())
-            }));
+            drop(
+                machine.spawn(
+                    "merge",
+                    async move { superseded.merge_logs(&backup, 8).await.unwrap() },
+                ),
+            );
             simulation.run_for(Duration::from_micros(20 * round));
             simulation.crash(&machine);
             let machine = simulation.restart(&machine);
@@ -234,14 +282,14 @@ mod tests {
                 backup.put_log(log, from + 4).await.unwrap();
             }
             let logs = backup.contents().await.unwrap().logs;
-            let path = Path::new("/backup").join(&logs[2].name);
-            let mut contents = machine.files().read(&path).await.unwrap().to_vec();
-            *contents.last_mut().unwrap() ^= 1;
-            machine.files().remove(&path).await.unwrap();
-            let file = machine.files().open(&path, Open::Create).await.unwrap();
-            file.write_all_at(0, &contents).await.unwrap();
-            let unread = Superseded::default().merge_logs(&backup, 20).await.unwrap().unwrap();
-            assert!(unread == Error::file_corrupt() && unread.to_string().contains(&logs[2].name));
+            let mut contents_of_damaged = target.get(&logs[2].name).await.unwrap().to_vec();
+            *contents_of_damaged.last_mut().unwrap() ^= 1;
+            target.put(&logs[2].name, contents_of_damaged.clone().into()).await.unwrap();
+            let mut superseded = Superseded::default();
+            superseded.merge_logs(&backup, 20).await.unwrap();
+            let damaged: Vec<_> = superseded.unread().keys().cloned().collect();
+            assert_eq!(damaged, [logs[2].name.clone()]);
+            assert!(superseded.unread()[&logs[2].name].contains(&logs[2].name));
             let contents = backup.contents().await.unwrap();
             let spans: Vec<_> = contents.logs.iter().map(|file| (file.from, file.to)).collect();
             assert_eq!(
@@ -249,6 +297,30 @@ mod tests {
                 [(1, 5), (1, 9), (5, 9), (9, 13), (13, 17), (13, 21), (17, 21)],
                 "what is merged, and the damaged file is in none"
             );
+            // It is told as long as it is there, and those beside it aren't read for it: they would
+            // be found damaged, too.
+            for file in contents.logs.iter().filter(|file| **file != logs[2]) {
+                target.put(&file.name, "damaged".into()).await.unwrap();
+            }
+            superseded.merge_logs(&backup, 20).await.unwrap();
+            assert!(superseded.unread().keys().eq(&damaged), "{:?}", superseded.unread());
+            // What a place fails with for a while says nothing of it.
+            machine.files().open("/backup/logs/x", Open::Create).await.unwrap();
+            superseded.merge_logs(&backup, 20).await.unwrap_err();
+            assert!(superseded.unread().keys().eq(&damaged));
+            machine.files().remove("/backup/logs/x").await.unwrap();
+            // Nor what another process found before: it may have been put right.
+            let mut next = Superseded::after(superseded.unread().clone());
+            next.merge_logs(&backup, 20).await.unwrap();
+            assert!(next.unread().keys().eq(&damaged));
+            *contents_of_damaged.last_mut().unwrap() ^= 1;
+            target.put(&damaged[0], contents_of_damaged.into()).await.unwrap();
+            let mut next = Superseded::after(superseded.unread().clone());
+            next.merge_logs(&backup, 20).await.unwrap();
+            assert!(!next.unread().contains_key(&damaged[0]));
+            target.delete(&damaged[0]).await.unwrap();
+            superseded.merge_logs(&backup, 20).await.unwrap();
+            assert!(superseded.unread().is_empty());
         });
     }
 

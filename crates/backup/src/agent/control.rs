@@ -183,7 +183,7 @@ impl TagStatus {
             error: done["error"]
                 .as_str()
                 .or_else(|| done["snapshot_error"].as_str())
-                .or_else(|| done["merge_error"].as_str())
+                .or_else(|| done["unread"].as_object()?.values().next()?.as_str())
                 .map(str::to_owned),
         })
     }

@@ -28,7 +28,7 @@ use plinth_env::sync::{First, race};
 use plinth_env::{Signal, Task};
 use plinth_types::{Error, KeyRange, Result, Version, planted, system};
 use serde_json::{Value, json};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -61,6 +61,8 @@ const LOST: u32 = 7;
 const LATEST_SNAPSHOT: u64 = 600;
 /// After so many files of the log small ones are made into larger ones.
 const MERGE_FILES: u64 = 64;
+/// So many files that can't be read are noted; whoever goes on finds the others by itself.
+const MOST_UNREAD: usize = 64;
 
 /// What is wanted of a task, which may change while it works.
 pub(super) struct Orders {
@@ -203,7 +205,7 @@ async fn work(
         consumer,
         times: Times::default(),
         puts: Puts { begun: now, noted: now, files: 0 },
-        superseded: Superseded::default(),
+        superseded: Superseded::after(unread(done)),
         snapshot: None,
     };
     done["stream"] = stream.into();
@@ -228,6 +230,12 @@ async fn register(shared: &Shared, name: &str, wish: &Wish) -> Result<u64> {
         async move { tr.register_changes(name, ranges, wish.log_bytes).await }
     })
     .await
+}
+
+/// Files of the log that couldn't be read when they were to be merged, and why.
+fn unread(done: &Value) -> BTreeMap<String, String> {
+    let noted = done["unread"].as_object().into_iter().flatten();
+    noted.map(|(name, why)| (name.clone(), why.as_str().unwrap_or_default().to_owned())).collect()
 }
 
 /// The backup in its place. It is begun once: a place that has it no longer, as a directory where
@@ -503,13 +511,12 @@ impl Writer<'_> {
 
     /// Makes small files larger, and notes which of them can't be read: nothing else waits for it.
     async fn merge(&mut self, upto: Version, done: &mut Value) {
-        let merged = self.superseded.merge_logs(&self.backup, upto).await;
-        if let Ok(Some(error)) | Err(error) = &merged {
+        // Of a target that fails for a while more is told by whatever else needs it.
+        if let Err(error) = self.superseded.merge_logs(&self.backup, upto).await {
             tracing::warn!(tag = self.tag, error = %error, "files of a backup's log can't be merged, and stay as they are");
         }
-        // Of a target that fails for a while more is told by whatever else needs it.
-        let damage = merged.ok().flatten();
-        done["merge_error"] = damage.map_or(Value::Null, |error| error.to_string().into());
+        let unread = self.superseded.unread().iter().take(MOST_UNREAD);
+        done["unread"] = unread.map(|(name, why)| (name.as_str(), why.as_str())).collect();
     }
 
     /// Writes progress, which is a commit: an idle database's stream goes on behind it.

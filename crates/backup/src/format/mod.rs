@@ -43,3 +43,9 @@ pub(crate) fn damaged(
     };
     corruption.into()
 }
+
+/// Whether a file can't be read because of what is in it: no other way to it, and no later attempt,
+/// gives another answer.
+pub(crate) fn is_damage(error: &Error) -> bool {
+    *error == Error::file_corrupt() || *error == Error::unsupported_operation()
+}

@@ -5,7 +5,7 @@
 
 use super::Mapping;
 use crate::container::{Backup, Contents, Gap, LogFile, Snapshot};
-use crate::format::Kind;
+use crate::format::{Kind, is_damage};
 use crate::log::{self, Moment};
 use crate::manifest::{Manifest, RowsFile};
 use crate::moments::show_time;
@@ -406,10 +406,6 @@ async fn moments_from(backup: &Backup, file: &LogFile, time: u64) -> Result<Mome
     }
     let bytes = backup.target.get(&file.name).await?;
     log::read_moments(&mut backup.reader(&bytes, &file.name, Kind::Log)?).map(Moments::Of)
-}
-
-fn is_damage(error: &Error) -> bool {
-    *error == Error::file_corrupt() || *error == Error::unsupported_operation()
 }
 
 /// Refuses a moment if a file that can't be read may have a later one that isn't too late: its

@@ -17,7 +17,8 @@ fn a_damaged_file_is_told_and_everything_else_goes_on() {
         let target = backup_target(&machine);
         let backup = Backup::open(&machine, target.clone(), None).await.unwrap();
         let damaged = backup.contents().await.unwrap().logs[2].clone();
-        let mut bytes = target.get(&damaged.name).await.unwrap().to_vec();
+        let whole = target.get(&damaged.name).await.unwrap();
+        let mut bytes = whole.to_vec();
         *bytes.last_mut().unwrap() ^= 1;
         target.put(&damaged.name, bytes.into()).await.unwrap();
         // An idle database's backup puts a file each ten seconds.
@@ -34,6 +35,16 @@ fn a_damaged_file_is_told_and_everything_else_goes_on() {
         let is_merged = |log: &&plinth::backup::LogFile| log.to - log.from > 60_000_000;
         assert!(logs.iter().filter(is_merged).count() > 1, "{logs:?}");
         assert!(logs.iter().any(|log| log.from == damaged.to && is_merged(&log)), "{logs:?}");
+        // Whoever goes on tells it, too, until somebody has put it right.
+        runs.stop().await.unwrap();
+        let runs = Agent::start(&machine, &db);
+        machine.sleep(Duration::from_secs(700)).await;
+        assert!(status(&db).await.error.unwrap().contains(&damaged.name));
+        runs.stop().await.unwrap();
+        target.put(&damaged.name, whole).await.unwrap();
+        let runs = Agent::start(&machine, &db);
+        machine.sleep(Duration::from_secs(700)).await;
+        assert_eq!(status(&db).await.error, None);
         runs.stop().await.unwrap();
     });
 }
