@@ -12,7 +12,7 @@ use crate::terminal::{self, Terminal};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use plinth::{Database, Error};
 use plinth_bench::words::{bytes, grouped};
-use plinth_migrate::{Phase, Progress, Report, Settings, migrate};
+use plinth_migrate::{Phase, Progress, Report, Settings, abort, migrate, unfinished};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,18 +22,20 @@ const LINE_BYTES: u64 = 1 << 30;
 
 /// The command line of `plinth migrate`.
 pub fn command() -> Command {
-    let side = |name: &'static str| Arg::new(name).long(name).value_name("T").required(true);
+    let side = |name: &'static str| Arg::new(name).long(name).value_name("T");
     Command::new("migrate")
         .about("Copies a database into another one, Plinth's or FoundationDB's, while it is in use")
         .after_help(
             "T is a directory, a server's cluster file, or fdb:CLUSTER_FILE[?lib=/path/to/libfdb_c.so] for what\n\
              FoundationDB's client library reaches. The destination must be empty; it holds what the source held at one\n\
-             version when the command ends, row for row, which is verified. Interrupted, the same command goes on.\n\n\
+             version when the command ends, row for row, which is verified. Interrupted, the same command goes on; where\n\
+             that can't be said any more, --abort makes the destination free, with the part that was copied.\n\n\
              Examples:\n  plinth migrate --from ./shop --to fdb:/etc/foundationdb/fdb.cluster\n  \
-             plinth migrate --from fdb:/etc/foundationdb/fdb.cluster --to ./shop --lock",
+             plinth migrate --from fdb:/etc/foundationdb/fdb.cluster --to ./shop --lock\n  \
+             plinth migrate --abort --to ./shop --yes",
         )
-        .arg(side("from").help("The source"))
-        .arg(side("to").help("The destination"))
+        .arg(side("from").required_unless_present("abort").help("The source"))
+        .arg(side("to").required(true).help("The destination"))
         .arg(Arg::new("lock").long("lock").action(ArgAction::SetTrue).help(
             "Locks the source for the last round, and leaves it locked: nothing is written to it that is not copied",
         ))
@@ -45,10 +47,27 @@ pub fn command() -> Command {
                 .default_value("4")
                 .help("Threads that copy"),
         )
+        .arg(
+            Arg::new("abort")
+                .long("abort")
+                .action(ArgAction::SetTrue)
+                .conflicts_with_all(["from", "lock"])
+                .help("Gives up what was begun into the destination: what was copied stays, and nobody goes on with it"),
+        )
+        .arg(
+            Arg::new("yes")
+                .long("yes")
+                .action(ArgAction::SetTrue)
+                .requires("abort")
+                .help("With --abort: does so; without this it only says what is there"),
+        )
 }
 
 /// Runs the command with these options.
 pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
+    if options.get_flag("abort") {
+        return give_up(options);
+    }
     let [from, to] =
         ["from", "to"].map(|side| options.get_one::<String>(side).cloned().unwrap_or_default());
     let targets = [target(&from)?, target(&to)?];
@@ -97,6 +116,39 @@ pub fn run(options: &ArgMatches) -> Result<u8, Failure> {
         }
         Err(error) => Err(Failure::of(format!("cannot migrate {from} to {to}"), error)),
     }
+}
+
+/// Gives up what was begun into a destination.
+fn give_up(options: &ArgMatches) -> Result<u8, Failure> {
+    let to = options.get_one::<String>("to").cloned().unwrap_or_default();
+    let destination = reached(&target(&to)?, &to, true)?;
+    let failed = |error| Failure::of(format!("cannot give up the migration into {to}"), error);
+    let Some(found) = unfinished(&destination.database).map_err(failed)? else {
+        terminal::print(&format!("no migration into {to} is unfinished\n"))?;
+        close(destination, &to)?;
+        return Ok(0);
+    };
+    let part = format!(
+        "a part of {}, {} rows with {}, each as it was at some version",
+        found.source,
+        grouped(found.copied.rows),
+        bytes(found.copied.bytes)
+    );
+    if !options.get_flag("yes") {
+        return Err(Failure::new(format!(
+            "the migration into {to} could not be gone on with, and {to} would be free with {part}; nothing was changed: --yes does so"
+        )));
+    }
+    abort(&destination.database).map_err(failed)?;
+    let lock = match found.is_locked {
+        true => "is free",
+        false => "was not locked for it",
+    };
+    terminal::print(&format!(
+        "the migration is given up: {to} {lock}, and has {part}; clear it before something is migrated into it\n"
+    ))?;
+    close(destination, &to)?;
+    Ok(0)
 }
 
 /// Opens a database that answers.

@@ -129,6 +129,43 @@ fn what_can_not_be_done_is_said_with_the_place_and_the_remedy() {
     refused(&here, "fdb:x?lib=/nowhere/libfdb_c.so", 1, "/nowhere/libfdb_c.so");
 }
 
+/// The source is gone, and nobody can say the same command again.
+#[test]
+fn a_migration_that_nobody_goes_on_with_is_given_up() {
+    let place = place();
+    let there = path(&place, "there");
+    let give_up = |more: &[&str]| {
+        let arguments = ["migrate", "--abort", "--to", &there];
+        let output = program().args(arguments).args(more).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+    };
+    let (code, said) = give_up(&["--yes"]);
+    assert!(code == Some(1) && said.contains("holds no database"), "{said}");
+    let local = Local::open(&there).unwrap();
+    fill(local.database(), 3);
+    let begun = |tr: &plinth::Transaction| {
+        tr.set_option(plinth::TransactionOption::AccessSystemKeys)?;
+        let head = [&[1][..], &[7; 16], &[8; 16], b"shop"].concat();
+        tr.set(b"\xff\x02/plinth/migrate/head", head);
+        tr.set(b"\xff/dbLocked", [&b"0123456789"[..], &[7; 16]].concat());
+        Ok(())
+    };
+    local.database().transact_blocking(begun).unwrap();
+    local.close().unwrap();
+    let (code, said) = give_up(&[]);
+    assert!(code == Some(1) && said.contains("a part of shop") && said.contains("--yes"), "{said}");
+    let (code, said) = give_up(&["--yes"]);
+    assert!(code == Some(0) && said.contains("is free, and has a part of shop"), "{said}");
+    let local = Local::open(&there).unwrap();
+    assert_eq!(rows(local.database()).len(), 3, "they stay, and nothing is locked");
+    local.close().unwrap();
+    let (code, said) = give_up(&[]);
+    assert!(code == Some(0) && said.contains("no migration"), "{said}");
+    let output = program().args(["migrate", "--to", &there]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
 /// `plinth dr` between two servers.
 struct Dr {
     from: String,

@@ -90,7 +90,8 @@ impl fmt::Display for Filling {
                  command, or give it up (plinth restore abort)"
             }
             Self::Migration => {
-                "has a part of what is being migrated into it: finish that by the same command"
+                "has a part of what is being migrated into it: finish that by the same command, or give it up (plinth migrate \
+                 --abort)"
             }
             Self::SecondSite => {
                 "is a second site that isn't whole, since its first copy isn't, or something is being restored into the first \

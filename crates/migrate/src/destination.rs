@@ -5,11 +5,13 @@
 //!   \xff/dbLocked                              the migration's id
 //!   \xff\x02/plinth/migrate/head               format, id of the migration, id of the run, the source's name
 //!   \xff\x02/plinth/migrate/piece/BEGIN        sum (32 bytes), END
+//!   \xff\x02/plinth/migrate/given-up           id of the migration that was given up last
 //! ```
 //!
 //! A piece's rows and its record are written in one transaction, so the record never lies. Every
 //! transaction reads the head: a run that another one has taken over from notices, and ends. At the
-//! end all of it goes, lock included, in one transaction.
+//! end all of it goes, lock included, in one transaction. Where a migration is given up that is
+//! noted: a run that still is at it would take a destination without a head for finished.
 
 use crate::naming::{Naming, spaces_of};
 use crate::sum::{SUM_BYTES, Sum};
@@ -20,8 +22,10 @@ use plinth_env::block_on;
 use plinth_types::{Bytes, Error, KeyRange, Result, Rows, printable, strinc, system};
 use std::collections::BTreeMap;
 
-const HEAD: &[u8] = system::MIGRATION_HEAD;
-const PIECES: &[u8] = b"\xff\x02/plinth/migrate/piece/";
+pub(crate) const HEAD: &[u8] = system::MIGRATION_HEAD;
+pub(crate) const PIECES: &[u8] = b"\xff\x02/plinth/migrate/piece/";
+/// Which migration was given up last.
+pub(crate) const GIVEN_UP: &[u8] = b"\xff\x02/plinth/migrate/given-up";
 const TENANTS: &[u8] = b"\xff\xff/management/tenant/map/";
 const FORMAT: u8 = 1;
 const ID_BYTES: usize = 16;
@@ -46,7 +50,7 @@ fn encode_head(id: &Id, run: &Id, source: &str) -> Vec<u8> {
 }
 
 /// The migration's id and the source's name.
-fn decode_head(head: &[u8]) -> Result<(Id, String)> {
+pub(crate) fn decode_head(head: &[u8]) -> Result<(Id, String)> {
     let id = head.get(1..=ID_BYTES).and_then(|id| Id::try_from(id).ok());
     match (head.first(), id, head.get(1 + 2 * ID_BYTES..)) {
         (Some(&FORMAT), Some(id), Some(source)) => Ok((id, String::from_utf8_lossy(source).into_owned())),
@@ -116,6 +120,37 @@ fn check_empty(tr: &Transaction, db: &Database) -> Result<()> {
     Ok(())
 }
 
+/// The pieces that have a record.
+pub(crate) fn known(db: &Database) -> Result<Known> {
+    let mut known = Known::new();
+    let end = strinc(PIECES).unwrap_or_default();
+    let mut begin = Bytes::from_static(PIECES);
+    loop {
+        let range = KeyRange::new(begin.clone(), end.clone());
+        let (rows, more) = privileged(db, |tr| {
+            let result = tr.snapshot().get_range(RangeOptions::from(range.clone())).wait()?;
+            Ok((result.rows, result.more))
+        })?;
+        for row in rows.key_values() {
+            if let Some((sum, end)) = row.value.split_first_chunk::<SUM_BYTES>() {
+                let piece = (Bytes::copy_from_slice(end), Sum::decode(sum));
+                known.insert(row.key.slice(PIECES.len()..), piece);
+            }
+        }
+        match rows.last() {
+            Some((key, _)) if more => begin = plinth_types::key_after(key),
+            _ => return Ok(known),
+        }
+    }
+}
+
+/// Takes the lock away.
+pub(crate) fn open_to_everybody(tr: &Transaction) {
+    tr.clear(system::DATABASE_LOCKED);
+    // Whoever caches metadata of a layer reads it again.
+    tr.atomic_op(system::METADATA_VERSION, [0; 14], MutationType::SetVersionstampedValue);
+}
+
 impl Destination {
     /// Takes the destination: an empty one, or one that an earlier run left unfinished. Gives what
     /// that one has copied.
@@ -167,40 +202,17 @@ impl Destination {
         });
         let (id, head) = head??;
         let destination = Self { db: db.clone(), id, naming, head };
-        let known = destination.known()?;
+        let known = known(db)?;
         Ok((destination, known))
-    }
-
-    /// The pieces that have a record.
-    fn known(&self) -> Result<Known> {
-        let mut known = Known::new();
-        let end = strinc(PIECES).unwrap_or_default();
-        let mut begin = Bytes::from_static(PIECES);
-        loop {
-            let range = KeyRange::new(begin.clone(), end.clone());
-            let (rows, more) = privileged(&self.db, |tr| {
-                let result = tr.snapshot().get_range(RangeOptions::from(range.clone())).wait()?;
-                Ok((result.rows, result.more))
-            })?;
-            for row in rows.key_values() {
-                if let Some((sum, end)) = row.value.split_first_chunk::<SUM_BYTES>() {
-                    let piece = (Bytes::copy_from_slice(end), Sum::decode(sum));
-                    known.insert(row.key.slice(PIECES.len()..), piece);
-                }
-            }
-            match rows.last() {
-                Some((key, _)) if more => begin = plinth_types::key_after(key),
-                _ => return Ok(known),
-            }
-        }
     }
 
     /// Runs a transaction if the destination is still this run's.
     fn guarded<T>(&self, mut body: impl FnMut(&Transaction) -> Result<T>) -> Result<T> {
         privileged(&self.db, |tr| {
             if tr.get(HEAD).wait()?.as_deref() != Some(&self.head[..]) {
-                return Err(Error::operation_cancelled()
-                    .with_detail("another run has taken the destination over"));
+                return Err(Error::operation_cancelled().with_detail(
+                    "another run has taken the destination over, or the migration was given up",
+                ));
             }
             body(tr)
         })
@@ -232,9 +244,7 @@ impl Destination {
         let finished = self.guarded(|tr| {
             tr.clear(HEAD);
             tr.clear_prefix(PIECES);
-            tr.clear(system::DATABASE_LOCKED);
-            // Whoever caches metadata of a layer reads it again.
-            tr.atomic_op(system::METADATA_VERSION, [0; 14], MutationType::SetVersionstampedValue);
+            open_to_everybody(tr);
             Ok(())
         });
         match finished {
@@ -249,14 +259,21 @@ impl Destination {
     fn is_finished(&self) -> Result<bool> {
         privileged(&self.db, |tr| {
             let (head, locked) = (tr.get(HEAD).wait()?, tr.get(system::DATABASE_LOCKED).wait()?);
-            Ok(head.is_none() && locked.is_none())
+            Ok(head.is_none() && locked.is_none() && !self.is_given_up(tr)?)
         })
     }
 
-    /// Whether another run has taken this over, or has finished it: what it has locked is no longer
-    /// this one's to unlock.
+    fn is_given_up(&self, tr: &Transaction) -> Result<bool> {
+        Ok(tr.get(GIVEN_UP).wait()?.as_deref() == Some(&self.id[..]))
+    }
+
+    /// Whether another run has taken the migration over, or has finished it: what that has locked
+    /// is no longer this one's to unlock. Of a migration that was given up it is.
     pub fn is_anothers(&self) -> Result<bool> {
-        privileged(&self.db, |tr| Ok(tr.get(HEAD).wait()?.as_deref() != Some(&self.head[..])))
+        privileged(&self.db, |tr| {
+            let head = tr.get(HEAD).wait()?;
+            Ok(head.as_deref() != Some(&self.head[..]) && !self.is_given_up(tr)?)
+        })
     }
 }
 
@@ -288,5 +305,21 @@ mod tests {
         assert_eq!(first.finish(), Err(Error::operation_cancelled()));
         second.finish().unwrap();
         assert_eq!(first.is_anothers(), Ok(true));
+    }
+
+    /// A destination without a record and without a lock was taken for a finished one.
+    #[test]
+    fn who_was_given_up_knows_it_and_finishes_nothing() {
+        let db = Local::in_memory().unwrap().into_database();
+        take(&db).finish().unwrap();
+        let given_up = take(&db);
+        assert_eq!(crate::abort(&db), Ok(true));
+        assert_eq!(given_up.finish(), Err(Error::operation_cancelled()));
+        assert_eq!(given_up.is_anothers(), Ok(false), "it unlocks the source that it has locked");
+        assert_eq!(crate::abort(&db), Ok(false));
+        let next = take(&db);
+        next.finish().unwrap();
+        assert_eq!(given_up.finish(), Err(Error::operation_cancelled()));
+        assert_eq!(given_up.is_anothers(), Ok(false));
     }
 }

@@ -31,6 +31,7 @@
 //! Read next: `prover.rs`, `table.rs`, `round.rs`, then `migration.rs` and `destination.rs`.
 #![forbid(unsafe_code)]
 
+mod abort;
 mod destination;
 mod migration;
 mod naming;
@@ -41,6 +42,7 @@ mod round;
 mod sum;
 mod table;
 
+pub use abort::{Unfinished, abort, unfinished};
 pub use migration::{Report, migrate};
 pub use progress::{Phase, Progress, Settings, Watcher};
 pub use sum::Sum;

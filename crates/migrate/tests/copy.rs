@@ -5,7 +5,9 @@
 //! a copy does so from the function that is told of its progress, in the middle of the work.
 
 use plinth::{Database, Error, MutationType, RangeOptions, TransactionOption};
-use plinth_migrate::{Progress, Settings, migrate};
+use plinth_client::Filling;
+use plinth_env::block_on;
+use plinth_migrate::{Progress, Settings, abort, migrate, unfinished};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -176,6 +178,51 @@ fn a_destination_that_is_not_empty_or_not_ours_is_left_alone() {
     };
     locked.transact_blocking(lock).unwrap();
     assert_eq!(refused(&source, &locked, "source"), Error::database_locked());
+}
+
+/// A migration whose source is gone could be ended by nobody, and what it had noted kept all else
+/// from the database for ever.
+#[test]
+fn a_migration_that_nobody_goes_on_with_can_be_given_up() {
+    let (source, destination) = (in_memory(), in_memory());
+    assert_eq!(unfinished(&destination), Ok(None));
+    assert_eq!(abort(&destination), Ok(false));
+    fill(&source, 60_000);
+    interrupted(&source, &destination, 1);
+    let before = dump(&destination);
+    let found = unfinished(&destination).unwrap().unwrap();
+    assert_eq!((&*found.source, found.copied.rows), ("source", before.len() as u64));
+    assert!(found.is_locked && found.copied.rows > 0);
+    let told = Filling::Migration.to_string();
+    assert!(told.contains("plinth migrate --abort"), "{told}");
+    assert_eq!(abort(&destination), Ok(true));
+    assert_eq!(unfinished(&destination), Ok(None));
+    assert_eq!(leftovers(&destination), 1, "which one was given up");
+    assert_eq!(block_on(Filling::now(&destination)), Ok(None));
+    // The rows are there, and are a part: neither is another one begun over them.
+    assert_eq!(dump(&destination), before);
+    destination.create_transaction().get("row/000000").wait().unwrap();
+    let again = migrate(&source, &destination, "source", &settings()).unwrap_err();
+    assert!(again.to_string().contains("not empty"), "{again}");
+}
+
+/// Somebody has unlocked it, and somebody else has locked it since.
+#[test]
+fn the_lock_of_somebody_else_stays_when_a_migration_is_given_up() {
+    let (source, destination) = (in_memory(), in_memory());
+    fill(&source, 60_000);
+    interrupted(&source, &destination, 0);
+    let lock = |tr: plinth::Transaction| {
+        tr.set_option(TransactionOption::AccessSystemKeys)?;
+        tr.set_option(TransactionOption::LockAware)?;
+        tr.set(b"\xff/dbLocked", [&b"0123456789"[..], &[7; 16]].concat());
+        Ok(())
+    };
+    destination.transact_blocking(|tr| lock(tr.clone())).unwrap();
+    assert!(!unfinished(&destination).unwrap().unwrap().is_locked);
+    assert_eq!(abort(&destination), Ok(true));
+    let read = destination.create_transaction().get("row/000000").wait();
+    assert_eq!(read, Err(Error::database_locked()));
 }
 
 #[test]
