@@ -220,7 +220,13 @@ async fn check_snapshot(
             Err(error) => errors.push(error),
         }
     } else {
-        for object in backup.target.list(&snapshot.directory).await? {
+        let listed = backup.target.list(&snapshot.directory).await?;
+        // Without a key only its listing tells which files it has.
+        if !listed.iter().any(|object| object.name == snapshot.manifest) {
+            let detail = format!("{}: it is gone", snapshot.manifest);
+            errors.push(Error::file_not_found().with_detail(detail));
+        }
+        for object in listed {
             let kind = if object.name == snapshot.manifest { Kind::Manifest } else { Kind::Rows };
             errors.extend(check_blocks(backup, &object.name, kind).await.err());
             report.count(object.len, read);

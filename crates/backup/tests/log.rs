@@ -8,8 +8,9 @@ mod common;
 
 use common::*;
 use plinth::backup::restore::{Goal, Mapping, Plan, RestoreControl, restore_into};
+use plinth::backup::target::Doing;
 use plinth::backup::{
-    Backup, LogBuilder, Moment, Object, SnapshotSettings, everything, expire, show_time,
+    Backup, Key, LogBuilder, Moment, Object, SnapshotSettings, everything, expire, show_time,
     take_snapshot, verify,
 };
 use plinth::{Builder, Database, Env, Error, KeyRange, MutationType, Version};
@@ -347,54 +348,103 @@ fn damage_in_the_log_is_told_with_the_times_around_it() {
     });
 }
 
-/// What was expired while a backup was verified was told to be missing.
+/// A backup of six commits, a file of the log each, with a snapshot before them and one in the
+/// middle.
+async fn with_two_snapshots(machine: &Env, key: Option<Key>) -> Backup {
+    let db = open(machine, "/db", "memory").await;
+    set(&db, b"a", b"0").await;
+    let (target, id) = (backup_target(machine), db.endpoint().describe().cluster_id);
+    let backup = Backup::open_or_create(machine, target, key, &id, &everything()).await;
+    let (backup, settings) = (backup.unwrap(), SnapshotSettings::default());
+    let mut from = take_snapshot(&backup, &db, &settings).await.unwrap().version + 1;
+    for n in 1..=6_u8 {
+        let version = set(&db, b"a", &[n]).await;
+        let (mut log, mut list) = (LogBuilder::new(from), MutationList::new());
+        list.push(MutationType::Set, b"a", &[n]);
+        log.push(version, list.iter());
+        backup.put_log(log, version + 1).await.unwrap();
+        from = version + 1;
+        if n == 3 {
+            take_snapshot(&backup, &db, &settings).await.unwrap();
+        }
+    }
+    backup
+}
+
+/// The backup as somebody without its key sees it, with something that happens once before an
+/// object whose name begins so is asked for by a call.
+async fn with_hook(
+    machine: &Env,
+    (call, name): (&'static str, String),
+    happens: impl Fn() -> Doing<'static, ()> + Send + Sync + 'static,
+) -> Backup {
+    let done = AtomicBool::new(false);
+    let hook: Hook = Box::new(move |called, of| {
+        let is_it = called == call && of.starts_with(&name);
+        match is_it && !done.swap(true, Ordering::SeqCst) {
+            true => happens(),
+            false => Box::pin(async { Ok(()) }),
+        }
+    });
+    let target = Arc::new(Hooked { inner: backup_target(machine), hook, creates_always: false });
+    Backup::open(machine, target, None).await.unwrap()
+}
+
+/// What was expired while a backup was verified was told to be missing; without the key a snapshot
+/// that had gone was told to be restorable.
 #[test]
 fn what_is_expired_meanwhile_is_not_missing() {
     // When the first file of the log is read, or the first of a snapshot.
-    for first in ["logs/", "snapshots/"] {
+    for (call, first, is_sealed) in
+        [("get", "logs/", false), ("get", "snapshots/", false), ("list", "snapshots/0", true)]
+    {
         let simulation = Simulation::new(6);
         let machine = simulation.process("node");
         simulation.run_until(async {
-            let db = open(&machine, "/db", "memory").await;
-            set(&db, b"a", b"0").await;
-            let backup = new_backup(&machine, &db).await;
-            let settings = SnapshotSettings::default();
-            let mut from = take_snapshot(&backup, &db, &settings).await.unwrap().version + 1;
-            for n in 1..=6_u8 {
-                let version = set(&db, b"a", &[n]).await;
-                let (mut log, mut list) = (LogBuilder::new(from), MutationList::new());
-                list.push(MutationType::Set, b"a", &[n]);
-                log.push(version, list.iter());
-                backup.put_log(log, version + 1).await.unwrap();
-                from = version + 1;
-                if n == 3 {
-                    take_snapshot(&backup, &db, &settings).await.unwrap();
-                }
-            }
-            let (expiring, done) = (backup.clone(), AtomicBool::new(false));
-            let hook: Hook = Box::new(move |call, name| {
-                let is_it = call == "get" && name.starts_with(first);
-                let is_now = is_it && !done.swap(true, Ordering::SeqCst);
+            let key = is_sealed.then(|| Key::of_file(&[7; 32]).unwrap());
+            let backup = with_two_snapshots(&machine, key).await;
+            let expiring = backup.clone();
+            let happens = move || -> Doing<'static, ()> {
                 let backup = expiring.clone();
                 Box::pin(async move {
-                    if is_now {
-                        let expired = expire(&backup, Goal::Newest).await?;
-                        assert!(expired.snapshots == 1 && expired.logs > 1, "{expired:?}");
-                    }
+                    let expired = expire(&backup, Goal::Newest).await?;
+                    assert!(expired.snapshots == 1 && expired.logs > 1, "{expired:?}");
                     Ok(())
                 })
-            });
-            let inner = backup_target(&machine);
-            let target = Arc::new(Hooked { inner, hook, creates_always: false });
-            let seen = Backup::open(&machine, target, None).await.unwrap();
+            };
+            let seen = with_hook(&machine, (call, first.to_owned()), happens).await;
             let (read, stop) = (AtomicU64::new(0), AtomicBool::new(false));
             let report = verify(&seen, &read, &stop).await.unwrap();
-            assert_eq!(report.problems, [], "{first}");
+            assert_eq!(report.problems, [], "{call} {first}");
             assert_eq!(report.restorable, backup.contents().await.unwrap().restorable());
-            // A file that is needed is missed all the same.
-            let logs = backup.contents().await.unwrap().logs;
-            backup_target(&machine).delete(&logs[logs.len() - 2].name).await.unwrap();
-            assert_eq!(verify(&backup, &read, &stop).await.unwrap().problems.len(), 1);
+        });
+    }
+}
+
+/// Nothing was expired that a snapshot needs which is there, nor the last snapshot.
+#[test]
+fn what_is_lost_meanwhile_is_missing() {
+    for is_snapshot in [false, true] {
+        let simulation = Simulation::new(7);
+        let machine = simulation.process("node");
+        simulation.run_until(async {
+            let backup = with_two_snapshots(&machine, None).await;
+            let contents = backup.contents().await.unwrap();
+            let lost = match is_snapshot {
+                true => contents.snapshots[1].manifest.clone(),
+                // The first snapshot needs it, and the second doesn't.
+                false => contents.logs[1].name.clone(),
+            };
+            let (target, name) = (backup_target(&machine), lost.clone());
+            let happens = move || -> Doing<'static, ()> {
+                let (target, name) = (target.clone(), name.clone());
+                Box::pin(async move { target.delete(&name).await })
+            };
+            let seen = with_hook(&machine, ("get", lost.clone()), happens).await;
+            let (read, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+            let problems = verify(&seen, &read, &stop).await.unwrap().problems;
+            let [problem] = &problems[..] else { panic!("{problems:?}") };
+            assert_eq!(problem.error, Error::file_not_found(), "{lost}");
         });
     }
 }
