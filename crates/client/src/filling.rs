@@ -16,8 +16,6 @@ use std::time::Duration;
 
 /// How often somebody who only looks tries.
 const RETRIES: Retries = Retries { attempts: 100, pause: Duration::from_millis(50) };
-/// The bit of a second site's flags that says that its first copy isn't whole.
-const IS_COPYING: u8 = 1;
 
 /// What a database is being filled by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,8 +47,9 @@ impl Filling {
         if value(1).is_some() {
             return Some(Self::Migration);
         }
-        let is_whole =
-            value(3).is_some_and(|place| place.get(1).is_some_and(|flags| flags & IS_COPYING == 0));
+        let is_whole = value(3)
+            .and_then(|place| place.get(1))
+            .is_some_and(|flags| flags & system::SECOND_SITE_IS_COPYING == 0);
         let is_second = value(2).is_some();
         (is_second && (!is_whole || value(4).is_some())).then_some(Self::SecondSite)
     }

@@ -247,7 +247,7 @@ pub(crate) struct Place {
     pub copying: Option<Copying>,
 }
 
-const IS_COPYING: u8 = 1;
+const IS_COPYING: u8 = system::SECOND_SITE_IS_COPYING;
 const HAS_ROUND: u8 = 2;
 
 impl Place {

@@ -49,9 +49,10 @@ pub const RESTORE_HEAD: &[u8] = b"\xff\x02/plinth/restore/head";
 pub const MIGRATION_HEAD: &[u8] = b"\xff\x02/plinth/migrate/head";
 /// There while the database is a second site: what it follows.
 pub const SECOND_SITE_HEAD: &[u8] = b"\xff\x02/plinth/dr/to/head";
-/// How far a second site is: a byte of format, then flags, of which the lowest says that its first
-/// copy isn't whole.
+/// How far a second site is: a byte of format, then flags, as [`SECOND_SITE_IS_COPYING`].
 pub const SECOND_SITE_PLACE: &[u8] = b"\xff\x02/plinth/dr/to/place";
+/// The flag that says that its first copy isn't whole.
+pub const SECOND_SITE_IS_COPYING: u8 = 1;
 /// There while a second site has a part of what something is bringing into its first one: what is
 /// noted of that there.
 pub const SECOND_SITE_HALF: &[u8] = b"\xff\x02/plinth/dr/to/half";

@@ -25,7 +25,7 @@ use crate::manifest::RowsFile;
 use crate::snapshot::lock;
 use crate::target::Doing;
 use bytes::Bytes;
-use plinth_client::{Database, Retries};
+use plinth_client::{Database, Filling, Retries};
 use plinth_types::{
     CommitReply, CommitRequest, Conflicts, Error, KeyRange, KeySelector, KeySpace, MutationList,
     MutationType, RangeList, RangeRead, Result, Version, planted, printable, strinc, system,
@@ -104,9 +104,10 @@ fn decode_head(head: &[u8]) -> Result<(Id, serde_json::Value)> {
 ///
 /// # Errors
 /// `restore_destination_not_empty`; `database_locked` if somebody else has locked it, or one of the
-/// ranges; `client_invalid_operation` if another restore is unfinished; `operation_cancelled` if it
-/// was stopped, or another run took over; `file_corrupt`, `restore_missing_data` and those of
-/// target and database. What is locked stays so then.
+/// ranges, or a migration into it is unfinished; `client_invalid_operation` if another restore is
+/// unfinished, or it is a second site; `operation_cancelled` if it was stopped, or another run took
+/// over; `file_corrupt`, `restore_missing_data` and those of target and database. What is locked
+/// stays so then.
 pub async fn restore_served(
     backup: &Backup,
     plan: &Plan,
@@ -145,18 +146,19 @@ async fn taken(
     ranges: &[KeyRange],
     db: &Database,
 ) -> Result<Option<Id>> {
-    if values[4].is_some() {
+    let [head, _, _, migration, second] = values else {
+        return Err(Error::internal_error().with_detail("what a restore begins by wasn't read"));
+    };
+    if second.is_some() {
         return refuse(
             "the database is a second site, which has what its first one has: restore into that one, or make this one free \
              (plinth dr abort)",
         );
     }
-    if values[3].is_some() {
-        return refuse(
-            "a migration into the database is unfinished: finish it by the same command",
-        );
+    if migration.is_some() {
+        return Err(Filling::Migration.refusal("the database"));
     }
-    let Some(head) = &values[0] else {
+    let Some(head) = head else {
         return check_empty(db, version, ranges).await.map(|()| None);
     };
     let (before, other) = decode_head(head)?;
