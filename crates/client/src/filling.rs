@@ -55,13 +55,18 @@ impl Filling {
     }
 
     /// By what a transaction reads, which has access to system keys: it conflicts with whoever
-    /// begins.
+    /// begins. A second site's place moves all the time, and goes back to a part only with another
+    /// head.
     ///
     /// # Errors
     /// Those of reading.
     pub async fn find(tr: &Transaction) -> Result<Option<Self>> {
         let mut values = Vec::with_capacity(Self::KEYS.len());
-        for reply in Self::KEYS.map(|key| tr.get(key)) {
+        let snapshot = tr.snapshot();
+        for reply in Self::KEYS.map(|key| match key == system::SECOND_SITE_PLACE {
+            true => snapshot.get(key),
+            false => tr.get(key),
+        }) {
             values.push(reply.await?);
         }
         Ok(Self::of(&values))

@@ -7,6 +7,7 @@
 
 use crate::world::*;
 use plinth::client::TransactionOption;
+use plinth_client::Filling;
 use plinth_dr::{
     Agent, Control, Freed, Leftover, Phase, Sites, StartSettings, Watch, abort, abort_second,
     start, status, switch,
@@ -248,6 +249,30 @@ fn a_restore_that_was_there_before_the_stream_is_known_to_the_second() {
         run_until(&machine, &sites, async |status| status.whole_at >= Some(finished)).await;
         let freed = abort_second(&sites.to, Leftover::Refuse).await.unwrap();
         assert!(matches!(freed, Freed::Whole(_)), "{freed:?}");
+    });
+}
+
+/// The place of a second site moves all the time: whoever looked whether it is being filled
+/// conflicted with that, and never got to say that it is.
+#[test]
+fn who_looks_conflicts_with_whoever_begins_and_not_with_what_moves_on() {
+    with_pair(17, async |pair| {
+        pair.follow().await;
+        let Pair { sites, .. } = pair;
+        let to = &sites.to;
+        for (key, conflicts) in
+            [(system::SECOND_SITE_PLACE, false), (system::SECOND_SITE_HEAD, true)]
+        {
+            let tr = to.create_transaction();
+            tr.set_option(TransactionOption::AccessSystemKeys).unwrap();
+            tr.set_option(TransactionOption::LockAware).unwrap();
+            assert_eq!(Filling::find(&tr).await, Ok(None));
+            let value = tr.snapshot().get(key).await.unwrap().unwrap();
+            restore(to, |other| other.set(key, &value)).await;
+            tr.set("key", "value");
+            let expected = if conflicts { Err(Error::not_committed()) } else { Ok(()) };
+            assert_eq!(tr.commit().await, expected, "{key:?}");
+        }
     });
 }
 
