@@ -5,12 +5,14 @@
 //! at a time may read; and a stream is no row that a transaction could take along.
 
 use crate::world::*;
-use plinth_client::{CaptureConsumer, CapturedStream, ChangeCapture};
-use plinth_dr::{Control, Leftover, Sites, StartSettings, abort, abort_second, start, switch};
+use plinth_client::{CaptureConsumer, CapturedStream, ChangeCapture, TransactionOption};
+use plinth_dr::{
+    Control, Leftover, Phase, Sites, StartSettings, abort, abort_second, start, switch,
+};
 use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
 use plinth_env::sync::{First, race};
-use plinth_types::{Changes, ChangesRequest, Error, KeyRange, Result, Version};
+use plinth_types::{Changes, ChangesRequest, Error, KeyRange, Result, Version, system};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -283,5 +285,39 @@ fn a_first_that_takes_no_streams_is_refused_and_keeps_nothing() {
         let back = Sites::new(again.to, again.from);
         let error = start(&back, &StartSettings::default()).await.unwrap_err();
         assert!(error.to_string().contains("has to be a database of Plinth's"), "{error}");
+    });
+}
+
+/// A stream of FoundationDB's says nothing of what is being restored: the first is looked at.
+#[test]
+fn a_captured_first_that_is_being_filled_is_neither_left_nor_ended() {
+    with_pair(3, async |pair| {
+        let sites = Sites::new(captured(&pair.first, 3, true), client(&pair.second));
+        start(&sites, &StartSettings::default()).await.unwrap();
+        run_until(&pair.machine, &sites, async |status| status.whole_at.is_some()).await;
+        let note = async |value: Option<&'static str>| {
+            let tr = pair.sites.from.create_transaction();
+            tr.set_option(TransactionOption::AccessSystemKeys).unwrap();
+            match value {
+                Some(value) => tr.set(system::RESTORE_HEAD, value),
+                None => tr.clear(system::RESTORE_HEAD),
+            }
+            tr.commit().await.unwrap();
+        };
+        note(Some("a restore")).await;
+        for leftover in [Leftover::Refuse, Leftover::Keep, Leftover::Clear] {
+            let refused = abort(&sites, "default", leftover).await.unwrap_err();
+            assert!(refused.to_string().contains("the first site has a part"), "{refused}");
+        }
+        let refused = switch(&sites, &Control::default()).await.unwrap_err();
+        assert!(refused == Error::database_locked(), "{refused}");
+        assert!(refused.to_string().contains("the first site has a part"), "{refused}");
+        let shown = plinth_dr::status(Some(&sites.from), &sites.to).await.unwrap().unwrap();
+        assert_eq!(shown.phase, Phase::Following);
+        assert!(!is_locked(&pair.sites.from).await && is_locked(&sites.to).await);
+        note(None).await;
+        // The stand-in's stream does tell.
+        run_until(&pair.machine, &sites, async |status| status.whole_at.is_some()).await;
+        assert_eq!(switch(&sites, &Control::default()).await, Ok(true));
     });
 }
