@@ -412,8 +412,8 @@ fn points_go_when_they_are_older_than_their_metric_is_kept() {
     assert_eq!(left("idle host=a"), Some(1));
     // All of them go in time, and may come again.
     assert_eq!(block_on(store.forget(&retention, NOW + 3 * HOUR)).unwrap(), 6);
-    assert_eq!(left("idle host=a"), None);
-    append(&existing(&store, "idle host=a"), [NOW]);
+    assert!(block_on(store.existing("idle host=a")).unwrap().is_none(), "with its name");
+    append(&block_on(store.series("idle host=a")).unwrap(), [NOW]);
     block_on(store.sync()).unwrap();
     assert_eq!(times(&existing(&open(&db), "idle host=a")), [NOW]);
 }

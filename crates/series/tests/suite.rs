@@ -15,6 +15,8 @@ mod crash;
 mod damage;
 #[path = "deletes.rs"]
 mod deletes;
+#[path = "ended.rs"]
+mod ended;
 #[path = "full_disk.rs"]
 mod full_disk;
 #[path = "increments.rs"]

@@ -26,6 +26,7 @@ mod candidate;
 mod clock;
 mod damage;
 mod division;
+mod ended;
 mod flush;
 mod foreign;
 mod found;

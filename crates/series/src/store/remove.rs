@@ -89,10 +89,10 @@ impl Part {
 }
 
 /// Says, as long as it lives, that a series is being deleted.
-struct Deletion<'a>(&'a AtomicU64);
+pub(super) struct Deletion<'a>(&'a AtomicU64);
 
 impl<'a> Deletion<'a> {
-    fn begin(shared: &'a Shared) -> Self {
+    pub(super) fn begin(shared: &'a Shared) -> Self {
         shared.index.deletions.fetch_add(1, Ordering::SeqCst);
         Self(&shared.index.deletions)
     }
@@ -112,16 +112,22 @@ async fn delete(shared: &Arc<Shared>, id: Id, name: &Name) -> Result<()> {
             retry::again(&tr, error).await?;
         }
         Whose::of(id, name).iter().for_each(|whose| shared.index.damage.forget(whose));
-        let Some(cell) = shared.in_memory(id, name) else { return Ok(()) };
-        if lock(&shared.index.names).remove(name).is_some() {
-            shared.note_forgotten(limits::in_memory(name));
-        }
-        let mut state = lock(&cell.state);
-        shared.open_points.fetch_sub(state.open.len(), Ordering::Relaxed);
-        *state = State { standing: Standing::Gone, is_noted: state.is_noted, ..State::default() };
+        forget_in_memory(shared, id, name);
         Ok(())
     })
     .await
+}
+
+/// Takes a series out of memory. Whoever has it is told that it was deleted, and looks its name up
+/// again.
+pub(super) fn forget_in_memory(shared: &Shared, id: Id, name: &Name) {
+    let Some(cell) = shared.in_memory(id, name) else { return };
+    if lock(&shared.index.names).remove(name).is_some() {
+        shared.note_forgotten(limits::in_memory(name));
+    }
+    let mut state = lock(&cell.state);
+    shared.open_points.fetch_sub(state.open.len(), Ordering::Relaxed);
+    *state = State { standing: Standing::Gone, is_noted: state.is_noted, ..State::default() };
 }
 
 async fn try_delete(shared: &Shared, tr: &Transaction, id: Id, name: &Name) -> Result<()> {
@@ -138,6 +144,13 @@ async fn try_delete(shared: &Shared, tr: &Transaction, id: Id, name: &Name) -> R
     if named.is_some() {
         names::count(tr, keys, name.metric(), -1);
     }
+    clear(tr, shared, id, name);
+    Ok(tr.commit().await?)
+}
+
+/// Clears all rows of a series.
+pub(super) fn clear(tr: &Transaction, shared: &Shared, id: Id, name: &Name) {
+    let keys = &shared.keys;
     tr.clear(keys.name(name.as_str()));
     tr.clear(keys.series(id));
     tr.clear(keys.index(name.metric(), "", "", id));
@@ -150,7 +163,6 @@ async fn try_delete(shared: &Shared, tr: &Transaction, id: Id, name: &Name) -> R
     tr.clear(keys.mask(id));
     rolls::clear(tr, shared, id);
     aside::clear(tr, keys, (id, name));
-    Ok(tr.commit().await?)
 }
 
 async fn try_delete_range(

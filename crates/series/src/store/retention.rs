@@ -125,7 +125,8 @@ impl SeriesStore {
     /// Deletes the points that are older at `now`, in nanoseconds since 1970
     /// ([`SeriesStore::time_to_forget`], where that is what a clock shows), than `retention`
     /// keeps them, unless the database says otherwise, or than the rules of rollups do; and rollups
-    /// that are too old. Gives how many series lost some.
+    /// that are too old. A series that has lost its last point so, and its last bucket, goes whole,
+    /// and its name is free. Gives how many series lost something.
     ///
     /// # Errors
     /// Those of [`Series::delete_range`] and of searching; what was deleted by then stays deleted.
@@ -193,7 +194,7 @@ impl SeriesStore {
                 if !self.goes_by(old.known) {
                     return failed;
                 }
-                match series.forget_old(old).await {
+                match series.forget(old).await {
                     Ok(lost) => *count += u64::from(lost),
                     Err(why @ (Error::Locked(_) | Error::NotOwner)) => return Err(why),
                     Err(why) => failed = failed.and(Err(why)),
@@ -232,6 +233,14 @@ impl Series {
         }
         let old = Old { now: first, first: Some(first), known: &known, is_rolled: false };
         self.forget_old(&old).await
+    }
+
+    /// Deletes what is too old, and the series itself if nothing is left. Whether there was
+    /// anything.
+    async fn forget(&self, old: &Old<'_>) -> Result<bool> {
+        let lost = self.forget_old(old).await?;
+        let has_ended = old.first.is_some() && self.delete_if_ended(old.known).await?;
+        Ok(lost || has_ended)
     }
 
     /// Deletes what is too old. Whether there was anything.

@@ -80,7 +80,7 @@ impl SeriesStore {
         let mut refused = Vec::new();
         for (place, (series, (_, point))) in series.into_iter().zip(points).enumerate() {
             let appended = match series {
-                Ok(series) => self.append_waiting(&series, *point).await,
+                Ok(series) => self.append_waiting(series, *point).await,
                 Err(why) => Err(why),
             };
             match appended {
@@ -93,12 +93,12 @@ impl SeriesStore {
         Ok(refused)
     }
 
-    async fn append_waiting(&self, series: &Series, (time, value): Sample) -> Result<()> {
+    async fn append_waiting(&self, mut series: Series, (time, value): Sample) -> Result<()> {
         loop {
             match series.append(time, value) {
                 Err(Error::Behind) => self.env().sleep(BEHIND).await,
-                // Somebody deleted it: it begins again with the next point.
-                Err(Error::Deleted) => return Ok(()),
+                // It had ended, or somebody deleted it: it begins again.
+                Err(Error::Deleted) => series = self.series(series.name().as_str()).await?,
                 result => return result,
             }
         }
