@@ -315,7 +315,7 @@ fn a_row_of_the_inbox_and_mail_for_a_damaged_series() {
     assert_eq!(times(&store, WELL[0]).unwrap().last(), Some(&112));
     assert!(rows(&db, INBOX).is_empty(), "it doesn't fill up");
     let told: Vec<String> = store.damaged().into_iter().map(|(name, _)| name).collect();
-    assert_eq!(told, ["rows of the inbox", ILL]);
+    assert_eq!(told, [ILL, "rows of the inbox"]);
     drop(store);
     let store = open(&db);
     let aside = rows(&db, ASIDE).into_iter().find(|row| row.1[1..] == damaged.1);

@@ -18,6 +18,7 @@ use plinth_types::{
     Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead,
     RangeResult, Version,
 };
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -274,4 +275,101 @@ fn a_row_of_the_inbox_comes_back_from_behind_one_that_does_not() {
     let store = open(&db);
     assert_eq!(times(&store, WELL[0]).unwrap(), [1]);
     assert_eq!(store.damaged(), vec![]);
+}
+
+/// What one brings may fill a leaf of the next: what that one has aside was taken for what leaves
+/// have, and dropped.
+#[test]
+fn several_that_come_back_at_once_lose_nothing() {
+    let db = database();
+    let small = Settings { tail_bytes: 1, ..settings() };
+    let open = |settings: &Settings| block_on(SeriesStore::open_with(&db, settings.clone()));
+    let store = open(&settings()).unwrap();
+    let both = |times: Range<i64>| {
+        for time in times {
+            block_on(append(&store, "aaa host=ill", time..time + 1)).unwrap();
+            block_on(append(&store, ILL, time..time + 1)).unwrap();
+            block_on(store.sync()).unwrap();
+        }
+    };
+    // A leaf, and points in none. One that rests keeps the tail from its point on.
+    both(0..5);
+    block_on(append(&store, WELL[1], 0..1)).unwrap();
+    both(5..7);
+    drop(store);
+    let twigs: Vec<Row> = rows(&db, TWIG).into_iter().map(|row| damage(&db, row).0).collect();
+    let store = open(&settings()).unwrap();
+    block_on(store.sync()).unwrap();
+    assert_eq!(store.stats().damaged, 2);
+    // The tail goes on, and loses what theirs has before that.
+    block_on(append(&store, WELL[0], 0..9)).unwrap();
+    block_on(store.sync()).unwrap();
+    drop(store);
+    twigs.iter().for_each(|row| set(&db, row));
+    // What comes in of one seals the other, as the tail is too long.
+    with_ever_more_commits(&db, &small);
+    let store = open(&small).unwrap();
+    for name in ["aaa host=ill", ILL] {
+        assert_eq!(times(&store, name).unwrap(), (0..7).collect::<Vec<_>>(), "{name}");
+    }
+    assert_eq!((store.damaged(), rows(&db, ASIDE).len()), (vec![], 0));
+    block_on(store.check_invariants()).unwrap();
+}
+
+/// A series that takes points while a row of it is aside would have them lie under that.
+#[test]
+fn a_series_is_damaged_while_a_row_of_it_that_is_aside_is() {
+    let db = database();
+    let store = open(&db);
+    for time in 0..11 {
+        block_on(append(&store, ILL, time..time + 1)).unwrap();
+        block_on(store.sync()).unwrap();
+    }
+    drop(store);
+    let (whole, _) = damage(&db, row_of(&db, TWIG));
+    let store = open(&db);
+    let layer = SeriesLayer::with_settings(&db, settings());
+    db.try_transact_blocking(|tr| layer.append(tr, ILL, 11, 11).wait()).unwrap();
+    block_on(store.take_in()).unwrap();
+    block_on(store.sync()).unwrap();
+    drop(store);
+    set(&db, &whole);
+    let aside = rows(&db, ASIDE);
+    assert!(aside.len() >= 2);
+    for row in aside {
+        let (row, _) = damage(&db, row);
+        let store = open(&db);
+        is_damaged(block_on(append(&store, ILL, 20..21)));
+        assert_eq!(store.stats().damaged, 1);
+        drop(store);
+        set(&db, &row);
+    }
+    let store = open(&db);
+    assert_eq!(times(&store, ILL).unwrap(), (0..12).collect::<Vec<_>>());
+    assert_eq!((store.damaged(), rows(&db, ASIDE).len()), (vec![], 0));
+    block_on(store.check_invariants()).unwrap();
+}
+
+/// Letters that could not be read were laid under what the tail had before them.
+#[test]
+fn what_the_inbox_had_lies_over_what_the_tail_had() {
+    const INBOX: u8 = 11;
+    let db = database();
+    let store = open(&db);
+    block_on(append(&store, ILL, 0..9)).unwrap();
+    block_on(store.sync()).unwrap();
+    let (twig, _) = damage(&db, row_of(&db, TWIG));
+    drop(store);
+    let layer = SeriesLayer::with_settings(&db, settings());
+    db.try_transact_blocking(|tr| layer.append(tr, ILL, 8, 88).wait()).unwrap();
+    let (letter, _) = damage(&db, rows(&db, INBOX).remove(0));
+    block_on(open(&db).sync()).unwrap();
+    let null = |row: &Row| row.0[PREFIX.len() + 2] == 0;
+    let of_inbox: Vec<Row> = rows(&db, ASIDE).into_iter().filter(null).collect();
+    assert_eq!(of_inbox.len(), 1);
+    set(&db, &(of_inbox[0].0.clone(), [&[0], &letter.1[..]].concat()));
+    set(&db, &twig);
+    let store = open(&db);
+    assert_eq!(points(&store, ILL).last(), Some(&(8, Value::Integer(88))));
+    assert_eq!((store.damaged(), rows(&db, ASIDE).len()), (vec![], 0));
 }

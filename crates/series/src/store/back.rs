@@ -10,7 +10,7 @@
 //! are left out.
 
 use super::aside::Row;
-use super::damage::{Mark, Marked, Sealed, called};
+use super::damage::{LeavesUpto, Mark, Marked, called};
 use super::inbox::{self, Taken};
 use super::keys::Whose;
 use super::letter::{self, Opened};
@@ -56,12 +56,12 @@ pub(super) async fn learn(shared: &Shared) -> Result<Vec<Whose>> {
 async fn check(shared: &Shared, whose: &Whose) -> Result<()> {
     let gone = || Error::damaged(called(whose), "its rows are gone");
     let (id, name) = match whose {
-        Whose::Unknown => return any_can_be_read(shared).await,
+        Whose::Unknown => return check_rows(shared, whose).await,
         Whose::Number(id) => (*id, names::name_of(shared, *id).await?.ok_or_else(gone)?),
         Whose::Name(name) => match names::number_of(shared, name).await? {
             Some(id) => (id, name.clone()),
             // It is to be made.
-            None => return Ok(()),
+            None => return check_rows(shared, whose).await,
         },
     };
     let (there, named) =
@@ -86,20 +86,24 @@ async fn check(shared: &Shared, whose: &Whose) -> Result<()> {
                 let begin = KeySelector::first_greater_than(last.key.clone());
                 range = RangeOptions::new(begin, end.clone());
             }
-            _ => return Ok(()),
+            _ => return check_rows(shared, whose).await,
         }
     }
 }
 
-/// Fails if no row of the inbox that is aside can be read.
-async fn any_can_be_read(shared: &Shared) -> Result<()> {
+/// Fails if a row that is aside of a series can't be read, or none of those of the inbox: of a
+/// series all have to come back in their order.
+async fn check_rows(shared: &Shared, whose: &Whose) -> Result<()> {
     let (mut behind, mut result) = (None, Ok(()));
     loop {
-        let rows = rows(shared, &Whose::Unknown, behind.as_deref()).await?;
+        let rows = rows(shared, whose, behind.as_deref()).await?;
         for row in &rows {
-            result = letter::decode(Row::split(&row.value).1).map(drop);
-            if result.is_ok() {
-                return Ok(());
+            result = match Row::split(&row.value) {
+                (Row::Letter, row) => letter::decode(row).map(drop),
+                (Row::Batch, row) => tail::decode(row).map(drop),
+            };
+            if result.is_ok() == (*whose == Whose::Unknown) {
+                return result;
             }
         }
         match rows.last() {
@@ -135,7 +139,7 @@ pub(super) async fn last(shared: &Shared, whose: &Whose) -> Result<Option<Vec<u8
 pub(super) async fn take_some(
     shared: &Arc<Shared>,
     whose: &Whose,
-    sealed: Sealed,
+    sealed: LeavesUpto,
 ) -> Result<Option<Taken>> {
     let rows = rows(shared, whose, None).await?;
     if rows.is_empty() {
@@ -162,15 +166,15 @@ pub(super) async fn take_some(
 
 /// Says that what was set aside is on its way back. Gives up to where leaves had points when the
 /// series was found whole first.
-pub(super) async fn begin(shared: &Shared, whose: &Whose) -> Result<Sealed> {
+pub(super) async fn begin(shared: &Shared, whose: &Whose) -> Result<LeavesUpto> {
     let before = shared.index.damage.mark(whose).1;
     let sealed = match (before, whose) {
         (Some(sealed), _) => sealed,
-        (None, Whose::Unknown) => Sealed(None),
-        (None, Whose::Number(id)) => Sealed(nodes::trunk(shared, *id).await?.last()),
+        (None, Whose::Unknown) => LeavesUpto(None),
+        (None, Whose::Number(id)) => LeavesUpto(nodes::trunk(shared, *id).await?.last()),
         (None, Whose::Name(name)) => match names::number_of(shared, name).await? {
-            Some(id) => Sealed(nodes::trunk(shared, id).await?.last()),
-            None => Sealed(None),
+            Some(id) => LeavesUpto(nodes::trunk(shared, id).await?.last()),
+            None => LeavesUpto(None),
         },
     };
     let marked = Marked { mark: Mark::Back, sealed: Some(sealed), why: String::new() };
@@ -181,6 +185,7 @@ pub(super) async fn begin(shared: &Shared, whose: &Whose) -> Result<Sealed> {
         Ok(())
     })
     .await?;
+    shared.index.damage.note_upto(whose, sealed);
     Ok(sealed)
 }
 

@@ -1,8 +1,8 @@
 //! What a store knows to be damaged: whose rows are not what was written, and why. What of their
 //! points is set aside is the affair of `aside.rs`.
 //!
-//! What stands in the database of it, in (22), only ever grows within a store's life, until it is
-//! forgotten: what the tail has is set aside once, and a series takes no points from then on.
+//! A mark only ever grows within a store's life, until it is forgotten: what the tail has is set
+//! aside once, and a series takes no points from then on.
 
 use super::keys::{Id, Whose};
 use super::{Shared, lock};
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What stands in the database of something that is damaged.
+/// How it stands with something that is damaged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Mark {
     /// Nothing yet.
@@ -29,9 +29,9 @@ pub(super) enum Mark {
 
 /// Up to where leaves have the points of a series, as of when it was found whole first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Sealed(pub(super) Option<i64>);
+pub(super) struct LeavesUpto(pub(super) Option<i64>);
 
-impl Sealed {
+impl LeavesUpto {
     /// Whether a point that the tail had is in a leaf: then what came late lies over it, and it may
     /// be deleted.
     pub(super) fn has(self, time: i64) -> bool {
@@ -43,7 +43,7 @@ impl Sealed {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Marked {
     pub(super) mark: Mark,
-    pub(super) sealed: Option<Sealed>,
+    pub(super) sealed: Option<LeavesUpto>,
     /// For people.
     pub(super) why: String,
 }
@@ -56,8 +56,8 @@ impl Marked {
         let mark = if self.mark == Mark::Aside { Self::ASIDE } else { Self::BACK };
         let (known, sealed) = match self.sealed {
             None => (0, None),
-            Some(Sealed(None)) => (1, None),
-            Some(Sealed(sealed)) => (2, sealed),
+            Some(LeavesUpto(None)) => (1, None),
+            Some(LeavesUpto(sealed)) => (2, sealed),
         };
         let mut bytes = vec![mark, known];
         bytes.extend(sealed.into_iter().flat_map(i64::to_le_bytes));
@@ -73,9 +73,9 @@ impl Marked {
             [] => (Mark::Aside, bytes),
         };
         let (sealed, why) = match rest {
-            [1, why @ ..] => (Some(Sealed(None)), why),
+            [1, why @ ..] => (Some(LeavesUpto(None)), why),
             [2, rest @ ..] => match rest.split_first_chunk() {
-                Some((time, why)) => (Some(Sealed(Some(i64::from_le_bytes(*time)))), why),
+                Some((time, why)) => (Some(LeavesUpto(Some(i64::from_le_bytes(*time)))), why),
                 None => (None, rest),
             },
             [_, why @ ..] => (None, why),
@@ -97,7 +97,7 @@ pub(super) struct Damage {
 struct Known {
     why: Error,
     mark: Mark,
-    sealed: Option<Sealed>,
+    sealed: Option<LeavesUpto>,
 }
 
 impl Damage {
@@ -113,15 +113,23 @@ impl Damage {
     }
 
     /// What stands in the database of it.
-    pub(super) fn mark(&self, whose: &Whose) -> (Mark, Option<Sealed>) {
+    pub(super) fn mark(&self, whose: &Whose) -> (Mark, Option<LeavesUpto>) {
         let known = lock(&self.known);
         known.get(whose).map_or((Mark::None, None), |known| (known.mark, known.sealed))
     }
 
     /// It can be read, and nothing of it stands in the database.
     pub(super) fn forget_unmarked(&self, whose: &Whose) {
-        if self.mark(whose).0 == Mark::None {
-            self.forget(whose);
+        let mut known = lock(&self.known);
+        if known.get(whose).is_some_and(|known| known.mark == Mark::None) {
+            known.remove(whose);
+        }
+    }
+
+    /// It stands in the database up to where leaves had its points.
+    pub(super) fn note_upto(&self, whose: &Whose, upto: LeavesUpto) {
+        if let Some(known) = lock(&self.known).get_mut(whose) {
+            known.sealed = Some(upto);
         }
     }
 
@@ -181,7 +189,7 @@ impl Shared {
         &self,
         whose: &Whose,
         why: &Error,
-        (mark, sealed): (Mark, Option<Sealed>),
+        (mark, sealed): (Mark, Option<LeavesUpto>),
     ) {
         let damage = &self.index.damage;
         let mut known = lock(&damage.known);
@@ -208,7 +216,7 @@ mod tests {
     #[test]
     fn what_stands_in_the_database_is_read_as_it_was_written() {
         for mark in [Mark::Back, Mark::Aside] {
-            for sealed in [None, Some(Sealed(None)), Some(Sealed(Some(-7)))] {
+            for sealed in [None, Some(LeavesUpto(None)), Some(LeavesUpto(Some(-7)))] {
                 let marked = Marked { mark, sealed, why: "2".to_owned() };
                 assert_eq!(Marked::decode(&marked.encode()), marked);
             }
@@ -216,7 +224,7 @@ mod tests {
         for damaged in [&b""[..], b"\0", b"\x07\x07", b"\0\x02abc"] {
             assert_eq!(Marked::decode(damaged).mark, Mark::Aside, "{damaged:?}");
         }
-        let sealed = [None, Some(5)].map(Sealed);
+        let sealed = [None, Some(5)].map(LeavesUpto);
         assert_eq!([4, 5, 6].map(|time| sealed[1].has(time)), [true, true, false]);
         assert!(!sealed[0].has(i64::MIN));
     }

@@ -16,6 +16,7 @@
 
 use super::aside::{self, Aside};
 use super::back;
+use super::damage::LeavesUpto;
 use super::keys::{Id, Whose};
 use super::nodes::Through;
 use super::rest::{self, Ages, Rounds, Seen};
@@ -253,14 +254,13 @@ fn save_taken(
 }
 
 /// Takes in what was set aside of a series that was damaged and can be read again.
-pub(super) async fn take_back(shared: &Arc<Shared>, whose: &Whose) -> Result<()> {
+pub(super) async fn take_back(shared: &Arc<Shared>, whose: &Whose, upto: LeavesUpto) -> Result<()> {
     let _turn = shared.turn.take().await;
     commit_steps(shared).await?;
     let Some(last) = back::last(shared, whose).await? else {
         return back::end(shared, whose).await;
     };
-    let sealed = back::begin(shared, whose).await?;
-    while let Some(taken) = back::take_some(shared, whose, sealed).await? {
+    while let Some(taken) = back::take_some(shared, whose, upto).await? {
         let is_all = taken.reaches(&last);
         save_taken(shared, taken).await?;
         if is_all {

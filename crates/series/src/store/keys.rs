@@ -55,14 +55,15 @@ pub enum Listing {
     },
 }
 
-/// Whose points are set aside.
+/// Whose points are set aside, in the order in which they come back: what the inbox had is newer
+/// than what the tail had.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Whose {
-    /// Those of rows of the inbox that can't be read.
-    Unknown,
     /// A series whose name can't be read, by its number.
     Number(Id),
     Name(Name),
+    /// Those of rows of the inbox that can't be read.
+    Unknown,
 }
 
 impl Whose {
@@ -112,8 +113,9 @@ impl Keys {
 
     /// The kinds whose rows are moved when series get another place: all but those that say what
     /// the place is, and whose.
-    pub(crate) const MOVED_KINDS: [i64; 13] = [
+    pub(crate) const MOVED_KINDS: [i64; 19] = [
         NEXT_ID, NAME, SERIES, INDEX, NODE, TWIG, SIDE, MASK, TAIL, INBOX, INBOX_SIZE, COUNT, KEPT,
+        KEEPING, ROLLED, CHANGED, DAMAGED, ASIDE, FORGOT,
     ];
 
     /// What the keys of a kind begin with.

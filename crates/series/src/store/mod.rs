@@ -370,7 +370,7 @@ impl SeriesStore {
     /// cost less each.
     ///
     /// # Errors
-    /// As [`SeriesStore::series`]: of the first that can't be had.
+    /// As [`SeriesStore::series`]: of the first that can't be had. The others are made.
     pub async fn all_series(&self, names: &[&str]) -> Result<Vec<Series>> {
         self.each_series(names).await?.into_iter().collect()
     }

@@ -67,13 +67,19 @@ async fn own(shared: &Arc<Shared>, moves: bool) -> Result<()> {
         place::move_in(shared).await?;
     }
     let mut whole_again = back::learn(shared).await?;
-    // What the tail had of a series came before what the inbox had.
     whole_again.sort_unstable();
     recover(shared).await?;
     rolls::learn_now(shared).await?;
     shared.turn.open();
-    for whose in &whole_again {
-        flush::take_back(shared, whose).await?;
+    // Up to where leaves have points is noted of all before the first write, which may make leaves
+    // of any of them.
+    let mut back = Vec::with_capacity(whole_again.len());
+    for whose in whole_again {
+        let upto = back::begin(shared, &whose).await?;
+        back.push((whose, upto));
+    }
+    for (whose, upto) in &back {
+        flush::take_back(shared, whose, *upto).await?;
     }
     // Before anything else is written: some of it may be in the tree already, from a life that
     // ended in the middle.

@@ -96,12 +96,16 @@ impl Pulse {
 
     /// Ends when it has said something. A server without a majority says that, and is asked again.
     async fn heard(&self, last: &mut Option<Error>) {
-        while let Err(why) = self.database.create_transaction().get_read_version().await {
+        loop {
+            let asked = self.database.create_transaction().get_read_version().await;
+            let Err(why) = asked else { return };
             if why == Error::database_locked() {
                 return;
             }
             *last = (why != Error::process_behind()).then_some(why);
             self.env.sleep(LOOK).await;
+            // Of the next one nothing is known while it hangs.
+            *last = None;
         }
     }
 }
