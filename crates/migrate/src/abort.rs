@@ -8,7 +8,7 @@
 //! more, and doesn't say that the copy is whole.
 
 use crate::destination::{
-    GIVEN_UP, HEAD, PIECES, decode_head, known, lock_id, open_to_everybody, privileged,
+    GIVEN_UP, HEAD, Id, PIECES, decode_head, known, lock_id, open_to_everybody, privileged,
 };
 use crate::sum::Sum;
 use plinth_client::Database;
@@ -47,12 +47,15 @@ pub fn unfinished(destination: &Database) -> Result<Option<Unfinished>> {
 /// # Errors
 /// `unsupported_operation` if another version of this program began it; those of the database.
 pub fn abort(destination: &Database) -> Result<bool> {
-    let mut is_ours = false;
+    let mut tried = None;
     privileged(destination, |tr| {
-        let Some(head) = tr.get(HEAD).wait()? else { return Ok(is_ours) };
+        let Some(head) = tr.get(HEAD).wait()? else {
+            // Where the answer to the commit was lost; else a run has finished it meanwhile.
+            let given_up = tr.get(GIVEN_UP).wait()?;
+            return Ok(tried.is_some_and(|id: Id| given_up.as_deref() == Some(&id[..])));
+        };
         let (id, _) = decode_head(&head)?;
-        // Where the answer to the commit is lost, it finds nothing when it is tried again.
-        is_ours = true;
+        tried = Some(id);
         tr.clear(HEAD);
         tr.clear_prefix(PIECES);
         tr.set(GIVEN_UP, id);
