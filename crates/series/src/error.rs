@@ -29,7 +29,8 @@ pub enum Error {
     NotOwner,
     /// More points wait to be saved than may: call `sync`, then append again. Nothing was appended.
     Behind,
-    /// The series was deleted; open it again to begin a new one.
+    /// The series was deleted, or retention has taken its last point; open it again to begin a new
+    /// one.
     Deleted,
     /// These series were opened to be read alone.
     ReadOnly,
