@@ -10,7 +10,7 @@
 //! all of their versions; files may overlap. Whoever listed them before and finds one gone lists
 //! again. A file that can't be read stays as it is, and those on either side of it are merged by
 //! themselves; it is told for as long as it is there, and neither it nor its neighbours are read
-//! again and again.
+//! again and again. Nothing goes for its sake, though it has the name of a file that has all of it.
 
 use crate::container::{Backup, Contents, LogFile};
 use crate::format::{Kind, is_damage};
@@ -60,7 +60,7 @@ impl Superseded {
         if self.is_hearsay {
             self.look_again(backup, &contents).await?;
         }
-        let mut covered = covered(&contents);
+        let mut covered = covered(&contents, &self.unread);
         let mut run: Vec<&LogFile> = Vec::new();
         let mut bytes = 0;
         for file in contents.logs.iter().filter(|file| file.to <= upto + 1) {
@@ -150,14 +150,16 @@ impl Superseded {
     }
 }
 
-/// Files whose versions one other file has, all of them.
-fn covered(contents: &Contents) -> Vec<&LogFile> {
+/// Files whose versions one other file has, all of them, and can be read as far as is known.
+fn covered<'f>(contents: &'f Contents, unread: &BTreeMap<String, String>) -> Vec<&'f LogFile> {
     let mut files: Vec<&LogFile> = contents.logs.iter().collect();
     files.sort_by_key(|file| (file.from, std::cmp::Reverse(file.to)));
     let mut reached = Version::MIN;
     files.retain(|file| {
         let is_covered = file.to <= reached;
-        reached = reached.max(file.to);
+        if !unread.contains_key(&file.name) {
+            reached = reached.max(file.to);
+        }
         is_covered
     });
     files
@@ -265,6 +267,44 @@ mod tests {
         }
     }
 
+    /// The files that a damaged one was made of went, since its name says that it has what they
+    /// have.
+    #[test]
+    fn what_a_damaged_file_was_made_of_stays() {
+        let simulation = Simulation::new(1);
+        let machine = simulation.process("node");
+        simulation.run_until(async {
+            let target = Arc::new(Directory::new(&machine, "/backup"));
+            let backup =
+                Backup::open_or_create(&machine, target.clone(), None, "db", &[]).await.unwrap();
+            for (from, to) in [(1, 5), (5, 9), (9, 13)] {
+                backup.put_log(LogBuilder::new(from), to).await.unwrap();
+            }
+            let mut superseded = Superseded::default();
+            superseded.merge_logs(&backup, 8).await.unwrap();
+            let logs = backup.contents().await.unwrap().logs;
+            let merged = logs.iter().find(|file| (file.from, file.to) == (1, 9)).unwrap();
+            let mut contents = target.get(&merged.name).await.unwrap().to_vec();
+            *contents.last_mut().unwrap() ^= 1;
+            target.put(&merged.name, contents.into()).await.unwrap();
+            // It is found to be damaged when it is to be merged with the one behind it.
+            for _ in 0..3 {
+                superseded.merge_logs(&backup, 12).await.unwrap();
+                machine.sleep(LINGERS).await;
+            }
+            let mut reached = 1;
+            for file in backup.contents().await.unwrap().logs {
+                let bytes = target.get(&file.name).await.unwrap();
+                let reader = backup.reader(&bytes, &file.name, Kind::Log);
+                let is_good = reader.and_then(|mut reader| log::read(&mut reader, |_, _| Ok(())));
+                if file.from <= reached && is_good.is_ok() {
+                    reached = reached.max(file.to);
+                }
+            }
+            assert_eq!(reached, 13, "all versions are in files that can be read");
+        });
+    }
+
     /// One damaged file kept all from being merged, and the backup began again each time.
     #[test]
     fn a_file_that_cannot_be_read_stays_between_those_that_can() {
@@ -331,7 +371,8 @@ mod tests {
         let spans = [(1, 5), (1, 9), (5, 9), (7, 12), (9, 10), (12, 14), (12, 14), (20, 30)];
         let logs = spans.map(|(from, to)| file(from, to)).to_vec();
         let contents = Contents { logs, ..Contents::default() };
-        let names: Vec<_> = covered(&contents).into_iter().map(|file| &*file.name).collect();
+        let none = BTreeMap::new();
+        let names: Vec<_> = covered(&contents, &none).into_iter().map(|file| &*file.name).collect();
         assert_eq!(names, ["1-5", "5-9", "9-10", "12-14"], "of two that are the same one stays");
     }
 }
