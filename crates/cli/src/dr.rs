@@ -415,8 +415,11 @@ impl Opened {
             (_, true) => Leftover::Clear,
             _ => Leftover::Refuse,
         };
-        let to = &self.to.0;
-        let freed = match options.get_flag("dstonly") {
+        let is_alone = options.get_flag("dstonly");
+        // Whoever names them may not know that they had changed sides.
+        let is_reversed = !is_alone && self.found()?.is_some_and(|status| status.is_reversed);
+        let (_, to) = self.names(is_reversed);
+        let freed = match is_alone {
             true => block_on(plinth_dr::abort_second(&self.to.1.database, leftover)),
             false => {
                 let tag = options.get_one::<String>("tag").cloned().unwrap_or_default();

@@ -139,7 +139,13 @@ fn give_up(options: &ArgMatches) -> Result<u8, Failure> {
             "the migration into {to} could not be gone on with, and {to} would be free with {part}; nothing was changed: --yes does so"
         )));
     }
-    abort(&destination.database).map_err(failed)?;
+    if !abort(&destination.database).map_err(failed)? {
+        terminal::print(&format!(
+            "no migration into {to} is unfinished any more: a run has brought it to its end\n"
+        ))?;
+        close(destination, &to)?;
+        return Ok(0);
+    }
     let lock = match found.is_locked {
         true => "is free",
         false => "was not locked for it",

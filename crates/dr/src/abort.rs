@@ -274,10 +274,11 @@ async fn free(run: &Run, head: &Head, leftover: Leftover) -> Result<Freed> {
                 let beyond = place.as_ref().filter(|_| leftover != Leftover::Clear || is_whole);
                 unlock(&tr, beyond.map_or(0, |place| place.position), now)?;
             }
-            Ok(match place.and_then(|place| place.whole_at()).filter(|_| is_whole) {
+            let whole_at = place.and_then(|place| place.whole_at());
+            Ok(match whole_at.filter(|_| is_whole && is_locked) {
                 Some(version) => Freed::Whole(version),
                 None if is_cleared => Freed::Empty,
-                None if !is_whole && leftover == Leftover::Keep => Freed::Part,
+                None if !is_whole => Freed::Part,
                 None => Freed::AsItWas,
             })
         })
