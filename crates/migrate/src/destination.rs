@@ -267,6 +267,11 @@ impl Destination {
         Ok(tr.get(GIVEN_UP).wait()?.as_deref() == Some(&self.id[..]))
     }
 
+    /// Whether the migration was given up.
+    pub fn was_given_up(&self) -> Result<bool> {
+        privileged(&self.db, |tr| self.is_given_up(tr))
+    }
+
     /// Whether another run has taken the migration over, or has finished it: what that has locked
     /// is no longer this one's to unlock. Of a migration that was given up it is.
     pub fn is_anothers(&self) -> Result<bool> {

@@ -86,11 +86,15 @@ pub fn migrate(
     let work = Work::new(source, destination, settings, table);
     let result = run(&work, resumed_pieces);
     work.end();
-    // Whoever has taken over has the same lock, and may have told that the source takes no writes.
-    let is_anothers = || work.destination.is_anothers().unwrap_or(false);
-    if result.is_err() && settings.lock_source && !locked_by_us && !is_anothers() {
-        // The application is not to stand still for a copy that was not made.
-        unlock(source, &id)?;
+    if result.is_err() {
+        // The application is not to stand still for a copy that was not made. Whoever has taken
+        // over has the same lock, and may have told that the source takes no writes; of what was
+        // given up nobody else knows any more, whoever has locked it.
+        let is_ours = settings.lock_source && !locked_by_us;
+        let is_anothers = || work.destination.is_anothers().unwrap_or(false);
+        if work.destination.was_given_up().unwrap_or(false) || is_ours && !is_anothers() {
+            unlock(source, &id)?;
+        }
     }
     result
 }

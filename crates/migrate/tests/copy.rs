@@ -206,6 +206,34 @@ fn a_migration_that_nobody_goes_on_with_can_be_given_up() {
     assert!(again.to_string().contains("not empty"), "{again}");
 }
 
+/// A run that went on from one that was killed left the lock of that on the source, and nobody knew
+/// its id any more.
+#[test]
+fn the_source_is_unlocked_by_whoever_is_given_up() {
+    let (source, destination) = (in_memory(), in_memory());
+    fill(&source, 60_000);
+    interrupted(&source, &destination, 0);
+    let lock = |tr: &plinth::Transaction| {
+        tr.set_option(TransactionOption::AccessSystemKeys)?;
+        tr.set_option(TransactionOption::LockAware)?;
+        Ok::<_, Error>(b"\xff/dbLocked")
+    };
+    // Both have the migration's id.
+    let id = destination.transact_blocking(|tr| tr.get(lock(tr)?).wait()).unwrap().unwrap();
+    source
+        .transact_blocking(|tr| {
+            tr.set(lock(tr)?, &id);
+            Ok(())
+        })
+        .unwrap();
+    let given_up = destination.clone();
+    let watcher = move |_: &Progress| drop(abort(&given_up));
+    let settings = Settings { watcher: Some(Arc::new(watcher)), workers: 1, ..settings() };
+    let ended = migrate(&source, &destination, "source", &settings);
+    assert_eq!(ended.unwrap_err(), Error::operation_cancelled());
+    assert!(source.create_transaction().get("row/000000").wait().unwrap().is_some());
+}
+
 /// Somebody has unlocked it, and somebody else has locked it since.
 #[test]
 fn the_lock_of_somebody_else_stays_when_a_migration_is_given_up() {
