@@ -111,6 +111,18 @@ pub fn times(store: &SeriesStore, name: &str) -> Result<Vec<i64>> {
     })
 }
 
+/// A store that has met with a damaged leaf of late points; the others have five of those, and ten
+/// points behind.
+fn with_a_damaged_late_leaf() -> (Database, SeriesStore) {
+    let db = database();
+    let store = open(&db);
+    fill(&store, 100..110);
+    fill(&store, 0..3);
+    damage(&db, row_of(&db, SIDE));
+    fill(&store, 3..5);
+    (db, store)
+}
+
 /// All series but the damaged one take points, are saved, and have these times afterwards.
 pub fn others_go_on(store: &SeriesStore, all: &mut Vec<i64>) {
     let next = all.last().map_or(1000, |last| last.max(&999) + 1);
@@ -380,12 +392,7 @@ fn a_damaged_series_can_be_deleted_with_what_is_aside() {
 
 #[test]
 fn a_sender_is_told_which_series_it_is() {
-    let db = database();
-    let store = open(&db);
-    fill(&store, 100..110);
-    fill(&store, 0..3);
-    damage(&db, row_of(&db, SIDE));
-    fill(&store, 3..5);
+    let (_db, store) = with_a_damaged_late_leaf();
     let mut session = Session::new(Protocol::Resp, 1, &Memory::default());
     let sent = b"+cpu host=ill\r\n:900\r\n:1\r\n+cpu host=well\r\n:900\r\n:1\r\n+SYNC\r\n";
     for _ in 0..2 {
@@ -401,12 +408,7 @@ fn a_sender_is_told_which_series_it_is() {
 /// It ended with the first that was damaged, and never came to those behind it.
 #[test]
 fn a_range_goes_from_all_others_that_a_selector_names() {
-    let db = database();
-    let store = open(&db);
-    fill(&store, 100..110);
-    fill(&store, 0..3);
-    damage(&db, row_of(&db, SIDE));
-    fill(&store, 3..5);
+    let (_db, store) = with_a_damaged_late_leaf();
     is_damaged(block_on(append(&store, ILL, 130..131)));
     let form = "match[]={host=~\".%2B\"}&start=0&end=0";
     let (status, told) = block_on(delete_series(&store, &[form.as_bytes()]));
@@ -419,12 +421,7 @@ fn a_range_goes_from_all_others_that_a_selector_names() {
 
 #[test]
 fn each_series_is_had_or_refused_by_itself() {
-    let db = database();
-    let store = open(&db);
-    fill(&store, 100..110);
-    fill(&store, 0..3);
-    damage(&db, row_of(&db, SIDE));
-    fill(&store, 3..5);
+    let (db, store) = with_a_damaged_late_leaf();
     is_damaged(block_on(append(&store, ILL, 130..131)));
     drop(store);
     let store = open(&db);
