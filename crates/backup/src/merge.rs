@@ -212,8 +212,8 @@ mod tests {
     use super::*;
     use crate::Directory;
     use crate::target::Target;
-    use plinth_env::Open;
     use plinth_env::simulated::Simulation;
+    use plinth_env::{Env, Open};
     use std::path::Path;
     use std::sync::Arc;
 
@@ -267,6 +267,13 @@ mod tests {
         }
     }
 
+    /// A new backup in a directory.
+    async fn opened(machine: &Env) -> (Arc<Directory>, Backup) {
+        let target = Arc::new(Directory::new(machine, "/backup"));
+        let backup = Backup::open_or_create(machine, target.clone(), None, "db", &[]).await;
+        (target, backup.unwrap())
+    }
+
     /// The files that a damaged one was made of went, since its name says that it has what they
     /// have.
     #[test]
@@ -274,9 +281,7 @@ mod tests {
         let simulation = Simulation::new(1);
         let machine = simulation.process("node");
         simulation.run_until(async {
-            let target = Arc::new(Directory::new(&machine, "/backup"));
-            let backup =
-                Backup::open_or_create(&machine, target.clone(), None, "db", &[]).await.unwrap();
+            let (target, backup) = opened(&machine).await;
             for (from, to) in [(1, 5), (5, 9), (9, 13)] {
                 backup.put_log(LogBuilder::new(from), to).await.unwrap();
             }
@@ -311,9 +316,7 @@ mod tests {
         let simulation = Simulation::new(1);
         let machine = simulation.process("node");
         simulation.run_until(async {
-            let target = Arc::new(Directory::new(&machine, "/backup"));
-            let backup =
-                Backup::open_or_create(&machine, target.clone(), None, "db", &[]).await.unwrap();
+            let (target, backup) = opened(&machine).await;
             for from in [1, 5, 9, 13, 17] {
                 let mut log = LogBuilder::new(from);
                 let mut mutations = MutationList::new();
