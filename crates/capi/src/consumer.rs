@@ -210,7 +210,8 @@ mod tests {
             let changes = turn.consume().await;
             // Another thread comes in between, with the next operation before this one has seen
             // that it is cancelled.
-            cancels.lock().expect("nobody panicked").take().expect("it is there").cancel();
+            let future = cancels.lock().expect("nobody panicked").take().expect("it is there");
+            assert!(future.cancel().is_empty(), "it has no callback");
             let next =
                 begin(&cancelled, Turn::consume).expect("the cancelled one is not in its way");
             *goes_on.lock().expect("nobody panicked") = Some(next);

@@ -19,12 +19,14 @@
 //!
 //! A pending future is itself the waker of the Rust future that it waits for. No lock is held while
 //! that is polled or dropped, or while a callback runs, since each of these may come back here.
+//! Callbacks that are due on the caller's own thread are given to the exported function, which
+//! calls them (see [`call`]).
 //!
 //! A handle that C has is one count of a [`Held`]; a callback that is due holds another. It counts
 //! as an `Arc` does, but the last one, which mostly is the only one there ever was, goes without a
 //! write.
 
-use crate::network::{Due, Parameter, is_network_thread};
+use crate::network::{Parameter, is_network_thread};
 use crate::value::Value;
 use call::{Call, Callback, NETWORK};
 use held::Held;
@@ -178,7 +180,7 @@ impl FutureCore {
         let slot = reply.listener().map_or(Slot::Empty, Slot::Awaited);
         let future = Self::begin(PENDING, slot, None);
         let answered = future.clone();
-        reply.on_complete(move |result| answered.complete(result.map(Into::into), false));
+        reply.on_complete(move |result| answered.complete(result.map(Into::into)));
         future
     }
 
@@ -265,7 +267,8 @@ impl Held {
         if let Some(result) = get.try_take() {
             let phase = if result.is_ok() { DONE } else { FAILED };
             *slot = Slot::Done(result.map(Into::into));
-            return self.publish(phase, false);
+            NETWORK.deliver(self.publish(phase));
+            return phase;
         }
         let Slot::Unasked(get) = std::mem::replace(slot, Slot::Empty) else {
             return self.word.load(Acquire);
@@ -277,7 +280,7 @@ impl Held {
             self.word.fetch_update(AcqRel, Acquire, |word| Some(word & !PHASE | PENDING | MORE));
         drop(waiting);
         if before.is_ok_and(|word| word & CANCELLED != 0) {
-            self.complete(Err(Error::operation_cancelled()), true);
+            self.complete(Err(Error::operation_cancelled()));
         }
         self.poll();
         self.word.load(Acquire)
@@ -299,7 +302,7 @@ impl Held {
             drop(waiting);
             match source.as_mut().poll(&mut Context::from_waker(&waker)) {
                 Poll::Ready(result) => {
-                    self.complete(result, false);
+                    self.complete(result);
                     return;
                 }
                 Poll::Pending => {
@@ -321,43 +324,38 @@ impl Held {
     }
 
     /// Gives a pending future its result, unless it has one.
-    fn complete(&self, result: Result<Value>, by_program: bool) {
+    fn complete(&self, result: Result<Value>) {
         if self.advance(PENDING, FILLING) {
-            self.fill(result, by_program);
+            let (before, due) = self.fill(result);
+            NETWORK.deliver(due);
+            // Only now, for this may call out.
+            drop(before);
         }
     }
 
-    /// Writes the result, by the thread that the slot belongs to, and tells whoever waits for it.
-    fn fill(&self, mut result: Result<Value>, by_program: bool) {
+    /// Writes the result, by the thread that the slot belongs to, and wakes whoever waits for it.
+    /// Gives what the slot was before, and the callbacks that are due.
+    fn fill(&self, mut result: Result<Value>) -> (Slot, Vec<Call>) {
         if let Ok(value) = &mut result {
             value.is_had();
         }
         let phase = if result.is_ok() { DONE } else { FAILED };
         // SAFETY: the caller moved the word to ASKING or FILLING, so the slot is this thread's own.
         let before = unsafe { std::mem::replace(&mut *self.slot.get(), Slot::Done(result)) };
-        self.publish(phase, by_program);
-        // A read that was never sent, or an answer that nobody wants: only now, for this may call
-        // out.
-        match before {
-            Slot::Awaited(listener) if by_program => listener.cancel(),
-            before => drop(before),
-        }
+        (before, self.publish(phase))
     }
 
-    /// Shows everybody the slot that this thread has written, and tells whoever waits. Gives the
-    /// word as it is then.
-    fn publish(&self, phase: u64, by_program: bool) -> u64 {
+    /// Shows everybody the slot that this thread has written, and wakes whoever waits. Gives the
+    /// callbacks that are due.
+    fn publish(&self, phase: u64) -> Vec<Call> {
         let word = self.word.swap(phase, AcqRel);
-        if word & MORE != 0 {
-            self.tell(by_program);
-        }
-        phase
+        if word & MORE != 0 { self.wake() } else { Vec::new() }
     }
 
     #[cold]
-    fn tell(&self, by_program: bool) {
+    fn wake(&self) -> Vec<Call> {
         let mut waiting = self.lock();
-        let Some(waiting_for) = waiting.as_mut() else { return };
+        let Some(waiting_for) = waiting.as_mut() else { return Vec::new() };
         let source = waiting_for.source.take();
         let callbacks = std::mem::take(&mut waiting_for.callbacks);
         let blocked = waiting_for.blocked > 0;
@@ -366,31 +364,37 @@ impl Held {
             self.ready.notify_all();
         }
         drop(source);
-        // A callback may destroy the handle whose count the caller goes by.
-        let future = self.clone();
-        for (callback, parameter) in callbacks {
-            NETWORK.deliver(Call { future: future.clone(), callback, parameter }, by_program);
-        }
+        let call = |(callback, parameter)| Call { future: self.clone(), callback, parameter };
+        callbacks.into_iter().map(call).collect()
     }
 
-    /// A pending future fails with `operation_cancelled`.
-    pub(crate) fn cancel(&self) {
+    /// A pending future fails with `operation_cancelled`. Gives the callbacks that the caller has
+    /// to call, on this thread: those that are due once the network has stopped.
+    #[must_use]
+    pub(crate) fn cancel(&self) -> Vec<Call> {
         loop {
             let word = self.word.load(Acquire);
             match phase(word) {
                 UNASKED | PENDING => {
                     if self.advance(phase(word), FILLING) {
-                        return self.fill(Err(Error::operation_cancelled()), true);
+                        let (before, due) = self.fill(Err(Error::operation_cancelled()));
+                        let due = NETWORK.deliver_or_give_back(due);
+                        // A read that was never sent, or an answer that nobody wants.
+                        match before {
+                            Slot::Awaited(listener) => listener.cancel(),
+                            before => drop(before),
+                        }
+                        return due;
                     }
                 }
                 // Whoever asks sees it when it has asked.
                 ASKING => {
                     let cancelled = word | CANCELLED;
                     if self.word.compare_exchange(word, cancelled, AcqRel, Relaxed).is_ok() {
-                        return;
+                        return Vec::new();
                     }
                 }
-                _ => return,
+                _ => return Vec::new(),
             }
         }
     }
@@ -424,15 +428,18 @@ impl Held {
         Ok(())
     }
 
-    /// Has a function called once the future is ready: here and now if it is.
-    pub(crate) fn call_back(&self, callback: Callback, parameter: Parameter) {
+    /// Has a function called once the future is ready. If it is, gives the call, which the caller
+    /// makes here and now.
+    #[must_use]
+    pub(crate) fn call_back(&self, callback: Callback, parameter: Parameter) -> Option<Call> {
         if !is_over(self.ask()) {
             let mut waiting = self.lock();
             if !is_over(self.word.fetch_or(MORE, AcqRel)) {
-                return waiting.get_or_insert_default().callbacks.push((callback, parameter));
+                waiting.get_or_insert_default().callbacks.push((callback, parameter));
+                return None;
             }
         }
-        Call { future: self.clone(), callback, parameter }.run();
+        Some(Call { future: self.clone(), callback, parameter })
     }
 
     /// The error of the future; `future_not_set` while there is neither value nor error.

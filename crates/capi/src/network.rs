@@ -8,16 +8,21 @@
 //! After `fdb_stop_network` the queue is emptied once more. A callback that comes later runs only
 //! if the program itself caused it (by cancelling or destroying a future), on the thread that did:
 //! a thread that the program doesn't know must not call into a language that may be shutting down.
+//!
+//! What the program has called (callbacks, hooks) may end its thread instead of coming back: see
+//! [`call`](crate::future::call). So it is called with no lock, and with nothing that would have to
+//! be dropped.
 
 use crate::guard::guard;
 use plinth_types::{Error, Result};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ffi::c_void;
+use std::mem::ManuallyDrop;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// What runs when a network thread ends.
-pub(crate) type Hook = unsafe extern "C" fn(*mut c_void);
+pub(crate) type Hook = unsafe extern "C-unwind" fn(*mut c_void);
 
 /// A pointer of the program's that goes back to it as it came.
 #[derive(Clone, Copy)]
@@ -109,8 +114,25 @@ impl<C: Due> Network<C> {
         Ok(())
     }
 
-    /// Runs callbacks on this thread until the network is stopped.
+    /// Runs callbacks on this thread until the network is stopped. No panic leaves it.
     pub(crate) fn run(&self) -> Result<()> {
+        guard(Err(Error::internal_error()), || self.begin())?;
+        while let Some(call) = guard(None, || self.next()) {
+            call.run();
+        }
+        let mut hooks = ManuallyDrop::new(guard(Vec::new(), || self.end()).into_iter());
+        for (hook, parameter) in hooks.by_ref() {
+            // SAFETY: the program gave the function to be called with this parameter when a network
+            // thread ends.
+            unsafe { hook(parameter.0) };
+        }
+        drop(ManuallyDrop::into_inner(hooks));
+        IS_NETWORK_THREAD.set(false);
+        Ok(())
+    }
+
+    /// This thread is a network thread from now on.
+    fn begin(&self) -> Result<()> {
         self.check_set_up()?;
         let mut state = self.lock();
         // A thread that comes late, after the stop, still runs: to its end at once.
@@ -119,28 +141,29 @@ impl<C: Due> Network<C> {
         }
         state.threads += 1;
         IS_NETWORK_THREAD.set(true);
+        Ok(())
+    }
+
+    /// Waits for the next callback; none comes once the network is stopped.
+    fn next(&self) -> Option<C> {
+        let mut state = self.lock();
         loop {
             if let Some(call) = state.due.pop_front() {
-                drop(state);
-                call.run();
-                state = self.lock();
-            } else if state.stage == Stage::Stopped {
-                break;
-            } else {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                return Some(call);
             }
+            if state.stage == Stage::Stopped {
+                return None;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// This network thread has run to its end. Gives what is to be called then.
+    fn end(&self) -> Vec<(Hook, Parameter)> {
+        let mut state = self.lock();
         state.threads -= 1;
         state.ended = true;
-        let hooks = state.hooks.clone();
-        drop(state);
-        for (hook, parameter) in hooks {
-            // SAFETY: the program gave the function to be called with this parameter when a network
-            // thread ends.
-            guard((), || unsafe { hook(parameter.0) });
-        }
-        IS_NETWORK_THREAD.set(false);
-        Ok(())
+        state.hooks.clone()
     }
 
     pub(crate) fn stop(&self) -> Result<()> {
@@ -150,16 +173,31 @@ impl<C: Due> Network<C> {
         Ok(())
     }
 
-    /// Has a callback run on a network thread. `by_program`: a call of the program's on this very
-    /// thread made it due.
-    pub(crate) fn deliver(&self, call: C, by_program: bool) {
-        let mut state = self.lock();
-        if state.stage == Stage::Stopped && state.threads == 0 && by_program {
-            drop(state);
-            return call.run();
+    /// Has callbacks run on a network thread.
+    pub(crate) fn deliver(&self, calls: Vec<C>) {
+        if !calls.is_empty() {
+            self.queue(self.lock(), calls);
         }
-        state.due.push_back(call);
+    }
+
+    /// As [`deliver`](Self::deliver), for what a call of the program's on this very thread made
+    /// due: gives it back, to be run here, where there is no network thread any more.
+    pub(crate) fn deliver_or_give_back(&self, calls: Vec<C>) -> Vec<C> {
+        if calls.is_empty() {
+            return calls;
+        }
+        let state = self.lock();
+        if state.stage == Stage::Stopped && state.threads == 0 {
+            return calls;
+        }
+        self.queue(state, calls);
+        Vec::new()
+    }
+
+    fn queue(&self, mut state: MutexGuard<'_, State<C>>, calls: Vec<C>) {
+        let many = calls.len() > 1;
+        state.due.extend(calls);
         drop(state);
-        self.changed.notify_one();
+        if many { self.changed.notify_all() } else { self.changed.notify_one() }
     }
 }

@@ -125,3 +125,15 @@ fn a_name_says_where_a_store_is_and_how_it_is_opened() {
     let folder = block_on(env.files().temporary_dir("places")).unwrap();
     run("places", &[folder.path().to_str().expect("a path of letters")]);
 }
+
+/// An interpreter that ends exits its threads where they come back to it, in a callback: the
+/// process died of `exception not rethrown` then, now and then.
+#[test]
+fn threads_end_in_callbacks() {
+    run("exits", &[]);
+}
+
+#[test]
+fn network_threads_end_in_callbacks_and_hooks() {
+    run("exits", &["network"]);
+}

@@ -7,11 +7,11 @@
 
 use crate::argument::{Code, guard, guard_code, store};
 use crate::fork;
-use crate::future::call::Callback;
+use crate::future::call::{Callback, run_all};
 use crate::future::held::Held;
 use crate::future::{FutureCore, behind};
 use crate::layout::{Key, KeyRange, KeyValue, MappedKeyValue, length};
-use crate::network::Parameter;
+use crate::network::{Due, Parameter};
 use crate::value::Value;
 use plinth_types::{Error, Result};
 use std::ffi::{c_char, c_int, c_void};
@@ -26,9 +26,12 @@ unsafe fn get<R>(future: *const FutureCore, take: impl FnOnce(&Value) -> Option<
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fdb_future_cancel(future: *const FutureCore) {
-    // SAFETY: C gives a handle of this library's.
-    guard((), || drop(unsafe { behind(future) }.map(|future| future.cancel())));
+unsafe extern "C-unwind" fn fdb_future_cancel(future: *const FutureCore) {
+    let cancel = || {
+        // SAFETY: C gives a handle of this library's.
+        unsafe { behind(future) }.map_or_else(|_| Vec::new(), |future| future.cancel())
+    };
+    run_all(guard(Vec::new(), cancel));
 }
 
 #[unsafe(no_mangle)]
@@ -38,13 +41,15 @@ unsafe extern "C" fn fdb_future_release_memory(future: *const FutureCore) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fdb_future_destroy(future: *const FutureCore) {
-    guard((), || {
-        if !future.is_null() && !fork::is_child() {
-            // SAFETY: the handle's own count, which C gives back here and only here.
-            unsafe { Held::from_raw(future) }.cancel();
+unsafe extern "C-unwind" fn fdb_future_destroy(future: *const FutureCore) {
+    let destroy = || {
+        if future.is_null() || fork::is_child() {
+            return Vec::new();
         }
-    });
+        // SAFETY: the handle's own count, which C gives back here and only here.
+        unsafe { Held::from_raw(future) }.cancel()
+    };
+    run_all(guard(Vec::new(), destroy));
 }
 
 #[unsafe(no_mangle)]
@@ -60,18 +65,23 @@ unsafe extern "C" fn fdb_future_is_ready(future: *const FutureCore) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fdb_future_set_callback(
+unsafe extern "C-unwind" fn fdb_future_set_callback(
     future: *const FutureCore,
     callback: Option<Callback>,
     parameter: *mut c_void,
 ) -> Code {
-    guard_code(|| {
+    let mut due = None;
+    let code = guard_code(|| {
         // SAFETY: C gives a handle of this library's.
         let future = unsafe { behind(future) }?;
         let callback = callback.ok_or_else(Error::client_invalid_operation)?;
-        future.call_back(callback, Parameter(parameter));
+        due = future.call_back(callback, Parameter(parameter));
         Ok(())
-    })
+    });
+    if let Some(call) = due {
+        call.run();
+    }
+    code
 }
 
 #[unsafe(no_mangle)]

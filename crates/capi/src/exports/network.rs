@@ -1,6 +1,6 @@
 //! Functions on the process: versions, errors, and the network thread.
 
-use crate::argument::{Code, guard, guard_code, option_value};
+use crate::argument::{Code, code, guard, guard_code, option_value};
 use crate::future::call::NETWORK;
 use crate::network::{Hook, Parameter};
 use crate::{fork, network_options, version};
@@ -95,8 +95,8 @@ extern "C" fn fdb_setup_network() -> Code {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn fdb_run_network() -> Code {
-    guard_code(|| NETWORK.run())
+extern "C-unwind" fn fdb_run_network() -> Code {
+    code(NETWORK.run())
 }
 
 #[unsafe(no_mangle)]

@@ -1,13 +1,18 @@
 //! A future's callbacks, and the one network that runs them.
+//!
+//! A callback may never come back: an interpreter that ends lets its threads exit where they return
+//! to it, and `pthread_exit` unwinds every frame down to the thread's first one. So a callback is
+//! called by the exported function itself, outside of the wall that no panic passes (which would
+//! end the process for what it takes for an exception of C++), and what lies between owns nothing.
 
 use super::FutureCore;
 use super::held::Held;
-use crate::guard::guard;
 use crate::network::{Due, Network, Parameter};
 use std::ffi::c_void;
+use std::mem::ManuallyDrop;
 
 /// `FDBCallback`.
-pub(crate) type Callback = unsafe extern "C" fn(*mut FutureCore, *mut c_void);
+pub(crate) type Callback = unsafe extern "C-unwind" fn(*mut FutureCore, *mut c_void);
 
 /// A future that is ready, and what the program wants to be called then.
 pub(crate) struct Call {
@@ -21,10 +26,28 @@ pub(crate) static NETWORK: Network<Call> = Network::new();
 
 impl Due for Call {
     fn run(self) {
-        let future = self.future.as_raw();
+        let Self { future, callback, parameter } = self;
+        // The count is no value with a destructor during the call; a thread that ends there keeps
+        // it.
+        let future = future.into_raw();
         // SAFETY: the program gave the function to be called with this future and parameter, and
-        // the future lives through the call, for `self` holds it, even if the callback destroys the
-        // handle.
-        guard((), || unsafe { (self.callback)(future, self.parameter.0) });
+        // the future lives through the call, for there is this count, even if the callback destroys
+        // the handle.
+        unsafe { callback(future, parameter.0) };
+        // SAFETY: the count of above, given back once.
+        drop(unsafe { Held::from_raw(future) });
     }
+}
+
+/// Calls the program, in the order of the list. Not inside a [`guard`](crate::guard::guard).
+#[inline]
+pub(crate) fn run_all(due: Vec<Call>) {
+    if due.is_empty() {
+        return;
+    }
+    let mut due = ManuallyDrop::new(due.into_iter());
+    for call in due.by_ref() {
+        call.run();
+    }
+    drop(ManuallyDrop::into_inner(due));
 }

@@ -53,11 +53,6 @@ impl Held {
         future
     }
 
-    /// The pointer of the handle that C has.
-    pub(crate) fn as_raw(&self) -> *mut FutureCore {
-        self.0.as_ptr()
-    }
-
     /// The count behind a pointer.
     ///
     /// # Safety

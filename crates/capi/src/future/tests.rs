@@ -6,7 +6,7 @@
 use super::call::NETWORK;
 use super::held::Held;
 use super::{FutureCore, behind};
-use crate::network::Parameter;
+use crate::network::{Due, Parameter};
 use crate::value::Value;
 use plinth_client::Database;
 use plinth_env::reply::{Reply, promise};
@@ -35,7 +35,7 @@ impl Raw {
 
     fn destroy(self) {
         // SAFETY: as above.
-        unsafe { Held::from_raw(self.0) }.cancel();
+        drop(unsafe { Held::from_raw(self.0) }.cancel());
     }
 
     fn int(self) -> Result<i64, i32> {
@@ -44,7 +44,7 @@ impl Raw {
     }
 }
 
-unsafe extern "C" fn count(future: *mut FutureCore, counter: *mut c_void) {
+unsafe extern "C-unwind" fn count(future: *mut FutureCore, counter: *mut c_void) {
     // SAFETY: the parameter is a counter that outlives the network, and the future lives through
     // the call.
     let (counter, future) =
@@ -63,10 +63,11 @@ fn race(counter: &AtomicUsize, of: fn(Reply<()>) -> Held) {
     let future = Raw(of(reply).into_raw());
     scope(|threads| {
         threads.spawn(move || promise.send(Ok(())));
-        threads.spawn(move || future.on(Held::cancel));
+        threads.spawn(move || drop(future.on(Held::cancel)));
         threads.spawn(move || {
             for _ in 0..3 {
-                future.on(|future| future.call_back(count, counter_of(counter)));
+                let due = future.on(|future| future.call_back(count, counter_of(counter)));
+                due.into_iter().for_each(Due::run);
             }
         });
         threads.spawn(move || {
@@ -117,7 +118,7 @@ fn a_cancelled_future_tells_whoever_would_answer_it() {
         let (promise, reply) = promise::<()>();
         let future = Raw(of(reply).into_raw());
         assert!(!promise.is_cancelled());
-        future.on(Held::cancel);
+        drop(future.on(Held::cancel));
         assert!(promise.is_cancelled());
         promise.send(Ok(()));
         assert_eq!(future.on(Held::error).map_err(|error| error.code()), Err(1101));
@@ -186,7 +187,7 @@ fn a_read_that_nobody_wanted_is_sent_once_by_many_that_want_it() {
                 threads.spawn(move || assert!(future.on(Held::block).is_ok()));
             }
             if round % 2 == 0 {
-                threads.spawn(move || future.on(Held::cancel));
+                threads.spawn(move || drop(future.on(Held::cancel)));
             }
         });
         let outcome = future.on(Held::error).map_or_else(|error| error.code(), |()| 0);
@@ -208,7 +209,7 @@ fn errors_stay_after_any_release() {
     future.destroy();
     let never = Raw(FutureCore::never().into_raw());
     assert_eq!(never.int(), Err(2015));
-    never.on(Held::cancel);
+    drop(never.on(Held::cancel));
     assert_eq!(never.int(), Err(1101));
     never.destroy();
 }
