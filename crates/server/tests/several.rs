@@ -10,7 +10,7 @@ use plinth_client::{
     Database, Description, Endpoint, Pinned, RangeOptions, ReadVersionReply, ReadVersionRequest,
 };
 use plinth_env::reply::{Reply, promise};
-use plinth_env::simulated::{NetworkPlan, Simulation};
+use plinth_env::simulated::{NetworkPlan, Random, Simulation};
 use plinth_env::{Env, Task};
 use plinth_pipeline::{Node, NodeConfig};
 use plinth_server::{Server, ServerConfig};
@@ -330,6 +330,43 @@ fn spawn_clients(world: &World) -> Vec<Task> {
     (0..CLIENTS).map(spawn).collect()
 }
 
+/// Something happens to a server, or to its connections.
+fn trouble(world: &Arc<World>, random: &mut Random, clients: &[String]) {
+    let pause = |random: &mut Random, most| {
+        world.sim.run_for(Duration::from_millis(random.below(most)));
+    };
+    pause(random, 300);
+    let (leader, next) = (world.leader(), random.index(SERVERS));
+    let clients: Vec<_> = clients.iter().map(|client| world.sim.process(client)).collect();
+    let client = &clients[random.index(clients.len())];
+    match random.below(5) {
+        0 => {
+            world.kill(leader);
+            pause(random, 600);
+            world.lead((leader + 1) % SERVERS);
+            pause(random, 600);
+            world.start(leader);
+        }
+        1 => world.lead(next),
+        2 => {
+            let env = world.env(next);
+            world.sim.partition(client, &env);
+            pause(random, 5000);
+            world.sim.heal(client, &env);
+        }
+        3 => {
+            // The leader hangs: nobody hears of it, and another one leads.
+            let env = world.env(leader);
+            clients.iter().for_each(|client| world.sim.partition(client, &env));
+            world.sim.run_for(Duration::from_millis(300));
+            world.lead((leader + 1) % SERVERS);
+            pause(random, 3000);
+            clients.iter().for_each(|client| world.sim.heal(client, &env));
+        }
+        _ => world.sim.close_connections(client, &world.env(next)),
+    }
+}
+
 #[test]
 fn increments_take_effect_once_while_leaders_come_and_go() {
     for seed in 0..24 {
@@ -338,44 +375,63 @@ fn increments_take_effect_once_while_leaders_come_and_go() {
         let tasks = spawn_clients(&world);
         let close = if seed % 2 == 0 { 0.002 } else { 0.0 };
         world.sim.set_network(NetworkPlan { close, clog: 0.001, ..NetworkPlan::default() });
-        for _ in 0..25 {
-            world.sim.run_for(Duration::from_millis(1 + random.below(300)));
-            let (leader, next) = (world.leader(), random.index(SERVERS));
-            let client = world.sim.process(&format!("client-{}", random.index(CLIENTS)));
-            match random.below(5) {
-                0 => {
-                    world.kill(leader);
-                    world.sim.run_for(Duration::from_millis(random.below(600)));
-                    world.lead((leader + 1) % SERVERS);
-                    world.sim.run_for(Duration::from_millis(random.below(600)));
-                    world.start(leader);
-                }
-                1 => world.lead(next),
-                2 => {
-                    let env = world.env(next);
-                    world.sim.partition(&client, &env);
-                    world.sim.run_for(Duration::from_millis(random.below(5000)));
-                    world.sim.heal(&client, &env);
-                }
-                3 => {
-                    // The leader hangs: nobody hears of it, and another one leads.
-                    let env = world.env(leader);
-                    let clients: Vec<_> =
-                        (0..CLIENTS).map(|at| world.sim.process(&format!("client-{at}"))).collect();
-                    clients.iter().for_each(|client| world.sim.partition(client, &env));
-                    world.sim.run_for(Duration::from_millis(300));
-                    world.lead((leader + 1) % SERVERS);
-                    world.sim.run_for(Duration::from_millis(random.below(3000)));
-                    clients.iter().for_each(|client| world.sim.heal(client, &env));
-                }
-                _ => world.sim.close_connections(&client, &world.env(next)),
-            }
-        }
+        let clients: Vec<_> = (0..CLIENTS).map(|at| format!("client-{at}")).collect();
+        (0..25).for_each(|_| trouble(&world, &mut random, &clients));
         world.sim.set_network(NetworkPlan::default());
         world.finish(&tasks);
         let db = world.connect("checker");
         let count = world.sim.run_until(check(&db)).expect("it is retried");
         assert_eq!(count as usize, CLIENTS * OPERATIONS, "seed {seed}");
+    }
+}
+
+/// Reads once in each way that any server can answer, at one version.
+async fn read_in_every_way(db: &Database) -> Result<()> {
+    let tr = db.create_transaction();
+    let (first, second) = (tr.get("row/1"), tr.get("none"));
+    assert_eq!((first.await?.map(number), second.await?), (Some(1), None));
+    let rows = RangeOptions::from(&b"row/"[..]..&b"row0"[..]);
+    let (again, key) = (tr.get("counter"), tr.get_key(KeySelector::first_greater_than("row/")));
+    assert_eq!((again.await?.map(number), &key.await?[..]), (Some(1), &b"row/1"[..]));
+    assert_eq!(tr.range(rows).collect().await?.len(), 1);
+    let size = tr.estimated_range_size("row/", "row0");
+    let points = tr.split_points("row/", "row0", 10_000);
+    assert!(size.await? >= 0);
+    assert_eq!(points.await?.len(), 2);
+    Ok(())
+}
+
+/// Most of what is asked for has nobody to look after it but the server at hand.
+#[test]
+fn whatever_is_read_is_read_elsewhere_when_the_server_at_hand_fails() {
+    for seed in 0..12 {
+        let world = World::new(seed);
+        let mut random = world.sim.random();
+        let clients = ["client".to_owned()];
+        let (db, env) = (world.connect(&clients[0]), world.sim.process(&clients[0]));
+        world.sim.run_until(increment(&db, "row/1")).unwrap();
+        let slowest = Arc::new(AtomicUsize::new(0));
+        let is_over = Arc::new(AtomicUsize::new(0));
+        let reader = || {
+            let (db, env) = (db.clone(), env.clone());
+            let (slowest, is_over) = (slowest.clone(), is_over.clone());
+            env.clone().spawn("reader", async move {
+                while is_over.load(Ordering::Relaxed) == 0 {
+                    let began = env.now();
+                    let read = read_in_every_way(&db).await;
+                    read.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+                    let took = env.now() - began;
+                    slowest.fetch_max(took.as_millis() as usize, Ordering::Relaxed);
+                    env.sleep(Duration::from_millis(30)).await;
+                }
+            })
+        };
+        let readers: Vec<_> = (0..3).map(|_| reader()).collect();
+        (0..20).for_each(|_| trouble(&world, &mut random, &clients));
+        is_over.store(1, Ordering::Relaxed);
+        world.finish(&readers);
+        let slowest = slowest.load(Ordering::Relaxed);
+        assert!(slowest < 8000, "seed {seed}: {slowest} ms");
     }
 }
 

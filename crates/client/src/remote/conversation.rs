@@ -8,7 +8,7 @@
 use super::cluster_file::Address;
 use super::counting::PATIENCE;
 use super::link::Link;
-use super::slots::Answer;
+use super::slots::Pending;
 use plinth_env::{Sleep, Stream};
 use plinth_proto::frame::{self, Kind, MAX_REPLY};
 use plinth_proto::{Hello, Welcome, reply};
@@ -236,14 +236,15 @@ impl Conversation {
             }
             frames.push(frame);
         }
-        let mut answers: Vec<Option<Answer>> = Vec::with_capacity(frames.len());
-        self.link.take(frames.iter().map(|frame| frame.id), &mut answers);
-        for (frame, answer) in frames.iter().zip(answers) {
-            if let Some(answer) = answer {
-                if frame.kind == Kind::Failure as u8 {
-                    self.link.is_refused(frame.body);
-                }
-                answer.complete(frame.kind, frame.body);
+        let mut waiting: Vec<Option<Pending>> = Vec::with_capacity(frames.len());
+        self.link.take(frames.iter().map(|frame| frame.id), &mut waiting);
+        for (frame, pending) in frames.iter().zip(waiting) {
+            let Some(pending) = pending else { continue };
+            if frame.kind == Kind::Failure as u8 {
+                self.link.is_refused(frame.body);
+                self.link.give_up(pending, &reply::failure(frame.body));
+            } else {
+                pending.answer.complete(frame.kind, frame.body);
             }
         }
         Ok(used)

@@ -46,6 +46,9 @@ pub(super) struct Wanted {
     pub(super) request: ReadVersion,
     /// The token that is shown with it.
     pub(super) token: Option<Token>,
+    /// Whether others are asked only when this server doesn't answer: see
+    /// [`fallback`](super::fallback).
+    pub(super) is_direct: bool,
 }
 
 /// Those who may agree that a server leads.
@@ -72,6 +75,8 @@ pub(super) struct Count {
 struct State {
     /// Empty once they have been answered.
     waiting: Vec<Promise<ReadVersionReply>>,
+    /// Whether others are asked for a version when this comes to nothing, and haven't been.
+    is_direct: bool,
     answer: Option<(ReadVersionReply, Quorum)>,
     /// The places of those who were asked.
     asked: Vec<usize>,
@@ -83,8 +88,15 @@ struct State {
 enum Next {
     Wait,
     Answer(Result<ReadVersionReply>, Vec<Promise<ReadVersionReply>>),
-    /// The leader is to prove it; these have not agreed.
-    Prove(Vec<Promise<ReadVersionReply>>, Vec<usize>),
+    /// The leader is to prove it.
+    Prove(Proof),
+}
+
+struct Proof {
+    waiting: Vec<Promise<ReadVersionReply>>,
+    is_direct: bool,
+    /// Who was asked and didn't agree.
+    others: Vec<usize>,
 }
 
 impl Count {
@@ -96,7 +108,8 @@ impl Count {
         asked: Vec<(usize, Reply<Standing>)>,
     ) -> Arc<Self> {
         let places = asked.iter().map(|(place, _)| *place).collect();
-        let state = State { waiting, answer: None, asked: places, said: Vec::new() };
+        let is_direct = wanted.is_direct;
+        let state = State { waiting, is_direct, answer: None, asked: places, said: Vec::new() };
         let (began, asker) = (asker.now(), Arc::downgrade(asker));
         let count = Arc::new(Self { asker, wanted, began, state: Mutex::new(state) });
         for (place, reply) in asked {
@@ -137,6 +150,26 @@ impl Count {
         self.state().waiting.is_empty()
     }
 
+    /// Since when it is asked for a version that others may be asked for, too; `None` if they have
+    /// been, or there is an answer.
+    pub(super) fn waits_directly(&self) -> Option<Duration> {
+        let state = self.state();
+        (state.is_direct && !state.waiting.is_empty()).then_some(self.began)
+    }
+
+    /// Takes out those who wait, so that others are asked, and has this one wait.
+    pub(super) fn replace(
+        &self,
+        other: Promise<ReadVersionReply>,
+    ) -> Option<(Vec<Promise<ReadVersionReply>>, Wanted)> {
+        let mut state = self.state();
+        if state.waiting.is_empty() || !std::mem::take(&mut state.is_direct) {
+            return None;
+        }
+        let waiting = std::mem::replace(&mut state.waiting, vec![other]);
+        Some((waiting, self.wanted.clone()))
+    }
+
     /// Whether nobody waits for it any more.
     pub(super) fn is_cancelled(&self) -> bool {
         self.state().waiting.iter().all(Promise::is_cancelled)
@@ -152,13 +185,13 @@ impl Count {
             Next::Answer(answer, waiting) => {
                 waiting.into_iter().for_each(|promise| promise.send(answer.clone()));
             }
-            Next::Prove(waiting, others) => {
+            Next::Prove(Proof { waiting, is_direct, others }) => {
                 self.tell(|witnesses| {
                     others.into_iter().for_each(|place| witnesses.are_others(place));
                 });
                 // Without it nobody waits either.
                 if let Some(asker) = self.asker.upgrade() {
-                    asker.ask_for_proof(self.wanted.clone(), waiting);
+                    asker.ask_for_proof(Wanted { is_direct, ..self.wanted.clone() }, waiting);
                 }
             }
         }
@@ -196,7 +229,8 @@ impl State {
             of_it.filter_map(|(_, standing)| standing.as_ref()).any(|it| quorum.is_agreed_by(it))
         };
         let others = self.asked.iter().copied().filter(|place| !agrees(place)).collect();
-        Next::Prove(std::mem::take(&mut self.waiting), others)
+        let (waiting, is_direct) = (std::mem::take(&mut self.waiting), self.is_direct);
+        Next::Prove(Proof { waiting, is_direct, others })
     }
 }
 

@@ -10,6 +10,7 @@
 use super::RemoteOptions;
 use super::cluster_file::{Address, ClusterFile};
 use super::counting::{Asker, Count, Wanted, Witnesses};
+use super::fallback::{Fallback, Orphan};
 use super::refusal;
 use super::scout::Lost;
 use super::slots::{Answer, Pending, Slots, unknown};
@@ -44,6 +45,8 @@ pub(super) struct Link {
     pub(super) witnesses: OnceLock<Box<dyn Witnesses>>,
     /// Read versions for which that is counted, oldest first.
     counts: Mutex<VecDeque<Arc<Count>>>,
+    /// Where the server is one of several: who asks others.
+    pub(super) fallback: OnceLock<Box<dyn Fallback>>,
 }
 
 #[derive(Default)]
@@ -74,6 +77,24 @@ struct Gathered {
     promises: Vec<Promise<ReadVersionReply>>,
     /// Whether it is for the server to prove that it leads.
     by_proof: bool,
+    /// When somebody has looked at it first, who looks for what waits for too long.
+    seen: Option<Duration>,
+}
+
+impl Gathered {
+    fn orphan(&mut self) -> Option<Orphan> {
+        if !self.wanted.is_direct || self.promises.is_empty() {
+            return None;
+        }
+        let promises = std::mem::take(&mut self.promises);
+        let mut answer = Answer::ReadVersions(promises, self.wanted.clone());
+        let orphan = Orphan::of_version(&mut answer)?;
+        if let Answer::ReadVersions(promises, _) = answer {
+            self.promises = promises;
+        }
+        self.wanted.is_direct = false;
+        Some(orphan)
+    }
 }
 
 impl State {
@@ -117,9 +138,19 @@ impl Link {
         database: Arc<OnceLock<String>>,
         lost: Lost,
     ) -> Self {
-        let (state, wanted) = (Mutex::default(), Signal::new());
-        let (witnesses, counts) = (OnceLock::new(), Mutex::default());
-        Self { env, file, options, number, database, state, wanted, lost, witnesses, counts }
+        Self {
+            env,
+            file,
+            options,
+            number,
+            database,
+            state: Mutex::default(),
+            wanted: Signal::new(),
+            lost,
+            witnesses: OnceLock::new(),
+            counts: Mutex::default(),
+            fallback: OnceLock::new(),
+        }
     }
 
     /// The server refuses a request, by a failure with this body. One that doesn't lead says so
@@ -168,14 +199,97 @@ impl Link {
         answer: Answer,
         encode: impl FnOnce(&mut Vec<u8>, u32),
     ) {
+        self.leave(token, answer, encode, false);
+    }
+
+    /// Leaves a request that others are asked for when this server doesn't answer it.
+    #[inline]
+    pub(super) fn submit_directly(
+        &self,
+        token: Option<&Token>,
+        answer: Answer,
+        encode: impl FnOnce(&mut Vec<u8>, u32),
+    ) {
+        self.leave(token, answer, encode, true);
+    }
+
+    #[inline]
+    fn leave(
+        &self,
+        token: Option<&Token>,
+        answer: Answer,
+        encode: impl FnOnce(&mut Vec<u8>, u32),
+        is_direct: bool,
+    ) {
         let mut state = self.lock();
         let (id, _) = state.slots.insert(answer, token, encode);
+        if is_direct && let Some(pending) = state.slots.get_mut(id) {
+            pending.is_direct = true;
+        }
         if let Some((pending, error)) = state.unaskable(id) {
             drop(state);
-            return pending.answer.fail(&error);
+            return self.give_up(pending, &error);
         }
         state.queue(id);
         self.ring(state);
+    }
+
+    /// A request comes to nothing here: others are asked, or whoever waits is told why.
+    #[cold]
+    pub(super) fn give_up(&self, mut pending: Pending, why: &Error) {
+        if let Some(fallback) = self.fallback.get()
+            && let Some(orphan) = Orphan::of(&mut pending)
+        {
+            fallback.take(orphan);
+        }
+        pending.answer.fail(why);
+    }
+
+    /// The same, of a version that wasn't asked for yet.
+    fn give_up_gathered(&self, mut gathered: Gathered, why: &Error) {
+        if let Some(fallback) = self.fallback.get()
+            && let Some(orphan) = gathered.orphan()
+        {
+            fallback.take(orphan);
+        }
+        Answer::ReadVersions(gathered.promises, gathered.wanted).fail(why);
+    }
+
+    /// Has others asked for what has waited since it was looked at first, `patience` ago. Says
+    /// whether anything waits that others can be asked for.
+    pub(super) fn look_for_silence(&self, now: Duration, patience: Duration) -> bool {
+        let Some(fallback) = self.fallback.get() else { return false };
+        let mut waits = false;
+        let mut is_late = |seen: &mut Option<Duration>| {
+            waits = true;
+            now.saturating_sub(*seen.get_or_insert(now)) >= patience
+        };
+        let mut orphans = Vec::new();
+        {
+            let mut guard = self.lock();
+            let State { slots, gathered, .. } = &mut *guard;
+            for pending in slots.iter_mut().filter(|pending| pending.is_direct) {
+                if is_late(&mut pending.seen) {
+                    orphans.extend(Orphan::of(pending));
+                }
+            }
+            for gathered in gathered.iter_mut().filter(|gathered| gathered.wanted.is_direct) {
+                if is_late(&mut gathered.seen) {
+                    orphans.extend(gathered.orphan());
+                }
+            }
+        }
+        // Of those whose server has answered, and others are to agree.
+        for count in self.counts().iter() {
+            let Some(began) = count.waits_directly() else { continue };
+            if is_late(&mut Some(began)) {
+                orphans.extend(Orphan::of_version(&mut Answer::Counted(count.clone())));
+            }
+        }
+        for orphan in orphans {
+            fallback.take(Orphan { is_silent: true, ..orphan });
+        }
+        waits
     }
 
     /// Leaves a commit. It may be large, so it is not encoded under the lock.
@@ -240,7 +354,7 @@ impl Link {
         let alike = |gathered: &&mut Gathered| {
             let (request, theirs) = (&wanted.request, &gathered.wanted);
             let ReadVersion { priority, lock_aware, causal_risky, tags, count } = &theirs.request;
-            theirs.token == wanted.token
+            (&theirs.token, theirs.is_direct) == (&wanted.token, wanted.is_direct)
                 && (*priority, *lock_aware, *causal_risky)
                     == (request.priority, request.lock_aware, request.causal_risky)
                 && *tags == request.tags
@@ -253,8 +367,8 @@ impl Link {
                 shared.promises.push(promise);
             }
             None => {
-                let promises = vec![promise];
-                state.gathered.push(Gathered { wanted, promises, by_proof: false });
+                let (promises, by_proof, seen) = (vec![promise], false, None);
+                state.gathered.push(Gathered { wanted, promises, by_proof, seen });
             }
         }
         self.ring(state);
@@ -289,7 +403,7 @@ impl Asker for Link {
 
     fn ask_for_proof(&self, wanted: Wanted, promises: Vec<Promise<ReadVersionReply>>) {
         let mut state = self.lock();
-        state.gathered.push(Gathered { wanted, promises, by_proof: true });
+        state.gathered.push(Gathered { wanted, promises, by_proof: true, seen: None });
         self.ring(state);
     }
 }
@@ -315,13 +429,14 @@ impl Link {
             // They go before what else waits, so that a first read behind them is of a version that
             // is no older.
             let mut shown = state.sent.clone();
-            for (answer, kind, Wanted { request, token }) in asked {
+            for (answer, kind, Wanted { request, token, is_direct }) in asked {
                 let put = |out: &mut Vec<u8>, id| {
                     request::put_read_version(out, id, kind, &request);
                 };
                 let (id, _) = state.slots.insert(answer, token.as_ref(), put);
                 shown.put(output, token.as_ref(), version);
                 if let Some(pending) = state.slots.get_mut(id) {
+                    pending.is_direct = is_direct;
                     output.extend_from_slice(&pending.frame);
                 }
             }
@@ -349,11 +464,11 @@ impl Link {
     /// Who waits for a read version, and how it is asked for: those who can agree that this server
     /// leads are asked at once, if there are any.
     fn asked(self: &Arc<Self>, gathered: Gathered, version: u16) -> (Answer, Kind, Wanted) {
-        let Gathered { wanted, promises, by_proof } = gathered;
+        let Gathered { wanted, promises, by_proof, .. } = gathered;
         let may_count = !by_proof && !wanted.request.causal_risky && version >= COUNTED;
         let witnesses = self.witnesses.get().filter(|_| may_count);
         let Some(asked) = witnesses.and_then(|witnesses| witnesses.ask()) else {
-            return (Answer::ReadVersions(promises), Kind::ReadVersion, wanted);
+            return (Answer::ReadVersions(promises, wanted.clone()), Kind::ReadVersion, wanted);
         };
         let asker: Arc<dyn Asker> = self.clone();
         let count = Count::begin(&asker, wanted.clone(), promises, asked);
@@ -390,18 +505,9 @@ impl Link {
     }
 
     /// Those who wait for the replies with these ids.
-    pub(super) fn take(&self, ids: impl Iterator<Item = u32>, answers: &mut Vec<Option<Answer>>) {
-        let mut frames = Vec::new();
+    pub(super) fn take(&self, ids: impl Iterator<Item = u32>, waiting: &mut Vec<Option<Pending>>) {
         let mut state = self.lock();
-        for id in ids {
-            let pending = state.slots.take(id);
-            answers.push(pending.map(|pending| {
-                frames.push(pending.frame);
-                pending.answer
-            }));
-        }
-        drop(state);
-        drop(frames);
+        waiting.extend(ids.map(|id| state.slots.take(id)));
     }
 
     /// Asks the server for a sign of life.
@@ -434,7 +540,7 @@ impl Link {
             }
         }
         drop(guard);
-        unaskable.into_iter().for_each(|(pending, error)| pending.answer.fail(&error));
+        unaskable.into_iter().for_each(|(pending, error)| self.give_up(pending, &error));
     }
 
     /// The connection is lost: commits that may have reached the server have an unknown fate,
@@ -468,14 +574,14 @@ impl Link {
                 Answer::Commit(_) => pending.answer.fail(&error),
                 // Whoever ends because of it may not have answered. Said twice, it would end twice.
                 answer @ Answer::Number(_, Kind::RebootReply) => answer.fail(&unanswered(why)),
-                answer if self.gives_up() => answer.fail(&unasked(why)),
+                answer if self.gives_up() => {
+                    self.give_up(Pending { answer, ..pending }, &unasked(why))
+                }
                 answer => drop(answer),
             }
         }
         unsent.into_iter().for_each(|pending| pending.answer.fail(&unasked(why)));
-        gathered
-            .into_iter()
-            .for_each(|gathered| Answer::ReadVersions(gathered.promises).fail(&unasked(why)));
+        gathered.into_iter().for_each(|gathered| self.give_up_gathered(gathered, &unasked(why)));
     }
 
     /// No connection could be made: who has given up is forgotten, and if another attempt can't
@@ -498,6 +604,7 @@ impl Link {
                     wanted: Wanted::default(),
                     promises: promises.extract_if(.., |p| p.is_cancelled()).collect(),
                     by_proof: *by_proof,
+                    seen: None,
                 });
             }
             state_ref.gathered.retain(|gathered| !gathered.promises.is_empty());
@@ -515,11 +622,9 @@ impl Link {
             answer @ Answer::Number(_, Kind::RebootReply) if !is_final => {
                 answer.fail(&unasked(&why))
             }
-            answer => answer.fail(&why),
+            answer => self.give_up(Pending { answer, ..pending }, &why),
         });
-        for gathered in gathered {
-            Answer::ReadVersions(gathered.promises).fail(&why);
-        }
+        gathered.into_iter().for_each(|gathered| self.give_up_gathered(gathered, &why));
     }
 
     /// Keeps the endpoint at one database. What a client has read and written is spread among

@@ -27,6 +27,7 @@ mod connect;
 mod conversation;
 mod counting;
 mod dial;
+mod fallback;
 mod link;
 mod luck;
 mod many;
@@ -47,6 +48,7 @@ use crate::endpoint::{
 use crate::first_read::{self, FEW_KEYS};
 use cluster::{Cluster, Whom};
 use counting::{Wanted, Witnesses};
+use fallback::{Fallback, by_frame, by_request};
 use link::Link;
 use luck::Luck;
 use plinth_env::Env;
@@ -190,6 +192,28 @@ impl RemoteEndpoint {
         }
     }
 
+    /// Asks what any server can answer. `answer` makes of a promise what waits for the reply.
+    #[inline]
+    fn ask_any<T: Send + 'static>(
+        &self,
+        answer: impl Fn(Promise<T>) -> Answer + Send + Sync + 'static,
+        encode: impl FnOnce(&mut Vec<u8>, u32),
+    ) -> Reply<T> {
+        let (promise, reply) = promise();
+        let Some(cluster) = self.cluster() else {
+            self.submit(answer(promise), encode);
+            return reply;
+        };
+        if let Some(server) = cluster.at_hand() {
+            server.link().submit_directly(self.token.as_ref(), answer(promise), encode);
+            cluster.watches();
+            return reply;
+        }
+        let mut frame = Vec::new();
+        encode(&mut frame, 0);
+        cluster.ask(Whom::Any, by_frame(frame, self.token.clone(), answer))
+    }
+
     /// Leaves a request, to be answered as far as the token lets it.
     #[inline]
     fn submit(&self, answer: Answer, encode: impl FnOnce(&mut Vec<u8>, u32)) {
@@ -284,10 +308,16 @@ impl Core {
         reply
     }
 
-    /// Has read versions of this server be counted by these.
-    fn is_witnessed(&self, witnesses: impl Fn() -> Box<dyn Witnesses>) {
+    /// Has read versions of this server be counted by these, and those asked for what it doesn't
+    /// answer.
+    fn is_one_of_several(
+        &self,
+        witnesses: impl Fn() -> Box<dyn Witnesses>,
+        fallback: impl Fn() -> Box<dyn Fallback>,
+    ) {
         for link in &self.links {
             let _ = link.witnesses.set(witnesses());
+            let _ = link.fallback.set(fallback());
         }
     }
 
@@ -396,11 +426,6 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn read_version(&self, request: ReadVersionRequest) -> Reply<ReadVersionReply> {
-        if let Some(cluster) = self.cluster() {
-            return self
-                .ask(cluster, Whom::Leader, move |server| server.read_version(request.clone()));
-        }
-        let (promise, reply) = promise();
         let priority = match request.priority {
             Priority::Batch => 0,
             Priority::Default => 1,
@@ -413,8 +438,19 @@ impl Endpoint for RemoteEndpoint {
             count: request.others.saturating_add(1),
             tags: request.tags,
         };
-        self.link().gather(Wanted { request, token: self.token.clone() }, promise);
-        reply
+        let (promise, reply) = promise();
+        let mut wanted = Wanted { request, token: self.token.clone(), is_direct: false };
+        let Some(cluster) = self.cluster() else {
+            self.link().gather(wanted, promise);
+            return reply;
+        };
+        if let Some(server) = cluster.leading() {
+            wanted.is_direct = true;
+            server.link().gather(wanted, promise);
+            cluster.watches();
+            return reply;
+        }
+        cluster.ask(Whom::Leader, by_request(wanted))
     }
 
     fn get_many(
@@ -423,20 +459,22 @@ impl Endpoint for RemoteEndpoint {
         space: KeySpace,
         keys: &KeyList,
     ) -> Reply<Vec<Option<Bytes>>> {
+        if keys.len() <= WHOLE_KEYS {
+            let count = keys.len();
+            return self.ask_any(
+                move |promise| Answer::Values(promise, count),
+                |out, id| request::put_get_many(out, id, version, space, keys.iter()),
+            );
+        }
         if let Some(cluster) = self.cluster() {
             let keys = keys.clone();
             return self
                 .ask(cluster, Whom::Any, move |server| server.get_many(version, space, &keys));
         }
-        if keys.len() > WHOLE_KEYS {
-            let (core, token) = (self.core.clone(), self.token.clone());
-            return many::values(keys, move |promise, keys| {
-                core.get_many(token.as_ref(), promise, version, space, keys)
-            });
-        }
-        let (promise, reply) = promise();
-        self.core.get_many(self.token.as_ref(), promise, version, space, keys);
-        reply
+        let (core, token) = (self.core.clone(), self.token.clone());
+        many::values(keys, move |promise, keys| {
+            core.get_many(token.as_ref(), promise, version, space, keys)
+        })
     }
 
     fn begin_reading(
@@ -457,43 +495,23 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn get_newest(&self, lock_aware: bool, space: KeySpace, keys: &KeyList) -> Reply<Newest> {
-        if let Some(cluster) = self.cluster() {
-            let keys = keys.clone();
-            return self.ask(cluster, Whom::Any, move |server| {
-                server.get_newest(lock_aware, space, &keys)
-            });
-        }
-        let (promise, reply) = promise();
-        self.submit(Answer::Newest(promise, keys.len()), |out, id| {
-            request::put_get_newest(out, id, lock_aware, space, keys);
-        });
-        reply
+        let count = keys.len();
+        self.ask_any(
+            move |promise| Answer::Newest(promise, count),
+            |out, id| request::put_get_newest(out, id, lock_aware, space, keys),
+        )
     }
 
     fn get_key(&self, version: Version, space: KeySpace, selector: &KeySelector) -> Reply<Bytes> {
-        if let Some(cluster) = self.cluster() {
-            let selector = selector.clone();
-            return self
-                .ask(cluster, Whom::Any, move |server| server.get_key(version, space, &selector));
-        }
-        let (promise, reply) = promise();
-        self.submit(Answer::Key(promise), |out, id| {
+        self.ask_any(Answer::Key, |out, id| {
             request::put_get_key(out, id, version, space, selector);
-        });
-        reply
+        })
     }
 
     fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
-        if let Some(cluster) = self.cluster() {
-            let read = read.clone();
-            return self
-                .ask(cluster, Whom::Any, move |server| server.get_range(version, space, &read));
-        }
-        let (promise, reply) = promise();
-        self.submit(Answer::Range(promise), |out, id| {
+        self.ask_any(Answer::Range, |out, id| {
             request::put_get_range(out, id, version, space, read);
-        });
-        reply
+        })
     }
 
     fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
@@ -527,26 +545,16 @@ impl Endpoint for RemoteEndpoint {
     }
 
     fn range_size(&self, range: KeyRange) -> Reply<i64> {
-        if let Some(cluster) = self.cluster() {
-            return self.ask(cluster, Whom::Any, move |server| server.range_size(range.clone()));
-        }
-        let (promise, reply) = promise();
-        self.submit(Answer::Number(promise, Kind::RangeSizeReply), |out, id| {
-            request::put_range_size(out, id, &range);
-        });
-        reply
+        self.ask_any(
+            |promise| Answer::Number(promise, Kind::RangeSizeReply),
+            |out, id| request::put_range_size(out, id, &range),
+        )
     }
 
     fn split_points(&self, range: KeyRange, chunk: i64) -> Reply<Vec<Bytes>> {
-        if let Some(cluster) = self.cluster() {
-            return self
-                .ask(cluster, Whom::Any, move |server| server.split_points(range.clone(), chunk));
-        }
-        let (promise, reply) = promise();
-        self.submit(Answer::Keys(promise), |out, id| {
+        self.ask_any(Answer::Keys, |out, id| {
             request::put_split_points(out, id, &range, chunk);
-        });
-        reply
+        })
     }
 
     fn addresses_for_key(&self, key: &[u8]) -> Reply<Vec<String>> {

@@ -4,7 +4,7 @@
 //! for two requests of one connection. It keeps the request's frame as long as the request may be
 //! sent again.
 
-use super::counting::Count;
+use super::counting::{Count, Wanted};
 use super::token::Token;
 use crate::endpoint::{Newest, ReadVersionReply};
 use plinth_env::reply::Promise;
@@ -16,11 +16,12 @@ use plinth_types::{
 };
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Who waits, and for what.
 pub(super) enum Answer {
     /// All transactions that share one request.
-    ReadVersions(Vec<Promise<ReadVersionReply>>),
+    ReadVersions(Vec<Promise<ReadVersionReply>>, Wanted),
     /// The same, where this client asks itself whether the server leads.
     Counted(Arc<Count>),
     /// Whom the server follows.
@@ -50,13 +51,10 @@ pub(super) enum Answer {
 impl Answer {
     /// Keeps the promise with what a reply of `kind` says.
     pub(super) fn complete(self, kind: u8, body: &[u8]) {
-        if kind == Kind::Failure as u8 {
-            return self.fail(&reply::failure(body));
-        }
         let is = |expected: Kind| is_kind(kind, expected);
         let shared = || Bytes::copy_from_slice(body);
         match self {
-            Self::ReadVersions(promises) => {
+            Self::ReadVersions(promises, _) => {
                 let answer = is(Kind::ReadVersionReply).and_then(|()| version(&shared()));
                 promises.into_iter().for_each(|promise| promise.send(answer.clone()));
             }
@@ -124,7 +122,7 @@ impl Answer {
     pub(super) fn fail(self, error: &Error) {
         let error = error.clone();
         match self {
-            Self::ReadVersions(promises) => {
+            Self::ReadVersions(promises, _) => {
                 promises.into_iter().for_each(|promise| promise.send(Err(error.clone())));
             }
             Self::Counted(count) => count.answered(Err(error)),
@@ -155,7 +153,7 @@ impl Answer {
     /// Whether nobody waits any more.
     pub(super) fn is_cancelled(&self) -> bool {
         match self {
-            Self::ReadVersions(promises) => promises.iter().all(Promise::is_cancelled),
+            Self::ReadVersions(promises, _) => promises.iter().all(Promise::is_cancelled),
             Self::Counted(count) => count.is_cancelled(),
             Self::Standing(promise) => promise.is_cancelled(),
             Self::Values(promise, _) => promise.is_cancelled(),
@@ -225,6 +223,10 @@ pub(super) struct Pending {
     pub(super) serial: u64,
     /// The token that is shown with it, if it has one.
     pub(super) token: Option<Token>,
+    /// Whether others are asked when this server doesn't answer.
+    pub(super) is_direct: bool,
+    /// When somebody has looked at it first, who looks for what waits for too long.
+    pub(super) seen: Option<Duration>,
 }
 
 impl Pending {
@@ -267,7 +269,9 @@ impl Slots {
         let mut frame = Vec::new();
         encode(&mut frame, id);
         let (serial, token) = (self.serial, token.cloned());
-        self.slots[id as usize] = Some(Pending { answer, frame, serial, token });
+        let (is_direct, seen) = (false, None);
+        let pending = Pending { answer, frame, serial, token, is_direct, seen };
+        self.slots[id as usize] = Some(pending);
         (id, self.serial)
     }
 
@@ -295,6 +299,11 @@ impl Slots {
     /// The requests without an answer, in the order of their ids.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Pending)> {
         self.slots.iter().enumerate().filter_map(|(id, slot)| Some((id as u32, slot.as_ref()?)))
+    }
+
+    /// The same, to be changed.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Pending> {
+        self.slots.iter_mut().flatten()
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -39,6 +39,22 @@ impl Choice {
         self.at_hand[thread % self.at_hand.len()].load(Ordering::Relaxed)
     }
 
+    /// The server at hand, for what is asked there without a look at others; `None` when it is time
+    /// for one, and [`Choice::choose`] is to be asked.
+    pub(super) fn at_once(
+        &self,
+        thread: usize,
+        latency: impl Fn(usize) -> Option<Option<u64>>,
+    ) -> Option<usize> {
+        if self.turn.load(Ordering::Relaxed).is_multiple_of(JUDGED) {
+            return None;
+        }
+        let known = self.at_hand(thread);
+        latency(known)??;
+        self.turn.fetch_add(1, Ordering::Relaxed);
+        Some(known)
+    }
+
     /// The server that this thread asks. `latency` says how soon one answers: `None` if it may not
     /// be asked, `Some(None)` if that isn't known yet.
     pub(super) fn choose(

@@ -8,6 +8,8 @@
 //!                                        ▼
 //!   what waits is looked at every 50 ms (`steward`): nobody to ask yet? the leader is another one? silent for 250 ms?
 //! ```
+//! Most reads and read versions are left with a server's link, and become an operation (`op`) that
+//! several servers are asked for only if that server fails: see `direct`.
 //!
 //! 1. A commit is sent once more only if no server has taken it: it never left, or whoever got it
 //!    said that it doesn't lead (1037). When its connection is lost, or another server leads before
@@ -20,6 +22,7 @@
 //!    are those who wait told so.
 
 mod choice;
+mod direct;
 mod op;
 mod server;
 mod steward;
@@ -29,6 +32,7 @@ mod witnesses;
 use super::cluster_file::ClusterFile;
 use super::{RemoteEndpoint, RemoteOptions, thread_number};
 use choice::Choice;
+use direct::Rest;
 pub(super) use op::Whom;
 use op::{Ask, Op};
 use plinth_env::reply::{Reply, promise};
@@ -125,15 +129,17 @@ impl Cluster {
             choice: Choice::new(env, options.connections, (file.addresses().len(), MOST_SERVERS)),
             voters: AtomicUsize::new(file.addresses().len()),
         });
-        (0..file.addresses().len()).for_each(|at| cluster.is_witnessed(at));
+        (0..file.addresses().len()).for_each(|at| cluster.is_joined(at));
         drop(env.spawn_network("steward", steward::run(cluster.clone())));
         cluster
     }
 
-    /// Has read versions of the server at this place be counted by the others.
-    fn is_witnessed(self: &Arc<Self>, at: usize) {
+    /// Has read versions of the server at this place be counted by the others, and the others asked
+    /// for what it doesn't answer.
+    fn is_joined(self: &Arc<Self>, at: usize) {
         let others = || Box::new(Others::new(Arc::downgrade(self), at)) as _;
-        self.server(at).endpoint().core.is_witnessed(others);
+        let fallback = || Box::new(Rest::new(Arc::downgrade(self), at)) as _;
+        self.server(at).endpoint().core.is_one_of_several(others, fallback);
     }
 
     /// Ends; who waits is told that nobody will answer.
@@ -230,7 +236,7 @@ impl Cluster {
                 self.database.clone(),
             );
             let _ = place.set(Server::new(endpoint, &file.addresses()[0]));
-            self.is_witnessed(at);
+            self.is_joined(at);
         }
     }
 

@@ -3,7 +3,7 @@
 //! What may be asked again is kept as a function; the promise is kept by the first answer that
 //! counts. An operation that is not done is seen by the steward, so that none is forgotten.
 
-use super::super::{RemoteEndpoint, refusal};
+use super::super::{RemoteEndpoint, refusal, thread_number};
 use super::Cluster;
 use super::waiting::{Pending, Place};
 use plinth_env::reply::{Listener, Promise, Reply};
@@ -74,6 +74,32 @@ impl<T: Send + 'static> Op<T> {
         })
     }
 
+    /// What a server was asked `before`, and hasn't answered, is asked of others; that one may
+    /// answer yet, in `answer`.
+    pub(super) fn take_over(
+        cluster: &Arc<Cluster>,
+        (whom, ask): (Whom, Ask<T>),
+        (at, before): (usize, Duration),
+        (promise, answer): (Promise<T>, Reply<T>),
+    ) {
+        let op = Self::new(whom, ask, promise);
+        {
+            let mut state = op.state();
+            (state.owing, state.tried) = (1 << at, 1 << at);
+            // In whichever term it was: who leads now is asked, if that is another one.
+            (state.first, state.last) = (Some(before), Some((at, 0, before)));
+        }
+        let (place, _) = cluster.waiting.insert(thread_number(), op.clone());
+        let _ = op.place.set(place);
+        let weak = Arc::downgrade(cluster);
+        answer.on_complete(move |result| {
+            if let Some(cluster) = weak.upgrade() {
+                op.settle(&cluster, at, None, result);
+            }
+        });
+        cluster.wake.notify();
+    }
+
     fn state(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -130,17 +156,17 @@ impl<T: Send + 'static> Op<T> {
         let cluster = Arc::downgrade(cluster);
         reply.on_complete(move |result| {
             if let Some(cluster) = cluster.upgrade() {
-                self.settle(&cluster, at, now, result);
+                self.settle(&cluster, at, Some(now), result);
             }
         });
     }
 
-    /// A server has answered, or can't.
+    /// A server has answered, or can't. `asked`: when it was asked, if that is known.
     fn settle(
         self: Arc<Self>,
         cluster: &Arc<Cluster>,
         at: usize,
-        asked: Duration,
+        asked: Option<Duration>,
         result: Result<T>,
     ) {
         let server = cluster.server(at);
@@ -152,7 +178,10 @@ impl<T: Send + 'static> Op<T> {
             Err(error) if *error == Error::commit_unknown_result() => {}
             // It has waited for something to tell.
             _ if matches!(self.whom, Whom::AnyForLong | Whom::WhoeverHasIt) => server.is_there(),
-            _ => server.answered(cluster.env.now().saturating_sub(asked)),
+            _ => match asked {
+                Some(asked) => server.answered(cluster.env.now().saturating_sub(asked)),
+                None => server.is_there(),
+            },
         }
         if again && self.whom() == Whom::Leader {
             cluster.leads_not(at);

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How often what waits is looked at.
-const TICK: Duration = Duration::from_millis(50);
+pub(super) const TICK: Duration = Duration::from_millis(50);
 /// After so many looks at nothing it sleeps until something waits: to wake it for each operation of
 /// a client that does one at a time would cost more than the operation.
 const IDLE: u32 = 20;
@@ -28,9 +28,10 @@ pub(super) async fn run(cluster: Arc<Cluster>) {
         if cluster.closed.load(Ordering::Acquire) {
             return end(&cluster);
         }
+        let is_asked = cluster.look_for_silence();
         let waiting = cluster.waiting.look();
-        idle = if waiting.is_empty() { idle + 1 } else { 0 };
-        if idle > IDLE && cluster.waiting.may_rest() {
+        idle = if waiting.is_empty() && !is_asked { idle + 1 } else { 0 };
+        if idle > IDLE && cluster.waiting.may_rest(|| cluster.look_for_silence()) {
             cluster.wake.wait().await;
             idle = 0;
             continue;

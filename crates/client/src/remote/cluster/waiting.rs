@@ -79,9 +79,15 @@ impl Waiting {
             table.slots[slot] = Some((number, op));
             Place { table: at, slot, number }
         };
+        (place, self.is_to_be_watched())
+    }
+
+    /// Something waits, here or at a link. Says whether the steward sleeps.
+    #[inline]
+    pub fn is_to_be_watched(&self) -> bool {
         // Read first: it is everybody's, and seldom written.
         let is_watched = self.is_watched.load(Ordering::SeqCst);
-        (place, !is_watched && !self.is_watched.swap(true, Ordering::SeqCst))
+        !is_watched && !self.is_watched.swap(true, Ordering::SeqCst)
     }
 
     /// It waits no longer. May be said twice.
@@ -121,10 +127,11 @@ impl Waiting {
         waiting
     }
 
-    /// Whether the steward may sleep: nothing waits, and the next to do so wakes it.
-    pub fn may_rest(&self) -> bool {
+    /// Whether the steward may sleep: nothing waits, neither here nor, as `elsewhere` says, at a
+    /// link, and the next to do so wakes it.
+    pub fn may_rest(&self, elsewhere: impl FnOnce() -> bool) -> bool {
         self.is_watched.store(false, Ordering::SeqCst);
-        if !self.any(|_| true) {
+        if !self.any(|_| true) && !elsewhere() {
             return true;
         }
         self.is_watched.store(true, Ordering::SeqCst);
@@ -179,14 +186,15 @@ mod tests {
         waiting.remove(places[1]);
         ops[2].0.store(true, Ordering::Relaxed);
         assert_eq!(waiting.look().len(), 3);
-        assert!(!waiting.may_rest());
+        assert!(!waiting.may_rest(|| false));
         // A place that another one has by now isn't emptied.
         let (place, wakes) = waiting.insert(1, op());
         assert!(!wakes && place.slot == places[1].slot);
         waiting.remove(places[1]);
         assert_eq!(waiting.look().len(), 4);
         [places[0], places[3], places[4], place].iter().for_each(|it| waiting.remove(*it));
-        assert!(waiting.look().is_empty() && waiting.may_rest());
+        assert!(waiting.look().is_empty() && !waiting.may_rest(|| true));
+        assert!(!waiting.is_to_be_watched() && waiting.may_rest(|| false));
         assert!(waiting.insert(0, op()).1, "it sleeps");
     }
 }

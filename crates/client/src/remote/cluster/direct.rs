@@ -1,0 +1,121 @@
+//! What is asked of the server at hand directly, with nothing to look after it: see
+//! [`fallback`](super::super::fallback).
+//!
+//! Always: the steward doesn't sleep while such a request waits.
+
+use super::super::RemoteEndpoint;
+use super::super::fallback::{Fallback, Orphan, Waiting, Waits, by_frame, by_request};
+use super::super::slots::Answer;
+use super::super::token::Token;
+use super::op::{Ask, Op, SILENCE, Whom};
+use super::steward::TICK;
+use super::{Cluster, thread_number};
+use plinth_env::reply::{Promise, promise};
+use std::sync::{Arc, Weak};
+
+impl Cluster {
+    /// Where what any server can answer is left, unless this is the moment to see whether another
+    /// one is better; [`Cluster::watches`] is said after.
+    #[inline]
+    pub(in super::super) fn at_hand(&self) -> Option<&RemoteEndpoint> {
+        let latency = |at: usize| {
+            let server = self.servers.get(at)?.get()?;
+            server.is_up().then(|| server.latency_us())
+        };
+        let at = self.choice.at_once(thread_number(), latency)?;
+        Some(self.server(at).endpoint())
+    }
+
+    /// Where what the leader has to answer is left, if it is known and there;
+    /// [`Cluster::watches`] is said after.
+    #[inline]
+    pub(in super::super) fn leading(&self) -> Option<&RemoteEndpoint> {
+        let at = self.choose(Whom::Leader, 0)?;
+        Some(self.server(at).endpoint())
+    }
+
+    /// Something was left with a link: the steward looks after it.
+    #[inline]
+    pub(in super::super) fn watches(&self) {
+        if self.waiting.is_to_be_watched() {
+            self.wake.notify();
+        }
+    }
+
+    /// Has others asked for what was left with servers that are silent. Says whether anything waits
+    /// that was left with one.
+    pub(super) fn look_for_silence(&self) -> bool {
+        // Since it is seen first at the look after it was left.
+        let (now, patience) = (self.env.now(), SILENCE - TICK);
+        let links = self.servers().flat_map(|server| server.endpoint().core.links.iter());
+        links.fold(false, |waits, link| link.look_for_silence(now, patience) | waits)
+    }
+}
+
+/// All but the server at a place.
+pub(super) struct Rest {
+    cluster: Weak<Cluster>,
+    but: usize,
+}
+
+impl Rest {
+    pub(super) fn new(cluster: Weak<Cluster>, but: usize) -> Self {
+        Self { cluster, but }
+    }
+}
+
+impl Fallback for Rest {
+    fn take(&self, orphan: Orphan) {
+        // Without a cluster nobody waits.
+        let Some(cluster) = self.cluster.upgrade() else { return };
+        let Orphan { waits, frame, token, is_silent } = orphan;
+        let first = First { cluster, at: self.but, is_silent, frame, token };
+        match waits {
+            Waits::Versions(waiting, reply, wanted) => {
+                let (promise, answer) = promise();
+                answer.on_complete(move |answer| {
+                    waiting.into_iter().for_each(|promise| promise.send(answer.clone()));
+                });
+                first.ask_again(Whom::Leader, Box::new(by_request(wanted)), (promise, reply));
+            }
+            Waits::Values(waiting, count) => {
+                first.ask_others(waiting, move |promise| Answer::Values(promise, count));
+            }
+            Waits::Newest(waiting, count) => {
+                first.ask_others(waiting, move |promise| Answer::Newest(promise, count));
+            }
+            Waits::Key(waiting) => first.ask_others(waiting, Answer::Key),
+            Waits::Range(waiting) => first.ask_others(waiting, Answer::Range),
+            Waits::Number(waiting, kind) => {
+                first.ask_others(waiting, move |promise| Answer::Number(promise, kind));
+            }
+            Waits::Keys(waiting) => first.ask_others(waiting, Answer::Keys),
+        }
+    }
+}
+
+/// The server that was asked first, and what it was asked.
+struct First {
+    cluster: Arc<Cluster>,
+    at: usize,
+    is_silent: bool,
+    frame: Vec<u8>,
+    token: Option<Token>,
+}
+
+impl First {
+    fn ask_others<T: Send + 'static>(
+        mut self,
+        waiting: Waiting<T>,
+        answer: impl Fn(Promise<T>) -> Answer + Send + Sync + 'static,
+    ) {
+        let ask = by_frame(std::mem::take(&mut self.frame), self.token.take(), answer);
+        self.ask_again(Whom::Any, Box::new(ask), waiting);
+    }
+
+    fn ask_again<T: Send + 'static>(self, whom: Whom, ask: Ask<T>, waiting: Waiting<T>) {
+        let now = self.cluster.env.now();
+        let asked = if self.is_silent { now.saturating_sub(SILENCE) } else { now };
+        Op::take_over(&self.cluster, (whom, ask), (self.at, asked), waiting);
+    }
+}
