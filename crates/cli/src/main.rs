@@ -66,6 +66,7 @@ mod starting;
 mod target;
 mod terminal;
 mod tls;
+mod token;
 mod told;
 mod trend;
 

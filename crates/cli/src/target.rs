@@ -7,6 +7,7 @@
 use crate::encryption;
 use crate::patience::{no_answer, within};
 use crate::silence;
+use crate::token;
 use plinth::{Builder, Database, Error, Local, TransactionOption, fdb};
 use plinth_env::{Env, block_on};
 use std::path::PathBuf;
@@ -112,7 +113,8 @@ impl Target {
     /// Opens it. Should a server not answer, that is said; see [`silence`].
     ///
     /// # Errors
-    /// Those of opening; `file_not_found` for a directory without a database that `must_exist`.
+    /// Those of opening, and of the token that the environment names; `file_not_found` for a
+    /// directory without a database that `must_exist`.
     pub fn open(&self, must_exist: bool) -> Result<Open, Error> {
         Ok(match self {
             Self::Directory(path) => {
@@ -121,7 +123,7 @@ impl Target {
                 builder.open()?.into()
             }
             Self::ClusterFile(path) => {
-                let database = Database::connect(path)?;
+                let database = token::of_environment(Database::connect(path)?)?;
                 silence::watch(database.endpoint());
                 database.into()
             }

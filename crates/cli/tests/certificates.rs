@@ -248,5 +248,39 @@ fn a_shell_shows_the_token_it_is_given() {
         let told = with("till", refused);
         assert!(told.contains("permission_denied"), "{refused}: {told}");
     }
+    commands_show_the_token_of_a_file(&server, place.path());
     assert_eq!(server.terminate(), Some(0));
+}
+
+/// `admin` is an operator here, `till` writes what begins with `b`, and nobody else may do
+/// anything.
+fn commands_show_the_token_of_a_file(server: &Running, place: &Path) {
+    let rights = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/rights");
+    let plinth = |token: &Path, arguments: &[&str]| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_plinth"));
+        program.args(arguments).arg("--cluster-file").arg(server.cluster_file());
+        let done = program.env("PLINTH_TOKEN_FILE", token).output().unwrap();
+        let told = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
+        (done.status.success(), told)
+    };
+    let backup = format!("file://{}", place.join("backup").display());
+    let commands: [&[&str]; 2] = [&["changes", "list"], &["backup", "now", &backup]];
+    for command in commands {
+        let (done, told) = plinth(&rights.join("till.token"), command);
+        assert!(!done && told.contains("permission_denied"), "{command:?}: {told}");
+        let (done, told) = plinth(&rights.join("admin.token"), command);
+        assert!(done, "{command:?}: {told}");
+    }
+    let set = ["shell", "--exec", "writemode on; set b2 3; get b2"];
+    let (done, told) = plinth(&rights.join("till.token"), &set);
+    assert!(done && told.contains("`b2' is `3'"), "{told}");
+    // One that is given by hand is shown in its place.
+    let admin = include_str!("../../../tests/rights/admin.token");
+    let line = format!("option on authorization_token {}; writemode on; set c 1", admin.trim());
+    let (done, told) = plinth(&rights.join("till.token"), &["shell", "--exec", &line]);
+    assert!(done, "{told}");
+    for wrong in ["none.token", "../../LICENSE"] {
+        let (done, told) = plinth(&rights.join(wrong), &["changes", "list"]);
+        assert!(!done && told.contains("PLINTH_TOKEN_FILE names"), "{wrong}: {told}");
+    }
 }
