@@ -5,8 +5,8 @@
 //! and what was written and deleted after its leaves were sealed must not be undone.
 
 use super::damage::{
-    ASIDE, ILL, PREFIX, Row, SERIES, SIDE, TWIG, WELL, append, damage, database, fill, is_damaged,
-    open, row_of, rows, set, settings, times,
+    ASIDE, ILL, PREFIX, Row, SERIES, SIDE, TWIG, WELL, append, damage, database, fill, id,
+    is_damaged, open, row_of, rows, set, settings, times,
 };
 use plinth::Database;
 use plinth_client::{Description, Endpoint, ReadVersionReply, ReadVersionRequest};
@@ -18,6 +18,7 @@ use plinth_types::{
     Bytes, CommitReply, CommitRequest, Error, KeyList, KeyRange, KeySelector, KeySpace, RangeRead,
     RangeResult, Version,
 };
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -372,4 +373,146 @@ fn what_the_inbox_had_lies_over_what_the_tail_had() {
     let store = open(&db);
     assert_eq!(points(&store, ILL).last(), Some(&(8, Value::Integer(88))));
     assert_eq!((store.damaged(), rows(&db, ASIDE).len()), (vec![], 0));
+}
+
+/// A series that is damaged and mended again and again, by servers that die.
+struct Trial {
+    db: Database,
+    random: Random,
+    /// What was acknowledged.
+    points: BTreeMap<i64, i64>,
+    value: i64,
+    front: i64,
+}
+
+impl Trial {
+    fn new(seed: u64) -> Self {
+        let (db, random) = (database(), Random::new(seed));
+        Self { db, random, points: BTreeMap::new(), value: 0, front: 0 }
+    }
+
+    fn settings(&mut self) -> Settings {
+        let tail_bytes = [1, 300, 1 << 20][self.random.below(3) as usize];
+        Settings { tail_bytes, ..settings() }
+    }
+
+    fn open(&mut self) -> SeriesStore {
+        let settings = self.settings();
+        block_on(SeriesStore::open_with(&self.db, settings)).unwrap()
+    }
+
+    /// A point for the series, near those that it has.
+    fn point(&mut self) -> (i64, i64) {
+        self.value += 1;
+        self.front += self.random.below(2) as i64;
+        (self.front - self.random.below(6) as i64, self.value)
+    }
+
+    /// Others take points, and the tail moves on.
+    fn others_go_on(&mut self, store: &SeriesStore) {
+        self.value += 10;
+        let (from, which) = (self.value, self.random.below(2) as usize);
+        block_on(append(store, WELL[which], from..from + 5)).unwrap();
+        block_on(store.sync()).unwrap();
+    }
+
+    fn write(&mut self) {
+        let store = self.open();
+        let series = block_on(store.series(ILL)).unwrap();
+        for _ in 0..self.random.below(12) + 1 {
+            let (time, value) = self.point();
+            series.append(time, value).unwrap();
+            self.points.insert(time, value);
+            if self.random.below(2) == 0 {
+                block_on(store.sync()).unwrap();
+            }
+            if self.random.below(8) == 0 {
+                let first = self.front - self.random.below(9) as i64;
+                block_on(series.delete_range(first..first + 2)).unwrap();
+                self.points.retain(|time, _| !(first..first + 2).contains(time));
+            }
+            if self.random.below(6) == 0 {
+                self.others_go_on(&store);
+            }
+        }
+        block_on(store.sync()).unwrap();
+        self.check(&store);
+    }
+
+    /// Points come by the inbox: sometimes in more rows than are taken back at a time.
+    fn post(&mut self) {
+        let layer = SeriesLayer::with_settings(&self.db, settings());
+        let most = [0, 3, 5, 70][self.random.below(4) as usize];
+        for _ in 0..most {
+            let (time, value) = self.point();
+            let tr = |tr: &_| layer.append(tr, ILL, time, value).wait();
+            self.db.try_transact_blocking(tr).unwrap();
+            self.points.insert(time, value);
+        }
+    }
+
+    /// A server opens the series, and dies after some commits.
+    fn die(&mut self) {
+        let commits = self.random.below(14) as i64;
+        let (db, settings) = (ending(&self.db, commits), self.settings());
+        self.value += 10;
+        let from = self.value;
+        let _ = block_on(async {
+            let store = SeriesStore::open_with(&db, settings).await?;
+            store.sync().await?;
+            append(&store, WELL[0], from..from + 5).await?;
+            store.sync().await
+        });
+    }
+
+    /// Damages a row of the series, lets some time pass, and puts it back.
+    fn damage(&mut self) {
+        let of = id(&self.db, ILL);
+        let kind = [TWIG, TWIG, SIDE, SERIES][self.random.below(4) as usize];
+        let of = |kind| [PREFIX, &[0x15, kind], &of].concat();
+        let mut found = rows(&self.db, kind);
+        found.retain(|row| row.0.starts_with(&of(kind)));
+        if found.is_empty() {
+            return;
+        }
+        let which = self.random.below(found.len() as u64) as usize;
+        let (whole, _) = damage(&self.db, found.swap_remove(which));
+        for _ in 0..self.random.below(4) {
+            match self.random.below(3) {
+                0 => self.post(),
+                1 => self.die(),
+                _ => {
+                    let store = self.open();
+                    block_on(store.sync()).unwrap();
+                    self.others_go_on(&store);
+                }
+            }
+        }
+        set(&self.db, &whole);
+    }
+
+    fn check(&self, store: &SeriesStore) {
+        let wanted = self.points.iter().map(|(time, value)| (*time, Value::Integer(*value)));
+        assert_eq!(points(store, ILL), wanted.collect::<Vec<_>>());
+        assert_eq!((store.damaged(), rows(&self.db, ASIDE).len()), (vec![], 0));
+        block_on(store.check_invariants()).unwrap();
+    }
+}
+
+/// What the tail had of a series while it was taken back came over what was still aside, once it
+/// was damaged again, and over what leaves had by then.
+#[test]
+fn a_series_that_is_damaged_again_while_it_comes_back_keeps_the_newest() {
+    for seed in 0..30 {
+        let mut trial = Trial::new(seed);
+        for _ in 0..4 {
+            trial.write();
+            for _ in 0..trial.random.below(5) + 1 {
+                trial.damage();
+                (0..trial.random.below(3)).for_each(|_| trial.die());
+            }
+            let store = trial.open();
+            trial.check(&store);
+        }
+    }
 }

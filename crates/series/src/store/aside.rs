@@ -23,7 +23,7 @@ use super::{Cell, Shared, Standing, State, lock, tail};
 use crate::error::Error;
 use crate::name::Name;
 use crate::value::{Point, Points};
-use plinth_client::Transaction;
+use plinth_client::{RangeOptions, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -37,6 +37,8 @@ pub(super) struct Aside {
     /// Of which nothing stood in the database before: what lies aside of those was never finished,
     /// and goes.
     fresh: BTreeSet<Whose>,
+    /// Those that come before all that lies aside.
+    before: Vec<(Whose, Vec<u8>)>,
     rows: Vec<(Whose, Vec<u8>)>,
     damaged: BTreeMap<Whose, Marked>,
 }
@@ -67,15 +69,17 @@ impl Row {
 }
 
 impl Aside {
-    /// Adds points of a series that are in no leaf, in the order in which they came.
+    /// Adds points of a series that came by the inbox, in their order.
     pub(super) fn add(&mut self, shared: &Shared, name: &Name, why: &Error, points: &[Point]) {
-        let mut rows = Vec::new();
-        let mut letter = Letter::default();
-        letter.add_all(name, points, &mut rows);
-        rows.extend(letter.rest());
         let whose = Whose::Name(name.clone());
-        let rows = rows.iter().map(|row| Row::Letter.of(row));
-        self.rows.extend(rows.map(|row| (whose.clone(), row)));
+        self.rows.extend(letters(name, points).into_iter().map(|row| (whose.clone(), row)));
+        self.note(shared, &whose, why, points.len());
+    }
+
+    /// Adds points that were in memory and are in no leaf, in the order in which they came.
+    fn add_memory(&mut self, shared: &Shared, cell: &Cell, why: &Error, points: &[Point]) {
+        let whose = shared.index.damage.holder(cell.id, &cell.name);
+        self.add_older(shared, &whose, letters(&cell.name, points));
         self.note(shared, &whose, why, points.len());
     }
 
@@ -88,8 +92,17 @@ impl Aside {
         points: &[(Id, Point)],
     ) {
         let batches = points.chunks(tail::BATCH_POINTS).map(tail::encode);
-        self.rows.extend(batches.map(|batch| (whose.clone(), Row::Batch.of(&batch))));
+        self.add_older(shared, whose, batches.map(|batch| Row::Batch.of(&batch)).collect());
         self.note(shared, whose, why, points.len());
+    }
+
+    /// Adds rows of what is older than all that is still on its way back.
+    fn add_older(&mut self, shared: &Shared, whose: &Whose, rows: Vec<Vec<u8>>) {
+        let to = match shared.index.damage.mark(whose).0 {
+            Mark::Back => &mut self.before,
+            Mark::None | Mark::Aside => &mut self.rows,
+        };
+        to.extend(rows.into_iter().map(|row| (whose.clone(), row)));
     }
 
     /// Adds a row that can't be read, or not as whose.
@@ -113,7 +126,7 @@ impl Aside {
     /// The same for several transactions. The last of them says what is damaged, when all is aside:
     /// a store that is opened in between finds it out anew, by the tail.
     pub(super) fn divided(self) -> Vec<Self> {
-        let mut all = Vec::new();
+        let mut all = before_others(self.before);
         let (mut now, mut bytes) = (Self { fresh: self.fresh, ..Self::default() }, 0);
         for row in self.rows {
             if bytes >= STEP_BYTES {
@@ -131,14 +144,24 @@ impl Aside {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.damaged.is_empty() && self.rows.is_empty()
+        self.damaged.is_empty() && self.rows.is_empty() && self.before.is_empty()
     }
 
     /// Writes it, in a transaction.
-    pub(super) fn write(&self, tr: &Transaction, keys: &Keys) {
+    pub(super) async fn write(&self, tr: &Transaction, keys: &Keys) -> plinth_types::Result<()> {
         for whose in &self.fresh {
             let (begin, end) = keys.aside(whose);
             tr.clear_range(begin, end);
+        }
+        for of_one in self.before.chunk_by(|(one, _), (next, _)| one == next) {
+            let Some((whose, _)) = of_one.first() else { continue };
+            let (begin, end) = keys.aside(whose);
+            let range = RangeOptions::from(begin..end).limit(1);
+            let there = tr.snapshot().get_range(range).await?.rows;
+            let first = there.iter().next().map(|(key, _)| key);
+            for ((_, row), number) in of_one.iter().zip(0..) {
+                tr.set(keys.aside_before(whose, first, number), row);
+            }
         }
         for (whose, row) in &self.rows {
             tr.set_versionstamped_key(keys.aside_row(whose, letter::next()), row);
@@ -146,7 +169,34 @@ impl Aside {
         for (whose, marked) in &self.damaged {
             tr.set(keys.damaged(whose), marked.encode());
         }
+        Ok(())
     }
+}
+
+/// Points of a series as rows of letters.
+pub(super) fn letters(name: &Name, points: &[Point]) -> Vec<Vec<u8>> {
+    let mut rows = Vec::new();
+    let mut letter = Letter::default();
+    letter.add_all(name, points, &mut rows);
+    rows.extend(letter.rest());
+    rows.iter().map(|row| Row::Letter.of(row)).collect()
+}
+
+/// Transactions that write rows before all others, the newest first: as many of them as there are
+/// when that breaks off are the end of what was, and change nothing where they come once more.
+fn before_others(mut rows: Vec<(Whose, Vec<u8>)>) -> Vec<Aside> {
+    let mut all = Vec::new();
+    while !rows.is_empty() {
+        let mut bytes = 0;
+        let fit = rows.iter().rev().take_while(|row| {
+            bytes += row.1.len();
+            bytes <= STEP_BYTES
+        });
+        let fit = fit.count().max(1);
+        let before = rows.split_off(rows.len().saturating_sub(fit));
+        all.push(Aside { before, ..Aside::default() });
+    }
+    all
 }
 
 /// Takes all that is in memory of a series that turned out to be damaged, to be set aside. Whoever
@@ -168,7 +218,7 @@ pub(super) fn of_memory(shared: &Shared, cell: &Arc<Cell>, why: &Error) -> Aside
     // These lie over the others, of the same times.
     points.extend(state.merging.into_iter().chain(state.late));
     let mut aside = Aside::default();
-    aside.add(shared, &cell.name, &why, &points);
+    aside.add_memory(shared, cell, &why, &points);
     aside
 }
 
@@ -178,5 +228,41 @@ pub(super) fn clear(tr: &Transaction, keys: &Keys, (id, name): (Id, &Name)) {
         tr.clear(keys.damaged(&whose));
         let (begin, end) = keys.aside(&whose);
         tr.clear_range(begin, end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_lie_in_the_order_in_which_they_come_back() {
+        let keys = Keys::new(b"s/");
+        for whose in [Whose::Number(3), Whose::Name(Name::parse("cpu host=a").unwrap())] {
+            let (begin, end) = keys.aside(&whose);
+            let stamped = keys.aside_row(&whose, 7);
+            // Without the place of its stamp.
+            let stamped = stamped[..stamped.len() - 4].to_vec();
+            let second = keys.aside_before(&whose, Some(&stamped), 300);
+            let first = keys.aside_before(&whose, Some(&Keys::aside_behind(&second, 1)), 0);
+            let others = [keys.aside_before(&whose, None, 301), keys.aside_row(&whose, 8)];
+            let all = [begin, first, second.clone(), Keys::aside_behind(&second, 1)];
+            let all = all.into_iter().chain([others[0].clone(), stamped.clone()]);
+            let behind = Keys::aside_behind(&stamped, 1);
+            let all: Vec<_> = all.chain([behind, others[1].clone(), end]).collect();
+            assert!(all.is_sorted_by(|one, next| one < next), "{all:?}");
+        }
+    }
+
+    #[test]
+    fn what_comes_before_others_is_written_from_its_end_on() {
+        let row = |at: u8| (Whose::Number(1), vec![at; STEP_BYTES / 3]);
+        let aside = Aside { before: (0..7).map(row).collect(), ..Aside::default() };
+        let steps = aside.divided();
+        let of = |step: &Aside| step.before.iter().map(|row| row.1[0]).collect::<Vec<_>>();
+        assert_eq!(
+            steps.iter().map(of).collect::<Vec<_>>(),
+            [vec![4, 5, 6], vec![1, 2, 3], vec![0]]
+        );
     }
 }

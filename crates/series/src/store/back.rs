@@ -3,24 +3,44 @@
 //!
 //! That is looked for when the store is opened, before the tail is read; their points are taken in
 //! as mail that came before the inbox's, some rows at a time, each page in the commit in which it
-//! goes from aside. Meanwhile (22, whose) says so: the tail may have some of them again, and if the
-//! rows can't be read after all when the store is opened next, what the tail has is set aside anew.
-//! It says, too, up to where leaves had points when the series was found whole first. Of what the
-//! tail had, points up to there are in leaves, under what came late and what was deleted since, and
-//! are left out.
+//! goes from aside. This may break off anywhere, and the rows may be damaged again then, so all of
+//! it goes by these rules:
+//!
+//! ```text
+//!   (22, whose)   (23, whose)                      the tail has
+//!   ASIDE         batches, then letters            nothing that is not here
+//!     | can be read: batches become letters, without what leaves have
+//!     v
+//!   BACK          letters, of which the first go   those that went, until leaves have them
+//!     | can't: what the tail has comes here as batches, before all letters
+//!     v
+//!   ASIDE
+//! ```
+//!
+//! - Of what the tail had, points up to where leaves end are in them, under what came late and
+//!   what was deleted since, and are left out. That is done of all that come back before the
+//!   first of them is taken in: until then no leaf was written since the tail was set aside.
+//! - Taking in what is left once more, in its order, ends as taking it in once. So a page that
+//!   was saved in part, or is there twice, does no harm, as long as all that came later is
+//!   behind it.
+//! - What the tail has while letters are on their way is older than those that are left, so it
+//!   comes before them. Where that takes several commits the first has the newest batches: if
+//!   there are no more, the tail has all of them, and the newest come over it once more.
 
-use super::aside::Row;
+use super::aside::{self, Row};
 use super::damage::{LeavesUpto, Mark, Marked, called};
 use super::inbox::{self, Taken};
-use super::keys::Whose;
-use super::letter::{self, Opened};
+use super::keys::{Id, Keys, Whose};
+use super::letter;
 use super::nodes::{self, Reader};
-use super::{Shared, names, retry, tail};
+use super::{Shared, Standing, lock, names, retry, tail};
 use crate::codec;
 use crate::error::{Error, Result};
-use crate::value::Points;
+use crate::name::Name;
+use crate::value::{Point, Points};
 use plinth_client::{KeySelector, KeyValue, RangeOptions, StreamingMode};
 use plinth_types::key_after;
+use std::slice;
 use std::sync::Arc;
 
 /// Rows that are read at a time.
@@ -39,8 +59,7 @@ pub(super) async fn learn(shared: &Shared) -> Result<Vec<Whose>> {
         let (whose, marked) = (keys.whose_damage(&row.key)?, Marked::decode(&row.value));
         match check(shared, &whose).await {
             Ok(()) => {
-                let why = Error::damaged(called(&whose), marked.why);
-                shared.note_marked(&whose, &why, (Mark::Returning, marked.sealed));
+                shared.index.damage.note_returning(&whose, marked);
                 whole.push(whose);
             }
             Err(why @ Error::Damaged { .. }) => {
@@ -135,49 +154,73 @@ pub(super) async fn last(shared: &Shared, whose: &Whose) -> Result<Option<Vec<u8
 }
 
 /// The next rows that were set aside, of what can be read again: for whoever has the turn, puts
-/// them into memory and saves them. `None` if there are no more.
-pub(super) async fn take_some(
-    shared: &Arc<Shared>,
-    whose: &Whose,
-    sealed: LeavesUpto,
-) -> Result<Option<Taken>> {
+/// them into memory and saves them. `None` if there are no more, or the series has turned out to be
+/// damaged once more: they stay where they are, behind what was in memory.
+pub(super) async fn take_some(shared: &Arc<Shared>, whose: &Whose) -> Result<Option<Taken>> {
     let rows = rows(shared, whose, None).await?;
     if rows.is_empty() {
         return Ok(None);
     }
-    let name = match whose {
-        Whose::Number(id) => names::name_of(shared, *id).await?,
-        Whose::Name(name) => Some(name.clone()),
-        Whose::Unknown => None,
+    let open = |row: &[u8]| match Row::split(row) {
+        (Row::Letter, row) => letter::decode(row),
+        (Row::Batch, _) => Err(Error::damaged(called(whose), "a letter expected, a batch found")),
     };
-    let open = |row: &[u8]| -> Result<Opened> {
-        let (kind, row) = Row::split(row);
-        if kind == Row::Letter {
-            return letter::decode(row);
+    let Some((_, name)) = series_of(shared, whose).await? else {
+        return inbox::take_rows(shared, &rows, Some(whose), open).await;
+    };
+    let taken = match names::open(shared, slice::from_ref(&name)).await?.pop() {
+        Some(Err(why)) => Err(why),
+        Some(Ok(series)) if lock(&series.cell.state).standing == Standing::Damaged => {
+            Err(shared.why_damaged(&name))
         }
-        let gone = || Error::damaged(called(whose), "its name has gone");
-        let name = name.clone().ok_or_else(gone)?;
-        let points = tail::decode(row)?.into_iter().map(|(_, point)| point);
-        let points = points.filter(|point| !sealed.has(point.time));
-        Ok((vec![name], points.map(|point| (0, point)).collect()))
+        Some(Ok(_)) | None => inbox::take_rows(shared, &rows, Some(whose), open).await,
     };
-    inbox::take_rows(shared, &rows, Some(whose), open).await
+    match taken {
+        Err(why @ Error::Damaged { .. }) => {
+            stop(shared, whose, &name, &why);
+            Ok(None)
+        }
+        taken => taken,
+    }
 }
 
-/// Says that what was set aside is on its way back. Gives up to where leaves had points when the
-/// series was found whole first.
-pub(super) async fn begin(shared: &Shared, whose: &Whose) -> Result<LeavesUpto> {
-    let before = shared.index.damage.mark(whose).1;
-    let sealed = match (before, whose) {
-        (Some(sealed), _) => sealed,
-        (None, Whose::Unknown) => LeavesUpto(None),
-        (None, Whose::Number(id)) => LeavesUpto(nodes::trunk(shared, *id).await?.last()),
-        (None, Whose::Name(name)) => match names::number_of(shared, name).await? {
-            Some(id) => LeavesUpto(nodes::trunk(shared, id).await?.last()),
-            None => LeavesUpto(None),
-        },
-    };
-    let marked = Marked { mark: Mark::Back, sealed: Some(sealed), why: String::new() };
+/// Has what is left of a series stay aside, since it is damaged once more, and what of it is in
+/// memory go there.
+fn stop(shared: &Shared, whose: &Whose, name: &Name, why: &Error) {
+    let cell = lock(&shared.index.names).get(name).cloned();
+    if let Some(cell) = cell.filter(|cell| lock(&cell.state).standing != Standing::Damaged) {
+        let aside = aside::of_memory(shared, &cell, why);
+        lock(&shared.flusher).set_aside(aside);
+    }
+    shared.note_damage(whose, why, Mark::Back);
+}
+
+/// The series whose points are aside, which can be read: its name, and its number if it has one.
+async fn series_of(shared: &Shared, whose: &Whose) -> Result<Option<(Option<Id>, Name)>> {
+    Ok(match whose {
+        Whose::Unknown => None,
+        Whose::Number(id) => names::name_of(shared, *id).await?.map(|name| (Some(*id), name)),
+        Whose::Name(name) => Some((names::number_of(shared, name).await?, name.clone())),
+    })
+}
+
+/// Says that what was set aside is on its way back, as letters all of it.
+pub(super) async fn begin(shared: &Shared, whose: &Whose) -> Result<()> {
+    if let Some((id, name)) = series_of(shared, whose).await? {
+        let upto = match (shared.index.damage.mark(whose).1, id) {
+            (Some(upto), _) => upto,
+            (None, Some(id)) => LeavesUpto(nodes::trunk(shared, id).await?.last()),
+            (None, None) => LeavesUpto(None),
+        };
+        let mut behind = None;
+        loop {
+            let rows = rows(shared, whose, behind.as_deref()).await?;
+            let Some(last) = rows.last() else { break };
+            make_letters(shared, &name, upto, &rows).await?;
+            behind = Some(last.key.to_vec());
+        }
+    }
+    let marked = Marked { mark: Mark::Back, sealed: None, why: String::new() };
     let (key, value) = (&shared.keys.damaged(whose), &marked.encode());
     retry::transact_all(&shared.database, |tr| async move {
         shared.check_owner(&tr).await?;
@@ -185,8 +228,42 @@ pub(super) async fn begin(shared: &Shared, whose: &Whose) -> Result<LeavesUpto> 
         Ok(())
     })
     .await?;
-    shared.index.damage.note_upto(whose, sealed);
-    Ok(sealed)
+    shared.index.damage.note_back(whose);
+    Ok(())
+}
+
+/// Puts letters in the place of batches among some rows, of the points that no leaf has.
+async fn make_letters(
+    shared: &Shared,
+    name: &Name,
+    upto: LeavesUpto,
+    rows: &[KeyValue],
+) -> Result<()> {
+    let mut made = Vec::new();
+    for row in rows {
+        let (Row::Batch, batch) = Row::split(&row.value) else { continue };
+        let points = tail::decode(batch)?.into_iter().map(|(_, point)| point);
+        let points: Vec<Point> = points.filter(|point| !upto.has(point.time)).collect();
+        made.push((&row.key, aside::letters(name, &points)));
+    }
+    if made.is_empty() {
+        return Ok(());
+    }
+    let made = &made;
+    retry::transact_all(&shared.database, |tr| async move {
+        shared.check_owner(&tr).await?;
+        for (key, letters) in made {
+            tr.clear(key);
+            for (letter, number) in letters.iter().zip(0..) {
+                match number {
+                    0 => tr.set(key, letter),
+                    _ => tr.set(Keys::aside_behind(key, number), letter),
+                }
+            }
+        }
+        Ok(())
+    })
+    .await
 }
 
 /// Nothing is aside of it any more.

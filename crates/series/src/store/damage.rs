@@ -1,8 +1,9 @@
 //! What a store knows to be damaged: whose rows are not what was written, and why. What of their
 //! points is set aside is the affair of `aside.rs`.
 //!
-//! A mark only ever grows within a store's life, until it is forgotten: what the tail has is set
-//! aside once, and a series takes no points from then on.
+//! A series that can be read again takes points as any other. Where one is damaged, a mark only
+//! ever grows within a store's life, until it is forgotten: what the tail has is set aside once,
+//! and the series takes no points from then on.
 
 use super::keys::{Id, Whose};
 use super::{Shared, lock};
@@ -13,21 +14,19 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How it stands with something that is damaged.
+/// What stands in the database of something that is damaged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Mark {
     /// Nothing yet.
     None,
-    /// It can be read again, and what is aside is on its way back.
-    Returning,
-    /// What is aside was on its way back, and it can't be read once more: the tail may have some of
-    /// it again.
+    /// What is aside is on its way back: the tail may have some of it again, and all that is behind
+    /// it is still aside.
     Back,
     /// What the tail has of it is aside.
     Aside,
 }
 
-/// Up to where leaves have the points of a series, as of when it was found whole first.
+/// Up to where leaves have the points of a series.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LeavesUpto(pub(super) Option<i64>);
 
@@ -43,6 +42,7 @@ impl LeavesUpto {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Marked {
     pub(super) mark: Mark,
+    /// If it is not what leaves have when the series is found whole: as it was written once.
     pub(super) sealed: Option<LeavesUpto>,
     /// For people.
     pub(super) why: String,
@@ -98,6 +98,14 @@ struct Known {
     why: Error,
     mark: Mark,
     sealed: Option<LeavesUpto>,
+    /// It can be read again, and takes points.
+    is_returning: bool,
+}
+
+impl Known {
+    fn is_damaged(&self) -> bool {
+        !self.is_returning
+    }
 }
 
 impl Damage {
@@ -109,7 +117,18 @@ impl Damage {
     /// Why a series is taken for damaged, if that stands in the database.
     pub(super) fn of(&self, whose: &Whose) -> Option<Error> {
         let known = lock(&self.known);
-        known.get(whose).filter(|known| known.mark >= Mark::Back).map(|known| known.why.clone())
+        let known = known.get(whose).filter(|known| known.is_damaged());
+        known.filter(|known| known.mark >= Mark::Back).map(|known| known.why.clone())
+    }
+
+    /// As whose the points of a series are set aside that the tail has, or the memory: where those
+    /// are that came before them, if any are aside.
+    pub(super) fn holder(&self, id: Id, name: &Name) -> Whose {
+        let number = Whose::Number(id);
+        match self.mark(&number).0 {
+            Mark::None => Whose::Name(name.clone()),
+            Mark::Back | Mark::Aside => number,
+        }
     }
 
     /// What stands in the database of it.
@@ -126,10 +145,18 @@ impl Damage {
         }
     }
 
-    /// It stands in the database up to where leaves had its points.
-    pub(super) fn note_upto(&self, whose: &Whose, upto: LeavesUpto) {
+    /// It can be read again, and this stands in the database.
+    pub(super) fn note_returning(&self, whose: &Whose, marked: Marked) {
+        let Marked { mark, sealed, why } = marked;
+        let why = Error::damaged(called(whose), why);
+        let known = Known { why, mark, sealed, is_returning: true };
+        lock(&self.known).insert(whose.clone(), known);
+    }
+
+    /// What is aside is on its way back, as stands in the database.
+    pub(super) fn note_back(&self, whose: &Whose) {
         if let Some(known) = lock(&self.known).get_mut(whose) {
-            known.sealed = Some(upto);
+            (known.mark, known.sealed) = (Mark::Back, None);
         }
     }
 
@@ -140,15 +167,14 @@ impl Damage {
 
     /// How many are damaged, and how many points were set aside since the store was opened.
     pub(super) fn count(&self) -> (usize, u64) {
-        let is_damaged = |known: &&Known| known.mark != Mark::Returning;
-        let count = lock(&self.known).values().filter(is_damaged).count();
+        let count = lock(&self.known).values().filter(|known| known.is_damaged()).count();
         (count, self.points.load(Ordering::Relaxed))
     }
 
     /// What is damaged, and why.
     pub(super) fn list(&self) -> Vec<(String, String)> {
         let known = lock(&self.known);
-        let damaged = known.iter().filter(|(_, known)| known.mark != Mark::Returning);
+        let damaged = known.iter().filter(|(_, known)| known.is_damaged());
         damaged.map(|(whose, known)| (called(whose), known.why.to_string())).collect()
     }
 }
@@ -193,16 +219,16 @@ impl Shared {
     ) {
         let damage = &self.index.damage;
         let mut known = lock(&damage.known);
-        let before = known.get(whose).map(|known| (known.mark, known.sealed));
-        if before.is_some_and(|(before, _)| mark <= before) {
+        let before = known.get(whose);
+        let is_news =
+            |before: &Known| mark > before.mark || (mark == before.mark && before.is_returning);
+        if !before.is_none_or(is_news) {
             return;
         }
-        let sealed = before.and_then(|(_, sealed)| sealed).or(sealed);
-        known.insert(whose.clone(), Known { why: why.clone(), mark, sealed });
+        let sealed = before.and_then(|before| before.sealed).or(sealed);
+        let damaged = Known { why: why.clone(), mark, sealed, is_returning: false };
+        known.insert(whose.clone(), damaged);
         drop(known);
-        if mark == Mark::Returning {
-            return;
-        }
         if damage.told.note_alone(1, self.database.endpoint().env().now()) {
             tracing::error!(series = called(whose), error = %why, "a series is damaged: no points of it are taken, and what was acknowledged of them is set aside");
         }

@@ -16,7 +16,6 @@
 
 use super::aside::{self, Aside};
 use super::back;
-use super::damage::LeavesUpto;
 use super::keys::{Id, Whose};
 use super::nodes::Through;
 use super::rest::{self, Ages, Rounds, Seen};
@@ -254,13 +253,13 @@ fn save_taken(
 }
 
 /// Takes in what was set aside of a series that was damaged and can be read again.
-pub(super) async fn take_back(shared: &Arc<Shared>, whose: &Whose, upto: LeavesUpto) -> Result<()> {
+pub(super) async fn take_back(shared: &Arc<Shared>, whose: &Whose) -> Result<()> {
     let _turn = shared.turn.take().await;
     commit_steps(shared).await?;
     let Some(last) = back::last(shared, whose).await? else {
         return back::end(shared, whose).await;
     };
-    while let Some(taken) = back::take_some(shared, whose, upto).await? {
+    while let Some(taken) = back::take_some(shared, whose).await? {
         let is_all = taken.reaches(&last);
         save_taken(shared, taken).await?;
         if is_all {
@@ -382,7 +381,7 @@ async fn try_commit(shared: &Shared, tr: &Transaction, step: &Step) -> Result<Ve
     shared.check_owner(tr).await?;
     let may_be_there = step.tried.swap(true, Ordering::Relaxed);
     let keys = &shared.keys;
-    step.aside.write(tr, keys);
+    step.aside.write(tr, keys).await?;
     for (number, bytes) in &step.batches {
         tr.set(keys.tail(*number), bytes);
     }

@@ -119,7 +119,11 @@ pub(super) async fn take_rows(
                 letters.push((names, series, points));
             }
             Err(why @ Error::Damaged { .. }) => match of {
-                Some(whose) => aside.add_row(shared, whose, &why, row.value.to_vec()),
+                Some(Whose::Unknown) => {
+                    aside.add_row(shared, &Whose::Unknown, &why, row.value.to_vec());
+                }
+                // Nothing of a series comes back before what comes first.
+                Some(Whose::Number(_) | Whose::Name(_)) => return Err(why),
                 None => {
                     let row = Row::Letter.of(&row.value);
                     aside.add_row(shared, &Whose::Unknown, &why, row);

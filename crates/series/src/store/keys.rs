@@ -411,6 +411,24 @@ impl Keys {
         self.under.pack_with_versionstamp(&row)
     }
 
+    /// The key of a row of it that lies before those there are, the first of which has this key.
+    /// Numbers come before versionstamps.
+    pub(super) fn aside_before(&self, whose: &Whose, first: Option<&[u8]>, number: u64) -> Vec<u8> {
+        let place = first.and_then(|key| {
+            match self.under.unpack::<Vec<Element<'_>>>(key).ok()?.get(2)? {
+                Element::Int(place) => Some(*place),
+                _ => None,
+            }
+        });
+        self.pack(&(ASIDE, whose.element(), place.unwrap_or_default().saturating_sub(1), number))
+    }
+
+    /// The key of a row of it that came out of the row of another key, with which this begins: it
+    /// is the next one.
+    pub(super) fn aside_behind(key: &[u8], number: u64) -> Vec<u8> {
+        [key, &foundationdb_tuple::pack(&number)].concat()
+    }
+
     pub(crate) fn number_of_tail(&self, key: &[u8]) -> Result<u64> {
         self.under.unpack::<(i64, u64)>(key).map(|tuple| tuple.1).map_err(|_| foreign(key))
     }

@@ -262,7 +262,7 @@ async fn stored(shared: &Shared, id: Id) -> Result<Option<(Name, Trunk)>> {
 }
 
 /// What was read of a series; or whose rows can't be read, and why.
-type Stored<T> = Result<Option<T>, (Whose, Error)>;
+pub(super) type Stored<T> = Result<Option<T>, (Whose, Error)>;
 
 /// The names of the series with these numbers, and their trees, read in one transaction; `None`
 /// where there is no such series.
@@ -295,7 +295,9 @@ async fn try_stored(
         };
         match Trunk::open(&Through { tr, keys, id }).await {
             Ok(trunk) => Ok(Ok(Some((name, trunk)))),
-            Err(why @ Error::Damaged { .. }) => Ok(Err((Whose::Name(name), why))),
+            Err(why @ Error::Damaged { .. }) => {
+                Ok(Err((shared.index.damage.holder(id, &name), why)))
+            }
             Err(why) => Err(why),
         }
     };
@@ -354,7 +356,7 @@ fn know(shared: &Shared, id: Id, name: Name, trunk: Trunk) -> Arc<Cell> {
 pub(super) async fn load(shared: &Arc<Shared>, ids: &[Id]) -> Result<Vec<Stored<Arc<Cell>>>> {
     let mut cells = Vec::with_capacity(ids.len());
     let known = |id: Id, (name, trunk): (Name, Trunk)| match shared.damage_of(id, &name) {
-        Some(damaged) => Err(damaged),
+        Some((_, why)) => Err((shared.index.damage.holder(id, &name), why)),
         None => Ok(know(shared, id, name, trunk)),
     };
     for ids in ids.chunks(NAMES_AT_ONCE) {

@@ -71,15 +71,14 @@ async fn own(shared: &Arc<Shared>, moves: bool) -> Result<()> {
     recover(shared).await?;
     rolls::learn_now(shared).await?;
     shared.turn.open();
-    // Up to where leaves have points is noted of all before the first write, which may make leaves
-    // of any of them.
-    let mut back = Vec::with_capacity(whole_again.len());
-    for whose in whole_again {
-        let upto = back::begin(shared, &whose).await?;
-        back.push((whose, upto));
+    // With all of them before the first write, which may make leaves of any: what leaves have is
+    // left out.
+    whole_again.retain(|whose| shared.index.damage.of(whose).is_none());
+    for whose in &whole_again {
+        back::begin(shared, whose).await?;
     }
-    for (whose, upto) in &back {
-        flush::take_back(shared, whose, *upto).await?;
+    for whose in &whole_again {
+        flush::take_back(shared, whose).await?;
     }
     // Before anything else is written: some of it may be in the tree already, from a life that
     // ended in the middle.
@@ -168,7 +167,7 @@ async fn take_over(plot: &Plot) -> Result<(Token, bool)> {
 
 /// The series that the tail has points of; nothing for one that was deleted, whose points stay
 /// until the tail moves on; or whose rows can't be read.
-type Recovered = BTreeMap<Id, Result<Option<Arc<Cell>>, (Whose, Error)>>;
+type Recovered = BTreeMap<Id, names::Stored<Arc<Cell>>>;
 
 /// Points of series that can't be read, which are to be set aside, and why.
 type Unreadable = BTreeMap<Whose, (Error, Vec<(Id, Point)>)>;
@@ -200,12 +199,15 @@ async fn recover(shared: &Arc<Shared>) -> Result<()> {
             for (id, point) in points {
                 match cells.get(&id) {
                     Some(Ok(Some(cell))) => recover_point(shared, cell, number, point),
-                    // What is known to be damaged has them aside already.
-                    Some(Err((whose, why))) if shared.index.damage.mark(whose).0 < Mark::Aside => {
+                    // Those are aside already.
+                    Some(Err((whose, why))) if shared.index.damage.mark(whose).0 == Mark::Aside => {
+                        shared.note_damage(whose, why, Mark::Aside);
+                    }
+                    Some(Err((whose, why))) => {
                         let entry = unreadable.entry(whose.clone());
                         entry.or_insert_with(|| (why.clone(), Vec::new())).1.push((id, point));
                     }
-                    Some(Ok(None) | Err(_)) | None => {}
+                    Some(Ok(None)) | None => {}
                 }
             }
             lock(&shared.flusher).note_batch(number, row.value.len());
