@@ -434,3 +434,33 @@ fn each_series_is_had_or_refused_by_itself() {
     });
     assert_eq!(told.collect::<Vec<_>>(), [WELL[0], "name", "damaged", WELL[1]]);
 }
+
+/// Its points came back as the other's.
+#[test]
+fn a_name_that_is_another_series() {
+    for with_twig in [false, true] {
+        let db = database();
+        let store = open(&db);
+        fill(&store, 0..10);
+        drop(store);
+        let (name, twig) = (row_of(&db, SERIES), row_of(&db, TWIG));
+        set(&db, &(name.0.clone(), WELL[0].as_bytes().to_vec()));
+        if with_twig {
+            damage(&db, twig.clone());
+        }
+        let mut all: Vec<i64> = (0..10).collect();
+        for _ in 0..2 {
+            let store = open(&db);
+            others_go_on(&store, &mut all);
+            assert_eq!(store.stats().damaged, 1);
+            drop(store);
+            set(&db, &twig);
+        }
+        set(&db, &name);
+        let store = open(&db);
+        assert_eq!(times(&store, ILL).unwrap(), (0..10).collect::<Vec<_>>());
+        others_go_on(&store, &mut all);
+        assert_eq!((store.damaged(), rows(&db, ASIDE).len()), (vec![], 0));
+        block_on(store.check_invariants()).unwrap();
+    }
+}

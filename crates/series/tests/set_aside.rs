@@ -351,6 +351,33 @@ fn a_series_is_damaged_while_a_row_of_it_that_is_aside_is() {
     block_on(store.check_invariants()).unwrap();
 }
 
+/// Batches name the series of their points.
+#[test]
+fn points_that_are_aside_as_those_of_another_series_stay_there() {
+    let db = database();
+    fill(&open(&db), 0..6);
+    let twigs = rows(&db, TWIG);
+    twigs.iter().for_each(|row| drop(damage(&db, row.clone())));
+    block_on(open(&db).sync()).unwrap();
+    let aside = rows(&db, ASIDE);
+    assert_eq!(aside.len(), 3);
+    twigs.iter().for_each(|row| set(&db, row));
+    // In the order of names: the first series' row lies where the second's did.
+    set(&db, &(aside[1].0.clone(), aside[0].1.clone()));
+    let store = open(&db);
+    let told = store.damaged();
+    assert!(matches!(&told[..], [(name, _)] if name == WELL[0]), "{told:?}");
+    is_damaged(block_on(append(&store, WELL[0], 20..21)));
+    assert_eq!(times(&store, ILL).unwrap(), (0..6).collect::<Vec<_>>());
+    drop(store);
+    set(&db, &aside[1]);
+    let store = open(&db);
+    for name in WELL {
+        assert_eq!(times(&store, name).unwrap(), (0..6).collect::<Vec<_>>());
+    }
+    assert_eq!((store.damaged(), rows(&db, ASIDE).len()), (vec![], 0));
+}
+
 /// Letters that could not be read were laid under what the tail had before them.
 #[test]
 fn what_the_inbox_had_lies_over_what_the_tail_had() {

@@ -75,12 +75,12 @@ pub(super) async fn learn(shared: &Shared) -> Result<Vec<Whose>> {
 async fn check(shared: &Shared, whose: &Whose) -> Result<()> {
     let gone = || Error::damaged(called(whose), "its rows are gone");
     let (id, name) = match whose {
-        Whose::Unknown => return check_rows(shared, whose).await,
+        Whose::Unknown => return check_rows(shared, whose, None).await,
         Whose::Number(id) => (*id, names::name_of(shared, *id).await?.ok_or_else(gone)?),
         Whose::Name(name) => match names::number_of(shared, name).await? {
             Some(id) => (id, name.clone()),
             // It is to be made.
-            None => return check_rows(shared, whose).await,
+            None => return check_rows(shared, whose, None).await,
         },
     };
     let (there, named) =
@@ -105,21 +105,31 @@ async fn check(shared: &Shared, whose: &Whose) -> Result<()> {
                 let begin = KeySelector::first_greater_than(last.key.clone());
                 range = RangeOptions::new(begin, end.clone());
             }
-            _ => return check_rows(shared, whose).await,
+            _ => return check_rows(shared, whose, Some(id)).await,
         }
     }
 }
 
 /// Fails if a row that is aside of a series can't be read, or none of those of the inbox: of a
-/// series all have to come back in their order.
-async fn check_rows(shared: &Shared, whose: &Whose) -> Result<()> {
+/// series all have to come back in their order. Points that the tail had under another number are
+/// another series'.
+async fn check_rows(shared: &Shared, whose: &Whose, id: Option<Id>) -> Result<()> {
     let (mut behind, mut result) = (None, Ok(()));
     loop {
         let rows = rows(shared, whose, behind.as_deref()).await?;
         for row in &rows {
             result = match Row::split(&row.value) {
                 (Row::Letter, row) => letter::decode(row).map(drop),
-                (Row::Batch, row) => tail::decode(row).map(drop),
+                (Row::Batch, row) => tail::decode(row).and_then(|points| {
+                    let is_other = |of: &Id| id.is_some_and(|id| *of != id);
+                    match points.iter().map(|(of, _)| *of).find(is_other) {
+                        None => Ok(()),
+                        Some(of) => {
+                            let why = format!("points of series number {of} are aside as its own");
+                            Err(Error::damaged(called(whose), why))
+                        }
+                    }
+                }),
             };
             if result.is_ok() == (*whose == Whose::Unknown) {
                 return result;

@@ -296,7 +296,12 @@ async fn try_stored(
         match Trunk::open(&Through { tr, keys, id }).await {
             Ok(trunk) => Ok(Ok(Some((name, trunk)))),
             Err(why @ Error::Damaged { .. }) => {
-                Ok(Err((shared.index.damage.holder(id, &name), why)))
+                let named = number(tr.snapshot().get(keys.name(name.as_str())).await?);
+                let whose = match named {
+                    Ok(Some(named)) if named != id => Whose::Number(id),
+                    _ => shared.index.damage.holder(id, &name),
+                };
+                Ok(Err((whose, why)))
             }
             Err(why) => Err(why),
         }
@@ -357,7 +362,14 @@ pub(super) async fn load(shared: &Arc<Shared>, ids: &[Id]) -> Result<Vec<Stored<
     let mut cells = Vec::with_capacity(ids.len());
     let known = |id: Id, (name, trunk): (Name, Trunk)| match shared.damage_of(id, &name) {
         Some((_, why)) => Err((shared.index.damage.holder(id, &name), why)),
-        None => Ok(know(shared, id, name, trunk)),
+        None => {
+            let cell = know(shared, id, name, trunk);
+            if cell.id == id {
+                return Ok(cell);
+            }
+            let why = format!("its name is that of number {}, {}", cell.id, cell.name);
+            Err((Whose::Number(id), Error::damaged(format!("series number {id}"), why)))
+        }
     };
     for ids in ids.chunks(NAMES_AT_ONCE) {
         let found = all_stored(shared, ids).await?.into_iter().zip(ids);
