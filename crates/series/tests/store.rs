@@ -620,6 +620,40 @@ fn a_series_takes_no_more_than_a_leaf_can_have_before_it_is_saved() {
     assert_eq!(block_on(series.aggregate(..)).unwrap().map(|summary| summary.count), Some(70_000));
 }
 
+/// Its commit failed for ever, and that of all others with it.
+#[test]
+fn a_leaf_that_would_not_fit_a_value_becomes_several() {
+    let db = Local::in_memory().unwrap().into_database();
+    let settings = Settings { leaf_points: 1 << 16, commit_every: None, ..Settings::default() };
+    let mut random = Random::new(3);
+    let mut time = 0;
+    // Times and values that don't compress.
+    let mut point = || {
+        time += 1 + (random.next() >> 20) as i64;
+        Point { time, value: Value::Float(f64::from_bits(random.next() >> 2)) }
+    };
+    let all: Vec<Point> = (0..150_000).map(|_| point()).collect();
+    block_on(async {
+        let store = SeriesStore::open_with(&db, settings.clone()).await.unwrap();
+        let series = store.series("noise").await.unwrap();
+        for some in all.chunks(1 << 15) {
+            for point in some {
+                series.append(point.time, point.value).unwrap();
+            }
+            store.sync().await.unwrap();
+        }
+        // As it is after a change of the settings, and where the tail has to become shorter.
+        drop(store);
+        let small = Settings { tail_bytes: 1, ..settings };
+        let store = SeriesStore::open_with(&db, small).await.unwrap();
+        let series = store.series("noise").await.unwrap();
+        store.sync().await.unwrap();
+        let found = series.scan(.., Direction::Forward).await.unwrap().collect().await.unwrap();
+        assert!(found == all);
+        store.check_invariants().await.unwrap();
+    });
+}
+
 #[test]
 fn who_was_succeeded_can_write_no_more() {
     let db = Local::in_memory().unwrap().into_database();

@@ -23,11 +23,13 @@ use super::{
     Cell, Shared, Standing, State, inbox, lock, pending, post, prefetch_cells, retry, rolls, side,
     tail,
 };
+use crate::codec;
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::tree::{Address, Span, Trunk};
 use crate::value::{Point, Points};
 use plinth_client::Transaction;
+use plinth_types::limits;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -559,7 +561,7 @@ impl Gathered {
             let leaf = std::mem::replace(&mut state.open, rest);
             state.sealed = leaf.times.last().copied();
             self.sealed_points += leaf.len();
-            leaves.push(Arc::new(leaf));
+            leaves.extend(that_fit(leaf).into_iter().map(Arc::new));
         }
         state.seen = Seen::default();
         if let Some(since) = state.since.take() {
@@ -604,6 +606,16 @@ impl Gathered {
         }
         steps
     }
+}
+
+/// A leaf as one or several that fit a value: points that don't compress may not.
+fn that_fit(mut leaf: Points) -> Vec<Points> {
+    // So many do, as they do in a batch.
+    if leaf.len() <= tail::BATCH_POINTS || codec::encode(&leaf).len() <= limits::VALUE_SIZE {
+        return vec![leaf];
+    }
+    let rest = leaf.split_off(leaf.len() / 2);
+    [leaf, rest].into_iter().flat_map(that_fit).collect()
 }
 
 /// The steps of a flush where points only go through.

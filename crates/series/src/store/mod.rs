@@ -117,7 +117,7 @@ pub struct Settings {
     /// One that is there stays as it is. What is said here of tail, open points, inbox and unsaved
     /// points is divided among them.
     pub parts: usize,
-    /// Points of a full leaf, at most 65536.
+    /// Points of a full leaf, at most 65536; fewer where those don't fit a value of the database.
     pub leaf_points: usize,
     /// Bytes of the tail beyond which the oldest open leaves are sealed although they are not full:
     /// some in each commit, so that it may be half as long again.
