@@ -606,6 +606,16 @@ fn it_can_be_told_what_is_waited_for() {
     world.lead(0);
     world.sim.run_until(waits).unwrap();
     assert_eq!(endpoint.stalled(), None);
+    // Nobody waits any more: neither when they had been handed over, nor when they weren't yet.
+    world.located.lock().unwrap().leader = None;
+    world.located.lock().unwrap().term += 1;
+    for pause in [0, 30] {
+        let waits: Vec<_> = (0..3).map(|_| asked()).collect();
+        world.sim.run_for(Duration::from_secs(pause));
+        drop(waits);
+        world.sim.run_for(Duration::from_secs(30));
+        assert_eq!(endpoint.stalled(), None, "after {pause} s");
+    }
 }
 
 #[test]

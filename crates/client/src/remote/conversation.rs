@@ -238,6 +238,9 @@ impl Conversation {
         }
         let mut waiting: Vec<Option<Pending>> = Vec::with_capacity(frames.len());
         self.link.take(frames.iter().map(|frame| frame.id), &mut waiting);
+        if let Some(fallback) = self.link.fallback.get().filter(|_| !frames.is_empty()) {
+            fallback.has_answered();
+        }
         for (frame, pending) in frames.iter().zip(waiting) {
             let Some(pending) = pending else { continue };
             if frame.kind == Kind::Failure as u8 {

@@ -26,6 +26,12 @@ use std::mem::{replace, take};
 pub(super) trait Fallback: Send + Sync {
     /// Has others asked.
     fn take(&self, orphan: Orphan);
+
+    /// The server has answered something.
+    fn has_answered(&self);
+
+    /// Something waits that was left for a moment where nobody could see it.
+    fn watches(&self);
 }
 
 /// A request that others are to be asked for.

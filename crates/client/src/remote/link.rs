@@ -403,8 +403,13 @@ impl Asker for Link {
 
     fn ask_for_proof(&self, wanted: Wanted, promises: Vec<Promise<ReadVersionReply>>) {
         let mut state = self.lock();
+        let is_direct = wanted.is_direct;
         state.gathered.push(Gathered { wanted, promises, by_proof: true, seen: None });
         self.ring(state);
+        // Between the count and here nobody saw it.
+        if let Some(fallback) = self.fallback.get().filter(|_| is_direct) {
+            fallback.watches();
+        }
     }
 }
 
@@ -418,7 +423,8 @@ impl Link {
             let (gathered, version) = (std::mem::take(&mut state.gathered), state.version);
             let asks = |it| self.asked(it, version);
             let asked: Vec<_>;
-            if self.witnesses.get().is_some() {
+            let was_out_of_sight = self.witnesses.get().is_some();
+            if was_out_of_sight {
                 // Whoever is asked whether this server leads has a link, and a lock, of its own.
                 drop(state);
                 asked = gathered.into_iter().map(asks).collect();
@@ -442,6 +448,12 @@ impl Link {
             }
             // What waits was left behind another one.
             shown.go_back(output, &state.sent, version);
+            // While others were asked nobody saw it.
+            if let Some(fallback) = self.fallback.get().filter(|_| was_out_of_sight) {
+                drop(state);
+                fallback.watches();
+                state = self.lock();
+            }
         }
         let state = &mut *state;
         for id in state.unsent_commits.drain(..) {

@@ -8,10 +8,10 @@ use super::super::fallback::{Fallback, Orphan, Waiting, Waits, by_frame, by_requ
 use super::super::slots::Answer;
 use super::super::token::Token;
 use super::op::{Ask, Op, SILENCE, Whom};
-use super::steward::TICK;
 use super::{Cluster, thread_number};
-use plinth_env::reply::{Promise, promise};
-use std::sync::{Arc, Weak};
+use plinth_env::reply::{Listener, Promise, promise};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 impl Cluster {
     /// Where what any server can answer is left, unless this is the moment to see whether another
@@ -45,10 +45,9 @@ impl Cluster {
     /// Has others asked for what was left with servers that are silent. Says whether anything waits
     /// that was left with one.
     pub(super) fn look_for_silence(&self) -> bool {
-        // Since it is seen first at the look after it was left.
-        let (now, patience) = (self.env.now(), SILENCE - TICK);
+        let now = self.env.now();
         let links = self.servers().flat_map(|server| server.endpoint().core.links.iter());
-        links.fold(false, |waits, link| link.look_for_silence(now, patience) | waits)
+        links.fold(false, |waits, link| link.look_for_silence(now, SILENCE) | waits)
     }
 }
 
@@ -71,8 +70,9 @@ impl Fallback for Rest {
         let Orphan { waits, frame, token, is_silent } = orphan;
         let first = First { cluster, at: self.but, is_silent, frame, token };
         match waits {
-            Waits::Versions(waiting, reply, wanted) => {
+            Waits::Versions(mut waiting, reply, wanted) => {
                 let (promise, answer) = promise();
+                taken_back_with(&mut waiting, answer.listener());
                 answer.on_complete(move |answer| {
                     waiting.into_iter().for_each(|promise| promise.send(answer.clone()));
                 });
@@ -91,6 +91,35 @@ impl Fallback for Rest {
             }
             Waits::Keys(waiting) => first.ask_others(waiting, Answer::Keys),
         }
+    }
+
+    fn has_answered(&self) {
+        if let Some(cluster) = self.cluster.upgrade() {
+            let server = cluster.server(self.but);
+            if !server.is_up() {
+                server.is_there();
+            }
+        }
+    }
+
+    fn watches(&self) {
+        if let Some(cluster) = self.cluster.upgrade() {
+            cluster.watches();
+        }
+    }
+}
+
+/// Has the answer that these share taken back once all of them have given up.
+fn taken_back_with<T: Send + 'static>(waiting: &mut [Promise<T>], answer: Option<Listener<T>>) {
+    let left = Arc::new((AtomicUsize::new(waiting.len()), Mutex::new(answer)));
+    for promise in waiting {
+        let left = left.clone();
+        promise.on_cancel(move || {
+            if left.0.fetch_sub(1, Ordering::AcqRel) == 1 {
+                let answer = left.1.lock().unwrap_or_else(PoisonError::into_inner).take();
+                answer.into_iter().for_each(Listener::cancel);
+            }
+        });
     }
 }
 
@@ -117,5 +146,44 @@ impl First {
         let now = self.cluster.env.now();
         let asked = if self.is_silent { now.saturating_sub(SILENCE) } else { now };
         Op::take_over(&self.cluster, (whom, ask), (self.at, asked), waiting);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::RemoteOptions;
+    use super::super::super::cluster_file::ClusterFile;
+    use super::super::super::fallback::Fallback;
+    use super::*;
+    use plinth_env::Env;
+
+    #[test]
+    fn who_answers_anything_is_there() {
+        let env = Env::real();
+        let file = ClusterFile::parse("a:b@127.0.0.1:1,127.0.0.1:2").unwrap();
+        let options = RemoteOptions { connections: 1, ..RemoteOptions::new(&env) };
+        let cluster = Cluster::connect(&env, &file, &options, &Arc::default());
+        let rest = Rest::new(Arc::downgrade(&cluster), 1);
+        assert!(!cluster.server(1).is_up());
+        rest.has_answered();
+        assert!(cluster.server(1).is_up() && !cluster.server(0).is_up());
+        cluster.close();
+    }
+
+    #[test]
+    fn an_answer_is_taken_back_once_all_who_share_it_have_given_up() {
+        for already in 0..=3 {
+            let (asked, answer) = promise::<()>();
+            let (mut waiting, mut replies): (Vec<_>, Vec<_>) =
+                (0..3).map(|_| promise::<()>()).unzip();
+            replies.drain(..already);
+            taken_back_with(&mut waiting, answer.listener());
+            answer.on_complete(drop);
+            while let Some(reply) = replies.pop() {
+                assert!(!asked.is_cancelled());
+                drop(reply);
+            }
+            assert!(asked.is_cancelled(), "{already}");
+        }
     }
 }

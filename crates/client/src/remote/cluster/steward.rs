@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How often what waits is looked at.
-pub(super) const TICK: Duration = Duration::from_millis(50);
+const TICK: Duration = Duration::from_millis(50);
 /// After so many looks at nothing it sleeps until something waits: to wake it for each operation of
 /// a client that does one at a time would cost more than the operation.
 const IDLE: u32 = 20;
