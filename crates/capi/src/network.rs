@@ -72,16 +72,52 @@ impl<C> State<C> {
     }
 }
 
+/// What a thread is lent to.
+trait Borrower: Sync {
+    /// The thread has ended, in a callback.
+    fn lose(&self);
+}
+
+/// What this thread is to the network. It outlives the frames of a thread that ends.
+struct Lent(Cell<Lending>);
+
+#[derive(Clone, Copy)]
+enum Lending {
+    No,
+    Runs(&'static dyn Borrower),
+    /// It runs hooks, and is counted no more.
+    Ends,
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Lending::Runs(network) = self.0.get() {
+            network.lose();
+        }
+    }
+}
+
 thread_local! {
-    static IS_NETWORK_THREAD: Cell<bool> = const { Cell::new(false) };
+    static LENT: Lent = const { Lent(Cell::new(Lending::No)) };
 }
 
 /// Whether this thread is in `fdb_run_network`, so that waiting here could wait for itself.
 pub(crate) fn is_network_thread() -> bool {
-    IS_NETWORK_THREAD.get()
+    LENT.try_with(|lent| !matches!(lent.0.get(), Lending::No)).unwrap_or(false)
 }
 
-impl<C: Due> Network<C> {
+fn lend(what: Lending) {
+    // Only a thread that ends has none any more.
+    let _ = LENT.try_with(|lent| lent.0.set(what));
+}
+
+impl<C: Due + Send + 'static> Borrower for Network<C> {
+    fn lose(&self) {
+        self.lock().threads -= 1;
+    }
+}
+
+impl<C: Due + Send + 'static> Network<C> {
     pub(crate) const fn new() -> Self {
         Self { state: Mutex::new(State::new()), changed: Condvar::new() }
     }
@@ -115,7 +151,7 @@ impl<C: Due> Network<C> {
     }
 
     /// Runs callbacks on this thread until the network is stopped. No panic leaves it.
-    pub(crate) fn run(&self) -> Result<()> {
+    pub(crate) fn run(&'static self) -> Result<()> {
         guard(Err(Error::internal_error()), || self.begin())?;
         while let Some(call) = guard(None, || self.next()) {
             call.run();
@@ -127,12 +163,12 @@ impl<C: Due> Network<C> {
             unsafe { hook(parameter.0) };
         }
         drop(ManuallyDrop::into_inner(hooks));
-        IS_NETWORK_THREAD.set(false);
+        lend(Lending::No);
         Ok(())
     }
 
     /// This thread is a network thread from now on.
-    fn begin(&self) -> Result<()> {
+    fn begin(&'static self) -> Result<()> {
         self.check_set_up()?;
         let mut state = self.lock();
         // A thread that comes late, after the stop, still runs: to its end at once.
@@ -140,7 +176,7 @@ impl<C: Due> Network<C> {
             return Err(Error::network_cannot_be_restarted());
         }
         state.threads += 1;
-        IS_NETWORK_THREAD.set(true);
+        lend(Lending::Runs(self));
         Ok(())
     }
 
@@ -163,6 +199,7 @@ impl<C: Due> Network<C> {
         let mut state = self.lock();
         state.threads -= 1;
         state.ended = true;
+        lend(Lending::Ends);
         state.hooks.clone()
     }
 

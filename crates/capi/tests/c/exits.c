@@ -68,6 +68,10 @@ static void network_threads_leave(void) {
     EQUAL(fdb_stop_network(), 0);
     EQUAL(pthread_create(&network_thread, NULL, run_network, NULL), 0);
     has_left(network_thread, 2);
+    /* Neither of them is waited for any more. */
+    destroyed = pending();
+    EQUAL(fdb_future_set_callback(destroyed, leaves, NULL), 0);
+    leaves_in(destroys, destroyed);
 }
 
 static void programs_threads_leave(void) {
