@@ -411,9 +411,9 @@ impl Opened {
 
     fn abort(&self, options: &ArgMatches) -> Result<u8, Failure> {
         let leftover = match (options.get_flag("keep-partial"), options.get_flag("clear")) {
-            (true, _) => Leftover::Keep,
-            (_, true) => Leftover::Clear,
-            _ => Leftover::Refuse,
+            (true, _) => Some(Leftover::Keep),
+            (_, true) => Some(Leftover::Clear),
+            _ => None,
         };
         let is_alone = options.get_flag("dstonly");
         // Whoever names them may not know that they had changed sides.

@@ -56,13 +56,15 @@ async fn take_over(to: &Database, head: &Head) -> Result<Option<Run>> {
     Run::begin(to, &holder, head, None).await
 }
 
-/// Ends it, on both sides.
+/// Ends it, on both sides. Where nobody says what becomes of rows that are a part, a second that
+/// was never whole is cleared.
 ///
 /// # Errors
 /// `client_invalid_operation` if neither follows the other; `database_locked` while something is
-/// being restored into the first, or the second has a part of that still and `leftover` doesn't say
-/// what becomes of it; `timed_out` if one of them can't be reached.
-pub async fn abort(sites: &Sites, tag: &str, leftover: Leftover) -> Result<Freed> {
+/// being restored into a first that can't tell the second of it, or the second has a part of that
+/// still and `leftover` doesn't say what becomes of it; `timed_out` if one of them can't be
+/// reached.
+pub async fn abort(sites: &Sites, tag: &str, leftover: Option<Leftover>) -> Result<Freed> {
     sites.reach().await?;
     loop {
         let Some(direction) = sites.direction().await? else {
@@ -75,47 +77,60 @@ pub async fn abort(sites: &Sites, tag: &str, leftover: Leftover) -> Result<Freed
             continue;
         }
         let Direction { from, head, .. } = &direction;
-        let leftover = match choose(&run, from, head, leftover).await {
-            Ok(chosen) => chosen,
+        match choose(&run, from, head, leftover).await.flatten() {
+            Ok(chosen) => return end(&run, from, head, chosen).await,
             Err(refused) => {
                 // Whoever worked goes on at once.
                 run.retire().await;
                 return Err(refused);
             }
-        };
-        let head = Head { wanted: Wanted::Aborting(leftover), ..head.clone() };
-        set_head(&run, &head).await?;
-        return end_both(&run, from, &head, leftover).await;
+        }
+    }
+}
+
+/// Goes on with an end for an agent, wherever it is. Gives false if it can't come to that yet: it
+/// was noted by an older program, and the second has a part of something.
+pub(crate) async fn go_on(run: &Run, first: &Database, head: &Head) -> Result<bool> {
+    match choose(run, first, head, None).await? {
+        Ok(chosen) => end(run, first, head, chosen).await.map(|_| true),
+        Err(_) => Ok(false),
     }
 }
 
 /// What becomes of the second's rows if those are a part, or why it isn't ended. Nobody but this
-/// run moves the second on, so what is found stays so; where an end was begun it is gone on with.
-async fn choose(run: &Run, first: &Database, head: &Head, said: Leftover) -> Result<Leftover> {
-    let chosen = match (said, head.wanted) {
-        (Leftover::Refuse, Wanted::Aborting(before)) if before != Leftover::Refuse => {
-            return Ok(before);
-        }
-        (Leftover::Refuse, _) => Leftover::Clear,
-        (said, _) => said,
+/// run moves the second on, so what is found stays so.
+async fn choose(
+    run: &Run,
+    first: &Database,
+    head: &Head,
+    said: Option<Leftover>,
+) -> Result<Result<Leftover>> {
+    let noted = match head.wanted {
+        Wanted::Aborting(noted) => noted,
+        _ => None,
     };
     let held = run.transact(|tr| async move { Held::find(&tr, head).await }).await?;
-    if held.is_copied && !held.is_whole {
-        return match said {
-            Leftover::Refuse => Err(half(head)),
-            _ => Ok(chosen),
-        };
-    }
-    // A stream of FoundationDB's doesn't tell the second what it has a part of.
+    Ok(match (said, noted) {
+        // It was begun, and is gone on with.
+        (None, Some(noted)) => Ok(noted),
+        (None, None) if held.has_half() => Err(half(head)),
+        (Some(said), _) if held.has_half() => Ok(said),
+        (said, _) => match untold(first, head, &held).await? {
+            Some(filling) => Err(filling.refusal("the first site")),
+            None => Ok(said.unwrap_or(Leftover::Clear)),
+        },
+    })
+}
+
+/// What is being brought into a first that follows on, of which the second may have a part without
+/// knowing it.
+async fn untold(first: &Database, head: &Head, held: &Held) -> Result<Option<Filling>> {
     let key = first_key(&head.tag);
     let keys: Vec<&[u8]> = [&key[..]].into_iter().chain(Filling::KEYS).collect();
     let (_, mut values) = system::read(first, &keys).await?;
     let row = values.remove(0).map(|value| First::decode(&value)).transpose()?;
     let filling = Filling::of(&values).filter(|found| *found != Filling::SecondSite);
-    match filling.filter(|_| held.is_copied && row.is_some_and(|row| row.id == head.id)) {
-        Some(filling) => Err(filling.refusal("the first site")),
-        None => Ok(chosen),
-    }
+    Ok(filling.filter(|_| held.is_copied && row.is_some_and(|row| row.id == head.id)))
 }
 
 /// That a second isn't ended as long as it has a part, and what can be done about that.
@@ -133,13 +148,15 @@ fn half(head: &Head) -> Error {
     Error::database_locked().with_detail(detail)
 }
 
+/// Steps 1 to 3.
+async fn end(run: &Run, first: &Database, head: &Head, leftover: Leftover) -> Result<Freed> {
+    let head = Head { wanted: Wanted::Aborting(Some(leftover)), ..head.clone() };
+    set_head(run, &head).await?;
+    end_both(run, first, &head, leftover).await
+}
+
 /// Steps 2 and 3.
-pub(crate) async fn end_both(
-    run: &Run,
-    first: &Database,
-    head: &Head,
-    leftover: Leftover,
-) -> Result<Freed> {
+async fn end_both(run: &Run, first: &Database, head: &Head, leftover: Leftover) -> Result<Freed> {
     if let Some(capture) = capture::of(first) {
         capture::end(first, capture, (&head.tag, &head.id), head.other).await?;
         return free(run, head, leftover).await;
@@ -199,7 +216,7 @@ async fn forget(sites: &Sites, tag: &str) -> Result<()> {
 /// # Errors
 /// `client_invalid_operation` if the database follows nobody, or was never whole, or has a part of
 /// what was being restored into the first, and `leftover` doesn't say what becomes of that.
-pub async fn abort_second(to: &Database, leftover: Leftover) -> Result<Freed> {
+pub async fn abort_second(to: &Database, leftover: Option<Leftover>) -> Result<Freed> {
     loop {
         let Some(head) = system::within(to, PATIENCE, head(to)).await? else {
             let detail = "the database follows no other one";
@@ -207,7 +224,17 @@ pub async fn abort_second(to: &Database, leftover: Leftover) -> Result<Freed> {
         };
         // What is wanted of it may have changed meanwhile: look again.
         let Some(run) = take_over(to, &head).await? else { continue };
-        return free(&run, &head, leftover).await;
+        let head = &head;
+        let held = run.transact(|tr| async move { Held::find(&tr, head).await }).await?;
+        return free(&run, head, choose_alone(&held, leftover)?).await;
+    }
+}
+
+/// What becomes of the rows of a second whose first is gone, or why it isn't made free.
+fn choose_alone(held: &Held, said: Option<Leftover>) -> Result<Leftover> {
+    match said {
+        None if !held.is_whole => Err(Error::client_invalid_operation().with_detail(held.part())),
+        said => Ok(said.unwrap_or(Leftover::Keep)),
     }
 }
 
@@ -231,6 +258,11 @@ impl Held {
         Ok(Self { place, is_copied, is_whole })
     }
 
+    /// It has a part of what something is bringing into the first.
+    fn has_half(&self) -> bool {
+        self.is_copied && !self.is_whole
+    }
+
     /// What it has, where that is a part, and what can be done with that.
     fn part(&self) -> String {
         if self.is_copied {
@@ -252,11 +284,7 @@ async fn free(run: &Run, head: &Head, leftover: Leftover) -> Result<Freed> {
         .transact(|tr| async move {
             let now = tr.get_read_version().await?;
             let held = Held::find(&tr, head).await?;
-            let is_whole = held.is_whole;
-            if !is_whole && leftover == Leftover::Refuse {
-                return Err(Error::client_invalid_operation().with_detail(held.part()));
-            }
-            let place = held.place;
+            let (is_whole, place) = (held.is_whole, held.place);
             let is_locked =
                 tr.get(DATABASE_LOCKED).await?.and_then(|value| lock_id(&value)) == Some(head.id);
             // Rows of a database that somebody has unlocked are somebody's.

@@ -6,7 +6,7 @@
 
 use crate::follow::Follower;
 use crate::lease::{Other, Run};
-use crate::rows::{BEAT, Id, Wanted};
+use crate::rows::{BEAT, Head, Id, Wanted};
 use crate::sites::{Direction, Sites, nothing};
 use crate::{abort, copy, handover, sides, system};
 use plinth_env::sync::{First, race, until_set};
@@ -169,8 +169,20 @@ pub(crate) enum Done {
     HandedOver,
 }
 
+/// Ends it if that is wanted. Gives false as long as it has to follow all the same.
+async fn is_ended(run: &Run, direction: &Direction, head: &Head) -> Result<bool> {
+    match head.wanted {
+        Wanted::Aborting(_) => Box::pin(abort::go_on(run, &direction.from, head)).await,
+        _ => Ok(false),
+    }
+}
+
 /// Follows until something else is wanted and done.
 async fn follow(run: &Run, direction: &Direction) -> Result<Done> {
+    // An end needs no stream, and where it was begun there may be none any more.
+    if is_ended(run, direction, &direction.head).await? {
+        return Ok(Done::Ended);
+    }
     let mut follower = Follower::begin(run, direction, &direction.head).await?;
     loop {
         let Some(head) = run.head() else {
@@ -179,8 +191,7 @@ async fn follow(run: &Run, direction: &Direction) -> Result<Done> {
         };
         match head.wanted {
             Wanted::Waiting => return Ok(Done::Again),
-            Wanted::Aborting(leftover) => {
-                Box::pin(abort::end_both(run, &direction.from, &head, leftover)).await?;
+            Wanted::Aborting(_) if is_ended(run, direction, &head).await? => {
                 return Ok(Done::Ended);
             }
             Wanted::Switching(next)
@@ -193,7 +204,7 @@ async fn follow(run: &Run, direction: &Direction) -> Result<Done> {
                 Box::pin(sides::change_sides(&mut follower, &head, next)).await?;
                 return Ok(Done::Again);
             }
-            Wanted::Following | Wanted::Switching(_) => {}
+            Wanted::Following | Wanted::Switching(_) | Wanted::Aborting(_) => {}
         }
         if head.is_paused && head.wanted == Wanted::Following {
             follower.env().sleep(system::PAUSE).await;

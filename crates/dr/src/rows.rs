@@ -71,12 +71,8 @@ fn wrong(row: &str, what: &str) -> Error {
 }
 
 /// What becomes of the rows of a second site that isn't whole, when it is made free.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Leftover {
-    /// Nobody has said: it stays as it is, and that is told. One that was never whole, of a first
-    /// that can be reached, is cleared.
-    #[default]
-    Refuse,
     /// It is free with the rows that it has.
     Keep,
     /// It is free and empty.
@@ -92,8 +88,9 @@ pub(crate) enum Wanted {
     Switching(Id),
     /// It was the first until it was locked, and follows as soon as the other has been unlocked.
     Waiting,
-    /// To end, on both sides; what becomes of rows that are a part.
-    Aborting(Leftover),
+    /// To end, on both sides; what becomes of rows that are a part. Without that an older program
+    /// has noted it, which would have looked first.
+    Aborting(Option<Leftover>),
 }
 
 /// What a second site follows, and what is wanted of it.
@@ -118,11 +115,13 @@ impl Head {
             Wanted::Following => "following",
             Wanted::Switching(_) => "switching",
             Wanted::Waiting => "waiting",
-            Wanted::Aborting(_) => "aborting",
+            Wanted::Aborting(None) => "aborting",
+            // A word of its own: who doesn't know of leftovers would clear what is to be kept.
+            Wanted::Aborting(Some(_)) => "ending",
         };
         let leftover = match self.wanted {
-            Wanted::Aborting(Leftover::Keep) => Some("keep"),
-            Wanted::Aborting(Leftover::Clear) => Some("clear"),
+            Wanted::Aborting(Some(Leftover::Keep)) => Some("keep"),
+            Wanted::Aborting(Some(Leftover::Clear)) => Some("clear"),
             _ => None,
         };
         let next = match self.wanted {
@@ -149,17 +148,19 @@ impl Head {
         };
         let fields: Value = serde_json::from_slice(body).unwrap_or_default();
         let id = |name: &str| fields[name].as_str().and_then(unhex);
+        let leftover = match fields["leftover"].as_str() {
+            Some("keep") => Some(Leftover::Keep),
+            Some("clear") => Some(Leftover::Clear),
+            _ => None,
+        };
         let wanted = match fields["wanted"].as_str() {
             Some("following") => Wanted::Following,
             Some("switching") => {
                 Wanted::Switching(id("next").ok_or_else(|| wrong("head", "no next id"))?)
             }
             Some("waiting") => Wanted::Waiting,
-            Some("aborting") => Wanted::Aborting(match fields["leftover"].as_str() {
-                Some("keep") => Leftover::Keep,
-                Some("clear") => Leftover::Clear,
-                _ => Leftover::Refuse,
-            }),
+            Some("aborting") => Wanted::Aborting(leftover),
+            Some("ending") if leftover.is_some() => Wanted::Aborting(leftover),
             other => return Err(wrong("head", &format!("{other:?} is wanted"))),
         };
         Ok(Self {
@@ -407,15 +408,21 @@ mod tests {
         );
         assert_eq!(head.encode(), [&[1][..], text.as_bytes()].concat());
         assert_eq!(Head::decode(&head.encode()), Ok(head.clone()));
-        for (leftover, word) in [
-            (Leftover::Keep, "\"keep\""),
-            (Leftover::Clear, "\"clear\""),
-            (Leftover::Refuse, "null"),
+        for (leftover, word, wanted) in [
+            (Some(Leftover::Keep), "\"keep\"", "ending"),
+            (Some(Leftover::Clear), "\"clear\"", "ending"),
+            (None, "null", "aborting"),
         ] {
             let head = Head { wanted: Wanted::Aborting(leftover), ..head.clone() };
             let text = String::from_utf8(head.encode()).unwrap();
             assert!(text.contains(&format!("\"leftover\":{word},")), "{text}");
+            assert!(text.ends_with(&format!("\"wanted\":\"{wanted}\"}}")), "{text}");
+            assert_eq!(Head::decode(text.as_bytes()), Ok(head.clone()));
+            // As it was noted for a while, and by nobody.
+            let text = text.replace("ending", "aborting");
             assert_eq!(Head::decode(text.as_bytes()), Ok(head));
+            let text = text.replace("aborting", "ending").replace(word, "\"burn\"");
+            assert_eq!(Head::decode(text.as_bytes()), Err(Error::unsupported_operation()));
         }
         for value in [&b""[..], b"\x02{}", b"\x01{}", b"\x01"] {
             assert_eq!(Head::decode(value), Err(Error::unsupported_operation()));

@@ -20,7 +20,7 @@ use crate::unit::Unit;
 use crate::workloads::changes::Writes;
 use crate::{Bench, Error, Result, words};
 use plinth_client::Database;
-use plinth_dr::{Agent, Control, Copied, Leftover, Phase, Sites, StartSettings, Status};
+use plinth_dr::{Agent, Control, Copied, Phase, Sites, StartSettings, Status};
 use plinth_env::{Env, Task, block_on};
 use plinth_types::Version;
 use serde_json::json;
@@ -170,7 +170,7 @@ impl Pair {
 
     /// Makes both free, and ends the server.
     fn end(self) -> Result<()> {
-        let aborted = block_on(plinth_dr::abort(&self.sites, &self.tag, Leftover::Refuse));
+        let aborted = block_on(plinth_dr::abort(&self.sites, &self.tag, None));
         self.control.stop.store(true, Ordering::Relaxed);
         block_on(self.agent).map_err(plinth_types::Error::from)?;
         aborted?;

@@ -254,9 +254,9 @@ fn an_end_leaves_no_stream_at_a_captured_first() {
                 }
             }
             if seed % 3 == 1 {
-                let _ = abort_second(&sites.to, Leftover::Clear).await.unwrap();
+                let _ = abort_second(&sites.to, Some(Leftover::Clear)).await.unwrap();
             }
-            abort(&sites, "default", Leftover::Refuse).await.unwrap();
+            abort(&sites, "default", None).await.unwrap();
             machine.sleep(Duration::from_secs(1)).await;
             assert!(client(&first).list_changes().await.unwrap().is_empty(), "seed {seed}");
             assert!(
@@ -305,7 +305,7 @@ fn a_captured_first_that_is_being_filled_is_neither_left_nor_ended() {
             tr.commit().await.unwrap();
         };
         note(Some("a restore")).await;
-        for leftover in [Leftover::Refuse, Leftover::Keep, Leftover::Clear] {
+        for leftover in [None, Some(Leftover::Keep), Some(Leftover::Clear)] {
             let refused = abort(&sites, "default", leftover).await.unwrap_err();
             assert!(refused.to_string().contains("the first site has a part"), "{refused}");
         }

@@ -112,16 +112,16 @@ fn an_end_at_any_moment_leaves_a_state_of_the_first() {
             assert!(run_for(&machine, &sites, time).await.is_none());
             let freed = if seed % 2 == 0 {
                 alone += 1;
-                match abort_second(&sites.to, Leftover::Refuse).await {
+                match abort_second(&sites.to, None).await {
                     Err(error) => {
                         assert_eq!(error, Error::client_invalid_operation());
                         assert!(error.to_string().contains("never whole"), "{error}");
-                        abort_second(&sites.to, Leftover::Clear).await.unwrap()
+                        abort_second(&sites.to, Some(Leftover::Clear)).await.unwrap()
                     }
                     freed => freed.unwrap(),
                 }
             } else {
-                abort(&sites, "default", Leftover::Refuse).await.unwrap()
+                abort(&sites, "default", None).await.unwrap()
             };
             assert!(!is_locked(&sites.to).await);
             machine.sleep(Duration::from_millis(500)).await;
@@ -140,11 +140,11 @@ fn an_end_at_any_moment_leaves_a_state_of_the_first() {
                     client(&first).list_changes().await.unwrap().len(),
                     usize::from(time > Duration::ZERO)
                 );
-                abort(&sites, "default", Leftover::Refuse).await.unwrap();
+                abort(&sites, "default", None).await.unwrap();
             }
             assert_eq!(client(&first).list_changes().await.unwrap(), []);
             assert_eq!(
-                abort(&sites, "default", Leftover::Refuse).await,
+                abort(&sites, "default", None).await,
                 Err(Error::client_invalid_operation())
             );
             assert!(status(Some(&sites.from), &sites.to).await.unwrap().is_none());
@@ -222,7 +222,7 @@ fn series_follow_in_their_place() {
             assert_eq!(found, rows_of(&sites.from).await);
             assert!(found.keys().filter(|key| key.starts_with(SERIES_PREFIX)).count() > 700);
             // An end that isn't whole leaves nothing of them either.
-            abort(&sites, "default", Leftover::Refuse).await.unwrap();
+            abort(&sites, "default", None).await.unwrap();
         });
     }
 }

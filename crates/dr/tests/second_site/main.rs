@@ -6,6 +6,7 @@
 //! have sent arrives all the same.
 
 mod captured;
+mod ends;
 mod follow;
 mod refusals;
 mod sides;

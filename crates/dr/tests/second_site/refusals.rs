@@ -47,7 +47,7 @@ fn what_makes_no_sense_is_refused() {
         );
         assert_eq!(set_paused(&sites, true).await, Err(Error::client_invalid_operation()));
         assert_eq!(
-            abort_second(&sites.to, Leftover::Keep).await,
+            abort_second(&sites.to, Some(Leftover::Keep)).await,
             Err(Error::client_invalid_operation())
         );
         put(&sites.to, "mine").await;
@@ -96,8 +96,8 @@ fn a_database_out_of_reach_is_told() {
             start(&silent, &StartSettings::default()).await.map(drop),
             switch(&silent, &Control::default()).await.map(drop),
             set_paused(&silent, true).await,
-            abort(&silent, "default", Leftover::Refuse).await.map(drop),
-            abort_second(&silent.from, Leftover::Keep).await.map(drop),
+            abort(&silent, "default", None).await.map(drop),
+            abort_second(&silent.from, Some(Leftover::Keep)).await.map(drop),
         ];
         for error in failed.map(Result::unwrap_err) {
             assert!(
@@ -111,7 +111,7 @@ fn a_database_out_of_reach_is_told() {
             !shown.is_first_reached && shown.whole_at.is_some() && shown.newest.is_some(),
             "{shown:?}"
         );
-        let freed = abort_second(&silent.to, Leftover::Refuse).await.unwrap();
+        let freed = abort_second(&silent.to, None).await.unwrap();
         assert!(matches!(freed, Freed::Whole(_)), "{freed:?}");
     });
 }
@@ -131,7 +131,7 @@ fn a_lost_stream_is_told() {
         let shown = status(Some(&sites.from), &sites.to).await.unwrap().unwrap();
         assert!(shown.problem.unwrap().contains("no stream has the id") && shown.is_given_up);
         // What it has is whole, and can be used.
-        let freed = abort_second(&sites.to, Leftover::Refuse).await.unwrap();
+        let freed = abort_second(&sites.to, None).await.unwrap();
         assert!(matches!(freed, Freed::Whole(_)), "{freed:?}");
     });
 }

@@ -8,8 +8,7 @@
 use crate::world::*;
 use plinth::client::MutationType;
 use plinth_dr::{
-    Agent, Control, Leftover, Phase, Sites, StartSettings, abort, abort_second, start, status,
-    switch,
+    Agent, Control, Phase, Sites, StartSettings, abort, abort_second, start, status, switch,
 };
 use plinth_env::Env;
 use plinth_env::sync::{First, race};
@@ -245,7 +244,7 @@ fn either_may_go_away_while_sides_are_changed() {
             match seed % 3 {
                 0 => {
                     // The second is left.
-                    match abort_second(&sites.to, Leftover::Refuse).await {
+                    match abort_second(&sites.to, None).await {
                         Ok(_) => seconds += 1,
                         // It is the first already.
                         Err(error) => {
@@ -256,7 +255,7 @@ fn either_may_go_away_while_sides_are_changed() {
                 }
                 1 => {
                     // The first is left: locked or not, it has everything.
-                    match abort_second(&sites.from, Leftover::Refuse).await {
+                    match abort_second(&sites.from, None).await {
                         Ok(_) => firsts += 1,
                         Err(error) => {
                             assert!(error.to_string().contains("follows no other one"), "{error}")
@@ -267,14 +266,14 @@ fn either_may_go_away_while_sides_are_changed() {
                 }
                 _ => {
                     both += 1;
-                    abort(&sites, "default", Leftover::Refuse).await.unwrap();
+                    abort(&sites, "default", None).await.unwrap();
                     for db in [&sites.from, &sites.to] {
                         assert!(!is_locked(db).await, "seed {seed}");
                         assert_eq!(db.list_changes().await.unwrap(), [], "seed {seed}");
                     }
                     check(&told, &rows_of(&sites.from).await, seed).unwrap();
                     assert_eq!(
-                        abort(&sites, "default", Leftover::Refuse).await,
+                        abort(&sites, "default", None).await,
                         Err(Error::client_invalid_operation())
                     );
                 }
@@ -315,13 +314,11 @@ fn an_abort_that_stood_still_harms_nothing_that_is_free() {
         held.hold(b"\xff\x02/plinth/dr/to/agent");
         let agent = Agent::new(late.clone(), Control::default());
         let tasks = [
-            machine.spawn("late abort", async move {
-                drop(abort(&late, "default", Leftover::Refuse).await)
-            }),
+            machine.spawn("late abort", async move { drop(abort(&late, "default", None).await) }),
             machine.spawn("late agent", async move { drop(agent.run().await) }),
         ];
         held.until(&machine, 2).await;
-        abort_second(&sites.to, Leftover::Refuse).await.unwrap();
+        abort_second(&sites.to, None).await.unwrap();
         let tr = sites.to.create_transaction();
         tr.set("mine", "kept");
         tr.commit().await.unwrap();
@@ -353,7 +350,7 @@ fn a_lock_that_comes_late_locks_nothing() {
         let task =
             machine.spawn("late", async move { drop(switch(&late, &Control::default()).await) });
         held.until(&machine, 1).await;
-        abort(&sites, "default", Leftover::Refuse).await.unwrap();
+        abort(&sites, "default", None).await.unwrap();
         held.let_go();
         task.await.unwrap();
         machine.sleep(Duration::from_secs(1)).await;
@@ -389,7 +386,7 @@ fn a_stream_that_comes_late_is_registered_for_nobody() {
                 }
             });
             held.until(&machine, 1).await;
-            abort(&sites, "default", Leftover::Refuse).await.unwrap();
+            abort(&sites, "default", None).await.unwrap();
             held.let_go();
             task.await.unwrap();
             machine.sleep(Duration::from_secs(1)).await;
@@ -398,7 +395,7 @@ fn a_stream_that_comes_late_is_registered_for_nobody() {
                 assert!(!is_locked(db).await);
             }
             assert_eq!(
-                abort(&sites, "default", Leftover::Refuse).await,
+                abort(&sites, "default", None).await,
                 Err(Error::client_invalid_operation())
             );
         });
@@ -450,7 +447,7 @@ fn a_start_that_was_interrupted_is_gone_on_with() {
         run_until(&machine, &sites, async |status| status.whole_at.is_some()).await;
         assert_eq!(start(&sites, &usual).await, Ok(false));
         // A row of a first whose second was made free is no start.
-        abort_second(&sites.to, Leftover::Refuse).await.unwrap();
+        abort_second(&sites.to, None).await.unwrap();
         let refused = start(&sites, &StartSettings { clear: true, ..usual }).await.unwrap_err();
         assert!(refused.to_string().contains("followed already"), "{refused}");
     });

@@ -18,7 +18,7 @@ use plinth_types::{Error, Version, system};
 use std::time::Duration;
 
 /// Writes as a restore does. Gives the version.
-async fn restore(
+pub async fn restore(
     db: &plinth_client::Database,
     work: impl Fn(&plinth_client::Transaction),
 ) -> Version {
@@ -30,7 +30,7 @@ async fn restore(
     tr.committed_version().unwrap()
 }
 
-async fn begin(db: &plinth_client::Database) -> Version {
+pub async fn begin(db: &plinth_client::Database) -> Version {
     restore(db, |tr| {
         tr.set(system::RESTORE_HEAD, "a restore");
         tr.set("restored/1", "half");
@@ -38,7 +38,7 @@ async fn begin(db: &plinth_client::Database) -> Version {
     .await
 }
 
-async fn finish(db: &plinth_client::Database) -> Version {
+pub async fn finish(db: &plinth_client::Database) -> Version {
     restore(db, |tr| {
         tr.set("restored/2", "the other half");
         tr.clear_range(b"\xff\x02/plinth/restore/", b"\xff\x02/plinth/restore0");
@@ -46,7 +46,7 @@ async fn finish(db: &plinth_client::Database) -> Version {
     .await
 }
 
-fn refused<T: std::fmt::Debug>(result: plinth_types::Result<T>, words: &str) {
+pub fn refused<T: std::fmt::Debug>(result: plinth_types::Result<T>, words: &str) {
     let error = result.unwrap_err();
     assert!(error == Error::database_locked() && error.to_string().contains(words), "{error}");
 }
@@ -86,7 +86,7 @@ fn neither_changes_sides_nor_ends_while_something_is_restored_into_the_first() {
         let Pair { machine, sites, .. } = pair;
         let begun = begin(&sites.from).await;
         // Of what the second knows nothing yet.
-        refused(abort(&sites, "default", Leftover::Refuse).await, "the first site has a part");
+        refused(abort(&sites, "default", None).await, "the first site has a part");
         follows_on(&sites).await;
         refused(switch(&sites, &Control::default()).await, "plinth restore wait");
         follows_on(&sites).await;
@@ -98,7 +98,7 @@ fn neither_changes_sides_nor_ends_while_something_is_restored_into_the_first() {
             }
             waits_for_the_end(&machine, &sites).await;
             refused(switch(&sites, &Control::default()).await, "plinth dr wait");
-            refused(abort(&sites, "default", Leftover::Refuse).await, "plinth dr wait");
+            refused(abort(&sites, "default", None).await, "plinth dr wait");
             finish(&sites.from).await
         };
         let finished = match race(agent.run(), work).await {
@@ -114,24 +114,24 @@ fn neither_changes_sides_nor_ends_while_something_is_restored_into_the_first() {
             read_aware(&sites.to, "restored/2").await.as_deref(),
             Some(&b"the other half"[..])
         );
-        let freed = abort(&sites, "default", Leftover::Refuse).await;
+        let freed = abort(&sites, "default", None).await;
         assert!(matches!(freed, Ok(Freed::Whole(_))), "{freed:?}");
     });
 }
 
 /// Nothing is left of a relation, on neither side.
-async fn is_ended(sites: &Sites) {
+pub async fn is_ended(sites: &Sites) {
     assert_eq!(status(Some(&sites.from), &sites.to).await.unwrap(), None);
     for db in [&sites.from, &sites.to] {
         assert!(!is_locked(db).await);
         assert_eq!(db.list_changes().await.unwrap(), []);
     }
-    let again = abort(sites, "default", Leftover::Refuse).await;
+    let again = abort(sites, "default", None).await;
     assert_eq!(again, Err(Error::client_invalid_operation()));
 }
 
 /// What is told of a part that was kept or cleared.
-fn told_of(leftover: Leftover) -> Freed {
+pub fn told_of(leftover: Leftover) -> Freed {
     if leftover == Leftover::Keep { Freed::Part } else { Freed::Empty }
 }
 
@@ -139,7 +139,7 @@ fn told_of(leftover: Leftover) -> Freed {
 /// end of a restore: an abort left the first locked, under an id that nobody knew any more.
 #[test]
 fn an_abort_in_the_middle_of_a_change_of_sides_leaves_no_lock_that_nobody_knows_of() {
-    for leftover in [Leftover::Refuse, Leftover::Keep, Leftover::Clear] {
+    for leftover in [None, Some(Leftover::Keep), Some(Leftover::Clear)] {
         with_pair(15, async |pair| {
             pair.follow().await;
             let Pair { machine, first, second, sites } = pair;
@@ -164,9 +164,9 @@ fn an_abort_in_the_middle_of_a_change_of_sides_leaves_no_lock_that_nobody_knows_
             };
             let control = Control::default();
             assert_eq!(race(switch(&slow, &control), locked).await, First::Right(()));
-            refused(abort(&sites, "default", Leftover::Refuse).await, "plinth dr switch");
-            if leftover != Leftover::Refuse {
-                assert_eq!(abort(&sites, "default", leftover).await, Ok(told_of(leftover)));
+            refused(abort(&sites, "default", None).await, "plinth dr switch");
+            if let Some(leftover) = leftover {
+                assert_eq!(abort(&sites, "default", Some(leftover)).await, Ok(told_of(leftover)));
                 is_ended(&sites).await;
                 let kept = read_aware(&sites.to, "restored/1").await;
                 return assert_eq!(kept.is_some(), leftover == Leftover::Keep);
@@ -198,10 +198,10 @@ fn a_second_whose_stream_was_lost_in_the_middle_of_a_restore_can_be_ended() {
             machine.sleep(Duration::from_secs(11)).await;
             let lost = Agent::new(sites.clone(), Control::default()).run().await;
             assert_eq!(lost, Err(Error::client_invalid_operation()));
-            let why = abort(&sites, "default", Leftover::Refuse).await;
+            let why = abort(&sites, "default", None).await;
             refused(why.clone(), "--keep-partial or --clear");
             refused(why, "plinth restore wait");
-            assert_eq!(abort(&sites, "default", leftover).await, Ok(told_of(leftover)));
+            assert_eq!(abort(&sites, "default", Some(leftover)).await, Ok(told_of(leftover)));
             is_ended(&sites).await;
             let kept = read_aware(&sites.to, "restored/1").await;
             assert_eq!(kept.is_some(), leftover == Leftover::Keep);
@@ -217,17 +217,17 @@ fn a_second_without_its_first_says_that_it_has_half_of_a_restore() {
             let Pair { machine, sites, .. } = pair;
             let begun = begin(&sites.from).await;
             run_until(&machine, &sites, async |status| status.position >= Some(begun)).await;
-            let error = abort_second(&sites.to, Leftover::Refuse).await.unwrap_err();
+            let error = abort_second(&sites.to, None).await.unwrap_err();
             assert!(error.to_string().contains("was being restored"), "{error}");
             assert!(is_locked(&sites.to).await);
-            assert_eq!(abort_second(&sites.to, leftover).await, Ok(told_of(leftover)));
+            assert_eq!(abort_second(&sites.to, Some(leftover)).await, Ok(told_of(leftover)));
             assert!(!is_locked(&sites.to).await);
             let is_there = read_aware(&sites.to, "restored/1").await.is_some();
             assert_eq!(is_there, leftover == Leftover::Keep);
             // Nothing is left that says so of another one.
             let clear = StartSettings { clear: true, ..StartSettings::default() };
             finish(&sites.from).await;
-            abort(&sites, "default", Leftover::Refuse).await.unwrap();
+            abort(&sites, "default", None).await.unwrap();
             start(&sites, &clear).await.unwrap();
         });
     }
@@ -242,12 +242,12 @@ fn a_restore_that_was_there_before_the_stream_is_known_to_the_second() {
         start(&sites, &StartSettings::default()).await.unwrap();
         begin(&sites.from).await;
         run_until(&machine, &sites, async |status| status.phase == Phase::Following).await;
-        let error = abort_second(&sites.to, Leftover::Refuse).await.unwrap_err();
+        let error = abort_second(&sites.to, None).await.unwrap_err();
         assert!(error.to_string().contains("was being restored"), "{error}");
         let finished = finish(&sites.from).await;
         machine.sleep(Duration::from_secs(11)).await;
         run_until(&machine, &sites, async |status| status.whole_at >= Some(finished)).await;
-        let freed = abort_second(&sites.to, Leftover::Refuse).await.unwrap();
+        let freed = abort_second(&sites.to, None).await.unwrap();
         assert!(matches!(freed, Freed::Whole(_)), "{freed:?}");
     });
 }

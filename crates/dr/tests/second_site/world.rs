@@ -292,8 +292,9 @@ pub async fn is_locked(db: &plinth_client::Database) -> bool {
 }
 
 /// A value as a transaction reads it that is aware of locks.
-pub async fn read_aware(db: &plinth_client::Database, key: &str) -> Option<Bytes> {
+pub async fn read_aware(db: &plinth_client::Database, key: impl AsRef<[u8]>) -> Option<Bytes> {
     let tr = db.create_transaction();
+    tr.set_option(TransactionOption::ReadSystemKeys).unwrap();
     tr.set_option(TransactionOption::LockAware).unwrap();
     tr.get(key).await.unwrap()
 }

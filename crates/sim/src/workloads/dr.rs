@@ -24,8 +24,8 @@ use crate::history::Rows;
 use crate::stage::{Life, lock};
 use plinth_client::{Database, RangeOptions, StreamingMode, Transaction, TransactionOption};
 use plinth_dr::{
-    Agent, Control, Ending, Freed, Leftover, Phase, Sites, StartSettings, Status, abort,
-    abort_second, set_paused, start, status, switch,
+    Agent, Control, Ending, Freed, Phase, Sites, StartSettings, Status, abort, abort_second,
+    set_paused, start, status, switch,
 };
 use plinth_env::Env;
 use plinth_env::sync::{First, race};
@@ -376,10 +376,10 @@ impl Dr {
         let (first, second) = ordered(&sites, is_reversed);
         let rows = self.count(client, first).await?;
         let freed = match client.chance(0.5) {
-            true => abort(&sites, plinth_dr::DEFAULT_TAG, Leftover::Refuse).await,
+            true => abort(&sites, plinth_dr::DEFAULT_TAG, None).await,
             false => {
                 client.stage().probe("second site made free alone");
-                abort_second(second, Leftover::Refuse).await
+                abort_second(second, None).await
             }
         };
         self.end_agents(client).await;
@@ -417,7 +417,7 @@ impl Dr {
     /// other.
     async fn judge_freed(&self, client: &Client, sites: &Sites, rows: &Rows) {
         // Where the second was made free alone the first doesn't know that yet.
-        let _ = abort(sites, plinth_dr::DEFAULT_TAG, Leftover::Refuse).await;
+        let _ = abort(sites, plinth_dr::DEFAULT_TAG, None).await;
         let mut freed = Vec::new();
         for database in [&sites.from, &sites.to] {
             let found = database.transact(|tr| async move { all_rows(&tr).await }).await;
