@@ -70,37 +70,43 @@ pub async fn abort(sites: &Sites, tag: &str, leftover: Option<Leftover>) -> Resu
         let Some(direction) = sites.direction().await? else {
             return forget(sites, tag).await.map(|()| Freed::AsItWas);
         };
-        // What was found may have changed while the other database was waited for: look again.
-        let Some(run) = take_over(&direction.to, &direction.head).await? else { continue };
-        if direction.head.wanted == Wanted::Waiting {
-            take_up(&run, &direction).await?;
+        let Direction { from, to, head, .. } = &direction;
+        // Before anybody is taken over from, who may have told why it has ended. What was found may
+        // have changed while the other database was waited for: look again.
+        let Some(held) = Held::now(to, head).await? else { continue };
+        choose(&held, from, head, leftover).await.flatten()?;
+        let Some(run) = take_over(to, head).await? else { continue };
+        if head.wanted == Wanted::Waiting {
+            or_as_it_was(&run, take_up(&run, &direction).await).await?;
+            run.retire().await;
             continue;
         }
-        let Direction { from, head, .. } = &direction;
-        match choose(&run, from, head, leftover).await.flatten() {
-            Ok(chosen) => return end(&run, from, head, chosen).await,
-            Err(refused) => {
-                // Whoever worked goes on at once.
-                run.retire().await;
-                return Err(refused);
-            }
-        }
+        let held = Held::of(&run, head).await?;
+        let chosen = choose(&held, from, head, leftover).await.flatten();
+        return end(&run, from, head, or_as_it_was(&run, chosen).await?).await;
     }
+}
+
+/// What a run came to: where that is a refusal, all becomes as it was before the run.
+async fn or_as_it_was<T>(run: &Run, done: Result<T>) -> Result<T> {
+    if done.is_err() {
+        run.give_back().await;
+    }
+    done
 }
 
 /// Goes on with an end for an agent, wherever it is. Gives false if it can't come to that yet: it
 /// was noted by an older program, and the second has a part of something.
 pub(crate) async fn go_on(run: &Run, first: &Database, head: &Head) -> Result<bool> {
-    match choose(run, first, head, None).await? {
+    match choose(&Held::of(run, head).await?, first, head, None).await? {
         Ok(chosen) => end(run, first, head, chosen).await.map(|_| true),
         Err(_) => Ok(false),
     }
 }
 
-/// What becomes of the second's rows if those are a part, or why it isn't ended. Nobody but this
-/// run moves the second on, so what is found stays so.
+/// What becomes of the second's rows if those are a part, or why it isn't ended.
 async fn choose(
-    run: &Run,
+    held: &Held,
     first: &Database,
     head: &Head,
     said: Option<Leftover>,
@@ -109,13 +115,12 @@ async fn choose(
         Wanted::Aborting(noted) => noted,
         _ => None,
     };
-    let held = run.transact(|tr| async move { Held::find(&tr, head).await }).await?;
     Ok(match (said, noted) {
         // It was begun, and is gone on with.
         (None, Some(noted)) => Ok(noted),
         (None, None) if held.has_half() => Err(half(head)),
         (Some(said), _) if held.has_half() => Ok(said),
-        (said, _) => match untold(first, head, &held).await? {
+        (said, _) => match untold(first, head, held).await? {
             Some(filling) => Err(filling.refusal("the first site")),
             None => Ok(said.unwrap_or(Leftover::Clear)),
         },
@@ -222,11 +227,13 @@ pub async fn abort_second(to: &Database, leftover: Option<Leftover>) -> Result<F
             let detail = "the database follows no other one";
             return Err(Error::client_invalid_operation().with_detail(detail));
         };
-        // What is wanted of it may have changed meanwhile: look again.
+        // Before anybody is taken over from, who may have told why it has ended. What is wanted of
+        // it may have changed meanwhile: look again.
+        let Some(held) = Held::now(to, &head).await? else { continue };
+        choose_alone(&held, leftover)?;
         let Some(run) = take_over(to, &head).await? else { continue };
-        let head = &head;
-        let held = run.transact(|tr| async move { Held::find(&tr, head).await }).await?;
-        return free(&run, head, choose_alone(&held, leftover)?).await;
+        let chosen = choose_alone(&Held::of(&run, &head).await?, leftover);
+        return free(&run, &head, or_as_it_was(&run, chosen).await?).await;
     }
 }
 
@@ -248,6 +255,23 @@ struct Held {
 }
 
 impl Held {
+    /// What it holds now; whoever works at it moves it on. Nothing if its head says something else
+    /// by now.
+    async fn now(to: &Database, head: &Head) -> Result<Option<Self>> {
+        system::transact(to, |tr| async move {
+            match head.is_in(tr.get(HEAD).await?.as_ref())? {
+                true => Self::find(&tr, head).await.map(Some),
+                false => Ok(None),
+            }
+        })
+        .await
+    }
+
+    /// What it holds for as long as this run is the one that may write.
+    async fn of(run: &Run, head: &Head) -> Result<Self> {
+        run.transact(|tr| async move { Self::find(&tr, head).await }).await
+    }
+
     async fn find(tr: &Transaction, head: &Head) -> Result<Self> {
         let place = tr.get(PLACE).await?.map(|value| Place::decode(&value)).transpose()?;
         let is_copied = match &place {

@@ -15,7 +15,7 @@ use plinth_types::{
     Bytes, CommitReply, CommitRequest, Conflicts, Error, MutationList, MutationType, RangeList,
     Result, Version,
 };
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long another agent's beat must not move before it is taken for dead.
@@ -40,6 +40,12 @@ pub(crate) struct Run {
 struct Told {
     head: Option<Head>,
     problem: String,
+    /// The beat that was there before.
+    before: Option<Bytes>,
+}
+
+fn lock(told: &Mutex<Told>) -> MutexGuard<'_, Told> {
+    told.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What an agent remembers of another one.
@@ -86,13 +92,12 @@ impl Run {
         head: &Head,
         unless: Option<&Option<Bytes>>,
     ) -> Result<Option<Self>> {
-        let mut run = Id::default();
+        let (mut run, told) = (Id::default(), Arc::<Mutex<Told>>::default());
         to.endpoint().env().fill_random(&mut run);
         let is_ours = system::transact(to, |tr| {
-            let unless = unless.cloned();
+            let (unless, told) = (unless.cloned(), told.clone());
             async move {
-                let found = tr.get(HEAD).await?.map(|value| Head::decode(&value)).transpose()?;
-                if found.is_none_or(|found| (found.id, found.wanted) != (head.id, head.wanted)) {
+                if !head.is_in(tr.get(HEAD).await?.as_ref())? {
                     return Ok(false);
                 }
                 let beat = tr.get(BEAT).await?;
@@ -102,6 +107,7 @@ impl Run {
                 if unless.is_some_and(|seen| seen != beat) {
                     return Ok(false);
                 }
+                lock(&told).before = beat.clone();
                 let before = beat.and_then(|value| Beat::decode(&value)).unwrap_or_default();
                 let time = u64::try_from(tr.env().wall_clock().as_millis()).unwrap_or_default();
                 let beat = Beat {
@@ -117,11 +123,11 @@ impl Run {
             }
         })
         .await?;
-        Ok(is_ours.then(|| Self { to: to.clone(), holder: *holder, run, told: Arc::default() }))
+        Ok(is_ours.then(|| Self { to: to.clone(), holder: *holder, run, told }))
     }
 
-    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn told(&self) -> MutexGuard<'_, Told> {
+        lock(&self.told)
     }
 
     /// What is wanted, as it was read last.
@@ -207,11 +213,25 @@ impl Run {
 
     /// Says that nobody works at it any more, so that another one needn't wait.
     pub async fn retire(&self) {
+        self.leave(None).await;
+    }
+
+    /// Ends a run that was refused, as if it hadn't been: whoever worked finds its own beat and
+    /// goes on at once, and why an agent has ended for good can still be read.
+    pub async fn give_back(&self) {
+        let before = self.told().before.clone();
+        self.leave(before).await;
+    }
+
+    async fn leave(&self, beat: Option<Bytes>) {
         // If it can't be written, the other one waits.
         let _ = self
-            .transact(|tr| async move {
-                tr.clear(BEAT);
-                Ok(())
+            .transact(|tr| {
+                match &beat {
+                    Some(beat) => tr.set(BEAT, beat),
+                    None => tr.clear(BEAT),
+                }
+                async { Ok(()) }
             })
             .await;
     }

@@ -142,6 +142,12 @@ impl Head {
         [&[FORMAT][..], fields.to_string().as_bytes()].concat()
     }
 
+    /// Whether the row is still of this relation, and the same is wanted.
+    pub fn is_in(&self, row: Option<&Bytes>) -> Result<bool> {
+        let found = row.map(|value| Self::decode(value)).transpose()?;
+        Ok(found.is_some_and(|found| (found.id, found.wanted) == (self.id, self.wanted)))
+    }
+
     pub fn decode(value: &[u8]) -> Result<Self> {
         let Some((&FORMAT, body)) = value.split_first() else {
             return Err(wrong("head", &format!("format {:?}, expected {FORMAT}", value.first())));

@@ -119,8 +119,7 @@ async fn lock_first(
 /// now knows nothing of them.
 async fn register_own(run: &Run, head: &Head, next: &Id) -> Result<()> {
     run.transact(|tr| async move {
-        let found = tr.get(HEAD).await?.map(|value| Head::decode(&value)).transpose()?;
-        if found.is_none_or(|found| (found.id, found.wanted) != (head.id, head.wanted)) {
+        if !head.is_in(tr.get(HEAD).await?.as_ref())? {
             return Err(taken_over());
         }
         tr.register_all_changes(stream_name(next), head.log_bytes).await.map(drop)

@@ -3,8 +3,8 @@
 
 use crate::agent::{Agent, Control, Done};
 use crate::capture;
-use crate::lease::{Other, Run};
-use crate::rows::{BEAT, HALF, Head, Id, PLACE, Place, Wanted};
+use crate::lease::{Other, Run, taken_over};
+use crate::rows::{BEAT, HALF, HEAD, Head, Id, PLACE, Place, Wanted};
 use crate::sides::set_head;
 use crate::sites::{Direction, Sites, nothing};
 use crate::system::{self, PAUSE};
@@ -57,15 +57,28 @@ pub async fn switch(sites: &Sites, control: &Control) -> Result<bool> {
             env.sleep(PAUSE).await;
             continue;
         }
-        // Somebody else was quicker: look again.
+        // Before anybody is taken over from, who may have told why it has ended. Somebody else may
+        // have been quicker: look again.
+        if !is_ready(&direction).await? {
+            continue;
+        }
         let Some(run) = Run::begin(&direction.to, &holder, &direction.head, None).await? else {
             continue;
         };
-        let direction = begin(direction, &run).await?;
+        let direction = match begin(direction, &run).await {
+            Ok(direction) => direction,
+            Err(refused) => {
+                run.give_back().await;
+                return Err(refused);
+            }
+        };
         is_begun = true;
         next = direction.head.other.filter(|_| capture::of(&direction.from).is_some());
         let result = agent.work(&direction, &run).await;
-        run.retire().await;
+        // What no patience helps against was told, and stays to be read.
+        if !result.as_ref().is_err_and(system::is_final) {
+            run.retire().await;
+        }
         match result {
             Ok(Done::Again) => {}
             Ok(Done::HandedOver) => return Ok(true),
@@ -83,14 +96,8 @@ async fn begin(mut direction: Direction, run: &Run) -> Result<Direction> {
     if direction.head.wanted != Wanted::Following {
         return Ok(direction);
     }
-    let (_, values) = system::read(&run.to, &[PLACE, HALF]).await?;
-    if values[1].is_some() {
-        return Err(Filling::SecondSite.refusal("the second site"));
-    }
-    let place = values[0].as_ref().map(|value| Place::decode(value)).transpose()?;
-    if place.is_none_or(|place| place.whole_at().is_none()) {
-        let detail = "the second site isn't whole yet: plinth dr wait, then switch";
-        return Err(Error::client_invalid_operation().with_detail(detail));
+    if !is_ready(&direction).await? {
+        return Err(taken_over());
     }
     let mut next = Id::default();
     run.to.endpoint().env().fill_random(&mut next);
@@ -103,4 +110,27 @@ async fn begin(mut direction: Direction, run: &Run) -> Result<Direction> {
     set_head(run, &head).await?;
     direction.head = head;
     Ok(direction)
+}
+
+/// Whether what was found is still so, and sides can be changed.
+///
+/// # Errors
+/// Why they can't be: the second has a part of something.
+async fn is_ready(direction: &Direction) -> Result<bool> {
+    let (_, values) = system::read(&direction.to, &[HEAD, PLACE, HALF]).await?;
+    if !direction.head.is_in(values[0].as_ref())? {
+        return Ok(false);
+    }
+    if direction.head.wanted != Wanted::Following {
+        return Ok(true);
+    }
+    if values[2].is_some() {
+        return Err(Filling::SecondSite.refusal("the second site"));
+    }
+    let place = values[1].as_ref().map(|value| Place::decode(value)).transpose()?;
+    if place.is_none_or(|place| place.whole_at().is_none()) {
+        let detail = "the second site isn't whole yet: plinth dr wait, then switch";
+        return Err(Error::client_invalid_operation().with_detail(detail));
+    }
+    Ok(true)
 }

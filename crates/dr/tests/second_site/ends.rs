@@ -4,12 +4,14 @@
 //! Whoever begins it is killed at each of its steps: what it had sent waits on its way meanwhile,
 //! and arrives when all is over.
 
-use crate::unfinished::{begin, finish, is_ended, restore, told_of};
+use crate::unfinished::{begin, finish, is_ended, refused, restore, told_of};
 use crate::world::*;
-use plinth_dr::{Agent, Control, Ending, Freed, Leftover, Phase, StartSettings, abort};
-use plinth_dr::{Sites, start, status};
+use plinth_dr::{
+    Agent, Control, Ending, Freed, Leftover, Phase, Sites, StartSettings, abort, abort_second,
+    start, status, switch,
+};
 use plinth_env::sync::{First, race};
-use plinth_types::system;
+use plinth_types::{Error, system};
 use std::time::Duration;
 
 /// What the second holds when it is ended.
@@ -155,5 +157,92 @@ fn an_end_that_an_older_program_has_noted_waits_for_the_rest_of_a_half() {
         assert_eq!(race(agent.run(), work).await, First::Left(Ok(Ending::Ended)));
         is_ended(&sites).await;
         assert!(rows_of(&sites.to).await == rows_of(&sites.from).await);
+    });
+}
+
+/// An agent that no patience helps has ended for good. Gives why.
+async fn give_up(pair: &Pair) -> String {
+    let Pair { machine, sites, .. } = pair;
+    let stream = sites.from.list_changes().await.unwrap().remove(0);
+    sites.from.remove_changes(stream.name).await.unwrap();
+    machine.sleep(Duration::from_secs(11)).await;
+    let lost = Agent::new(sites.clone(), Control::default()).run().await;
+    assert_eq!(lost, Err(Error::client_invalid_operation()));
+    let shown = status(None, &sites.to).await.unwrap().unwrap();
+    assert!(shown.is_given_up, "{shown:?}");
+    shown.problem.unwrap()
+}
+
+/// Whoever asks, or waits, is still told why it has ended.
+async fn says_why(pair: &Pair, why: &str) {
+    let Pair { machine, sites, .. } = pair;
+    let shown = status(None, &sites.to).await.unwrap().unwrap();
+    assert!(shown.is_given_up && shown.problem.as_deref() == Some(why), "{shown:?}");
+    let control = Control::default();
+    let waited = plinth_dr::wait(Some(&sites.from), &sites.to, &control, |_| {});
+    match race(waited, machine.sleep(Duration::from_secs(30))).await {
+        First::Left(Err(error)) => assert!(error.to_string().contains(why), "{error}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Who was refused had taken over: `status` said nothing any more of why the agent had ended, and
+/// `dr wait`, which the refusal recommends, waited for ever.
+#[test]
+fn who_is_refused_leaves_what_an_agent_has_told() {
+    with_pair(23, async |pair| {
+        prepare(&pair, Holds::Half).await;
+        let why = give_up(&pair).await;
+        let sites = &pair.sites;
+        refused(abort(sites, "default", None).await, "--keep-partial or --clear");
+        says_why(&pair, &why).await;
+        refused(switch(sites, &Control::default()).await, "isn't whole");
+        says_why(&pair, &why).await;
+        let alone = abort_second(&sites.to, None).await.unwrap_err();
+        assert!(alone.to_string().contains("was being restored"), "{alone}");
+        says_why(&pair, &why).await;
+    });
+}
+
+/// The same where that comes up between the look and the run.
+#[test]
+fn who_is_refused_late_gives_back_what_an_agent_has_told() {
+    for by_switch in [false, true] {
+        with_pair(24, async |pair| {
+            prepare(&pair, Holds::Whole).await;
+            let why = give_up(&pair).await;
+            let (to, at_second) = held(&pair.second);
+            at_second.hold(b"\xff\x02/plinth/dr/to/agent");
+            let slow = Sites::new(pair.sites.from.clone(), to);
+            let control = Control::default();
+            let asked = async {
+                match by_switch {
+                    false => refused(abort(&slow, "default", None).await, "--keep-partial"),
+                    true => refused(switch(&slow, &control).await, "isn't whole"),
+                }
+            };
+            let between = async {
+                at_second.until(&pair.machine, 1).await;
+                restore(&pair.sites.to, |tr| tr.set(system::SECOND_SITE_HALF, "a restore")).await;
+                at_second.let_go();
+                pair.machine.sleep(Duration::from_secs(60)).await;
+            };
+            assert_eq!(race(asked, between).await, First::Left(()));
+            says_why(&pair, &why).await;
+        });
+    }
+}
+
+/// A change of sides that found out about the stream by itself told nobody but its caller.
+#[test]
+fn a_change_of_sides_that_comes_to_nothing_is_told() {
+    with_pair(25, async |pair| {
+        prepare(&pair, Holds::Whole).await;
+        let sites = &pair.sites;
+        let stream = sites.from.list_changes().await.unwrap().remove(0);
+        sites.from.remove_changes(stream.name).await.unwrap();
+        let lost = switch(sites, &Control::default()).await.unwrap_err();
+        assert_eq!(lost, Error::client_invalid_operation());
+        says_why(&pair, &lost.to_string()).await;
     });
 }
