@@ -260,6 +260,48 @@ fn a_twig_that_has_gone() {
     assert_eq!(times(&open(&db), ILL).unwrap(), (0..30).collect::<Vec<_>>());
 }
 
+/// Nothing but the next leaf tells: that was written over.
+#[test]
+fn the_last_twig_that_has_gone() {
+    // A leaf's and a node's, with points in the tail, or none.
+    for points in [28, 30, 4 * 64, 4 * 64 + 2] {
+        let db = database();
+        let store = open(&db);
+        let mut all: Vec<i64> = (0..points).collect();
+        fill(&store, all.iter().copied());
+        drop(store);
+        let of = [PREFIX, &[0x15, TWIG], &id(&db, ILL)].concat();
+        let mut twigs = rows(&db, TWIG).into_iter().filter(|row| row.0.starts_with(&of));
+        let whole = twigs.next_back().unwrap();
+        db.transact_blocking(|tr| {
+            tr.clear(&whole.0);
+            Ok(())
+        })
+        .unwrap();
+        const NODE: u8 = 6;
+        let nodes = rows(&db, NODE);
+        let store = open(&db);
+        // What fills no leaf yet is taken.
+        let next = all.last().unwrap() + 1;
+        block_on(append(&store, ILL, next..next + 9)).unwrap();
+        others_go_on(&store, &mut all);
+        ill_is_told(&store);
+        drop(store);
+        for _ in 0..2 {
+            let store = open(&db);
+            ill_is_told(&store);
+            others_go_on(&store, &mut all);
+        }
+        let now = rows(&db, NODE);
+        assert!(nodes.iter().all(|row| now.contains(row)), "it lies there as it was");
+        set(&db, &whole);
+        let store = open(&db);
+        assert_eq!(times(&store, ILL).unwrap(), (0..next + 9).collect::<Vec<_>>(), "{points}");
+        assert_eq!((store.damaged(), rows(&db, ASIDE).len()), (vec![], 0));
+        block_on(store.check_invariants()).unwrap();
+    }
+}
+
 #[test]
 fn a_name() {
     found_at_opening(SERIES, |db| {

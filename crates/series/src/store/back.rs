@@ -32,7 +32,7 @@ use super::damage::{LeavesUpto, Mark, Marked, called};
 use super::inbox::{self, Taken};
 use super::keys::{Id, Keys, Whose};
 use super::letter;
-use super::nodes::{self, Reader};
+use super::nodes::{self, Reader, Through};
 use super::{Shared, Standing, lock, names, retry, tail};
 use crate::codec;
 use crate::error::{Error, Result};
@@ -89,7 +89,13 @@ async fn check(shared: &Shared, whose: &Whose) -> Result<()> {
         let why = format!("number {id} expected, {named:?} and the name {there:?} found");
         return Err(Error::damaged(called(whose), why));
     }
-    nodes::trunk(shared, id).await?;
+    let trunk = nodes::trunk(shared, id).await?;
+    let behind = retry::transact(&shared.database, |tr| async move {
+        Through { tr: &tr, keys: &shared.keys, id }.behind(&trunk).await
+    });
+    if behind.await?.is_some() {
+        return Err(nodes::without_twig(&trunk));
+    }
     // Leaves of late points are written anew when others come.
     let reader = Reader::new(&shared.database, &shared.keys, id);
     let mut range = RangeOptions::prefix(shared.keys.sides(id));

@@ -16,8 +16,8 @@
 
 use super::aside::{self, Aside};
 use super::back;
-use super::keys::{Id, Whose};
-use super::nodes::Through;
+use super::keys::{Id, Keys, Whose};
+use super::nodes::{self, Through};
 use super::rest::{self, Ages, Rounds, Seen};
 use super::{
     Cell, Shared, Standing, State, inbox, lock, pending, post, prefetch_cells, retry, rolls, side,
@@ -26,7 +26,7 @@ use super::{
 use crate::codec;
 use crate::error::{Error, Result};
 use crate::name::Name;
-use crate::tree::{Address, Span, Trunk};
+use crate::tree::{Span, Trunk};
 use crate::value::{Point, Points};
 use plinth_client::Transaction;
 use plinth_types::limits;
@@ -387,33 +387,7 @@ async fn try_commit(shared: &Shared, tr: &Transaction, step: &Step) -> Result<Ve
     for (number, bytes) in &step.batches {
         tr.set(keys.tail(*number), bytes);
     }
-    let mut trunks = Vec::with_capacity(step.leaves.len());
-    // Asked all at once: where the database is elsewhere, one after the other takes longer than a
-    // transaction may.
-    let next_leaf = |cell: &Cell| {
-        keys.node(cell.id, Address { level: 0, index: lock(&cell.state).trunk.leaves() })
-    };
-    let tried = step.leaves().filter(|_| may_be_there);
-    let mut there =
-        tried.map(|(cell, _)| tr.snapshot().get(next_leaf(cell))).collect::<Vec<_>>().into_iter();
-    for (cell, leaves) in step.leaves() {
-        let nodes = Through { tr, keys, id: cell.id };
-        let mut trunk = lock(&cell.state).trunk;
-        let is_there = match there.next() {
-            Some(leaf) => leaf.await?.is_some(),
-            None => false,
-        };
-        if is_there {
-            // The step was committed already, and its answer was lost.
-            leaves.iter().for_each(|leaf| trunk.pass(leaf));
-        } else {
-            for leaf in leaves {
-                let writes = trunk.append(&nodes, leaf).await.map_err(Fault::of(cell))?;
-                nodes.write(&writes);
-            }
-        }
-        trunks.push(trunk);
-    }
+    let trunks = write_leaves(tr, keys, step, may_be_there).await?;
     for (cell, points) in step.late().filter(|(_, points)| !is_long(points)) {
         let points = side::by_time(points);
         let merged = side::merge(tr, keys, cell.id, &points, i64::MIN, usize::MAX).await;
@@ -430,11 +404,51 @@ async fn try_commit(shared: &Shared, tr: &Transaction, step: &Step) -> Result<Ve
     Ok(trunks)
 }
 
+/// Writes the leaves of a step, unless they are there already. Gives the trunks of their series.
+async fn write_leaves(
+    tr: &Transaction,
+    keys: &Keys,
+    step: &Step,
+    may_be_there: bool,
+) -> Result<Vec<Trunk>, Fault> {
+    let of = |cell: &Cell| Through { tr, keys, id: cell.id };
+    let is_asked = |cell: &Cell| may_be_there || !lock(&cell.state).is_end_known;
+    // Asked all at once: where the database is elsewhere, one after the other takes longer than a
+    // transaction may.
+    let asked = step.leaves().filter(|(cell, _)| is_asked(cell));
+    let asked = asked.map(|(cell, _)| (cell.id, of(cell).behind(&lock(&cell.state).trunk)));
+    let mut there = BTreeMap::new();
+    for (id, leaf) in asked.collect::<Vec<_>>() {
+        if let Some(leaf) = leaf.await? {
+            there.insert(id, leaf);
+        }
+    }
+    let mut trunks = Vec::with_capacity(step.leaves.len());
+    for (cell, leaves) in step.leaves() {
+        let mut trunk = lock(&cell.state).trunk;
+        match (there.get(&cell.id), leaves.first()) {
+            (None, _) => {
+                for leaf in leaves {
+                    let writes = trunk.append(&of(cell), leaf).await.map_err(Fault::of(cell))?;
+                    of(cell).write(&writes);
+                }
+            }
+            // The step was committed already, and its answer was lost.
+            (Some(there), Some(first)) if may_be_there && *there == codec::encode(first) => {
+                leaves.iter().for_each(|leaf| trunk.pass(leaf));
+            }
+            (Some(_), _) => return Err(Fault::of(cell)(nodes::without_twig(&trunk))),
+        }
+        trunks.push(trunk);
+    }
+    Ok(trunks)
+}
+
 /// Takes out of memory what a step has saved.
 fn settle(shared: &Shared, step: &Step, trunks: Vec<Trunk>) {
     for ((cell, leaves), trunk) in step.leaves().zip(trunks) {
         let mut state = lock(&cell.state);
-        state.trunk = trunk;
+        (state.trunk, state.is_end_known) = (trunk, true);
         state.sealing.retain(|leaf| !leaves.iter().any(|saved| Arc::ptr_eq(saved, leaf)));
         let points = leaves.iter().map(|leaf| leaf.len()).sum();
         shared.open_points.fetch_sub(points, Ordering::Relaxed);

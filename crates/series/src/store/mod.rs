@@ -265,6 +265,8 @@ struct State {
     since: Option<u64>,
     /// Whether it is among the series that the next flush has to look at.
     is_noted: bool,
+    /// Whether no leaf lies behind the tree: nobody has looked for one who only opened the series.
+    is_end_known: bool,
     standing: Standing,
     /// The tree, as far as it is committed.
     trunk: Trunk,

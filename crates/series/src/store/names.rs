@@ -90,7 +90,15 @@ impl Looked {
     }
 
     fn add(&mut self, id: Id, name: Name, trunk: Trunk) {
-        let state = State { trunk, sealed: trunk.last(), ..State::default() };
+        self.add_state(id, name, State { trunk, sealed: trunk.last(), ..State::default() });
+    }
+
+    /// Adds a series that was just made.
+    fn add_new(&mut self, id: Id, name: Name) {
+        self.add_state(id, name, State { is_end_known: true, ..State::default() });
+    }
+
+    fn add_state(&mut self, id: Id, name: Name, state: State) {
         self.cells.push((name.clone(), Arc::new(Cell { id, name, state: Mutex::new(state) })));
     }
 
@@ -187,7 +195,7 @@ async fn look_up_unknown(
             match number {
                 Ok((id, true)) => {
                     looked.made += 1;
-                    looked.add(id, name.clone(), Trunk::default());
+                    looked.add_new(id, name.clone());
                 }
                 // Points that only go through need no tree.
                 Ok((id, false)) if shared.is_poster() => {

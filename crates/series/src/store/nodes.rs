@@ -34,7 +34,27 @@ pub(super) async fn trunk_in(tr: &Transaction, keys: &Keys, id: Id) -> Result<Tr
     Trunk::open(&Through { tr, keys, id }).await
 }
 
+/// Says that a leaf lies behind a tree, which is to begin with the twig of that: it has gone.
+pub(super) fn without_twig(trunk: &Trunk) -> Error {
+    let why = format!("a leaf lies behind leaf {}, and no twig says so", trunk.leaves());
+    Error::damaged("a tree", why)
+}
+
 impl Through<'_> {
+    /// Asks for the first leaf that lies behind a tree, counted from the one behind its last.
+    pub(super) fn behind(
+        &self,
+        trunk: &Trunk,
+    ) -> impl Future<Output = plinth_types::Result<Option<Bytes>>> + Send + use<> {
+        let begin = self.keys.node(self.id, Address { level: 0, index: trunk.leaves() });
+        let end = self.keys.node(self.id, Address { level: 1, index: 0 });
+        let found = self.tr.snapshot().get_range(RangeOptions::from(begin..end).limit(1));
+        async move {
+            let rows = found.await?.rows;
+            Ok(rows.iter().next().map(|(_, leaf)| Bytes::copy_from_slice(leaf)))
+        }
+    }
+
     /// Writes what an append gave back.
     pub(crate) fn write(&self, writes: &[Write]) {
         for write in writes {
