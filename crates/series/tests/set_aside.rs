@@ -351,6 +351,36 @@ fn a_series_is_damaged_while_a_row_of_it_that_is_aside_is() {
     block_on(store.check_invariants()).unwrap();
 }
 
+/// Who breaks off before he says so in (22) leaves rows that count for nothing.
+#[test]
+fn what_was_begun_to_be_set_aside_goes_when_it_is_begun_anew() {
+    let db = database();
+    fill(&open(&db), 0..6);
+    let (whole, damaged) = damage(&db, row_of(&db, TWIG));
+    let store = open(&db);
+    let layer = SeriesLayer::with_settings(&db, settings());
+    db.try_transact_blocking(|tr| layer.append(tr, ILL, 2, 99).wait()).unwrap();
+    block_on(store.take_in()).unwrap();
+    block_on(store.sync()).unwrap();
+    drop(store);
+    let left = rows(&db, ASIDE);
+    set(&db, &whole);
+    let store = open(&db);
+    let series = block_on(store.existing(ILL)).unwrap().unwrap();
+    series.append(2, 5).unwrap();
+    block_on(store.sync()).unwrap();
+    let all = points(&store, ILL);
+    assert_eq!(all[2], (2, Value::Integer(5)));
+    drop(store);
+    left.iter().for_each(|row| set(&db, row));
+    set(&db, &damaged);
+    block_on(open(&db).sync()).unwrap();
+    set(&db, &whole);
+    let store = open(&db);
+    assert_eq!(points(&store, ILL), all);
+    assert_eq!((store.damaged(), rows(&db, ASIDE).len()), (vec![], 0));
+}
+
 /// Batches name the series of their points.
 #[test]
 fn points_that_are_aside_as_those_of_another_series_stay_there() {
