@@ -432,6 +432,45 @@ fn what_the_inbox_had_lies_over_what_the_tail_had() {
     assert_eq!((store.damaged(), rows(&db, ASIDE).len()), (vec![], 0));
 }
 
+/// Leaves have got further since it was found whole first, and have what the tail has an older
+/// value of.
+#[test]
+fn what_leaves_got_while_it_came_back_is_not_undone_by_the_tail() {
+    for commits in 0.. {
+        let db = database();
+        let store = open(&db);
+        // One that rests keeps the tail.
+        block_on(append(&store, WELL[1], 0..1)).unwrap();
+        for time in 0..7 {
+            block_on(append(&store, ILL, time..time + 1)).unwrap();
+            block_on(store.sync()).unwrap();
+        }
+        drop(store);
+        let (whole, _) = damage(&db, row_of(&db, TWIG));
+        let layer = SeriesLayer::with_settings(&db, settings());
+        for (time, value) in [(5, 55), (7, 7)] {
+            db.try_transact_blocking(|tr| layer.append(tr, ILL, time, value).wait()).unwrap();
+        }
+        block_on(open(&db).sync()).unwrap();
+        set(&db, &whole);
+        // Some of it is back, with a leaf.
+        let is_open = block_on(SeriesStore::open_with(&ending(&db, commits), settings())).is_ok();
+        let (whole, _) = damage(&db, row_of(&db, TWIG));
+        block_on(open(&db).sync()).unwrap();
+        set(&db, &whole);
+        let store = open(&db);
+        let value = |time| if time == 5 { 55 } else { time };
+        let wanted = (0..8).map(|time| (time, Value::Integer(value(time))));
+        assert_eq!(points(&store, ILL), wanted.collect::<Vec<_>>(), "{commits}");
+        assert_eq!((store.damaged(), rows(&db, ASIDE).len()), (vec![], 0));
+        block_on(store.check_invariants()).unwrap();
+        if is_open {
+            assert!(commits >= 4, "{commits}");
+            break;
+        }
+    }
+}
+
 /// A series that is damaged and mended again and again, by servers that die.
 struct Trial {
     db: Database,
