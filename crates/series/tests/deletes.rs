@@ -329,9 +329,10 @@ fn what_is_said_to_be_kept_stays_whatever_the_program_was_started_with() {
     assert_eq!(times(&series).len(), 10);
 }
 
-/// Whoever waits for a deletion may leave: it is carried out, and the next one sees all of it.
+/// Whoever waits for a deletion may leave: it is carried out all the same, at some time, and not
+/// while another one is.
 #[test]
-fn a_deletion_that_nobody_waits_for_is_carried_out_before_the_next() {
+fn a_deletion_that_nobody_waits_for_is_carried_out() {
     let db = Local::in_memory().unwrap().into_database();
     let store = open(&db);
     let series = block_on(store.series("cpu.user host=a")).unwrap();
@@ -345,7 +346,14 @@ fn a_deletion_that_nobody_waits_for_is_carried_out_before_the_next() {
     }
     let kept = |second: &i64| (200..250).contains(&(second % 500)) || second % 500 >= 450;
     let expected: Vec<_> = (0..10_000).filter(kept).map(|second| second * SECOND).collect();
-    assert_eq!(times(&series), expected);
+    // The last one of those that were left may not even have begun.
+    for _ in 0..3000 {
+        if times(&series).len() <= expected.len() {
+            break;
+        }
+        block_on(db.endpoint().env().sleep(Duration::from_millis(10)));
+    }
+    assert!(times(&series) == expected);
 }
 
 #[test]
