@@ -218,6 +218,12 @@ impl Destination {
         })
     }
 
+    /// # Errors
+    /// `operation_cancelled` if it isn't this run's any more.
+    pub fn check(&self) -> Result<()> {
+        self.guarded(|_| Ok(()))
+    }
+
     /// Puts these rows, which are all that the range has, in the place of what it had.
     pub fn write(&self, range: &KeyRange, rows: &[Rows], sum: Sum) -> Result<()> {
         let record = |key: &[u8]| [PIECES, key].concat();

@@ -136,6 +136,8 @@ fn copy(work: &Arc<Work>) -> Result<(Version, usize)> {
     for round in 1..=work.settings.rounds {
         work.pass()?;
         if std::mem::take(&mut lock_now) {
+            // Not for nobody: it may have been given up.
+            work.destination.check()?;
             lock_source(&work.source, &work.destination.id)?;
             // Nothing changes any more. What was written without conflict ranges, and so unseen, is
             // found by reading.
@@ -242,6 +244,8 @@ fn verify_piece(destination: &Destination, range: &KeyRange, expected: Sum) -> R
             Err(error) => return Err(error),
         }
     };
+    // Behind the read: whoever has given it up meanwhile may have cleared it, which is no damage.
+    destination.check()?;
     if found == expected {
         return Ok(());
     }
