@@ -8,7 +8,7 @@
 //! more, and doesn't say that the copy is whole.
 
 use crate::destination::{
-    GIVEN_UP, HEAD, Id, PIECES, decode_head, known, lock_id, open_to_everybody, privileged,
+    End, HEAD, LAST, decode_head, ended, known, lock_id, note_end, open_to_everybody, privileged,
 };
 use crate::sum::Sum;
 use plinth_client::Database;
@@ -51,14 +51,11 @@ pub fn abort(destination: &Database) -> Result<bool> {
     privileged(destination, |tr| {
         let Some(head) = tr.get(HEAD).wait()? else {
             // Where the answer to the commit was lost; else a run has finished it meanwhile.
-            let given_up = tr.get(GIVEN_UP).wait()?;
-            return Ok(tried.is_some_and(|id: Id| given_up.as_deref() == Some(&id[..])));
+            return Ok(tried.is_some() && tr.get(LAST).wait()?.as_deref() == tried.as_deref());
         };
         let (id, _) = decode_head(&head)?;
-        tried = Some(id);
-        tr.clear(HEAD);
-        tr.clear_prefix(PIECES);
-        tr.set(GIVEN_UP, id);
+        tried = Some(ended(&head, End::GivenUp));
+        note_end(tr, &head, End::GivenUp);
         let lock = tr.get(system::DATABASE_LOCKED).wait()?;
         if lock.is_some_and(|lock| lock_id(&lock) == Some(id)) {
             open_to_everybody(tr);

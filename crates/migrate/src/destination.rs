@@ -5,13 +5,16 @@
 //!   \xff/dbLocked                              the migration's id
 //!   \xff\x02/plinth/migrate/head               format, id of the migration, id of the run, the source's name
 //!   \xff\x02/plinth/migrate/piece/BEGIN        sum (32 bytes), END
-//!   \xff\x02/plinth/migrate/given-up           id of the migration that was given up last
+//!   \xff\x02/plinth/migrated                   how the last one ended: its id, the run's, 1 if it is whole, else 0
 //! ```
 //!
 //! A piece's rows and its record are written in one transaction, so the record never lies. Every
 //! transaction reads the head: a run that another one has taken over from notices, and ends. At the
-//! end all of it goes, lock included, in one transaction. Where a migration is given up that is
-//! noted: a run that still is at it would take a destination without a head for finished.
+//! end all of it goes, lock included, in one transaction, which notes how it ended: a run that
+//! still is at it, or doesn't know whether its own end took effect, finds no head there.
+//!
+//! Always: a copy is whole only if that is noted. Of a migration of which nothing is known any
+//! more, since others have ended behind it, nobody says so.
 
 use crate::naming::{Naming, spaces_of};
 use crate::sum::{SUM_BYTES, Sum};
@@ -23,9 +26,11 @@ use plinth_types::{Bytes, Error, KeyRange, Result, Rows, printable, strinc, syst
 use std::collections::BTreeMap;
 
 pub(crate) const HEAD: &[u8] = system::MIGRATION_HEAD;
-pub(crate) const PIECES: &[u8] = b"\xff\x02/plinth/migrate/piece/";
-/// Which migration was given up last.
-pub(crate) const GIVEN_UP: &[u8] = b"\xff\x02/plinth/migrate/given-up";
+const PIECES: &[u8] = b"\xff\x02/plinth/migrate/piece/";
+/// All that is noted of a migration that isn't done.
+const ALL: &[u8] = b"\xff\x02/plinth/migrate/";
+/// How the last one ended.
+pub(crate) const LAST: &[u8] = b"\xff\x02/plinth/migrated";
 const TENANTS: &[u8] = b"\xff\xff/management/tenant/map/";
 const FORMAT: u8 = 1;
 const ID_BYTES: usize = 16;
@@ -58,6 +63,36 @@ pub(crate) fn decode_head(head: &[u8]) -> Result<(Id, String)> {
             "the destination holds a migration begun by another version of this program; finish it with that one",
         )),
     }
+}
+
+/// How a migration has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    Whole,
+    GivenUp,
+}
+
+/// What is noted of the end of the migration that has this head.
+pub(crate) fn ended(head: &[u8], end: End) -> Vec<u8> {
+    let ids = head.get(1..=2 * ID_BYTES).unwrap_or_default();
+    [ids, &[u8::from(end == End::Whole)]].concat()
+}
+
+/// Removes what is noted of the migration that has this head, but for how it ends.
+pub(crate) fn note_end(tr: &Transaction, head: &[u8], end: End) {
+    tr.clear_prefix(ALL);
+    tr.set(LAST, ended(head, end));
+}
+
+/// In whose hands a migration is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Hands {
+    /// Those of the run that asks.
+    Ours,
+    /// Another run goes on with it, or has finished it.
+    Anothers,
+    /// It was given up; or nothing is known of it any more, which comes to the same.
+    Nobodys,
 }
 
 /// The id in the value of the lock's key.
@@ -248,43 +283,43 @@ impl Destination {
     /// `operation_cancelled` if another run has taken over.
     pub fn finish(&self) -> Result<()> {
         let finished = self.guarded(|tr| {
-            tr.clear(HEAD);
-            tr.clear_prefix(PIECES);
+            note_end(tr, &self.head, End::Whole);
             open_to_everybody(tr);
             Ok(())
         });
         match finished {
             // The answer to the commit was lost, and it had taken effect: tried again it finds
-            // nothing to be done. Only a run that finishes leaves it so.
+            // nothing to be done.
             Err(why) if why == Error::operation_cancelled() && self.is_finished()? => Ok(()),
             finished => finished,
         }
     }
 
-    /// Whether a run has finished here.
+    /// Whether this run has finished it.
     fn is_finished(&self) -> Result<bool> {
-        privileged(&self.db, |tr| {
-            let (head, locked) = (tr.get(HEAD).wait()?, tr.get(system::DATABASE_LOCKED).wait()?);
-            Ok(head.is_none() && locked.is_none() && !self.is_given_up(tr)?)
-        })
+        let last = privileged(&self.db, |tr| tr.get(LAST).wait())?;
+        Ok(last.as_deref() == Some(&ended(&self.head, End::Whole)[..]))
     }
 
-    fn is_given_up(&self, tr: &Transaction) -> Result<bool> {
-        Ok(tr.get(GIVEN_UP).wait()?.as_deref() == Some(&self.id[..]))
-    }
-
-    /// Whether the migration was given up.
-    pub fn was_given_up(&self) -> Result<bool> {
-        privileged(&self.db, |tr| self.is_given_up(tr))
-    }
-
-    /// Whether another run has taken the migration over, or has finished it: what that has locked
-    /// is no longer this one's to unlock. Of a migration that was given up it is.
-    pub fn is_anothers(&self) -> Result<bool> {
-        privileged(&self.db, |tr| {
-            let head = tr.get(HEAD).wait()?;
-            Ok(head.as_deref() != Some(&self.head[..]) && !self.is_given_up(tr)?)
-        })
+    /// In whose hands the migration is: what another run has locked is no longer this one's to
+    /// unlock.
+    ///
+    /// # Errors
+    /// `unsupported_operation` if another version of this program has taken the destination; those
+    /// of the database.
+    pub fn hands(&self) -> Result<Hands> {
+        let (head, last) =
+            privileged(&self.db, |tr| Ok((tr.get(HEAD).wait()?, tr.get(LAST).wait()?)))?;
+        if head.as_deref() == Some(&self.head[..]) {
+            return Ok(Hands::Ours);
+        }
+        let goes_on = match head {
+            Some(head) => decode_head(&head)?.0 == self.id,
+            None => false,
+        };
+        // By whichever run.
+        let is_whole = last.is_some_and(|last| last.starts_with(&self.id) && last.ends_with(&[1]));
+        Ok(if goes_on || is_whole { Hands::Anothers } else { Hands::Nobodys })
     }
 }
 
@@ -310,27 +345,38 @@ mod tests {
     fn who_was_taken_over_knows_it_and_finishes_nothing() {
         let db = Local::in_memory().unwrap().into_database();
         let first = take(&db);
-        assert_eq!(first.is_anothers(), Ok(false));
+        assert_eq!(first.hands(), Ok(Hands::Ours));
         let second = take(&db);
-        assert_eq!((first.is_anothers(), second.is_anothers()), (Ok(true), Ok(false)));
+        assert_eq!((first.hands(), second.hands()), (Ok(Hands::Anothers), Ok(Hands::Ours)));
         assert_eq!(first.finish(), Err(Error::operation_cancelled()));
         second.finish().unwrap();
-        assert_eq!(first.is_anothers(), Ok(true));
+        assert_eq!(first.hands(), Ok(Hands::Anothers));
+        // It would tell of the version that it has copied itself.
+        assert_eq!(first.finish(), Err(Error::operation_cancelled()));
+        assert_eq!(second.finish(), Ok(()));
     }
 
-    /// A destination without a record and without a lock was taken for a finished one.
+    /// A destination without a record and without a lock was taken for a finished one: first
+    /// whenever a migration was given up, then if another one had been given up behind it.
     #[test]
     fn who_was_given_up_knows_it_and_finishes_nothing() {
         let db = Local::in_memory().unwrap().into_database();
         take(&db).finish().unwrap();
         let given_up = take(&db);
         assert_eq!(crate::abort(&db), Ok(true));
-        assert_eq!(given_up.finish(), Err(Error::operation_cancelled()));
-        assert_eq!(given_up.is_anothers(), Ok(false), "it unlocks the source that it has locked");
-        assert_eq!(crate::abort(&db), Ok(false));
-        let next = take(&db);
-        next.finish().unwrap();
-        assert_eq!(given_up.finish(), Err(Error::operation_cancelled()));
-        assert_eq!(given_up.is_anothers(), Ok(false));
+        for is_next_whole in [None, Some(false), Some(true)] {
+            match is_next_whole {
+                None => {}
+                Some(false) => {
+                    take(&db);
+                    assert_eq!(crate::abort(&db), Ok(true));
+                }
+                Some(true) => take(&db).finish().unwrap(),
+            }
+            assert_eq!(given_up.check(), Err(Error::operation_cancelled()));
+            assert_eq!(given_up.finish(), Err(Error::operation_cancelled()));
+            assert_eq!(given_up.hands(), Ok(Hands::Nobodys), "it unlocks what it has locked");
+            assert_eq!(crate::abort(&db), Ok(false));
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! the source is left as it was. Only a migration that has come to its end opens the one and, if
 //! asked to, leaves the other locked.
 
-use crate::destination::{self, Destination};
+use crate::destination::{self, Destination, Hands};
 use crate::naming::Naming;
 use crate::progress::{Phase, Settings};
 use crate::reading::{read, read_version};
@@ -90,9 +90,12 @@ pub fn migrate(
         // The application is not to stand still for a copy that was not made. Whoever has taken
         // over has the same lock, and may have told that the source takes no writes; of what was
         // given up nobody else knows any more, whoever has locked it.
-        let is_ours = settings.lock_source && !locked_by_us;
-        let is_anothers = || work.destination.is_anothers().unwrap_or(false);
-        if work.destination.was_given_up().unwrap_or(false) || is_ours && !is_anothers() {
+        let is_to_be_unlocked = match work.destination.hands().unwrap_or(Hands::Ours) {
+            Hands::Ours => settings.lock_source && !locked_by_us,
+            Hands::Anothers => false,
+            Hands::Nobodys => true,
+        };
+        if is_to_be_unlocked {
             unlock(source, &id)?;
         }
     }
