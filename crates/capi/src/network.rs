@@ -72,6 +72,24 @@ impl<C> State<C> {
     }
 }
 
+/// Calls the program with each, by `call`, which may not come back: not inside of a [`guard`]. What
+/// is left of the list by a thread that ends before the last call is never freed; at the last one
+/// there is nothing to be freed.
+#[inline]
+pub(crate) fn call_each<T>(due: Vec<T>, call: fn(T)) {
+    let mut due = ManuallyDrop::new(due.into_iter());
+    while due.len() > 1
+        && let Some(next) = due.next()
+    {
+        call(next);
+    }
+    let last = due.next();
+    drop(ManuallyDrop::into_inner(due));
+    if let Some(last) = last {
+        call(last);
+    }
+}
+
 /// What a thread is lent to.
 trait Borrower: Sync {
     /// The thread has ended, in a callback.
@@ -156,13 +174,11 @@ impl<C: Due + Send + 'static> Network<C> {
         while let Some(call) = guard(None, || self.next()) {
             call.run();
         }
-        let mut hooks = ManuallyDrop::new(guard(Vec::new(), || self.end()).into_iter());
-        for (hook, parameter) in hooks.by_ref() {
-            // SAFETY: the program gave the function to be called with this parameter when a network
-            // thread ends.
-            unsafe { hook(parameter.0) };
-        }
-        drop(ManuallyDrop::into_inner(hooks));
+        // SAFETY: the program gave the function to be called with this parameter when a network
+        // thread ends.
+        call_each(guard(Vec::new(), || self.end()), |(hook, parameter)| unsafe {
+            hook(parameter.0);
+        });
         lend(Lending::No);
         Ok(())
     }

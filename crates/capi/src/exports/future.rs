@@ -7,11 +7,11 @@
 
 use crate::argument::{Code, guard, guard_code, store};
 use crate::fork;
-use crate::future::call::{Callback, run_all};
+use crate::future::call::Callback;
 use crate::future::held::Held;
 use crate::future::{FutureCore, behind};
 use crate::layout::{Key, KeyRange, KeyValue, MappedKeyValue, length};
-use crate::network::{Due, Parameter};
+use crate::network::{Due, Parameter, call_each};
 use crate::value::Value;
 use plinth_types::{Error, Result};
 use std::ffi::{c_char, c_int, c_void};
@@ -31,7 +31,7 @@ unsafe extern "C-unwind" fn fdb_future_cancel(future: *const FutureCore) {
         // SAFETY: C gives a handle of this library's.
         unsafe { behind(future) }.map_or_else(|_| Vec::new(), |future| future.cancel())
     };
-    run_all(guard(Vec::new(), cancel));
+    call_each(guard(Vec::new(), cancel), Due::run);
 }
 
 #[unsafe(no_mangle)]
@@ -49,7 +49,7 @@ unsafe extern "C-unwind" fn fdb_future_destroy(future: *const FutureCore) {
         // SAFETY: the handle's own count, which C gives back here and only here.
         unsafe { Held::from_raw(future) }.cancel()
     };
-    run_all(guard(Vec::new(), destroy));
+    call_each(guard(Vec::new(), destroy), Due::run);
 }
 
 #[unsafe(no_mangle)]

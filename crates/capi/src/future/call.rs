@@ -9,7 +9,6 @@ use super::FutureCore;
 use super::held::Held;
 use crate::network::{Due, Network, Parameter};
 use std::ffi::c_void;
-use std::mem::ManuallyDrop;
 
 /// `FDBCallback`.
 pub(crate) type Callback = unsafe extern "C-unwind" fn(*mut FutureCore, *mut c_void);
@@ -37,17 +36,4 @@ impl Due for Call {
         // SAFETY: the count of above, given back once.
         drop(unsafe { Held::from_raw(future) });
     }
-}
-
-/// Calls the program, in the order of the list. Not inside a [`guard`](crate::guard::guard).
-#[inline]
-pub(crate) fn run_all(due: Vec<Call>) {
-    if due.is_empty() {
-        return;
-    }
-    let mut due = ManuallyDrop::new(due.into_iter());
-    for call in due.by_ref() {
-        call.run();
-    }
-    drop(ManuallyDrop::into_inner(due));
 }
