@@ -142,6 +142,15 @@ pub fn is_damaged<T: std::fmt::Debug>(result: Result<T>) {
     assert!(matches!(result, Err(Error::Damaged { .. })), "{result:?}");
 }
 
+/// The next two lives find the same.
+fn it_stays_so(db: &Database, all: &mut Vec<i64>) {
+    for _ in 0..2 {
+        let store = open(db);
+        ill_is_told(&store);
+        others_go_on(&store, all);
+    }
+}
+
 /// The one series is told, and takes nothing.
 fn ill_is_told(store: &SeriesStore) {
     is_damaged(block_on(append(store, ILL, 5000..5001)));
@@ -168,12 +177,8 @@ fn a_leaf_of_late_points() {
     ill_is_told(&store);
     assert!(store.stats().points_aside >= 2);
     is_damaged(times(&store, ILL));
-    for _ in 0..2 {
-        let store = open(&db);
-        ill_is_told(&store);
-        others_go_on(&store, &mut all);
-        assert!(rows(&db, SIDE).contains(&damaged), "it lies there as it was");
-    }
+    it_stays_so(&db, &mut all);
+    assert!(rows(&db, SIDE).contains(&damaged), "it lies there as it was");
     set(&db, &whole);
     let store = open(&db);
     assert_eq!(times(&store, ILL).unwrap(), (0..5).chain(100..130).collect::<Vec<_>>());
@@ -195,12 +200,8 @@ fn a_twig_whose_series_has_points_in_the_tail() {
     others_go_on(&store, &mut all);
     ill_is_told(&store);
     drop(store);
-    for _ in 0..2 {
-        let store = open(&db);
-        ill_is_told(&store);
-        others_go_on(&store, &mut all);
-        assert!(rows(&db, TWIG).contains(&damaged), "it lies there as it was");
-    }
+    it_stays_so(&db, &mut all);
+    assert!(rows(&db, TWIG).contains(&damaged), "it lies there as it was");
     set(&db, &whole);
     let store = open(&db);
     assert_eq!(times(&store, ILL).unwrap(), (0..4 * 64 + 1).collect::<Vec<_>>());
@@ -287,11 +288,7 @@ fn the_last_twig_that_has_gone() {
         others_go_on(&store, &mut all);
         ill_is_told(&store);
         drop(store);
-        for _ in 0..2 {
-            let store = open(&db);
-            ill_is_told(&store);
-            others_go_on(&store, &mut all);
-        }
+        it_stays_so(&db, &mut all);
         let now = rows(&db, NODE);
         assert!(nodes.iter().all(|row| now.contains(row)), "it lies there as it was");
         set(&db, &whole);
