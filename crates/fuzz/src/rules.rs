@@ -4,7 +4,7 @@
 //! read again, and the group that goes on from it keeps the same.
 
 use plinth_env::{Env, block_on};
-use plinth_promql::{Answered, Labels, Matcher, NAME};
+use plinth_promql::{Answered, Labels, Matcher, NAME, Value};
 use plinth_rules::{Group, Options, Store, Written};
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ struct Two;
 impl Store for Two {
     async fn instant(&self, _: &str, _: i64, _: Duration) -> Result<Answered, String> {
         let series = |host: &str| [(NAME, "m"), ("host", host)].into_iter().collect::<Labels>();
-        Ok(Answered::Vector(vec![(series("a"), 1.5), (series("b"), f64::NAN)]))
+        let values = [("a", 1.5), ("b", f64::NAN)];
+        Ok(Answered::Vector(values.map(|(name, value)| (series(name), Value::Float(value))).into()))
     }
 
     async fn newest(&self, _: &[Matcher], _: i64, until: i64) -> Result<Vec<Written>, String> {

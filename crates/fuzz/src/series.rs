@@ -249,7 +249,7 @@ pub(crate) fn promql(bytes: &[u8]) {
     for answer in [one, some] {
         match answer.map(|answer| answer.value) {
             Ok(Answered::Vector(series)) => are_different(series.iter().map(|(labels, _)| labels)),
-            Ok(Answered::Matrix(series)) => are_different(series.iter().map(|(labels, _)| labels)),
+            Ok(Answered::Matrix(rows)) => are_different(rows.iter().map(|row| &row.labels)),
             Ok(Answered::Scalar(_) | Answered::String(_)) => {}
             Err(error) => {
                 assert!(!error.to_string().is_empty(), "it is refused without a word why")

@@ -110,6 +110,13 @@ pub enum Aggregation {
     Limitk,
 }
 
+impl Aggregation {
+    /// Whether it gives some of the series, and not one of many.
+    pub fn picks(self) -> bool {
+        matches!(self, Self::Topk | Self::Bottomk | Self::Limitk)
+    }
+}
+
 /// An aggregation with all that belongs to it.
 #[derive(Clone, Debug)]
 pub struct Aggregate {
@@ -142,13 +149,15 @@ pub enum BinaryOp {
     Lss,
     Gte,
     Lte,
+    TrimAbove,
+    TrimBelow,
     And,
     Or,
     Unless,
 }
 
 /// Each operator with how it is written and how strongly it binds.
-pub(crate) const OPERATORS: [(&str, BinaryOp, usize); 16] = [
+pub(crate) const OPERATORS: [(&str, BinaryOp, usize); 18] = [
     ("or", BinaryOp::Or, 1),
     ("and", BinaryOp::And, 2),
     ("unless", BinaryOp::Unless, 2),
@@ -156,6 +165,8 @@ pub(crate) const OPERATORS: [(&str, BinaryOp, usize); 16] = [
     ("!=", BinaryOp::Neq, 3),
     (">=", BinaryOp::Gte, 3),
     ("<=", BinaryOp::Lte, 3),
+    ("</", BinaryOp::TrimAbove, 3),
+    (">/", BinaryOp::TrimBelow, 3),
     (">", BinaryOp::Gtr, 3),
     ("<", BinaryOp::Lss, 3),
     ("+", BinaryOp::Add, 4),
@@ -176,6 +187,16 @@ impl BinaryOp {
     /// Whether it compares.
     pub fn is_comparison(self) -> bool {
         matches!(self, Self::Eql | Self::Neq | Self::Gtr | Self::Lss | Self::Gte | Self::Lte)
+    }
+
+    /// Whether it takes a part of a histogram away.
+    pub fn is_trim(self) -> bool {
+        matches!(self, Self::TrimAbove | Self::TrimBelow)
+    }
+
+    /// Whether what comes of it is no longer of the metric.
+    pub fn drops_metric(self) -> bool {
+        !self.is_comparison() && !self.is_set() && !self.is_trim()
     }
 
     /// Whether it works on sets of series and not on values.

@@ -105,6 +105,10 @@ fn check_binary(text: &str, node: &Node, binary: &Binary) -> Result<(), ParseErr
     if op.is_comparison() && !binary.bool && (left, right) == (Type::Scalar, Type::Scalar) {
         return wrong(node, "comparisons between scalars must use BOOL modifier");
     }
+    if op.is_trim() && (left, right) == (Type::Scalar, Type::Scalar) {
+        let why = format!("operator {:?} not allowed for Scalar operations", op.text());
+        return wrong(node, &why);
+    }
     if matching.on
         && let Some(label) = matching.include.iter().find(|label| matching.labels.contains(label))
     {

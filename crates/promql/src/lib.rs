@@ -12,7 +12,8 @@
 //!                                                                          |
 //!   Source: find(conditions) -> series; read(series) -> points, forward    | eval: calls itself down the tree
 //!                       \                                                  v
-//!                        window of one series --function--> Column: labels and a value a step
+//!                        window of one series --function--> Column: labels and a value a step,
+//!                                                             |  a number or a native histogram
 //!                                                             |  operators, aggregations: columns to columns
 //!                                                             v
 //!                                                           Answer
@@ -20,7 +21,8 @@
 //! A source that knows of stretches of points what they come to (`digest.rs`) gives that instead,
 //! where the windows of a function allow it.
 //! The one rule: points are held for one window of one series, values as columns, and both are
-//! counted. What would exceed [`Options`] ends with an error that says what to narrow.
+//! counted, a histogram as what it holds (`histogram/`). What would exceed [`Options`] ends with an
+//! error that says what to narrow.
 //!
 //! ## Invariants
 //! 1. No text makes it panic, loop, or run out of stack: length, nesting and depth are bounded by
@@ -29,10 +31,11 @@
 //! 3. The same series and the same text give the same answer in the same order.
 //!
 //! ## Not here
-//! Native histograms: a value is a float. HTTP and JSON (`series`). Functions of Prometheus that
-//! are experimental and change more than themselves: `info`, `limit_ratio`, fill modifiers,
-//! `anchored` and `smoothed`, arithmetic in durations.
-//! Read next: `ast.rs`, `parse.rs`, then `eval/mod.rs`.
+//! HTTP and JSON (`series`). What keeps histograms: a [`Source`] gives them or has none. Functions
+//! of Prometheus that are experimental and change more than themselves: `info`, `limit_ratio`,
+//! `histogram_quantiles`, fill modifiers, `anchored` and `smoothed`, arithmetic in durations, the
+//! times at which counters began.
+//! Read next: `ast.rs`, `parse.rs`, `eval/mod.rs`, then `histogram/mod.rs`.
 #![forbid(unsafe_code)]
 
 mod annotations;
@@ -43,6 +46,7 @@ mod eval;
 mod fault;
 mod format;
 pub mod functions;
+mod histogram;
 mod labels;
 mod lexer;
 mod matcher;
@@ -50,15 +54,17 @@ mod parse;
 mod pattern;
 mod sample;
 mod source;
+mod sum;
 
 pub use digest::{Digest, Told, Windows};
 pub use fault::ParseError;
+pub use histogram::{Bucket, CUSTOM, EXPONENTIAL, Histogram, Parts, ResetHint, Span};
 pub use labels::{Labels, NAME, is_plain_label, quoted};
 pub use matcher::{MatchOp, Matcher};
 pub use parse::{nanoseconds, parse, parse_selector};
 pub use pattern::{Pattern, compiled};
-pub use sample::{STALE, Sample};
-pub use source::{Memory, Samples, Source};
+pub use sample::{HISTOGRAM, HistogramSample, STALE, Sample, Value};
+pub use source::{Memory, Points, Samples, Source};
 
 use eval::{Evaluator, Steps};
 use std::fmt;
@@ -77,11 +83,12 @@ pub struct Options {
     pub subquery_step: i64,
     /// Whether metrics are dropped when all is done, as Prometheus does behind a flag.
     pub late_names: bool,
-    /// Values that are held at once.
+    /// Values that are held at once. A histogram is as many of them as [`Histogram::size`] says.
     pub max_values: usize,
-    /// Points of one window.
+    /// Points of one window, histograms counted alike.
     pub max_window: usize,
-    /// Points that functions look at, again for each window that has them.
+    /// Points that functions look at, again for each window that has them, histograms counted
+    /// alike.
     pub max_visits: u64,
 }
 
@@ -143,9 +150,27 @@ pub enum Answered {
     String(String),
     /// A value of each series at the time that was asked for, in an order that `sort` and `topk`
     /// made.
-    Vector(Vec<(Labels, f64)>),
+    Vector(Vec<(Labels, Value)>),
     /// Points of each series, by labels.
-    Matrix(Vec<(Labels, Vec<Sample>)>),
+    Matrix(Vec<Row>),
+}
+
+/// A series of an answer with its points.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Row {
+    /// What names it.
+    pub labels: Labels,
+    /// Its numbers, in the order of time.
+    pub samples: Vec<Sample>,
+    /// Its histograms, in the order of time.
+    pub histograms: Vec<HistogramSample>,
+}
+
+impl Row {
+    /// Whether it has no point.
+    pub fn is_empty(&self) -> bool {
+        self.samples.is_empty() && self.histograms.is_empty()
+    }
 }
 
 /// The value of a text at one time.

@@ -4,11 +4,13 @@
 //! piece at a time. So what is held of points is one window of one series, however many there are.
 
 use crate::digest::{Digest, Told, Windows};
+use crate::histogram::Histogram;
 use crate::labels::Labels;
 use crate::matcher::Matcher;
-pub(crate) use crate::sample::{STALE, Sample};
+pub(crate) use crate::sample::{HISTOGRAM, HistogramSample, STALE, Sample, Value};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::sync::Arc;
 
 /// The series that meet conditions, or why they can't be told.
 pub type Found<S> =
@@ -66,6 +68,11 @@ pub trait Samples: Send {
         samples: &mut Vec<Sample>,
     ) -> impl Future<Output = Result<bool, Self::Error>> + Send;
 
+    /// Appends the histograms among the points that [`more`](Self::more) appended last, in their
+    /// order. There the value of such a point is [`HISTOGRAM`]; the mark that ends a series of
+    /// histograms is a float's. A source that has histograms gives no digests.
+    fn histograms(&mut self, _histograms: &mut Vec<HistogramSample>) {}
+
     /// Appends what comes next as digests, of single points or of stretches of them; `false` at
     /// the end, when nothing was appended.
     fn more_digests(
@@ -89,19 +96,24 @@ pub trait Samples: Send {
 /// Series in memory.
 #[derive(Default, Clone, Debug)]
 pub struct Memory {
-    series: BTreeMap<Labels, BTreeMap<i64, f64>>,
+    series: BTreeMap<Labels, BTreeMap<i64, Value>>,
 }
 
 impl Memory {
     /// Adds a point; one of the same time is replaced.
     pub fn add(&mut self, labels: &Labels, time: i64, value: f64) {
-        self.series.entry(labels.clone()).or_default().insert(time, value);
+        self.series.entry(labels.clone()).or_default().insert(time, Value::Float(value));
+    }
+
+    /// Adds a histogram; a point of the same time is replaced.
+    pub fn add_histogram(&mut self, labels: &Labels, time: i64, histogram: Arc<Histogram>) {
+        self.series.entry(labels.clone()).or_default().insert(time, Value::Histogram(histogram));
     }
 }
 
 impl Source for Memory {
     type Series = Labels;
-    type Samples = Vec<Sample>;
+    type Samples = Points;
     type Error = Infallible;
 
     async fn find(
@@ -114,20 +126,14 @@ impl Source for Memory {
         Ok(self.series.keys().filter(fits).map(|labels| (labels.clone(), labels.clone())).collect())
     }
 
-    async fn read(
-        &self,
-        series: &Labels,
-        after: i64,
-        until: i64,
-    ) -> Result<Vec<Sample>, Infallible> {
+    async fn read(&self, series: &Labels, after: i64, until: i64) -> Result<Points, Infallible> {
         if after >= until {
-            return Ok(Vec::new());
+            return Ok(Points::default());
         }
         let bounds = (std::ops::Bound::Excluded(after), std::ops::Bound::Included(until));
         let points = self.series.get(series).into_iter().flat_map(|points| points.range(bounds));
-        let mut points: Vec<Sample> = points.map(|(time, value)| (*time, *value)).collect();
-        points.reverse();
-        Ok(points)
+        let points = points.map(|(time, value)| (*time, value.clone())).rev().collect();
+        Ok(Points { points, histograms: Vec::new() })
     }
 
     async fn pause(&self) -> Result<(), crate::Error<Infallible>> {
@@ -135,15 +141,36 @@ impl Source for Memory {
     }
 }
 
-/// Points in reverse, of which a few are given at a time: as a store's blocks, they end in the
-/// midst of windows.
-impl Samples for Vec<Sample> {
+/// Points in memory, of which a few are given at a time: as a store's blocks, they end in the midst
+/// of windows.
+#[derive(Default, Debug)]
+pub struct Points {
+    /// In reverse.
+    points: Vec<(i64, Value)>,
+    /// Those of what was given last.
+    histograms: Vec<HistogramSample>,
+}
+
+impl Samples for Points {
     type Error = Infallible;
 
     async fn more(&mut self, samples: &mut Vec<Sample>) -> Result<bool, Infallible> {
-        let rest = self.len().saturating_sub(3);
-        let is_any = !self.is_empty();
-        samples.extend(self.drain(rest..).rev());
+        let rest = self.points.len().saturating_sub(3);
+        let is_any = !self.points.is_empty();
+        self.histograms.clear();
+        for (time, value) in self.points.drain(rest..).rev() {
+            samples.push(match value {
+                Value::Float(value) => (time, value),
+                Value::Histogram(histogram) => {
+                    self.histograms.push((time, histogram));
+                    (time, f64::from_bits(HISTOGRAM))
+                }
+            });
+        }
         Ok(is_any)
+    }
+
+    fn histograms(&mut self, histograms: &mut Vec<HistogramSample>) {
+        histograms.append(&mut self.histograms);
     }
 }

@@ -4,13 +4,13 @@
 //! The table is `cases.txt`, its series are here. A second test asks each for a range of times,
 //! which has to be the instants one after the other.
 
-use super::script::{SECOND, is_near, labels, load, now, time, values};
-use plinth_promql::{Answered, Labels, Memory, Options, instant, range};
+use super::script::{self, Point, SECOND, labels, load, now, points, time, values, words};
+use plinth_promql::{Answered, Labels, Memory, Options, Value, instant, range};
 
 const CASES: &str = include_str!("cases.txt");
 
 /// A value a minute.
-const SERIES: [&str; 24] = [
+const SERIES: [&str; 38] = [
     r#"up_total{a="1", g="x"} 0+10x10"#,
     r#"up_total{a="2", g="x"} 0+20x10"#,
     r#"up_total{a="3", g="y"} 0 5 10 15 20 25 0 5 10 15 20"#,
@@ -35,6 +35,117 @@ const SERIES: [&str; 24] = [
     r#"sum{by="x"} 1x10"#,
     r#"{"offset"} 1x10"#,
     r#"{"on"} 1x10"#,
+    r#"took{a="1"} {{schema:0 count:4 sum:5 buckets:[1 2 1]}}+{{count:2 sum:6 buckets:[0 1 1]}}x10"#,
+    r#"took{a="2"} {{schema:1 count:3 sum:8 z_bucket:1 z_bucket_w:0.001 n_buckets:[2]}}+{{schema:1 count:1 sum:-1 n_buckets:[1]}}x10"#,
+    r#"fell {{count:9 sum:9 buckets:[4 5]}} {{count:3 sum:3 buckets:[1 2]}} {{count:5 sum:4 buckets:[2 3]}}x8"#,
+    r#"level {{count:4 sum:4 counter_reset_hint:gauge buckets:[2 2]}}+{{count:-1 sum:-1 counter_reset_hint:gauge buckets:[-1]}}x1 {{count:3 sum:3 counter_reset_hint:gauge buckets:[1 2]}}x8"#,
+    r#"listed{a="1"} {{schema:-53 count:4 sum:9 custom_values:[1 2 4] buckets:[1 2 0 1]}}x10"#,
+    r#"listed{a="2"} {{schema:-53 count:3 sum:6 custom_values:[2 4] buckets:[1 1 1]}}x10"#,
+    r#"both 1 2 3 4 5 {{count:1 sum:1 buckets:[1]}}x5"#,
+    r#"lost {{count:5 sum:NaN buckets:[2 2]}}x10"#,
+    r#"other {{count:5 sum:4 buckets:[3 2]}}x10"#,
+    r#"claims {{count:9 sum:9 buckets:[9]}} {{count:1 sum:1 buckets:[1] counter_reset_hint:not_reset}}x9"#,
+    r#"swapped {{count:9 sum:9 buckets:[9]}} {{schema:-53 count:1 sum:1 custom_values:[1] buckets:[1]}} {{schema:-53 count:3 sum:3 custom_values:[1] buckets:[3]}}x8"#,
+    r#"within {{count:1 sum:1 buckets:[1]}} {{schema:-53 count:2 sum:2 custom_values:[1] buckets:[2]}} {{count:3 sum:3 buckets:[3]}}x8"#,
+    r#"vast {{count:1e308 sum:1.5e308 buckets:[1e308]}}x10"#,
+    r#"gone {{count:1 sum:1 buckets:[1]}}x3 stale"#,
+];
+
+/// What is told beside the values of expressions, in Prometheus' words.
+const TOLD: [(&str, &str); 30] = [
+    ("rate(up_total[5m])", ""),
+    ("rate(nothing[5m])", ""),
+    (
+        "1 + rate(gauge[5m])",
+        "PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: \"gauge\" (1:10)",
+    ),
+    (
+        "histogram_quantile(2, seconds_bucket)",
+        "PromQL warning: quantile value should be between 0 and 1, got 2 (1:20)",
+    ),
+    (
+        "quantile(NaN, gauge)",
+        "PromQL warning: quantile value should be between 0 and 1, got NaN (1:10)",
+    ),
+    (
+        "histogram_quantile(0.5, gauge)",
+        "PromQL warning: bucket label \"le\" is missing or has a malformed value of \"\" (1:25)",
+    ),
+    ("rate(took[5m])", ""),
+    ("sum(took) == sum(took)", ""),
+    ("increase(swapped[11m])", ""),
+    (
+        "increase(within[11m])",
+        "PromQL warning: vector contains a mix of histograms with exponential and custom buckets schemas for metric name \"within\" (1:10)",
+    ),
+    (
+        "sum_over_time(both[10m])",
+        "PromQL warning: encountered a mix of histograms and floats for metric name \"both\" (1:15)",
+    ),
+    (
+        "max_over_time(both[10m])",
+        "PromQL info: ignored histograms in a range containing both floats and histograms for metric name \"both\" (1:15)",
+    ),
+    (
+        "increase(level[5m])",
+        "PromQL warning: this native histogram metric is not a counter: \"level\" (1:10)",
+    ),
+    (
+        "delta(took{a='1'}[5m])",
+        "PromQL warning: this native histogram metric is not a gauge: \"took\" (1:7)",
+    ),
+    (
+        "sum({__name__=~'took|flat'})",
+        "PromQL warning: encountered a mix of histograms and floats for aggregation (1:5)",
+    ),
+    (
+        "sum({__name__=~'took|listed', a='1'})",
+        "PromQL warning: vector contains a mix of histograms with exponential and custom buckets schemas for metric name \"took\" (1:5)",
+    ),
+    (
+        "sum(listed)",
+        "PromQL info: mismatched custom buckets were reconciled during aggregation (1:5)",
+    ),
+    ("min(took)", "PromQL info: ignored histogram in min aggregation (1:5)"),
+    ("topk(1, took)", "PromQL info: ignored histogram in topk aggregation (1:1)"),
+    (
+        "1 + 2 / took{a='1'}",
+        "PromQL info: incompatible sample types encountered for binary operator \"/\": float / histogram (1:5)",
+    ),
+    (
+        "took > took",
+        "PromQL info: incompatible sample types encountered for binary operator \">\": histogram > histogram (1:1)",
+    ),
+    (
+        "flat </ 1",
+        "PromQL info: incompatible sample types encountered for binary operator \"</\": float </ float (1:1)",
+    ),
+    (
+        "took - listed",
+        "PromQL warning: incompatible bucket layout encountered for binary operator - (1:1)",
+    ),
+    ("histogram_quantile(0.9, listed or label_replace(flat, 'le', '1', '', ''))", ""),
+    (
+        "histogram_fraction(0, 1, label_replace(fell, '__name__', 'seconds_bucket', '', '') or seconds_bucket)",
+        "PromQL warning: vector contains a mix of classic and native histograms (1:26)",
+    ),
+    (
+        "histogram_count(sum_over_time(fell[11m]))",
+        "PromQL warning: conflicting counter resets during histogram aggregation (1:31)",
+    ),
+    ("sum_over_time(fell[11m])", ""),
+    (
+        "histogram_quantile(0.5, lost)",
+        "PromQL info: input to histogram_quantile has NaN observations, result is skewed higher (1:25)",
+    ),
+    (
+        "histogram_quantile(1, lost)",
+        "PromQL info: input to histogram_quantile has NaN observations, result is NaN (1:23)",
+    ),
+    (
+        "histogram_fraction(0, 1, lost)",
+        "PromQL info: input to histogram_fraction has NaN observations, which are excluded from all fractions (1:26)",
+    ),
 ];
 
 fn memory() -> Memory {
@@ -46,15 +157,16 @@ fn memory() -> Memory {
 }
 
 /// One series of an answer: its labels, and values with their times.
-type Row = (Labels, Vec<(Option<i64>, f64)>);
+type Row<V> = (Labels, Vec<(Option<i64>, V)>);
 
-fn row(text: &str) -> Option<Row> {
+fn row(text: &str) -> Option<Row<Point>> {
     let (labels, rest) = labels(text.trim())?;
-    let point = |word: &str| match word.split_once('@') {
-        Some((value, at)) => Some((Some(time(at)?), values(value)?[0]?)),
-        None => Some((None, values(word)?[0]?)),
+    let one = |text: &str| points(text)?.into_iter().next();
+    let point = |word: &&str| match word.split_once('@') {
+        Some((value, at)) => Some((Some(time(at)?), one(value)?)),
+        None => Some((None, one(word)?)),
     };
-    Some((labels, rest.split_whitespace().map(point).collect::<Option<_>>()?))
+    Some((labels, words(rest).iter().map(point).collect::<Option<_>>()?))
 }
 
 /// Whether an answer is the one of the table.
@@ -63,36 +175,56 @@ fn is_it(found: &Answered, wanted: &str) -> bool {
         Some(rest) => (true, rest),
         None => (false, wanted),
     };
-    let mut found: Vec<Row> = match found {
+    let mut found: Vec<Row<Value>> = match found {
         Answered::Scalar(number) => {
-            return values(wanted).is_some_and(|all| is_near(all[0].unwrap(), *number));
+            return values(wanted).is_some_and(|all| script::is_near(all[0].unwrap(), *number));
         }
         Answered::String(text) => return wanted == plinth_promql::quoted(text),
         Answered::Vector(series) => {
-            series.iter().map(|(labels, value)| (labels.clone(), vec![(None, *value)])).collect()
+            let point = |value: &Value| vec![(None, value.clone())];
+            series.iter().map(|(labels, value)| (labels.clone(), point(value))).collect()
         }
-        Answered::Matrix(series) => {
-            let points = |points: &[(i64, f64)]| {
-                points.iter().map(|(at, value)| (Some(*at), *value)).collect()
-            };
-            series.iter().map(|(labels, all)| (labels.clone(), points(all))).collect()
+        Answered::Matrix(rows) => {
+            rows.iter().map(|row| (row.labels.clone(), values_of(row))).collect()
         }
     };
     let rows = wanted.split(';').filter(|row| !row.trim().is_empty()).map(row);
-    let Some(mut wanted) = rows.collect::<Option<Vec<Row>>>() else {
+    let Some(mut wanted) = rows.collect::<Option<Vec<Row<Point>>>>() else {
         panic!("not understood: {wanted}")
     };
     if !is_ordered {
         found.sort_by(|a, b| a.0.cmp(&b.0));
         wanted.sort_by(|a, b| a.0.cmp(&b.0));
     }
-    let is_same = |a: &Row, b: &Row| {
+    let is_same = |a: &Row<Value>, b: &Row<Point>| {
         let points = a.1.iter().zip(&b.1);
         a.0 == b.0
             && a.1.len() == b.1.len()
-            && points.into_iter().all(|(a, b)| a.0 == b.0 && is_near(a.1, b.1))
+            && points.into_iter().all(|(a, b)| a.0 == b.0 && b.1.is(&a.1))
     };
     found.len() == wanted.len() && found.iter().zip(&wanted).all(|(a, b)| is_same(a, b))
+}
+
+/// The values of a row with their times, in the order of these.
+fn values_of(row: &plinth_promql::Row) -> Vec<(Option<i64>, Value)> {
+    let floats = row.samples.iter().map(|(at, value)| (Some(*at), Value::Float(*value)));
+    let histograms =
+        row.histograms.iter().map(|(at, one)| (Some(*at), Value::Histogram(one.clone())));
+    let mut all: Vec<_> = floats.chain(histograms).collect();
+    all.sort_by_key(|(at, _)| *at);
+    all
+}
+
+/// Whether two values are the same but for a millionth.
+fn is_near(a: &Value, b: &Value) -> bool {
+    let point = match a {
+        Value::Float(value) => Point::Float(*value),
+        Value::Histogram(one) => {
+            let histogram = (**one).clone();
+            Point::Histogram(script::histogram::Literal { histogram, has_hint: true })
+        }
+    };
+    point.is(b)
 }
 
 fn cases() -> impl Iterator<Item = (i64, &'static str, &'static str)> {
@@ -139,21 +271,20 @@ fn a_range_is_what_instants_are() {
         }
         let Answered::Matrix(rows) = answer.value else { panic!("{expression}") };
         for at in (steps.0..=steps.1).step_by(steps.2 as usize) {
-            let of = |points: &[(i64, f64)]| {
-                points.iter().find(|(time, _)| *time == at).map(|(_, value)| *value)
+            let of = |row: &plinth_promql::Row| {
+                let value = values_of(row).into_iter().find(|(time, _)| *time == Some(at));
+                Some((row.labels.clone(), value?.1))
             };
-            let mut found: Vec<(Labels, f64)> = rows
-                .iter()
-                .filter_map(|(labels, points)| Some((labels.clone(), of(points)?)))
-                .collect();
+            let mut found: Vec<(Labels, Value)> = rows.iter().filter_map(of).collect();
             let mut wanted = match ask(at).unwrap().value {
-                Answered::Scalar(value) => vec![(Labels::default(), value)],
+                Answered::Scalar(value) => vec![(Labels::default(), Value::Float(value))],
                 Answered::Vector(series) => series,
                 other => panic!("{expression}: {other:?}"),
             };
             found.sort_by(|a, b| a.0.cmp(&b.0));
             wanted.sort_by(|a, b| a.0.cmp(&b.0));
-            let is_same = |a: &(Labels, f64), b: &(Labels, f64)| a.0 == b.0 && is_near(a.1, b.1);
+            let is_same =
+                |a: &(Labels, Value), b: &(Labels, Value)| a.0 == b.0 && is_near(&a.1, &b.1);
             let are_same = found.len() == wanted.len()
                 && found.iter().zip(&wanted).all(|(a, b)| is_same(a, b));
             assert!(are_same, "{expression} at {at}:\n{found:?}\n{wanted:?}");
@@ -200,29 +331,10 @@ fn warnings_and_infos_are_told() {
             }
             false => now(instant(&memory, expression, 600 * SECOND, &Options::default())),
         };
-        let answer = answer.unwrap();
+        let answer = answer.unwrap_or_else(|error| panic!("{expression}: {error}"));
         [answer.warnings, answer.infos].concat()
     };
-    for (expression, wanted) in [
-        ("rate(up_total[5m])", ""),
-        ("rate(nothing[5m])", ""),
-        (
-            "1 + rate(gauge[5m])",
-            "PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: \"gauge\" (1:10)",
-        ),
-        (
-            "histogram_quantile(2, seconds_bucket)",
-            "PromQL warning: quantile value should be between 0 and 1, got 2 (1:20)",
-        ),
-        (
-            "quantile(NaN, gauge)",
-            "PromQL warning: quantile value should be between 0 and 1, got NaN (1:10)",
-        ),
-        (
-            "histogram_quantile(0.5, gauge)",
-            "PromQL warning: bucket label \"le\" is missing or has a malformed value of \"\" (1:25)",
-        ),
-    ] {
+    for (expression, wanted) in TOLD {
         assert_eq!(told(expression, false).join(";"), wanted, "{expression}");
     }
     assert_eq!(

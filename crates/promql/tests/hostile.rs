@@ -6,8 +6,8 @@
 
 use super::script::{SECOND, load, now};
 use plinth_promql::{
-    Answered, Error, Labels, Matcher, Memory, NAME, Options, Sample, Samples, Source, functions,
-    instant, parse, range,
+    Answered, Error, Histogram, Labels, Matcher, Memory, NAME, Options, Parts, Sample, Samples,
+    Source, Span, functions, instant, parse, range,
 };
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -266,6 +266,90 @@ fn nonsense_is_an_error_or_a_value() {
         let _ = now(range(&memory, &text, (0, 600 * SECOND, 60 * SECOND), &options));
     }
     assert!(values > 100, "only {values} of them had a value");
+}
+
+/// A histogram with many buckets, so far apart that none of them is in another's span.
+fn large(buckets: i32) -> Arc<Histogram> {
+    let spans =
+        (0..buckets).map(|place| Span { offset: if place == 0 { -9000 } else { 1 }, length: 1 });
+    let parts = Parts {
+        schema: 8,
+        count: f64::from(buckets),
+        positive_spans: spans.collect(),
+        positive: vec![1.0; buckets as usize],
+        ..Parts::default()
+    };
+    Arc::new(Histogram::new(parts).unwrap())
+}
+
+/// A histogram counts as what it holds: in windows, in columns, in what operators make of two.
+#[test]
+fn histograms_are_counted_as_what_they_hold() {
+    let mut memory = Memory::default();
+    let name = |name: &str, i: &str| [(NAME, name), ("i", i)].into_iter().collect::<Labels>();
+    for minute in 0..100 {
+        let at = minute * 60 * SECOND;
+        memory.add_histogram(&name("h", ""), at, large(1000));
+        for i in ["1", "2", "3", "4", "5", "6", "7", "8"] {
+            memory.add_histogram(&name("s", i), at, large(1));
+        }
+    }
+    let options = Options { max_values: 400_000, max_window: 10_000, ..Options::default() };
+    let ask = |text: &str, step: i64| {
+        let steps = (0, 6000 * SECOND, step * SECOND);
+        match now(range(&memory, text, steps, &options)) {
+            Ok(_) => "fine".to_string(),
+            Err(error) => error.to_string(),
+        }
+    };
+    for (expression, wanted) in [
+        ("h", "fine"),
+        ("h @ 60", "fine"),
+        ("rate(h[3m])", "fine"),
+        ("histogram_count(h) + histogram_count(h) + histogram_count(h)", "fine"),
+        ("histogram_count(rate(h[50m]))", "fine"),
+        ("h + h", "more than 400000 values"),
+        ("(h * 1) and (h * 2)", "more than 400000 values"),
+        ("rate(h[50m])", "too many points"),
+        ("s + on() group_left() h", "more than 400000 values"),
+        ("max_over_time((h * 1)[50m:1m])", "more than 400000 values"),
+    ] {
+        let found = ask(expression, 60);
+        assert!(found.contains(wanted), "{expression}: {found}");
+    }
+    // One that is there at all steps is held once, but not what is made of it.
+    for (expression, wanted) in [
+        ("-(h @ 60)", "fine"),
+        ("h @ 60 == h @ 60", "fine"),
+        ("h @ 60 * 2", "more than 400000 values"),
+        ("sum(h @ 60)", "more than 400000 values"),
+        ("h @ 60 + h @ 60", "more than 400000 values"),
+    ] {
+        let found = ask(expression, 10);
+        assert!(found.contains(wanted), "{expression}: {found}");
+    }
+}
+
+/// Any float may be stored, those that are marks here too: none of them is taken for a histogram.
+#[test]
+fn a_float_with_the_bits_of_a_mark_is_a_float() {
+    let mut memory = Memory::default();
+    let labels: Labels = [(NAME, "x")].into_iter().collect();
+    memory.add(&labels, 0, f64::from_bits(plinth_promql::HISTOGRAM));
+    memory.add_histogram(&labels, 60 * SECOND, large(1));
+    memory.add(&labels, 120 * SECOND, f64::from_bits(plinth_promql::HISTOGRAM));
+    for expression in ["x", "last_over_time(x[5m])", "x[5m]", "changes(x[5m])", "x == bool x", "-x"]
+    {
+        let answer = now(instant(&memory, expression, 120 * SECOND, &Options::default())).unwrap();
+        let floats = match &answer.value {
+            Answered::Vector(series) => {
+                usize::from(series.iter().all(|(_, value)| value.float().is_some()))
+            }
+            Answered::Matrix(rows) => rows[0].samples.len() - rows[0].histograms.len(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(floats, 1, "{expression}: {answer:?}");
+    }
 }
 
 /// A series with a point each millisecond, and how many of them were held at a time.

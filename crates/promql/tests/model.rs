@@ -374,14 +374,14 @@ fn expressions_are_answered_as_a_model_does() {
             }
             let Answered::Matrix(rows) = &found.value else { panic!("{text}") };
             let mut count = 0;
-            for (labels, row) in rows {
+            for row in rows {
                 let set: Set =
-                    labels.iter().map(|(name, value)| (name.into(), value.into())).collect();
-                for (at, value) in row {
+                    row.labels.iter().map(|(name, value)| (name.into(), value.into())).collect();
+                for (at, value) in &row.samples {
                     let wanted = cells.get(&(set.clone(), *at));
                     assert!(
                         wanted.is_some_and(|wanted| is_near(*wanted, *value)),
-                        "seed {seed}: {text}: {labels} at {at}: {value} instead of {wanted:?}"
+                        "seed {seed}: {text}: {set:?} at {at}: {value} instead of {wanted:?}"
                     );
                     count += 1;
                 }

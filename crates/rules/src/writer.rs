@@ -9,7 +9,7 @@ use crate::store::Store;
 use crate::template::{Answers, Data, Expanded, Outside, Template};
 use plinth_env::Env;
 use plinth_env::sync::pause;
-use plinth_promql::{Answered, Labels};
+use plinth_promql::{Answered, Labels, Value};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -41,7 +41,15 @@ impl<'a, S: Store> Asking<'a, S> {
     /// What an expression gives, as series.
     pub(crate) async fn vector(&self, expr: &str, time: i64) -> Result<Vec<(Labels, f64)>, String> {
         match self.store.instant(expr, time, self.left()?).await? {
-            Answered::Vector(series) => Ok(series),
+            Answered::Vector(series) => {
+                let number = |(labels, value): (Labels, Value)| match value.float() {
+                    Some(number) => Ok((labels, number)),
+                    None => Err(format!(
+                        "rule result has a native histogram, which can't be written: {labels}; take a number of it, such as histogram_count"
+                    )),
+                };
+                series.into_iter().map(number).collect()
+            }
             Answered::Scalar(number) => Ok(vec![(Labels::default(), number)]),
             Answered::String(_) | Answered::Matrix(_) => {
                 Err("rule result is not a vector or scalar".into())

@@ -4,10 +4,15 @@
 //! one series after the other. A group has a value at the steps at which one of its series has one.
 
 use super::column::{ABSENT, Column, is_absent};
+use super::native::group::pool_into;
+use super::native::operate::{Notes, TooMuch};
 use super::numbers::{Mean, Sum, ascending, quantile};
 use crate::ast::{Aggregate, Aggregation};
 use crate::labels::{Labels, NAME};
+use crate::source::Value;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 /// What groups series have, and the places of the series of each.
 fn grouped(aggregate: &Aggregate, columns: &[Column]) -> Vec<(Labels, Vec<usize>)> {
@@ -38,7 +43,8 @@ pub(super) fn aggregated(
     columns: &[Column],
     params: &[f64],
     steps: usize,
-) -> Vec<Column> {
+    notes: &mut Notes<'_>,
+) -> Result<Vec<Column>, TooMuch> {
     let mut out = Vec::new();
     for (labels, places) in grouped(aggregate, columns) {
         let mut column = Column::new(labels, steps);
@@ -70,11 +76,17 @@ pub(super) fn aggregated(
                 for (cell, state) in column.cells.iter_mut().zip(states) {
                     *cell = state.map_or(ABSENT, State::value);
                 }
+                if matches!(op, Aggregation::Sum | Aggregation::Avg) {
+                    let group: Vec<&Column> = places.iter().map(|place| &columns[*place]).collect();
+                    if group.iter().any(|column| !column.histograms.is_empty()) {
+                        pool_into(&mut column, op, &group, notes)?;
+                    }
+                }
             }
         }
         out.push(column);
     }
-    out
+    Ok(out)
 }
 
 /// What a group's values came to so far at a step.
@@ -162,7 +174,7 @@ pub(super) fn some(
     steps: usize,
 ) -> Vec<Column> {
     let groups = grouped(aggregate, columns);
-    let mut kept: Vec<Option<Vec<f64>>> = vec![None; columns.len()];
+    let mut kept: Vec<Option<Column>> = vec![None; columns.len()];
     // In the order in which an answer for one time gives them.
     let mut order: Vec<usize> = Vec::new();
     for (_, places) in &groups {
@@ -185,19 +197,20 @@ pub(super) fn some(
                 _ => {}
             }
             for (value, place) in &values[..count] {
-                let cells = kept[*place].get_or_insert_with(|| {
+                let column = &columns[*place];
+                let kept = kept[*place].get_or_insert_with(|| {
                     order.push(*place);
-                    vec![ABSENT; steps]
+                    let drop_name = column.drop_name;
+                    Column { drop_name, ..Column::new(column.labels.clone(), steps) }
                 });
-                cells[step] = *value;
+                match column.histograms.get(step) {
+                    Some(histogram) => kept.put(step, Value::Histogram(Arc::clone(histogram))),
+                    None => kept.cells[step] = *value,
+                }
             }
         }
     }
-    let column = |place: usize| {
-        let cells = kept[place].take().unwrap_or_default();
-        Column { labels: columns[place].labels.clone(), drop_name: columns[place].drop_name, cells }
-    };
-    order.into_iter().map(column).collect()
+    order.into_iter().filter_map(|place| kept[place].take()).collect()
 }
 
 /// How many series have each value: one series a value.
@@ -208,34 +221,60 @@ pub(super) fn counted(
     steps: usize,
     most: usize,
 ) -> Result<Vec<Column>, String> {
-    let mut out: Vec<Column> = Vec::new();
-    let mut places: HashMap<Labels, usize> = HashMap::new();
+    let (out, places) = (Vec::new(), HashMap::new());
+    let mut counting = Counting { aggregate, label, steps, most, out, places, texts: 0 };
     for column in columns {
         // Of this series, by the value's bits: most come again and again.
         let mut known: HashMap<u64, usize> = HashMap::new();
         for (step, value) in
             column.cells.iter().enumerate().filter(|(_, value)| !is_absent(**value))
         {
-            let place = *known.entry(value.to_bits()).or_insert_with(|| {
-                let labels = column.labels.with(label, &written(*value));
-                let labels = match aggregate.without {
-                    true => group_labels(aggregate, &labels),
-                    // The value is part of a group's labels, whichever others are.
-                    false => group_labels(aggregate, &labels).with(label, labels.get(label)),
-                };
-                *places.entry(labels).or_insert_with_key(|labels| {
-                    out.push(Column::new(labels.clone(), steps));
-                    out.len() - 1
-                })
-            });
-            if out.len() * steps > most {
-                return Err("count_values finds too many different values".to_string());
-            }
-            let cell = &mut out[place].cells[step];
+            let place = match column.histograms.get(step) {
+                Some(histogram) => counting.place(column, &histogram.to_string())?,
+                None => match known.entry(value.to_bits()) {
+                    Entry::Occupied(place) => *place.get(),
+                    Entry::Vacant(free) => *free.insert(counting.place(column, &written(*value))?),
+                },
+            };
+            let cell = &mut counting.out[place].cells[step];
             *cell = if is_absent(*cell) { 1.0 } else { *cell + 1.0 };
         }
     }
-    Ok(out)
+    Ok(counting.out)
+}
+
+/// Series that count values, which their labels have as texts.
+struct Counting<'a> {
+    aggregate: &'a Aggregate,
+    label: &'a str,
+    steps: usize,
+    most: usize,
+    out: Vec<Column>,
+    places: HashMap<Labels, usize>,
+    /// What the texts take, in values.
+    texts: usize,
+}
+
+impl Counting<'_> {
+    /// The series that counts a value of another.
+    fn place(&mut self, column: &Column, text: &str) -> Result<usize, String> {
+        let labels = column.labels.with(self.label, text);
+        let labels = match self.aggregate.without {
+            true => group_labels(self.aggregate, &labels),
+            // The value is part of a group's labels, whichever others are.
+            false => group_labels(self.aggregate, &labels).with(self.label, labels.get(self.label)),
+        };
+        let (out, texts, steps) = (&mut self.out, &mut self.texts, self.steps);
+        let place = *self.places.entry(labels).or_insert_with_key(|labels| {
+            *texts += text.len() / size_of::<f64>();
+            out.push(Column::new(labels.clone(), steps));
+            out.len() - 1
+        });
+        match self.out.len() * steps + self.texts > self.most {
+            true => Err("count_values finds too many different values".to_string()),
+            false => Ok(place),
+        }
+    }
 }
 
 /// A value as Go writes it without an exponent.

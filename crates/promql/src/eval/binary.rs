@@ -4,9 +4,11 @@
 //! gone through. What must not be — two series of one side that meet the same one at the same step
 //! — is an error, in Prometheus' words.
 
-use super::column::{Column, SAME_LABELSET, is_absent, merged};
+use super::column::{Cell, Column, SAME_LABELSET, is_absent, merged};
+use super::native::operate::{Notes, TooMuch, operate};
 use crate::ast::{Binary, BinaryOp, Cardinality, Matching};
 use crate::labels::{Labels, NAME};
+use crate::source::Value;
 use std::collections::HashMap;
 
 impl BinaryOp {
@@ -26,6 +28,8 @@ impl BinaryOp {
             Self::Lss => (a, a < b),
             Self::Gte => (a, a >= b),
             Self::Lte => (a, a <= b),
+            // Of numbers there is nothing to take away.
+            Self::TrimAbove | Self::TrimBelow => (a, false),
             Self::And | Self::Or | Self::Unless => (a, true),
         }
     }
@@ -56,9 +60,17 @@ pub(super) fn with_scalar(
     numbers: &[f64],
     swapped: bool,
     late: bool,
-) {
-    let (op, drops) = (binary.op, binary.bool || !binary.op.is_comparison());
+    notes: &mut Notes<'_>,
+) -> Result<(), TooMuch> {
+    let (op, drops) = (binary.op, binary.bool || binary.op.drops_metric());
     for column in columns.iter_mut() {
+        if !column.histograms.is_empty() || op.is_trim() {
+            mixed_with_scalar(binary, column, numbers, swapped, notes)?;
+            if drops {
+                super::drop_name(column, late);
+            }
+            continue;
+        }
         for (cell, number) in column.cells.iter_mut().zip(numbers) {
             if is_absent(*cell) {
                 continue;
@@ -76,6 +88,63 @@ pub(super) fn with_scalar(
         }
     }
     columns.retain(|column| !column.is_empty());
+    Ok(())
+}
+
+/// The same for a series that has histograms.
+fn mixed_with_scalar(
+    binary: &Binary,
+    column: &mut Column,
+    numbers: &[f64],
+    swapped: bool,
+    notes: &mut Notes<'_>,
+) -> Result<(), TooMuch> {
+    for (step, number) in numbers.iter().enumerate().take(column.cells.len()) {
+        let Some(value) = column.get(step) else { continue };
+        let number = Cell::Float(*number);
+        let (left, right) = if swapped { (number, value) } else { (value, number) };
+        let found = match (combined(binary, left, right, notes), value) {
+            (Some(Value::Float(_)), Cell::Float(value))
+                if binary.op.is_comparison() && !binary.bool =>
+            {
+                Some(Value::Float(value))
+            }
+            (found, _) => found,
+        };
+        match found {
+            Some(found) => {
+                if let Value::Histogram(histogram) = &found {
+                    notes.made(histogram)?;
+                }
+                column.put(step, found);
+            }
+            None => column.clear(step),
+        }
+    }
+    Ok(())
+}
+
+/// What comes of two values; nothing where a comparison doesn't hold or there is no value.
+fn combined(
+    binary: &Binary,
+    left: Cell<'_>,
+    right: Cell<'_>,
+    notes: &mut Notes<'_>,
+) -> Option<Value> {
+    let (value, holds) = match (left, right) {
+        (Cell::Float(left), Cell::Float(right)) if !binary.op.is_trim() => {
+            let (value, holds) = binary.op.value(left, right);
+            (Value::Float(value), holds)
+        }
+        (left, right) => {
+            let (value, holds) = operate(binary.op, left, right, notes)?;
+            (Value::Histogram(value), holds)
+        }
+    };
+    match binary.bool {
+        true => Some(Value::Float(of(holds))),
+        false => holds.then_some(value),
+    }
 }
 
 /// The labels by which series meet.
@@ -141,9 +210,9 @@ pub(super) fn sets(
         let (changed, places) =
             if is_or { (&mut right, group.right) } else { (&mut left, group.left) };
         for place in places {
-            for (cell, present) in changed[place].cells.iter_mut().zip(&present) {
+            for (step, present) in present.iter().enumerate() {
                 if *present != (binary.op == BinaryOp::And) {
-                    *cell = super::column::ABSENT;
+                    changed[place].clear(step);
                 }
             }
         }
@@ -155,20 +224,40 @@ pub(super) fn sets(
     merged(left)
 }
 
+/// Why series don't meet.
+pub(super) enum Unmet {
+    /// More than one of both sides would, or others that must not.
+    Wrong(String),
+    /// What comes of it would be too much.
+    TooMuch,
+}
+
+impl From<TooMuch> for Unmet {
+    fn from(TooMuch: TooMuch) -> Self {
+        Self::TooMuch
+    }
+}
+
+impl From<String> for Unmet {
+    fn from(why: String) -> Self {
+        Self::Wrong(why)
+    }
+}
+
 /// Arithmetic and comparisons between series.
 pub(super) fn vectors(
     binary: &Binary,
-    left: Vec<Column>,
-    right: Vec<Column>,
+    (left, right): (Vec<Column>, Vec<Column>),
     steps: usize,
     late: bool,
-) -> Result<Vec<Column>, String> {
+    notes: Notes<'_>,
+) -> Result<Vec<Column>, Unmet> {
     // From here on the right side is the one of which each meets many.
     let swapped = binary.matching.cardinality == Cardinality::OneToMany;
     let (many, one) = if swapped { (right, left) } else { (left, right) };
     let groups = groups(&many, &one, &binary.matching);
-    let mut meeting =
-        Meeting { binary, many, one, swapped, steps, out: Vec::new(), places: HashMap::new() };
+    let (out, places) = (Vec::new(), HashMap::new());
+    let mut meeting = Meeting { binary, many, one, swapped, steps, out, places, notes };
     let all: Vec<usize> = (0..meeting.many.len()).collect();
     let present = presence(&meeting.many, &all, steps);
     for group in groups {
@@ -188,10 +277,11 @@ struct Meeting<'a> {
     steps: usize,
     out: Vec<Column>,
     places: HashMap<Labels, usize>,
+    notes: Notes<'a>,
 }
 
 impl Meeting<'_> {
-    fn group(&mut self, group: &Group, late: bool) -> Result<(), String> {
+    fn group(&mut self, group: &Group, late: bool) -> Result<(), Unmet> {
         let is_one_to_one = self.binary.matching.cardinality == Cardinality::OneToOne;
         // Steps at which something met, by what the result is told apart.
         let mut met: HashMap<Labels, Vec<bool>> = HashMap::new();
@@ -245,7 +335,7 @@ impl Meeting<'_> {
 
     fn result_labels(&self, many: &Labels, one: &Labels, late: bool) -> Labels {
         let (op, matching) = (self.binary.op, &self.binary.matching);
-        let drops = !op.is_comparison() || (self.binary.bool && !late);
+        let drops = op.drops_metric() || (self.binary.bool && !late);
         let mut labels = if drops { many.without_metric() } else { many.clone() };
         if matching.cardinality == Cardinality::OneToOne {
             let listed = |name: &str| matching.labels.iter().any(|label| label == name);
@@ -265,7 +355,7 @@ impl Meeting<'_> {
         one: usize,
         labels: Labels,
         met: &mut [bool],
-    ) -> Result<(), String> {
+    ) -> Result<(), Unmet> {
         let (op, bool) = (self.binary.op, self.binary.bool);
         let is_one_to_one = self.binary.matching.cardinality == Cardinality::OneToOne;
         let (steps, out) = (self.steps, &mut self.out);
@@ -273,9 +363,12 @@ impl Meeting<'_> {
             out.push(Column { drop_name: bool, ..Column::new(labels, steps) });
             out.len() - 1
         });
-        let cells = &mut self.out[place].cells;
-        for (step, (a, b)) in self.many[many].cells.iter().zip(&self.one[one].cells).enumerate() {
-            if is_absent(*a) || is_absent(*b) {
+        let has_histograms = op.is_trim()
+            || !self.many[many].histograms.is_empty()
+            || !self.one[one].histograms.is_empty();
+        for step in 0..steps {
+            let (a, b) = (self.many[many].cells[step], self.one[one].cells[step]);
+            if is_absent(a) || is_absent(b) {
                 continue;
             }
             if let Some(met) = met.get_mut(step)
@@ -287,19 +380,46 @@ impl Meeting<'_> {
                     }
                     false => "multiple matches for labels: grouping labels must ensure unique matches",
                 }
-                .to_string());
+                .to_string()
+                .into());
             }
-            let (left, right) = if self.swapped { (*b, *a) } else { (*a, *b) };
+            if has_histograms {
+                self.meet(many, one, place, step)?;
+                continue;
+            }
+            let cells = &mut self.out[place].cells;
+            let (left, right) = if self.swapped { (b, a) } else { (a, b) };
             let value = match op.value(left, right) {
                 (_, holds) if bool => of(holds),
                 (_, false) => continue,
                 (value, true) => value,
             };
             if !is_absent(cells[step]) {
-                return Err(SAME_LABELSET.to_string());
+                return Err(SAME_LABELSET.to_string().into());
             }
             cells[step] = value;
         }
+        Ok(())
+    }
+
+    /// One step of a pair that has histograms.
+    fn meet(&mut self, many: usize, one: usize, place: usize, step: usize) -> Result<(), Unmet> {
+        let (many, one) = (&self.many[many], &self.one[one]);
+        let (left, right) = if self.swapped { (one, many) } else { (many, one) };
+        let (Some(left), Some(right)) = (left.get(step), right.get(step)) else { return Ok(()) };
+        let Some(value) = combined(self.binary, left, right, &mut self.notes) else {
+            return Ok(());
+        };
+        if !is_absent(self.out[place].cells[step]) {
+            return Err(SAME_LABELSET.to_string().into());
+        }
+        // What is compared stays what it was, and shared.
+        if let Value::Histogram(histogram) = &value
+            && !self.binary.op.is_comparison()
+        {
+            self.notes.made(histogram)?;
+        }
+        self.out[place].put(step, value);
         Ok(())
     }
 }

@@ -4,11 +4,13 @@
 //! the metric, which is dropped then, and series that have become the same are one or an error.
 
 use super::column::{ABSENT, Column, is_absent};
-use super::read::Asked;
+use super::native::values::{numbers, of_histogram};
+use super::read::{Asked, Buckets};
 use super::window::Over;
-use super::{Boxed, Evaluator, Steps, Value, drop_name, histogram, instant, refuse_twins};
+use super::{Boxed, Evaluator, Steps, Value, classic, drop_name, instant, refuse_twins};
 use crate::Error;
 use crate::ast::{Expr, Node, Type};
+use crate::histogram::Histogram;
 use crate::labels::Labels;
 use crate::source::Source;
 use std::ops::Range;
@@ -33,9 +35,7 @@ impl<S: Source> Evaluator<'_, S> {
                     (0..steps.count).map(|place| function(super::seconds(0, steps.time(place))));
                 times.collect::<Vec<f64>>()
             };
-            let one = |cells: Vec<f64>| {
-                Value::Vector(vec![Column { cells, ..Column::new(Labels::default(), 0) }])
-            };
+            let one = |cells: Vec<f64>| Value::Vector(vec![Column::of(Labels::default(), cells)]);
             match (name, arguments) {
                 ("time", _) => Ok(Value::Scalar(times(|time| time))),
                 ("pi", _) => Ok(Value::Scalar(vec![std::f64::consts::PI; steps.count])),
@@ -53,10 +53,8 @@ impl<S: Source> Evaluator<'_, S> {
                 ("histogram_quantile" | "histogram_fraction", [numbers @ .., series]) => {
                     self.histograms(numbers, series, steps).await.map(Value::Vector)
                 }
-                // Of samples that are native histograms, of which there are none.
-                (name, [series]) if name.starts_with("histogram_") => {
-                    self.columns(series, steps).await?;
-                    Ok(Value::Vector(Vec::new()))
+                (name, [series]) if let Some(function) = of_histogram(name) => {
+                    self.of_histograms(name, function, series, steps).await.map(Value::Vector)
                 }
                 (_, [series, texts @ ..])
                     if matches!(texts.first().map(Node::value_type), Some(Type::String))
@@ -75,7 +73,28 @@ impl<S: Source> Evaluator<'_, S> {
         })
     }
 
-    /// Functions of histograms whose buckets are series.
+    /// Functions of each histogram by itself.
+    fn of_histograms<'b>(
+        &'b mut self,
+        name: &'b str,
+        function: fn(&Histogram) -> f64,
+        series: &'b Node,
+        steps: Steps,
+    ) -> Boxed<'b, Vec<Column>, S::Error> {
+        Box::pin(async move {
+            let before = self.buckets;
+            if before == Buckets::Wanted && !name.starts_with("histogram_std") {
+                self.buckets = Buckets::Unwanted;
+            }
+            let columns = self.columns(series, steps).await;
+            self.buckets = before;
+            let late = self.options.late_names;
+            let number = |_, _: &Column, histogram: &Histogram| Some(function(histogram));
+            self.together(numbers(columns?, late, number))
+        })
+    }
+
+    /// Functions of histograms, native ones and those whose buckets are series.
     fn histograms<'b>(
         &'b mut self,
         numbers: &'b [Node],
@@ -87,18 +106,21 @@ impl<S: Source> Evaluator<'_, S> {
             for number in numbers {
                 all.push(self.numbers(number, steps).await?);
             }
-            let columns = self.columns(series, steps).await?;
+            let before = std::mem::replace(&mut self.buckets, Buckets::Needed);
+            let columns = self.columns(series, steps).await;
+            self.buckets = before;
+            let columns = columns?;
             let asked = match all.as_slice() {
-                [q] => histogram::Asked::Quantile(q),
-                [from, to] => histogram::Asked::Fraction(from, to),
+                [q] => classic::Asked::Quantile(q),
+                [from, to] => classic::Asked::Fraction(from, to),
                 _ => return Ok(Vec::new()),
             };
-            if let histogram::Asked::Quantile(q) = asked {
+            if let classic::Asked::Quantile(q) = asked {
                 q.iter().for_each(|q| self.check_quantile(*q, &numbers[0].span));
             }
             let (told, late) = ((&mut self.told, &series.span), self.options.late_names);
             let columns =
-                histogram::histograms(&columns, asked, |place| steps.time(place), told, late);
+                classic::histograms(columns, asked, |place| steps.time(place), told, late);
             self.together(columns)
         })
     }
@@ -120,6 +142,7 @@ impl<S: Source> Evaluator<'_, S> {
             let function = instant::of_one(name);
             let mut now = vec![0.0; all.len()];
             for column in &mut columns {
+                column.drop_histograms();
                 for (place, cell) in
                     column.cells.iter_mut().enumerate().filter(|(_, cell)| !is_absent(**cell))
                 {
@@ -161,6 +184,10 @@ impl<S: Source> Evaluator<'_, S> {
                         let why = "sort is ineffective for range queries since results are always ordered by labels";
                         self.told.warn(why.to_string(), &node.span);
                     }
+                    if name == "sort" || name == "sort_desc" {
+                        columns.iter_mut().for_each(|column| _ = column.drop_histograms());
+                        columns.retain(|column| !column.is_empty());
+                    }
                     instant::sort(name, &mut columns, &texts);
                     return Ok(columns);
                 }
@@ -186,9 +213,10 @@ impl<S: Source> Evaluator<'_, S> {
             };
             let is_computed = !matches!(series.expr, Expr::Vector(_));
             for column in &mut columns {
-                for (place, cell) in column.cells.iter_mut().enumerate() {
-                    if is_computed && !is_absent(*cell) {
-                        *cell = super::seconds(0, steps.time(place));
+                for place in 0..column.cells.len() {
+                    if is_computed && !is_absent(column.cells[place]) {
+                        let time = super::seconds(0, steps.time(place));
+                        column.put(place, crate::Value::Float(time));
                     }
                 }
                 drop_name(column, self.options.late_names);
@@ -274,8 +302,7 @@ fn check_factors(numbers: &[Vec<f64>]) -> Result<(), String> {
 /// The value of the only series at each step, if there is one.
 fn only_values(columns: &[Column], steps: usize) -> Vec<f64> {
     let value = |place: usize| {
-        let mut values =
-            columns.iter().map(|column| column.cells[place]).filter(|cell| !is_absent(*cell));
+        let mut values = columns.iter().filter_map(|column| column.float(place));
         match (values.next(), values.next()) {
             (Some(value), None) => value,
             _ => f64::NAN,

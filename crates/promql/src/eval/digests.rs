@@ -4,7 +4,8 @@
 //! all, so a window has those that begin and end in it.
 
 use super::column::{ABSENT, Column};
-use super::read::{Asked, Reading, TOO_MANY_POINTS};
+use super::held::TOO_MANY_POINTS;
+use super::read::{Asked, Reading};
 use super::window::Window;
 use super::{Evaluator, Steps, drop_name};
 use crate::Error;
@@ -93,7 +94,7 @@ impl<S: Source> Evaluator<'_, S> {
             self.tell_of_counter(labels.metric(), asked.span);
         }
         self.hold(cells.len())?;
-        let mut column = Column { labels, drop_name: false, cells };
+        let mut column = Column::of(labels, cells);
         if !asked.over.keeps_name() {
             drop_name(&mut column, self.options.late_names);
         }

@@ -136,7 +136,7 @@ pub(super) fn label_join(columns: &mut [Column], texts: &[String]) -> Result<(),
 
 /// Sorts series of one step, by value or by labels; `texts` are the labels.
 pub(super) fn sort(name: &str, columns: &mut [Column], texts: &[String]) {
-    let value = |column: &Column| column.cells.first().copied().unwrap_or(f64::NAN);
+    let value = |column: &Column| column.float(0).unwrap_or(f64::NAN);
     let by_labels = |a: &Column, b: &Column| {
         let of = |label: &String| natural(a.labels.get(label), b.labels.get(label));
         texts.iter().map(of).find(|order| order.is_ne()).unwrap_or_else(|| a.labels.cmp(&b.labels))

@@ -8,11 +8,13 @@
 mod aggregate;
 mod binary;
 mod call;
+mod classic;
 mod column;
 mod dates;
 mod digests;
-mod histogram;
+mod held;
 mod instant;
+mod native;
 mod numbers;
 mod read;
 mod window;
@@ -20,11 +22,15 @@ mod window;
 use crate::annotations::Annotations;
 use crate::ast::{Aggregate, Aggregation, At, Binary, Expr, Node, Shift, Type};
 use crate::labels::Labels;
-use crate::source::{Sample, Source};
-use crate::{Answer, Answered, Error, Options};
-use column::{Column, SAME_LABELSET, has_twins, merged};
-use read::{Reading, Series};
+use crate::source::Source;
+use crate::{Answer, Answered, Error, Options, Row};
+use binary::Unmet;
+use column::{Cell, Column, SAME_LABELSET, has_twins, merged};
+use native::operate::{Notes, TooMuch};
+use read::{Buckets, Reading, Series};
+use std::ops::Range;
 use std::pin::Pin;
+use std::sync::Arc;
 
 /// Seconds from one time to another.
 pub(crate) fn seconds(from: i64, to: i64) -> f64 {
@@ -73,8 +79,8 @@ impl Value {
     fn size(&self) -> usize {
         match self {
             Self::Scalar(numbers) => numbers.len(),
-            Self::Vector(columns) => columns.iter().map(|column| column.cells.len()).sum(),
-            Self::Matrix(series) => series.iter().map(|series| 2 * series.samples.len()).sum(),
+            Self::Vector(columns) => columns.iter().map(Column::weight).sum(),
+            Self::Matrix(series) => series.iter().map(Series::weight).sum(),
             Self::String(_) => 0,
         }
     }
@@ -92,12 +98,15 @@ pub(crate) struct Evaluator<'a, S: Source> {
     cells: usize,
     /// Points of windows that functions looked at.
     visits: u64,
+    /// Whether the buckets of what is read are looked at.
+    buckets: Buckets,
     told: Annotations,
 }
 
 impl<'a, S: Source> Evaluator<'a, S> {
     pub(crate) fn new(source: &'a S, options: &'a Options, whole: Steps) -> Self {
-        Self { source, options, whole, cells: 0, visits: 0, told: Annotations::default() }
+        let (buckets, told) = (Buckets::Wanted, Annotations::default());
+        Self { source, options, whole, cells: 0, visits: 0, buckets, told }
     }
 
     /// The answer for one time, or for a range of them.
@@ -117,7 +126,7 @@ impl<'a, S: Source> Evaluator<'a, S> {
         }
         let value = match self.value(node, steps).await? {
             Value::Scalar(numbers) if is_range => {
-                Value::Vector(vec![Column { cells: numbers, ..Column::new(Labels::default(), 0) }])
+                Value::Vector(vec![Column::of(Labels::default(), numbers)])
             }
             value => value,
         };
@@ -149,11 +158,22 @@ impl<'a, S: Source> Evaluator<'a, S> {
         self.cells = self.cells.saturating_add(more);
         let most = self.options.max_values;
         if self.cells > most {
-            return Err(Error::Asked(format!(
-                "the expression holds more than {most} values; take a larger step, a shorter range or fewer series"
-            )));
+            return Err(Error::Asked(self.too_much()));
         }
         self.source.hold(self.cells).map_err(Error::Source)
+    }
+
+    /// What is told of an operator, and what may come of it.
+    fn notes<'b>(&'b mut self, span: &'b Range<usize>) -> Notes<'b> {
+        let room = self.options.max_values.saturating_sub(self.cells);
+        Notes { told: &mut self.told, span, room }
+    }
+
+    fn too_much(&self) -> String {
+        let most = self.options.max_values;
+        format!(
+            "the expression holds more than {most} values; take a larger step, a shorter range or fewer series"
+        )
     }
 
     /// The value of an expression. How often it calls itself is bounded by the parser.
@@ -189,7 +209,7 @@ impl<'a, S: Source> Evaluator<'a, S> {
                     self.call(function.name, node, arguments, steps).await
                 }
                 Expr::Aggregate(aggregate) => {
-                    self.aggregate(aggregate, steps).await.map(Value::Vector)
+                    self.aggregate(aggregate, &node.span, steps).await.map(Value::Vector)
                 }
                 Expr::Positive(inner) => self.value(inner, steps).await,
                 Expr::Negative(inner) => match self.value(inner, steps).await? {
@@ -199,13 +219,14 @@ impl<'a, S: Source> Evaluator<'a, S> {
                     Value::Vector(mut columns) => {
                         for column in &mut columns {
                             column.change(|value| -value);
+                            column.change_histograms(|histogram| histogram.times(-1.0));
                             drop_name(column, self.options.late_names);
                         }
                         self.together(columns).map(Value::Vector)
                     }
                     value => Ok(value),
                 },
-                Expr::Binary(binary) => self.binary(binary, steps).await,
+                Expr::Binary(binary) => self.binary(binary, &node.span, steps).await,
             }
         })
     }
@@ -232,22 +253,40 @@ impl<'a, S: Source> Evaluator<'a, S> {
         }
     }
 
-    fn binary<'b>(&'b mut self, binary: &'b Binary, steps: Steps) -> Boxed<'b, Value, S::Error> {
+    fn binary<'b>(
+        &'b mut self,
+        binary: &'b Binary,
+        span: &'b Range<usize>,
+        steps: Steps,
+    ) -> Boxed<'b, Value, S::Error> {
         Box::pin(async move {
             let late = self.options.late_names;
-            let left = self.value(&binary.left, steps).await?;
-            let right = self.value(&binary.right, steps).await?;
+            // Whether histograms are equal their buckets say, and what is left of them.
+            let before = self.buckets;
+            if binary.op.is_comparison() || binary.op.is_trim() {
+                self.buckets = Buckets::Needed;
+            }
+            let left = self.value(&binary.left, steps).await;
+            let right = self.value(&binary.right, steps).await;
+            self.buckets = before;
+            let (left, right) = (left?, right?);
             self.hold(left.size().max(right.size()))?;
             let (mut columns, numbers, swapped) = match (left, right) {
                 (Value::Scalar(left), Value::Scalar(right)) => {
                     return Ok(Value::Scalar(binary::scalars(binary, &left, &right)));
                 }
                 (Value::Vector(left), Value::Vector(right)) => {
-                    let met = match binary.op.is_set() {
-                        true => binary::sets(binary, left, right, steps.count),
-                        false => binary::vectors(binary, left, right, steps.count, late),
+                    if binary.op.is_set() {
+                        let met = binary::sets(binary, left, right, steps.count);
+                        return met.map(Value::Vector).map_err(Error::Execution);
+                    }
+                    let notes = self.notes(span);
+                    let met = binary::vectors(binary, (left, right), steps.count, late, notes);
+                    return match met {
+                        Ok(columns) => Ok(Value::Vector(columns)),
+                        Err(Unmet::Wrong(why)) => Err(Error::Execution(why)),
+                        Err(Unmet::TooMuch) => Err(Error::Asked(self.too_much())),
                     };
-                    return met.map(Value::Vector).map_err(Error::Execution);
                 }
                 (Value::Vector(columns), Value::Scalar(numbers)) => (columns, numbers, false),
                 (Value::Scalar(numbers), Value::Vector(columns)) => (columns, numbers, true),
@@ -257,7 +296,10 @@ impl<'a, S: Source> Evaluator<'a, S> {
                     ));
                 }
             };
-            binary::with_scalar(binary, &mut columns, &numbers, swapped, late);
+            let mut notes = self.notes(span);
+            let done =
+                binary::with_scalar(binary, &mut columns, &numbers, swapped, late, &mut notes);
+            done.map_err(|TooMuch| Error::Asked(self.too_much()))?;
             self.together(columns).map(Value::Vector)
         })
     }
@@ -265,6 +307,7 @@ impl<'a, S: Source> Evaluator<'a, S> {
     fn aggregate<'b>(
         &'b mut self,
         aggregate: &'b Aggregate,
+        span: &'b Range<usize>,
         steps: Steps,
     ) -> Boxed<'b, Vec<Column>, S::Error> {
         Box::pin(async move {
@@ -272,9 +315,12 @@ impl<'a, S: Source> Evaluator<'a, S> {
                 Some(param) => Some((self.value(param, steps).await?, &param.span)),
                 None => None,
             };
-            let columns = self.columns(&aggregate.inner, steps).await?;
+            let mut columns = self.columns(&aggregate.inner, steps).await?;
             // Groups hold several numbers a step while they are computed.
-            self.hold(columns.iter().map(|column| column.cells.len()).sum())?;
+            self.hold(columns.iter().map(Column::weight).sum())?;
+            let inner = &aggregate.inner.span;
+            let of = if aggregate.op.picks() { span } else { inner };
+            native::group::ignored(aggregate.op, &mut columns, &mut self.told, of);
             match (aggregate.op, param) {
                 (Aggregation::Quantile, Some((Value::Scalar(params), span))) => {
                     for q in [f64::NEG_INFINITY, f64::INFINITY] {
@@ -284,7 +330,9 @@ impl<'a, S: Source> Evaluator<'a, S> {
                             span,
                         );
                     }
-                    Ok(aggregate::aggregated(aggregate, &columns, &params, steps.count))
+                    let mut notes = self.notes(inner);
+                    aggregate::aggregated(aggregate, &columns, &params, steps.count, &mut notes)
+                        .map_err(|TooMuch| Error::Asked(self.too_much()))
                 }
                 (_, Some((Value::Scalar(params), _))) => {
                     if let Some(why) = aggregate::wrong_counts(&params) {
@@ -300,12 +348,16 @@ impl<'a, S: Source> Evaluator<'a, S> {
                     aggregate::counted(aggregate, &label, &columns, steps.count, most)
                         .map_err(Error::Asked)
                 }
-                _ => Ok(aggregate::aggregated(aggregate, &columns, &[], steps.count)),
+                _ => {
+                    let mut notes = self.notes(inner);
+                    aggregate::aggregated(aggregate, &columns, &[], steps.count, &mut notes)
+                        .map_err(|TooMuch| Error::Asked(self.too_much()))
+                }
             }
         })
     }
 
-    fn check_quantile(&mut self, q: f64, span: &std::ops::Range<usize>) {
+    fn check_quantile(&mut self, q: f64, span: &Range<usize>) {
         if !(0.0..=1.0).contains(&q) {
             let found = crate::format_value(q);
             self.told.warn(format!("quantile value should be between 0 and 1, got {found}"), span);
@@ -330,25 +382,41 @@ impl<'a, S: Source> Evaluator<'a, S> {
 }
 
 /// The points of columns, by labels.
-fn rows(columns: Vec<Column>, steps: Steps) -> Vec<(Labels, Vec<Sample>)> {
+fn rows(columns: Vec<Column>, steps: Steps) -> Vec<Row> {
     let row = |column: Column| {
-        let cells = column.cells.into_iter().enumerate();
-        let points = cells.filter(|(_, cell)| !column::is_absent(*cell));
-        (
-            column.labels,
-            points.map(|(place, cell)| (steps.time(place), cell)).collect::<Vec<Sample>>(),
-        )
+        let (mut samples, mut histograms) = (Vec::new(), Vec::new());
+        if column.histograms.is_empty() {
+            let cells = column.cells.iter().enumerate();
+            let points = cells.filter(|(_, cell)| !column::is_absent(**cell));
+            samples.extend(points.map(|(place, cell)| (steps.time(place), *cell)));
+            return Row { labels: column.labels, samples, histograms };
+        }
+        for place in 0..column.cells.len() {
+            match column.get(place) {
+                Some(Cell::Float(value)) => samples.push((steps.time(place), value)),
+                Some(Cell::Histogram(histogram)) => {
+                    histograms.push((steps.time(place), Arc::clone(histogram)));
+                }
+                None => {}
+            }
+        }
+        Row { labels: column.labels, samples, histograms }
     };
-    let mut rows: Vec<_> =
-        columns.into_iter().map(row).filter(|(_, points)| !points.is_empty()).collect();
-    rows.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut rows: Vec<_> = columns.into_iter().map(row).filter(|row| !row.is_empty()).collect();
+    rows.sort_by(|a, b| a.labels.cmp(&b.labels));
     rows
 }
 
 /// The one value of each column.
-fn ones(columns: Vec<Column>) -> Vec<(Labels, f64)> {
-    let one = |column: Column| Some((column.labels, *column.cells.first()?));
-    columns.into_iter().filter_map(one).filter(|(_, value)| !column::is_absent(*value)).collect()
+fn ones(columns: Vec<Column>) -> Vec<(Labels, crate::Value)> {
+    let one = |column: Column| {
+        let value = match column.get(0)? {
+            Cell::Float(value) => crate::Value::Float(value),
+            Cell::Histogram(histogram) => crate::Value::Histogram(Arc::clone(histogram)),
+        };
+        Some((column.labels, value))
+    };
+    columns.into_iter().filter_map(one).collect()
 }
 
 fn refuse_twins<E>(columns: Vec<Column>, late: bool) -> Result<Vec<Column>, Error<E>> {

@@ -1,28 +1,6 @@
-//! Sums that lose nothing, means that don't overflow, quantiles, lines through points: as
-//! Prometheus computes them.
+//! Means that don't overflow, quantiles, lines through points: as Prometheus computes them.
 
-/// A sum with what rounding took from it (Kahan's, in Neumaier's form).
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Sum {
-    pub(crate) sum: f64,
-    pub(crate) lost: f64,
-}
-
-impl Sum {
-    pub(crate) fn add(&mut self, value: f64) {
-        let sum = self.sum + value;
-        self.lost = match sum {
-            sum if sum.is_infinite() => 0.0,
-            sum if self.sum.abs() >= value.abs() => self.lost + ((self.sum - sum) + value),
-            sum => self.lost + ((value - sum) + self.sum),
-        };
-        self.sum = sum;
-    }
-
-    pub(crate) fn total(self) -> f64 {
-        if self.sum.is_infinite() { self.sum } else { self.sum + self.lost }
-    }
-}
+pub(crate) use crate::sum::Sum;
 
 /// A mean, of a sum as long as that doesn't overflow.
 #[derive(Clone, Copy, Debug)]

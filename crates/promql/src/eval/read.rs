@@ -1,22 +1,23 @@
 //! Reads series forward: their last values, the points of windows, and the steps of subqueries as
 //! if they were points.
 //!
-//! Windows of ascending ends share what is held: points come in at the end of the list and go at
-//! its begin, where they are counted and moved once in a while. Marks are no points of a window; a
-//! last value that is one is none. A window of too many points is refused while it is read, and of
-//! a last value those before it aren't held: a range may be of years.
+//! Each is read once, and what is held of it is its window (`held.rs`). Marks are no points of a
+//! window; a last value that is one is none. A window of too many points is refused while it is
+//! read, and of a last value those before it aren't held: a range may be of years.
 
-use super::column::{ABSENT, Column, SAME_LABELSET};
+use super::column::{ABSENT, Cell, Column, SAME_LABELSET};
+use super::held::{Held, TOO_MANY_POINTS};
+use super::native::Tell;
+use super::native::window as native;
 use super::window::{Over, Window};
 use super::{Boxed, Evaluator, Steps, drop_name};
-use crate::Error;
 use crate::ast::{Selector, Subquery};
+use crate::histogram::ResetHint;
 use crate::labels::Labels;
-use crate::source::{STALE, Sample, Samples, Source};
+use crate::source::{HISTOGRAM, HistogramSample, STALE, Sample, Samples, Source, Value};
+use crate::{Error, Row};
 use std::ops::Range;
-
-pub(super) const TOO_MANY_POINTS: &str =
-    "it looks at too many points; take a larger step, a shorter range or fewer series";
+use std::sync::Arc;
 
 /// When a selector looks, and how many nanoseconds back.
 #[derive(Clone, Copy, Debug)]
@@ -40,125 +41,52 @@ pub(super) struct Series {
     pub(super) labels: Labels,
     pub(super) drop_name: bool,
     pub(super) samples: Vec<Sample>,
+    /// Those of the samples that are histograms.
+    pub(super) histograms: Vec<HistogramSample>,
+}
+
+impl Series {
+    /// How many values it is counted as.
+    pub(super) fn weight(&self) -> usize {
+        let histograms = self.histograms.iter().map(|(_, histogram)| 2 + histogram.size());
+        2 * self.samples.len() + histograms.sum::<usize>()
+    }
+
+    /// With each kind of points by itself.
+    fn row(mut self, late: bool) -> Row {
+        if !self.histograms.is_empty() {
+            let is_histogram = |(time, value): &Sample| {
+                let found = self.histograms.binary_search_by_key(time, |(time, _)| *time);
+                value.to_bits() == HISTOGRAM && found.is_ok()
+            };
+            self.samples.retain(|sample| !is_histogram(sample));
+        }
+        let Self { labels, drop_name, samples, histograms } = self;
+        let labels = if late && drop_name { labels.without_metric() } else { labels };
+        Row { labels, samples, histograms }
+    }
+}
+
+/// What is asked of the histograms that are read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Buckets {
+    /// All of them, as far as is known.
+    Wanted,
+    /// Their counts and sums alone.
+    Unwanted,
+    /// All of them, whatever is asked of what comes of it.
+    Needed,
 }
 
 /// Series by the labels that they have in the end.
-pub(super) fn named<E>(
-    series: Vec<Series>,
-    late: bool,
-) -> Result<Vec<(Labels, Vec<Sample>)>, Error<E>> {
-    let named = |series: Series| match late && series.drop_name {
-        true => (series.labels.without_metric(), series.samples),
-        false => (series.labels, series.samples),
-    };
-    let mut all: Vec<_> =
-        series.into_iter().map(named).filter(|(_, samples)| !samples.is_empty()).collect();
-    all.sort_by(|a, b| a.0.cmp(&b.0));
-    match all.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+pub(super) fn named<E>(series: Vec<Series>, late: bool) -> Result<Vec<Row>, Error<E>> {
+    let rows = series.into_iter().map(|series| series.row(late));
+    let mut all: Vec<Row> = rows.filter(|row| !row.is_empty()).collect();
+    all.sort_by(|a, b| a.labels.cmp(&b.labels));
+    match all.windows(2).any(|pair| pair[0].labels == pair[1].labels) {
         true => Err(Error::Execution(SAME_LABELSET.to_string())),
         false => Ok(all),
     }
-}
-
-/// What is held of a series that is read.
-struct Held<R> {
-    rest: Option<R>,
-    samples: Vec<Sample>,
-    begin: usize,
-    end: usize,
-}
-
-impl<R: Samples> Held<R> {
-    fn new(rest: Option<R>, samples: Vec<Sample>) -> Self {
-        Self { rest, samples, begin: 0, end: 0 }
-    }
-
-    /// The points of a window, which ends no earlier than the last one did: `most` of them.
-    async fn window(
-        &mut self,
-        end: i64,
-        range: i64,
-        most: usize,
-    ) -> Result<&[Sample], Error<R::Error>> {
-        self.skip(end.saturating_sub(range));
-        while self.may_go_on(end) {
-            let before = self.more().await?;
-            let is_stale = |(_, value): &Sample| value.to_bits() == STALE;
-            if self.samples[before..].iter().any(is_stale) {
-                let more = self.samples.split_off(before);
-                self.samples.extend(more.into_iter().filter(|sample| !is_stale(sample)));
-            }
-            self.skip(end.saturating_sub(range));
-            if self.samples[self.begin..].partition_point(|(time, _)| *time <= end) > most {
-                return Err(Error::Asked(TOO_MANY_POINTS.to_string()));
-            }
-        }
-        while self.samples.get(self.end).is_some_and(|(time, _)| *time <= end) {
-            self.end += 1;
-        }
-        Ok(&self.samples[self.begin..self.end])
-    }
-
-    /// The last point, or mark, up to a time that is no earlier than that before, and not older
-    /// than so much.
-    async fn last(&mut self, end: i64, range: i64) -> Result<Option<Sample>, Error<R::Error>> {
-        loop {
-            let upto = self.samples[self.begin..].partition_point(|(time, _)| *time <= end);
-            // Of those that come before it nobody asks any more.
-            self.begin += upto.saturating_sub(1);
-            if !self.may_go_on(end) {
-                let found = self.samples.get(self.begin).filter(|_| upto > 0).copied();
-                return Ok(found.filter(|(time, _)| *time > end.saturating_sub(range)));
-            }
-            self.more().await?;
-        }
-    }
-
-    /// Whether there may be more points up to a time.
-    fn may_go_on(&self, end: i64) -> bool {
-        self.rest.is_some() && self.samples.last().is_none_or(|(time, _)| *time <= end)
-    }
-
-    /// Reads on; gives where that begins.
-    async fn more(&mut self) -> Result<usize, Error<R::Error>> {
-        if self.begin > self.samples.len() / 2 {
-            self.samples.drain(..self.begin);
-            self.end = self.end.saturating_sub(self.begin);
-            self.begin = 0;
-        }
-        let before = self.samples.len();
-        let Some(rest) = &mut self.rest else { return Ok(before) };
-        if !rest.more(&mut self.samples).await.map_err(Error::Source)? {
-            self.rest = None;
-        }
-        Ok(before)
-    }
-
-    /// Leaves out what is too old.
-    fn skip(&mut self, begin: i64) {
-        while self.samples.get(self.begin).is_some_and(|(time, _)| *time <= begin) {
-            self.begin += 1;
-        }
-        self.end = self.end.max(self.begin);
-    }
-}
-
-/// The last values of a series at each step, of its points.
-async fn last_of_points<R: Samples>(
-    rest: R,
-    reading: Reading,
-    asks_time: bool,
-) -> Result<Vec<Option<f64>>, Error<R::Error>> {
-    let mut held = Held::new(Some(rest), Vec::new());
-    let mut cells = Vec::with_capacity(reading.steps.count);
-    for place in 0..reading.steps.count {
-        let found = held.last(reading.steps.time(place), reading.range).await?;
-        let found = found.filter(|(_, value)| value.to_bits() != STALE);
-        cells.push(
-            found.map(|(time, value)| if asks_time { super::seconds(0, time) } else { value }),
-        );
-    }
-    Ok(cells)
 }
 
 /// A function of a range with what it takes.
@@ -190,23 +118,58 @@ impl<S: Source> Evaluator<'_, S> {
                 let rest =
                     self.source.read_windows(&series, windows).await.map_err(Error::Source)?;
                 self.tell_source(rest.told(), span);
-                let found = match rest.told().every {
-                    Some(_) => self.last_of_digests(rest, reading, asks_time).await?,
-                    None => last_of_points(rest, reading, asks_time).await?,
-                };
-                let is_any = found.iter().any(Option::is_some);
-                let mut cells: Vec<f64> =
-                    found.into_iter().map(|value| value.unwrap_or(ABSENT)).collect();
-                if is_any {
-                    if reading.is_fixed {
-                        cells = vec![cells[0]; steps.count];
+                let mut column = match rest.told().every {
+                    Some(_) => {
+                        let found = self.last_of_digests(rest, reading, asks_time).await?;
+                        let cells = found.into_iter().map(|value| value.unwrap_or(ABSENT));
+                        Column::of(labels, cells.collect())
                     }
-                    self.hold(cells.len())?;
-                    columns.push(Column { labels, drop_name: false, cells });
+                    None => self.last_of_points(labels, rest, reading, asks_time).await?,
+                };
+                if !column.is_empty() {
+                    if reading.is_fixed {
+                        column.cells.resize(steps.count, ABSENT);
+                        column.fill();
+                    }
+                    self.hold(column.cells.len())?;
+                    columns.push(column);
                 }
             }
             Ok(columns)
         })
+    }
+
+    /// The last values of a series at each step, of its points, or when they were taken.
+    async fn last_of_points(
+        &mut self,
+        labels: Labels,
+        rest: S::Samples,
+        reading: Reading,
+        asks_time: bool,
+    ) -> Result<Column, Error<S::Error>> {
+        let mut held = Held::new(Some(rest), self.buckets == Buckets::Unwanted);
+        let mut column = Column::new(labels, reading.steps.count);
+        for place in 0..reading.steps.count {
+            let found = held.last(reading.steps.time(place), reading.range).await?;
+            let Some((time, value)) = found.filter(|(_, value)| value.to_bits() != STALE) else {
+                continue;
+            };
+            match held.histogram((time, value)).filter(|_| !asks_time) {
+                Some(histogram) => {
+                    let before = place.checked_sub(1).and_then(|before| column.get(before));
+                    let is_held = matches!(before, Some(Cell::Histogram(before)) if Arc::ptr_eq(before, histogram));
+                    let histogram = Arc::clone(histogram);
+                    if !is_held {
+                        self.hold(histogram.size())?;
+                    }
+                    column.put(place, Value::Histogram(histogram));
+                }
+                None => {
+                    column.cells[place] = if asks_time { super::seconds(0, time) } else { value };
+                }
+            }
+        }
+        Ok(column)
     }
 
     /// The points of each series in a range, without marks.
@@ -223,15 +186,17 @@ impl<S: Source> Evaluator<'_, S> {
                 let mut rest =
                     self.source.read(&series, after, until).await.map_err(Error::Source)?;
                 self.tell_source(rest.told(), span);
-                let mut samples = Vec::new();
-                let mut counted = 0;
+                let (mut samples, mut histograms) = (Vec::new(), Vec::new());
+                let (mut counted, mut weighed) = (0, 0);
                 while rest.more(&mut samples).await.map_err(Error::Source)? {
-                    self.hold(2 * (samples.len() - counted))?;
-                    counted = samples.len();
+                    rest.histograms(&mut histograms);
+                    let new = histograms[weighed..].iter().map(|(_, one)| 2 + one.size());
+                    self.hold(2 * (samples.len() - counted) + new.sum::<usize>())?;
+                    (counted, weighed) = (samples.len(), histograms.len());
                 }
                 samples.retain(|(_, value)| value.to_bits() != STALE);
                 if !samples.is_empty() {
-                    all.push(Series { labels, drop_name: false, samples });
+                    all.push(Series { labels, drop_name: false, samples, histograms });
                 }
             }
             Ok(all)
@@ -261,14 +226,10 @@ impl<S: Source> Evaluator<'_, S> {
                 self.hold(count)?;
             }
             let steps = Steps { first, count, step };
-            let columns = self.columns(&subquery.inner, steps).await?;
-            let series = |column: Column| {
-                let cells = column.cells.into_iter().enumerate();
-                let cells = cells.filter(|(_, cell)| !super::column::is_absent(*cell));
-                let samples = cells.map(|(place, cell)| (steps.time(place), cell)).collect();
-                Series { labels: column.labels, drop_name: column.drop_name, samples }
-            };
-            Ok(columns.into_iter().map(series).collect())
+            let before = std::mem::replace(&mut self.buckets, Buckets::Needed);
+            let columns = self.columns(&subquery.inner, steps).await;
+            self.buckets = before;
+            Ok(columns?.into_iter().map(|column| series(column, steps)).collect())
         })
     }
 
@@ -292,7 +253,7 @@ impl<S: Source> Evaluator<'_, S> {
                 columns.extend(match rest.told().every {
                     Some(_) => self.over_digests(labels, rest, asked).await?,
                     None => {
-                        let held = Held::new(Some(rest), Vec::new());
+                        let held = Held::new(Some(rest), self.buckets == Buckets::Unwanted);
                         self.over(labels, false, held, asked).await?
                     }
                 });
@@ -309,8 +270,8 @@ impl<S: Source> Evaluator<'_, S> {
     ) -> Boxed<'b, Vec<Column>, S::Error> {
         Box::pin(async move {
             let mut columns = Vec::new();
-            for Series { labels, drop_name, samples } in series {
-                let held: Held<S::Samples> = Held::new(None, samples);
+            for Series { labels, drop_name, samples, histograms } in series {
+                let held: Held<S::Samples> = Held::of(samples, histograms);
                 columns.extend(self.over(labels, drop_name, held, asked).await?);
             }
             Ok(columns)
@@ -325,45 +286,81 @@ impl<S: Source> Evaluator<'_, S> {
         asked: &Asked<'_>,
     ) -> Result<Option<Column>, Error<S::Error>> {
         let (reading, steps) = (asked.reading, asked.steps);
-        let mut cells = vec![ABSENT; steps.count];
+        let mut column = Column::new(labels, steps.count);
         let mut numbers = vec![0.0; asked.numbers.len()];
-        let mut is_any = false;
+        let (mut is_any, mut is_any_float) = (false, false);
         // With a fixed window and nothing that differs from step to step, one value is all.
         let is_same = asked.numbers.is_empty();
-        for (place, cell) in cells.iter_mut().enumerate() {
+        for place in 0..steps.count {
             let end = reading.steps.time(if reading.is_fixed { 0 } else { place });
             let window = held.window(end, reading.range, self.options.max_window).await?;
-            if window.is_empty() {
+            if window.samples.is_empty() {
                 if reading.is_fixed { break } else { continue }
             }
-            self.visits += window.len() as u64;
-            if window.len() > self.options.max_window || self.visits > self.options.max_visits {
+            self.visits += window.weight() as u64;
+            let is_long = window.samples.len() > self.options.max_window;
+            if is_long || self.visits > self.options.max_visits {
                 return Err(Error::Asked(TOO_MANY_POINTS.to_string()));
             }
             for (number, all) in numbers.iter_mut().zip(asked.numbers) {
                 *number = all[place];
             }
             let span = Window { end, range: reading.range, step: steps.time(place) };
-            if let Some(value) = asked.over.value(window, span, &numbers) {
-                (*cell, is_any) = (value, true);
+            if window.histograms.is_empty() {
+                if let Some(value) = asked.over.value(window.samples, span, &numbers) {
+                    (column.cells[place], is_any, is_any_float) = (value, true, true);
+                }
+            } else {
+                let metric = column.labels.metric();
+                let mut tell = Tell { told: &mut self.told, span: asked.span, metric };
+                let found = native::value(asked.over, window, span, &numbers, &mut tell);
+                if let Some(value) = found {
+                    (is_any, is_any_float) = (true, is_any_float || value.float().is_some());
+                    if let Value::Histogram(histogram) = &value {
+                        self.hold(histogram.size())?;
+                    }
+                    column.put(place, value);
+                }
             }
             if reading.is_fixed && is_same {
-                let first = *cell;
-                cells.fill(first);
+                column.fill();
                 break;
             }
         }
         if !is_any {
             return Ok(None);
         }
-        if asked.over.is_of_counters() {
-            self.tell_of_counter(labels.metric(), asked.span);
+        if asked.over.is_of_counters() && is_any_float {
+            self.tell_of_counter(column.labels.metric(), asked.span);
         }
-        self.hold(cells.len())?;
-        let mut column = Column { labels, drop_name: dropped, cells };
+        self.hold(column.cells.len())?;
+        column.drop_name = dropped;
         if !asked.over.keeps_name() {
             drop_name(&mut column, self.options.late_names);
         }
         Ok(Some(column))
     }
+}
+
+/// The values of a column as points. Whether a counter began again between those that a subquery
+/// looks at their hints don't say, which are about the points between.
+fn series(column: Column, steps: Steps) -> Series {
+    let (mut samples, mut histograms) = (Vec::new(), Vec::new());
+    for place in 0..column.cells.len() {
+        let time = steps.time(place);
+        match column.get(place) {
+            Some(Cell::Float(value)) => samples.push((time, value)),
+            Some(Cell::Histogram(histogram)) => {
+                let histogram = match histogram.hint() {
+                    ResetHint::Unknown | ResetHint::Gauge => Arc::clone(histogram),
+                    _ => Arc::new((**histogram).clone().with_hint(ResetHint::Unknown)),
+                };
+                samples.push((time, f64::from_bits(HISTOGRAM)));
+                histograms.push((time, histogram));
+            }
+            None => {}
+        }
+    }
+    let Column { labels, drop_name, .. } = column;
+    Series { labels, drop_name, samples, histograms }
 }

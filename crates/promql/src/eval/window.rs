@@ -186,30 +186,38 @@ impl Over {
     /// How far a value rose, with what lies between the window's ends and its points.
     fn extrapolated(self, points: &Digest, window: Window) -> Option<f64> {
         let (first, last) = (points.first, points.last);
-        let is_counter = self != Self::Delta;
-        if points.count < 2 || first.0 == last.0 {
-            return None;
-        }
         let mut rise = last.1 - first.1;
-        if is_counter {
+        if self != Self::Delta {
             rise += points.falls;
         }
-        let seen = seconds(first.0, last.0);
-        // It is taken to go on alike, but not beyond about one point, nor below zero.
-        let each = seen / (points.count - 1) as f64;
-        let reach = |gap: f64| if gap >= each * 1.1 { each / 2.0 } else { gap };
-        let mut before = reach(seconds(window.end.saturating_sub(window.range), first.0));
-        if is_counter && rise > 0.0 && first.1 >= 0.0 {
-            before = before.min(seen * (first.1 / rise));
-        }
-        let mut factor = (seen + before + reach(seconds(last.0, window.end))) / seen;
-        if self == Self::Rate {
-            factor /= window.range as f64 / 1e9;
-        }
-        Some(rise * factor)
+        Some(rise * self.factor(points.count, (first.0, last.0), (first.1, rise), window)?)
     }
 
-    fn of_the_last_two(self, points: &[Sample]) -> Option<f64> {
+    /// By what a rise between the first and the last of so many points is multiplied; `from` is
+    /// where it began.
+    pub(crate) fn factor(
+        self,
+        count: u64,
+        (first, last): (i64, i64),
+        (from, rise): (f64, f64),
+        window: Window,
+    ) -> Option<f64> {
+        if count < 2 || first == last {
+            return None;
+        }
+        let seen = seconds(first, last);
+        // It is taken to go on alike, but not beyond about one point, nor below zero.
+        let each = seen / (count - 1) as f64;
+        let reach = |gap: f64| if gap >= each * 1.1 { each / 2.0 } else { gap };
+        let mut before = reach(seconds(window.end.saturating_sub(window.range), first));
+        if self != Self::Delta && rise > 0.0 && from >= 0.0 {
+            before = before.min(seen * (from / rise));
+        }
+        let factor = (seen + before + reach(seconds(last, window.end))) / seen;
+        Some(if self == Self::Rate { factor / (window.range as f64 / 1e9) } else { factor })
+    }
+
+    pub(crate) fn of_the_last_two(self, points: &[Sample]) -> Option<f64> {
         let [.., before, last] = points else { return None };
         if before.0 == last.0 {
             return None;

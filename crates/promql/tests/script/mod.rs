@@ -1,7 +1,13 @@
 //! Series as Prometheus' test files describe them, and an executor for what never waits.
+//!
+//! A line has the labels of a series and its values, so far apart: numbers, histograms in two
+//! braces, marks, and steps that are left out. Answers are compared with such lines.
+
+pub mod histogram;
 
 use plinth_promql::ast::Expr;
-use plinth_promql::{Labels, Memory, STALE};
+use plinth_promql::{Labels, Memory, STALE, Value};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 pub const SECOND: i64 = 1_000_000_000;
@@ -55,48 +61,100 @@ pub fn labels(line: &str) -> Option<(Labels, &str)> {
     }
 }
 
-/// A value; `None` for one that is left out.
-type Value = Option<f64>;
+/// A value of a line.
+#[derive(Clone, Debug)]
+pub enum Point {
+    Left,
+    Float(f64),
+    Histogram(histogram::Literal),
+}
 
-/// Values such as `1 2 _ 3x2 0+10x3 stale`; `None` if there is a histogram among them.
-pub fn values(text: &str) -> Option<Vec<Value>> {
-    let mut all = Vec::new();
-    for word in text.split_whitespace() {
-        if word.contains("{{") {
-            return None;
+impl Point {
+    /// Whether a value is this one, but for a millionth.
+    pub fn is(&self, found: &Value) -> bool {
+        match (self, found) {
+            (Self::Float(wanted), Value::Float(found)) => is_near(*wanted, *found),
+            (Self::Histogram(wanted), Value::Histogram(found)) => histogram::is_near(wanted, found),
+            _ => false,
         }
-        let (first, times) = match word.rsplit_once('x') {
-            Some((first, times)) => (first, times.parse::<usize>().ok()?),
-            None if word.starts_with('_') => (word, 1),
-            None => (word, 0),
-        };
-        if first == "_" {
-            all.extend(vec![None; times]);
-            continue;
+    }
+}
+
+/// Words between blanks, of which there may be some in a histogram.
+pub fn words(text: &str) -> Vec<&str> {
+    let (mut words, mut begin, mut depth) = (Vec::new(), None, 0);
+    for (place, character) in text.char_indices() {
+        match character {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
         }
-        // A sign that is neither the first one nor an exponent's parts the value from the step.
-        let is_step = |(place, sign): &(usize, char)| {
-            *place > 0 && matches!(sign, '+' | '-') && !first[..*place].ends_with(['e', 'E'])
-        };
-        let (value, step) = match first.char_indices().find(is_step) {
-            Some((place, _)) => (&first[..place], first[place..].parse::<f64>().ok()?),
-            None => (first, 0.0),
-        };
-        let value = match value {
-            "stale" => f64::from_bits(STALE),
-            value => number(value)?,
-        };
-        if times == 0 {
-            all.push(Some(value));
-            continue;
-        }
-        let mut value = value;
-        for _ in 0..=times {
-            all.push(Some(value));
-            if step != 0.0 {
-                value += step;
+        match (begin, character.is_whitespace() && depth == 0) {
+            (None, false) => begin = Some(place),
+            (Some(first), true) => {
+                words.push(&text[first..place]);
+                begin = None;
             }
+            _ => {}
         }
+    }
+    words.extend(begin.map(|first| &text[first..]));
+    words
+}
+
+/// Values such as `1 2 _ 3x2 0+10x3 stale {{count:1 sum:2}}x3`.
+pub fn points(text: &str) -> Option<Vec<Point>> {
+    let mut all = Vec::new();
+    for word in words(text) {
+        match word.starts_with("{{") {
+            true => all.extend(histogram::series(word)?.into_iter().map(Point::Histogram)),
+            false => all.extend(floats(word)?.into_iter().map(|value| match value {
+                Some(value) => Point::Float(value),
+                None => Point::Left,
+            })),
+        }
+    }
+    Some(all)
+}
+
+/// The same where there are only floats.
+pub fn values(text: &str) -> Option<Vec<Option<f64>>> {
+    let value = |point| match point {
+        Point::Left => Some(None),
+        Point::Float(value) => Some(Some(value)),
+        Point::Histogram(_) => None,
+    };
+    points(text)?.into_iter().map(value).collect()
+}
+
+/// The floats of a word; `None` for what is left out.
+fn floats(word: &str) -> Option<Vec<Option<f64>>> {
+    let (first, times) = match word.rsplit_once('x') {
+        Some((first, times)) => (first, times.parse::<usize>().ok()?),
+        None if word.starts_with('_') => (word, 1),
+        None => (word, 0),
+    };
+    if first == "_" {
+        return Some(vec![None; times]);
+    }
+    // A sign that is neither the first one nor an exponent's parts the value from the step.
+    let is_step = |(place, sign): &(usize, char)| {
+        *place > 0 && matches!(sign, '+' | '-') && !first[..*place].ends_with(['e', 'E'])
+    };
+    let (value, step) = match first.char_indices().find(is_step) {
+        Some((place, _)) => (&first[..place], first[place..].parse::<f64>().ok()?),
+        None => (first, 0.0),
+    };
+    let mut value = match value {
+        "stale" => f64::from_bits(STALE),
+        value => number(value)?,
+    };
+    let mut all = vec![Some(value)];
+    for _ in 0..times {
+        if step != 0.0 {
+            value += step;
+        }
+        all.push(Some(value));
     }
     Some(all)
 }
@@ -111,10 +169,13 @@ fn number(text: &str) -> Option<f64> {
 /// Adds a series' values, so far apart; `false` if it can't be read.
 pub fn load(memory: &mut Memory, line: &str, step: i64) -> bool {
     let Some((labels, rest)) = labels(line) else { return false };
-    let Some(values) = values(rest) else { return false };
-    for (place, value) in values.into_iter().enumerate() {
-        if let Some(value) = value {
-            memory.add(&labels, step * place as i64, value);
+    let Some(points) = points(rest) else { return false };
+    for (place, point) in points.into_iter().enumerate() {
+        let time = step * place as i64;
+        match point {
+            Point::Left => {}
+            Point::Float(value) => memory.add(&labels, time, value),
+            Point::Histogram(one) => memory.add_histogram(&labels, time, Arc::new(one.histogram)),
         }
     }
     true

@@ -56,7 +56,7 @@ impl Series {
         match block_on(self.instant(expr, time, Duration::MAX)).unwrap() {
             Answered::Vector(series) => {
                 assert!(series.len() < 2, "{expr}: {series:?}");
-                series.first().map(|(_, value)| *value)
+                series.first().map(|(_, value)| value.float().expect("a number"))
             }
             Answered::Scalar(number) => Some(number),
             other => panic!("{other:?}"),

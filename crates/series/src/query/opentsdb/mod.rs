@@ -19,7 +19,7 @@ use super::prometheus::{Deadline, MAX_SAMPLES, StoreSource, form_pairs, labels_o
 use crate::name::{plain, written};
 use crate::store::{Listing, SeriesStore, Share};
 use asked::{Asked, One, Operator, Rate, quoted};
-use plinth_promql::{Answered, Error, Labels, NAME, Options, Sample, Source, parse_selector};
+use plinth_promql::{Answered, Error, Labels, NAME, Options, Row, Sample, Source, parse_selector};
 use serde_json::{Map, Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -170,7 +170,8 @@ impl Answering<'_> {
         let Answered::Matrix(series) = answer.value else {
             return Err(Failure::Execution("the query came to no series".to_owned()));
         };
-        for (labels, samples) in series {
+        // Its expressions sum and count points, which come to numbers or nothing.
+        for Row { labels, samples, .. } in series {
             let group = groups.get(&one.group(&labels)).cloned().unwrap_or_default();
             let samples = match &one.rate {
                 Some(rate) => rated(rate, &samples),

@@ -1,7 +1,10 @@
 //! Answers as Prometheus' clients read them: JSON, written as it goes, since a tree of it would
 //! take ten times the room.
+//!
+//! Numbers are texts in it, as Prometheus has them, since JSON has neither infinities nor what is
+//! no number; a histogram has its count, its sum and a list of its buckets.
 
-use plinth_promql::{Answered, Labels, Sample, format_value};
+use plinth_promql::{Answered, Bucket, Histogram, Labels, Row, Value, format_value};
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
 
@@ -43,20 +46,33 @@ pub(super) fn data(value: &Answered, time: i64) -> String {
         Answered::Scalar(number) => ("scalar", sample(time, *number)),
         Answered::String(text) => ("string", format!("[{},{}]", seconds(time), json!(text))),
         Answered::Vector(series) => {
-            let one = |(labels, value): &(Labels, f64)| {
-                format!(r#"{{"metric":{},"value":{}}}"#, metric(labels), sample(time, *value))
+            let one = |(labels, value): &(Labels, Value)| {
+                let value = match value {
+                    Value::Float(value) => format!(r#""value":{}"#, sample(time, *value)),
+                    Value::Histogram(one) => format!(r#""histogram":{}"#, point(time, one)),
+                };
+                format!(r#"{{"metric":{},{value}}}"#, metric(labels))
             };
             ("vector", list(series.iter().map(one)))
         }
-        Answered::Matrix(series) => {
-            let one = |(labels, points): &(Labels, Vec<Sample>)| {
-                let points = list(points.iter().map(|(time, value)| sample(*time, *value)));
-                format!(r#"{{"metric":{},"values":{points}}}"#, metric(labels))
-            };
-            ("matrix", list(series.iter().map(one)))
-        }
+        Answered::Matrix(series) => ("matrix", list(series.iter().map(row))),
     };
     format!(r#"{{"result":{result},"resultType":"{kind}"}}"#)
+}
+
+/// A series with its points, each kind by itself; of histograms alone there are no `values`.
+fn row(row: &Row) -> String {
+    let mut text = format!(r#"{{"metric":{}"#, metric(&row.labels));
+    if !row.samples.is_empty() || row.histograms.is_empty() {
+        let points = list(row.samples.iter().map(|(time, value)| sample(*time, *value)));
+        let _ = write!(text, r#","values":{points}"#);
+    }
+    if !row.histograms.is_empty() {
+        let points = list(row.histograms.iter().map(|(time, one)| point(*time, one)));
+        let _ = write!(text, r#","histograms":{points}"#);
+    }
+    text.push('}');
+    text
 }
 
 fn list(parts: impl Iterator<Item = String>) -> String {
@@ -84,6 +100,30 @@ fn sample(time: i64, value: f64) -> String {
     format!(r#"[{},"{}"]"#, seconds(time), format_value(value))
 }
 
+/// A histogram at a time.
+fn point(time: i64, histogram: &Histogram) -> String {
+    let [count, sum] = [histogram.count(), histogram.sum()].map(format_value);
+    let mut text = format!(r#"[{},{{"count":"{count}","sum":"{sum}""#, seconds(time));
+    let mut buckets = histogram.buckets().map(bucket).peekable();
+    if buckets.peek().is_some() {
+        let _ = write!(text, r#","buckets":{}"#, list(buckets));
+    }
+    text.push_str("}]");
+    text
+}
+
+/// Which bounds are in a bucket, the bounds, and how many observations.
+fn bucket(bucket: Bucket) -> String {
+    let rule = match (bucket.has_lower, bucket.has_upper) {
+        (false, true) => 0,
+        (true, false) => 1,
+        (false, false) => 2,
+        (true, true) => 3,
+    };
+    let [lower, upper, count] = [bucket.lower, bucket.upper, bucket.count].map(format_value);
+    format!(r#"[{rule},"{lower}","{upper}","{count}"]"#)
+}
+
 /// Seconds with milliseconds, as a number of JSON.
 fn seconds(time: i64) -> Json {
     match time {
@@ -91,5 +131,54 @@ fn seconds(time: i64) -> Json {
         // Rounded once, by the division: nanoseconds since 1970 are more than a float holds.
         time if time % MILLISECOND == 0 => json!((time / MILLISECOND) as f64 / 1e3),
         time => json!(time as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plinth_promql::{Parts, Span};
+    use std::sync::Arc;
+
+    fn histogram() -> Arc<Histogram> {
+        let parts = Parts {
+            count: 42.0,
+            sum: 34593.5,
+            zero_threshold: 0.25,
+            zero_count: 3.0,
+            negative_spans: vec![Span { offset: 1, length: 1 }],
+            negative: vec![4.0],
+            positive_spans: vec![Span { offset: -1, length: 2 }, Span { offset: 1, length: 1 }],
+            positive: vec![12.0, 0.0, 23.0],
+            ..Parts::default()
+        };
+        Arc::new(Histogram::new(parts).unwrap())
+    }
+
+    const WRITTEN: &str = r#"{"count":"42","sum":"34593.5","buckets":[[1,"-2","-1","4"],[3,"-0.25","0.25","3"],[0,"0.25","0.5","12"],[0,"2","4","23"]]}"#;
+
+    #[test]
+    fn histograms_are_written_beside_numbers() {
+        let labels = Labels::default();
+        let value = (labels.clone(), Value::Histogram(histogram()));
+        assert_eq!(
+            data(&Answered::Vector(vec![value]), 1_500_000_000),
+            format!(
+                r#"{{"result":[{{"metric":{{}},"histogram":[1.5,{WRITTEN}]}}],"resultType":"vector"}}"#
+            )
+        );
+        let histograms = vec![(2 * SECOND, histogram())];
+        let both = Row { labels: labels.clone(), samples: vec![(SECOND, 1.0)], histograms };
+        let alone = Row { samples: Vec::new(), ..both.clone() };
+        let written = format!(r#""histograms":[[2,{WRITTEN}]]"#);
+        assert_eq!(
+            data(&Answered::Matrix(vec![both, alone]), 0),
+            format!(
+                r#"{{"result":[{{"metric":{{}},"values":[[1,"1"]],{written}}},{{"metric":{{}},{written}}}],"resultType":"matrix"}}"#
+            )
+        );
+        let empty = Value::Histogram(Arc::new(Histogram::default()));
+        let text = data(&Answered::Vector(vec![(labels, empty)]), 0);
+        assert!(text.contains(r#""histogram":[0,{"count":"0","sum":"0"}]"#), "{text}");
     }
 }

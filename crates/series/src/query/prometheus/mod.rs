@@ -24,7 +24,7 @@ use answer::{Reply, metric};
 use plinth_env::sync::{First, race};
 use plinth_promql::ast::Node;
 use plinth_promql::{
-    Answered, Error, Labels, MAX_STEPS, NAME, Options, ParseError, nanoseconds, parse_selector,
+    Answered, Error, Labels, MAX_STEPS, NAME, Options, ParseError, Row, nanoseconds, parse_selector,
 };
 use serde_json::{Value as Json, json};
 use source::find;
@@ -267,7 +267,9 @@ async fn query(
     };
     answer.warnings.extend(is_cut.then(|| TRUNCATED.to_string()));
     if let Answered::Matrix(series) = &answer.value {
-        let samples: usize = series.iter().map(|(_, points)| points.len()).sum();
+        let histograms =
+            |row: &Row| row.histograms.iter().map(|(_, one)| one.size()).sum::<usize>();
+        let samples: usize = series.iter().map(|row| row.samples.len() + histograms(row)).sum();
         if samples > MAX_SAMPLES {
             let why = format!(
                 "more than {MAX_SAMPLES} points; take a larger step, a shorter range or fewer series"

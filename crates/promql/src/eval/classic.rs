@@ -1,14 +1,17 @@
-//! Quantiles and fractions of histograms whose buckets are series of their own, told apart by `le`.
+//! Quantiles and fractions of histograms whose buckets are series of their own, told apart by `le`,
+//! and of native ones beside them.
 //!
 //! Series that differ in nothing else are one histogram. Its counts ascend with the bounds, or are
-//! made to; who reads the answer is told if more than rounding was mended.
+//! made to; who reads the answer is told if more than rounding was mended. Where a classic and a
+//! native one have the same labels at a step neither is looked at.
 
-use super::column::{ABSENT, Column, is_absent};
+use super::column::{ABSENT, Column};
 use super::dates::rfc3339;
+use super::native::values::numbers;
 use crate::annotations::Annotations;
 use crate::format_value;
 use crate::labels::Labels;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// How far two counts may be apart that rounding alone made different.
@@ -40,45 +43,29 @@ struct Fixed {
 
 /// A value a step for each histogram among series. `time` gives that of a step.
 pub(super) fn histograms(
-    columns: &[Column],
+    columns: Vec<Column>,
     asked: Asked<'_>,
     time: impl Fn(usize) -> i64,
     (annotations, span): (&mut Annotations, &Range<usize>),
     late: bool,
 ) -> Vec<Column> {
-    let mut places: HashMap<Labels, usize> = HashMap::new();
-    let mut groups: Vec<(Labels, Vec<(f64, &Column)>)> = Vec::new();
-    for column in columns {
-        let text = column.labels.get("le");
-        let Some(bound) = bound(text) else {
-            let metric = if late { column.labels.metric() } else { "" };
-            let of = if metric.is_empty() {
-                String::new()
-            } else {
-                format!(" for metric name {metric:?}")
-            };
-            let why =
-                format!("bucket label \"le\" is missing or has a malformed value of {text:?}{of}");
-            annotations.warn(why, span);
-            continue;
-        };
-        let group =
-            *places.entry(column.labels.only(|name| name != "le")).or_insert_with_key(|labels| {
-                groups.push((labels.clone(), Vec::new()));
-                groups.len() - 1
-            });
-        groups[group].1.push((bound, column));
+    let mut groups = Groups::of(&columns, (annotations, span), late);
+    let mut meets = Vec::new();
+    let mut classic = Vec::new();
+    for column in columns.iter().filter(|column| !column.histograms.is_empty()) {
+        meets.extend(groups.meeting(column, late, annotations, span));
     }
-    let mut out = Vec::new();
-    for (labels, mut members) in groups {
+    for (step, group) in meets {
+        groups.all[group].silent.insert(step);
+    }
+    for Group { labels, mut members, silent } in std::mem::take(&mut groups.all) {
         members.sort_by(|a, b| a.0.total_cmp(&b.0));
         let steps = members.first().map_or(0, |(_, column)| column.cells.len());
         let mut column = Column::new(labels, steps);
         let mut fixed: Option<Fixed> = None;
-        for step in 0..steps {
+        for step in (0..steps).filter(|step| !silent.contains(step)) {
             let bucket = |(bound, column): &(f64, &Column)| {
-                let count = column.cells[step];
-                (!is_absent(count)).then_some(Bucket { bound: *bound, count })
+                Some(Bucket { bound: *bound, count: column.float(step)? })
             };
             let mut buckets: Vec<Bucket> = members.iter().filter_map(bucket).collect();
             column.cells[step] = match asked {
@@ -91,9 +78,120 @@ pub(super) fn histograms(
             annotations.inform(fixed.told(if late { column.labels.metric() } else { "" }), span);
         }
         super::drop_name(&mut column, late);
-        out.push(column);
+        classic.push(column);
     }
-    out
+    let silent = groups.silent;
+    let mut all = native(columns, asked, &silent, (annotations, span), late);
+    all.append(&mut classic);
+    all
+}
+
+/// Classic histograms: series that differ in `le` alone.
+struct Group<'a> {
+    labels: Labels,
+    members: Vec<(f64, &'a Column)>,
+    /// The steps at which there is a native one with the same labels.
+    silent: HashSet<usize>,
+}
+
+#[derive(Default)]
+struct Groups<'a> {
+    all: Vec<Group<'a>>,
+    places: HashMap<Labels, usize>,
+    /// The steps at which native ones aren't looked at either, by their labels.
+    silent: HashMap<Labels, HashSet<usize>>,
+}
+
+/// Behind a message the metric that it is about, which is known where names go late.
+fn of_metric(column: &Column, late: bool) -> String {
+    match column.labels.metric() {
+        metric if late && !metric.is_empty() => format!(" for metric name {metric:?}"),
+        _ => String::new(),
+    }
+}
+
+impl<'a> Groups<'a> {
+    fn of(
+        columns: &'a [Column],
+        (annotations, span): (&mut Annotations, &Range<usize>),
+        late: bool,
+    ) -> Self {
+        let mut groups = Self::default();
+        let has_floats = |column: &&Column| {
+            let steps = 0..column.cells.len();
+            column.histograms.is_empty()
+                || steps.into_iter().any(|step| column.float(step).is_some())
+        };
+        for column in columns.iter().filter(has_floats) {
+            let text = column.labels.get("le");
+            let Some(bound) = bound(text) else {
+                let of = of_metric(column, late);
+                let why = format!(
+                    "bucket label \"le\" is missing or has a malformed value of {text:?}{of}"
+                );
+                annotations.warn(why, span);
+                continue;
+            };
+            let labels = column.labels.only(|name| name != "le");
+            let all = &mut groups.all;
+            let group = *groups.places.entry(labels).or_insert_with_key(|labels| {
+                let (labels, members) = (labels.clone(), Vec::new());
+                all.push(Group { labels, members, silent: HashSet::new() });
+                all.len() - 1
+            });
+            groups.all[group].members.push((bound, column));
+        }
+        groups
+    }
+
+    /// The steps at which a native histogram meets a classic one, which is told.
+    fn meeting(
+        &mut self,
+        column: &Column,
+        late: bool,
+        annotations: &mut Annotations,
+        span: &Range<usize>,
+    ) -> Vec<(usize, usize)> {
+        let Some(group) = self.places.get(&column.labels).copied() else { return Vec::new() };
+        let members = &self.all[group].members;
+        let is_met = |step: &usize| {
+            column.histograms.get(*step).is_some()
+                && members.iter().any(|(_, member)| member.float(*step).is_some())
+        };
+        let steps: Vec<usize> = (0..column.cells.len()).filter(is_met).collect();
+        if !steps.is_empty() {
+            let of = of_metric(column, late);
+            let why = format!("vector contains a mix of classic and native histograms{of}");
+            annotations.warn(why, span);
+            self.silent.entry(column.labels.clone()).or_default().extend(&steps);
+        }
+        steps.into_iter().map(|step| (step, group)).collect()
+    }
+}
+
+/// The same of native histograms, but for some steps.
+fn native(
+    columns: Vec<Column>,
+    asked: Asked<'_>,
+    silent: &HashMap<Labels, HashSet<usize>>,
+    (annotations, span): (&mut Annotations, &Range<usize>),
+    late: bool,
+) -> Vec<Column> {
+    numbers(columns, late, |step, column, histogram| {
+        if silent.get(&column.labels).is_some_and(|steps| steps.contains(&step)) {
+            return None;
+        }
+        let (value, note) = match asked {
+            Asked::Quantile(q) => histogram.quantile(q[step]),
+            Asked::Fraction(from, to) => histogram.fraction(from[step], to[step]),
+        };
+        if let Some(note) = note {
+            // Prometheus names the metric of what it looks at, which has lost it unless names go
+            // late.
+            annotations.inform(format!("{note}{}", of_metric(column, late)), span);
+        }
+        Some(value)
+    })
 }
 
 fn bound(text: &str) -> Option<f64> {
