@@ -266,7 +266,7 @@ const RULES: [&str; 3] = [
     "a: &a [x]\nb: [*a, *a]\n---\n",
 ];
 
-const PROMQL: [&str; 9] = [
+const PROMQL: [&str; 12] = [
     "sum by (a) (rate(x_total[5m])) / on (a) group_left (b) y{a=~\"1|2\", b!=\"\"} > bool 0.5",
     "histogram_quantile(0.9, sum without (a) (rate(h_bucket[1m:10s] offset -1m)))",
     "topk(2, {\"x_total\", 'a'!~`1.*`} @ end()) or bottomk by (b) (1, y @ 12.5 offset 1h30m)",
@@ -276,6 +276,9 @@ const PROMQL: [&str; 9] = [
     "max_over_time(deriv(y[2m])[5m:]) ignoring (a) group_right () sort_desc(clamp(y, 1, scalar(y)))",
     "\"\\u00e9\\x41\\101\\n\"",
     "days_in_month(vector(time())) + changes(stale[10m]) * stddev(y) - y",
+    "histogram_quantile(0.9, sum by (a) (rate(n[2m]))) / histogram_count(avg_over_time(n[3m:20s]) </ 1.5)",
+    "histogram_fraction(-1, 2, {__name__=~\"n|h_bucket\"} >/ 0) or histogram_stddev(-n * 2 - n offset 30s)",
+    "count_values(\"v\", n == n) + resets(n[5m]) + changes({a=\"2\"}[3m]) or n + ignoring (a) group_left () n",
 ];
 
 const SERIES_QUERIES: [&str; 9] = [

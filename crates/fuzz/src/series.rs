@@ -5,13 +5,14 @@
 //! stays within the longest line.
 
 use plinth_env::block_on;
-use plinth_promql::{Answered, Labels, Options};
+use plinth_promql::{Answered, Histogram, Labels, Options, Parts, Span};
 use plinth_series::ingest::otlp::NoRequest;
 use plinth_series::ingest::{
     Clock, ImportLines, MAX_LINE_BYTES, Memory, OtlpMetrics, Protocol, PutPoints, RemoteWrite,
     ScrapedText, Session, scraped_labels,
 };
 use plinth_series::{Name, Query, RemoteRead, opentsdb_expressions};
+use std::sync::Arc;
 
 /// What a session made of its bytes.
 #[derive(PartialEq, Eq, Debug, Default)]
@@ -241,6 +242,7 @@ pub(crate) fn promql(bytes: &[u8]) {
             memory.add(&labels, 240 * SECOND, f64::from_bits(plinth_promql::STALE));
         }
     }
+    add_histograms(&mut memory);
     let options =
         Options { max_values: 20_000, max_window: 1000, max_visits: 50_000, ..Options::default() };
     let one = block_on(plinth_promql::instant(&memory, &text, 200 * SECOND, &options));
@@ -254,6 +256,41 @@ pub(crate) fn promql(bytes: &[u8]) {
             Err(error) => {
                 assert!(!error.to_string().is_empty(), "it is refused without a word why")
             }
+        }
+    }
+}
+
+/// Native histograms of both kinds, coarser ones behind finer ones, and a float among them.
+fn add_histograms(memory: &mut plinth_promql::Memory) {
+    for (a, schema) in [("1", 1), ("2", 0), ("3", plinth_promql::CUSTOM)] {
+        let labels: Labels = [(plinth_promql::NAME, "n"), ("a", a)].into_iter().collect();
+        for (place, count) in
+            [1.0, 5.0, 3.0, f64::NAN, -1.0, 1e308, 1.5e308].into_iter().enumerate()
+        {
+            let is_custom = schema == plinth_promql::CUSTOM;
+            let counts = vec![count, 1.0, count * 2.0];
+            let spans = vec![Span { offset: if is_custom { 0 } else { -1 }, length: 3 }];
+            let (negative_spans, negative) = match is_custom {
+                true => (Vec::new(), Vec::new()),
+                false => (spans.clone(), counts.clone()),
+            };
+            let histogram = Histogram::new(Parts {
+                schema: if is_custom { schema } else { schema - place as i32 / 3 },
+                count: count * 6.0 + 2.0,
+                sum: count,
+                zero_threshold: if is_custom { 0.0 } else { place as f64 / 8.0 },
+                positive_spans: spans,
+                positive: counts,
+                negative_spans,
+                negative,
+                bounds: if is_custom { vec![-1.0, 0.5 + (place / 2) as f64] } else { Vec::new() },
+                ..Parts::default()
+            });
+            let histogram = histogram.expect("its buckets are those of its schema");
+            memory.add_histogram(&labels, place as i64 * 30_000_000_000, Arc::new(histogram));
+        }
+        if a == "2" {
+            memory.add(&labels, 75_000_000_000, 1.0);
         }
     }
 }
