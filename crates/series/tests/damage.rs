@@ -26,6 +26,7 @@ pub const TWIG: u8 = 7;
 pub const SIDE: u8 = 8;
 pub const INBOX: u8 = 11;
 pub const COUNT: u8 = 13;
+pub const DAMAGED: u8 = 22;
 pub const ASIDE: u8 = 23;
 
 pub fn settings() -> Settings {
@@ -499,6 +500,46 @@ fn a_name_that_is_another_series() {
         let store = open(&db);
         assert_eq!(times(&store, ILL).unwrap(), (0..10).collect::<Vec<_>>());
         others_go_on(&store, &mut all);
+        assert_eq!((store.damaged(), rows(&db, ASIDE).len()), (vec![], 0));
+        block_on(store.check_invariants()).unwrap();
+    }
+}
+
+/// Its points came back as the other's that rests, or as those of one that is made of that name:
+/// then the next leaf of one was written over the other's.
+#[test]
+fn a_name_that_is_a_series_at_rest_or_none() {
+    const NONE: &str = "cpu host=none";
+    for (other, with_twig) in [(WELL[0], false), (WELL[0], true), (NONE, false), (NONE, true)] {
+        let db = database();
+        let store = open(&db);
+        // Two leaves, and nothing of it in the tail.
+        block_on(append(&store, WELL[0], 100..108)).unwrap();
+        block_on(store.sync()).unwrap();
+        block_on(append(&store, ILL, 0..6)).unwrap();
+        block_on(store.sync()).unwrap();
+        drop(store);
+        let (name, twig) = (row_of(&db, SERIES), row_of(&db, TWIG));
+        set(&db, &(name.0.clone(), other.as_bytes().to_vec()));
+        if with_twig {
+            damage(&db, twig.clone());
+        }
+        for at in [200, 210] {
+            let store = open(&db);
+            assert_eq!(store.stats().damaged, 1, "{other} {with_twig}");
+            block_on(append(&store, other, at..at + 10)).unwrap();
+            block_on(store.sync()).unwrap();
+            drop(store);
+            set(&db, &twig);
+        }
+        set(&db, &name);
+        let store = open(&db);
+        assert_eq!(times(&store, ILL).unwrap(), (0..6).collect::<Vec<_>>(), "{other} {with_twig}");
+        let before = (100..108).filter(|_| other == WELL[0]);
+        assert_eq!(times(&store, other).unwrap(), before.chain(200..220).collect::<Vec<_>>());
+        block_on(append(&store, ILL, 6..16)).unwrap();
+        block_on(store.sync()).unwrap();
+        assert_eq!(times(&store, ILL).unwrap(), (0..16).collect::<Vec<_>>());
         assert_eq!((store.damaged(), rows(&db, ASIDE).len()), (vec![], 0));
         block_on(store.check_invariants()).unwrap();
     }

@@ -5,7 +5,7 @@
 //! and what was written and deleted after its leaves were sealed must not be undone.
 
 use super::damage::{
-    ASIDE, ILL, PREFIX, Row, SERIES, SIDE, TWIG, WELL, append, damage, database, fill, id,
+    ASIDE, DAMAGED, ILL, PREFIX, Row, SERIES, SIDE, TWIG, WELL, append, damage, database, fill, id,
     is_damaged, open, row_of, rows, set, settings, times,
 };
 use plinth::Database;
@@ -405,6 +405,41 @@ fn points_that_are_aside_as_those_of_another_series_stay_there() {
     for name in WELL {
         assert_eq!(times(&store, name).unwrap(), (0..6).collect::<Vec<_>>());
     }
+    assert_eq!((store.damaged(), rows(&db, ASIDE).len()), (vec![], 0));
+}
+
+/// They came back as those of a new series: so they lay aside where one of a damaged name and tree
+/// was taken for a series of that name.
+#[test]
+fn points_that_are_aside_of_a_name_without_a_series_stay_there() {
+    let db = database();
+    fill(&open(&db), 0..6);
+    let twig = row_of(&db, TWIG);
+    damage(&db, twig.clone());
+    block_on(open(&db).sync()).unwrap();
+    let (aside, damaged) = (rows(&db, ASIDE), rows(&db, DAMAGED));
+    assert_eq!((aside.len(), damaged.len()), (1, 1));
+    set(&db, &twig);
+    const NONE: &str = "cpu host=no";
+    let named_none = |row: &Row| {
+        let at = row.0.windows(ILL.len()).position(|part| part == ILL.as_bytes()).unwrap();
+        let rest = &row.0[at + ILL.len()..];
+        ([&row.0[..at], NONE.as_bytes(), rest].concat(), row.1.clone())
+    };
+    for row in aside.iter().chain(&damaged) {
+        set(&db, &named_none(row));
+        clear(&db, &row.0);
+    }
+    let store = open(&db);
+    assert_eq!(store.stats().damaged, 1);
+    is_damaged(block_on(append(&store, NONE, 20..21)));
+    drop(store);
+    for row in aside.iter().chain(&damaged) {
+        set(&db, row);
+        clear(&db, &named_none(row).0);
+    }
+    let store = open(&db);
+    assert_eq!(times(&store, ILL).unwrap(), (0..6).collect::<Vec<_>>());
     assert_eq!((store.damaged(), rows(&db, ASIDE).len()), (vec![], 0));
 }
 

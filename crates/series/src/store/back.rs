@@ -118,7 +118,7 @@ async fn check(shared: &Shared, whose: &Whose) -> Result<()> {
 
 /// Fails if a row that is aside of a series can't be read, or none of those of the inbox: of a
 /// series all have to come back in their order. Points that the tail had under another number are
-/// another series'.
+/// another series', and whose name has none yet had none in the tail.
 async fn check_rows(shared: &Shared, whose: &Whose, id: Option<Id>) -> Result<()> {
     let (mut behind, mut result) = (None, Ok(()));
     loop {
@@ -127,7 +127,7 @@ async fn check_rows(shared: &Shared, whose: &Whose, id: Option<Id>) -> Result<()
             result = match Row::split(&row.value) {
                 (Row::Letter, row) => letter::decode(row).map(drop),
                 (Row::Batch, row) => tail::decode(row).and_then(|points| {
-                    let is_other = |of: &Id| id.is_some_and(|id| *of != id);
+                    let is_other = |of: &Id| Some(*of) != id;
                     match points.iter().map(|(of, _)| *of).find(is_other) {
                         None => Ok(()),
                         Some(of) => {

@@ -301,15 +301,18 @@ async fn try_stored(
             Ok(None) => return Ok(Ok(None)),
             Err(why) => return Ok(Err((Whose::Number(id), why))),
         };
-        match Trunk::open(&Through { tr, keys, id }).await {
+        let named = tr.snapshot().get(keys.name(name.as_str()));
+        let trunk = Trunk::open(&Through { tr, keys, id }).await;
+        // One that can't be read is found by whoever looks the name up.
+        if let Ok(named) = number(named.await?)
+            && named != Some(id)
+        {
+            return Ok(Err((Whose::Number(id), has_other_name(id, &name, named))));
+        }
+        match trunk {
             Ok(trunk) => Ok(Ok(Some((name, trunk)))),
             Err(why @ Error::Damaged { .. }) => {
-                let named = number(tr.snapshot().get(keys.name(name.as_str())).await?);
-                let whose = match named {
-                    Ok(Some(named)) if named != id => Whose::Number(id),
-                    _ => shared.index.damage.holder(id, &name),
-                };
-                Ok(Err((whose, why)))
+                Ok(Err((shared.index.damage.holder(id, &name), why)))
             }
             Err(why) => Err(why),
         }
@@ -323,6 +326,16 @@ async fn try_stored(
         }
     }
     Ok(found)
+}
+
+/// That the row of a series has a name which is not its own: as whose its points would be known,
+/// of which there may be another, nobody can tell.
+fn has_other_name(id: Id, name: &Name, named: Option<Id>) -> Error {
+    let why = match named {
+        Some(named) => format!("its name is that of number {named}, {name}"),
+        None => format!("its name is {name}, which no series has"),
+    };
+    Error::damaged(format!("series number {id}"), why)
 }
 
 /// The name in the row of a series.
@@ -375,8 +388,7 @@ pub(super) async fn load(shared: &Arc<Shared>, ids: &[Id]) -> Result<Vec<Stored<
             if cell.id == id {
                 return Ok(cell);
             }
-            let why = format!("its name is that of number {}, {}", cell.id, cell.name);
-            Err((Whose::Number(id), Error::damaged(format!("series number {id}"), why)))
+            Err((Whose::Number(id), has_other_name(id, &cell.name, Some(cell.id))))
         }
     };
     for ids in ids.chunks(NAMES_AT_ONCE) {
