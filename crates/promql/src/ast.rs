@@ -244,6 +244,28 @@ pub struct Binary {
 }
 
 impl Node {
+    /// The conditions of each selector in it.
+    pub fn selectors(&self) -> Vec<&[Matcher]> {
+        let (mut found, mut left) = (Vec::new(), vec![self]);
+        while let Some(node) = left.pop() {
+            match &node.expr {
+                Expr::Number(_) | Expr::String(_) => {}
+                Expr::Vector(selector) | Expr::Matrix(selector, _) => {
+                    found.push(&selector.matchers[..]);
+                }
+                Expr::Subquery(subquery) => left.push(&subquery.inner),
+                Expr::Call(_, arguments) => left.extend(arguments),
+                Expr::Aggregate(aggregate) => {
+                    left.push(&aggregate.inner);
+                    left.extend(aggregate.param.as_deref());
+                }
+                Expr::Binary(binary) => left.extend([&*binary.left, &*binary.right]),
+                Expr::Negative(inner) | Expr::Positive(inner) => left.push(inner),
+            }
+        }
+        found
+    }
+
     /// What it comes to.
     pub fn value_type(&self) -> Type {
         match &self.expr {

@@ -50,12 +50,15 @@ mod digits;
 pub mod dump;
 mod error;
 pub mod event;
+mod exemplar;
+mod histogram;
 pub mod ingest;
 mod name;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 mod protobuf;
 mod query;
+mod record;
 mod rollup;
 mod store;
 pub mod time;
@@ -65,7 +68,10 @@ pub mod workload;
 
 pub use error::{Error, Result};
 pub use name::{MAX_NAME_BYTES, MAX_TAGS, Name};
-pub use plinth_promql::Labels;
+pub use plinth_promql::{
+    CUSTOM as CUSTOM_BUCKETS, Histogram, Labels, Parts as HistogramParts, ResetHint,
+    Span as HistogramSpan,
+};
 pub use query::{
     ARROW_CONTENT_TYPE, Answer, FUNCTION_NAMES, MAX_QUERY_BYTES, Query, QueryError, QueryLimits,
     QueryResult,
@@ -76,9 +82,9 @@ pub use query::{
 };
 pub use rollup::{Keeping, Metrics, Rollup};
 pub use store::{
-    Appended, Candidate, Claim, Division, GroupStream, Holder, Listing, Live, Look, MAX_PARTS,
-    Members, Newcomers, Owner, PointStream, Progress, Retention, Series, SeriesLayer, SeriesLimits,
-    SeriesStore, Settings, StoreStats, Told,
+    Appended, Candidate, Claim, Division, GroupStream, HistogramStream, Holder, Listing, Live,
+    Look, MAX_PARTS, Members, Newcomers, Owner, PointStream, Progress, Retention, Series,
+    SeriesLayer, SeriesLimits, SeriesStore, Settings, StoreStats, Told,
 };
 pub use tree::{Direction, Summary};
 pub use value::{Column, Point, Points, Value};

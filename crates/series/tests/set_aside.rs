@@ -29,7 +29,7 @@ struct Ending {
     commits: AtomicI64,
 }
 
-fn ending(db: &Database, commits: i64) -> Database {
+pub fn ending(db: &Database, commits: i64) -> Database {
     let commits = AtomicI64::new(commits);
     Database::new(Arc::new(Ending { inner: db.endpoint().clone(), commits }))
 }
@@ -110,7 +110,7 @@ fn with_ever_more_commits(db: &Database, settings: &Settings) -> i64 {
     unreachable!("there are so many commits")
 }
 
-fn clear(db: &Database, key: &[u8]) {
+pub fn clear(db: &Database, key: &[u8]) {
     db.transact_blocking(|tr| {
         tr.clear(key);
         Ok(())

@@ -19,6 +19,10 @@ mod deletes;
 mod ended;
 #[path = "full_disk.rs"]
 mod full_disk;
+#[path = "histograms.rs"]
+mod histograms;
+#[path = "histograms_sent.rs"]
+mod histograms_sent;
 #[path = "increments.rs"]
 mod increments;
 #[path = "lease.rs"]

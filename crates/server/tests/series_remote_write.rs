@@ -64,7 +64,7 @@ fn version_2_is_taken_and_says_what_was_written() {
     let heard = server.post("/api/v1/write", SECOND, &block(&request(&[up, bucket])));
     assert_eq!(
         (heard.status, written(&heard)),
-        (204, [Some(3), Some(0), Some(0)]),
+        (204, [Some(3), Some(0), Some(1)]),
         "{}",
         heard.text()
     );
@@ -83,7 +83,10 @@ fn what_is_not_kept_is_said_and_the_rest_is_written() {
     let server = Taking::with(SeriesConfig::default());
     let good = [field(1, &[1, 2]), sample(2, 1.0, 5)].concat();
     for (wrong, words) in [
-        ([field(1, &[1, 6]), field(3, b"")].concat(), "native histograms are not kept (series 1)"),
+        (
+            [field(1, &[1, 6]), field(3, &[4 << 3, 18])].concat(),
+            "a schema of a native histogram is -4 to 8, or -53 with bounds of its own, not 9 (series 1)",
+        ),
         (
             [field(1, &[1, 99]), sample(2, 1.0, 5)].concat(),
             "there is no symbol 99, but 9 (series 1)",
@@ -103,11 +106,29 @@ fn what_is_not_kept_is_said_and_the_rest_is_written() {
     let metadata = [vec![1 << 3, 1], field(2, b"first"), field(4, b"words")].concat();
     let message = [series, field(3, &metadata)].concat();
     let heard = server.post("/api/v1/write", "Content-Encoding: snappy\r\n", &block(&message));
-    assert_eq!((heard.status, written(&heard)), (400, [None; 3]), "{}", heard.text());
-    assert!(heard.text().contains("native histograms are not kept"), "{}", heard.text());
+    assert_eq!((heard.status, written(&heard)), (204, [None; 3]), "{}", heard.text());
     let known = server.get("/api/v1/metadata?metric=first").text();
     assert!(known.contains(r#"{"help":"words","type":"counter","unit":""}"#), "{known}");
     assert_eq!(server.end(&["up", "first"]), [vec![point(5, 1.0)], vec![point(5, 3.0)]]);
+}
+
+#[test]
+fn native_histograms_and_exemplars_are_kept_and_counted() {
+    let server = Taking::with(SeriesConfig::default());
+    // Two observations of which nothing else is known, of schema 0, at 5 ms; and one at 7 ms.
+    let histogram = |count: u8, time: u8| field(3, &[1 << 3, count, 15 << 3, time]);
+    let exemplar =
+        field(4, &[&field(1, &[3, 4])[..], &[1 << 3 | 1], &[0; 8], &[3 << 3, 6]].concat());
+    let series = [field(1, &[1, 2]), histogram(2, 5), histogram(3, 7), exemplar].concat();
+    let heard = server.post("/api/v1/write", SECOND, &block(&request(&[series])));
+    assert_eq!((heard.status, written(&heard)), (204, [Some(0), Some(2), Some(1)]));
+    let told = server.get("/api/v1/query?query=histogram_count(up)&time=0.006").text();
+    assert!(told.contains(r#""value":[0.006,"2"]"#), "{told}");
+    let told = server.get("/api/v1/query?query=up&time=0.008").text();
+    assert!(told.contains(r#""histogram":[0.008,{"count":"3","sum":"0""#), "{told}");
+    let told = server.get("/api/v1/query_exemplars?query=up&start=0&end=1").text();
+    let expected = r#"[{"exemplars":[{"labels":{"job":"a b"},"timestamp":0.006,"value":"0"}],"seriesLabels":{"__name__":"up"}}]"#;
+    assert!(told.contains(expected), "{told}");
 }
 
 #[test]

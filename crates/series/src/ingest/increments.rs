@@ -62,6 +62,55 @@ pub(super) async fn add_up(intake: &mut Intake) -> Result<()> {
     Ok(())
 }
 
+/// Turns native histograms that were added into records, behind the other ones: each is added to
+/// the newest of its series, or to the one before it here.
+///
+/// # Errors
+/// Those of the store.
+pub(super) async fn add_up_histograms(intake: &mut Intake) -> Result<()> {
+    let mut increments = std::mem::take(&mut intake.histogram_increments);
+    increments.iter_mut().for_each(|one| one.0 = intake.names.first_of(one.0));
+    increments.sort_by_key(|(target, ..)| *target);
+    for its in increments.chunk_by(|one, next| one.0 == next.0) {
+        let Some((target, ..)) = its.first() else { continue };
+        let Some(series) = intake.names.series(*target).cloned() else { continue };
+        let name = series.name().clone();
+        let refuse = |intake: &mut Intake, why: &str| {
+            let name = Shown(name.as_str().as_bytes());
+            intake.reply(format_args!("{why}: {name}\n"));
+        };
+        if !series.is_owned() {
+            refuse(intake, ELSEWHERE);
+            continue;
+        }
+        let mut newest = match series.newest_histogram().await {
+            Err(why @ Error::Damaged { .. }) => {
+                refuse(intake, &why.to_string());
+                continue;
+            }
+            newest => newest?,
+        };
+        for (_, time, added) in its {
+            let sum = match &newest {
+                Some((last, _)) if time < last => {
+                    refuse(intake, "an increment is older than the newest histogram");
+                    continue;
+                }
+                Some((last, _)) if time == last => continue,
+                // One of other buckets begins again.
+                Some((_, before)) => before.plus(added).unwrap_or_else(|_| added.clone()),
+                None => added.clone(),
+            };
+            if let Err(why) = intake.take_histogram(*target, *time, &sum) {
+                refuse(intake, &why);
+                continue;
+            }
+            newest = Some((*time, sum));
+        }
+    }
+    Ok(())
+}
+
 /// A sum and what is added to it. What is no number has ended, and it begins again.
 fn sum(before: Value, added: Value) -> Value {
     match (before, added) {

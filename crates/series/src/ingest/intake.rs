@@ -1,12 +1,21 @@
-//! What parsers leave behind for their session: samples, and what is to be said of what is refused.
+//! What parsers leave behind for their session: samples, records, and what is to be said of what is
+//! refused. It says when that is enough to be saved; what of a message turns out to be wrong is
+//! taken back by a mark.
 
 use super::Sample;
 use super::metadata::Metadata;
 use super::names::Names;
+use crate::exemplar::Exemplar;
+use crate::histogram;
+use crate::record::{Kind, Record};
+use plinth_promql::Histogram;
+use plinth_types::Bytes;
 use std::fmt;
 
 /// Samples that a feed gathers before it asks for them to be saved.
 pub(super) const SAMPLES: usize = 16384;
+/// Bytes of records, in the same way.
+const RECORD_BYTES: usize = 1 << 20;
 /// Bytes of names that nobody has counted yet, before they are to be looked up and counted.
 const FRESH: usize = 4 << 20;
 /// Bytes that are read before others have their turn on the thread: some tenths of a millisecond's.
@@ -21,9 +30,16 @@ const REPLIES: usize = 64 << 10;
 pub(super) struct Besides {
     /// What was said of metrics.
     pub(super) metadata: Vec<Metadata>,
-    /// What came and is not kept.
-    pub(super) histograms: u64,
+    /// Exemplars that came and are not kept, since they are too long.
     pub(super) exemplars: u64,
+}
+
+/// A record of a series.
+#[derive(Debug)]
+pub(super) struct IntakeRecord {
+    /// Whose it is, as of a sample.
+    pub(super) target: u32,
+    pub(super) record: Record,
 }
 
 /// What parsers leave behind.
@@ -31,8 +47,12 @@ pub(super) struct Besides {
 pub(super) struct Intake {
     pub(super) names: Names,
     pub(super) samples: Vec<Sample>,
-    /// What is to be added to the newest point of its series.
+    pub(super) records: Vec<IntakeRecord>,
+    /// Bytes of those.
+    pub(super) record_bytes: usize,
+    /// What is to be added to the newest point of its series, and to the newest histogram.
     pub(super) increments: Vec<Sample>,
+    pub(super) histogram_increments: Vec<(u32, i64, Histogram)>,
     pub(super) besides: Besides,
     pub(super) replies: Vec<u8>,
     /// Refusals that were not said for want of room, and all of them.
@@ -46,13 +66,67 @@ pub(super) struct Intake {
 impl Intake {
     /// How many samples wait to be saved.
     pub(super) fn gathered(&self) -> usize {
-        self.samples.len() + self.increments.len()
+        self.samples.len()
+            + self.increments.len()
+            + self.records.len()
+            + self.histogram_increments.len()
+    }
+
+    /// How much was taken, to go back to.
+    pub(super) fn mark(&self) -> [usize; 4] {
+        let (samples, records) = (self.samples.len(), self.records.len());
+        [samples, self.increments.len(), records, self.histogram_increments.len()]
+    }
+
+    /// Forgets what was taken behind a mark.
+    pub(super) fn go_back(&mut self, [samples, increments, records, histograms]: [usize; 4]) {
+        self.samples.truncate(samples);
+        self.increments.truncate(increments);
+        self.records.truncate(records);
+        self.histogram_increments.truncate(histograms);
+    }
+
+    /// Takes a native histogram, as a record of a series.
+    ///
+    /// # Errors
+    /// If it is too large.
+    pub(super) fn take_histogram(
+        &mut self,
+        target: u32,
+        time: i64,
+        histogram: &Histogram,
+    ) -> Result<(), String> {
+        let bytes = Bytes::from(histogram::encode(histogram)?);
+        self.record_bytes += bytes.len();
+        let record = Record { kind: Kind::Histogram, time, bytes };
+        self.records.push(IntakeRecord { target, record });
+        Ok(())
     }
 
     /// Whether that is enough, or what they are called takes as much memory as it may.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
-        self.gathered() >= SAMPLES || self.names.fresh() >= FRESH
+        self.gathered() >= SAMPLES
+            || self.names.fresh() >= FRESH
+            || self.record_bytes >= RECORD_BYTES
+    }
+
+    /// Takes an exemplar of a series, as a record. One that is too long to be kept is counted.
+    pub(super) fn take_exemplar(&mut self, target: u32, time: i64, exemplar: &Exemplar) {
+        match exemplar.encode() {
+            Some(bytes) => {
+                self.record_bytes += bytes.len();
+                let record = Record { kind: Kind::Exemplar, time, bytes: bytes.into() };
+                self.records.push(IntakeRecord { target, record });
+            }
+            None => self.besides.exemplars += 1,
+        }
+    }
+
+    pub(super) fn forget_records(&mut self) {
+        self.records = Vec::new();
+        self.record_bytes = 0;
+        self.histogram_increments = Vec::new();
     }
 
     /// Takes what is said of a metric.

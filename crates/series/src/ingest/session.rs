@@ -10,7 +10,7 @@ use super::graphite;
 use super::import::{self, ImportLines};
 use super::increments;
 use super::influx::{self, Clock};
-use super::intake::{Besides, Intake, SAMPLES, Shown};
+use super::intake::{Besides, Intake, IntakeRecord, SAMPLES, Shown};
 use super::line_parser::LineParser;
 use super::metadata::Metadata;
 use super::names::Names;
@@ -24,6 +24,7 @@ use crate::cell::Cell;
 use crate::error::{Error, Result};
 use crate::event;
 use crate::name::Name;
+use crate::record::Kind;
 use crate::store::{Admitted, Newcomers, SeriesStore, prefetch_series};
 use crate::value::Point;
 use std::sync::Arc;
@@ -131,6 +132,8 @@ pub struct Session {
     parser: Parser,
     intake: Intake,
     saved: u64,
+    /// Histograms and exemplars.
+    saved_records: (u64, u64),
     memory: Memory,
     /// Who makes the series that it makes.
     newcomers: Option<Arc<Newcomers>>,
@@ -148,7 +151,10 @@ impl Session {
         let intake = Intake {
             names: Names::new(seed),
             samples: Vec::new(),
+            records: Vec::new(),
+            record_bytes: 0,
             increments: Vec::new(),
+            histogram_increments: Vec::new(),
             besides: Besides::default(),
             replies: Vec::new(),
             unsaid: 0,
@@ -157,7 +163,9 @@ impl Session {
         };
         let memory = memory.clone();
         let (runs, points) = (Runs::default(), Vec::new());
-        Self { parser, intake, saved: 0, memory, newcomers: None, accounted: 0, runs, points }
+        let (saved, saved_records) = (0, (0, 0));
+        let newcomers = None;
+        Self { parser, intake, saved, saved_records, memory, newcomers, accounted: 0, runs, points }
     }
 
     /// Takes bytes in, and says how many of them; the rest comes again, with what arrives behind
@@ -184,11 +192,13 @@ impl Session {
         self.parser = Parser::new(protocol);
         self.intake.names.unfix();
         self.intake.samples.clear();
+        self.intake.forget_records();
         self.intake.increments.clear();
         self.intake.besides = Besides::default();
         self.intake.replies.clear();
         (self.intake.unsaid, self.intake.refused, self.intake.wants_sync, self.saved) =
             (0, 0, false, 0);
+        self.saved_records = (0, 0);
     }
 
     /// What comes goes to another store from now on; what was saved is the old one's to keep. The
@@ -252,10 +262,13 @@ impl Session {
 
     /// Bytes of memory for what was taken and not saved, and for replies that were not sent.
     pub fn in_hand(&self) -> usize {
-        let Intake { names, samples, increments, replies, .. } = &self.intake;
+        let Intake { names, samples, records, record_bytes, increments, replies, .. } =
+            &self.intake;
         (samples.capacity() + increments.capacity()) * size_of::<Sample>()
             + self.points.capacity() * size_of::<Point>()
             + names.fresh()
+            + records.capacity() * size_of::<IntakeRecord>()
+            + record_bytes
             + replies.capacity()
     }
 
@@ -330,6 +343,7 @@ impl Session {
     /// Forgets what was taken and not saved, and tells the sender why; the session should end.
     pub fn give_up(&mut self, why: &Error) {
         self.intake.increments.clear();
+        self.intake.forget_records();
         self.leave_room();
         self.refuse(why);
     }
@@ -362,8 +376,9 @@ impl Session {
             let now = store.env().now();
             wait = self.newcomers.as_ref().map_or(wait, |newcomers| newcomers.made(now, made));
         }
-        let result = match self.intake.increments.is_empty() {
-            true => self.append_runs(store).await,
+        let Intake { increments, histogram_increments, .. } = &self.intake;
+        let result = match increments.is_empty() && histogram_increments.is_empty() {
+            true => self.append_all(store).await,
             false => self.add_and_append(store).await,
         };
         if self.intake.names.has_refused() {
@@ -376,12 +391,41 @@ impl Session {
         result
     }
 
+    /// Appends the records that were taken, which commits them.
+    async fn append_records(&mut self, store: &SeriesStore) -> Result<()> {
+        if self.intake.records.is_empty() {
+            return Ok(());
+        }
+        let names = &self.intake.names;
+        let series = |one: &IntakeRecord| {
+            let target = names.first_of(one.target);
+            let series = names.series(target).filter(|_| !names.is_refused(target))?;
+            Some((series.clone(), one.record.clone()))
+        };
+        let records = self.intake.records.iter().filter_map(series).collect();
+        let appended = store.append_records(records).await?;
+        let of = |kind| appended.by_kind.get(&kind).copied().unwrap_or(0);
+        let (histograms, exemplars) = (of(Kind::Histogram), of(Kind::Exemplar));
+        self.saved += histograms;
+        self.saved_records.0 += histograms;
+        self.saved_records.1 += exemplars;
+        self.intake.forget_records();
+        self.tell_refused(&appended.refused);
+        Ok(())
+    }
+
     /// Adds increments to the newest points of their series, and appends all that was taken.
     async fn add_and_append(&mut self, store: &SeriesStore) -> Result<()> {
         let adding = store.adding().await;
         increments::add_up(&mut self.intake).await?;
-        self.append_runs(store).await?;
+        increments::add_up_histograms(&mut self.intake).await?;
+        self.append_all(store).await?;
         adding.end().await
+    }
+
+    async fn append_all(&mut self, store: &SeriesStore) -> Result<()> {
+        self.append_records(store).await?;
+        self.append_runs(store).await
     }
 
     /// Appends what was taken, and commits it if that was asked for.
@@ -528,6 +572,9 @@ impl Session {
             !name.as_str().starts_with('!') || event::is_first(point)
         };
         self.saved += self.points().filter(is_sent).count() as u64;
+        let is_point = |one: &&IntakeRecord| one.record.kind == Kind::Histogram;
+        self.saved += self.intake.records.iter().filter(is_point).count() as u64;
+        self.intake.forget_records();
         self.intake.samples.clear();
         self.intake.increments.clear();
         self.intake.names.settle();
@@ -560,9 +607,15 @@ impl Session {
         std::mem::take(&mut self.intake.besides.metadata)
     }
 
-    /// Native histograms and exemplars that came, none of which is kept.
-    pub fn not_kept(&self) -> (u64, u64) {
-        (self.intake.besides.histograms, self.intake.besides.exemplars)
+    /// Native histograms and exemplars that were saved so far. Those are among the points
+    /// ([`saved`](Self::saved)), these are not.
+    pub fn saved_records(&self) -> (u64, u64) {
+        self.saved_records
+    }
+
+    /// Exemplars that came and are not kept, since their labels are too many or too long.
+    pub fn exemplars_not_kept(&self) -> u64 {
+        self.intake.besides.exemplars
     }
 
     /// Messages that were refused so far.

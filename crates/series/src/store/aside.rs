@@ -18,10 +18,11 @@
 
 use super::damage::{Mark, Marked};
 use super::keys::{Id, Keys, Whose};
-use super::letter::{self, Letter};
+use super::letter::{self, Letter, RecordLetter};
 use super::{Cell, Shared, Standing, State, lock, tail};
 use crate::error::Error;
 use crate::name::Name;
+use crate::record::Record;
 use crate::value::{Point, Points};
 use plinth_client::{RangeOptions, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,6 +75,22 @@ impl Aside {
         let whose = Whose::Name(name.clone());
         self.rows.extend(letters(name, points).into_iter().map(|row| (whose.clone(), row)));
         self.note(shared, &whose, why, points.len());
+    }
+
+    /// Adds records of a series that came by the inbox.
+    pub(super) fn add_records(
+        &mut self,
+        shared: &Shared,
+        name: &Name,
+        why: &Error,
+        records: &[Record],
+    ) {
+        let (whose, mut letter) = (Whose::Name(name.clone()), RecordLetter::default());
+        let mut rows: Vec<_> =
+            records.iter().filter_map(|record| letter.add(name, record)).collect();
+        rows.extend(letter.rest());
+        self.rows.extend(rows.iter().map(|row| (whose.clone(), Row::Letter.of(row))));
+        self.note(shared, &whose, why, records.len());
     }
 
     /// Adds points that were in memory and are in no leaf, in the order in which they came.

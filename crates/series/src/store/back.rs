@@ -33,7 +33,7 @@ use super::inbox::{self, Taken};
 use super::keys::{Id, Keys, Whose};
 use super::letter;
 use super::nodes::{self, Reader, Through};
-use super::{Shared, Standing, lock, names, retry, tail};
+use super::{Shared, Standing, lock, names, records, retry, tail};
 use crate::codec;
 use crate::error::{Error, Result};
 use crate::name::Name;
@@ -96,6 +96,7 @@ async fn check(shared: &Shared, whose: &Whose) -> Result<()> {
     if behind.await?.is_some() {
         return Err(nodes::without_twig(&trunk));
     }
+    records::check(shared, id).await?;
     // Leaves of late points are written anew when others come.
     let reader = Reader::new(&shared.database, &shared.keys, id);
     let mut range = RangeOptions::prefix(shared.keys.sides(id));

@@ -15,7 +15,7 @@ use super::keys::Id;
 use super::nodes::Through;
 use super::remove::{self, Deletion};
 use super::rolls::{self, Known};
-use super::{Series, Shared, Standing, State, flush, lock, names, retry};
+use super::{Series, Shared, Standing, State, flush, lock, names, record_rows, retry};
 use crate::error::Result;
 use crate::name::Name;
 use crate::tree::{Nodes, Span, Twig};
@@ -24,9 +24,13 @@ use plinth_env::reply::promise;
 use std::sync::Arc;
 
 impl Series {
-    /// Deletes the series if it has ended, and these are still the rules about what is kept.
-    /// Whether it did.
-    pub(super) async fn delete_if_ended(&self, known: &Arc<Known>) -> Result<bool> {
+    /// Deletes the series if it has ended, and these are still the rules about what is kept;
+    /// `had_records` if it has just lost some, which leave no trace. Whether it did.
+    pub(super) async fn delete_if_ended(
+        &self,
+        known: &Arc<Known>,
+        had_records: bool,
+    ) -> Result<bool> {
         if self.newest().await?.is_some() {
             return Ok(false);
         }
@@ -35,13 +39,13 @@ impl Series {
         let (done, reply) = promise();
         let env = self.shared.database.endpoint().env();
         let task = env.spawn("plinth-series-delete", async move {
-            done.send(Ok(series.delete_if_ended_here(&known).await));
+            done.send(Ok(series.delete_if_ended_here(&known, had_records).await));
         });
         drop(task);
         reply.await?
     }
 
-    async fn delete_if_ended_here(&self, known: &Known) -> Result<bool> {
+    async fn delete_if_ended_here(&self, known: &Known, had_records: bool) -> Result<bool> {
         let (shared, id, name) = (&self.shared, self.cell.id, &self.cell.name);
         flush::sealed(shared, (id, name), Span::NONE, async || {
             if shared.damage_of(id, name).is_some() {
@@ -56,7 +60,7 @@ impl Series {
                 }
                 state.standing = Standing::Gone;
             }
-            let deleted = delete(shared, id, name, known).await;
+            let deleted = delete(shared, (id, name), known, had_records).await;
             match (&deleted, cell) {
                 (Ok(false), Some(cell)) => lock(&cell.state).standing = Standing::Known,
                 // Whether it was deleted is found out by whoever looks it up, if this failed.
@@ -79,10 +83,15 @@ impl State {
 }
 
 /// Deletes a series of which nothing is in memory, if nothing else is there of it. Whether it did.
-async fn delete(shared: &Shared, id: Id, name: &Name, known: &Known) -> Result<bool> {
+async fn delete(
+    shared: &Shared,
+    of: (Id, &Name),
+    known: &Known,
+    had_records: bool,
+) -> Result<bool> {
     let tr = shared.database.create_transaction();
     loop {
-        match try_delete(shared, &tr, (id, name), known).await {
+        match try_delete(shared, &tr, of, (known, had_records)).await {
             Err(error) => retry::again(&tr, error).await?,
             deleted => return deleted,
         }
@@ -93,14 +102,16 @@ async fn try_delete(
     shared: &Shared,
     tr: &Transaction,
     (id, name): (Id, &Name),
-    known: &Known,
+    (known, had_records): (&Known, bool),
 ) -> Result<bool> {
     shared.check_owner(tr).await?;
     if names::number(tr.get(shared.keys.name(name.as_str())).await?)? != Some(id) {
         // The answer of an earlier try was lost, or somebody else was faster.
         return Ok(true);
     }
-    if !rolls::are_known(tr, shared, known).await? || !has_ended(shared, tr, id, known).await? {
+    if !rolls::are_known(tr, shared, known).await?
+        || !has_ended(shared, tr, id, (known, had_records)).await?
+    {
         return Ok(false);
     }
     names::count(tr, &shared.keys, name.metric(), -1);
@@ -109,15 +120,23 @@ async fn try_delete(
     Ok(true)
 }
 
-/// Whether a series had points and has neither points nor buckets any more, as far as the database
-/// knows.
-async fn has_ended(shared: &Shared, tr: &Transaction, id: Id, known: &Known) -> Result<bool> {
+/// Whether a series had points or records and has neither these nor buckets any more, as far as the
+/// database knows.
+async fn has_ended(
+    shared: &Shared,
+    tr: &Transaction,
+    id: Id,
+    (known, had_records): (&Known, bool),
+) -> Result<bool> {
     let keys = &shared.keys;
     let nodes = Through { tr, keys, id };
     let (twigs, masks) = (nodes.twigs(None).await?, nodes.masks().await?);
     // Twigs stay when points go.
     let is_gone = |twig: &Twig| masks.iter().any(|mask| mask.covers(&twig.summary));
-    if twigs.is_empty() || !twigs.iter().all(is_gone) {
+    if (twigs.is_empty() && !had_records) || !twigs.iter().all(is_gone) {
+        return Ok(false);
+    }
+    if record_rows::has_any(tr, keys, id).await? {
         return Ok(false);
     }
     if !is_empty(tr, RangeOptions::prefix(keys.sides(id))).await? {

@@ -16,12 +16,15 @@
 
 use super::aside::{self, Aside};
 use super::back;
+use super::by_time::{self, ByTime};
+use super::fault::Fault;
 use super::keys::{Id, Keys, Whose};
 use super::nodes::{self, Through};
+use super::record_mail::Saving;
 use super::rest::{self, Ages, Rounds, Seen};
+use super::side::LatePoints;
 use super::{
-    Cell, Shared, Standing, State, inbox, lock, pending, post, prefetch_cells, retry, rolls, side,
-    tail,
+    Cell, Shared, Standing, State, inbox, lock, pending, post, prefetch_cells, rolls, side, tail,
 };
 use crate::codec;
 use crate::error::{Error, Result};
@@ -38,7 +41,7 @@ use std::time::Duration;
 /// Points that one transaction writes as leaves, about: far from its limits of size and time.
 const STEP_POINTS: usize = 200_000;
 /// Late points of one series that go with others': each may rewrite a leaf of its own.
-const LATE_TOGETHER: usize = STEP_POINTS / side::VISIT;
+const LATE_TOGETHER: usize = STEP_POINTS / LatePoints::VISIT;
 
 /// What is known of the tail, and what is being saved.
 #[derive(Default)]
@@ -66,6 +69,7 @@ struct Step {
     batches: Vec<(u64, Vec<u8>)>,
     leaves: Vec<(Arc<Cell>, Vec<Arc<Points>>)>,
     late: Vec<(Arc<Cell>, Vec<Point>)>,
+    records: Saving,
     /// What goes beside all series, since theirs is damaged.
     aside: Aside,
     /// The batches before this number go.
@@ -96,37 +100,6 @@ impl Step {
 
 fn is_whole(cell: &Cell) -> bool {
     lock(&cell.state).standing != Standing::Damaged
-}
-
-/// Why a step was not committed.
-struct Fault {
-    why: Error,
-    /// The series whose rows were to be written then.
-    of: Option<Arc<Cell>>,
-}
-
-impl Fault {
-    fn of(cell: &Arc<Cell>) -> impl Fn(Error) -> Self {
-        move |why| Self { why, of: Some(cell.clone()) }
-    }
-
-    /// Prepares a transaction for another try, if that can help.
-    async fn again(self, tr: &Transaction) -> Result<(), Self> {
-        let of = self.of;
-        retry::again(tr, self.why).await.map_err(|why| Self { why, of })
-    }
-}
-
-impl From<Error> for Fault {
-    fn from(why: Error) -> Self {
-        Self { why, of: None }
-    }
-}
-
-impl From<plinth_types::Error> for Fault {
-    fn from(why: plinth_types::Error) -> Self {
-        Error::from(why).into()
-    }
 }
 
 impl Flusher {
@@ -246,9 +219,10 @@ fn save_taken(
 ) -> impl Future<Output = Result<()>> + Send {
     let mut steps: Vec<Step> = Step::of_aside(std::mem::take(&mut taken.aside)).collect();
     steps.extend(prepare(shared, Sealed::Nothing));
+    let records: Saving = std::mem::take(&mut taken.records).into();
     match steps.last_mut() {
-        Some(step) => step.taken = Some(taken),
-        None => steps.push(Step { taken: Some(taken), ..Step::default() }),
+        Some(step) => (step.records, step.taken) = (records, Some(taken)),
+        None => steps.push(Step { records, taken: Some(taken), ..Step::default() }),
     }
     lock(&shared.flusher).steps.extend(steps.into_iter().map(Arc::new));
     commit_steps(shared)
@@ -311,8 +285,14 @@ async fn commit_steps(shared: &Arc<Shared>) -> Result<()> {
             };
             step
         };
+        let aside = step.records.take_damaged(shared);
+        if !aside.is_empty() {
+            lock(&shared.flusher).set_aside(aside);
+            continue;
+        }
         let saved = async {
             save_long(shared, &step).await?;
+            step.records.save(shared).await?;
             commit(shared, &step).await
         };
         match saved.await {
@@ -347,7 +327,8 @@ async fn save_long(shared: &Shared, step: &Step) -> Result<(), Fault> {
             next = loop {
                 let saved = async {
                     shared.check_owner(&tr).await?;
-                    let next = side::merge(&tr, &shared.keys, cell.id, &points, from, STEP_POINTS);
+                    let rows = (&tr, &shared.keys, cell.id);
+                    let next = by_time::merge(&LatePoints, rows, &points, from, STEP_POINTS);
                     let next = next.await.map_err(Fault::of(cell))?;
                     let saved = points.range(from..).map(|(time, _)| *time);
                     let saved = saved.take_while(|time| next.is_none_or(|next| *time < next));
@@ -390,7 +371,8 @@ async fn try_commit(shared: &Shared, tr: &Transaction, step: &Step) -> Result<Ve
     let trunks = write_leaves(tr, keys, step, may_be_there).await?;
     for (cell, points) in step.late().filter(|(_, points)| !is_long(points)) {
         let points = side::by_time(points);
-        let merged = side::merge(tr, keys, cell.id, &points, i64::MIN, usize::MAX).await;
+        let rows = (tr, keys, cell.id);
+        let merged = by_time::merge(&LatePoints, rows, &points, i64::MIN, usize::MAX).await;
         merged.map_err(Fault::of(cell))?;
         rolls::note_late(tr, shared, cell, points.keys().copied());
     }
@@ -607,7 +589,7 @@ impl Gathered {
         }
         for (cell, late) in self.late {
             let here = if is_long(&late) { 0 } else { late.len() };
-            add(here * side::VISIT, &mut steps, &mut step);
+            add(here * LatePoints::VISIT, &mut steps, &mut step);
             step.late.push((cell, late));
         }
         step.cut = cut;

@@ -23,8 +23,11 @@ use super::damage::Mark;
 use super::keys::{Keys, Whose};
 use super::letter::{Opened, decode, grow, size};
 use super::names::POSTED_END;
-use super::{Cell, Place, Shared, Standing, lock, names, retry};
+use super::record_mail::Mailed;
+use super::{Cell, Place, Series, Shared, Standing, lock, names, retry};
 use crate::error::{Error, Result};
+use crate::name::Name;
+use crate::record::Record;
 use crate::value::Point;
 use plinth_client::{RangeOptions, StreamingMode, Transaction};
 use plinth_types::{Bytes, KeyValue, key_after};
@@ -66,6 +69,8 @@ pub(super) struct Taken {
     end: Bytes,
     /// What all of them have.
     bytes: i64,
+    /// Their records, which memory doesn't take.
+    pub(super) records: Mailed,
     /// What of them can't be taken in.
     pub(super) aside: Aside,
 }
@@ -110,13 +115,13 @@ pub(super) async fn take_rows(
     // were there: none can come in between.
     let bytes = rows.iter().map(|row| row.value.len() as i64).sum();
     let (first, end) = (first.key.clone(), key_after(&last.key));
-    let mut aside = Aside::default();
+    let (mut aside, mut mailed) = (Aside::default(), Mailed::default());
     let mut letters = Vec::with_capacity(rows.len());
     for row in rows {
         match open(&row.value) {
-            Ok((names, points)) => {
-                let series = names::open(shared, &names).await?;
-                letters.push((names, series, points));
+            Ok(opened) => {
+                let series = names::open(shared, &opened.names).await?;
+                letters.push((opened, series));
             }
             Err(why @ Error::Damaged { .. }) => match of {
                 Some(Whose::Unknown) => {
@@ -132,7 +137,8 @@ pub(super) async fn take_rows(
             Err(why) => return Err(why),
         }
     }
-    for (names, series, points) in letters {
+    for (Opened { names, points, records }, series) in letters {
+        take_records(shared, (&names, &series), records, (&mut mailed, &mut aside));
         let mut refused: BTreeMap<usize, (Error, Vec<Point>)> = BTreeMap::new();
         for (which, point) in points {
             let taken = match &series[which] {
@@ -147,7 +153,33 @@ pub(super) async fn take_rows(
             aside.add(shared, &names[which], &why, &points);
         }
     }
-    Ok(Some(Taken { is_mail: of.is_none(), first, end, bytes, aside }))
+    Ok(Some(Taken { is_mail: of.is_none(), first, end, bytes, records: mailed, aside }))
+}
+
+/// Takes the records of a letter, but for those of series that are damaged.
+fn take_records(
+    shared: &Shared,
+    (names, series): (&[Name], &[Result<Series>]),
+    records: Vec<(usize, Record)>,
+    (mailed, aside): (&mut Mailed, &mut Aside),
+) {
+    let mut refused: BTreeMap<usize, (Error, Vec<Record>)> = BTreeMap::new();
+    for (which, record) in records {
+        let why = match &series[which] {
+            Ok(series) if lock(&series.cell.state).standing == Standing::Damaged => {
+                shared.why_damaged(&names[which])
+            }
+            Ok(series) => {
+                mailed.add(&series.cell, record);
+                continue;
+            }
+            Err(why) => why.clone(),
+        };
+        refused.entry(which).or_insert_with(|| (why, Vec::new())).1.push(record);
+    }
+    for (which, (why, records)) in refused {
+        aside.add_records(shared, &names[which], &why, &records);
+    }
 }
 
 /// Takes a point that is committed into the memory of its series, unless that is damaged.
@@ -171,7 +203,7 @@ fn take(shared: &Shared, cell: &Arc<Cell>, point: Point) -> Result<()> {
 pub(super) async fn look(shared: &Arc<Shared>, rows: &[KeyValue]) -> Result<()> {
     let mut unknown = POSTED_END;
     for row in rows {
-        let (names, points) = match decode(&row.value) {
+        let Opened { names, points, records } = match decode(&row.value) {
             Err(why @ Error::Damaged { .. }) => {
                 shared.note_damage(&Whose::Unknown, &why, Mark::None);
                 continue;
@@ -193,6 +225,10 @@ pub(super) async fn look(shared: &Arc<Shared>, rows: &[KeyValue]) -> Result<()> 
             if lock(&cell.state).take(point) == Place::More {
                 shared.open_points.fetch_add(1, Ordering::Relaxed);
             }
+        }
+        for (which, record) in records {
+            let Some(cell) = &cells[which] else { continue };
+            lock(&shared.index.posted).add(cell, record);
         }
         shared.check_room()?;
     }

@@ -10,12 +10,14 @@
 //! 2. Trees: the twigs of a series cover its leaves without a gap, and no level has as many as a
 //!    node; what stands in a parent is what its child has; times ascend; what is missing was
 //!    deleted.
-//! 3. Late points: each leaf is keyed by its first time, and ends before the next one begins.
+//! 3. Late points: each leaf is keyed by its first time, and ends before the next one begins. So is
+//!    each row of records.
 //! 4. The inbox is as large as its size says; batches of the tail can be read.
 //! 5. Rollups: see `roll_invariants.rs`.
 //! 6. Memory: points of an open leaf ascend, behind all that is sealed; late ones don't lie behind
 //!    that.
 
+use super::by_time::ByTime;
 use super::keys::{Id, Keys};
 use super::letter::size;
 use super::nodes::{Through, rows};
@@ -23,6 +25,7 @@ use super::{Cell, Part, lock, mask, names, roll_invariants, tail};
 use crate::codec;
 use crate::error::{Error, Result};
 use crate::name::Name;
+use crate::record::Kind;
 use crate::tree::{
     Address, FANOUT, MAX_LEVEL, Nodes, Span, Summary, Twig, decode_summaries, encode_summaries,
 };
@@ -40,6 +43,7 @@ impl Part {
         for (id, name) in check_names(&tr, keys).await? {
             check_tree(&Through { tr: &tr, keys, id }, &name).await?;
             check_late(&tr, keys, id, &name).await?;
+            check_records(&tr, keys, id, &name).await?;
         }
         check_inbox(&tr, keys).await?;
         roll_invariants::check(shared, &tr).await?;
@@ -191,6 +195,24 @@ async fn check_late(tr: &Transaction, keys: &Keys, id: Id, name: &Name) -> Resul
         );
         assert!(before < first, "{name}: late points from {first:?} on behind {before:?}");
         before = last;
+    }
+    Ok(())
+}
+
+async fn check_records(tr: &Transaction, keys: &Keys, id: Id, name: &Name) -> Result<()> {
+    for kind in Kind::ALL {
+        let (mut before, name) = (None, name.as_str());
+        for row in rows(tr, &keys.records(kind, id)).await? {
+            let records = kind.decode(&row.value)?;
+            let (first, last) = (records.first().map(|one| one.0), records.last().map(|one| one.0));
+            assert_eq!(
+                first.map(|first| keys.record_row(kind, id, first)).as_deref(),
+                Some(&row.key[..]),
+                "{name}: a row of records is keyed by its first time, {first:?}"
+            );
+            assert!(before < first, "{name}: records from {first:?} on behind {before:?}");
+            before = last;
+        }
     }
     Ok(())
 }

@@ -5,6 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::name::Name;
+use crate::record::Kind;
 use crate::tree::{Address, Span};
 use foundationdb_tuple::{Element, Subspace, TuplePack, Versionstamp};
 use plinth_types::{Bytes, strinc, system};
@@ -35,6 +36,7 @@ const CHANGED: i64 = 21;
 const DAMAGED: i64 = 22;
 const ASIDE: i64 = 23;
 const FORGOT: i64 = 24;
+const RECORDS: i64 = 25;
 
 /// What there is a list of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -302,6 +304,21 @@ impl Keys {
 
     pub(crate) fn sides(&self, id: Id) -> Vec<u8> {
         self.pack(&(SIDE, id))
+    }
+
+    /// What the keys of all records of a kind begin with.
+    pub(crate) fn all_records(&self, kind: Kind) -> Vec<u8> {
+        self.pack(&(RECORDS, kind as u64))
+    }
+
+    /// What the keys of a series' records of a kind begin with.
+    pub(crate) fn records(&self, kind: Kind, id: Id) -> Vec<u8> {
+        self.pack(&(RECORDS, kind as u64, id))
+    }
+
+    /// The key of a row of such records, the first of which has this time.
+    pub(crate) fn record_row(&self, kind: Kind, id: Id, first: i64) -> Vec<u8> {
+        self.pack(&(RECORDS, kind as u64, id, first))
     }
 
     pub(crate) fn mask(&self, id: Id) -> Vec<u8> {

@@ -7,30 +7,110 @@ use super::keys::Keys;
 use crate::codec::{self, reader::Reader, reader::write_number};
 use crate::error::{Error, Result};
 use crate::name::{MAX_NAME_BYTES, Name};
+use crate::record::{Kind, MAX_RECORD_BYTES, Record};
 use crate::value::{Column, Point};
 use plinth_client::{MutationType, Transaction};
 use plinth_types::Bytes;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Of points, and of records.
 const FORMAT: u8 = 1;
+const RECORDS: u8 = 2;
 const HEADER: usize = 8;
 /// Points of a row, at most; and bytes of names beyond which it gets no more of them. Both together
 /// fit a value.
 const ROW_POINTS: usize = 2048;
 const ROW_NAMES: usize = 40 << 10;
 
+/// Bytes of records and names beyond which a row gets no more of them.
+const ROW_RECORDS: usize = 24 << 10;
+
 const _: () =
     assert!(ROW_POINTS * 20 + ROW_NAMES + MAX_NAME_BYTES < plinth_types::limits::VALUE_SIZE);
+const _: () = assert!(
+    ROW_RECORDS + MAX_NAME_BYTES + MAX_RECORD_BYTES + 100 < plinth_types::limits::VALUE_SIZE
+);
 
 /// Tells the rows of one transaction apart, and orders them.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
+/// The names of a row, each of which stands in it once.
+#[derive(Default)]
+struct Names {
+    bytes: Vec<u8>,
+    places: BTreeMap<Name, i64>,
+}
+
+impl Names {
+    /// The place of a name among them.
+    fn place(&mut self, name: &Name) -> i64 {
+        if let Some(place) = self.places.get(name) {
+            return *place;
+        }
+        let next = self.places.len() as i64;
+        write_number(name.as_str().len() as u64, &mut self.bytes);
+        self.bytes.extend_from_slice(name.as_str().as_bytes());
+        self.places.insert(name.clone(), next);
+        next
+    }
+
+    /// The beginning of a row of so many things.
+    fn begin(&self, format: u8, kind: u8, count: usize) -> Vec<u8> {
+        let mut out = vec![format, kind];
+        out.extend_from_slice(&((count - 1) as u16).to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        write_number(self.places.len() as u64, &mut out);
+        out.extend_from_slice(&self.bytes);
+        out
+    }
+}
+
+/// Records for rows of the inbox, gathered until there is enough for one.
+#[derive(Default)]
+pub(super) struct RecordLetter {
+    names: Names,
+    which: Vec<i64>,
+    times: Vec<i64>,
+    kinds: Vec<u8>,
+    lengths: Vec<u8>,
+    bytes: Vec<u8>,
+}
+
+impl RecordLetter {
+    /// Adds a record. Gives a row if that fills one.
+    pub(super) fn add(&mut self, name: &Name, record: &Record) -> Option<Vec<u8>> {
+        self.which.push(self.names.place(name));
+        self.times.push(record.time);
+        self.kinds.push(record.kind as u8);
+        write_number(record.bytes.len() as u64, &mut self.lengths);
+        self.bytes.extend_from_slice(&record.bytes);
+        // Of each its place, its time, its kind and its length, too.
+        let held = self.bytes.len() + self.names.bytes.len() + 24 * self.which.len();
+        (held >= ROW_RECORDS).then(|| std::mem::take(self).encode())
+    }
+
+    /// What is left as a row; `None` if that is nothing.
+    pub(super) fn rest(self) -> Option<Vec<u8>> {
+        (!self.which.is_empty()).then(|| self.encode())
+    }
+
+    fn encode(self) -> Vec<u8> {
+        let mut out = self.names.begin(RECORDS, 0, self.which.len());
+        codec::encode_integers(&self.which, &mut out);
+        codec::encode_integers(&self.times, &mut out);
+        out.extend_from_slice(&self.kinds);
+        out.extend_from_slice(&self.lengths);
+        out.extend_from_slice(&self.bytes);
+        codec::put_checksum(&mut out);
+        out
+    }
+}
+
 /// Points for rows of the inbox, gathered until there is enough for one.
 #[derive(Default)]
 pub(super) struct Letter {
-    names: Vec<u8>,
-    places: BTreeMap<Name, i64>,
+    names: Names,
     which: Vec<i64>,
     times: Vec<i64>,
     values: Column,
@@ -39,7 +119,7 @@ pub(super) struct Letter {
 impl Letter {
     /// Adds a point. Gives a row if that fills one.
     pub(super) fn add(&mut self, name: Name, point: Point) -> Option<Vec<u8>> {
-        let place = self.place(name);
+        let place = self.names.place(&name);
         self.put(place, point)
     }
 
@@ -47,24 +127,10 @@ impl Letter {
     pub(super) fn add_all(&mut self, name: &Name, points: &[Point], rows: &mut Vec<Vec<u8>>) {
         let mut place = None;
         for point in points {
-            let at = *place.get_or_insert_with(|| self.place(name.clone()));
+            let at = *place.get_or_insert_with(|| self.names.place(name));
             if let Some(row) = self.put(at, *point) {
                 rows.push(row);
                 place = None;
-            }
-        }
-    }
-
-    /// The place of a name among those of the row.
-    fn place(&mut self, name: Name) -> i64 {
-        let next = self.places.len() as i64;
-        match self.places.get(&name) {
-            Some(place) => *place,
-            None => {
-                write_number(name.as_str().len() as u64, &mut self.names);
-                self.names.extend_from_slice(name.as_str().as_bytes());
-                self.places.insert(name, next);
-                next
             }
         }
     }
@@ -73,7 +139,7 @@ impl Letter {
         self.which.push(place);
         self.times.push(point.time);
         self.values.push(point.value);
-        (self.times.len() >= ROW_POINTS || self.names.len() >= ROW_NAMES)
+        (self.times.len() >= ROW_POINTS || self.names.bytes.len() >= ROW_NAMES)
             .then(|| std::mem::take(self).encode())
     }
 
@@ -83,11 +149,7 @@ impl Letter {
     }
 
     fn encode(self) -> Vec<u8> {
-        let mut out = vec![FORMAT, codec::kind(&self.values)];
-        out.extend_from_slice(&((self.times.len() - 1) as u16).to_le_bytes());
-        out.extend_from_slice(&[0; 4]);
-        write_number(self.places.len() as u64, &mut out);
-        out.extend_from_slice(&self.names);
+        let mut out = self.names.begin(FORMAT, codec::kind(&self.values), self.times.len());
         codec::encode_integers(&self.which, &mut out);
         codec::encode_integers(&self.times, &mut out);
         codec::encode_column(&self.values, &mut out);
@@ -128,47 +190,70 @@ pub(super) fn judge(row: Option<&Bytes>, most: usize) -> Result<()> {
     Err(plinth_types::Error::process_behind().with_detail(detail).into())
 }
 
-/// The names of a row, and its points with the place of the name of each.
-pub(super) type Opened = (Vec<Name>, Vec<(usize, Point)>);
+/// What a row has: names, and points or records with the place of the name of each.
+#[derive(Default)]
+pub(super) struct Opened {
+    pub(super) names: Vec<Name>,
+    pub(super) points: Vec<(usize, Point)>,
+    pub(super) records: Vec<(usize, Record)>,
+}
 
 pub(super) fn decode(bytes: &[u8]) -> Result<Opened> {
     codec::check_checksum("a row of the inbox", bytes)?;
     let mut reader = Reader::new(bytes);
     let [format, kind, low, high, ..] = reader.fixed::<HEADER>()?;
-    if format != FORMAT {
+    if format != FORMAT && format != RECORDS {
         return Err(Error::damaged(
             "a row of the inbox",
-            format!("format {FORMAT} expected, {format} found"),
+            format!("format {FORMAT} or {RECORDS} expected, {format} found"),
         ));
     }
     let count = usize::from(u16::from_le_bytes([low, high])) + 1;
-    let mut names = Vec::new();
+    let mut opened = Opened::default();
     for _ in 0..reader.count(count)? {
         let len = reader.count(MAX_NAME_BYTES)?;
         let name =
             std::str::from_utf8(reader.take(len)?).ok().and_then(|text| Name::parse(text).ok());
-        names.push(name.ok_or_else(|| reader.wrong("the name of a series"))?);
+        opened.names.push(name.ok_or_else(|| reader.wrong("the name of a series"))?);
     }
     let which = codec::decode_integers(&mut reader, count)?;
+    let which = which.into_iter().map(|which| match usize::try_from(which) {
+        Ok(which) if which < opened.names.len() => Ok(which),
+        _ => Err(Error::damaged("a row of the inbox", format!("it has no name {which}"))),
+    });
+    let which = which.collect::<Result<Vec<usize>>>()?;
     let times = codec::decode_integers(&mut reader, count)?;
-    let mut values = Column::default();
-    codec::decode_column(&mut reader, kind, count, &mut values)?;
-    if !reader.is_empty() {
-        return Err(reader.wrong("the end of the row"));
+    if format == RECORDS {
+        opened.records = which.into_iter().zip(records(&mut reader, times)?).collect();
+    } else {
+        let mut values = Column::default();
+        codec::decode_column(&mut reader, kind, count, &mut values)?;
+        let points = times.into_iter().zip(values.iter());
+        let points = points.map(|(time, value)| Point { time, value });
+        opened.points = which.into_iter().zip(points).collect();
     }
-    let mut points = Vec::with_capacity(count);
-    for ((which, time), value) in which.into_iter().zip(times).zip(values.iter()) {
-        match usize::try_from(which) {
-            Ok(which) if which < names.len() => points.push((which, Point { time, value })),
-            _ => {
-                return Err(Error::damaged(
-                    "a row of the inbox",
-                    format!("it has no name {which}"),
-                ));
-            }
-        }
+    match reader.is_empty() {
+        true => Ok(opened),
+        false => Err(reader.wrong("the end of the row")),
     }
-    Ok((names, points))
+}
+
+/// The records of a row, which have these times.
+fn records(reader: &mut Reader<'_>, times: Vec<i64>) -> Result<Vec<Record>> {
+    let mut kinds = Vec::with_capacity(times.len());
+    for number in reader.take(times.len())? {
+        kinds.push(Kind::of(*number).ok_or_else(|| reader.wrong("a known kind of records"))?);
+    }
+    let mut lengths = Vec::with_capacity(times.len());
+    for _ in &times {
+        lengths.push(reader.count(MAX_RECORD_BYTES)?);
+    }
+    let mut records = Vec::with_capacity(times.len());
+    for ((time, kind), length) in times.into_iter().zip(kinds).zip(lengths) {
+        let bytes = Bytes::copy_from_slice(reader.take(length)?);
+        records.push(Record { kind, time, bytes });
+    }
+    Ok(records)
 }
 
 #[cfg(test)]
@@ -197,7 +282,7 @@ mod tests {
             let mut found = Vec::new();
             for row in &rows {
                 assert!(row.len() <= plinth_types::limits::VALUE_SIZE, "{}", row.len());
-                let (names, points) = decode(row).unwrap();
+                let Opened { names, points, .. } = decode(row).unwrap();
                 found
                     .extend(points.into_iter().map(|(which, point)| (names[which].clone(), point)));
                 for at in 0..row.len() / 200 {
@@ -209,5 +294,29 @@ mod tests {
             }
             assert_eq!(found, sent);
         }
+    }
+
+    #[test]
+    fn the_worst_rows_of_records_fit_a_value_and_come_back() {
+        let mut random = Random::new(8);
+        let (mut letter, mut sent, mut rows) = (RecordLetter::default(), Vec::new(), Vec::new());
+        for at in 0..3000 {
+            let long = [4, MAX_NAME_BYTES - 20][usize::from(random.below(5) == 0)];
+            let name = Name::parse(&format!("m t={}{at:06}", "x".repeat(long))).unwrap();
+            let most = [0, 40, MAX_RECORD_BYTES as u64][random.below(3) as usize];
+            let bytes = vec![at as u8; random.below(most + 1) as usize].into();
+            let record = Record { kind: Kind::Histogram, time: random.next() as i64, bytes };
+            sent.push((name.clone(), record.clone()));
+            rows.extend(letter.add(&name, &record));
+        }
+        rows.extend(letter.rest());
+        let mut found = Vec::new();
+        for row in &rows {
+            assert!(row.len() <= plinth_types::limits::VALUE_SIZE, "{}", row.len());
+            let Opened { names, records, .. } = decode(row).unwrap();
+            found.extend(records.into_iter().map(|(which, one)| (names[which].clone(), one)));
+            assert!(decode(&row[..row.len() / 2]).is_err());
+        }
+        assert!(found == sent && rows.len() > 10);
     }
 }

@@ -8,6 +8,7 @@ use super::damage::{Damage, Mark};
 use super::keys::{Id, Keys, Whose};
 use super::limits::{self, Admitted, SeriesLimits};
 use super::nodes::{self, Through};
+use super::record_mail::Mailed;
 use super::{Cell, Part, Series, Shared, State, lock, retry};
 use crate::error::{Error, Result};
 use crate::name::Name;
@@ -43,6 +44,8 @@ pub(super) struct Index {
     /// Odd while a series is being deleted; another number afterwards.
     pub(super) deletions: AtomicU64,
     pub(super) damage: Damage,
+    /// Records that the inbox has, of a store that only reads.
+    pub(super) posted: Mutex<Mailed>,
 }
 
 /// Cells that were looked up, and what says whether they may come into memory.

@@ -2,16 +2,17 @@
 //!
 //! What of a span is in an open leaf is sealed first, so that it lies in the tree and among the
 //! late points alone. In the tree it gets a mask, and nodes that lie wholly within it go, by a
-//! range clear for neighbours; late points go by leaves. Twigs stay: they say where the tree goes
-//! on. A series that goes whole is forgotten by memory in the same turn, and whoever looked its
-//! name up meanwhile looks again.
+//! range clear for neighbours; late points go by leaves, and records by rows. Twigs stay: they say
+//! where the tree goes on. A series that goes whole is forgotten by memory in the same turn, and
+//! whoever looked its name up meanwhile looks again.
 
 use super::keys::{Id, Keys, Whose};
 use super::nodes::{self, Through};
 use super::rolls::Known;
+use super::side::LatePoints;
 use super::{
-    Part, Series, Shared, Standing, State, aside, flush, limits, lock, mask, names, retry, rolls,
-    side,
+    Part, Series, Shared, Standing, State, aside, by_time, flush, limits, lock, mask, names,
+    record_rows, retry, rolls,
 };
 use crate::error::{Error, Result};
 use crate::name::Name;
@@ -161,6 +162,7 @@ pub(super) fn clear(tr: &Transaction, shared: &Shared, id: Id, name: &Name) {
         tr.clear_prefix(prefix);
     }
     tr.clear(keys.mask(id));
+    record_rows::clear(tr, keys, id);
     rolls::clear(tr, shared, id);
     aside::clear(tr, keys, (id, name));
 }
@@ -193,7 +195,8 @@ pub(super) async fn remove_points(
     (span, sealed): (Span, Option<i64>),
 ) -> Result<()> {
     let keys = &shared.keys;
-    side::remove(tr, keys, id, span).await?;
+    by_time::remove(&LatePoints, (tr, keys, id), span).await?;
+    record_rows::remove(tr, keys, id, span).await?;
     let Some(sealed) = sealed else { return Ok(()) };
     let nodes = Through { tr, keys, id };
     let before = nodes.masks().await?;

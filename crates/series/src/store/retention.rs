@@ -238,8 +238,12 @@ impl Series {
     /// Deletes what is too old, and the series itself if nothing is left. Whether there was
     /// anything.
     async fn forget(&self, old: &Old<'_>) -> Result<bool> {
+        let had_records = match old.first {
+            Some(first) => self.has_records_before(first).await?,
+            None => false,
+        };
         let lost = self.forget_old(old).await?;
-        let has_ended = old.first.is_some() && self.delete_if_ended(old.known).await?;
+        let has_ended = old.first.is_some() && self.delete_if_ended(old.known, had_records).await?;
         Ok(lost || has_ended)
     }
 
@@ -277,7 +281,8 @@ impl Series {
     }
 
     async fn has_any_before(&self, first: i64) -> Result<bool> {
-        Ok(self.scan(..first, Direction::Forward).await?.next().await?.is_some())
+        Ok(self.scan(..first, Direction::Forward).await?.next().await?.is_some()
+            || self.has_records_before(first).await?)
     }
 }
 

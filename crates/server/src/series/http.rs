@@ -126,8 +126,7 @@ async fn answer(hub: &Hub, request: Request<Incoming>, patience: &Patience) -> R
         response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("snappy"));
     }
     response.headers_mut().insert(CONTENT_TYPE, kind);
-    let counts = written.into_iter().flat_map(|samples| [samples, 0, 0]);
-    for (name, count) in WRITTEN.into_iter().zip(counts) {
+    for (name, count) in WRITTEN.into_iter().zip(written.into_iter().flatten()) {
         response.headers_mut().insert(name, HeaderValue::from(count));
     }
     // What somebody wrote into a name is never taken for a page.
@@ -245,13 +244,13 @@ fn is_sent(request: &Request<Incoming>) -> bool {
         || import::owns(path, method)
 }
 
-/// What a sender is answered, once all of his body is here; and how many samples were written,
-/// where he is told that.
+/// What a sender is answered, once all of his body is here; and what was written, where he is told
+/// that.
 async fn sent(
     hub: &Hub,
     request: Request<Incoming>,
     patience: &Patience,
-) -> (Answered, Option<u64>) {
+) -> (Answered, Option<write::Written>) {
     let mut held = hub.bodies.hold();
     let (head, content) = request.into_parts();
     let content = match body(content, write::MAX_BODY, patience, &mut held).await {

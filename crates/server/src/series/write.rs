@@ -46,9 +46,12 @@ pub(super) fn owns(path: &str, method: &Method) -> bool {
     }
 }
 
-/// A status, and a text that is empty, or JSON, or says what is wrong; and how many samples were
-/// written, where the sender is told that.
-pub(super) type Told = (StatusCode, String, Option<u64>);
+/// How many samples, native histograms and exemplars were written.
+pub(super) type Written = [u64; 3];
+
+/// A status, and a text that is empty, or JSON, or says what is wrong; and what was written, where
+/// the sender is told that.
+pub(super) type Told = (StatusCode, String, Option<Written>);
 
 /// Answers a request that is [`owns`].
 pub(super) async fn answer(
@@ -132,19 +135,19 @@ async fn remote_write(
         let why = "prometheus.WriteRequest and io.prometheus.write.v2.Request are understood\n";
         return (StatusCode::UNSUPPORTED_MEDIA_TYPE, why.to_owned(), None);
     };
-    let written = |saved: u64| is_second.then_some(saved);
+    let written = |written: Written| is_second.then_some(written);
     let mut message = match message(hub, is_second, body, held).await {
         Ok(message) => message,
-        Err((status, why)) => return (status, why + "\n", written(0)),
+        Err((status, why)) => return (status, why + "\n", written([0; 3])),
     };
     let mut session = opened.waiting.take(hub, Protocol::Influx(clock(hub, 1)), sender);
     while !session.take_remote_write(&mut message) {
         if !between(hub, opened, &mut session, held).await {
-            return (StatusCode::SERVICE_UNAVAILABLE, told(hub, &session), written(0));
+            return (StatusCode::SERVICE_UNAVAILABLE, told(hub, &session), written([0; 3]));
         }
     }
     let (status, text, saved) = end(hub, opened, session, b"").await;
-    (status, text, written(saved.unwrap_or(0)))
+    (status, text, written(saved.unwrap_or_default()))
 }
 
 /// The message of remote write in a body, which `held` holds.
@@ -250,7 +253,7 @@ fn piece(body: &[u8]) -> usize {
     ends.take(PIECE_LINES).nth(PIECE_LINES - 1).unwrap_or(piece.len())
 }
 
-/// Commits what a session took, and says how that went, and how many points are committed.
+/// Commits what a session took, and says how that went, and what is committed.
 pub(super) async fn end(hub: &Hub, opened: &Opened, mut session: Session, rest: &[u8]) -> Told {
     let result = session.end(rest, &opened.store).await;
     let status = match (result, session.refused()) {
@@ -264,7 +267,11 @@ pub(super) async fn end(hub: &Hub, opened: &Opened, mut session: Session, rest: 
             hub.counts.add(session.saved(), session.refused());
             (String::from_utf8_lossy(session.replies()).into_owned(), None)
         }
-        _ => (told(hub, &session), Some(session.saved())),
+        _ => {
+            let (histograms, exemplars) = session.saved_records();
+            let written = [session.saved() - histograms, histograms, exemplars];
+            (told(hub, &session), Some(written))
+        }
     };
     hub.described.take(session.take_metadata());
     opened.waiting.put(session);

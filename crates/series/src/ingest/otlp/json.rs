@@ -10,6 +10,7 @@
 
 use super::super::protobuf::{put_bytes, put_number};
 use super::schema::{Field, Kind, REQUEST};
+use crate::codec::reader::zigzag;
 use serde_core::de::{
     DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
@@ -212,6 +213,10 @@ impl One<'_, '_> {
                 put_number(u64::from(self.field.number) << 3, &mut self.out.bytes);
                 put_number(bits, &mut self.out.bytes);
             }
+            Kind::Signed => {
+                put_number(u64::from(self.field.number) << 3, &mut self.out.bytes);
+                put_number(zigzag(bits as i64), &mut self.out.bytes);
+            }
             Kind::Eight => self.eight(bits),
             Kind::Double => self.eight((value as f64).to_bits()),
             _ => return self.wrong(),
@@ -270,7 +275,11 @@ impl Visitor<'_> for One<'_, '_> {
                 Some(bytes) => self.text(&bytes)?,
                 None => return self.wrong(),
             },
-            Kind::Number | Kind::Eight => match text.parse() {
+            Kind::Hex => match of_hex(text) {
+                Some(bytes) => self.text(&bytes)?,
+                None => return self.wrong(),
+            },
+            Kind::Number | Kind::Signed | Kind::Eight => match text.parse() {
                 Ok(value) => return self.integer(value),
                 Err(_) => return self.wrong(),
             },
@@ -283,6 +292,14 @@ impl Visitor<'_> for One<'_, '_> {
         }
         Ok(())
     }
+}
+
+/// The bytes of a text of hexadecimal digits.
+fn of_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
+    if rest.is_empty() { bytes.collect() } else { None }
 }
 
 /// The bytes of a text in base64, of either alphabet, padded or not.
@@ -320,5 +337,7 @@ mod tests {
             assert_eq!(of_base64(text).as_deref(), Some(expected), "{text}");
         }
         assert_eq!(of_base64("a b"), None);
+        assert_eq!(of_hex("00fF10").as_deref(), Some(&b"\x00\xff\x10"[..]));
+        assert_eq!((of_hex("0"), of_hex("0g")), (None, None));
     }
 }

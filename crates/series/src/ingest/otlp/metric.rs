@@ -43,7 +43,7 @@ impl Metric {
         let MetricHead { temporality, is_monotonic, .. } = head;
         let text = |place: &Range<usize>| &bytes[place.clone()];
         let (name, about, unit) = (text(&head.name), text(&head.description), text(&head.unit));
-        let has_temporality = matches!(kind, Kind::Sum | Kind::Histogram);
+        let has_temporality = matches!(kind, Kind::Sum | Kind::Histogram | Kind::Exponential);
         let suffix = match kind {
             Kind::Sum if is_monotonic => Suffix::Total,
             Kind::Gauge => Suffix::Ratio,
@@ -63,11 +63,7 @@ impl Metric {
             Err(why) => metric.refused = Some(why),
         }
         let shown = String::from_utf8_lossy(&name[..name.len().min(120)]);
-        if kind == Kind::Exponential {
-            let why =
-                format!("exponential histograms are not kept, send explicit buckets: {shown}");
-            metric.refused = Some(why);
-        } else if has_temporality && ![DELTA, CUMULATIVE].contains(&temporality) {
+        if has_temporality && ![DELTA, CUMULATIVE].contains(&temporality) {
             metric.refused = Some(format!("the temporality is neither of the two: {shown}"));
         }
         Some((metric, points))

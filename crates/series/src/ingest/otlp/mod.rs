@@ -20,6 +20,8 @@
 //! (`increments.rs`).
 
 mod attributes;
+mod exemplar;
+mod exponential;
 mod head;
 mod json;
 mod metric;

@@ -1,6 +1,9 @@
 //! Points of one metric: gauges and sums are a series each; a histogram is its buckets, which count
 //! all that is below their `le`, its sum and its count; a summary its quantiles, sum and count.
 //!
+//! An exponential histogram is a native one. Exemplars are those of their point's series, or of the
+//! bucket that counted them.
+//!
 //! A point is taken with all of its samples, or nothing of it. What its series are called is looked
 //! up as the bytes that were sent, so names are put together for those alone that are new.
 
@@ -8,6 +11,8 @@ use super::super::Sample;
 use super::super::intake::{Intake, Shown};
 use super::super::protobuf::{Fields, Payload, eights};
 use super::attributes::{Attributes, Labels};
+use super::exemplar;
+use super::exponential::Exponential;
 use super::head::Kind;
 use super::metric::Metric;
 use super::resource::Resource;
@@ -82,27 +87,25 @@ impl Taker<'_> {
     /// # Errors
     /// Why it is refused: nothing of it was taken then.
     pub(super) fn take(&mut self, point: &[u8]) -> Result<(), String> {
-        let begin = (self.intake.samples.len(), self.intake.increments.len());
+        let begin = self.intake.mark();
         let taken = match self.metric.kind {
             Kind::Gauge | Kind::Sum => self.number(point),
             Kind::Histogram => self.histogram(point),
             Kind::Summary => self.summary(point),
-            Kind::Exponential => Err("exponential histograms are not kept".to_owned()),
+            Kind::Exponential => self.exponential(point),
         };
         match taken {
             Ok(time) => self.resource.latest = self.resource.latest.max(Some(time)),
-            Err(_) => {
-                self.intake.samples.truncate(begin.0);
-                self.intake.increments.truncate(begin.1);
-            }
+            Err(_) => self.intake.go_back(begin),
         }
         taken.map(|_| ())
     }
 
     fn number(&mut self, point: &[u8]) -> Result<i64, String> {
-        let mut value = None;
+        let (mut value, mut exemplars) = (None, Vec::new());
         let point = read(point, (7, 8), |number, payload| {
             match (number, payload) {
+                (5, Payload::Bytes(exemplar)) => exemplars.push(exemplar),
                 (4, Payload::Eight(bits)) => value = Some(Value::Float(f64::from_bits(bits))),
                 (6, Payload::Eight(bits)) => value = Some(Value::Integer(bits as i64)),
                 _ => {}
@@ -114,15 +117,19 @@ impl Taker<'_> {
             return Err("it has no value".to_owned());
         }
         let mut naming = self.naming(&point);
-        self.push(&mut naming, &point, ("", None), value)?;
+        let series = self.push(&mut naming, &point, ("", None), value)?;
+        for exemplar in exemplars {
+            exemplar::take(self.intake, exemplar, |_| series);
+        }
         Ok(point.time)
     }
 
     fn histogram(&mut self, point: &[u8]) -> Result<i64, String> {
         let (mut count, mut sum) = (0, None);
-        let (mut counts, mut bounds) = (Vec::new(), Vec::new());
+        let (mut counts, mut bounds, mut exemplars) = (Vec::new(), Vec::new(), Vec::new());
         let point = read(point, (9, 10), |number, payload| {
             match (number, payload) {
+                (8, Payload::Bytes(exemplar)) => exemplars.push(exemplar),
                 (4, Payload::Eight(bits)) => count = bits,
                 (5, Payload::Eight(bits)) => sum = Some(f64::from_bits(bits)),
                 (6, payload) => eights(payload, |bits| counts.push(bits)),
@@ -140,15 +147,50 @@ impl Taker<'_> {
             self.push(&mut naming, &point, ("_sum", None), known(Value::Float(sum)))?;
         }
         self.push(&mut naming, &point, ("_count", None), known(counted(count)))?;
-        let mut below = 0_u64;
+        let (mut below, mut buckets) = (0_u64, Vec::with_capacity(bounds.len()));
         for (bound, count) in bounds.iter().zip(&counts) {
             below = below.saturating_add(*count);
-            let bound = bound_text(*bound);
-            let bucket = ("_bucket", Some(("le", &bound[..])));
-            self.push(&mut naming, &point, bucket, known(counted(below)))?;
+            let text = bound_text(*bound);
+            let bucket = ("_bucket", Some(("le", &text[..])));
+            let series = self.push(&mut naming, &point, bucket, known(counted(below)))?;
+            buckets.push((*bound, series));
         }
         let all = ("_bucket", Some(("le", "+Inf")));
-        self.push(&mut naming, &point, all, known(counted(count)))?;
+        let last = self.push(&mut naming, &point, all, known(counted(count)))?;
+        for exemplar in exemplars {
+            exemplar::take(self.intake, exemplar, |value| {
+                let bucket = buckets.iter().find(|(bound, _)| value <= *bound);
+                bucket.map_or(last, |(_, series)| *series)
+            });
+        }
+        Ok(point.time)
+    }
+
+    fn exponential(&mut self, point: &[u8]) -> Result<i64, String> {
+        let (mut read_of, mut exemplars) = (Exponential::default(), Vec::new());
+        let point = read(point, (1, 10), |number, payload| match (number, payload) {
+            (11, Payload::Bytes(exemplar)) => {
+                exemplars.push(exemplar);
+                Ok(())
+            }
+            (number, payload) => read_of.take(number, payload),
+        })?;
+        let mut naming = self.naming(&point);
+        let series = match point.is_end {
+            true => self.push(&mut naming, &point, ("", None), None)?,
+            false => {
+                let histogram = read_of.histogram()?;
+                let series = self.series(&mut naming, &point, ("", None))?;
+                match self.metric.is_delta {
+                    true => self.intake.histogram_increments.push((series, point.time, histogram)),
+                    false => self.intake.take_histogram(series, point.time, &histogram)?,
+                }
+                series
+            }
+        };
+        for exemplar in exemplars {
+            exemplar::take(self.intake, exemplar, |_| series);
+        }
         Ok(point.time)
     }
 
@@ -193,14 +235,33 @@ impl Taker<'_> {
     }
 
     /// Takes one of a point's samples, for the series of the metric and this suffix, with a label
-    /// more perhaps. Without a value the series ends.
+    /// more perhaps. Without a value the series ends. Gives the series.
     fn push(
         &mut self,
         labels: &mut Option<Labels>,
         point: &Point<'_>,
-        (suffix, label): (&str, Option<(&str, &str)>),
+        of: (&str, Option<(&str, &str)>),
         value: Option<Value>,
-    ) -> Result<(), String> {
+    ) -> Result<u32, String> {
+        let target = self.series(labels, point, of)?;
+        let sample = |value| Sample { target, time: point.time, value };
+        match value {
+            Some(value) if self.metric.is_delta => self.intake.increments.push(sample(value)),
+            Some(value) => self.intake.samples.push(sample(value)),
+            // Increments that don't come say nothing of what was counted.
+            None if self.metric.is_delta => {}
+            None => self.intake.samples.push(sample(Value::Float(f64::from_bits(STALE)))),
+        }
+        Ok(target)
+    }
+
+    /// The series of the metric and a suffix, with a label more perhaps.
+    fn series(
+        &mut self,
+        labels: &mut Option<Labels>,
+        point: &Point<'_>,
+        (suffix, label): (&str, Option<(&str, &str)>),
+    ) -> Result<u32, String> {
         self.looked_up += 1;
         let len = self.key.len();
         let (name, text) = label.unwrap_or_default();
@@ -213,15 +274,7 @@ impl Taker<'_> {
             None => self.name(labels, point, suffix, label),
         };
         self.key.truncate(len);
-        let sample = |value| row.map(|row| Sample { target: row.first, time: point.time, value });
-        match value {
-            Some(value) if self.metric.is_delta => self.intake.increments.push(sample(value)?),
-            Some(value) => self.intake.samples.push(sample(value)?),
-            // Increments that don't come say nothing of what was counted.
-            None if self.metric.is_delta => {}
-            None => self.intake.samples.push(sample(Value::Float(f64::from_bits(STALE)))?),
-        }
-        Ok(())
+        row.map(|row| row.first)
     }
 
     /// Puts the name of a series together.

@@ -1,7 +1,7 @@
 //! The messages of OpenTelemetry's metrics, as far as they are read: what each field is called in
 //! JSON, its number, and what it has.
 //!
-//! Fields that are not here (exemplars, start times) are passed over, in either encoding.
+//! Fields that are not here (start times) are passed over, in either encoding.
 
 /// What a field has.
 #[derive(Clone, Copy)]
@@ -9,9 +9,13 @@ pub(super) enum Kind {
     Text,
     /// In JSON as base64.
     Bytes,
+    /// Bytes that are hexadecimal in JSON: those that identify traces.
+    Hex,
     Bool,
     /// A number of variable length, negative or not.
     Number,
+    /// One that goes through a zigzag.
+    Signed,
     /// An integer of 8 bytes, signed or not.
     Eight,
     Double,
@@ -35,7 +39,7 @@ const fn list(name: &'static str, number: u32, kind: Kind) -> Field {
     Field { name, number, kind, is_list: true }
 }
 
-use Kind::{Bool, Bytes, Double, Eight, Message, Number, Text};
+use Kind::{Bool, Bytes, Double, Eight, Hex, Message, Number, Signed, Text};
 
 pub(super) static REQUEST: [Field; 1] = [list("resourceMetrics", 1, Message(&RESOURCE_METRICS))];
 static RESOURCE_METRICS: [Field; 2] =
@@ -63,27 +67,50 @@ static NUMBERS: [Field; 3] = [
     one("aggregationTemporality", 2, Number),
     one("isMonotonic", 3, Bool),
 ];
-static NUMBER: [Field; 5] = [
+static NUMBER: [Field; 6] = [
     one("timeUnixNano", 3, Eight),
     one("asDouble", 4, Double),
+    list("exemplars", 5, Message(&EXEMPLAR)),
     one("asInt", 6, Eight),
     list("attributes", 7, Message(&KEY_VALUE)),
     one("flags", 8, Number),
 ];
 static HISTOGRAM: [Field; 2] =
     [list("dataPoints", 1, Message(&BUCKETS)), one("aggregationTemporality", 2, Number)];
-static BUCKETS: [Field; 7] = [
+static BUCKETS: [Field; 8] = [
     one("timeUnixNano", 3, Eight),
     one("count", 4, Eight),
     one("sum", 5, Double),
     list("bucketCounts", 6, Eight),
     list("explicitBounds", 7, Double),
+    list("exemplars", 8, Message(&EXEMPLAR)),
     list("attributes", 9, Message(&KEY_VALUE)),
     one("flags", 10, Number),
 ];
-/// Its points are counted, and that is all.
 static EXPONENTIAL: [Field; 2] =
-    [list("dataPoints", 1, Message(&[])), one("aggregationTemporality", 2, Number)];
+    [list("dataPoints", 1, Message(&EXPONENTIALS)), one("aggregationTemporality", 2, Number)];
+static EXPONENTIALS: [Field; 11] = [
+    list("attributes", 1, Message(&KEY_VALUE)),
+    one("timeUnixNano", 3, Eight),
+    one("count", 4, Eight),
+    one("sum", 5, Double),
+    one("scale", 6, Signed),
+    one("zeroCount", 7, Eight),
+    one("positive", 8, Message(&SIDE)),
+    one("negative", 9, Message(&SIDE)),
+    one("flags", 10, Number),
+    list("exemplars", 11, Message(&EXEMPLAR)),
+    one("zeroThreshold", 14, Double),
+];
+static SIDE: [Field; 2] = [one("offset", 1, Signed), list("bucketCounts", 2, Number)];
+static EXEMPLAR: [Field; 6] = [
+    one("timeUnixNano", 2, Eight),
+    one("asDouble", 3, Double),
+    one("spanId", 4, Hex),
+    one("traceId", 5, Hex),
+    one("asInt", 6, Eight),
+    list("filteredAttributes", 7, Message(&KEY_VALUE)),
+];
 static SUMMARY: [Field; 1] = [list("dataPoints", 1, Message(&QUANTILES))];
 static QUANTILES: [Field; 6] = [
     one("timeUnixNano", 3, Eight),

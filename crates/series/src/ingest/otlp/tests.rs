@@ -182,10 +182,10 @@ fn what_is_wrong_with_a_point_is_told_and_the_others_are_taken() {
             "the temporality is neither of the two: m",
         ),
         (
-            format!(
-                r#"{{"name": "m", "exponentialHistogram": {{"aggregationTemporality": 2, "dataPoints": [{good}]}}}}"#
-            ),
-            "exponential histograms are not kept",
+            r#"{"name": "m", "exponentialHistogram": {"aggregationTemporality": 2, "dataPoints": [
+                {"timeUnixNano": 5, "scale": -5}]}}"#
+                .to_owned(),
+            "its scale is -5, and -4 is the least (m)",
         ),
         (
             format!(

@@ -3,17 +3,17 @@
 use super::super::intake::Intake;
 use super::super::metadata::Metadata;
 use super::super::protobuf::{Fields, Payload};
-use super::{Besides, Labels, take_sample};
+use super::{Besides, Labels, take_exemplar, take_histogram, take_sample, text};
 
-/// Puts the labels of a series into `key`, and its samples, which belong to nobody yet, behind
-/// those that there are.
+/// Puts the labels of a series into `key`, and its samples and histograms, which belong to nobody
+/// yet, behind those that there are.
 pub(super) fn gather<'a>(
     intake: &mut Intake,
     series: &'a [u8],
     key: &mut Vec<u8>,
 ) -> Result<Besides<'a>, String> {
-    let begin = intake.samples.len();
-    let mut besides = Besides { labels: Some(labels), ..Besides::default() };
+    let begin = (intake.samples.len(), intake.records.len());
+    let besides = Besides { labels: Some(labels), ..Besides::default() };
     for field in Fields::of(series) {
         match field? {
             (1, Payload::Bytes(label)) => {
@@ -21,9 +21,9 @@ pub(super) fn gather<'a>(
                 key.extend_from_slice(&(label.len() as u32).to_le_bytes());
                 key.extend_from_slice(label);
             }
-            (2, Payload::Bytes(sample)) => take_sample(intake, begin, sample)?,
-            (3, Payload::Bytes(_)) => besides.exemplars += 1,
-            (4, Payload::Bytes(_)) => besides.histograms += 1,
+            (2, Payload::Bytes(sample)) => take_sample(intake, begin.0, sample)?,
+            (3, Payload::Bytes(one)) => take_exemplar(intake, one, take_label),
+            (4, Payload::Bytes(one)) => take_histogram(intake, begin.1, one)?,
             _ => {}
         }
     }
@@ -39,6 +39,14 @@ fn labels(key: &[u8]) -> Labels<'_> {
         (label, rest) = more.split_at(u32::from_le_bytes(*len) as usize);
         Some(label_of(label))
     }))
+}
+
+fn take_label(payload: Payload<'_>, labels: &mut Vec<(String, String)>) -> Result<(), String> {
+    if let Payload::Bytes(label) = payload {
+        let (name, value) = label_of(label)?;
+        labels.push((text(name)?, text(value)?));
+    }
+    Ok(())
 }
 
 fn label_of(label: &[u8]) -> Result<(&[u8], &[u8]), String> {

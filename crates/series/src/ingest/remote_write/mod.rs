@@ -9,17 +9,18 @@
 //! ```
 //!
 //! The label `__name__` is the metric, the others are tags. What a series is called is looked up as
-//! the bytes of its labels, so only one that is new is put together. What can't be kept is never
-//! passed over in silence: a native histogram is refused with its series, exemplars are counted.
-//! Fields that are not known are passed over.
+//! the bytes of its labels, so only one that is new is put together. Fields that are not known are
+//! passed over.
 
 mod first;
+mod histogram;
 mod second;
 
 use super::Sample;
 use super::intake::{Intake, Shown, TURN};
 use super::names::{Row, escape};
 use super::protobuf::{Fields, Payload};
+use crate::exemplar::Exemplar;
 use crate::value::Value;
 use second::Symbols;
 
@@ -131,8 +132,6 @@ pub(super) fn take(intake: &mut Intake, message: &mut RemoteWrite) -> bool {
 struct Besides<'a> {
     /// What its labels are read by, if its name has to be put together.
     labels: Option<fn(&[u8]) -> Labels<'_>>,
-    histograms: u64,
-    exemplars: u64,
     /// Its type, what it is about, its unit.
     metadata: Option<(&'static str, &'a [u8], &'a [u8])>,
 }
@@ -146,26 +145,24 @@ fn take_series<'a>(
     key: &mut Vec<u8>,
     gather: impl FnOnce(&mut Intake, &mut Vec<u8>) -> Result<Besides<'a>, String>,
 ) -> Result<(), String> {
-    let begin = intake.samples.len();
+    let begin = (intake.samples.len(), intake.records.len());
     key.clear();
     let taken = gather(intake, key).and_then(|besides| {
-        intake.besides.histograms += besides.histograms;
-        intake.besides.exemplars += besides.exemplars;
-        if intake.samples.len() > begin {
+        if intake.samples.len() > begin.0 || intake.records.len() > begin.1 {
             let row = match intake.names.find(key, b"") {
                 Some(row) => row,
                 None => name(intake, key, &besides)?,
             };
-            intake.samples[begin..].iter_mut().for_each(|sample| sample.target = row.first);
+            intake.samples[begin.0..].iter_mut().for_each(|sample| sample.target = row.first);
+            intake.records[begin.1..].iter_mut().for_each(|record| record.target = row.first);
         }
-        match besides.histograms {
-            0 => Ok(()),
-            _ => Err("native histograms are not kept".to_owned()),
-        }
+        Ok(())
     });
     // Of a series whose name is none nothing is left.
-    let nameless = intake.samples[begin..].iter().position(|sample| sample.target == u32::MAX);
-    intake.samples.truncate(nameless.map_or(intake.samples.len(), |at| begin + at));
+    if taken.is_err() {
+        intake.samples.truncate(begin.0);
+        intake.records.truncate(begin.1);
+    }
     taken
 }
 
@@ -182,10 +179,70 @@ fn take_sample(intake: &mut Intake, begin: usize, bytes: &[u8]) -> Result<(), St
             _ => {}
         }
     }
-    let time = i64::checked_mul(time, MILLISECOND)
-        .ok_or_else(|| format!("the time {time} ms is not between 1677 and 2262"))?;
-    intake.samples.push(Sample { target: u32::MAX, time, value: Value::Float(value) });
+    intake.samples.push(Sample {
+        target: u32::MAX,
+        time: nanoseconds(time)?,
+        value: Value::Float(value),
+    });
     Ok(())
+}
+
+/// Appends a native histogram in the same way; the mark that ends its series is a sample.
+fn take_histogram(intake: &mut Intake, begin: usize, bytes: &[u8]) -> Result<(), String> {
+    if intake.records.len() - begin >= MAX_SAMPLES {
+        return Err(format!("more than {MAX_SAMPLES} histograms of one series in a message"));
+    }
+    let histogram::Read { time, histogram } = histogram::read(bytes)?;
+    let time = nanoseconds(time)?;
+    match histogram {
+        Some(histogram) => intake.take_histogram(u32::MAX, time, &histogram)?,
+        None => {
+            let value = Value::Float(f64::from_bits(plinth_promql::STALE));
+            intake.samples.push(Sample { target: u32::MAX, time, value });
+        }
+    }
+    Ok(())
+}
+
+/// Appends an exemplar in the same way; `label` takes what stands for its labels. One that is none
+/// costs its series nothing: it is counted.
+fn take_exemplar<'a>(
+    intake: &mut Intake,
+    bytes: &'a [u8],
+    label: impl FnMut(Payload<'a>, &mut Vec<(String, String)>) -> Result<(), String>,
+) {
+    match exemplar(bytes, label) {
+        Ok((time, exemplar)) => intake.take_exemplar(u32::MAX, time, &exemplar),
+        Err(_) => intake.besides.exemplars += 1,
+    }
+}
+
+fn exemplar<'a>(
+    bytes: &'a [u8],
+    mut label: impl FnMut(Payload<'a>, &mut Vec<(String, String)>) -> Result<(), String>,
+) -> Result<(i64, Exemplar), String> {
+    let (mut exemplar, mut time) = (Exemplar::default(), 0);
+    for field in Fields::of(bytes) {
+        match field? {
+            (1, payload) => label(payload, &mut exemplar.labels)?,
+            (2, Payload::Eight(bits)) => exemplar.value = f64::from_bits(bits),
+            (3, Payload::Number(number)) => time = number as i64,
+            _ => {}
+        }
+    }
+    Ok((nanoseconds(time)?, exemplar))
+}
+
+/// A text of an exemplar.
+fn text(bytes: &[u8]) -> Result<String, String> {
+    let text = String::from_utf8(bytes.to_vec());
+    text.map_err(|_| "a label of an exemplar is not UTF-8".to_owned())
+}
+
+/// A time in milliseconds.
+fn nanoseconds(time: i64) -> Result<i64, String> {
+    i64::checked_mul(time, MILLISECOND)
+        .ok_or_else(|| format!("the time {time} ms is not between 1677 and 2262"))
 }
 
 /// The name that labels mean.

@@ -1,9 +1,12 @@
-//! Version 2: all texts of a message stand in it once, and are named by their places.
+//! Version 2: all texts of a message stand in it once, and are named by their places. Where those
+//! are is found out first; a series' key of names is the texts themselves, so it is the same in
+//! every message.
 
 use super::super::intake::Intake;
 use super::super::metadata::Metadata;
 use super::super::protobuf::{Fields, Payload, numbers};
-use super::{Besides, Labels, take_sample};
+use super::{Besides, Labels, take_exemplar, take_histogram, take_sample, text};
+use crate::exemplar::MAX_LABEL_BYTES;
 use crate::{MAX_NAME_BYTES, MAX_TAGS};
 
 /// Texts of one message, at most.
@@ -44,15 +47,15 @@ impl Symbols {
     }
 }
 
-/// Puts the labels of a series into `key`, and its samples, which belong to nobody yet, behind
-/// those that there are.
+/// Puts the labels of a series into `key`, and its samples and histograms, which belong to nobody
+/// yet, behind those that there are.
 pub(super) fn gather<'a>(
     intake: &mut Intake,
     series: &[u8],
     (message, symbols): (&'a [u8], &Symbols),
     key: &mut Vec<u8>,
 ) -> Result<Besides<'a>, String> {
-    let begin = intake.samples.len();
+    let begin = (intake.samples.len(), intake.records.len());
     let mut besides = Besides { labels: Some(labels), ..Besides::default() };
     let mut places = Vec::new();
     for field in Fields::of(series) {
@@ -63,9 +66,14 @@ pub(super) fn gather<'a>(
                     return Err(format!("more than {MAX_TAGS} labels"));
                 }
             }
-            (2, Payload::Bytes(sample)) => take_sample(intake, begin, sample)?,
-            (3, Payload::Bytes(_)) => besides.histograms += 1,
-            (4, Payload::Bytes(_)) => besides.exemplars += 1,
+            (2, Payload::Bytes(sample)) => take_sample(intake, begin.0, sample)?,
+            (3, Payload::Bytes(one)) => take_histogram(intake, begin.1, one)?,
+            (4, Payload::Bytes(one)) => {
+                let mut open = None;
+                take_exemplar(intake, one, |payload, labels| {
+                    take_labels(payload, (message, symbols), &mut open, labels)
+                });
+            }
             (5, Payload::Bytes(metadata)) => {
                 besides.metadata = Some(described(metadata, message, symbols)?);
             }
@@ -87,6 +95,33 @@ pub(super) fn gather<'a>(
         key.extend_from_slice(text);
     }
     Ok(besides)
+}
+
+/// Takes places of labels, of which `open` is the name that has no value yet.
+fn take_labels(
+    payload: Payload<'_>,
+    (message, symbols): (&[u8], &Symbols),
+    open: &mut Option<String>,
+    labels: &mut Vec<(String, String)>,
+) -> Result<(), String> {
+    let mut places = Vec::new();
+    numbers(payload, |place| places.push(place))?;
+    for place in places {
+        if labels.len() > MAX_TAGS {
+            return Err(format!("more than {MAX_TAGS} labels of an exemplar"));
+        }
+        let found = symbols.text(message, place)?;
+        // Many may name one long text.
+        if found.len() > MAX_LABEL_BYTES {
+            return Err("a label of an exemplar is too long".to_owned());
+        }
+        let found = text(found)?;
+        match open.take() {
+            Some(name) => labels.push((name, found)),
+            None => *open = Some(found),
+        }
+    }
+    Ok(())
 }
 
 fn described<'a>(

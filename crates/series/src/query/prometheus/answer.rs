@@ -125,7 +125,7 @@ fn bucket(bucket: Bucket) -> String {
 }
 
 /// Seconds with milliseconds, as a number of JSON.
-fn seconds(time: i64) -> Json {
+pub(super) fn seconds(time: i64) -> Json {
     match time {
         time if time % SECOND == 0 => json!(time / SECOND),
         // Rounded once, by the division: nanoseconds since 1970 are more than a float holds.

@@ -7,7 +7,9 @@
 
 mod answer;
 mod asked;
+mod exemplars;
 mod export;
+mod histograms;
 mod read;
 mod source;
 mod tree;
@@ -41,6 +43,7 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// The longest that a point may be seen for, if a request says how long.
 const MAX_LOOKBACK: i64 = 366 * 86_400 * 1_000_000_000;
 const TSDB: &str = "status/tsdb";
+const EXEMPLARS: &str = "query_exemplars";
 /// What Prometheus says of an answer that was cut off because a request asked for it.
 const TRUNCATED: &str = "results truncated due to limit";
 
@@ -49,17 +52,25 @@ type Failure = Error<crate::Error>;
 /// Whether a path is answered here.
 pub fn is_prometheus(path: &str) -> bool {
     let Some(path) = path.strip_prefix("/api/v1/") else { return false };
-    let fixed = ["query", "query_range", "format_query", "parse_query", "labels", "series", TSDB];
+    let fixed = [
+        "query",
+        "query_range",
+        "format_query",
+        "parse_query",
+        "labels",
+        "series",
+        TSDB,
+        EXEMPLARS,
+    ];
     fixed.contains(&path) || fixed_answer(path).is_some() || label_of(path).is_some()
 }
 
-/// What is always the same: there are no targets and no exemplars; what is said of metrics a server
+/// What is always the same: there are no targets; what is said of metrics a server
 /// keeps, if anybody does, and one without rules has no alerts. Clients ask nevertheless, and take
 /// an error for a fault of the server.
 fn fixed_answer(path: &str) -> Option<Json> {
     match path {
         "metadata" => Some(json!({})),
-        "query_exemplars" => Some(json!([])),
         "rules" => Some(json!({ "groups": [] })),
         "alerts" => Some(json!({ "alerts": [] })),
         "alertmanagers" => Some(json!({ "activeAlertmanagers": [], "droppedAlertmanagers": [] })),
@@ -98,6 +109,7 @@ pub async fn prometheus(
         }
         "parse_query" => parsed(&parameters).map(|node| Reply::of(&tree::tree(&node))),
         TSDB => tsdb::status(store, &parameters).await,
+        EXEMPLARS => exemplars::query(store, &parameters, now).await,
         "labels" => {
             labels(store, &parameters).await.and_then(|labels| limited(labels, &parameters))
         }

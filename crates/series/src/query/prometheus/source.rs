@@ -4,11 +4,15 @@
 //! otherwise. What an expression holds is counted with what all other queries hold; between series
 //! the time is looked at, and others get their turn.
 
+use super::histograms::Histograms;
 use crate::name::{Name, plain, written};
+use crate::record::Kind;
 use crate::store::{Fit, Found, Listing, Parts, Read, SERIES_AT_ONCE, Series, SeriesStore, Share};
 use crate::tree::{Piece, Span};
 use crate::value::Point;
-use plinth_promql::{Digest, Error, Labels, Matcher, NAME, Sample, Samples, Source, Told, Windows};
+use plinth_promql::{
+    Digest, Error, HistogramSample, Labels, Matcher, NAME, Sample, Samples, Source, Told, Windows,
+};
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -85,6 +89,8 @@ impl<'a> StoreSource<'a> {
 pub(in crate::query) struct Selected {
     found: Found,
     together: Option<Arc<Together>>,
+    /// Whether any series of the store has native histograms.
+    may_have_histograms: bool,
 }
 
 /// Series whose owners are asked at once, when the first of them is read in a span of time.
@@ -136,12 +142,14 @@ impl Source for StoreSource<'_> {
         matchers: &[Matcher],
     ) -> Result<Vec<(Labels, Selected)>, Error<crate::Error>> {
         let found = self.find_at_most(matchers, MAX_SERIES).await?;
+        let may_have_histograms =
+            self.store.has_records(Kind::Histogram).await.map_err(Error::Source)?;
         let groups = Together::groups(self.store, &found);
         let mut foreign = groups.iter().flat_map(|group| group.all.iter().map(move |_| group));
         let selected = found.into_iter().map(|found| {
             let is_foreign = self.store.is_to_be_brought(&found);
             let together = if is_foreign { foreign.next().cloned() } else { None };
-            (labels_of(&found.name), Selected { found, together })
+            (labels_of(&found.name), Selected { found, together, may_have_histograms })
         });
         Ok(selected.collect())
     }
@@ -153,8 +161,10 @@ impl Source for StoreSource<'_> {
         until: i64,
     ) -> Result<Points, crate::Error> {
         let span = Span::new((Bound::Excluded(after), Bound::Included(until)));
-        let parts = self.series(series, span).await?.parts(span, |_| Fit::Not).await?;
-        Ok(Points { parts, every: None })
+        let found = self.series(series, span).await?;
+        let histograms = Histograms::begin(&found, span, series.may_have_histograms).await?;
+        let parts = found.parts(span, |_| Fit::Not).await?;
+        Ok(Points { parts, have_ended: false, every: None, histograms })
     }
 
     async fn read_windows(
@@ -165,6 +175,12 @@ impl Source for StoreSource<'_> {
         let (after, until) = windows.bounds();
         let span = Span::new((Bound::Excluded(after), Bound::Included(until)));
         let found = self.series(series, span).await?;
+        // Buckets of rollups say nothing of those.
+        let histograms = Histograms::begin(&found, span, series.may_have_histograms).await?;
+        if histograms.is_some() {
+            let parts = found.parts(span, |_| Fit::Not).await?;
+            return Ok(Points { parts, have_ended: false, every: None, histograms });
+        }
         let fit = |every: i64| match windows.are_aligned(every) {
             // The point at an end is that at the beginning of the next bucket.
             true => Fit::Around,
@@ -172,7 +188,7 @@ impl Source for StoreSource<'_> {
             false => Fit::Not,
         };
         let parts = found.parts(span, fit).await?;
-        Ok(Points { every: parts.every(), parts })
+        Ok(Points { every: parts.every(), parts, have_ended: false, histograms })
     }
 
     async fn pause(&self) -> Result<(), Error<crate::Error>> {
@@ -199,19 +215,31 @@ impl StoreSource<'_> {
 /// The points of a series, or the buckets of it.
 pub(in crate::query) struct Points {
     parts: Parts,
+    have_ended: bool,
     /// The length of the buckets, if there are any.
     every: Option<i64>,
+    /// The native histograms among the points, if there are any.
+    histograms: Option<Histograms>,
 }
 
 impl Samples for Points {
     type Error = crate::Error;
 
     async fn more(&mut self, samples: &mut Vec<Sample>) -> Result<bool, crate::Error> {
-        let Some(part) = self.parts.next(|_| false).await? else { return Ok(false) };
-        if let Read::Piece(Piece::Points(points)) = part {
+        let begin = samples.len();
+        let part = if self.have_ended { None } else { self.parts.next(|_| false).await? };
+        self.have_ended = part.is_none();
+        if let Some(Read::Piece(Piece::Points(points))) = &part {
             samples.extend(points.iter().map(sample));
         }
-        Ok(true)
+        match &mut self.histograms {
+            Some(histograms) => histograms.join(samples, begin, part.is_none()).await,
+            None => Ok(part.is_some()),
+        }
+    }
+
+    fn histograms(&mut self, histograms: &mut Vec<HistogramSample>) {
+        histograms.extend(self.histograms.iter_mut().flat_map(Histograms::joined));
     }
 
     async fn more_digests(&mut self, digests: &mut Vec<Digest>) -> Result<bool, crate::Error> {

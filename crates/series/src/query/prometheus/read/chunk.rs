@@ -20,15 +20,15 @@ const MOST_LEADING: u32 = 31;
 
 /// Bits behind each other, the highest of a byte first.
 #[derive(Default)]
-struct Bits {
-    bytes: Vec<u8>,
+pub(super) struct Bits {
+    pub(super) bytes: Vec<u8>,
     /// Bits of the last byte that are free.
     free: u32,
 }
 
 impl Bits {
     /// Appends the lowest `count` bits of a number.
-    fn put(&mut self, number: u64, count: u32) {
+    pub(super) fn put(&mut self, number: u64, count: u32) {
         let mut left = count;
         while left > 0 {
             if self.free == 0 {

@@ -6,6 +6,7 @@
 //!              2: kinds of answers that the sender takes
 //!
 //!   samples    1: result    1: series    1: label (1: name, 2: value)      2: sample      1: value  2: time
+//!                                                                          4: histogram
 //!   stream     length, CRC-32C, then    1: series   1: label   2: chunk (1: from, 2: to, 3: kind, 4: bytes)   2: query
 //! ```
 //!
@@ -15,6 +16,7 @@
 //! within one millisecond the last counts. Hints are passed over.
 
 mod chunk;
+mod histogram;
 
 use super::source::{Points, Selected, StoreSource};
 use super::{Failure, TIMEOUT};
@@ -22,7 +24,9 @@ use crate::protobuf::{Fields, Payload, numbers, put_bytes, put_number};
 use crate::query::{QueryResult, pause};
 use crate::store::{SeriesStore, Share};
 use chunk::Chunk;
-use plinth_promql::{Labels, MatchOp, Matcher, Sample, Samples, Source};
+use plinth_promql::{
+    HISTOGRAM, HistogramSample, Labels, MatchOp, Matcher, Sample, Samples, Source, Value,
+};
 
 /// Bytes of a request when it is decompressed, at most.
 const MAX_REQUEST: usize = 1 << 20;
@@ -40,8 +44,9 @@ const MILLISECOND: i64 = 1_000_000;
 /// The kinds of answers, by their numbers.
 const SAMPLES: u64 = 0;
 const STREAM: u64 = 1;
-/// The one kind of chunks that there is, of floats.
-const XOR: u64 = 1;
+/// The kinds of chunks: of floats, and of native histograms whose counts are floats.
+const XOR: i64 = 1;
+const FLOAT_HISTOGRAM: i64 = 3;
 
 /// An answer to remote read.
 pub enum RemoteRead {
@@ -223,17 +228,45 @@ fn put_field(field: u64, number: i64, out: &mut Vec<u8>) {
 /// Takes points as samples with whole milliseconds, of which each comes once. Gives back the one
 /// that the next point may replace.
 fn each_millisecond(
-    points: &[Sample],
-    held: &mut Option<(i64, f64)>,
-    mut take: impl FnMut(i64, f64),
+    points: impl Iterator<Item = (i64, Value)>,
+    held: &mut Option<(i64, Value)>,
+    mut take: impl FnMut(i64, Value),
 ) {
     for (time, value) in points {
         let time = time.div_euclid(MILLISECOND);
-        if let Some((before, value)) = held.replace((time, *value))
+        if let Some((before, value)) = held.replace((time, value))
             && before != time
         {
             take(before, value);
         }
+    }
+}
+
+/// What was read of a series last.
+#[derive(Default)]
+struct Page {
+    samples: Vec<Sample>,
+    histograms: Vec<HistogramSample>,
+}
+
+impl Page {
+    /// Reads the next points; false at the end.
+    async fn read(&mut self, points: &mut Points) -> crate::Result<bool> {
+        self.samples.clear();
+        self.histograms.clear();
+        let is_any = points.more(&mut self.samples).await?;
+        points.histograms(&mut self.histograms);
+        Ok(is_any)
+    }
+
+    /// Each of them.
+    fn values(&mut self) -> impl Iterator<Item = (i64, Value)> + '_ {
+        let mut histograms = self.histograms.drain(..).peekable();
+        self.samples.iter().map(move |(time, value)| {
+            let of_it = |one: &HistogramSample| value.to_bits() == HISTOGRAM && one.0 == *time;
+            let histogram = histograms.next_if(of_it);
+            (*time, histogram.map_or(Value::Float(*value), |(_, one)| Value::Histogram(one)))
+        })
     }
 }
 
@@ -249,19 +282,18 @@ async fn message(
     for wanted in found {
         let read = source.read(&wanted.series, wanted.after, wanted.until).await;
         let mut points = read.map_err(Failure::Source)?;
-        let (mut series, mut samples, mut held) = (Vec::new(), Vec::new(), None);
+        let (mut series, mut page, mut held) = (Vec::new(), Page::default(), None);
         put_labels(&wanted.labels, &mut series);
         let labels = series.len();
-        while points.more(&mut samples).await.map_err(Failure::Source)? {
-            each_millisecond(&samples, &mut held, |time, value| {
-                put_sample(time, value, &mut series)
+        while page.read(&mut points).await.map_err(Failure::Source)? {
+            each_millisecond(page.values(), &mut held, |time, value| {
+                put_value(time, &value, &mut series)
             });
-            samples.clear();
             bounded(all + series.len())?;
             source.pause().await?;
         }
         if let Some((time, value)) = held {
-            put_sample(time, value, &mut series);
+            put_value(time, &value, &mut series);
         }
         if series.len() > labels {
             share.add(series.len()).map_err(Failure::Source)?;
@@ -285,6 +317,13 @@ fn bounded(bytes: usize) -> Result<(), Failure> {
         "more than {MAX_MESSAGE} bytes of samples: take a shorter time or fewer series, or accept \
          a stream of chunks"
     )))
+}
+
+fn put_value(time: i64, value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Float(value) => put_sample(time, *value, out),
+        Value::Histogram(one) => histogram::put_histogram(time, one, out),
+    }
 }
 
 fn put_sample(time: i64, value: f64, out: &mut Vec<u8>) {
@@ -331,7 +370,7 @@ struct Current {
     /// Those of the frame that comes next.
     chunks: Vec<u8>,
     chunk: Chunk,
-    held: Option<(i64, f64)>,
+    held: Option<(i64, Value)>,
 }
 
 impl ChunkStream {
@@ -340,7 +379,7 @@ impl ChunkStream {
     /// # Errors
     /// Those of reading; nothing comes behind one.
     pub async fn next(&mut self) -> QueryResult<Option<Vec<u8>>> {
-        let (mut out, mut samples) = (Vec::new(), Vec::new());
+        let (mut out, mut page) = (Vec::new(), Page::default());
         while out.len() < PIECE {
             let current = match &mut self.current {
                 Some(current) => current,
@@ -349,9 +388,8 @@ impl ChunkStream {
                     None => break,
                 },
             };
-            samples.clear();
-            if current.points.more(&mut samples).await? {
-                current.take(&samples, &mut out);
+            if page.read(&mut current.points).await? {
+                current.take(&mut page, &mut out);
             } else if let Some(current) = self.current.take() {
                 current.end(&mut out);
             }
@@ -370,25 +408,30 @@ async fn begun(store: &SeriesStore, wanted: Wanted) -> crate::Result<Current> {
 }
 
 impl Current {
-    fn take(&mut self, samples: &[Sample], out: &mut Vec<u8>) {
+    fn take(&mut self, page: &mut Page, out: &mut Vec<u8>) {
         let mut held = self.held.take();
-        each_millisecond(samples, &mut held, |time, value| self.put(time, value, out));
+        each_millisecond(page.values(), &mut held, |time, value| self.put(time, &value, out));
         self.held = held;
     }
 
-    fn put(&mut self, time: i64, value: f64, out: &mut Vec<u8>) {
-        if self.chunk.is_full() {
+    fn put(&mut self, time: i64, value: &Value, out: &mut Vec<u8>) {
+        if self.chunk.is_full() || matches!(value, Value::Histogram(_)) {
             self.cut();
-            if self.chunks.len() >= MAX_FRAME {
-                self.frame(out);
+        }
+        if self.chunks.len() >= MAX_FRAME {
+            self.frame(out);
+        }
+        match value {
+            Value::Float(value) => self.chunk.push(time, value.to_bits()),
+            Value::Histogram(one) => {
+                self.put_chunk(FLOAT_HISTOGRAM, &histogram::chunk(time, one), (time, time));
             }
         }
-        self.chunk.push(time, value.to_bits());
     }
 
     fn end(mut self, out: &mut Vec<u8>) {
         if let Some((time, value)) = self.held.take() {
-            self.put(time, value, out);
+            self.put(time, &value, out);
         }
         self.cut();
         if !self.chunks.is_empty() {
@@ -399,12 +442,17 @@ impl Current {
     /// Puts the chunk to those of the frame, and begins the next.
     fn cut(&mut self) {
         let chunk = std::mem::replace(&mut self.chunk, Chunk::new());
-        let Some((bytes, first, last)) = chunk.end() else { return };
+        if let Some((bytes, first, last)) = chunk.end() {
+            self.put_chunk(XOR, &bytes, (first, last));
+        }
+    }
+
+    fn put_chunk(&mut self, kind: i64, bytes: &[u8], (first, last): (i64, i64)) {
         let mut message = Vec::with_capacity(bytes.len() + 32);
         put_field(1, first, &mut message);
         put_field(2, last, &mut message);
-        put_field(3, XOR as i64, &mut message);
-        put_bytes(4, &bytes, &mut message);
+        put_field(3, kind, &mut message);
+        put_bytes(4, bytes, &mut message);
         put_bytes(2, &message, &mut self.chunks);
     }
 

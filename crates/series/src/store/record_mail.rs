@@ -1,0 +1,126 @@
+//! Records on their way from the inbox to their rows.
+//!
+//! A flush saves them ahead of the step in which their letters go, in as many transactions as that
+//! takes. What breaks off before that step is done again from the letters, to the same end.
+
+use super::aside::Aside;
+use super::by_time;
+use super::fault::Fault;
+use super::keys::Id;
+use super::{Cell, Shared, Standing, lock};
+use crate::record::{Kind, Record};
+use crate::tree::Span;
+use plinth_client::Transaction;
+use plinth_env::sync::all;
+use plinth_types::Bytes;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// Series of one transaction, and what each may write there.
+const SERIES_AT_ONCE: usize = 64;
+const STEP_BYTES: usize = 32 << 10;
+
+/// Records of one kind and series that are to be saved.
+pub(super) struct Unsaved {
+    cell: Arc<Cell>,
+    kind: Kind,
+    records: BTreeMap<i64, Bytes>,
+}
+
+/// What a flush has to save of records, by series.
+#[derive(Default)]
+pub(super) struct Mailed(BTreeMap<(Id, Kind), Unsaved>);
+
+impl Mailed {
+    /// Adds one of a series; of the same time the one that is added last counts.
+    pub(super) fn add(&mut self, cell: &Arc<Cell>, record: Record) {
+        let unsaved =
+            || Unsaved { cell: cell.clone(), kind: record.kind, records: BTreeMap::new() };
+        let all = self.0.entry((cell.id, record.kind)).or_insert_with(unsaved);
+        all.records.insert(record.time, record.bytes);
+    }
+
+    /// Those of a series in a span.
+    pub(super) fn of(&self, of: (Id, Kind), span: Span) -> BTreeMap<i64, Bytes> {
+        let Some(all) = self.0.get(&of).filter(|_| !span.is_empty()) else {
+            return BTreeMap::new();
+        };
+        let some = all.records.range(span.first..=span.last);
+        some.map(|(time, bytes)| (*time, bytes.clone())).collect()
+    }
+
+    pub(super) fn has(&self, kind: Kind) -> bool {
+        self.0.keys().any(|(_, of)| *of == kind)
+    }
+}
+
+/// What a step of a flush saves of them, ahead of its own transaction.
+#[derive(Default)]
+pub(super) struct Saving(Mutex<Vec<Arc<Unsaved>>>);
+
+impl From<Mailed> for Saving {
+    fn from(all: Mailed) -> Self {
+        Self(Mutex::new(all.0.into_values().map(Arc::new).collect()))
+    }
+}
+
+impl Saving {
+    /// Takes out those of series that turned out to be damaged, to be set aside.
+    pub(super) fn take_damaged(&self, shared: &Shared) -> Aside {
+        let mut aside = Aside::default();
+        lock(&self.0).retain(|one| {
+            let is_damaged = lock(&one.cell.state).standing == Standing::Damaged;
+            if is_damaged {
+                let name = &one.cell.name;
+                let records = one.records.iter().map(|(time, bytes)| Record {
+                    kind: one.kind,
+                    time: *time,
+                    bytes: bytes.clone(),
+                });
+                let records: Vec<Record> = records.collect();
+                aside.add_records(shared, name, &shared.why_damaged(name), &records);
+            }
+            !is_damaged
+        });
+        aside
+    }
+
+    /// Saves them, in as many transactions as that takes. Doing so again changes nothing.
+    pub(super) async fn save(&self, shared: &Shared) -> Result<(), Fault> {
+        let all = lock(&self.0).clone();
+        let mut left: Vec<(Arc<Unsaved>, i64)> =
+            all.into_iter().map(|one| (one, i64::MIN)).collect();
+        while !left.is_empty() {
+            let some = left.split_off(left.len().saturating_sub(SERIES_AT_ONCE));
+            let tr = shared.database.create_transaction();
+            let rest = loop {
+                match try_save(shared, &tr, &some).await {
+                    Ok(rest) => break rest,
+                    Err(fault) => fault.again(&tr).await?,
+                }
+            };
+            left.extend(rest);
+        }
+        Ok(())
+    }
+}
+
+/// Saves some of each; gives what is left, and from which time on.
+async fn try_save(
+    shared: &Shared,
+    tr: &Transaction,
+    some: &[(Arc<Unsaved>, i64)],
+) -> Result<Vec<(Arc<Unsaved>, i64)>, Fault> {
+    shared.check_owner(tr).await?;
+    let merge = async |one: &Unsaved, from: i64| {
+        let rows = (tr, &shared.keys, one.cell.id);
+        by_time::merge(&one.kind, rows, &one.records, from, STEP_BYTES).await
+    };
+    let merged = all(some.iter().map(|(one, from)| merge(one, *from))).await;
+    let mut rest = Vec::new();
+    for ((one, _), next) in some.iter().zip(merged) {
+        rest.extend(next.map_err(Fault::of(&one.cell))?.map(|from| (one.clone(), from)));
+    }
+    tr.commit().await?;
+    Ok(rest)
+}
