@@ -5,15 +5,17 @@
 use super::damage::{
     ASIDE, ILL, PREFIX, WELL, append, damage, database, open, rows, set, settings,
 };
-use super::set_aside::{clear, ending};
+use super::set_aside::{clear, ending, spoiling};
 use plinth::Database;
 use plinth_env::block_on;
 use plinth_series::workload::Random;
 use plinth_series::{
-    CUSTOM_BUCKETS, Direction, Error, Histogram, HistogramParts, HistogramSpan, ResetHint,
-    Retention, SeriesStore, Settings,
+    CUSTOM_BUCKETS, Direction, Error, Histogram, HistogramParts, HistogramSpan, Metrics, ResetHint,
+    Retention, Rollup, SeriesStore, Settings,
 };
+use plinth_types::system::SERIES_LAYER_PREFIX;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 const INBOX: u8 = 11;
 const RECORDS: u8 = 25;
@@ -355,4 +357,134 @@ fn what_is_left_of_a_place_that_was_cleared_is_nothing() {
     clear(&db, &first.0);
     let left = found(&store, ILL).unwrap();
     assert!(left.len() < all.len() && left.iter().all(|(time, one)| all[time] == *one));
+}
+
+fn of_buckets(buckets: u32, count: impl Fn(u32) -> f64) -> Histogram {
+    Histogram::new(HistogramParts {
+        count: f64::from(buckets),
+        positive_spans: vec![HistogramSpan { offset: 0, length: buckets }],
+        positive: (0..buckets).map(count).collect(),
+        ..HistogramParts::default()
+    })
+    .unwrap()
+}
+
+/// They stayed where series were before they had a place of their own.
+#[test]
+fn they_move_with_their_series() {
+    let (db, mut random) = (database(), Random::new(10));
+    let former = Settings { prefix: Some(SERIES_LAYER_PREFIX.to_vec()), ..Settings::default() };
+    let store = block_on(SeriesStore::open_with(&db, former)).unwrap();
+    let all = some(&mut random, 0..100);
+    append_all(&store, ILL, &all).unwrap();
+    block_on(store.take_in()).unwrap();
+    let more = some(&mut random, 90..110);
+    append_all(&store, ILL, &more).unwrap();
+    drop(store);
+    let store = block_on(SeriesStore::open(&db)).unwrap();
+    let all: Histograms = all.into_iter().chain(more).collect();
+    assert!(found(&store, ILL).unwrap() == all);
+    block_on(store.check_invariants()).unwrap();
+}
+
+/// A page of letters was one transaction of 64 series, each of which reads and writes a row that
+/// may be large: more than a transaction may have, and nothing was saved any more.
+#[test]
+fn what_rows_have_already_makes_no_transaction_too_large() {
+    let store = open(&database());
+    let wide = of_buckets(8000, |at| f64::from(at) + 0.5);
+    let small = of_buckets(100, |at| f64::from(at) + 0.5);
+    let names: Vec<String> = (0..80).map(|host| format!("h host={host}")).collect();
+    let all = |histograms: &[(i64, &Histogram)]| {
+        let all = names.iter().flat_map(|name| {
+            histograms.iter().map(|(time, histogram)| (name.as_str(), *time, *histogram))
+        });
+        block_on(store.append_histograms(&all.collect::<Vec<_>>())).unwrap();
+    };
+    (0..9).for_each(|time| all(&[(time, &small)]));
+    all(&[(1000, &wide)]);
+    block_on(store.take_in()).unwrap();
+    let before: Vec<(i64, &Histogram)> = (100..120).map(|time| (time, &small)).collect();
+    all(&[&before[..], &[(1001, &wide)]].concat());
+    block_on(store.take_in()).unwrap();
+    for name in &names {
+        assert_eq!(found(&store, name).unwrap().len(), 9 + 1 + 20 + 1);
+    }
+    block_on(store.check_invariants()).unwrap();
+}
+
+/// An owner that commits when it is asked to waited for somebody else to take in.
+#[test]
+fn an_owner_makes_room_in_its_own_inbox() {
+    let (db, mut random) = (database(), Random::new(11));
+    let settings = Settings { inbox_bytes: 100_000, ..settings() };
+    let store = block_on(SeriesStore::open_with(&db, settings)).unwrap();
+    let wide = Histograms::from([(0, of_buckets(4000, |at| f64::from(at) + 0.5))]);
+    for _ in 0..12 {
+        append_all(&store, WELL[0], &wide).unwrap();
+    }
+    let all = some(&mut random, 1..50);
+    append_all(&store, WELL[0], &all).unwrap();
+    assert_eq!(found(&store, WELL[0]).unwrap().len(), 50);
+}
+
+/// Where rollups keep a series, its records stayed for ever.
+#[test]
+fn they_go_by_the_age_of_points_where_there_are_rollups() {
+    const NOW: i64 = 1_767_225_600_000_000_000;
+    const HOUR: i64 = 3_600_000_000_000;
+    let (db, mut random) = (database(), Random::new(12));
+    let store = open(&db);
+    let raw = Some(Duration::from_hours(12));
+    let rollup =
+        Rollup { raw, ..Rollup::new(Metrics::parse("*").unwrap(), Duration::from_hours(1)) };
+    block_on(SeriesStore::change_keeping(&db, &settings(), |keeping| keeping.add(rollup.clone())))
+        .unwrap();
+    let old = some(&mut random, (20..30).map(|hour| NOW - hour * HOUR));
+    let new = some(&mut random, (0..5).map(|hour| NOW - hour * HOUR));
+    append_all(&store, WELL[0], &old).unwrap();
+    append_all(&store, WELL[0], &new).unwrap();
+    block_on(append(&store, WELL[0], [NOW].into_iter())).unwrap();
+    block_on(store.roll_up()).unwrap();
+    block_on(store.forget(&Retention::default(), NOW)).unwrap();
+    assert!(found(&store, WELL[0]).unwrap() == new);
+}
+
+/// A page of what was aside went behind the others when a row of the series was damaged again: of
+/// two histograms of one time the older one was left.
+#[test]
+fn what_was_aside_comes_back_in_its_order_though_the_row_is_damaged_again() {
+    let (db, mut random) = (database(), Random::new(13));
+    let store = open(&db);
+    append_all(&store, ILL, &some(&mut random, 0..50)).unwrap();
+    block_on(store.take_in()).unwrap();
+    block_on(append(&store, ILL, 0..6)).unwrap();
+    block_on(store.sync()).unwrap();
+    drop(store);
+    let row = rows(&db, RECORDS).pop().unwrap();
+    let (whole, _) = damage(&db, row);
+    let store = open(&db);
+    let mut all = Histograms::new();
+    // More letters than a page, of the same times, from somebody who doesn't know.
+    let poster = block_on(SeriesStore::post(&db, settings())).unwrap();
+    for _ in 0..90 {
+        let more = some(&mut random, 0..60);
+        append_all(&poster, ILL, &more).unwrap();
+        all.extend(more);
+        block_on(store.take_in()).unwrap();
+    }
+    assert!(rows(&db, ASIDE).len() > 64);
+    drop(store);
+    set(&db, &whole);
+    for commits in 0..12 {
+        // It is found whole, and damaged when a page is saved.
+        let (spoiling, spoilt) = spoiling(&db, commits, &whole.0);
+        let store = block_on(SeriesStore::open_with(&spoiling, settings()));
+        drop(store);
+        spoilt.mend(&db);
+    }
+    let store = open(&db);
+    assert_eq!((store.damaged(), rows(&db, ASIDE).len()), (vec![], 0));
+    assert!(found(&store, ILL).unwrap() == all);
+    block_on(store.check_invariants()).unwrap();
 }

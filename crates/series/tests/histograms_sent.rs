@@ -315,3 +315,70 @@ fn what_was_added_is_added_to_the_newest() {
         assert_eq!(found.last().unwrap().1.count(), expected);
     }
 }
+
+/// The sum began again with each increment, since the session had the series that was deleted.
+#[test]
+fn what_is_added_after_a_deletion_goes_on_from_there() {
+    let store = store();
+    let mut session = session();
+    let mut send = |seconds: i64| {
+        let metric = exponential(1, seconds, 0, "");
+        let text =
+            format!(r#"{{"resourceMetrics": [{{"scopeMetrics": [{{"metrics": [{metric}]}}]}}]}}"#);
+        let mut message = OtlpMetrics::of_json(text.as_bytes(), &mut |_| true).unwrap();
+        session.restart(Protocol::OpenTsdb);
+        while !session.take_otlp(&mut message) {
+            block_on(session.save(&store)).unwrap();
+        }
+        block_on(session.end(b"", &store)).unwrap();
+        assert_eq!(session.saved(), 1);
+        of(&store, "took").last().unwrap().1.count()
+    };
+    assert_eq!([send(1), send(2)], [9.0, 18.0]);
+    let series = block_on(store.existing("took")).unwrap().unwrap();
+    block_on(store.delete(&series)).unwrap();
+    assert_eq!([send(3), send(4), send(5)], [9.0, 18.0, 27.0]);
+}
+
+/// What was refused was counted as records that wait, and the message was never taken to its end.
+#[test]
+fn a_series_that_is_refused_leaves_nothing_that_waits() {
+    let store = store();
+    let wide = |milliseconds: u64| {
+        let high: Vec<i64> =
+            (0..4000).map(|at| if at % 2 == 0 { 1 << 60 } else { -(1 << 60) }).collect();
+        let count = varint(1, 1 << 62);
+        let of = [count, span(11, 0, 4000), deltas(12, &high), varint(15, milliseconds)];
+        bytes(4, &of.concat())
+    };
+    let nameless: Vec<u8> = (0..20).flat_map(wide).collect();
+    let good = [label("__name__", "good"), wide(1)].concat();
+    let (session, told) = send(&store, &[bytes(1, &nameless), bytes(1, &good)].concat(), false);
+    assert_eq!(session.saved(), 1, "{told}");
+    assert!(told.contains("no label __name__"), "{told}");
+}
+
+/// All histograms up to the next number were read at once.
+#[test]
+fn histograms_lie_among_marks_and_numbers_however_many_there_are() {
+    let store = store();
+    let mut series = label("__name__", "took");
+    for at in 0..3000_u64 {
+        series.extend(bytes(4, &integers(1000 * at, at + 1)));
+        if at % 1000 == 500 {
+            series.extend(bytes(4, &stale(1000 * at + 500)));
+        }
+    }
+    let (_, told) = send(&store, &bytes(1, &series), false);
+    assert_eq!(told, "");
+    let series = block_on(store.series("took")).unwrap();
+    series.append(700 * SECOND + 1, 7.0).unwrap();
+    assert_eq!(values(&store, "count_over_time(took[3000s])", 2999), ["3001"]);
+    assert_eq!(values(&store, "histogram_count(took)", 2999), ["36000"]);
+    assert!(values(&store, "histogram_count(took)", 500).len() == 1);
+    assert!(ask(&store, "query", "took", "time=500.6").contains(r#""result":[]"#));
+    assert_eq!(values(&store, "took", 700).len(), 1);
+    assert!(ask(&store, "query", "took", "time=700.5").contains(r#""7"]"#));
+    let whole = ask(&store, "query", "took[3000s]", "time=2999");
+    assert_eq!(whole.matches(r#""count":"#).count(), 3000);
+}

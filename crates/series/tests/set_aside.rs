@@ -20,18 +20,50 @@ use plinth_types::{
 };
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 
-/// A database that fails all commits but the first ones.
+/// A database that fails all commits but the first ones, or in which a row is damaged before one.
 struct Ending {
     inner: Arc<dyn Endpoint>,
     commits: AtomicI64,
+    spoils: Option<Spoilt>,
+}
+
+/// A row that is damaged, and as it was then.
+#[derive(Clone)]
+pub struct Spoilt {
+    key: Vec<u8>,
+    was: Arc<Mutex<Option<(Row, Row)>>>,
+}
+
+impl Spoilt {
+    fn spoil(&self, db: &Database) {
+        let value = db.transact_blocking(|tr| tr.get(&self.key).wait()).unwrap();
+        let Some(value) = value else { return };
+        *self.was.lock().unwrap() = Some(damage(db, (self.key.clone(), value.to_vec())));
+    }
+
+    /// Puts it back, unless it was written anew.
+    pub fn mend(&self, db: &Database) {
+        let Some((was, spoilt)) = self.was.lock().unwrap().take() else { return };
+        let is = db.transact_blocking(|tr| tr.get(&self.key).wait()).unwrap();
+        if is.as_deref() == Some(&spoilt.1[..]) {
+            set(db, &was);
+        }
+    }
 }
 
 pub fn ending(db: &Database, commits: i64) -> Database {
     let commits = AtomicI64::new(commits);
-    Database::new(Arc::new(Ending { inner: db.endpoint().clone(), commits }))
+    Database::new(Arc::new(Ending { inner: db.endpoint().clone(), commits, spoils: None }))
+}
+
+/// A database in which a row is damaged after so many commits.
+pub fn spoiling(db: &Database, commits: i64, key: &[u8]) -> (Database, Spoilt) {
+    let spoilt = Spoilt { key: key.to_vec(), was: Arc::default() };
+    let (commits, spoils) = (AtomicI64::new(commits), Some(spoilt.clone()));
+    (Database::new(Arc::new(Ending { inner: db.endpoint().clone(), commits, spoils })), spoilt)
 }
 
 impl Endpoint for Ending {
@@ -61,9 +93,15 @@ impl Endpoint for Ending {
     }
 
     fn commit(&self, request: CommitRequest) -> Reply<CommitReply> {
-        match self.commits.fetch_sub(1, Ordering::Relaxed) {
-            1.. => self.inner.commit(request),
-            _ => Reply::ready(Err(Error::io_error())),
+        match (self.commits.fetch_sub(1, Ordering::Relaxed), &self.spoils) {
+            (1.., _) => self.inner.commit(request),
+            (at, Some(spoils)) => {
+                if at == 0 {
+                    spoils.spoil(&Database::new(self.inner.clone()));
+                }
+                self.inner.commit(request)
+            }
+            (_, None) => Reply::ready(Err(Error::io_error())),
         }
     }
 

@@ -11,6 +11,8 @@ use super::intake::{Intake, Shown};
 use super::runs::Runs;
 use crate::error::{Error, Result};
 use crate::value::{Point, Value};
+use plinth_env::sync::pause;
+use plinth_promql::Histogram;
 
 /// Why increments of a series are refused.
 const ELSEWHERE: &str = "what was added (delta) can be summed up where the series are owned, and \
@@ -62,53 +64,87 @@ pub(super) async fn add_up(intake: &mut Intake) -> Result<()> {
     Ok(())
 }
 
-/// Turns native histograms that were added into records, behind the other ones: each is added to
-/// the newest of its series, or to the one before it here.
-///
-/// # Errors
-/// Those of the store.
-pub(super) async fn add_up_histograms(intake: &mut Intake) -> Result<()> {
-    let mut increments = std::mem::take(&mut intake.histogram_increments);
-    increments.iter_mut().for_each(|one| one.0 = intake.names.first_of(one.0));
-    increments.sort_by_key(|(target, ..)| *target);
-    for its in increments.chunk_by(|one, next| one.0 == next.0) {
-        let Some((target, ..)) = its.first() else { continue };
-        let Some(series) = intake.names.series(*target).cloned() else { continue };
-        let name = series.name().clone();
-        let refuse = |intake: &mut Intake, why: &str| {
-            let name = Shown(name.as_str().as_bytes());
-            intake.reply(format_args!("{why}: {name}\n"));
-        };
-        if !series.is_owned() {
-            refuse(intake, ELSEWHERE);
-            continue;
-        }
-        let mut newest = match series.newest_histogram().await {
-            Err(why @ Error::Damaged { .. }) => {
-                refuse(intake, &why.to_string());
-                continue;
-            }
-            newest => newest?,
-        };
-        for (_, time, added) in its {
+/// Native histograms that were added, on their way to be records: each is added to the newest of
+/// its series, or to the one before it here.
+pub(super) struct AddedHistograms {
+    /// By series.
+    left: std::vec::IntoIter<(u32, i64, Histogram)>,
+    /// The series that is added to, and its newest; `None` if it is refused.
+    current: Option<(u32, Option<Newest>)>,
+}
+
+/// The newest histogram of a series, if there is one.
+type Newest = Option<(i64, Histogram)>;
+
+impl AddedHistograms {
+    /// Those that were taken.
+    pub(super) fn of(intake: &mut Intake) -> Self {
+        let mut left = std::mem::take(&mut intake.histogram_increments);
+        // They are counted as records from now on.
+        intake.record_bytes = intake.records.iter().map(|one| one.record.bytes.len()).sum();
+        left.iter_mut().for_each(|one| one.0 = intake.names.first_of(one.0));
+        left.sort_by_key(|(target, ..)| *target);
+        Self { left: left.into_iter(), current: None }
+    }
+
+    /// Turns some into records, behind the other ones, until these are to be saved. Whether there
+    /// are more.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) async fn add_some(&mut self, intake: &mut Intake) -> Result<bool> {
+        while !intake.is_full_of_records() {
+            let Some((target, time, added)) = self.left.next() else { return Ok(false) };
+            pause().await;
+            let newest = match &mut self.current {
+                Some((current, newest)) if *current == target => newest,
+                current => {
+                    let newest = newest(intake, target).await?;
+                    &mut current.insert((target, newest)).1
+                }
+            };
+            let Some(newest) = newest else { continue };
             let sum = match &newest {
-                Some((last, _)) if time < last => {
-                    refuse(intake, "an increment is older than the newest histogram");
+                Some((last, _)) if time < *last => {
+                    refuse(intake, target, "an increment is older than the newest histogram");
                     continue;
                 }
-                Some((last, _)) if time == last => continue,
+                Some((last, _)) if time == *last => continue,
                 // One of other buckets begins again.
-                Some((_, before)) => before.plus(added).unwrap_or_else(|_| added.clone()),
-                None => added.clone(),
+                Some((_, before)) => before.plus(&added).unwrap_or(added),
+                None => added,
             };
-            if let Err(why) = intake.take_histogram(*target, *time, &sum) {
-                refuse(intake, &why);
-                continue;
+            match intake.take_histogram(target, time, &sum) {
+                Ok(()) => *newest = Some((time, sum)),
+                Err(why) => refuse(intake, target, &why),
             }
-            newest = Some((*time, sum));
         }
+        Ok(true)
     }
-    Ok(())
+}
+
+/// The newest histogram of a series; `None` if nothing is added to it, which the sender is told.
+async fn newest(intake: &mut Intake, target: u32) -> Result<Option<Newest>> {
+    let Some(series) = intake.names.series(target).cloned() else { return Ok(None) };
+    if !series.is_owned() {
+        refuse(intake, target, ELSEWHERE);
+        return Ok(None);
+    }
+    match series.newest_histogram().await {
+        // It begins again.
+        Err(Error::Deleted) => Ok(Some(None)),
+        Err(why @ Error::Damaged { .. }) => {
+            refuse(intake, target, &why.to_string());
+            Ok(None)
+        }
+        newest => newest.map(Some),
+    }
+}
+
+fn refuse(intake: &mut Intake, target: u32, why: &str) {
+    let name = intake.names.targets[target as usize].name().clone();
+    let name = Shown(name.as_str().as_bytes());
+    intake.reply(format_args!("{why}: {name}\n"));
 }
 
 /// A sum and what is added to it. What is no number has ended, and it begins again.

@@ -42,6 +42,16 @@ pub(super) struct IntakeRecord {
     pub(super) record: Record,
 }
 
+/// How much was taken.
+#[derive(Clone, Copy)]
+pub(super) struct Mark {
+    pub(super) samples: usize,
+    increments: usize,
+    pub(super) records: usize,
+    record_bytes: usize,
+    histogram_increments: usize,
+}
+
 /// What parsers leave behind.
 #[derive(Debug)]
 pub(super) struct Intake {
@@ -73,17 +83,33 @@ impl Intake {
     }
 
     /// How much was taken, to go back to.
-    pub(super) fn mark(&self) -> [usize; 4] {
-        let (samples, records) = (self.samples.len(), self.records.len());
-        [samples, self.increments.len(), records, self.histogram_increments.len()]
+    pub(super) fn mark(&self) -> Mark {
+        Mark {
+            samples: self.samples.len(),
+            increments: self.increments.len(),
+            records: self.records.len(),
+            record_bytes: self.record_bytes,
+            histogram_increments: self.histogram_increments.len(),
+        }
     }
 
     /// Forgets what was taken behind a mark.
-    pub(super) fn go_back(&mut self, [samples, increments, records, histograms]: [usize; 4]) {
-        self.samples.truncate(samples);
-        self.increments.truncate(increments);
-        self.records.truncate(records);
-        self.histogram_increments.truncate(histograms);
+    pub(super) fn go_back(&mut self, mark: Mark) {
+        self.samples.truncate(mark.samples);
+        self.increments.truncate(mark.increments);
+        self.records.truncate(mark.records);
+        self.record_bytes = mark.record_bytes;
+        self.histogram_increments.truncate(mark.histogram_increments);
+    }
+
+    /// Takes a native histogram that is to be added to the newest of its series.
+    pub(super) fn take_increment(&mut self, target: u32, time: i64, histogram: Histogram) {
+        self.record_bytes += histogram.size() * size_of::<f64>();
+        self.histogram_increments.push((target, time, histogram));
+    }
+
+    pub(super) fn is_full_of_records(&self) -> bool {
+        self.record_bytes >= RECORD_BYTES
     }
 
     /// Takes a native histogram, as a record of a series.
@@ -106,9 +132,7 @@ impl Intake {
     /// Whether that is enough, or what they are called takes as much memory as it may.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
-        self.gathered() >= SAMPLES
-            || self.names.fresh() >= FRESH
-            || self.record_bytes >= RECORD_BYTES
+        self.gathered() >= SAMPLES || self.names.fresh() >= FRESH || self.is_full_of_records()
     }
 
     /// Takes an exemplar of a series, as a record. One that is too long to be kept is counted.

@@ -8,7 +8,7 @@ use super::csv;
 use super::exposition;
 use super::graphite;
 use super::import::{self, ImportLines};
-use super::increments;
+use super::increments::{self, AddedHistograms};
 use super::influx::{self, Clock};
 use super::intake::{Besides, Intake, IntakeRecord, SAMPLES, Shown};
 use super::line_parser::LineParser;
@@ -25,8 +25,9 @@ use crate::error::{Error, Result};
 use crate::event;
 use crate::name::Name;
 use crate::record::Kind;
-use crate::store::{Admitted, Newcomers, SeriesStore, prefetch_series};
+use crate::store::{Admitted, Mail, Newcomers, Series, SeriesStore, prefetch_series};
 use crate::value::Point;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -393,24 +394,49 @@ impl Session {
 
     /// Appends the records that were taken, which commits them.
     async fn append_records(&mut self, store: &SeriesStore) -> Result<()> {
-        if self.intake.records.is_empty() {
-            return Ok(());
+        while !self.intake.records.is_empty() {
+            let names = &self.intake.names;
+            let series = |one: &IntakeRecord| {
+                let target = names.first_of(one.target);
+                let series = names.series(target).filter(|_| !names.is_refused(target))?;
+                Some((series.clone(), one.record.clone()))
+            };
+            let records = self.intake.records.iter().filter_map(series).collect();
+            let Mail { by_kind, refused } = store.append_records(records).await?;
+            let of = |kind| by_kind.get(&kind).copied().unwrap_or(0);
+            let (histograms, exemplars) = (of(Kind::Histogram), of(Kind::Exemplar));
+            self.saved += histograms;
+            self.saved_records.0 += histograms;
+            self.saved_records.1 += exemplars;
+            let is_gone = |(_, why): &(Name, Error)| matches!(why, Error::Deleted);
+            let (gone, refused): (Vec<_>, Vec<_>) = refused.into_iter().partition(is_gone);
+            self.tell_refused(&refused);
+            // Those of series that were deleted meanwhile are left.
+            let gone: BTreeSet<Name> = gone.into_iter().map(|(name, _)| name).collect();
+            let names = &self.intake.names;
+            let is_of_gone = |one: &IntakeRecord| {
+                gone.contains(names.targets[names.first_of(one.target) as usize].name())
+            };
+            self.intake.records.retain(is_of_gone);
+            self.reopen_deleted(store).await?;
         }
-        let names = &self.intake.names;
-        let series = |one: &IntakeRecord| {
-            let target = names.first_of(one.target);
-            let series = names.series(target).filter(|_| !names.is_refused(target))?;
-            Some((series.clone(), one.record.clone()))
-        };
-        let records = self.intake.records.iter().filter_map(series).collect();
-        let appended = store.append_records(records).await?;
-        let of = |kind| appended.by_kind.get(&kind).copied().unwrap_or(0);
-        let (histograms, exemplars) = (of(Kind::Histogram), of(Kind::Exemplar));
-        self.saved += histograms;
-        self.saved_records.0 += histograms;
-        self.saved_records.1 += exemplars;
         self.intake.forget_records();
-        self.tell_refused(&appended.refused);
+        Ok(())
+    }
+
+    /// Has series that were deleted made again, of which records were taken.
+    async fn reopen_deleted(&mut self, store: &SeriesStore) -> Result<()> {
+        let Intake { names, records, histogram_increments, .. } = &self.intake;
+        let targets = records.iter().map(|one| one.target);
+        let targets = targets.chain(histogram_increments.iter().map(|one| one.0));
+        let targets = targets.map(|target| names.first_of(target));
+        let is_gone = |target: &u32| names.series(*target).is_some_and(Series::is_deleted);
+        let gone: BTreeSet<u32> = targets.filter(is_gone).collect();
+        for target in gone {
+            let name = self.intake.names.targets[target as usize].name().as_str().to_string();
+            let series = store.all_series(&[&name]).await?;
+            self.intake.names.reopen(target as usize, series);
+        }
         Ok(())
     }
 
@@ -418,7 +444,13 @@ impl Session {
     async fn add_and_append(&mut self, store: &SeriesStore) -> Result<()> {
         let adding = store.adding().await;
         increments::add_up(&mut self.intake).await?;
-        increments::add_up_histograms(&mut self.intake).await?;
+        if !self.intake.histogram_increments.is_empty() {
+            self.reopen_deleted(store).await?;
+            let mut added = AddedHistograms::of(&mut self.intake);
+            while added.add_some(&mut self.intake).await? {
+                self.append_records(store).await?;
+            }
+        }
         self.append_all(store).await?;
         adding.end().await
     }

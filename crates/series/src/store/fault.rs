@@ -3,6 +3,7 @@
 use super::{Cell, retry};
 use crate::error::Error;
 use plinth_client::Transaction;
+use plinth_types::codes;
 use std::sync::Arc;
 
 /// Why a step was not committed.
@@ -15,6 +16,12 @@ pub(super) struct Fault {
 impl Fault {
     pub(super) fn of(cell: &Arc<Cell>) -> impl Fn(Error) -> Self {
         move |why| Self { why, of: Some(cell.clone()) }
+    }
+
+    /// Whether less in one transaction may help.
+    pub(super) fn is_too_much(&self) -> bool {
+        let Error::Database(why) = &self.why else { return false };
+        [codes::TRANSACTION_TOO_LARGE, codes::TRANSACTION_TOO_OLD].contains(&why.code())
     }
 
     /// Prepares a transaction for another try, if that can help.

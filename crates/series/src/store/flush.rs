@@ -76,6 +76,8 @@ struct Step {
     cut: Option<u64>,
     /// What was taken in from the inbox, or from aside, and goes.
     taken: Option<inbox::Taken>,
+    /// Whether that is left there after all.
+    stays_aside: AtomicBool,
     /// Whether a transaction was made of it before, of which it may not be known what became.
     tried: AtomicBool,
 }
@@ -83,6 +85,11 @@ struct Step {
 impl Step {
     fn of_aside(aside: Aside) -> impl DoubleEndedIterator<Item = Self> {
         aside.divided().into_iter().map(|aside| Self { aside, ..Self::default() })
+    }
+
+    /// Whether what it takes in was set aside.
+    fn comes_back(&self) -> bool {
+        self.taken.as_ref().is_some_and(inbox::Taken::come_back)
     }
 
     /// The leaves of series that were not found to be damaged since.
@@ -285,6 +292,12 @@ async fn commit_steps(shared: &Arc<Shared>) -> Result<()> {
             };
             step
         };
+        if step.comes_back() && step.records.has_damaged() {
+            // The page stays aside, before what comes behind it: to take it in once more, when the
+            // series can be read again, ends the same.
+            step.records.forget_damaged();
+            step.stays_aside.store(true, Ordering::Relaxed);
+        }
         let aside = step.records.take_damaged(shared);
         if !aside.is_empty() {
             lock(&shared.flusher).set_aside(aside);
@@ -379,7 +392,9 @@ async fn try_commit(shared: &Shared, tr: &Transaction, step: &Step) -> Result<Ve
     if let Some(cut) = step.cut {
         tr.clear_range(keys.tail(0), keys.tail(cut));
     }
-    if let Some(taken) = &step.taken {
+    if let Some(taken) = &step.taken
+        && !step.stays_aside.load(Ordering::Relaxed)
+    {
         taken.remove(tr, keys).await?;
     }
     tr.commit().await?;

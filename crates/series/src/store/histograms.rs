@@ -92,6 +92,9 @@ impl Series {
     /// # Errors
     /// As [`Series::histograms`].
     pub(crate) async fn newest_histogram(&self) -> Result<Option<(i64, Histogram)>> {
+        if self.is_deleted() {
+            return Err(Error::Deleted);
+        }
         let series = Merged::look(self, Span::ALL).await?;
         match series.newest_record(Kind::Histogram).await? {
             Some((time, bytes)) => Ok(Some((time, histogram::decode(&bytes)?))),
@@ -102,8 +105,11 @@ impl Series {
     /// The native histograms of a range of times.
     ///
     /// # Errors
-    /// [`Error::Damaged`], [`Error::Database`].
+    /// [`Error::Deleted`], [`Error::Damaged`], [`Error::Database`].
     pub async fn histograms(&self, range: impl RangeBounds<i64>) -> Result<HistogramStream> {
+        if self.is_deleted() {
+            return Err(Error::Deleted);
+        }
         let span = Span::new(range);
         let series = Merged::look(self, span).await?;
         Ok(series.histograms_in(span))

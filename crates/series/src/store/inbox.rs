@@ -76,6 +76,11 @@ pub(super) struct Taken {
 }
 
 impl Taken {
+    /// Whether they were set aside, and are on their way back.
+    pub(super) fn come_back(&self) -> bool {
+        !self.is_mail
+    }
+
     /// Whether the row of this key is among them, or before them.
     pub(super) fn reaches(&self, key: &[u8]) -> bool {
         self.end[..] > *key

@@ -115,9 +115,9 @@ impl Keys {
 
     /// The kinds whose rows are moved when series get another place: all but those that say what
     /// the place is, and whose.
-    pub(crate) const MOVED_KINDS: [i64; 19] = [
+    pub(crate) const MOVED_KINDS: [i64; 20] = [
         NEXT_ID, NAME, SERIES, INDEX, NODE, TWIG, SIDE, MASK, TAIL, INBOX, INBOX_SIZE, COUNT, KEPT,
-        KEEPING, ROLLED, CHANGED, DAMAGED, ASIDE, FORGOT,
+        KEEPING, ROLLED, CHANGED, DAMAGED, ASIDE, FORGOT, RECORDS,
     ];
 
     /// What the keys of a kind begin with.

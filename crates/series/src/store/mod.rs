@@ -89,6 +89,7 @@ pub use limits::{Newcomers, SeriesLimits};
 pub use members::{Live, Members};
 pub use place::MAX_PARTS;
 pub use query::{GroupStream, PointStream};
+pub(crate) use records::Mail;
 pub use retention::Retention;
 pub(crate) use rolled::{Fit, Parts, Read};
 pub use rolls::Progress;
@@ -741,6 +742,11 @@ impl Series {
         }
         self.shared.open_points.fetch_add(grown, Ordering::Relaxed);
         self.shared.note(&self.cell, state, &fresh, points.len() - fresh.len());
+    }
+
+    /// Whether it was deleted: there may be another one of its name.
+    pub(crate) fn is_deleted(&self) -> bool {
+        lock(&self.cell.state).standing == Standing::Gone
     }
 
     /// The number that the series has in its store.

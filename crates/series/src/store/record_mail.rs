@@ -4,9 +4,10 @@
 //! takes. What breaks off before that step is done again from the letters, to the same end.
 
 use super::aside::Aside;
-use super::by_time;
+use super::by_time::{self, ByTime};
 use super::fault::Fault;
 use super::keys::Id;
+use super::record_rows::ROW_BYTES;
 use super::{Cell, Shared, Standing, lock};
 use crate::record::{Kind, Record};
 use crate::tree::Span;
@@ -16,15 +17,23 @@ use plinth_types::Bytes;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// Series of one transaction, and what each may write there.
-const SERIES_AT_ONCE: usize = 64;
+/// Series of one transaction, at most, and what each may write there; and bytes of all, about: what
+/// lies in rows already is written anew, and isn't known before.
+const SERIES_AT_ONCE: usize = 512;
 const STEP_BYTES: usize = 32 << 10;
+const TOGETHER: usize = 1 << 20;
 
 /// Records of one kind and series that are to be saved.
 pub(super) struct Unsaved {
     cell: Arc<Cell>,
     kind: Kind,
     records: BTreeMap<i64, Bytes>,
+}
+
+impl Unsaved {
+    fn is_of_damaged(&self) -> bool {
+        lock(&self.cell.state).standing == Standing::Damaged
+    }
 }
 
 /// What a flush has to save of records, by series.
@@ -69,7 +78,7 @@ impl Saving {
     pub(super) fn take_damaged(&self, shared: &Shared) -> Aside {
         let mut aside = Aside::default();
         lock(&self.0).retain(|one| {
-            let is_damaged = lock(&one.cell.state).standing == Standing::Damaged;
+            let is_damaged = one.is_of_damaged();
             if is_damaged {
                 let name = &one.cell.name;
                 let records = one.records.iter().map(|(time, bytes)| Record {
@@ -85,17 +94,32 @@ impl Saving {
         aside
     }
 
+    /// Whether there is one of a series that turned out to be damaged.
+    pub(super) fn has_damaged(&self) -> bool {
+        lock(&self.0).iter().any(|one| one.is_of_damaged())
+    }
+
+    /// Forgets those of such series: they are aside still.
+    pub(super) fn forget_damaged(&self) {
+        lock(&self.0).retain(|one| !one.is_of_damaged());
+    }
+
     /// Saves them, in as many transactions as that takes. Doing so again changes nothing.
     pub(super) async fn save(&self, shared: &Shared) -> Result<(), Fault> {
         let all = lock(&self.0).clone();
-        let mut left: Vec<(Arc<Unsaved>, i64)> =
-            all.into_iter().map(|one| (one, i64::MIN)).collect();
+        let mut left: Vec<Left> = all.into_iter().map(|one| (one, i64::MIN)).collect();
+        let mut most = SERIES_AT_ONCE;
         while !left.is_empty() {
-            let some = left.split_off(left.len().saturating_sub(SERIES_AT_ONCE));
+            let some = left.split_off(left.len() - fit(&left, most));
             let tr = shared.database.create_transaction();
             let rest = loop {
                 match try_save(shared, &tr, &some).await {
                     Ok(rest) => break rest,
+                    // Rows that are there were larger than expected, or reading them took long.
+                    Err(fault) if some.len() > 1 && fault.is_too_much() => {
+                        most = some.len() / 2;
+                        break some;
+                    }
                     Err(fault) => fault.again(&tr).await?,
                 }
             };
@@ -105,12 +129,23 @@ impl Saving {
     }
 }
 
+/// Records that are left to be saved, and from which time on.
+type Left = (Arc<Unsaved>, i64);
+
+/// How many of the last of these fit one transaction, about.
+fn fit(left: &[Left], most: usize) -> usize {
+    let mut bytes = 0;
+    let fit = left.iter().rev().take(most).take_while(|(one, _)| {
+        let own: usize = one.records.values().map(Kind::weight).sum();
+        // With the row that it goes into.
+        bytes += own.min(STEP_BYTES) + ROW_BYTES / 2;
+        bytes <= TOGETHER
+    });
+    fit.count().max(1)
+}
+
 /// Saves some of each; gives what is left, and from which time on.
-async fn try_save(
-    shared: &Shared,
-    tr: &Transaction,
-    some: &[(Arc<Unsaved>, i64)],
-) -> Result<Vec<(Arc<Unsaved>, i64)>, Fault> {
+async fn try_save(shared: &Shared, tr: &Transaction, some: &[Left]) -> Result<Vec<Left>, Fault> {
     shared.check_owner(tr).await?;
     let merge = async |one: &Unsaved, from: i64| {
         let rows = (tr, &shared.keys, one.cell.id);

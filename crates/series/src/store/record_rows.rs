@@ -12,7 +12,7 @@ use plinth_types::Bytes;
 const FORMAT: u8 = 1;
 const HEADER: usize = 8;
 /// Bytes beyond which a row becomes several: what comes next rewrites the last one.
-const ROW_BYTES: usize = 8 << 10;
+pub(super) const ROW_BYTES: usize = 8 << 10;
 /// Records of a row, at most.
 const ROW_RECORDS: usize = 1 << 16;
 /// What a record takes beside its bytes, about.

@@ -140,13 +140,15 @@ impl Series {
 
     /// Whether there are records before a time.
     pub(super) async fn has_records_before(&self, first: i64) -> Result<bool> {
-        let span = Span::new(..first);
+        let (shared, id) = (&self.shared, self.cell.id);
         for kind in Kind::ALL {
-            let mut records = self.records(kind, span);
-            while let Some(some) = records.next().await? {
-                if !some.is_empty() {
-                    return Ok(true);
-                }
+            // A row is keyed by its first time.
+            let (begin, end) =
+                (shared.keys.records(kind, id), shared.keys.record_row(kind, id, first));
+            let range = &RangeOptions::from(begin..end).limit(1);
+            let row = |tr: Transaction| async move { tr.snapshot().get_range(range.clone()).await };
+            if retry::transact(&shared.database, row).await?.rows.iter().next().is_some() {
+                return Ok(true);
             }
         }
         Ok(false)
@@ -162,9 +164,15 @@ impl SeriesStore {
         let (mut by_part, mut mail) = (BTreeMap::<usize, Vec<_>>::new(), Mail::default());
         for (series, record) in records {
             let (shared, name) = (&series.shared, &series.cell.name);
-            if lock(&series.cell.state).standing == Standing::Damaged {
+            let standing = lock(&series.cell.state).standing;
+            let why = match standing {
+                Standing::Known | Standing::Found => None,
+                Standing::Gone => Some(Error::Deleted),
+                Standing::Damaged => Some(shared.why_damaged(name)),
+            };
+            if let Some(why) = why {
                 if mail.refused.last().is_none_or(|(last, _)| last != name) {
-                    mail.refused.push((name.clone(), shared.why_damaged(name)));
+                    mail.refused.push((name.clone(), why));
                 }
                 continue;
             }
@@ -174,6 +182,16 @@ impl SeriesStore {
         let posted = all(by_part.values().map(|records| post(records))).await;
         posted.into_iter().collect::<Result<()>>()?;
         Ok(mail)
+    }
+
+    /// Whether there is any record.
+    pub(super) async fn has_any_records(&self) -> Result<bool> {
+        for kind in Kind::ALL {
+            if self.has_records(kind).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether there is any record of a kind.
@@ -214,14 +232,26 @@ async fn post(records: &[(Series, Record)]) -> Result<()> {
         });
         let (now, later) = rest.split_at(fit.count().max(1));
         rest = later;
+        if !shared.is_poster() && inbox_is_full(shared).await? {
+            // Nobody else makes room there.
+            shared.take_in().await?;
+        }
         retry::transact_all(&shared.database, |tr| async move {
             let size = tr.snapshot().get(shared.keys.inbox_size());
             shared.check_owner(&tr).await?;
-            letter::judge(size.await?.as_ref(), shared.settings.inbox_bytes)?;
+            if shared.is_poster() {
+                letter::judge(size.await?.as_ref(), shared.settings.inbox_bytes)?;
+            }
             now.iter().for_each(|row| letter::put(&tr, &shared.keys, row));
             Ok(())
         })
         .await?;
     }
     Ok(())
+}
+
+async fn inbox_is_full(shared: &Shared) -> Result<bool> {
+    let key = &shared.keys.inbox_size();
+    let size = retry::transact(&shared.database, |tr| async move { tr.snapshot().get(key).await });
+    Ok(letter::judge(size.await?.as_ref(), shared.settings.inbox_bytes).is_err())
 }

@@ -50,6 +50,27 @@ impl Series {
         reply.await?
     }
 
+    /// Deletes the records before a time, for whom points are another affair. Whether there were
+    /// any.
+    pub(super) async fn forget_records(&self, first: i64) -> Result<bool> {
+        if !self.has_records_before(first).await? {
+            return Ok(false);
+        }
+        let (shared, id) = (&self.shared, self.cell.id);
+        flush::sealed(shared, (id, &self.cell.name), Span::NONE, async || {
+            if let Some((_, why)) = shared.damage_of(id, &self.cell.name) {
+                return Err(why);
+            }
+            retry::transact_all(&shared.database, |tr| async move {
+                shared.check_owner(&tr).await?;
+                record_rows::remove(&tr, &shared.keys, id, Span::new(..first)).await
+            })
+            .await
+        })
+        .await?;
+        Ok(true)
+    }
+
     async fn delete_span_here(&self, span: Span, by: Option<&Known>) -> Result<bool> {
         let (shared, id, name) = (&self.shared, self.cell.id, &self.cell.name);
         flush::sealed(shared, (id, name), span, async || {

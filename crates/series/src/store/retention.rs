@@ -138,6 +138,8 @@ impl SeriesStore {
         }
         let keeping = &known.keeping;
         let retention = &keeping.counting(retention);
+        self.take_in().await?;
+        let may_have_records = self.has_any_records().await?;
         let (mut count, mut after, mut failed) = (0, None, Ok(()));
         loop {
             let metrics = self.list(&Listing::Metrics, "", after.as_deref(), METRICS).await?;
@@ -152,7 +154,7 @@ impl SeriesStore {
                 let kept = raw.chain(retention.kept(metric)).min();
                 let kept = kept.map(|kept| first_kept(now, kept));
                 let is_rolled = keeping.has(metric);
-                let old = Old { now, first: kept, known, is_rolled };
+                let old = Old { now, first: kept, known, is_rolled, may_have_records };
                 if kept.is_none() && !is_rolled {
                     continue;
                 }
@@ -215,6 +217,8 @@ struct Old<'a> {
     known: &'a Arc<Known>,
     /// Whether the metric has rollups.
     is_rolled: bool,
+    /// Whether any series has records.
+    may_have_records: bool,
 }
 
 impl Series {
@@ -231,7 +235,13 @@ impl Series {
         if known.keeping.has(self.cell.name.metric()) {
             return self.forget_points(&known, first).await;
         }
-        let old = Old { now: first, first: Some(first), known: &known, is_rolled: false };
+        let old = Old {
+            now: first,
+            first: Some(first),
+            known: &known,
+            is_rolled: false,
+            may_have_records: true,
+        };
         self.forget_old(&old).await
     }
 
@@ -239,8 +249,8 @@ impl Series {
     /// anything.
     async fn forget(&self, old: &Old<'_>) -> Result<bool> {
         let had_records = match old.first {
-            Some(first) => self.has_records_before(first).await?,
-            None => false,
+            Some(first) if old.may_have_records => self.has_records_before(first).await?,
+            _ => false,
         };
         let lost = self.forget_old(old).await?;
         let has_ended = old.first.is_some() && self.delete_if_ended(old.known, had_records).await?;
@@ -252,12 +262,16 @@ impl Series {
         let metric = self.cell.name.metric();
         if !old.is_rolled {
             let Some(first) = old.first else { return Ok(false) };
-            let has_any = self.has_any_before(first).await?;
+            let has_any = self.has_any_before(first, old.may_have_records).await?;
             return Ok(has_any && self.delete_by(old.known, first).await?);
         }
         let keeping = &old.known.keeping;
         let mut lost = match old.first {
-            Some(first) => self.forget_points(old.known, first).await?,
+            // Rollups are of numbers alone.
+            Some(first) => {
+                let points = self.forget_points(old.known, first).await?;
+                (old.may_have_records && self.forget_records(first).await?) || points
+            }
             None => false,
         };
         for rollup in keeping.of(metric) {
@@ -268,7 +282,7 @@ impl Series {
         // Of a series that ended, the points that no bucket is made of any more.
         let end = old.first.and_then(|first| keeping.end_of_all(metric, first, old.now));
         if let Some(end) = end
-            && self.has_any_before(end).await?
+            && self.has_any_before(end, old.may_have_records).await?
         {
             lost |= self.delete_by(old.known, end).await?;
         }
@@ -280,9 +294,9 @@ impl Series {
         self.delete_span(Span::new(..first), Some(known.clone())).await
     }
 
-    async fn has_any_before(&self, first: i64) -> Result<bool> {
+    async fn has_any_before(&self, first: i64, may_have_records: bool) -> Result<bool> {
         Ok(self.scan(..first, Direction::Forward).await?.next().await?.is_some()
-            || self.has_records_before(first).await?)
+            || (may_have_records && self.has_records_before(first).await?))
     }
 }
 

@@ -182,7 +182,7 @@ impl Taker<'_> {
                 let histogram = read_of.histogram()?;
                 let series = self.series(&mut naming, &point, ("", None))?;
                 match self.metric.is_delta {
-                    true => self.intake.histogram_increments.push((series, point.time, histogram)),
+                    true => self.intake.take_increment(series, point.time, histogram),
                     false => self.intake.take_histogram(series, point.time, &histogram)?,
                 }
                 series

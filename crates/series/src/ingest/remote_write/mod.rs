@@ -145,23 +145,22 @@ fn take_series<'a>(
     key: &mut Vec<u8>,
     gather: impl FnOnce(&mut Intake, &mut Vec<u8>) -> Result<Besides<'a>, String>,
 ) -> Result<(), String> {
-    let begin = (intake.samples.len(), intake.records.len());
+    let begin = intake.mark();
     key.clear();
     let taken = gather(intake, key).and_then(|besides| {
-        if intake.samples.len() > begin.0 || intake.records.len() > begin.1 {
+        if intake.samples.len() > begin.samples || intake.records.len() > begin.records {
             let row = match intake.names.find(key, b"") {
                 Some(row) => row,
                 None => name(intake, key, &besides)?,
             };
-            intake.samples[begin.0..].iter_mut().for_each(|sample| sample.target = row.first);
-            intake.records[begin.1..].iter_mut().for_each(|record| record.target = row.first);
+            intake.samples[begin.samples..].iter_mut().for_each(|sample| sample.target = row.first);
+            intake.records[begin.records..].iter_mut().for_each(|record| record.target = row.first);
         }
         Ok(())
     });
     // Of a series whose name is none nothing is left.
     if taken.is_err() {
-        intake.samples.truncate(begin.0);
-        intake.records.truncate(begin.1);
+        intake.go_back(begin);
     }
     taken
 }

@@ -15,7 +15,7 @@ use plinth_promql::{
 };
 use std::collections::HashMap;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Series that an expression may read.
@@ -66,12 +66,15 @@ pub(in crate::query) struct StoreSource<'a> {
     store: &'a SeriesStore,
     share: Mutex<Share>,
     deadline: Deadline,
+    /// Whether any series has native histograms, once somebody has looked.
+    has_histograms: OnceLock<bool>,
 }
 
 impl<'a> StoreSource<'a> {
     pub(in crate::query) fn new(store: &'a SeriesStore, timeout: Duration) -> Self {
         let deadline = Deadline::within(store, timeout);
-        Self { store, share: Mutex::new(Share::new(store)), deadline }
+        let has_histograms = OnceLock::new();
+        Self { store, share: Mutex::new(Share::new(store)), deadline, has_histograms }
     }
 
     /// The series that meet conditions, at most so many.
@@ -142,8 +145,13 @@ impl Source for StoreSource<'_> {
         matchers: &[Matcher],
     ) -> Result<Vec<(Labels, Selected)>, Error<crate::Error>> {
         let found = self.find_at_most(matchers, MAX_SERIES).await?;
-        let may_have_histograms =
-            self.store.has_records(Kind::Histogram).await.map_err(Error::Source)?;
+        let may_have_histograms = match self.has_histograms.get() {
+            Some(known) => *known,
+            None => {
+                let found = self.store.has_records(Kind::Histogram).await.map_err(Error::Source)?;
+                *self.has_histograms.get_or_init(|| found)
+            }
+        };
         let groups = Together::groups(self.store, &found);
         let mut foreign = groups.iter().flat_map(|group| group.all.iter().map(move |_| group));
         let selected = found.into_iter().map(|found| {
@@ -226,16 +234,18 @@ impl Samples for Points {
     type Error = crate::Error;
 
     async fn more(&mut self, samples: &mut Vec<Sample>) -> Result<bool, crate::Error> {
-        let begin = samples.len();
-        let part = if self.have_ended { None } else { self.parts.next(|_| false).await? };
-        self.have_ended = part.is_none();
-        if let Some(Read::Piece(Piece::Points(points))) = &part {
-            samples.extend(points.iter().map(sample));
+        let Some(histograms) = &mut self.histograms else {
+            let Some(part) = self.parts.next(|_| false).await? else { return Ok(false) };
+            samples.extend(numbers(&part));
+            return Ok(true);
+        };
+        if histograms.wants_numbers() && !self.have_ended {
+            match self.parts.next(|_| false).await? {
+                Some(part) => histograms.take_numbers(numbers(&part)),
+                None => self.have_ended = true,
+            }
         }
-        match &mut self.histograms {
-            Some(histograms) => histograms.join(samples, begin, part.is_none()).await,
-            None => Ok(part.is_some()),
-        }
+        histograms.join(samples, self.have_ended).await
     }
 
     fn histograms(&mut self, histograms: &mut Vec<HistogramSample>) {
@@ -257,6 +267,15 @@ impl Samples for Points {
     fn told(&self) -> Told {
         Told { every: self.every, are_missing: self.parts.are_missing }
     }
+}
+
+/// The points of a part.
+fn numbers(part: &Read) -> impl Iterator<Item = Sample> + '_ {
+    let points = match part {
+        Read::Piece(Piece::Points(points)) => Some(points),
+        Read::Piece(Piece::Whole(_)) | Read::Bucket(_) => None,
+    };
+    points.into_iter().flat_map(|points| points.iter()).map(sample)
 }
 
 fn sample(point: Point) -> Sample {
