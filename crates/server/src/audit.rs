@@ -19,6 +19,7 @@
 
 use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
+use plinth_types::quotas::{Bounds, Whom};
 use plinth_types::rights::Grant;
 use plinth_types::{CommitReply, CommitRequest, MutationRef, MutationType, printable, system};
 use serde_json::{Value, json};
@@ -34,12 +35,13 @@ const SHOWN: usize = 10;
 const TOLD: usize = 8;
 const MOST_BYTES: usize = 200;
 
-/// Where an operator's things stand: the lock, locked ranges, the configuration, rights.
-const RANGES: [(&[u8], &[u8]); 4] = [
+/// Where an operator's things stand: the lock, locked ranges, the configuration, rights, quotas.
+const RANGES: [(&[u8], &[u8]); 5] = [
     (system::DATABASE_LOCKED, b"\xff/dbLocked\0"),
     (system::RANGE_LOCKS, b"\xff/plinth/rangeLocks\0"),
     (system::CONFIGURATION_PREFIX, b"\xff/conf0"),
     system::RIGHTS,
+    system::QUOTAS,
 ];
 
 /// Who asked: an address, and what a client calls itself.
@@ -238,6 +240,11 @@ fn words(key: &[u8], value: Option<&[u8]>) -> String {
         "locked ranges".to_owned()
     } else if let Some(grant) = Grant::decode(key) {
         format!("{} {grant}", either("grant", "revoke"))
+    } else if let Some(whom) = Whom::decode(key) {
+        match value.and_then(Bounds::decode) {
+            Some(bounds) => format!("quota set {whom} {bounds}"),
+            None => format!("quota {} {whom}", either("set", "clear")),
+        }
     } else if let Some(address) = key.strip_prefix(system::EXCLUDED_PREFIX) {
         format!("{} {}", either("exclude", "include"), text(address))
     } else if let Some(address) = key.strip_prefix(system::FAILED_PREFIX) {
@@ -289,6 +296,22 @@ mod tests {
                 Some("include a b"),
             ),
             (&[(Set, b"\xff/conf/coordinators", b"a:1,b:1")], Some("coordinators a:1,b:1")),
+            (
+                &[(
+                    Set,
+                    b"\xff/plinth/quotas/*\x00\x00",
+                    b"\x01\0\0\0\0\0\0\0\0k\x05\0\0\0\0\0\0\0",
+                )],
+                Some("quota set * watches=5"),
+            ),
+            (
+                &[(
+                    ClearRange,
+                    b"\xff/plinth/quotas/n\x00\x01t",
+                    b"\xff/plinth/quotas/n\x00\x01t\0",
+                )],
+                Some("quota clear tenant t"),
+            ),
             (
                 &[(Set, b"k", b"v"), (Set, b"\xff/conf/voter_count", b"3")],
                 Some("configure voter_count=3"),

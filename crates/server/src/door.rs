@@ -6,6 +6,7 @@
 use crate::audit::Audit;
 use crate::counters::Counters;
 use crate::events::Bursts;
+use crate::quotas::Quotas;
 use crate::rights::Rights;
 use plinth_env::{Listener, Stream};
 use plinth_types::{Error, Result};
@@ -73,6 +74,7 @@ impl Door {
 /// What makes doors: the server's certificates, if it has any, and what those may who come in.
 pub(crate) struct Doors {
     pub(crate) rights: Arc<Rights>,
+    pub(crate) quotas: Arc<Quotas>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) bursts: Arc<Bursts>,
     /// What operators did who came in.

@@ -6,6 +6,7 @@
 
 use plinth_env::{Burst, Env, Over};
 use plinth_types::Error;
+use std::fmt::Display;
 use std::net::SocketAddr;
 
 /// What others can make happen as often as they like: told at the beginning of a burst, and at its
@@ -23,10 +24,17 @@ enum Often {
     Closed,
     CutOff,
     NotAccepted,
+    Throttled,
 }
 
-const ALL: [Often; 5] =
-    [Often::TlsFailed, Often::Refused, Often::Closed, Often::CutOff, Often::NotAccepted];
+const ALL: [Often; 6] = [
+    Often::TlsFailed,
+    Often::Refused,
+    Often::Closed,
+    Often::CutOff,
+    Often::NotAccepted,
+    Often::Throttled,
+];
 
 impl Bursts {
     pub(crate) fn new(env: &Env) -> Self {
@@ -81,6 +89,15 @@ impl Bursts {
         }
     }
 
+    /// Somebody is over his quota, and what he asks for begins to wait: reads, or commits.
+    pub(crate) fn throttled(&self, peer: &dyn Display, quota: &str, what: &str) {
+        if self.is_first(Often::Throttled) {
+            tracing::warn!(%peer, quota, what, "requests wait for a quota");
+        } else {
+            tracing::debug!(%peer, quota, what, "requests wait for a quota");
+        }
+    }
+
     /// Tells the bursts that are over. To be called now and then.
     pub(crate) fn tick(&self) {
         let now = self.env.now();
@@ -112,6 +129,9 @@ impl Bursts {
                 Often::CutOff => tracing::warn!(count, seconds, "so many connections were cut off"),
                 Often::NotAccepted => {
                     tracing::error!(count, seconds, "so often no connection could be accepted");
+                }
+                Often::Throttled => {
+                    tracing::warn!(count, seconds, "so often requests began to wait for a quota");
                 }
             }
         }

@@ -32,7 +32,8 @@
 //!    why.
 //! 4. Without TLS (feature `tls`) it listens on loopback only, unless told otherwise in so many
 //!    words; and with TLS too, if clients needn't show certificates.
-//! 5. While rights are configured every door asks what whoever is there may (`rights/mod.rs`).
+//! 5. While rights are configured every door asks what whoever is there may (`rights/mod.rs`);
+//!    while there are quotas, what he has to keep to (`quotas/mod.rs`).
 //! 6. Stopping answers what is under way before it closes.
 //!
 //! ## Not here
@@ -62,6 +63,7 @@ mod nodes;
 mod outbox;
 mod page;
 mod place;
+mod quotas;
 mod reach;
 mod registry;
 mod renewal;

@@ -20,6 +20,7 @@ pub(crate) fn text(shared: &Shared) -> String {
         text.push('\n');
     }
     requests(shared, &mut text);
+    shared.doors.quotas.metrics(&mut text);
     if let Some(mesh) = &shared.config.peers {
         crate::nodes::metrics(mesh, &mut text);
     }

@@ -7,6 +7,7 @@
 //! thrown away.
 
 use crate::memory::{Charge, Memory, UNCOUNTED};
+use crate::quotas::Counted;
 use plinth_env::Env;
 use plinth_types::{Bytes, Error, Version};
 use std::net::SocketAddr;
@@ -268,6 +269,8 @@ pub(crate) struct Watch {
     pub(crate) token: Bytes,
     pub(crate) reply: plinth_env::Reply<Version>,
     pub(crate) bytes: usize,
+    /// What it is counted for.
+    pub(crate) counted: Vec<Counted>,
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use crate::memory::Memory;
 use crate::outbox::Outbox;
 use crate::page::Page;
 use crate::place::Place;
+use crate::quotas::Quotas;
 use crate::reach::{self, check_reach};
 use crate::registry::Registry;
 use crate::renewal;
@@ -108,7 +109,7 @@ impl Server {
     async fn begin(endpoint: Arc<dyn Endpoint>, mut config: ServerConfig) -> Result<Self> {
         let env = endpoint.env().clone();
         let rights = Rights::open(&env, &*endpoint, &config.rights, config.has_others()).await?;
-        let doors = open_doors(&env, &config, rights).await?;
+        let doors = open_doors(&env, &*endpoint, &config, rights).await?;
         let mut listeners = Vec::new();
         for wanted in config.wanted() {
             check_reach(&env, wanted.address, &config, doors.tls(), Purpose::Clients)?;
@@ -283,8 +284,14 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// Reads the certificates, if there are to be any.
-async fn open_doors(env: &Env, config: &ServerConfig, rights: Arc<Rights>) -> Result<Doors> {
+/// Reads the certificates, if there are to be any, and quotas.
+async fn open_doors(
+    env: &Env,
+    endpoint: &dyn Endpoint,
+    config: &ServerConfig,
+    rights: Arc<Rights>,
+) -> Result<Doors> {
+    let quotas = Quotas::open(env, endpoint).await;
     let (counters, bursts) = (Arc::new(Counters::default()), Arc::new(Bursts::new(env)));
     let audit = Arc::new(Audit::new(env));
     #[cfg(feature = "tls")]
@@ -293,6 +300,7 @@ async fn open_doors(env: &Env, config: &ServerConfig, rights: Arc<Rights>) -> Re
     let _ = config;
     Ok(Doors {
         rights,
+        quotas,
         counters,
         bursts,
         audit,

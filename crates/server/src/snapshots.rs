@@ -13,6 +13,8 @@
 //!
 //! Endpoints are dropped outside the lock: the last one to go may have files to remove.
 
+use crate::quotas::Counted;
+use crate::rights::Identity;
 use plinth_client::{Endpoint, Pinned};
 use plinth_proto::SnapshotId;
 use plinth_types::{Error, Result, Version};
@@ -50,6 +52,9 @@ struct Lease {
     version: Version,
     /// Whose connection it was asked for over.
     client: SocketAddr,
+    /// Who asked for it, and what it is counted for.
+    who: Identity,
+    counted: Vec<Counted>,
     since: Duration,
     until: Duration,
 }
@@ -57,6 +62,9 @@ struct Lease {
 /// A place for a snapshot yet to come; given back when dropped.
 pub(crate) struct Place {
     snapshots: Arc<Snapshots>,
+    who: Identity,
+    /// What it is counted for.
+    counted: Vec<Counted>,
 }
 
 impl Drop for Place {
@@ -76,11 +84,11 @@ impl Snapshots {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a place for a snapshot.
+    /// Takes a place for somebody's snapshot, which is counted so.
     ///
     /// # Errors
     /// `operation_failed` if all are taken.
-    pub(crate) fn reserve(self: &Arc<Self>) -> Result<Place> {
+    pub(crate) fn reserve(self: &Arc<Self>, who: Identity, counted: Vec<Counted>) -> Result<Place> {
         let mut table = self.lock();
         if table.leases.len() + table.reserved >= self.most {
             let detail = format!(
@@ -90,7 +98,7 @@ impl Snapshots {
             return Err(Error::operation_failed().with_detail(detail));
         }
         table.reserved += 1;
-        Ok(Place { snapshots: self.clone() })
+        Ok(Place { snapshots: self.clone(), who, counted })
     }
 
     /// For how long a lease is given to who asks for so much.
@@ -109,7 +117,7 @@ impl Snapshots {
     /// `shutdown_in_progress` if the server has stopped meanwhile.
     pub(crate) fn hold(
         &self,
-        place: Place,
+        mut place: Place,
         pinned: Pinned,
         client: SocketAddr,
         random: u64,
@@ -126,9 +134,11 @@ impl Snapshots {
             number = number.wrapping_add(1);
         }
         let Pinned { version, endpoint } = pinned;
+        let (who, counted) = (place.who.clone(), std::mem::take(&mut place.counted));
+        let until = now + lease;
         table
             .leases
-            .insert(number, Lease { endpoint, version, client, since: now, until: now + lease });
+            .insert(number, Lease { endpoint, version, client, who, counted, since: now, until });
         table.taken += 1;
         drop(table);
         drop(place);
@@ -181,6 +191,13 @@ impl Snapshots {
         let Ok(number) = self.number(id) else { return };
         let lease = self.lock().leases.remove(&number);
         drop(lease);
+    }
+
+    /// Counts all of them anew, for those who asked for them.
+    pub(crate) fn recount(&self, count: impl Fn(&Identity) -> Vec<Counted>) {
+        for lease in self.lock().leases.values_mut() {
+            lease.counted = count(&lease.who);
+        }
     }
 
     /// Gives up those whose lease is over.
@@ -260,8 +277,13 @@ mod tests {
             }
         }
 
+        fn reserve(&self) -> Result<Place> {
+            let client = SocketAddr::from(([127, 0, 0, 1], 9));
+            self.snapshots.reserve(Identity::at(client.ip()), Vec::new())
+        }
+
         fn pin(&self, random: u64, now: Duration) -> SnapshotId {
-            let place = self.snapshots.reserve().unwrap();
+            let place = self.reserve().unwrap();
             let pinned = Pinned { version: 5, endpoint: self.endpoint.clone() };
             let client = SocketAddr::from(([127, 0, 0, 1], 9));
             self.snapshots.hold(place, pinned, client, random, [now, LEASE]).unwrap()
@@ -289,7 +311,7 @@ mod tests {
         let world = World::new(2);
         let (old, new) = (world.pin(1, Duration::ZERO), world.pin(1, LEASE));
         assert_ne!(old, new, "the same random number twice is two snapshots");
-        assert!(world.snapshots.reserve().is_err(), "two at most");
+        assert!(world.reserve().is_err(), "two at most");
         let held = Arc::strong_count(&world.endpoint);
         world.snapshots.sweep(LEASE);
         assert_eq!(Arc::strong_count(&world.endpoint), held, "not before its time");
@@ -298,17 +320,17 @@ mod tests {
         let status = world.snapshots.status(LEASE);
         assert_eq!((&status["count"], &status["lapsed"]), (&1.into(), &1.into()), "{status}");
         assert!(world.snapshots.find(&new, 2 * LEASE).is_ok());
-        assert!(world.snapshots.reserve().is_ok(), "there is room again");
+        assert!(world.reserve().is_ok(), "there is room again");
     }
 
     #[test]
     fn a_place_that_comes_to_nothing_is_given_back_and_the_end_takes_all() {
         let world = World::new(1);
-        drop(world.snapshots.reserve().unwrap());
+        drop(world.reserve().unwrap());
         let id = world.pin(1, Duration::ZERO);
         world.snapshots.close();
         assert!(world.snapshots.find(&id, Duration::ZERO).is_err());
-        let place = world.snapshots.reserve().unwrap();
+        let place = world.reserve().unwrap();
         let pinned = Pinned { version: 5, endpoint: world.endpoint.clone() };
         let client = SocketAddr::from(([127, 0, 0, 1], 9));
         let held = world.snapshots.hold(place, pinned, client, 2, [Duration::ZERO, LEASE]);

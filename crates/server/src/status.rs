@@ -155,6 +155,7 @@ fn server(shared: &Shared) -> Value {
         "bytes_buffered": shared.memory.held(),
         "pinned_snapshots": shared.snapshots.status(shared.env.now()),
         "rights": shared.doors.rights.status(shared.doors.tls().asks_clients),
+        "quotas": shared.doors.quotas.status(),
         "series": shared.series.status(),
         "process_id": shared.env.process_id(),
         "cpu_seconds": shared.env.cpu_time().as_secs_f64(),

@@ -21,6 +21,8 @@ mod migrate_suite;
 mod node_suite;
 #[path = "page.rs"]
 mod page;
+#[path = "quotas.rs"]
+mod quotas;
 #[path = "series_simulated.rs"]
 mod series_simulated;
 #[path = "several.rs"]

@@ -40,6 +40,7 @@ pub mod marks;
 pub mod mutation;
 pub mod places;
 pub mod printable;
+pub mod quotas;
 pub mod range_locks;
 pub mod ranges;
 pub mod read;

@@ -60,6 +60,8 @@ pub const SECOND_SITE_HALF: &[u8] = b"\xff\x02/plinth/dr/to/half";
 pub const RIGHTS: (&[u8], &[u8]) = (b"\xff/plinth/rights/", b"\xff/plinth/rights0");
 /// Those of them that are [grants](crate::rights::Grant).
 pub const GRANTS: (&[u8], &[u8]) = (b"\xff/plinth/rights/grant/", b"\xff/plinth/rights/grant0");
+/// Begin and end of the rows that say how much somebody may: [quotas](crate::quotas).
+pub const QUOTAS: (&[u8], &[u8]) = (b"\xff/plinth/quotas/", b"\xff/plinth/quotas0");
 
 /// Prefix of the rows of time series: a place of their own, out of the way of whoever writes or
 /// clears normal keys.
@@ -96,10 +98,13 @@ mod tests {
         assert_eq!(crate::strinc(SERIES_PREFIX).as_deref(), Some(SERIES_END));
         assert_eq!(crate::strinc(TENANTS.0).as_deref(), Some(TENANTS.1));
         assert!(TENANT_NAMES.starts_with(TENANTS.0));
-        for (begin, end) in [RIGHTS, GRANTS] {
+        for (begin, end) in [RIGHTS, GRANTS, QUOTAS] {
             assert_eq!(crate::strinc(begin).as_deref(), Some(end));
-            assert!(is_metadata(begin) && begin >= RIGHTS.0);
+            assert!(is_metadata(begin));
         }
+        assert!(GRANTS.0 > RIGHTS.0 && GRANTS.1 < RIGHTS.1);
+        // A row of them alone would shut everybody out.
+        assert!(QUOTAS.1 <= RIGHTS.0);
     }
 
     #[test]

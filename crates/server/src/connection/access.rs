@@ -4,6 +4,7 @@
 //! are no rights only looks at one. What waits at the server is judged anew with each change.
 
 use super::Connection;
+use super::dues::Keeping;
 use crate::rights::{Allowance, Claims, Guarded, Identity, Rights};
 use plinth_client::Endpoint;
 use plinth_env::Env;
@@ -27,6 +28,8 @@ pub(super) struct Access {
     allowance: Allowance,
     /// The epoch as of which what waits was judged.
     heeded: u64,
+    /// What it has to keep to.
+    pub(super) dues: Keeping,
 }
 
 struct Judged {
@@ -50,7 +53,8 @@ impl Access {
     pub(super) fn of(identity: Identity) -> Self {
         let (token, judged) = (Bytes::new(), VecDeque::new());
         let allowance = Allowance::default();
-        Self { version: 0, identity, token, judged, allowance, heeded: 0 }
+        let dues = Keeping::default();
+        Self { version: 0, identity, token, judged, allowance, heeded: 0, dues }
     }
 
     /// It has shown this certificate, and proven that it is its own.
@@ -62,6 +66,12 @@ impl Access {
     /// It shows a token, for what it asks from now on; an empty one for none.
     pub(super) fn show(&mut self, token: Bytes) {
         self.token = token;
+    }
+
+    /// Whoever shows this token, if that is believed.
+    pub(super) fn identity_of(&mut self, rights: &Rights, token: &Bytes) -> Identity {
+        let claims = rights.claims(token, &mut self.allowance).ok().flatten();
+        Identity { claims, ..self.identity.clone() }
     }
 
     /// The token that was shown.

@@ -79,7 +79,7 @@ impl Connection {
     /// Bytes that would be free if the connection were cut off. An empty output is the thread's.
     fn frees(&self) -> usize {
         let output = if self.output.is_empty() { 0 } else { self.output.capacity() };
-        self.input.capacity() + output + self.watches.bytes()
+        self.input.capacity() + output + self.watches.bytes() + self.access.dues.bytes()
     }
 
     /// Ends the connection because memory is short: with a word, if what the client has begun to
@@ -99,6 +99,7 @@ impl Connection {
         self.outbox.close(std::mem::take(&mut self.holds.in_flight));
         self.input = Vec::new();
         self.watches = Watches::default();
+        self.access.dues.give_up();
         self.forget_unsent();
         if self.output.len() - self.sent > UNCOUNTED {
             return Err(Gone);

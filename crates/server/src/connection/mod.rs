@@ -6,6 +6,7 @@
 //! doesn't take) stays with the connection and is accounted for.
 
 mod access;
+mod dues;
 mod holds;
 mod operator;
 mod requests;
@@ -181,7 +182,8 @@ impl Connection {
                 return Ok(Poll::Pending);
             }
             self.collect(context)?;
-            let mut moved = self.send(context)?;
+            let mut moved = self.serve_waiting(context);
+            moved |= self.send(context)?;
             if self.phase == Phase::Closing && self.output.is_empty() {
                 self.outbox.expect_within(&self.shared.env, LINGER);
                 self.phase = Phase::Lingering;
@@ -218,6 +220,7 @@ impl Connection {
         self.holds.in_flight -= answered;
         self.holds.is_tight = self.shared.memory.is_tight();
         self.heed_rights();
+        self.heed_quotas();
         fired.into_iter().for_each(|id| self.look_at_watch(id));
         let is_ending = matches!(self.phase, Phase::Closing | Phase::Lingering);
         match order {
@@ -226,7 +229,9 @@ impl Connection {
             Order::Leave if self.phase == Phase::Greeting => return Err(Gone),
             Order::GoOn | Order::Leave => {}
             Order::Finish if is_ending => {}
-            Order::Finish if self.holds.in_flight == Charge::default() => {
+            Order::Finish
+                if self.holds.in_flight == Charge::default() && !self.access.dues.waits() =>
+            {
                 self.phase = Phase::Closing
             }
             Order::Finish => {}
@@ -251,9 +256,14 @@ impl Connection {
         }
     }
 
-    /// Whether more requests may be handled: it doesn't wait for its turn, and replies and requests
-    /// under way are within their bounds.
+    /// Whether more requests may be handled: there is room for them, also for such as wait.
     fn may_handle(&self) -> bool {
+        self.has_room() && !self.access.dues.is_full() && !self.shared.is_stopping()
+    }
+
+    /// Whether more requests may be carried out: it doesn't wait for its turn, and replies and
+    /// requests under way are within their bounds.
+    fn has_room(&self) -> bool {
         let limits = &self.shared.config.limits;
         // Whoever has nothing under way and nothing to take may always ask, so that everybody gets
         // on, and nobody needs to be woken when there is room again.
@@ -266,7 +276,6 @@ impl Connection {
             && self.output.len() - self.sent < output
             && self.holds.in_flight.sum() < in_flight
             && !matches!(self.turn.lane, Standing::Going)
-            && !self.shared.is_stopping()
     }
 
     /// Sends what is ready; says whether anything left.
@@ -381,12 +390,13 @@ impl Connection {
                 hello.cluster
             )));
         }
-        let welcome = Welcome::accept(&hello, version, &*self.shared.place.cluster_id);
-        Welcome { newest: offered, ..welcome }.encode(&mut self.output);
-        self.access.version = version;
         if self.shared.doors.rights.are_kept() {
             self.access.note_certificate(self.stream.peer_certificate());
         }
+        self.enter()?;
+        let welcome = Welcome::accept(&hello, version, &*self.shared.place.cluster_id);
+        Welcome { newest: offered, ..welcome }.encode(&mut self.output);
+        self.access.version = version;
         self.outbox.introduce(&hello.name);
         self.shared.connections.greeted(self.number);
         self.phase = Phase::Open;

@@ -16,6 +16,7 @@ use plinth_env::Reply;
 use plinth_proto::frame::{Frame, Kind, RANGE_LOCKS};
 use plinth_proto::request::{IN_PARTS, WHOLE_KEYS};
 use plinth_proto::{MOST_TOGETHER, ReadVersion, Request, reply};
+use plinth_types::quotas::Of;
 use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
     KeySelector, KeySpace, Quorum, RangeRead, RangeResult, Result, Version,
@@ -76,7 +77,7 @@ impl Connection {
         let done = self
             .knows(frame.kind)
             .and_then(|()| Request::decode(frame))
-            .and_then(|request| self.carry_out(id, request, frame.len()));
+            .and_then(|request| self.begin(id, request, frame.len()));
         if let Err(error) = done {
             self.fail(id, &error);
         }
@@ -118,7 +119,14 @@ impl Connection {
         Ok(self.shared.endpoint.clone())
     }
 
-    fn carry_out(&mut self, id: u32, request: Request, len: usize) -> Result<()> {
+    fn begin(&mut self, id: u32, request: Request, len: usize) -> Result<()> {
+        if self.shared.doors.quotas.are_there() {
+            return self.keep_to_quotas(id, request, len);
+        }
+        self.carry_out(id, request, len)
+    }
+
+    pub(super) fn carry_out(&mut self, id: u32, request: Request, len: usize) -> Result<()> {
         let endpoint = self.endpoint_for(&request)?;
         match request {
             Request::GetMany { version, space, keys } => {
@@ -129,6 +137,7 @@ impl Connection {
             Request::GetNewest { lock_aware, space, keys } => {
                 self.turn.counted.reads += keys.len() as u64;
                 let answer = endpoint.get_newest(lock_aware, space, &keys);
+                let answer = self.charge_newest(&keys, answer);
                 let charge = Charge::new(len, memory::values(keys.len()));
                 self.answer(id, answer, charge, put_get_newest);
             }
@@ -196,8 +205,12 @@ impl Connection {
     ) -> Result<()> {
         guard::commit(&request)?;
         self.turn.counted.commits += 1;
+        let bill = self.bill_commit(&request);
         let what = audit::what(&request);
         let mut answer = endpoint.commit(request);
+        if let Some(bill) = bill {
+            answer = self.charge_commit(bill, answer);
+        }
         if let Some(what) = what {
             answer = self.shared.doors.audit.follow(what, self.who(), answer);
         }
@@ -229,7 +242,7 @@ impl Connection {
             return self.get_first_of_many(endpoint, id, (version, space), keys, len);
         }
         self.turn.counted.reads += keys.len() as u64;
-        let mut answer = endpoint.get_many(version, space, keys);
+        let mut answer = self.charge_values(keys, false, endpoint.get_many(version, space, keys));
         match answer.try_take() {
             Some(Ok(values)) => reply::put_get_many(&mut self.output, id, &values),
             Some(Err(error)) => return Err(error),
@@ -267,7 +280,9 @@ impl Connection {
                 None if values.is_empty() => {
                     // Where it has to be waited for, for more of them at once.
                     let end = keys.len().min(most);
-                    let answer = endpoint.get_many(version, space, &keys.slice(0..end));
+                    let first = keys.slice(0..end);
+                    let answer = endpoint.get_many(version, space, &first);
+                    let answer = self.charge_values(&first, true, answer);
                     self.turn.counted.reads += end as u64;
                     let charge = Charge::new(len, memory::values(end));
                     self.answer(id, answer, charge, |out, id, values: &Vec<_>| {
@@ -284,6 +299,7 @@ impl Connection {
             }
         }
         self.turn.counted.reads += values.len() as u64;
+        self.charge_values_now(keys, &values);
         reply::put_get_many(&mut self.output, id, &values);
         Ok(())
     }
@@ -298,7 +314,7 @@ impl Connection {
     ) -> Result<()> {
         guard::selector(selector)?;
         self.turn.counted.reads += 1;
-        let answer = endpoint.get_key(version, space, selector);
+        let answer = self.charge_key(endpoint.get_key(version, space, selector));
         let charge = Charge::new(len, memory::ONE_KEY);
         self.answer(id, answer, charge, |out, id, key: &Bytes| reply::put_get_key(out, id, key));
         Ok(())
@@ -348,7 +364,7 @@ impl Connection {
     ) -> Result<()> {
         guard::range(&mut read)?;
         self.turn.counted.ranges += 1;
-        let mut answer = endpoint.get_range(version, space, &read);
+        let mut answer = self.charge_rows(endpoint.get_range(version, space, &read));
         match answer.try_take() {
             Some(Ok(result)) => {
                 self.turn.counted.rows += result.rows.len() as u64;
@@ -367,6 +383,7 @@ impl Connection {
         let bytes = request.bytes.min(memory::CHANGES);
         let charge = Charge::new(len, if request.wait { memory::CHANGES / 16 } else { bytes });
         let answer = endpoint.read_changes(ChangesRequest { bytes, ..request });
+        let answer = self.charge_changes(answer);
         self.answer_sized(id, answer, charge, Changes::bytes, |out, id, changes: &Changes| {
             if let Err(error) = reply::put_changes(out, id, changes) {
                 reply::put_failure(out, id, &error);
@@ -475,10 +492,13 @@ impl Connection {
             let detail = format!("the id {id} belongs to a watch that waits");
             return Err(Error::client_invalid_operation().with_detail(detail));
         }
+        let counted = self.count(Of::Watches).map_err(|why| {
+            Error::too_many_watches().with_detail(format!("{why}, and so many wait"))
+        })?;
         let bytes = key.len() + value.as_ref().map_or(0, Bytes::len) + REQUEST_OVERHEAD;
         let reply = endpoint.watch(key.clone(), value, version);
         let token = self.access.shown().clone();
-        self.watches.insert(id, Watch { key, token, reply, bytes });
+        self.watches.insert(id, Watch { key, token, reply, bytes, counted });
         self.look_at_watch(id);
         Ok(())
     }

@@ -7,6 +7,7 @@ use plinth_client::{ReadVersionReply, ReadVersionRequest};
 use plinth_env::reply::promise;
 use plinth_proto::frame::{Kind, RANGE_LOCKS};
 use plinth_proto::{Request, SnapshotId, reply};
+use plinth_types::quotas::Of;
 use plinth_types::{Error, Result};
 
 /// For a client that wouldn't leave locked ranges alone. What was pinned lapses with its lease,
@@ -22,7 +23,13 @@ impl Connection {
     /// Pins a snapshot. Should the connection end before the answer has left, the lease lapses.
     pub(super) fn pin(&mut self, id: u32, lease_ms: u32, len: usize) -> Result<()> {
         let coverage = self.coverage()?;
-        let place = self.shared.snapshots.reserve()?;
+        let counted = self.count(Of::Snapshots).map_err(|why| {
+            let detail =
+                format!("{why}, and so many are held: drop one of them, or let its lease lapse");
+            Error::operation_failed().with_detail(detail)
+        })?;
+        let who = self.identity();
+        let place = self.shared.snapshots.reserve(who, counted)?;
         let (shared, client) = (self.shared.clone(), self.outbox.peer);
         let (done, answer) = promise();
         // What is kept is the database as it was: who reads in it is judged at each read.

@@ -44,6 +44,11 @@ impl Watches {
         self.waiting.get_mut(&id)
     }
 
+    /// All of them.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Watch> {
+        self.waiting.values_mut()
+    }
+
     /// Takes one in, whose id no other has.
     pub(super) fn insert(&mut self, id: u32, watch: Watch) {
         self.bytes += watch.bytes;

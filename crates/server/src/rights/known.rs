@@ -115,7 +115,7 @@ fn keys_of(id: [u8; 8]) -> Option<KeyRange> {
 }
 
 /// What a tenant's keys begin with, from what is stored under its name.
-pub(super) fn tenant_prefix(stored: &[u8]) -> Option<[u8; 8]> {
+pub(crate) fn tenant_prefix(stored: &[u8]) -> Option<[u8; 8]> {
     // Ids are small numbers: one that began like the system's keys would be none.
     stored.first_chunk::<8>().copied().filter(|id| id[0] != 0xff)
 }
@@ -125,7 +125,7 @@ pub(super) fn tenant_prefix(stored: &[u8]) -> Option<[u8; 8]> {
 pub(super) struct Known {
     number: u64,
     found: Found,
-    rights: Vec<(Whom, Role, Part)>,
+    rights: Vec<(Meant, Role, Part)>,
 }
 
 /// What a grant is for.
@@ -138,7 +138,7 @@ impl Known {
     pub(super) fn new(number: u64, found: Found) -> Self {
         let right = |grant: &Grant| {
             let part = found.part(&grant.scope)?;
-            Some((Whom::of(&grant.subject)?, grant.role, part))
+            Some((Meant::of(&grant.subject)?, grant.role, part))
         };
         let rights = found.grants.iter().filter_map(right).collect();
         Self { number, found, rights }
@@ -189,8 +189,8 @@ impl Known {
     }
 }
 
-/// Whom a grant is for, ready to be compared.
-enum Whom {
+/// Whom a grant, or a quota, is for, ready to be compared.
+pub(crate) enum Meant {
     Anybody,
     Address(Subject),
     Token(String),
@@ -198,9 +198,9 @@ enum Whom {
     Certificate(plinth_tls::Rule),
 }
 
-impl Whom {
+impl Meant {
     /// `None` for a rule that can't be read: nobody fulfils it.
-    fn of(subject: &Subject) -> Option<Self> {
+    pub(crate) fn of(subject: &Subject) -> Option<Self> {
         match subject {
             Subject::Anybody => Some(Self::Anybody),
             Subject::Address(..) => Some(Self::Address(subject.clone())),
@@ -215,7 +215,8 @@ impl Whom {
         }
     }
 
-    fn is(&self, who: &Identity) -> bool {
+    /// Whether that is somebody.
+    pub(crate) fn is(&self, who: &Identity) -> bool {
         match self {
             Self::Anybody => true,
             Self::Address(subject) => subject.has_address(who.address),
@@ -231,12 +232,12 @@ impl Whom {
 
 /// Whether somebody is one of these.
 pub(super) fn is_any(subjects: &[Subject], who: &Identity) -> bool {
-    subjects.iter().any(|subject| Whom::of(subject).is_some_and(|whom| whom.is(who)))
+    subjects.iter().any(|subject| Meant::of(subject).is_some_and(|whom| whom.is(who)))
 }
 
 /// Whether somebody can be meant by that.
 pub(super) fn check(subject: &Subject) -> std::result::Result<(), String> {
-    match Whom::of(subject) {
+    match Meant::of(subject) {
         Some(_) => Ok(()),
         None => Err(format!("{subject} is a rule that no certificate can be compared with")),
     }

@@ -32,6 +32,7 @@ mod token;
 mod tokens;
 
 pub(crate) use guarded::Guarded;
+pub(crate) use known::{Meant, tenant_prefix};
 pub(crate) use token::Claims;
 pub(crate) use tokens::Allowance;
 
@@ -241,7 +242,7 @@ impl Rights {
     ///
     /// # Errors
     /// `permission_denied` for a token that isn't believed.
-    fn identity(&self, from: IpAddr, token: Option<&str>) -> Result<Identity> {
+    pub(crate) fn identity(&self, from: IpAddr, token: Option<&str>) -> Result<Identity> {
         let token = token.unwrap_or_default().as_bytes();
         Ok(Identity {
             claims: self.claims(token, &mut Allowance::default())?,
@@ -330,6 +331,11 @@ impl Rights {
                 }
             },
         }
+    }
+
+    /// Whether a row, or this server's own settings, make somebody an operator.
+    pub(crate) fn is_operator(&self, who: &Identity) -> bool {
+        self.are_known() && self.coverage(who).is_ok_and(|(_, coverage)| coverage.is_operator())
     }
 
     /// How many rows there are, as far as is known.

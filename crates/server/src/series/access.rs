@@ -7,12 +7,14 @@
 //! While there are rights it may be one of those that grants are for, and who shows none may what a
 //! grant gives his address.
 
+use super::throttle::{Payer, Throttle};
 use crate::audit::{Audit, Deletion, Who};
 use crate::door::Doors;
-use crate::rights::Rights;
+use crate::rights::{Identity, Rights};
 use crate::token::{self, PENANCE, is_local, is_same};
 use hyper::{HeaderMap, StatusCode, header};
 use plinth_env::Env;
+use plinth_types::quotas::Of;
 use plinth_types::{Error, Result};
 use std::net::IpAddr;
 use std::path::Path;
@@ -24,6 +26,7 @@ pub(super) struct Access {
     is_local: bool,
     rights: Arc<Rights>,
     audit: Arc<Audit>,
+    pub(super) throttle: Throttle,
 }
 
 impl Access {
@@ -39,12 +42,26 @@ impl Access {
             None => None,
         };
         let (rights, audit) = (doors.rights.clone(), doors.audit.clone());
-        Ok(Self { token, is_local, rights, audit })
+        let throttle = Throttle::new(env, doors);
+        Ok(Self { token, is_local, rights, audit, throttle })
     }
 
     /// Somebody at an address begins to delete series.
     pub(super) fn begin_deletion(&self, from: IpAddr, what: String) -> Deletion {
         self.audit.begin_deletion(Who { address: from.to_string(), name: String::new() }, what)
+    }
+
+    /// Who pays for a request, if anybody has to.
+    pub(super) fn payer(
+        &self,
+        headers: &HeaderMap,
+        (from, writes): (IpAddr, bool),
+    ) -> Option<Payer> {
+        let of = if writes { Of::Write } else { Of::Read };
+        // A token that isn't believed may be the one of this door: that one's bearers are known by
+        // their addresses.
+        self.throttle
+            .payer(of, || self.rights.identity(from, given(headers)).unwrap_or(Identity::at(from)))
     }
 
     pub(super) fn rights(&self) -> &Rights {

@@ -12,6 +12,7 @@ use super::charts;
 use super::opening::Asked;
 use super::parts::Parts as SeriesParts;
 use super::reply::{IDLE, Made, Reply, State, Work, refusal};
+use super::throttle::Payer;
 use super::{Hub, bodies, import, otlp, pass, pulse, put, rules, scrape, write};
 use crate::http::{Bounds, Patience, Site};
 use hyper::body::{Body, Incoming};
@@ -30,7 +31,7 @@ use plinth_series::{
 };
 use plinth_types::Bytes;
 use std::future::poll_fn;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -65,25 +66,26 @@ impl Site for Hub {
         request: Request<Incoming>,
         patience: Arc<Patience>,
     ) -> Response<Reply> {
-        let answer = answer(&self, request, &patience).await;
+        let (answer, payer) = answer(&self, request, &patience).await;
         // An answer without a body, or to HEAD, is sent without asking for a piece of it.
         patience.set(IDLE);
-        answer.map(|state| Reply { state, patience })
+        answer.map(|state| Reply { state, patience, payer })
     }
 }
 
-/// Whether a request may be answered: another server that passes it on proves that it knows the
-/// lease, and everybody else himself.
+/// Whether a request may be answered, and who pays for that: another server that passes it on
+/// proves that it knows the lease, and has had it paid for; everybody else proves himself.
 async fn check(
     hub: &Hub,
     request: &Request<Incoming>,
-    from: IpAddr,
-) -> Result<(), (StatusCode, &'static str)> {
+    patience: &Patience,
+) -> Result<Option<Payer>, (StatusCode, &'static str)> {
+    let from = patience.other_side();
     let headers = request.headers();
     if let Some(told) = headers.get(pass::LEASE) {
         let is_known = told.to_str().is_ok_and(|told| hub.slot.is_secret(told));
         return if is_known {
-            Ok(())
+            Ok(None)
         } else {
             Err((pass::MOVED, "the lease of the series is another one"))
         };
@@ -97,18 +99,35 @@ async fn check(
     if is_from_a_page(headers) {
         return Err((StatusCode::FORBIDDEN, "series have no business with pages in a browser"));
     }
-    Ok(())
+    let payer = hub.access.payer(headers, (from, writes));
+    if let Some(payer) = &payer {
+        patience.stop();
+        if !hub.access.throttle.admits(payer).await {
+            let why = "the quota of whoever asks this is used up: ask again in some seconds";
+            return Err((StatusCode::SERVICE_UNAVAILABLE, why));
+        }
+        patience.set(IDLE);
+    }
+    Ok(payer)
 }
 
 /// What a request is answered.
-async fn answer(hub: &Hub, request: Request<Incoming>, patience: &Patience) -> Response<State> {
+async fn answer(
+    hub: &Hub,
+    request: Request<Incoming>,
+    patience: &Patience,
+) -> (Response<State>, Option<Payer>) {
     let is_influx = write::is_influx(request.uri().path());
     let is_read = request.uri().path() == RemoteRead::PATH;
     let path = request.uri().path().to_owned();
+    let mut pays = None;
     let answered = async {
-        match check(hub, &request, patience.other_side()).await {
-            Ok(()) if is_sent(&request) => sent(hub, request, patience).await,
-            Ok(()) => (admitted(hub, request, patience).await, None),
+        match check(hub, &request, patience).await {
+            Ok(payer) if is_sent(&request) => sent(hub, request, patience, payer).await,
+            Ok(payer) => {
+                pays = payer;
+                (admitted(hub, request, patience).await, None)
+            }
             Err((status, why)) => (told(status, TEXT, format!("-{why}\r\n")), None),
         }
     };
@@ -134,7 +153,7 @@ async fn answer(hub: &Hub, request: Request<Incoming>, patience: &Patience) -> R
     if status == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
-    response
+    (response, pays)
 }
 
 /// What a request is told that can't be answered now, as who asks there expects it.
@@ -250,6 +269,7 @@ async fn sent(
     hub: &Hub,
     request: Request<Incoming>,
     patience: &Patience,
+    payer: Option<Payer>,
 ) -> (Answered, Option<write::Written>) {
     let mut held = hub.bodies.hold();
     let (head, content) = request.into_parts();
@@ -259,6 +279,9 @@ async fn sent(
             return (told(status, TEXT, format!("{}\n", why_not(status, "32 MiB"))), None);
         }
     };
+    if let Some(payer) = payer {
+        payer.pay(content.len());
+    }
     let of = (patience.other_side(), &mut held);
     if otlp::owns(head.uri.path(), &head.method) {
         let (status, kind, bytes) = otlp::answer(hub, &head, &content, of).await;
@@ -299,6 +322,7 @@ impl Hub {
         let mut reply = Reply {
             state,
             patience: Arc::new(Patience::new(&self.env, Ipv4Addr::LOCALHOST.into())),
+            payer: None,
         };
         while let Some(frame) = poll_fn(|context| Pin::new(&mut reply).poll_frame(context)).await {
             let lost = |why: QueryError| {

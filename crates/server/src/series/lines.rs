@@ -11,6 +11,7 @@ use super::Hub;
 use super::callers::Caller;
 use super::events;
 use super::opened::Opened;
+use super::throttle::{Known, Payer};
 use crate::rights::{Identity, Judged};
 use plinth_env::Stream;
 use plinth_env::sync::{First, race};
@@ -53,6 +54,7 @@ pub(super) async fn converse(hub: &Hub, stream: Stream, protocol: Protocol, call
         held: Vec::new(),
         counted: (0, 0),
         judged: Judged::default(),
+        known: Known::default(),
         is_gone: false,
         is_new: true,
     };
@@ -93,9 +95,15 @@ fn may_be_http(bytes: &[u8]) -> bool {
     VERBS.iter().any(|verb| verb.starts_with(bytes) || bytes.starts_with(verb))
 }
 
+/// Who is at the other side.
+fn identity(stream: &Stream) -> Identity {
+    let certificate = stream.peer_certificate().map(Arc::from);
+    Identity { certificate, ..Identity::at(stream.peer_address().ip()) }
+}
+
 enum Received {
-    /// What was held, and more behind it: so many bytes of a buffer.
-    Bytes(Vec<u8>, usize),
+    /// What was held, and more behind it: so many bytes of a buffer, and of what was held.
+    Bytes(Vec<u8>, usize, usize),
     /// Nothing, as yet, and points wait to be saved.
     NothingMore,
     End,
@@ -112,6 +120,7 @@ struct Connection {
     /// Points and refusals that were counted for all to see.
     counted: (u64, u64),
     judged: Judged,
+    known: Known,
     /// Nobody hears the last replies.
     is_gone: bool,
     /// It is not known yet whether this is a request of HTTP.
@@ -124,7 +133,7 @@ impl Connection {
     async fn receive_all(&mut self, hub: &Hub, caller: &Caller) {
         loop {
             // The signal is looked at here too: what is always ready would never wait for it.
-            if hub.is_stopping() {
+            if hub.is_stopping() || self.wait_for_quota(hub, caller).await.is_err() {
                 break;
             }
             match race(caller.stop.wait(), poll_fn(|context| self.poll_receive(context))).await {
@@ -140,7 +149,7 @@ impl Connection {
                     }
                     return;
                 }
-                First::Right(Received::Bytes(buffer, len))
+                First::Right(Received::Bytes(buffer, len, _))
                     if self.is_new && may_be_http(&buffer[..len]) =>
                 {
                     if is_http(&buffer[..len]) {
@@ -152,8 +161,11 @@ impl Connection {
                     BUFFER.set(buffer);
                     caller.heard(hub.env.now(), false, true);
                 }
-                First::Right(Received::Bytes(buffer, len)) => {
+                First::Right(Received::Bytes(buffer, len, was_held)) => {
                     self.is_new = false;
+                    if let Some(payer) = self.payer(hub) {
+                        payer.pay(len - was_held);
+                    }
                     match self.take(hub, buffer, len).await {
                         Ok(lines) => caller.heard(hub.env.now(), lines, !self.held.is_empty()),
                         Err(_) => break,
@@ -167,6 +179,39 @@ impl Connection {
             }
         }
         let _ = self.save(hub).await;
+    }
+
+    /// Waits while its sender is over his quota, with nothing in hand.
+    async fn wait_for_quota(&mut self, hub: &Hub, caller: &Caller) -> plinth_series::Result<()> {
+        while let Some(payer) = self.payer(hub) {
+            if payer.owes().is_some() {
+                self.save(hub).await?;
+            }
+            let delays = hub.access.throttle.delays(&payer);
+            match race(caller.stop.wait(), delays).await {
+                First::Right(true) => {
+                    // It is not the sender who has to hurry.
+                    caller.heard(hub.env.now(), true, !self.held.is_empty());
+                }
+                // It is looked at next.
+                First::Left(()) => {
+                    caller.stop.notify();
+                    break;
+                }
+                First::Right(false) => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Who pays for what it receives, if anybody has to. Whoever has a certificate has shown it
+    /// once something has come.
+    fn payer(&mut self, hub: &Hub) -> Option<Payer> {
+        if self.is_new {
+            return None;
+        }
+        let Self { known, stream, .. } = self;
+        hub.access.throttle.sender(known, || identity(stream))
     }
 
     /// Sends replies, and receives unless too many of them wait.
@@ -187,7 +232,7 @@ impl Connection {
         match received {
             Poll::Ready(Ok(len)) if len > 0 => {
                 self.held.clear();
-                return Poll::Ready(Received::Bytes(buffer, held + len));
+                return Poll::Ready(Received::Bytes(buffer, held + len, held));
             }
             _ => BUFFER.set(buffer),
         }
@@ -255,11 +300,7 @@ impl Connection {
     async fn follow(&mut self, hub: &Hub) -> plinth_series::Result<SeriesStore> {
         // Something has come by now, so whoever has a certificate has shown it.
         let stream = &self.stream;
-        hub.check_sender(&mut self.judged, || Identity {
-            address: stream.peer_address().ip(),
-            certificate: stream.peer_certificate().map(Arc::from),
-            claims: None,
-        })?;
+        hub.check_sender(&mut self.judged, || identity(stream))?;
         let now = hub.slot.takes_now()?;
         if let Some(taker) = self.taker.take_if(|taker| !Arc::ptr_eq(taker, &now)) {
             if let Some(why) = taker.store.lost() {

@@ -48,6 +48,7 @@ mod put;
 mod reply;
 mod rules;
 mod scrape;
+mod throttle;
 mod waiting;
 mod write;
 

@@ -6,6 +6,7 @@
 //! breaks off, and its reader finds no end.
 
 use super::pulse::Asking;
+use super::throttle::Payer;
 use crate::http::Patience;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use plinth_series::{Answer, ChunkStream, Export, QueryError, QueryResult};
@@ -73,6 +74,17 @@ type Piece = Pin<Box<dyn Future<Output = (Box<Work>, QueryResult<Option<Vec<u8>>
 pub(crate) struct Reply {
     pub(super) state: State,
     pub(super) patience: Arc<Patience>,
+    /// Who pays for it.
+    pub(super) payer: Option<Payer>,
+}
+
+impl Reply {
+    /// A piece goes out.
+    fn pay(&self, piece: &Bytes) {
+        if let Some(payer) = &self.payer {
+            payer.pay(piece.len());
+        }
+    }
 }
 
 /// How far it is.
@@ -109,6 +121,7 @@ impl Body for Reply {
                         rest.map_or(State::End, |work| State::Making(Box::pin(piece(work))));
                     if !text.is_empty() {
                         self.patience.set(STALLED);
+                        self.pay(&text);
                         return Poll::Ready(Some(Ok(Frame::data(text))));
                     }
                 }
@@ -132,6 +145,7 @@ impl Body for Reply {
                     match ready!(frame) {
                         Some(Ok(frame)) if frame.is_data() => {
                             self.patience.set(STALLED);
+                            frame.data_ref().inspect(|piece| self.pay(piece));
                             return Poll::Ready(Some(Ok(frame)));
                         }
                         Some(Ok(_)) => {}
@@ -210,8 +224,8 @@ mod tests {
         let work = Work::new(&Asking::new(pulse), answer);
         let failing = async { (work, Err(QueryError::TooMany("points".to_owned()))) };
         let state = State::Making(Box::pin(failing));
-        let mut reply =
-            Reply { state, patience: Arc::new(Patience::new(&env, Ipv4Addr::LOCALHOST.into())) };
+        let patience = Arc::new(Patience::new(&env, Ipv4Addr::LOCALHOST.into()));
+        let mut reply = Reply { state, patience, payer: None };
         let frame = block_on(poll_fn(|context| Pin::new(&mut reply).poll_frame(context))).unwrap();
         assert!(block_on(poll_fn(|context| Pin::new(&mut reply).poll_frame(context))).is_none());
         let text =

@@ -117,6 +117,31 @@ impl Subject {
         }
     }
 
+    /// Puts it behind what a row's key begins with.
+    pub(crate) fn put(&self, key: &mut Vec<u8>) {
+        key.push(match self {
+            Self::Anybody => b'*',
+            Self::Certificate(_) => b'c',
+            Self::Address(..) => b'a',
+            Self::Token(_) => b't',
+        });
+        put(key, self.words().1.as_bytes());
+    }
+
+    /// The one that a part of a row's key begins with, and what is behind it.
+    pub(crate) fn take(key: &[u8]) -> Option<(Self, &[u8])> {
+        let (kind, rest) = key.split_first()?;
+        let (text, rest) = take(rest)?;
+        let kind = match kind {
+            b'*' => "anybody",
+            b'c' => "cert",
+            b'a' => "address",
+            b't' => "token",
+            _ => return None,
+        };
+        Some((Self::parse(kind, std::str::from_utf8(text).ok()?).ok()?, rest))
+    }
+
     fn words(&self) -> (&'static str, String) {
         match self {
             Self::Anybody => ("anybody", String::new()),
@@ -163,7 +188,7 @@ impl fmt::Display for Subject {
 }
 
 /// Bytes as a word of the shell's.
-fn word(bytes: &[u8]) -> String {
+pub(crate) fn word(bytes: &[u8]) -> String {
     let text = printable(bytes).replace('"', "\\\"");
     let is_plain =
         !text.is_empty() && !text.contains([' ', ';', '"', '(', '\'']) && !text.starts_with('(');
@@ -232,14 +257,7 @@ impl Grant {
     pub fn key(&self) -> Vec<u8> {
         let mut key = system::GRANTS.0.to_vec();
         key.push(self.role.letter());
-        let (kind, text) = match &self.subject {
-            Subject::Anybody => (b'*', String::new()),
-            subject @ Subject::Certificate(_) => (b'c', subject.words().1),
-            subject @ Subject::Address(..) => (b'a', subject.words().1),
-            subject @ Subject::Token(_) => (b't', subject.words().1),
-        };
-        key.push(kind);
-        put(&mut key, text.as_bytes());
+        self.subject.put(&mut key);
         match &self.scope {
             Scope::All => key.push(b'*'),
             Scope::Range(range) => {
@@ -261,16 +279,7 @@ impl Grant {
     pub fn decode(key: &[u8]) -> Option<Self> {
         let (role, rest) = key.strip_prefix(system::GRANTS.0)?.split_first()?;
         let role = Role::ALL.iter().find(|known| known.1 == *role)?.0;
-        let (kind, rest) = rest.split_first()?;
-        let (text, rest) = take(rest)?;
-        let kind = match kind {
-            b'*' => "anybody",
-            b'c' => "cert",
-            b'a' => "address",
-            b't' => "token",
-            _ => return None,
-        };
-        let subject = Subject::parse(kind, std::str::from_utf8(text).ok()?).ok()?;
+        let (subject, rest) = Subject::take(rest)?;
         let (kind, rest) = rest.split_first()?;
         let (scope, rest) = match kind {
             b'*' => (Scope::All, rest),
@@ -299,12 +308,12 @@ impl Grant {
     }
 }
 
-fn put(key: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn put(key: &mut Vec<u8>, bytes: &[u8]) {
     key.extend_from_slice(&u16::try_from(bytes.len()).unwrap_or(u16::MAX).to_be_bytes());
     key.extend_from_slice(bytes);
 }
 
-fn take(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn take(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = bytes.split_first_chunk::<2>()?;
     rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))
 }

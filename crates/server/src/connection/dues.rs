@@ -1,0 +1,463 @@
+//! What a connection has to keep to where there are quotas, and the requests that wait for that.
+//!
+//! A request that reads or commits waits while a budget is overdrawn that it has to keep to: it is
+//! taken from the socket and kept, so that what stands behind it is seen, pings among it. It waits
+//! in a line with those that keep to the same, and nothing else of the connection waits for it:
+//! neither commits for reads, nor one token's requests for another's, nor one tenant's.
+//!
+//! ```text
+//!   frame ─▶ dues ─▶ none, or all paid ──────────────────────────────▶ carry out ─▶ charge
+//!                 └▶ overdrawn, or others wait for it ─▶ line ─ alarm ─▶
+//! ```
+//!
+//! Always: what waits is counted as held by the connection, and for its quota. Beyond [`MOST_HELD`]
+//! for a quota the connections that hold more than a little of it are not read, and closed as
+//! silent ones are if that lasts. A request waits for what it has to keep to *now*: with each
+//! change of quotas or rights it finds that out anew.
+
+use super::{Connection, Phase};
+use crate::memory::REQUEST_OVERHEAD;
+use crate::quotas::{Bill, Counted, Dues};
+use crate::rights::Identity;
+use plinth_client::Newest;
+use plinth_env::reply::promise;
+use plinth_env::{Reply, Sleep};
+use plinth_proto::{Request, reply};
+use plinth_types::quotas::Of;
+use plinth_types::{
+    Bytes, Changes, CommitReply, CommitRequest, Error, KeyList, RangeResult, Result,
+};
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Context;
+use std::time::Duration;
+
+/// Tokens for which it is remembered what has to be kept to.
+const REMEMBERED: usize = 4;
+/// Bytes of requests that may wait for a quota before connections are not read for it.
+const MOST_HELD: usize = 16 << 20;
+/// Of which each connection may have so many whatever the others have.
+const OWN: usize = 64 << 10;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Keeping {
+    /// As of which epochs, of quotas and of rights, all this was found out.
+    as_of: (u64, u64),
+    /// What has to be kept to by whoever shows a token, the last one first.
+    known: VecDeque<(Bytes, Arc<Dues>)>,
+    /// What the connection itself is counted for.
+    counted: Vec<Counted>,
+    /// What the request has to keep to that is being carried out.
+    current: Option<Arc<Dues>>,
+    lines: Vec<Line>,
+    /// Bytes of what waits.
+    held: usize,
+    alarm: Option<(Duration, Pin<Box<Sleep>>)>,
+}
+
+/// Requests that wait for the same.
+struct Line {
+    of: Of,
+    dues: Arc<Dues>,
+    waiting: VecDeque<Held>,
+}
+
+/// A request that waits.
+struct Held {
+    id: u32,
+    request: Request,
+    len: usize,
+    /// Who asks it.
+    token: Bytes,
+}
+
+impl Held {
+    fn bytes(&self) -> usize {
+        self.len + REQUEST_OVERHEAD
+    }
+}
+
+impl Line {
+    fn pop(&mut self) -> Option<Held> {
+        let held = self.waiting.pop_front()?;
+        self.dues.end_waiting(self.of, held.bytes());
+        Some(held)
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        while self.pop().is_some() {}
+    }
+}
+
+impl Keeping {
+    /// Whether requests wait.
+    pub(super) fn waits(&self) -> bool {
+        !self.lines.is_empty()
+    }
+
+    /// Bytes that they hold.
+    pub(super) fn bytes(&self) -> usize {
+        self.held
+    }
+
+    /// Whether nothing more can be taken in before some of them are done.
+    pub(super) fn is_full(&self) -> bool {
+        self.held > OWN && self.lines.iter().any(|line| line.dues.held() > MOST_HELD)
+    }
+
+    /// None of them is wanted any more.
+    pub(super) fn give_up(&mut self) {
+        (self.lines, self.held, self.alarm) = (Vec::new(), 0, None);
+    }
+
+    fn has_line(&self, of: Of, dues: &Dues) -> bool {
+        self.lines.iter().any(|line| line.of == of && line.dues.is_same(dues))
+    }
+
+    fn push(&mut self, of: Of, dues: Arc<Dues>, held: Held) {
+        self.held += held.bytes();
+        match self.lines.iter_mut().find(|line| line.of == of && line.dues.is_same(&dues)) {
+            Some(line) => line.waiting.push_back(held),
+            None => self.lines.push(Line { of, dues, waiting: VecDeque::from([held]) }),
+        }
+    }
+}
+
+/// What a request moves, if it moves anything that is bounded.
+fn moves(request: &Request) -> Option<Of> {
+    match request {
+        Request::GetMany { .. }
+        | Request::GetNewest { .. }
+        | Request::GetKey { .. }
+        | Request::GetRange { .. }
+        | Request::Changes(_) => Some(Of::Read),
+        Request::InSnapshot { read, .. } => moves(read),
+        Request::Commit(commit) if !commit.mutations.is_empty() => Some(Of::Write),
+        _ => None,
+    }
+}
+
+/// The keys that a request names by which it is known whose it is.
+fn keys(request: &Request, meet: &mut impl FnMut(&[u8])) {
+    match request {
+        Request::GetMany { keys, .. } | Request::GetNewest { keys, .. } => {
+            keys.iter().for_each(meet);
+        }
+        Request::GetKey { selector, .. } => meet(&selector.key),
+        Request::GetRange { read, .. } => meet(&read.begin.key),
+        Request::InSnapshot { read, .. } => keys(read, meet),
+        Request::Commit(commit) => {
+            commit.mutations.iter().for_each(|mutation| meet(mutation.param1));
+        }
+        Request::Watch { key, .. } => meet(key),
+        _ => {}
+    }
+}
+
+impl Connection {
+    /// Who asks, by what was shown.
+    pub(super) fn identity(&mut self) -> Identity {
+        let token = self.access.shown().clone();
+        self.access.identity_of(&self.shared.doors.rights, &token)
+    }
+
+    /// Lets the connection in, or doesn't, by the quota of whoever is there.
+    ///
+    /// # Errors
+    /// `connection_failed`, with the quota, if there are as many as that allows.
+    pub(super) fn enter(&mut self) -> Result<()> {
+        let doors = &self.shared.doors;
+        self.access.dues.as_of = (doors.quotas.epoch(), doors.rights.epoch());
+        if !doors.quotas.are_there() {
+            return Ok(());
+        }
+        let who = self.identity();
+        let doors = &self.shared.doors;
+        // Whoever changes quotas gets in, whatever they say.
+        let is_operator = doors.rights.is_operator(&who);
+        let dues = doors.quotas.dues(&doors.rights, &who);
+        let counted = dues.enter(Of::Connections, is_operator).map_err(|why| {
+            doors.quotas.note_refused(Of::Connections);
+            Error::connection_failed()
+                .with_detail(format!("{why}, and so many connections are open"))
+        })?;
+        self.access.dues.counted = counted;
+        Ok(())
+    }
+
+    /// What whoever shows a token has to keep to.
+    fn dues(&mut self, token: &Bytes) -> Arc<Dues> {
+        if let Some(at) = self.access.dues.known.iter().position(|(known, _)| known == token) {
+            if at > 0 {
+                let known = self.access.dues.known.remove(at);
+                self.access.dues.known.extend(known);
+                self.access.dues.known.rotate_right(1);
+            }
+        } else {
+            let who = self.access.identity_of(&self.shared.doors.rights, token);
+            let doors = &self.shared.doors;
+            let dues = doors.quotas.dues(&doors.rights, &who);
+            self.access.dues.known.truncate(REMEMBERED - 1);
+            self.access.dues.known.push_front((token.clone(), Arc::new(dues)));
+        }
+        self.access.dues.known[0].1.clone()
+    }
+
+    fn dues_for(&mut self, token: &Bytes, request: &Request) -> Arc<Dues> {
+        let dues = self.dues(token);
+        if !dues.depends_on_keys() {
+            return dues;
+        }
+        let mut met = (*dues).clone();
+        keys(request, &mut |key| met.meet(key));
+        Arc::new(met)
+    }
+
+    /// Carries a request out, or has it wait.
+    pub(super) fn keep_to_quotas(&mut self, id: u32, request: Request, len: usize) -> Result<()> {
+        let token = self.access.shown().clone();
+        let dues = self.dues_for(&token, &request);
+        if dues.is_nothing() {
+            return self.carry_out(id, request, len);
+        }
+        let Some(of) = moves(&request) else {
+            return self.carry_out_within(dues, id, request, len);
+        };
+        let now = self.shared.env.now();
+        if !self.access.dues.has_line(of, &dues) && dues.wait(of, now).is_none() {
+            return self.carry_out_within(dues, id, request, len);
+        }
+        let held = Held { id, request, len, token };
+        let doors = &self.shared.doors;
+        doors.quotas.note_delayed(of);
+        if let Some(whose) = dues.begin_waiting(of, held.bytes(), now) {
+            doors.bursts.throttled(&self.outbox.peer, whose, of.name());
+        }
+        self.access.dues.push(of, dues, held);
+        Ok(())
+    }
+
+    fn carry_out_within(
+        &mut self,
+        dues: Arc<Dues>,
+        id: u32,
+        request: Request,
+        len: usize,
+    ) -> Result<()> {
+        self.access.dues.current = Some(dues);
+        let done = self.carry_out(id, request, len);
+        self.access.dues.current = None;
+        done
+    }
+
+    /// Carries out what needs to wait no longer; says whether that was anything. Has the
+    /// connection woken when the next one may.
+    pub(super) fn serve_waiting(&mut self, context: &mut Context<'_>) -> bool {
+        if !self.access.dues.waits() {
+            return false;
+        }
+        if self.phase != Phase::Open {
+            self.access.dues.give_up();
+            return false;
+        }
+        // What is under way when the server stops is answered.
+        let is_stopping = self.shared.is_stopping();
+        let (mut moved, mut soonest) = (false, None);
+        let mut lines = std::mem::take(&mut self.access.dues.lines);
+        for line in &mut lines {
+            while self.has_room() {
+                let now = self.shared.env.now();
+                if let Some(wait) = line.dues.wait(line.of, now).filter(|_| !is_stopping) {
+                    let at = now.saturating_add(wait);
+                    soonest = Some(soonest.map_or(at, |known: Duration| known.min(at)));
+                    break;
+                }
+                let Some(held) = line.pop() else { break };
+                self.access.dues.held -= held.bytes();
+                self.carry_out_held(line.dues.clone(), held);
+                moved = true;
+            }
+        }
+        lines.retain(|line| !line.waiting.is_empty());
+        self.access.dues.lines = lines;
+        self.set_alarm(soonest, context);
+        moved
+    }
+
+    fn carry_out_held(&mut self, dues: Arc<Dues>, held: Held) {
+        let Held { id, request, len, token } = held;
+        let shown = self.access.shown().clone();
+        self.access.show(token);
+        if let Err(error) = self.carry_out_within(dues, id, request, len) {
+            self.fail(id, &error);
+        }
+        self.access.show(shown);
+    }
+
+    fn set_alarm(&mut self, at: Option<Duration>, context: &mut Context<'_>) {
+        let env = &self.shared.env;
+        let alarm = &mut self.access.dues.alarm;
+        match at {
+            Some(at) if alarm.as_ref().is_none_or(|(known, _)| *known != at) => {
+                *alarm = Some((at, Box::pin(env.sleep_until(at))));
+            }
+            Some(_) => {}
+            None => *alarm = None,
+        }
+        if let Some((_, sleep)) = alarm
+            && sleep.as_mut().poll(context).is_ready()
+        {
+            *alarm = None;
+            context.waker().wake_by_ref();
+        }
+    }
+
+    /// Finds out anew what has to be kept to, if quotas or rights have changed.
+    pub(super) fn heed_quotas(&mut self) {
+        let doors = &self.shared.doors;
+        let as_of = (doors.quotas.epoch(), doors.rights.epoch());
+        if self.access.dues.as_of == as_of || self.phase == Phase::Greeting {
+            return;
+        }
+        let had_none = self.access.dues.as_of.0 == 0;
+        self.access.dues.as_of = as_of;
+        if had_none && !doors.quotas.are_there() {
+            return;
+        }
+        self.access.dues.known.clear();
+        let none = Bytes::new();
+        let counted = self.dues(&none).enter(Of::Connections, true);
+        self.access.dues.counted = counted.unwrap_or_default();
+        let mut watches = std::mem::take(&mut self.watches);
+        for watch in watches.iter_mut() {
+            let mut dues = (*self.dues(&watch.token)).clone();
+            dues.meet(&watch.key);
+            watch.counted = dues.enter(Of::Watches, true).unwrap_or_default();
+        }
+        self.watches = watches;
+        let now = self.shared.env.now();
+        self.access.dues.held = 0;
+        for mut line in std::mem::take(&mut self.access.dues.lines) {
+            while let Some(held) = line.pop() {
+                let dues = self.dues_for(&held.token.clone(), &held.request);
+                let _ = dues.begin_waiting(line.of, held.bytes(), now);
+                self.access.dues.push(line.of, dues, held);
+            }
+        }
+    }
+
+    /// Counts something for whoever has asked for it.
+    ///
+    /// # Errors
+    /// Whose quota has as many as may be, in words.
+    pub(super) fn count(&self, of: Of) -> std::result::Result<Vec<Counted>, String> {
+        let Some(dues) = &self.access.dues.current else { return Ok(Vec::new()) };
+        dues.enter(of, false).inspect_err(|_| self.shared.doors.quotas.note_refused(of))
+    }
+
+    /// What a commit costs, if anybody has to keep to anything.
+    pub(super) fn bill_commit(&self, request: &CommitRequest) -> Option<(Arc<Dues>, Bill)> {
+        let dues = self.access.dues.current.as_ref()?;
+        let written = request.mutations.iter().map(|mutation| {
+            let bytes = mutation.param1.len() + mutation.param2.len();
+            (mutation.param1, bytes)
+        });
+        Some((dues.clone(), dues.bill(written)))
+    }
+
+    /// Charges what a commit writes from now on, unless it comes to nothing. One that grew too old
+    /// while it waited comes to nothing: were it charged nevertheless, whoever has many of them
+    /// would pay for all and never write anything.
+    pub(super) fn charge_commit(
+        &self,
+        (dues, bill): (Arc<Dues>, Bill),
+        answer: Reply<CommitReply>,
+    ) -> Reply<CommitReply> {
+        let env = self.shared.env.clone();
+        dues.pay(Of::Write, env.now(), &bill);
+        let (done, reply) = promise();
+        answer.on_complete(move |outcome| {
+            let is_nothing = match &outcome {
+                Ok(CommitReply::Committed { .. }) => false,
+                Ok(_) => true,
+                Err(why) => !why.is_maybe_committed(),
+            };
+            if is_nothing {
+                dues.give_back(Of::Write, env.now(), &bill);
+            }
+            done.send(outcome);
+        });
+        reply
+    }
+
+    /// Charges the values of keys, when they are answered. `is_cut`: as many as a reply has room
+    /// for.
+    pub(super) fn charge_values(
+        &self,
+        keys: &KeyList,
+        is_cut: bool,
+        answer: Reply<Vec<Option<Bytes>>>,
+    ) -> Reply<Vec<Option<Bytes>>> {
+        let Some(dues) = &self.access.dues.current else { return answer };
+        let keys = keys.clone();
+        dues.follow(&self.shared.env, answer, move |dues, now, values: &Vec<_>| {
+            let count = if is_cut { reply::fitting(values) } else { values.len() };
+            charge_values(dues, now, &keys, &values[..count])
+        })
+    }
+
+    /// Charges values that are there.
+    pub(super) fn charge_values_now(&self, keys: &KeyList, values: &[Option<Bytes>]) {
+        if let Some(dues) = &self.access.dues.current {
+            charge_values(dues, self.shared.env.now(), keys, values);
+        }
+    }
+
+    /// Charges values at the newest version, when they are answered.
+    pub(super) fn charge_newest(&self, keys: &KeyList, answer: Reply<Newest>) -> Reply<Newest> {
+        let Some(dues) = &self.access.dues.current else { return answer };
+        let keys = keys.clone();
+        dues.follow(&self.shared.env, answer, move |dues, now, (_, values): &Newest| {
+            charge_values(dues, now, &keys, values)
+        })
+    }
+
+    /// Charges the key that a selector found.
+    pub(super) fn charge_key(&self, answer: Reply<Bytes>) -> Reply<Bytes> {
+        let Some(dues) = &self.access.dues.current else { return answer };
+        dues.follow(&self.shared.env, answer, |dues, now, key: &Bytes| {
+            dues.charge(Of::Read, now, std::iter::once((&key[..], key.len())))
+        })
+    }
+
+    /// Charges the rows of a range.
+    pub(super) fn charge_rows(&self, answer: Reply<RangeResult>) -> Reply<RangeResult> {
+        let Some(dues) = &self.access.dues.current else { return answer };
+        dues.follow(&self.shared.env, answer, |dues, now, result: &RangeResult| {
+            let rows = result.rows.iter().map(|(key, value)| (key, key.len() + value.len()));
+            dues.charge(Of::Read, now, rows)
+        })
+    }
+
+    /// Charges a stream's changes, which are no tenant's.
+    pub(super) fn charge_changes(&self, answer: Reply<Changes>) -> Reply<Changes> {
+        let Some(dues) = &self.access.dues.current else { return answer };
+        dues.follow(&self.shared.env, answer, |dues, now, changes: &Changes| {
+            dues.charge(Of::Read, now, std::iter::once((&b""[..], changes.bytes())))
+        })
+    }
+}
+
+/// A key counts, also where it has no value.
+fn charge_values(dues: &Dues, now: Duration, keys: &KeyList, values: &[Option<Bytes>]) -> u64 {
+    let read = keys.iter().zip(values);
+    dues.charge(
+        Of::Read,
+        now,
+        read.map(|(key, value)| (key, key.len() + value.as_ref().map_or(0, Bytes::len))),
+    )
+}
