@@ -5,7 +5,8 @@
 
 use super::session::{Next, Refusal, Session};
 use super::{
-    changes, data, kill, members, operator, option, rights, status, tenant, throttle, transaction,
+    changes, data, kill, members, operator, option, quota, rights, status, tenant, throttle,
+    transaction,
 };
 use std::io::Write;
 use std::ops::RangeInclusive;
@@ -175,6 +176,15 @@ pub const ALL: &[Command] = &[
     ),
     command("quit", 0..=0, "quit", "leaves the shell", "As exit."),
     command(
+        "quota",
+        1..=8,
+        "quota set WHO NAME=AMOUNT...|get [WHO]|clear WHO",
+        "bounds how much somebody may read and write in a second, and hold",
+        "WHO: cert RULE, token CLAIM=VALUE,..., address IP[/BITS], tenant NAME, or * for everybody who has none of his own. \
+         NAME: read or write (AMOUNT as 10MB/s, 512KiB/s), connections, watches, snapshots; none takes a bound away. \
+         Each server holds to it by itself, within a second. Whoever is over a rate waits. status details shows what is used.",
+    ),
+    command(
         "reset",
         0..=0,
         "reset",
@@ -320,6 +330,7 @@ pub fn execute<Out: Write>(
         "grant" => rights::grant(session, arguments),
         "revoke" => rights::revoke(session, arguments),
         "roles" => rights::roles(session),
+        "quota" => quota::quota(session, arguments),
         "changes" => changes::changes(session, arguments),
         "defaulttenant" => tenant::default_tenant(session),
         "tenant" => tenant::tenant(session, arguments),

@@ -56,8 +56,8 @@ const ALL: &[(&[&str], &str)] = &[
         "nothing is healed while a server is away, so there is nothing to hold back: stop it, and start it again",
     ),
     (
-        &["quota", "rangelock", "tenantgroup"],
-        "there are no groups and quotas; `throttle` limits transactions by their tag",
+        &["rangelock", "tenantgroup"],
+        "there are no groups of tenants; `quota` bounds what a tenant reads and writes, `throttle` transactions by their tag",
     ),
     (
         &["snapshot"],

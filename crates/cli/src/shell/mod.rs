@@ -19,6 +19,7 @@ mod kill;
 mod members;
 mod operator;
 mod option;
+mod quota;
 mod rights;
 mod run;
 mod session;

@@ -85,15 +85,20 @@ fn parse(words: &[Vec<u8>]) -> Result<Grant, Refusal> {
     let grant = Grant::parse(words).map_err(|error| {
         Refusal::Usage(error.detail().map_or_else(|| error.to_string(), str::to_owned))
     })?;
-    if let Subject::Certificate(rule) = &grant.subject {
-        let wrong = |why: String| Refusal::Usage(why);
-        let parsed = plinth_tls::Rule::parse(std::slice::from_ref(rule))
-            .map_err(|error| wrong(error.to_string()))?;
-        if parsed.is_unchecked() {
-            return Err(wrong(format!("{rule:?} checks nothing: whom is it to be for?")));
-        }
-    }
+    check_rule(&grant.subject)?;
     Ok(grant)
+}
+
+/// Whether a certificate can be compared with what somebody is to be known by, if that is one.
+pub fn check_rule(subject: &Subject) -> Result<(), Refusal> {
+    let Subject::Certificate(rule) = subject else { return Ok(()) };
+    let wrong = |why: String| Refusal::Usage(why);
+    let parsed = plinth_tls::Rule::parse(std::slice::from_ref(rule))
+        .map_err(|error| wrong(error.to_string()))?;
+    if parsed.is_unchecked() {
+        return Err(wrong(format!("{rule:?} checks nothing: whom is it to be for?")));
+    }
+    Ok(())
 }
 
 /// `grant ROLE SUBJECT [SCOPE]`

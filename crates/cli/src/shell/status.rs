@@ -163,6 +163,32 @@ fn own(document: &Value, lines: &mut Lines) {
         "Pinned snapshots",
         number("server/pinned_snapshots/count").filter(|count| *count > 0).map(grouped),
     );
+    let budgets = document.pointer("/cluster/plinth/server/quotas/budgets");
+    let budgets = budgets.and_then(Value::as_array).into_iter().flatten();
+    budgets.for_each(|budget| lines.add("Quota", quota(budget)));
+}
+
+/// Whose quota it is, what of it is used, and since when somebody waits for it.
+fn quota(budget: &Value) -> Option<String> {
+    let mut parts = Vec::new();
+    for name in ["read", "write"] {
+        let of = |what: &str| budget[name][what].as_u64();
+        let Some(most) = of("bytes_per_second_max") else { continue };
+        let used = of("bytes_per_second").unwrap_or_default();
+        let mut part = format!("{name} {} of {} a second", bytes(used), bytes(most));
+        if let Some(waiting) = of("waiting").filter(|waiting| *waiting > 0) {
+            let since = told::seconds(&budget[name]["waiting_for_seconds"]);
+            part.push_str(&format!(" ({} wait, for {since} now)", grouped(waiting)));
+        }
+        parts.push(part);
+    }
+    for name in ["connections", "watches", "snapshots"] {
+        let of = |what: &str| budget[name][what].as_u64();
+        let Some(most) = of("max") else { continue };
+        let used = of("count").unwrap_or_default();
+        parts.push(format!("{} of {} {name}", grouped(used), grouped(most)));
+    }
+    Some(format!("{}: {}", budget["whose"].as_str()?, parts.join(", ")))
 }
 
 #[derive(Default)]

@@ -667,3 +667,58 @@ fn rights_are_given_shown_and_taken_back() {
     shell.printed();
     assert!(shell.does("roles").contains("There are no rights"));
 }
+
+#[test]
+fn quotas_are_set_shown_and_taken_away() {
+    let mut shell = Shell::over_network();
+    assert_eq!(shell.does("quota get"), "There are no quotas\n");
+    assert_eq!(
+        shell.does("quota set address 127.0.0.1 read=10MB/s connections=100"),
+        "address 127.0.0.1 has read=10MB/s connections=100, at each server, within a second\n"
+    );
+    shell.does("quota set address 127.0.0.1 write=1MiB read=none");
+    shell.does("quota set * watches=5; quota set cert \"S.O=A Shop\" read=2MB; quota set tenant t read=1MB");
+    let quotas = shell.does("quota get");
+    assert_eq!(
+        quotas,
+        "  * watches=5\n  address 127.0.0.1 write=1MiB/s connections=100\n  cert \"S.O=A Shop\" read=2MB/s\n  \
+         tenant t read=1MB/s\n"
+    );
+    assert_eq!(shell.does("quota get tenant t"), "  tenant t read=1MB/s\n");
+    let env = Env::real();
+    while !shell.does("status details").contains("address 127.0.0.1: write") {
+        block_on(env.sleep(Duration::from_millis(10)));
+    }
+    let details = shell.does("status details");
+    assert!(
+        details.contains("of 1 MiB a second, 2 of 100 connections")
+            || details.contains(" of 100 connections"),
+        "{details}"
+    );
+    // What is shown can be said.
+    for line in quotas.lines() {
+        shell.does(&format!("quota set {line}"));
+    }
+    assert_eq!(shell.does("quota get"), quotas);
+    for wrong in [
+        "quota",
+        "quota set",
+        "quota set tag total_throughput 1000",
+        "quota set *",
+        "quota set * read=1",
+        "quota set cert S.XX=1 read=1MB",
+        "quota set cert Check.Valid=0 read=1MB",
+        "quota clear",
+        "quota clear tenant u",
+        "quota clear * watches=5",
+        "quota get tenant",
+    ] {
+        shell.refuses(wrong);
+    }
+    assert_eq!(shell.does("quota get"), quotas);
+    assert_eq!(shell.does("quota set * watches=none"), "* has no quota\n");
+    shell.does(
+        "quota clear tenant t; quota clear address 127.0.0.1; quota clear cert \"S.O=A Shop\"",
+    );
+    assert_eq!(shell.does("quota get"), "There are no quotas\n");
+}
