@@ -32,6 +32,7 @@ pub fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
             vec![
                 named("two-series", series::remote_write_message()),
                 named("second", series::remote_write_second()),
+                named("scraped", series::scraped_families()),
             ]
         }
         "series_import" => texts(&SERIES_IMPORT),

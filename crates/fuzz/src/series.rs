@@ -9,7 +9,7 @@ use plinth_promql::{Answered, Histogram, Labels, Options, Parts, Span};
 use plinth_series::ingest::otlp::NoRequest;
 use plinth_series::ingest::{
     Clock, ImportLines, MAX_LINE_BYTES, Memory, OtlpMetrics, Protocol, PutPoints, RemoteWrite,
-    ScrapedText, Session, scraped_labels,
+    ScrapedBody, ScrapedHistograms, Session, scraped_labels,
 };
 use plinth_series::{Name, Query, RemoteRead, opentsdb_expressions};
 use std::sync::Arc;
@@ -74,7 +74,8 @@ pub(crate) fn lines(bytes: &[u8]) {
         _ => Protocol::Csv,
     };
     if *which & 7 == 6 {
-        scraped(stream);
+        scraped("text/plain", stream);
+        scraped("application/openmetrics-text", stream);
     }
     let whole = fed(protocol, stream, stream.len().max(1));
     let pieces = fed(protocol, stream, usize::from(piece % 32) + 1);
@@ -98,18 +99,24 @@ fn put(bytes: &[u8]) {
     assert!(points.refused() <= points.points(), "more is refused than there is");
 }
 
-/// What a target answers, in both formats.
-fn scraped(bytes: &[u8]) {
-    for kind in ["text/plain", "application/openmetrics-text"] {
-        let mut text = ScrapedText::of(kind);
-        for line in bytes.split(|byte| *byte == b'\n') {
-            if let Ok(Some(sample)) = text.line(line) {
-                let _ = scraped_labels(sample.series);
+/// What a target answers, in each format.
+fn scraped(kind: &str, bytes: &[u8]) {
+    let histograms = ScrapedHistograms { native: true, classic_too: true };
+    let mut body = ScrapedBody::of(kind, bytes, histograms).expect("it is of a type that is read");
+    while !body.is_at_end() {
+        let mut work = 0;
+        match body.step(&mut work) {
+            Ok(Some(sample)) => drop(scraped_labels(sample.series)),
+            Ok(None) => {}
+            Err(why) => {
+                assert!(!why.is_empty(), "it is refused without a word why");
+                break;
             }
         }
-        let _ = text.end();
-        let _ = text.take_metadata();
+        assert!(work > 0, "a step that takes nothing would never end");
     }
+    let _ = body.end();
+    let _ = body.take_metadata();
 }
 
 /// Lines of an import.
@@ -123,8 +130,9 @@ pub(crate) fn import(bytes: &[u8]) {
 }
 
 /// A message of remote write, or of remote read: as it comes, compressed or not; and as the content
-/// of a block that is compressed well.
+/// of a block that is compressed well. Also what a target answers in messages.
 pub(crate) fn remote_write(bytes: &[u8]) {
+    scraped("application/vnd.google.protobuf", bytes);
     let versions = [RemoteWrite::decode, RemoteWrite::decode_second];
     let bodies = [bytes.to_vec(), block(bytes)];
     for body in &bodies {
@@ -352,4 +360,24 @@ pub(crate) fn remote_write_message() -> Vec<u8> {
     let one = [label("__name__", "up"), label("job", "a"), sample(1.0, 5), sample(0.5, 6)].concat();
     let two = [label("__name__", "load"), label("host", "b"), sample(f64::NAN, 5)].concat();
     [field(1, &one), field(1, &two)].concat()
+}
+
+/// Families of metrics, as a target answers: a histogram with buckets of both kinds, and a counter,
+/// each with an exemplar.
+pub(crate) fn scraped_families() -> Vec<u8> {
+    let field =
+        |number: u8, content: &[u8]| [&[number << 3 | 2, content.len() as u8], content].concat();
+    let float = |number: u8, value: f64| [&[number << 3 | 1][..], &value.to_le_bytes()].concat();
+    let label = field(1, &[field(1, b"path"), field(2, b"/")].concat());
+    let exemplar = [label.clone(), float(2, 0.5), field(3, &[1 << 3, 2, 2 << 3, 1])].concat();
+    let bucket = field(3, &[vec![1 << 3, 2], float(2, 1.0), field(3, &exemplar)].concat());
+    let native = [field(12, &[1 << 3, 0, 2 << 3, 2]), field(13, &[4, 1])].concat();
+    let histogram = [vec![1 << 3, 3], float(2, 3.5), bucket, native].concat();
+    let counter = [float(1, 7.0), field(2, &exemplar)].concat();
+    let family = |name: &[u8], kind: u8, number: u8, said: &[u8]| {
+        let metric = [&label[..], &field(number, said), &[6 << 3, 5]].concat();
+        let parts = [field(1, name), field(2, b"help"), vec![3 << 3, kind], field(4, &metric)];
+        field(0, &parts.concat())[1..].to_vec()
+    };
+    [family(b"took", 4, 7, &histogram), family(b"seen", 0, 3, &counter)].concat()
 }

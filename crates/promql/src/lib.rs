@@ -213,6 +213,25 @@ pub fn duration(text: &str) -> Option<i64> {
     if text == "0" { Some(0) } else { lexer::duration(text)?.ok() }
 }
 
+/// A number as Go's `%g` has it: an exponent below -4 and from 6 digits on, with a sign and two
+/// digits at least.
+pub fn format_short(value: f64) -> String {
+    match value {
+        value if value.is_nan() => return "NaN".into(),
+        f64::INFINITY => return "+Inf".into(),
+        f64::NEG_INFINITY => return "-Inf".into(),
+        value if value == 0.0 => return value.to_string(),
+        _ => {}
+    }
+    let text = format!("{value:e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    match exponent.parse::<i32>().unwrap_or(0) {
+        exponent if (-4..6).contains(&exponent) => value.to_string(),
+        exponent if exponent < 0 => format!("{digits}e-{:02}", -exponent),
+        exponent => format!("{digits}e+{exponent:02}"),
+    }
+}
+
 /// A value as Prometheus prints it.
 pub fn format_value(value: f64) -> String {
     match value {

@@ -11,20 +11,37 @@ use crate::error::Result;
 /// Bytes of names and values of an exemplar's labels, at most.
 pub(crate) const MAX_LABEL_BYTES: usize = 2048;
 /// Labels, at most.
-const MAX_LABELS: usize = 64;
+pub(crate) const MAX_LABELS: usize = 64;
 
-/// One exemplar.
+/// An example of what was measured: a value, and what tells where it came from.
 #[derive(Clone, PartialEq, Default, Debug)]
-pub(crate) struct Exemplar {
-    pub(crate) labels: Vec<(String, String)>,
-    pub(crate) value: f64,
+pub struct Exemplar {
+    /// Names and values of its labels, which are none of its series': 64 of them, and 2048 bytes
+    /// together, at most.
+    pub labels: Vec<(String, String)>,
+    /// The value.
+    pub value: f64,
 }
 
 impl Exemplar {
+    /// Whether its labels are few and short enough to be kept.
+    pub(crate) fn fits(&self) -> bool {
+        self.label_bytes() <= MAX_LABEL_BYTES && self.labels.len() <= MAX_LABELS
+    }
+
+    /// Bytes of names and values of its labels.
+    fn label_bytes(&self) -> usize {
+        self.labels.iter().map(|(name, value)| name.len() + value.len()).sum()
+    }
+
+    /// Bytes that it takes in memory, about.
+    pub(crate) fn size(&self) -> usize {
+        self.label_bytes() + self.labels.capacity() * size_of::<(String, String)>()
+    }
+
     /// Its bytes; `None` if its labels are too many or too long to be kept.
     pub(crate) fn encode(&self) -> Option<Vec<u8>> {
-        let bytes: usize = self.labels.iter().map(|(name, value)| name.len() + value.len()).sum();
-        if bytes > MAX_LABEL_BYTES || self.labels.len() > MAX_LABELS {
+        if !self.fits() {
             return None;
         }
         let mut out = self.value.to_le_bytes().to_vec();

@@ -67,6 +67,7 @@ mod value;
 pub mod workload;
 
 pub use error::{Error, Result};
+pub use exemplar::Exemplar;
 pub use name::{MAX_NAME_BYTES, MAX_TAGS, Name};
 pub use plinth_promql::{
     CUSTOM as CUSTOM_BUCKETS, Histogram, Labels, Parts as HistogramParts, ResetHint,
@@ -82,8 +83,8 @@ pub use query::{
 };
 pub use rollup::{Keeping, Metrics, Rollup};
 pub use store::{
-    Appended, Candidate, Claim, Division, GroupStream, HistogramStream, Holder, Listing, Live,
-    Look, MAX_PARTS, Members, Newcomers, Owner, PointStream, Progress, Retention, Series,
+    Appended, Beside, Candidate, Claim, Division, GroupStream, HistogramStream, Holder, Listing,
+    Live, Look, MAX_PARTS, Members, Newcomers, Owner, PointStream, Progress, Retention, Series,
     SeriesLayer, SeriesLimits, SeriesStore, Settings, StoreStats, Told,
 };
 pub use tree::{Direction, Summary};

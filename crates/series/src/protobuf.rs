@@ -24,15 +24,18 @@ impl<'a> Fields<'a> {
         self.0
     }
 
+    /// A message behind its length, where there are several, one after the other.
+    pub(crate) fn delimited(&mut self) -> Option<&'a [u8]> {
+        let len = usize::try_from(self.number()?).ok()?;
+        self.take(len)
+    }
+
     fn field(&mut self) -> Option<(u64, Payload<'a>)> {
         let tag = self.number()?;
         let payload = match tag & 7 {
             0 => Payload::Number(self.number()?),
             1 => Payload::Eight(u64::from_le_bytes(*self.take(8)?.first_chunk()?)),
-            2 => {
-                let len = usize::try_from(self.number()?).ok()?;
-                Payload::Bytes(self.take(len)?)
-            }
+            2 => Payload::Bytes(self.delimited()?),
             5 => self.take(4).map(|_| Payload::Other)?,
             _ => return None,
         };

@@ -4,8 +4,8 @@
 
 use super::damage::database;
 use plinth_env::block_on;
-use plinth_series::ingest::{Memory, OtlpMetrics, Protocol, RemoteWrite, Session};
-use plinth_series::{Histogram, RemoteRead, SeriesStore, prometheus};
+use plinth_series::ingest::{Clock, Memory, OtlpMetrics, Protocol, RemoteWrite, Session};
+use plinth_series::{Beside, Exemplar, Histogram, Labels, RemoteRead, SeriesStore, prometheus};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -381,4 +381,47 @@ fn histograms_lie_among_marks_and_numbers_however_many_there_are() {
     assert!(ask(&store, "query", "took", "time=700.5").contains(r#""7"]"#));
     let whole = ask(&store, "query", "took[3000s]", "time=2999");
     assert_eq!(whole.matches(r#""count":"#).count(), 3000);
+}
+
+/// Behind a sample of the text, and by whoever has the store.
+#[test]
+fn exemplars_come_in_text_and_by_name() {
+    let store = store();
+    let clock = Clock { unit: 1_000_000, now: 5 * SECOND };
+    let mut session = Session::new(Protocol::Exposition(clock), 1, &Memory::default());
+    let text = "took{path=\"/\"} 1 7000 # {trace_id=\"a\"} 0.5\n\
+                took{path=\"/\"} 2 # {trace_id=\"b\"} 0.25 14.5\nleft 3 # {a=b} 1\n";
+    assert_eq!(session.feed(text.as_bytes()), text.len());
+    block_on(session.end(b"", &store)).unwrap();
+    assert_eq!(session.replies(), b"", "what is no exemplar costs its sample nothing");
+    let labels = vec![("trace_id".to_owned(), "c".to_owned())];
+    let long = Exemplar { labels: vec![("a".to_owned(), "x".repeat(2048))], value: 1.0 };
+    let own = Exemplar { labels, value: -1.0 };
+    block_on(store.append_exemplars(&[("took path=/", 20 * SECOND, &own)])).unwrap();
+    let refused = block_on(store.append_exemplars(&[("took path=/", 21 * SECOND, &long)]));
+    assert!(refused.unwrap_err().to_string().contains("don't fit into 2048 bytes: took path=/"));
+    let told = ask(&store, "query_exemplars", "{__name__=~'took|left'}", "start=0&end=60");
+    let expected = r#"{"data":[{"exemplars":[{"labels":{"trace_id":"a"},"timestamp":7,"value":"0.5"},{"labels":{"trace_id":"b"},"timestamp":14.5,"value":"0.25"},{"labels":{"trace_id":"c"},"timestamp":20,"value":"-1"}],"seriesLabels":{"__name__":"took","path":"/"}}],"status":"success"}"#;
+    assert_eq!(told, expected);
+}
+
+/// By labels some may be refused, which keeps none of the others back.
+#[test]
+fn what_a_store_refuses_by_labels_is_told_by_its_place() {
+    let store = store();
+    let labels = |metric: &str| [("__name__", metric)].into_iter().collect::<Labels>();
+    let exemplar = |len| Exemplar { labels: vec![("a".to_owned(), "x".repeat(len))], value: 1.0 };
+    let all = [
+        (labels("a b"), 1, Beside::Histogram(Histogram::default())),
+        (labels(""), 1, Beside::Histogram(Histogram::default())),
+        (labels("took"), 1, Beside::Exemplar(exemplar(2048))),
+        (labels("took"), SECOND, Beside::Exemplar(exemplar(1))),
+        (labels("took"), 3, Beside::Histogram(Histogram::default())),
+    ];
+    let refused = block_on(store.append_labelled_beside(&all)).unwrap();
+    let mut places: Vec<usize> = refused.iter().map(|(place, _)| *place).collect();
+    places.sort_unstable();
+    assert_eq!(places, [1, 2], "{refused:?}");
+    assert_eq!(of(&store, "took"), [(3, Histogram::default())]);
+    assert!(ask(&store, "query_exemplars", "took", "start=0&end=60").contains("timestamp"));
 }

@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const TEXT: &str = "text/plain; version=0.0.4";
+const MESSAGES: &str =
+    "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
 
 /// What a target answers: its status, or 0 for nothing at all, its content type, how it is encoded,
 /// and its body.
@@ -76,8 +78,8 @@ impl Target {
         target
     }
 
-    fn answers(&self, status: u16, kind: &'static str, text: &str) {
-        *self.answer.lock().unwrap() = (status, kind, "identity", text.into());
+    fn answers(&self, status: u16, kind: &'static str, body: impl Into<Vec<u8>>) {
+        *self.answer.lock().unwrap() = (status, kind, "identity", body.into());
     }
 
     /// One that answers this, which is encoded so.
@@ -388,6 +390,143 @@ scrape_configs:
     block_on(server.server.stop());
 }
 
+/// A field of a message, whose length is told by a byte.
+fn field(number: u8, content: &[u8]) -> Vec<u8> {
+    assert!(content.len() < 128);
+    [&[number << 3 | 2, content.len() as u8], content].concat()
+}
+
+fn float(number: u8, value: f64) -> Vec<u8> {
+    [&[number << 3 | 1][..], &value.to_le_bytes()].concat()
+}
+
+/// A histogram with two observations up to 1, which a trace left as an exemplar at a time, and one
+/// up to 2: with classic buckets and native ones.
+fn messages(seconds: u64) -> Vec<u8> {
+    let label = |name: &str, value: &str| {
+        field(1, &[field(1, name.as_bytes()), field(2, value.as_bytes())].concat())
+    };
+    let mut time = vec![8];
+    let mut rest = seconds;
+    while rest >= 0x80 {
+        time.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    time.push(rest as u8);
+    let exemplar = [label("trace_id", "0af7"), float(2, 0.75), field(3, &time)].concat();
+    let classic = field(3, &[&[8, 2][..], &float(2, 1.0), &field(3, &exemplar)].concat());
+    // A schema of 0, two buckets from the first on, and counts of 2 and 1 as differences.
+    let native = [field(12, &[8, 0, 16, 2]), field(13, &[4, 1])].concat();
+    let said = [vec![8, 3], float(2, 3.5), classic, native].concat();
+    let metric = [label("path", "/"), field(7, &said)].concat();
+    let family = [field(1, b"took"), field(2, b"of took"), vec![3 << 3, 4], field(4, &metric)];
+    // A length stands before it, and no number of a field.
+    field(0, &family.concat())[1..].to_vec()
+}
+
+/// The exemplars of an expression.
+fn exemplars(server: &Taking, expression: &str) -> String {
+    let asked = format!("/api/v1/query_exemplars?query={expression}&start=0&end=9000000000");
+    server.get(&asked).text()
+}
+
+#[test]
+fn native_histograms_and_exemplars_are_taken() {
+    let place = Place::new();
+    let now = Env::real().wall_clock().as_secs();
+    let target = Target::start("");
+    target.answers(200, MESSAGES, messages(now));
+    let text = Target::start("");
+    let open = format!(
+        "seen_total 3 # {{trace_id=\"1bc8\"}} 1.5 {now}\nleft_total 1 # {{a=b}} 1\n# EOF\n"
+    );
+    text.answers(200, "application/openmetrics-text; version=1.0.0", open.as_str());
+    let file = place.write(
+        "scrape.yml",
+        &format!(
+            r#"
+global: {{scrape_interval: 500ms, scrape_protocols: [PrometheusProto, PrometheusText0.0.4]}}
+scrape_configs:
+- {{job_name: native, scrape_native_histograms: true, static_configs: [{{targets: ["{0}"]}}]}}
+- job_name: both
+  always_scrape_classic_histograms: true
+  static_configs: [{{targets: ["{0}"]}}]
+  metric_relabel_configs: [{{target_label: by, replacement: rule}}]
+- {{job_name: classic, scrape_native_histograms: false, static_configs: [{{targets: ["{0}"]}}]}}
+- {{job_name: text, static_configs: [{{targets: ["{1}"]}}]}}
+"#,
+            target.address, text.address
+        ),
+    );
+    let server = serve(file);
+    let count = "histogram_count(took)";
+    until(&server, count, "by=rule job=both path=/ 3; job=native path=/ 3");
+    until(
+        &server,
+        "histogram_quantile(0.5, took{job='native'})",
+        "job=native path=/ 0.8408964152537145",
+    );
+    classic_series_are_taken_as_asked(&server);
+    let asked = text.asked.lock().unwrap().clone();
+    let first = "accept: application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
+                 encoding=delimited;q=0.8,application/openmetrics-text;";
+    assert!(asked.contains(first), "{asked}");
+    assert!(server.get("/api/v1/query?query=took").text().contains(r#""count":"3","sum":"3.5""#));
+    assert!(server.get("/api/v1/metadata?metric=took").text().contains(r#""type":"histogram""#));
+    exemplars_are_there_once(&server, now);
+    // What is no longer said ends, and so does all of a target whose answer makes no sense.
+    target.answers(200, MESSAGES, "");
+    until(&server, count, "");
+    target.answers(200, MESSAGES, messages(now));
+    until(&server, count, "by=rule job=both path=/ 3; job=native path=/ 3");
+    target.answers(200, MESSAGES, &messages(now)[..40]);
+    until(&server, count, "");
+    until_told(&server, "metric 0 (): a family of metrics is cut off");
+    block_on(server.server.stop());
+}
+
+fn classic_series_are_taken_as_asked(server: &Taking) {
+    until(
+        server,
+        "took_bucket",
+        "__name__=took_bucket by=rule job=both le=+Inf path=/ 3; \
+         __name__=took_bucket by=rule job=both le=1.0 path=/ 2; \
+         __name__=took_bucket job=classic le=+Inf path=/ 3; \
+         __name__=took_bucket job=classic le=1.0 path=/ 2",
+    );
+    until(
+        server,
+        "took_count",
+        "__name__=took_count by=rule job=both path=/ 3; __name__=took_count job=classic path=/ 3",
+    );
+    until(
+        server,
+        "scrape_samples_scraped{job='native'}",
+        "__name__=scrape_samples_scraped job=native 1",
+    );
+}
+
+/// However often targets tell them.
+fn exemplars_are_there_once(server: &Taking, now: u64) {
+    let often = |job: &str| format!("count_over_time(up{{job='{job}'}}[1h]) > bool 2");
+    until(server, &often("native"), "job=native 1");
+    until(server, &often("text"), "job=text 1");
+    let exemplar = |trace: &str, value: &str| {
+        format!(
+            r#""exemplars":[{{"labels":{{"trace_id":"{trace}"}},"timestamp":{now},"value":"{value}"}}]"#
+        )
+    };
+    let told = exemplars(server, "took");
+    assert_eq!(told.matches(&exemplar("0af7", "0.75")).count(), 2, "{told}");
+    let told = exemplars(server, "took_bucket");
+    assert_eq!(told.matches(&exemplar("0af7", "0.75")).count(), 2, "{told}");
+    assert!(told.contains(r#""by":"rule""#) && told.contains(r#""le":"1.0""#), "{told}");
+    let told = exemplars(server, "seen_total");
+    assert!(told.contains(&exemplar("1bc8", "1.5")), "{told}");
+    until(server, "left_total", "__name__=left_total job=text 1");
+    assert!(!exemplars(server, "left_total").contains("labels"));
+}
+
 /// Of which a server would have to be told first: nobody knows what it would have meant.
 #[test]
 fn a_file_that_makes_no_sense_is_told_by_its_lines() {
@@ -399,6 +538,8 @@ global: {scrape_interval: 1s, scrape_timeout: 2s, nothing: 1}
 scrape_configs:
 - job_name: a
   scrap: 1
+  scrape_protocols: [PrometheusText0.0.4]
+  scrape_native_histograms: maybe
   static_configs: [{target: [x]}, {targets: ["http://x/"], labels: {"a b": c}}]
   file_sd_configs:
   - files: [targets/*/a*.json]
@@ -419,20 +560,22 @@ scrape_configs:
         "2:51: field \"nothing\" is not known in global",
         "2:9: scrape_timeout is longer than scrape_interval",
         "5:3: field \"scrap\" is not known in a job",
-        "6:21: field \"target\" is not known in static_configs",
-        "6:46: a target is HOST:PORT, not \"http://x/\"",
-        "6:69: \"a b\" is no name of a label",
-        "8:13: a file has one * at most",
-        "9:5: field \"refresh\" is not known in file_sd_configs",
-        "11:14: there is no action \"hash\"",
-        "11:5: this action needs a target_label",
-        "12:5: hashmod needs a modulus above 0",
-        "13:13: regex: ",
+        "6:21: scrape_protocols is known with PrometheusProto alone",
+        "7:29: scrape_native_histograms is true or false, not \"maybe\"",
+        "8:21: field \"target\" is not known in static_configs",
+        "8:46: a target is HOST:PORT, not \"http://x/\"",
+        "8:69: \"a b\" is no name of a label",
+        "10:13: a file has one * at most",
+        "11:5: field \"refresh\" is not known in file_sd_configs",
+        "13:14: there is no action \"hash\"",
         "13:5: this action needs a target_label",
-        "14:5: \"a b\" is no name of a label",
-        "15:16: field \"insecure_skip_verify\" is not known in tls_config",
-        "17:3: field \"kubernetes_sd_configs\" is not known in a job",
-        "16:3: there are two jobs \"a\"",
+        "14:5: hashmod needs a modulus above 0",
+        "15:13: regex: ",
+        "15:5: this action needs a target_label",
+        "16:5: \"a b\" is no name of a label",
+        "17:16: field \"insecure_skip_verify\" is not known in tls_config",
+        "19:3: field \"kubernetes_sd_configs\" is not known in a job",
+        "18:3: there are two jobs \"a\"",
     ];
     let mut told: Vec<&str> = told.collect();
     told.retain(|line| !expected.iter().any(|words| line.starts_with(words)));

@@ -3,7 +3,7 @@
 //!
 //! Blanks are where anybody may put them; a label's value has `\\`, `\"` and `\n` for what can't
 //! stand in it. Times are milliseconds; a sample without one is of the moment that the session was
-//! told. OpenMetrics' own parts (exemplars behind `#`, `# EOF`) are passed over.
+//! told. Of OpenMetrics' own parts exemplars, behind `#`, are taken, and `# EOF` is passed over.
 
 use super::Sample;
 use super::influx::Clock;
@@ -11,6 +11,7 @@ use super::intake::{Intake, Shown};
 use super::line_parser::LineParser;
 use super::lines::{Lines, TOO_LONG};
 use super::names::{Row, escape};
+use crate::exemplar::Exemplar;
 use crate::value::Value;
 
 /// The type of a metric of which none was said.
@@ -103,7 +104,7 @@ fn word(text: &[u8]) -> (&[u8], &[u8]) {
 
 /// Takes a sample.
 fn take(intake: &mut Intake, line: &[u8], clock: Clock) -> Result<(), String> {
-    let Parts { series, value, time } = parts(line)?;
+    let Parts { series, value, time, exemplar } = parts(line)?;
     let time = match time {
         b"" => clock.now,
         time => milliseconds(time).ok_or("the time is no number of milliseconds")?,
@@ -113,6 +114,9 @@ fn take(intake: &mut Intake, line: &[u8], clock: Clock) -> Result<(), String> {
         None => name_of(intake, series)?,
     };
     intake.samples.push(Sample { target: row.first, time, value: Value::Float(value) });
+    if let Some((exemplar, at)) = exemplar.and_then(exemplar_of) {
+        intake.take_exemplar(row.first, at.unwrap_or(time), &exemplar);
+    }
     Ok(())
 }
 
@@ -122,19 +126,47 @@ pub(super) struct Parts<'a> {
     pub(super) value: f64,
     /// Empty if there is none.
     pub(super) time: &'a [u8],
+    /// What stands behind #.
+    pub(super) exemplar: Option<&'a [u8]>,
 }
 
 pub(super) fn parts(line: &[u8]) -> Result<Parts<'_>, String> {
     let (series, rest) = line.split_at(name_end(line)?);
     let (value, rest) = word(rest.trim_ascii_start());
-    let (time, rest) = word(rest.trim_ascii_start());
-    let (time, rest) =
-        if time.first() == Some(&b'#') { (&b""[..], &b"#"[..]) } else { (time, rest) };
-    if !matches!(rest.trim_ascii_start().first(), None | Some(b'#')) {
-        return Err("a value and a time are expected, and nothing behind them".to_owned());
-    }
+    let rest = rest.trim_ascii_start();
+    let (time, rest) = if rest.first() == Some(&b'#') { (&b""[..], rest) } else { word(rest) };
+    let exemplar = match rest.trim_ascii_start() {
+        [] => None,
+        [b'#', exemplar @ ..] => Some(exemplar),
+        _ => return Err("a value and a time are expected, and nothing behind them".to_owned()),
+    };
     let value = number(value).ok_or("the value is no number")?;
-    Ok(Parts { series, value, time })
+    Ok(Parts { series, value, time, exemplar })
+}
+
+/// The exemplar that stands behind the `#` of a sample, and its time, if it has one: labels, a
+/// value, and perhaps seconds. `None` if it is something else, which costs its sample nothing.
+pub(super) fn exemplar_of(text: &[u8]) -> Option<(Exemplar, Option<i64>)> {
+    let text = text.trim_ascii_start();
+    let (labels, rest) = match text.first() {
+        Some(b'{') => text.split_at(name_end(text).ok()?),
+        _ => return None,
+    };
+    let (value, rest) = word(rest.trim_ascii_start());
+    let (time, rest) = word(rest.trim_ascii_start());
+    if !rest.trim_ascii_start().is_empty() {
+        return None;
+    }
+    let time = if time.is_empty() { None } else { Some(seconds(time)?) };
+    let (metric, found) = labels_of(labels).ok()?;
+    if !metric.is_empty() {
+        return None;
+    }
+    let mut labels = Vec::with_capacity(found.len());
+    for (name, value) in found {
+        labels.push((String::from_utf8(name).ok()?, String::from_utf8(value).ok()?));
+    }
+    Some((Exemplar { labels, value: number(value)? }, time))
 }
 
 /// Where the name of a series ends, its labels included.
@@ -169,6 +201,12 @@ pub(super) fn number(text: &[u8]) -> Option<f64> {
         b"-Inf" => Some(f64::NEG_INFINITY),
         text => fast_float2::parse(text.strip_prefix(b"+").unwrap_or(text)).ok(),
     }
+}
+
+/// A time in seconds, as OpenMetrics has them; what is finer than a millisecond is rounded.
+pub(super) fn seconds(text: &[u8]) -> Option<i64> {
+    let seconds = number(text).filter(|seconds| seconds.abs() < 9e9)?;
+    Some((seconds * 1e3).round() as i64 * 1_000_000)
 }
 
 pub(super) fn milliseconds(text: &[u8]) -> Option<i64> {

@@ -20,6 +20,7 @@
 //! of kept when they are not taken, and what is remembered of names is given back when all sessions
 //! together have too much.
 
+mod buckets;
 mod csv;
 mod exposition;
 mod graphite;
@@ -50,7 +51,9 @@ pub use metadata::Metadata;
 pub use opentsdb::PutPoints;
 pub use otlp::OtlpMetrics;
 pub use remote_write::RemoteWrite;
-pub use scraped::{ScrapedSample, ScrapedText, scraped_labels};
+pub use scraped::{
+    ScrapedBody, ScrapedExemplar, ScrapedHistograms, ScrapedSample, ScrapedValue, scraped_labels,
+};
 pub use session::{Memory, Protocol, Session};
 
 use crate::protobuf;

@@ -1,11 +1,12 @@
 //! Native histograms of a store's series: records that hold one each (`records.rs`).
 
+use super::beside;
 use super::merged::Merged;
 use super::records::Records;
 use super::{Series, SeriesStore};
 use crate::error::{Error, Result};
 use crate::histogram;
-use crate::record::{Kind, Record};
+use crate::record::Kind;
 use crate::tree::Span;
 use plinth_promql::Histogram;
 use std::ops::RangeBounds;
@@ -62,22 +63,15 @@ impl SeriesStore {
     /// ```
     ///
     /// # Errors
-    /// [`Error::TooMany`] if a histogram has too many buckets; others as [`SeriesStore::series`]
-    /// and [`SeriesStore::sync`]. Then some of them may be there.
+    /// [`Error::TooMany`] if a histogram has too many buckets; others as
+    /// [`SeriesStore::series`] and [`SeriesStore::sync`]. Then some of them may be there.
     pub async fn append_histograms(&self, histograms: &[(&str, i64, &Histogram)]) -> Result<()> {
-        let names: Vec<&str> = histograms.iter().map(|(name, ..)| *name).collect();
-        let series = self.all_series(&names).await?;
         let mut records = Vec::with_capacity(histograms.len());
-        for (series, (name, time, histogram)) in series.into_iter().zip(histograms) {
-            let bytes = histogram::encode(histogram)
-                .map_err(|why| Error::TooMany { what: format!("{why}: {name}") })?;
-            let record = Record { kind: Kind::Histogram, time: *time, bytes: bytes.into() };
-            records.push((series, record));
+        for (name, time, histogram) in histograms {
+            let record = beside::of_histogram(histogram, *time);
+            records.push((*name, record.map_err(|why| beside::too_many(why, name))?));
         }
-        match self.append_records(records).await?.refused.pop() {
-            Some((_, why)) => Err(why),
-            None => Ok(()),
-        }
+        self.append_named(records).await
     }
 }
 

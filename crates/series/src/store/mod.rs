@@ -21,6 +21,7 @@
 
 mod aside;
 mod back;
+mod beside;
 mod budget;
 mod by_time;
 mod candidate;
@@ -74,6 +75,8 @@ mod tail;
 mod turn;
 mod written;
 
+pub use beside::Beside;
+pub(crate) use beside::too_many;
 pub(crate) use budget::Share;
 pub use candidate::{Candidate, Look};
 pub use division::Division;

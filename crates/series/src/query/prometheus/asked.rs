@@ -1,10 +1,10 @@
 //! The same questions and answers for whoever is in this process: an expression's value, the newest
-//! points, and points for the series with some labels.
+//! points, and points, native histograms and exemplars for the series with some labels.
 
 use super::source::{StoreSource, find, labels_of, name_of};
 use super::{Failure, MAX_LISTED};
 use crate::error::{Error, Result};
-use crate::store::{Series, SeriesStore};
+use crate::store::{Beside, Series, SeriesStore, too_many};
 use crate::tree::{Direction, Span};
 use plinth_promql::{Answered, Labels, Matcher, Options, Sample};
 use std::ops::Bound;
@@ -89,6 +89,34 @@ impl SeriesStore {
                 }
                 appended => appended?,
             }
+        }
+        Ok(refused)
+    }
+
+    /// Appends native histograms and exemplars in the same way, but that they are durable when it
+    /// returns.
+    ///
+    /// # Errors
+    /// As [`SeriesStore::append_labelled`].
+    pub async fn append_labelled_beside(
+        &self,
+        all: &[(Labels, i64, Beside)],
+    ) -> Result<Vec<(usize, Error)>> {
+        self.check_stored().await?;
+        let names: Vec<String> = all.iter().map(|(labels, ..)| name_of(labels)).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let series = self.each_series(&names).await?;
+        let (mut refused, mut records) = (Vec::new(), Vec::with_capacity(all.len()));
+        for (place, (series, (_, time, beside))) in series.into_iter().zip(all).enumerate() {
+            let record = beside.record(*time).map_err(|why| too_many(why, names[place]));
+            match series.and_then(|series| Ok((series, record?))) {
+                Ok(record) => records.push(record),
+                Err(why) => refused.push((place, why)),
+            }
+        }
+        for (name, why) in self.append_records(records).await?.refused {
+            let place = names.iter().position(|known| *known == name.as_str());
+            refused.push((place.unwrap_or_default(), why));
         }
         Ok(refused)
     }

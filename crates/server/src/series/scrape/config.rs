@@ -8,6 +8,7 @@ use super::relabel::{Action, Labels, Rule, regex};
 use plinth_promql::is_plain_label;
 use plinth_rules::Place;
 use plinth_rules::yaml::{self, Kind, Node};
+use plinth_series::ingest::ScrapedHistograms;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -47,6 +48,8 @@ pub(super) struct Asks {
     pub(super) scheme: String,
     pub(super) path: String,
     pub(super) parameters: Vec<(String, String)>,
+    /// Whether messages are asked for first: only they have native histograms.
+    pub(super) messages: bool,
     /// Whether answers may be compressed.
     pub(super) compressed: bool,
     pub(super) credentials: Credentials,
@@ -61,6 +64,7 @@ pub(super) struct Keeps {
     pub(super) honors_times: bool,
     /// Whether series end whose samples say of when they are.
     pub(super) tracks_times: bool,
+    pub(super) histograms: ScrapedHistograms,
     pub(super) relabel: Vec<Rule>,
 }
 
@@ -140,8 +144,26 @@ pub(super) fn groups(file: &str, text: &str) -> Result<Vec<Group>, String> {
     if reader.faults.is_empty() { Ok(groups) } else { Err(reader.faults.join("\n")) }
 }
 
-/// An interval, a time-out and limits of jobs that say nothing of them.
-type Usual = (Duration, Duration, Limits);
+/// An interval, a time-out, limits, and what is said of histograms, of jobs that say nothing of
+/// them.
+type Usual = (Duration, Duration, Limits, Histograms);
+
+/// What is said of histograms, in words of newer and of older files.
+#[derive(Clone, Copy, Default)]
+struct Histograms {
+    native: Option<bool>,
+    /// Whether messages are among the formats that are named.
+    messages: bool,
+    classic_too: bool,
+}
+
+impl Histograms {
+    /// Whoever names the format alone means what it is for.
+    fn taken(self) -> ScrapedHistograms {
+        let native = self.native.unwrap_or(self.messages);
+        ScrapedHistograms { native, classic_too: self.classic_too }
+    }
+}
 
 /// A file being read, and what was wrong so far.
 struct Reader<'a> {
@@ -252,7 +274,8 @@ impl Reader<'_> {
 
     fn root(&mut self, node: Node) -> Vec<Job> {
         let fields = self.fields(node, "a configuration");
-        let (mut usual, mut configs) = ((INTERVAL, TIMEOUT, Limits::default()), Vec::new());
+        let mut usual = (INTERVAL, TIMEOUT, Limits::default(), Histograms::default());
+        let mut configs = Vec::new();
         for (key, value) in fields {
             match key.name() {
                 "global" => usual = self.global(value),
@@ -275,6 +298,7 @@ impl Reader<'_> {
 
     fn global(&mut self, node: Node) -> Usual {
         let (mut interval, mut timeout, mut limits) = (INTERVAL, None, Limits::default());
+        let mut histograms = Histograms::default();
         let place = node.place;
         for (key, value) in self.fields(node, "global") {
             match key.name() {
@@ -286,7 +310,10 @@ impl Reader<'_> {
                 | "external_labels"
                 | "query_log_file" => {}
                 name => {
-                    if self.limit(&mut limits, name, value).is_some() {
+                    let rest = self
+                        .limit(&mut limits, name, value)
+                        .and_then(|value| self.histogram(&mut histograms, name, value));
+                    if rest.is_some() {
                         self.unknown(&key, "global");
                     }
                 }
@@ -295,10 +322,11 @@ impl Reader<'_> {
         if timeout.is_some_and(|timeout| timeout > interval) {
             self.wrong(place, LONGER);
         }
-        (interval, timeout.unwrap_or(TIMEOUT).min(interval), limits)
+        (interval, timeout.unwrap_or(TIMEOUT).min(interval), limits, histograms)
     }
 
-    fn job(&mut self, node: Node, (interval, timeout, limits): Usual) -> Job {
+    fn job(&mut self, node: Node, usual: Usual) -> Job {
+        let (interval, timeout, limits, mut histograms) = usual;
         let place = node.place;
         let asks = Asks {
             interval,
@@ -306,6 +334,7 @@ impl Reader<'_> {
             scheme: "http".to_owned(),
             path: "/metrics".to_owned(),
             parameters: Vec::new(),
+            messages: false,
             compressed: true,
             credentials: Credentials::None,
             trusted: None,
@@ -314,6 +343,7 @@ impl Reader<'_> {
             honors_labels: false,
             honors_times: true,
             tracks_times: false,
+            histograms: ScrapedHistograms::default(),
             relabel: Vec::new(),
         };
         let mut job = Job { name: String::new(), asks, keeps, limits, of: Whom::default() };
@@ -333,12 +363,15 @@ impl Reader<'_> {
                     .ask(&mut job.asks, name, value)
                     .and_then(|value| self.keep(&mut job.keeps, name, value))
                     .and_then(|value| self.limit(&mut job.limits, name, value))
+                    .and_then(|value| self.histogram(&mut histograms, name, value))
                     .and_then(|value| self.whom(&mut job.of, name, value)),
             };
             if rest.is_some() {
                 self.unknown(&key, "a job");
             }
         }
+        job.keeps.histograms = histograms.taken();
+        job.asks.messages = job.keeps.histograms.native || histograms.messages;
         if job.name.is_empty() {
             self.wrong(place, "a job has no job_name");
         }
@@ -407,6 +440,27 @@ impl Reader<'_> {
             _ => return Some(value),
         };
         *limit = self.number(value, name);
+        None
+    }
+
+    /// The same of histograms.
+    fn histogram(&mut self, of: &mut Histograms, name: &str, value: Node) -> Option<Node> {
+        const MESSAGES: &str = "PrometheusProto";
+        match name {
+            "scrape_native_histograms" => of.native = Some(self.flag(value, name)),
+            "always_scrape_classic_histograms" => of.classic_too = self.flag(value, name),
+            "scrape_protocols" => {
+                let place = value.place;
+                of.messages = self.texts(value, name).iter().any(|known| known == MESSAGES);
+                if !of.messages {
+                    let why = format!(
+                        "scrape_protocols is known with {MESSAGES} alone, which asks for native histograms"
+                    );
+                    self.wrong(place, why);
+                }
+            }
+            _ => return Some(value),
+        }
         None
     }
 

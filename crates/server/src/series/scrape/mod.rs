@@ -4,7 +4,7 @@
 //!   file --config.rs--> jobs --targets.rs, relabel.rs--> targets --run.rs--> a task each: ask, when it is due
 //!     |   files that name targets --^                                          |
 //!     +-- looked at again every 15 seconds                                     v
-//!                                        text --scraped.rs--> points with the target's labels, marks of ends --> the store
+//!                             text, messages --scraped.rs--> points, histograms, exemplars with the target's labels, marks of ends --> the store
 //! ```
 //!
 //! One server of all that share the series scrapes: whoever owns them, or the first part of them.

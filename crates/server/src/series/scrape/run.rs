@@ -6,7 +6,7 @@
 //! longer named ends with the marks of its series.
 
 use super::config::{Credentials, Secret};
-use super::scraped::{Answer, Counts, Point, Report, Series};
+use super::scraped::{Answer, Aside, Counts, Point, Report, Series};
 use super::targets::{Target, in_words};
 use super::{Health, Scraped, Scraping, Status, md5, plan};
 use crate::series::Hub;
@@ -21,7 +21,7 @@ use hyper::StatusCode;
 use hyper::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, HeaderName};
 use plinth_env::sync::{First, race};
 use plinth_env::{Env, Task};
-use plinth_types::Error;
+use plinth_series::{Beside, Error, SeriesStore};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,8 +29,9 @@ use std::time::Duration;
 /// How often it is looked whose the series are, and who is to be scraped.
 const LOOK: Duration = Duration::from_secs(1);
 const READ_AGAIN: Duration = Duration::from_secs(15);
-/// Points that are appended at once.
+/// Points that are appended at once, and bytes of what is no number.
 const AT_ONCE: usize = 5000;
+const BYTES_AT_ONCE: usize = 1 << 20;
 /// For how long whoever has a part then is looked for when it changes hands, and how long it is
 /// from one try to the next.
 const MOVES: Duration = Duration::from_secs(10);
@@ -43,6 +44,17 @@ const PATIENCE: HeaderName = HeaderName::from_static("x-prometheus-scrape-timeou
 const SECRET: usize = 64 << 10;
 const FORMATS: &str =
     "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.4,*/*;q=0.1";
+
+/// What is asked for before these where it is wanted.
+const MESSAGES: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
+                        encoding=delimited;q=0.8,";
+
+/// What a target came to, on its way to the store.
+#[derive(Default)]
+struct Taken {
+    points: Vec<Point>,
+    asides: Vec<Aside>,
+}
 
 /// Targets that are being scraped, by their keys.
 type Running = BTreeMap<String, (Arc<Scraped>, Task)>;
@@ -131,12 +143,12 @@ async fn scrape(hub: Arc<Hub>, opened: Arc<Opened>, scraped: Arc<Scraped>) {
             continue;
         }
         let asked = once(&hub, &scraped, &mut recipient, &mut series);
-        // `held` are the points until they are in the store.
-        let First::Left((points, held)) = race(asked, scraped.stop.wait()).await else { continue };
+        // `held` is what was taken until it is in the store.
+        let First::Left((taken, held)) = race(asked, scraped.stop.wait()).await else { continue };
         if scraped.is_over() {
             break;
         }
-        if !write(&hub, &opened, &scraped, points).await {
+        if !write(&hub, &opened, &scraped, &taken).await {
             return;
         }
         drop(held);
@@ -148,7 +160,7 @@ async fn scrape(hub: Arc<Hub>, opened: Arc<Opened>, scraped: Arc<Scraped>) {
         let now = wall(env);
         let mut points = series.ends(now);
         points.extend(Report::ends(target, now));
-        write(&hub, &opened, &scraped, points).await;
+        write(&hub, &opened, &scraped, &Taken { points, ..Taken::default() }).await;
     }
 }
 
@@ -156,14 +168,14 @@ fn wall(env: &Env) -> i64 {
     i64::try_from(env.wall_clock().as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// Asks a target once: the points that it comes to, with what is said of the scrape itself; and the
-/// memory that they take.
+/// Asks a target once: what it comes to, with what is said of the scrape itself; and the memory
+/// that this takes.
 async fn once(
     hub: &Hub,
     scraped: &Scraped,
     recipient: &mut Option<Recipient>,
     series: &mut Series,
-) -> (Vec<Point>, Held) {
+) -> (Taken, Held) {
     let (env, target) = (&hub.env, &scraped.target);
     let (begun, now) = (env.now(), wall(env));
     let (mut held, mut counts) = (hub.bodies.hold(), Counts::default());
@@ -180,18 +192,19 @@ async fn once(
     };
     let seconds = env.now().saturating_sub(begun).as_secs_f64();
     let is_up = read.is_ok();
-    let (mut points, error) = match read {
+    let (mut points, asides, error) = match read {
         Ok(read) => {
             hub.described.take(read.metadata);
             let why = "samples are of more than ten minutes ahead, and not kept";
-            (read.points, (read.ahead > 0).then(|| format!("{} {why}", read.ahead)))
+            let error = (read.ahead > 0).then(|| format!("{} {why}", read.ahead));
+            (read.points, read.asides, error)
         }
-        Err(why) => (series.ends(now), Some(why)),
+        Err(why) => (series.ends(now), Vec::new(), Some(why)),
     };
     points.extend(Report { is_up, seconds, counts }.points(target, now));
     let health = if is_up { Health::Up } else { Health::Down };
     scraped.note(Status { health, error, at: Some(now), seconds });
-    (points, held)
+    (Taken { points, asides }, held)
 }
 
 /// What a target answers, `held` by what may be in memory: the content type, and the text.
@@ -209,7 +222,9 @@ async fn fetched(
         Some(recipient) => recipient,
         None => {
             let opened = Recipient::open(env, &target.server, job.asks.trusted.as_deref()).await;
-            let why = |why: Error| why.detail().map_or(why.to_string(), ToString::to_string);
+            let why = |why: plinth_types::Error| {
+                why.detail().map_or(why.to_string(), ToString::to_string)
+            };
             recipient.insert(opened.map_err(why)?)
         }
     };
@@ -249,8 +264,10 @@ async fn fetched(
 /// What a request says beside what it asks for.
 async fn headers(env: &Env, target: &Target) -> Result<Vec<(HeaderName, String)>, String> {
     let encoding = if target.job.asks.compressed { "gzip" } else { "identity" };
+    let first = if target.job.asks.messages { MESSAGES } else { "" };
+    let formats = [first, FORMATS].concat();
     let mut headers = vec![
-        (ACCEPT, FORMATS.to_owned()),
+        (ACCEPT, formats),
         (ACCEPT_ENCODING, encoding.to_owned()),
         (PATIENCE, target.timeout.as_secs_f64().to_string()),
     ];
@@ -278,32 +295,81 @@ async fn told(env: &Env, secret: &Secret) -> Result<String, String> {
     }
 }
 
-/// Appends points; whether the series are still this server's. Where a part changes hands in the
-/// middle they are appended once more, to whoever has it then: to the same end, and so that a
+/// What is appended at once.
+#[derive(Clone, Copy)]
+enum Batch<'a> {
+    Points(&'a [Point]),
+    Asides(&'a [Aside]),
+}
+
+impl Batch<'_> {
+    /// How many samples it has: an exemplar is none.
+    fn samples(&self) -> u64 {
+        match self {
+            Self::Points(points) => points.len() as u64,
+            Self::Asides(asides) => asides.iter().filter(|aside| is_sample(aside)).count() as u64,
+        }
+    }
+
+    /// Appends it; how many samples are refused, and why the first is.
+    async fn append(&self, store: &SeriesStore) -> plinth_series::Result<(u64, Option<Error>)> {
+        let refused = match self {
+            Self::Points(points) => store.append_labelled(points).await?,
+            Self::Asides(asides) => {
+                let mut refused = store.append_labelled_beside(asides).await?;
+                refused.retain(|(place, _)| is_sample(&asides[*place]));
+                refused
+            }
+        };
+        Ok((refused.len() as u64, refused.into_iter().next().map(|(_, why)| why)))
+    }
+}
+
+fn is_sample((.., beside): &Aside) -> bool {
+    matches!(beside, Beside::Histogram(_))
+}
+
+/// What is no number, so much of it at a time.
+fn batches(mut rest: &[Aside]) -> impl Iterator<Item = Batch<'_>> {
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fit = rest.iter().take_while(|(.., beside)| {
+            let has_room = bytes < BYTES_AT_ONCE;
+            bytes += beside.size();
+            has_room
+        });
+        let (now, later) = rest.split_at(fit.count().min(AT_ONCE));
+        rest = later;
+        (!now.is_empty()).then_some(Batch::Asides(now))
+    })
+}
+
+/// Appends what was taken; whether the series are still this server's. Where a part changes hands
+/// in the middle it is appended once more, to whoever has it then: to the same end, and so that a
 /// scrape is there whole.
-async fn write(hub: &Hub, opened: &Opened, scraped: &Scraped, points: Vec<Point>) -> bool {
+async fn write(hub: &Hub, opened: &Opened, scraped: &Scraped, taken: &Taken) -> bool {
     let mut moved = None::<Arc<Opened>>;
-    for points in points.chunks(AT_ONCE) {
+    let points = taken.points.chunks(AT_ONCE).map(Batch::Points);
+    for batch in points.chain(batches(&taken.asides)) {
         let until = hub.env.now() + MOVES;
         loop {
             let store = moved.as_ref().map_or(&opened.store, |moved| &moved.store);
             // Points for parts of others' are posted, without a fence: whoever has the first part
             // scrapes, and nobody else.
-            if let Err(plinth_series::Error::NotOwner) = store.check_owned(0).await {
+            if let Err(Error::NotOwner) = store.check_owned(0).await {
                 return false;
             }
-            let why = match store.append_labelled(points).await {
-                Ok(refused) => {
-                    let count = refused.len() as u64;
-                    hub.counts.add(points.len() as u64 - count, count);
-                    if let Some((_, why)) = refused.first() {
-                        scraped.refused(count, why);
+            let why = match batch.append(store).await {
+                Ok((refused, why)) => {
+                    hub.counts.add(batch.samples() - refused, refused);
+                    if let Some(why) = why {
+                        scraped.refused(refused, &why);
                     }
                     break;
                 }
                 Err(why) => why,
             };
-            let is_moving = matches!(why, plinth_series::Error::NotOwner);
+            let is_moving = matches!(why, Error::NotOwner);
             if is_moving && hub.env.now() < until && !hub.is_stopping() {
                 hub.env.sleep(PAUSE).await;
                 match hub.slot.of_first() {
@@ -312,7 +378,7 @@ async fn write(hub: &Hub, opened: &Opened, scraped: &Scraped, points: Vec<Point>
                 }
                 continue;
             }
-            scraped.refused(points.len() as u64, &why);
+            scraped.refused(batch.samples(), &why);
             if is_moving {
                 return false;
             }

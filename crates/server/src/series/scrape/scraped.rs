@@ -14,25 +14,32 @@ use super::targets::Target;
 use crate::series::bodies::Held;
 use plinth_env::Env;
 use plinth_promql::{NAME, STALE, Sample};
-use plinth_series::ingest::{Metadata, ScrapedText, scraped_labels};
+use plinth_series::Beside;
+use plinth_series::ingest::{
+    Metadata, ScrapedBody, ScrapedExemplar, ScrapedSample, ScrapedValue, scraped_labels,
+};
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem::size_of;
 
 /// Work that is done before others have their turn on the thread: bytes that are read, and what
-/// lines and new series take besides.
+/// new series take besides.
 const TURN: usize = 128 << 10;
-const LINE: usize = 64;
 const NEW: usize = 1 << 10;
 /// How far ahead of now the time of a sample may be, in nanoseconds, as with Prometheus.
 const AHEAD: i64 = 600_000_000_000;
 /// Bytes of a point on its way, in a list that may have twice the room.
 const POINT: usize = 2 * size_of::<Point>();
+/// The same of what is no number, besides its buckets and texts.
+const BESIDE: usize = 2 * size_of::<Aside>();
 /// Bytes that a known series takes besides its name and its labels, and a label besides its texts.
-const KNOWN: usize = 160;
+const KNOWN: usize = 192;
 const LABEL: usize = 64;
 
 /// A series' labels as they are kept, and its sample.
 pub(super) type Point = (plinth_promql::Labels, Sample);
+/// The same with a native histogram or an exemplar.
+pub(super) type Aside = (plinth_promql::Labels, i64, Beside);
 
 /// The series of a target.
 pub(super) struct Series {
@@ -52,6 +59,16 @@ struct Known {
     /// Whether its last point said of when it is: then nobody knows when it ends.
     has_time: bool,
     bytes: usize,
+    exemplars: Told,
+}
+
+/// The exemplars of a series that were told last: targets say the same ones again and again.
+#[derive(Clone, Copy, Default)]
+struct Told {
+    /// The time of the newest that said of when it is.
+    newest: Option<i64>,
+    /// What the last that did not is told from others by.
+    last: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -75,6 +92,7 @@ pub(super) struct Answer<'a> {
 #[derive(Default)]
 pub(super) struct Read {
     pub(super) points: Vec<Point>,
+    pub(super) asides: Vec<Aside>,
     pub(super) metadata: Vec<Metadata>,
     /// Samples that are of too late a time.
     pub(super) ahead: u64,
@@ -107,42 +125,40 @@ impl Series {
         counts: &mut Counts,
     ) -> Result<Read, String> {
         self.answer += 1;
-        let (mut text, mut read, mut work) = (ScrapedText::of(answer.kind), Read::default(), 0);
+        let (mut read, mut work) = (Read::default(), 0);
+        let mut body = ScrapedBody::of(answer.kind, answer.body, target.job.keeps.histograms)?;
         let limit = Some(target.job.limits.samples).filter(|limit| *limit > 0);
-        for (at, line) in answer.body.split(|byte| *byte == b'\n').enumerate() {
-            let wrong = |why: String| format!("line {}: {why}", at + 1);
-            if let Some(sample) = text.line(line).map_err(wrong)? {
+        while !body.is_at_end() {
+            if let Some(ScrapedSample { series, value, time, exemplars }) = body.step(&mut work)? {
                 counts.scraped += 1;
-                let time = sample.time.filter(|_| target.job.keeps.honors_times);
+                let time = time.filter(|_| target.job.keeps.honors_times);
                 let is_beyond = limit.is_some_and(|limit| counts.kept >= limit);
-                let (labels, is_new) =
-                    self.labels(target, sample.series, time, is_beyond).map_err(wrong)?;
+                let found = self.labels(target, series, time, is_beyond);
+                let at = (time.unwrap_or(answer.now), answer.now.saturating_add(AHEAD));
+                let told = self.told(series, exemplars, at);
+                let (labels, is_new) = found.map_err(|why| format!("{}: {why}", body.place()))?;
                 work += if is_new { NEW } else { 0 };
                 if let Some(labels) = labels {
                     counts.kept += 1;
-                    if time.is_some_and(|time| time > answer.now.saturating_add(AHEAD)) {
+                    if at.0 > at.1 {
                         read.ahead += 1;
                     } else if !is_beyond {
                         counts.added += usize::from(is_new);
-                        if !held.add(POINT) {
-                            return Err("there is no memory for its samples".to_owned());
-                        }
-                        read.points.push((labels, (time.unwrap_or(answer.now), sample.value)));
+                        read.take(labels, (at.0, value), told, held)?;
                     }
                 }
             }
-            work += line.len() + LINE;
             if work > TURN {
                 work = 0;
                 env.give_way().await;
             }
         }
-        text.end()?;
+        body.end()?;
         if let Some(limit) = limit.filter(|limit| counts.kept > *limit) {
             let count = counts.kept;
             return Err(format!("there are {count} samples, more than {limit} (sample_limit)"));
         }
-        read.metadata = text.take_metadata();
+        read.metadata = body.take_metadata();
         self.done(&mut read.points, answer.now);
         Ok(read)
     }
@@ -172,10 +188,42 @@ impl Series {
                 return Err("there is no memory for the names of its series".to_owned());
             }
             let labels = labels.clone();
-            let known = Known { labels, answer: self.answer, state: State::New, has_time, bytes };
+            let (answer, state, exemplars) = (self.answer, State::New, Told::default());
+            let known = Known { labels, answer, state, has_time, bytes, exemplars };
             self.known.insert(series.to_vec(), known);
         }
         Ok((labels, true))
+    }
+
+    /// The exemplars of a series' sample that were not told before, with their times: its own,
+    /// where they have none. It is known by now, or nothing of it is kept.
+    fn told(
+        &mut self,
+        series: &[u8],
+        exemplars: Vec<ScrapedExemplar>,
+        (time, latest): (i64, i64),
+    ) -> Vec<(i64, Beside)> {
+        if exemplars.is_empty() {
+            return Vec::new();
+        }
+        let Some(known) = self.known.get_mut(series) else { return Vec::new() };
+        let (before, mut told) = (known.exemplars, Vec::new());
+        for ScrapedExemplar { exemplar, time: own } in exemplars {
+            let is_new = match own {
+                Some(own) => own <= latest && before.newest.is_none_or(|newest| own > newest),
+                None => {
+                    let mut hasher = DefaultHasher::new();
+                    (&exemplar.labels, exemplar.value.to_bits()).hash(&mut hasher);
+                    known.exemplars.last = Some(hasher.finish());
+                    known.exemplars.last != before.last
+                }
+            };
+            if is_new {
+                known.exemplars.newest = known.exemplars.newest.max(own);
+                told.push((own.unwrap_or(time), Beside::Exemplar(exemplar)));
+            }
+        }
+        told
     }
 
     /// Ends what an answer that was read no longer has.
@@ -204,9 +252,43 @@ impl Series {
                 return false;
             }
             known.state = State::Ended;
+            // Those of the answer that failed are to be told again.
+            known.exemplars = Told::default();
             true
         });
         points
+    }
+}
+
+impl Read {
+    /// Takes a sample of a series with its exemplars.
+    fn take(
+        &mut self,
+        labels: plinth_promql::Labels,
+        (time, value): (i64, ScrapedValue),
+        exemplars: Vec<(i64, Beside)>,
+        held: &mut Held,
+    ) -> Result<(), String> {
+        let mut hold = |bytes| match held.add(bytes) {
+            true => Ok(()),
+            false => Err("there is no memory for its samples".to_owned()),
+        };
+        let mut asides: Vec<(i64, Beside)> = Vec::new();
+        match value {
+            ScrapedValue::Float(value) => {
+                hold(POINT)?;
+                self.points.push((labels.clone(), (time, value)));
+            }
+            ScrapedValue::Histogram(histogram) => {
+                asides.push((time, Beside::Histogram(histogram)));
+            }
+        }
+        asides.extend(exemplars);
+        for (time, beside) in asides {
+            hold(BESIDE + beside.size())?;
+            self.asides.push((labels.clone(), time, beside));
+        }
+        Ok(())
     }
 }
 
@@ -337,11 +419,15 @@ mod tests {
 
         /// What an answer at a time comes to: metrics, and their values or ends.
         fn answers(&mut self, body: &str, now: i64) -> Result<String, String> {
+            self.answers_as("text/plain", body.as_bytes(), now)
+        }
+
+        fn answers_as(&mut self, kind: &str, body: &[u8], now: i64) -> Result<String, String> {
             self.counts = Counts::default();
-            let answer = Answer { kind: "text/plain", body: body.as_bytes(), now };
+            let answer = Answer { kind, body, now };
             let (env, mut held) = (Env::real(), self.bodies.hold());
             let read = self.series.read(&env, &self.target, answer, &mut held, &mut self.counts);
-            block_on(read).map(|read| listed(&read.points))
+            block_on(read).map(|read| told(&read))
         }
     }
 
@@ -353,6 +439,18 @@ mod tests {
         let mut all: Vec<String> = points.iter().map(one).collect();
         all.sort();
         all.join(", ")
+    }
+
+    /// The points of an answer, and what it has besides.
+    fn told(read: &Read) -> String {
+        let mut all = listed(&read.points);
+        for (labels, time, beside) in &read.asides {
+            all += &match beside {
+                Beside::Histogram(it) => format!("; {} {it} {time}", labels.get(NAME)),
+                Beside::Exemplar(it) => format!("; {} # {} {time}", labels.get(NAME), it.value),
+            };
+        }
+        all
     }
 
     #[test]
@@ -394,5 +492,73 @@ mod tests {
         let mut scraped = Scraped::with(", track_timestamps_staleness: true", 1 << 20, 1 << 20);
         scraped.answers("a 1 5\n", 1).unwrap();
         assert_eq!(scraped.answers("", 2).unwrap(), "a ends 2");
+    }
+
+    #[test]
+    fn an_exemplar_is_told_once() {
+        let mut scraped = Scraped::with("", 1 << 20, 1 << 20);
+        let timed = |seconds: i64| format!("a 1 # {{}} 5 {seconds}\n");
+        assert_eq!(scraped.answers(&timed(2), 1).unwrap(), "a 1 1; a # 5 2000000000");
+        assert_eq!(scraped.answers(&timed(2), 2).unwrap(), "a 1 2");
+        assert_eq!(scraped.answers(&timed(1), 3).unwrap(), "a 1 3", "it is older");
+        assert_eq!(scraped.answers(&timed(3), 4).unwrap(), "a 1 4; a # 5 3000000000");
+        assert_eq!(scraped.answers(&timed(6000), 5).unwrap(), "a 1 5", "it is far ahead");
+        // One that doesn't say of when it is is of its sample's time.
+        assert_eq!(scraped.answers("a 1 7 # {} 5\n", 6).unwrap(), "a 1 7000000; a # 5 7000000");
+        assert_eq!(scraped.answers("a 1 8 # {} 5\n", 7).unwrap(), "a 1 8000000");
+        assert_eq!(scraped.answers("a 1 # {b=\"c\"} 5\n", 8).unwrap(), "a 1 8; a # 5 8");
+        // What an answer that failed had is told again.
+        assert!(scraped.answers("a 1 # {} 9\n!", 9).is_err());
+        scraped.series.ends(9);
+        assert_eq!(scraped.answers("a 1 # {} 9\n", 10).unwrap(), "a 1 10; a # 9 10");
+        // It is no sample, and of a series that isn't kept there is none.
+        assert_eq!((scraped.counts.scraped, scraped.counts.kept), (1, 1));
+        let drops =
+            ", metric_relabel_configs: [{action: drop, regex: a, source_labels: [__name__]}]";
+        let mut scraped = Scraped::with(drops, 1 << 20, 1 << 20);
+        assert_eq!(scraped.answers("a 1 # {} 9\n", 1).unwrap(), "");
+    }
+
+    /// A family of histograms that has this many series, each with an observation from 1 to 2.
+    fn histograms(series: u8) -> Vec<u8> {
+        let histogram =
+            [8, 1, 0x11, 0, 0, 0, 0, 0, 0, 0xf8, 0x3f, 0x62, 4, 8, 2, 16, 1, 0x6a, 1, 2];
+        let mut family = vec![10, 1, b'h', 0x18, 4];
+        for number in 0..series {
+            let metric = [10, 6, 10, 1, b'a', 0x12, 1, b'0' + number, 0x3a, histogram.len() as u8];
+            family.extend([0x22, (metric.len() + histogram.len()) as u8]);
+            family.extend(metric);
+            family.extend(histogram);
+        }
+        [vec![family.len() as u8], family].concat()
+    }
+
+    #[test]
+    fn a_native_histogram_is_one_sample_whose_series_ends() {
+        const MESSAGES: &str = "application/vnd.google.protobuf";
+        let native = ", scrape_native_histograms: true";
+        let mut scraped = Scraped::with(&format!("{native}, sample_limit: 2"), 1 << 20, 1 << 20);
+        let one = "h {count:1, sum:1.5, (1,2]:1}";
+        let found = scraped.answers_as(MESSAGES, &histograms(2), 1).unwrap();
+        assert_eq!(found, format!("; {one} 1; {one} 1"));
+        let Counts { scraped: said, kept, added } = scraped.counts;
+        assert_eq!((said, kept, added), (2, 2, 2));
+        let why = scraped.answers_as(MESSAGES, &histograms(3), 2).unwrap_err();
+        assert!(why.contains("3 samples, more than 2 (sample_limit)"), "{why}");
+        assert_eq!(listed(&scraped.series.ends(2)), "h ends 2, h ends 2");
+        scraped.answers_as(MESSAGES, &histograms(2), 3).unwrap();
+        let found = scraped.answers_as(MESSAGES, &histograms(1), 4).unwrap();
+        assert_eq!(found, format!("h ends 4; {one} 4"));
+        // It takes of the memory for bodies, and is read whole or not at all.
+        let mut scraped = Scraped::with(native, 1 << 20, BESIDE + 64);
+        let why = scraped.answers_as(MESSAGES, &histograms(1), 1).unwrap_err();
+        assert!(why.contains("no memory for its samples"), "{why}");
+        let mut scraped = Scraped::with(native, 1 << 20, 1 << 20);
+        let why = scraped.answers_as(MESSAGES, &histograms(2)[..40], 1).unwrap_err();
+        assert!(why.contains("cut off"), "{why}");
+        // Nobody asked for them here.
+        let mut scraped = Scraped::with("", 1 << 20, 1 << 20);
+        let found = scraped.answers_as(MESSAGES, &histograms(1), 1).unwrap();
+        assert_eq!(found, "h_bucket 1 1, h_count 1 1, h_sum 1.5 1");
     }
 }
