@@ -307,12 +307,13 @@ fn counts_of_histograms_may_be_floats() {
     for (kind, hint) in [(4, ResetHint::Unknown), (5, ResetHint::Gauge)] {
         let body = family("h", kind, &[metric(&[], 7, &said, 0)]);
         let mut body = ScrapedBody::of(MESSAGES, &body, NATIVE).unwrap();
-        let histogram = loop {
-            if let Some(sample) = body.step(&mut 0).unwrap() {
-                break sample.value;
-            }
+        let value = |sample: ScrapedSample<'_>| sample.value;
+        let values = std::iter::from_fn(|| {
+            (!body.is_at_end()).then(|| body.step(&mut 0).unwrap().map(value))
+        });
+        let Some(ScrapedValue::Histogram(histogram)) = values.flatten().next() else {
+            panic!("there is no histogram")
         };
-        let ScrapedValue::Histogram(histogram) = histogram else { panic!("it is a number") };
         let parts = histogram.parts();
         assert_eq!((parts.hint, parts.count, parts.zero_count), (hint, 2.5, 0.5));
         assert_eq!(parts.positive, [1.5, 0.5]);
