@@ -5,7 +5,7 @@
 
 use plinth_env::{Env, block_on};
 use plinth_promql::{Answered, Labels, Matcher, NAME, Value};
-use plinth_rules::{Group, Options, Store, Written};
+use plinth_rules::{Group, Options, Store, Written, WrittenHistogram};
 use std::time::Duration;
 
 const MINUTE: i64 = 60_000_000_000;
@@ -27,6 +27,13 @@ impl Store for Two {
     }
 
     async fn write(&self, _: &[Written]) -> Result<Vec<(usize, String)>, String> {
+        Ok(Vec::new())
+    }
+
+    async fn write_histograms(
+        &self,
+        _: &[WrittenHistogram],
+    ) -> Result<Vec<(usize, String)>, String> {
         Ok(Vec::new())
     }
 }

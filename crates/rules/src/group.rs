@@ -10,12 +10,12 @@ use crate::alert::{Alerts, Notice, Patience};
 use crate::file::{GroupSpec, RuleKind, RuleSpec};
 use crate::restore::{self, Bounds, Restore};
 use crate::rule::{Evaluated, Rule, stale};
-use crate::store::{Store, Written};
+use crate::store::{Store, Written, WrittenHistogram};
 use crate::template::{Outside, human};
 use crate::time::SECOND;
 use crate::writer::{Asking, Writer};
 use plinth_env::Env;
-use plinth_promql::{Labels, NAME};
+use plinth_promql::{Labels, NAME, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -204,7 +204,7 @@ impl Group {
         let asking = Asking::new(store, env, self.options.deadline);
         let Rule { spec, alerts, .. } = &mut self.rules[place];
         let given = asking.vector(&spec.expr, time).await?;
-        let points = match &spec.kind {
+        let (points, histograms) = match &spec.kind {
             RuleKind::Record => recorded(spec, given, self.limit, time)?,
             RuleKind::Alert { hold, keep_firing, annotations } => {
                 // Before their texts are made, each of which may take a while.
@@ -218,16 +218,14 @@ impl Group {
                 let generator = human::link(&spec.expr, 1);
                 outcome.notices.extend(alerts.notices(slot, pace, &generator));
                 let rule = &self.rules[place];
-                if self.restore.is_written(rule, self.bounds()) {
-                    rule.alerts.points(time)
-                } else {
-                    Vec::new()
-                }
+                let is_written = self.restore.is_written(rule, self.bounds());
+                let points = if is_written { rule.alerts.points(time) } else { Vec::new() };
+                (points, Vec::new())
             }
         };
-        outcome.points += points.len() as u64;
+        outcome.points += (points.len() + histograms.len()) as u64;
         let rule = &mut self.rules[place];
-        rule.write(store, points, time).await
+        rule.write(store, (points, histograms), time).await
     }
 
     /// Ends the series of rules that are no more.
@@ -256,24 +254,31 @@ fn spread(name: &str) -> u64 {
 /// What a rule records of what its expression gave.
 fn recorded(
     spec: &RuleSpec,
-    given: Vec<(Labels, f64)>,
+    given: Vec<(Labels, Value)>,
     limit: usize,
     time: i64,
-) -> Result<Vec<Written>, String> {
-    let mut points: BTreeMap<Labels, (i64, f64)> = BTreeMap::new();
+) -> Result<(Vec<Written>, Vec<WrittenHistogram>), String> {
+    let mut all: BTreeMap<Labels, Value> = BTreeMap::new();
     for (labels, value) in given {
         let own = labels.iter().map(|(name, value)| (name.to_string(), value.to_string()));
         let set = spec.labels.iter().map(|(name, value)| (name.clone(), value.text().to_string()));
         let named = [(NAME.to_string(), spec.name.clone())];
         let labels: Labels = own.chain(named).chain(set).collect();
-        if points.insert(labels, (time, value)).is_some() {
+        if all.insert(labels, value).is_some() {
             return Err(
                 "vector contains metrics with the same labelset after applying rule labels".into(),
             );
         }
     }
-    if limit > 0 && points.len() > limit {
-        return Err(format!("exceeded limit of {limit} with {} series", points.len()));
+    if limit > 0 && all.len() > limit {
+        return Err(format!("exceeded limit of {limit} with {} series", all.len()));
     }
-    Ok(points.into_iter().collect())
+    let (mut points, mut histograms) = (Vec::new(), Vec::new());
+    for (labels, value) in all {
+        match value {
+            Value::Float(value) => points.push((labels, (time, value))),
+            Value::Histogram(one) => histograms.push((labels, (time, one))),
+        }
+    }
+    Ok((points, histograms))
 }

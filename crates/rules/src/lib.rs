@@ -58,6 +58,6 @@ pub use group::{Group, Options, Outcome};
 pub use rule::Evaluated;
 pub use saved::Saved;
 pub use status::{Alerting, GroupStatus, RuleStatus, alerts, posted, rules};
-pub use store::{Store, Written};
+pub use store::{Store, Written, WrittenHistogram};
 pub use template::{Outside, Template};
 pub use time::rfc3339;

@@ -2,7 +2,7 @@
 
 use crate::alert::Alerts;
 use crate::file::{RuleKind, RuleSpec};
-use crate::store::{Store, Written};
+use crate::store::{Store, Written, WrittenHistogram};
 use plinth_promql::{Labels, STALE};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -51,16 +51,27 @@ impl Rule {
     pub(crate) async fn write<S: Store>(
         &mut self,
         store: &S,
-        points: Vec<Written>,
+        (points, histograms): (Vec<Written>, Vec<WrittenHistogram>),
         time: i64,
     ) -> Result<(), String> {
-        let series: BTreeSet<Labels> = points.iter().map(|(labels, _)| labels.clone()).collect();
+        let of_points = points.iter().map(|(labels, _)| labels.clone());
+        let of_histograms = histograms.iter().map(|(labels, _)| labels.clone());
+        let series: BTreeSet<Labels> = of_points.chain(of_histograms).collect();
         let gone = self.series.difference(&series).map(|labels| (labels.clone(), stale(time)));
         let all: Vec<Written> = gone.chain(points).collect();
-        if all.is_empty() {
-            return Ok(());
-        }
-        let refused = match store.write(&all).await {
+        let written = async {
+            let mut refused = Vec::new();
+            if !all.is_empty() {
+                let places = store.write(&all).await?;
+                refused.extend(places.into_iter().map(|(place, why)| (&all[place].0, why)));
+            }
+            if !histograms.is_empty() {
+                let places = store.write_histograms(&histograms).await?;
+                refused.extend(places.into_iter().map(|(place, why)| (&histograms[place].0, why)));
+            }
+            Ok(refused)
+        };
+        let refused = match written.await {
             Ok(refused) => refused,
             Err(why) => {
                 self.series.extend(series);
@@ -68,8 +79,8 @@ impl Rule {
             }
         };
         self.series = series;
-        for (place, _) in &refused {
-            self.series.remove(&all[*place].0);
+        for (labels, _) in &refused {
+            self.series.remove(*labels);
         }
         refused.into_iter().next().map_or(Ok(()), |(_, why)| Err(why))
     }

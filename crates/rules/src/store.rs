@@ -1,10 +1,13 @@
 //! What rules are evaluated over: a narrow trait, which answers questions and takes points.
 
-use plinth_promql::{Answered, Labels, Matcher, Sample};
+use plinth_promql::{Answered, HistogramSample, Labels, Matcher, Sample};
 use std::time::Duration;
 
 /// A point for the series with these labels, the metric among them.
 pub type Written = (Labels, Sample);
+
+/// A native histogram for the series with these labels.
+pub type WrittenHistogram = (Labels, HistogramSample);
 
 /// Series, to be asked and to be written to. Times are nanoseconds since 1970. What goes wrong is
 /// told as a text, which is shown to people as the rule's last error.
@@ -32,5 +35,11 @@ pub trait Store: Sync {
     fn write(
         &self,
         points: &[Written],
+    ) -> impl Future<Output = Result<Vec<(usize, String)>, String>> + Send;
+
+    /// Writes native histograms, in the same way.
+    fn write_histograms(
+        &self,
+        histograms: &[WrittenHistogram],
     ) -> impl Future<Output = Result<Vec<(usize, String)>, String>> + Send;
 }

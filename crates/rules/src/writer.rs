@@ -39,23 +39,24 @@ impl<'a, S: Store> Asking<'a, S> {
     }
 
     /// What an expression gives, as series.
-    pub(crate) async fn vector(&self, expr: &str, time: i64) -> Result<Vec<(Labels, f64)>, String> {
+    pub(crate) async fn vector(
+        &self,
+        expr: &str,
+        time: i64,
+    ) -> Result<Vec<(Labels, Value)>, String> {
         match self.store.instant(expr, time, self.left()?).await? {
-            Answered::Vector(series) => {
-                let number = |(labels, value): (Labels, Value)| match value.float() {
-                    Some(number) => Ok((labels, number)),
-                    None => Err(format!(
-                        "rule result has a native histogram, which can't be written: {labels}; take a number of it, such as histogram_count"
-                    )),
-                };
-                series.into_iter().map(number).collect()
-            }
-            Answered::Scalar(number) => Ok(vec![(Labels::default(), number)]),
+            Answered::Vector(series) => Ok(series),
+            Answered::Scalar(number) => Ok(vec![(Labels::default(), Value::Float(number))]),
             Answered::String(_) | Answered::Matrix(_) => {
                 Err("rule result is not a vector or scalar".into())
             }
         }
     }
+}
+
+/// What an alert has for its value: a native histogram has none, and Prometheus takes 0 for it.
+fn number(value: &Value) -> f64 {
+    value.float().unwrap_or(0.0)
 }
 
 /// Makes alerts of series.
@@ -73,7 +74,7 @@ impl Writer<'_> {
     pub(crate) async fn alerts<S: Store>(
         &self,
         asking: &Asking<'_, S>,
-        given: Vec<(Labels, f64)>,
+        given: Vec<(Labels, Value)>,
         slot: i64,
     ) -> Result<BTreeMap<Labels, Alert>, String> {
         let mut alerts = BTreeMap::new();
@@ -81,6 +82,7 @@ impl Writer<'_> {
             pause().await;
             asking.left()?;
             let mut answers = Answers::default();
+            let value = number(&value);
             let data = Data::new(&series, value, slot);
             let mut labels = Vec::new();
             for (name, template) in &self.spec.labels {
@@ -118,7 +120,10 @@ impl Writer<'_> {
                 Expanded::Text(text) => return text,
                 Expanded::Asks(query) => {
                     let answer = asking.vector(&query, slot).await;
-                    answers.add(query, answer);
+                    let numbers = |series: Vec<(Labels, Value)>| {
+                        series.into_iter().map(|(labels, value)| (labels, number(&value))).collect()
+                    };
+                    answers.add(query, answer.map(numbers));
                 }
                 Expanded::Failed(why) => {
                     let name = &self.spec.name;

@@ -6,7 +6,7 @@
 use crate::common::*;
 use plinth_env::simulated::Simulation;
 use plinth_env::{Env, block_on};
-use plinth_promql::STALE;
+use plinth_promql::{Histogram, Parts, STALE};
 use plinth_rules::{AlertState, Options, Outside};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -420,4 +420,28 @@ fn alerts_outlive_a_clock_that_is_set_back() {
     let resolved = [46, 48, 50, 52, 54, 56, 58, 60].map(|minute| (minute, true));
     assert_eq!(of("a"), [&firing[..], &resolved].concat());
     assert_eq!(of("b"), [&[(42, false), (44, false)][..], &resolved].concat());
+}
+
+/// They were an error of the rule.
+#[test]
+fn a_rule_records_native_histograms_and_alerts_by_them() {
+    let mut group = group(
+        "groups: [{name: g, rules: [{record: r, expr: 'h + h', labels: {by: rule}}, {alert: A, expr: h}]}]",
+    );
+    let series = Series::default();
+    let histogram = Histogram::new(Parts { count: 3.0, sum: 1.5, ..Parts::default() }).unwrap();
+    for minute in 0..3 {
+        series.add_histogram("h{i=\"a\"}", minute * MINUTE, &histogram);
+    }
+    for minute in 0..3 {
+        let outcome = run(&mut group, &series, minute * MINUTE);
+        assert_eq!(outcome.failures, 0, "{outcome:?}");
+    }
+    let recorded = "histogram_count(r{i=\"a\", by=\"rule\"})";
+    assert_eq!(series.value(recorded, 2 * MINUTE), Some(6.0));
+    assert_eq!(series.value("ALERTS{alertname=\"A\", i=\"a\"}", 2 * MINUTE), Some(1.0));
+    // One that isn't there any more has ended.
+    run(&mut group, &series, 20 * MINUTE);
+    assert_eq!(series.value(recorded, 20 * MINUTE), None);
+    assert_eq!(series.value(recorded, 20 * MINUTE - 1), None);
 }

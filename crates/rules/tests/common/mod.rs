@@ -4,8 +4,10 @@
 //! by whatever clock they are given. All that was asked and written is noted.
 
 use plinth_env::{Env, block_on};
-use plinth_promql::{Answered, Labels, Matcher, Memory, Options as Query, Samples, Source};
-use plinth_rules::{AlertState, Group, Notice, Options, Outcome, Store, Written};
+use plinth_promql::{
+    Answered, Histogram, Labels, Matcher, Memory, Options as Query, Samples, Source,
+};
+use plinth_rules::{AlertState, Group, Notice, Options, Outcome, Store, Written, WrittenHistogram};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -35,6 +37,13 @@ impl Series {
     /// Adds a point; `name` is a selector, as `up{job="a"}`.
     pub fn add(&self, name: &str, time: i64, value: f64) {
         Arc::make_mut(&mut self.memory.lock().unwrap()).add(&labels(name), time, value);
+    }
+
+    /// Adds a native histogram.
+    pub fn add_histogram(&self, name: &str, time: i64, histogram: &Histogram) {
+        let histogram = Arc::new(histogram.clone());
+        let mut memory = self.memory.lock().unwrap();
+        Arc::make_mut(&mut memory).add_histogram(&labels(name), time, histogram);
     }
 
     /// Adds the points of a line such as `up{job="a"} 0+1x10`, so far apart.
@@ -113,6 +122,18 @@ impl Store for Series {
             self.written.lock().unwrap().push((labels.clone(), (*time, *value)));
         }
         if is_cut { Err("the write was cut off".into()) } else { Ok(refused) }
+    }
+
+    async fn write_histograms(
+        &self,
+        histograms: &[WrittenHistogram],
+    ) -> Result<Vec<(usize, String)>, String> {
+        self.check()?;
+        let mut memory = self.memory.lock().unwrap();
+        for (labels, (time, one)) in histograms {
+            Arc::make_mut(&mut memory).add_histogram(labels, *time, one.clone());
+        }
+        Ok(Vec::new())
     }
 }
 

@@ -1,8 +1,8 @@
 //! The owner's series, as rules are evaluated over them.
 
-use plinth_promql::{Answered, Matcher};
-use plinth_rules::{Store, Written};
-use plinth_series::SeriesStore;
+use plinth_promql::{Answered, Histogram, Matcher};
+use plinth_rules::{Store, Written, WrittenHistogram};
+use plinth_series::{Beside, SeriesStore};
 use std::time::Duration;
 
 /// A store that this server owns.
@@ -27,6 +27,20 @@ impl Store for Owned {
         // evaluates, and nobody else.
         self.0.check_owned(0).await.map_err(|error| error.to_string())?;
         let refused = self.0.append_labelled(points).await.map_err(|error| error.to_string())?;
+        Ok(refused.into_iter().map(|(place, why)| (place, why.to_string())).collect())
+    }
+
+    async fn write_histograms(
+        &self,
+        histograms: &[WrittenHistogram],
+    ) -> Result<Vec<(usize, String)>, String> {
+        self.0.check_owned(0).await.map_err(|error| error.to_string())?;
+        let all = histograms.iter().map(|(labels, (time, one))| {
+            (labels.clone(), *time, Beside::Histogram(Histogram::clone(one)))
+        });
+        let all: Vec<_> = all.collect();
+        let refused = self.0.append_labelled_beside(&all).await;
+        let refused = refused.map_err(|error| error.to_string())?;
         Ok(refused.into_iter().map(|(place, why)| (place, why.to_string())).collect())
     }
 }
