@@ -68,10 +68,11 @@ impl Access {
         self.token = token;
     }
 
-    /// Whoever shows this token, if that is believed.
-    pub(super) fn identity_of(&mut self, rights: &Rights, token: &Bytes) -> Identity {
-        let claims = rights.claims(token, &mut self.allowance).ok().flatten();
-        Identity { claims, ..self.identity.clone() }
+    /// Whoever shows this token, if that is believed; and whether that could be judged.
+    pub(super) fn identity_of(&mut self, rights: &Rights, token: &Bytes) -> (Identity, bool) {
+        let claims = rights.claims(token, &mut self.allowance);
+        let is_judged = claims.is_ok();
+        (Identity { claims: claims.ok().flatten(), ..self.identity.clone() }, is_judged)
     }
 
     /// The token that was shown.

@@ -162,7 +162,7 @@ impl Connection {
     /// Who asks, by what was shown.
     pub(super) fn identity(&mut self) -> Identity {
         let token = self.access.shown().clone();
-        self.access.identity_of(&self.shared.doors.rights, &token)
+        self.access.identity_of(&self.shared.doors.rights, &token).0
     }
 
     /// Lets the connection in, or doesn't, by the quota of whoever is there.
@@ -198,9 +198,13 @@ impl Connection {
                 self.access.dues.known.rotate_right(1);
             }
         } else {
-            let who = self.access.identity_of(&self.shared.doors.rights, token);
+            let (who, is_judged) = self.access.identity_of(&self.shared.doors.rights, token);
             let doors = &self.shared.doors;
             let dues = doors.quotas.dues(&doors.rights, &who);
+            if !is_judged {
+                // The next request may show whose it is.
+                return Arc::new(dues);
+            }
             self.access.dues.known.truncate(REMEMBERED - 1);
             self.access.dues.known.push_front((token.clone(), Arc::new(dues)));
         }

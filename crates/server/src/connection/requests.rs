@@ -492,6 +492,8 @@ impl Connection {
             let detail = format!("the id {id} belongs to a watch that waits");
             return Err(Error::client_invalid_operation().with_detail(detail));
         }
+        // Before a quota is told, which may be that of a tenant.
+        self.check_key(&key)?;
         let counted = self.count(Of::Watches).map_err(|why| {
             Error::too_many_watches().with_detail(format!("{why}, and so many wait"))
         })?;
