@@ -71,7 +71,7 @@ def opentelemetry_counts_on_whoever_is_killed(server):
           [("a b", '["x","y"]', "python")])
 
 
-def opentelemetry_has_what_stands_beside_what_is_not_kept(server):
+def opentelemetry_has_native_histograms(server):
     views = [View(instrument_name="exponential", aggregation=ExponentialBucketHistogramAggregation())]
     of = provider(server, AggregationTemporality.CUMULATIVE, Compression.Gzip, views)
     meter = of.get_meter("tests")
@@ -80,4 +80,6 @@ def opentelemetry_has_what_stands_beside_what_is_not_kept(server):
     equal(of.force_flush(), True)
     of.shutdown()
     equal(list(values(server, "beside_total").values()), [1.0])
-    equal(prometheus_data(server.url, "query", query='{__name__=~"exponential.*"}')["result"], [])
+    for asked, expected in [("histogram_count(exponential)", "1"), ("histogram_sum(exponential)", "5")]:
+        result = prometheus_data(server.url, "query", query=asked)["result"]
+        equal([one["value"][1] for one in result], [expected])

@@ -27,7 +27,7 @@ from influxdb_client.client.write_api import SYNCHRONOUS, PointSettings
 from influxdb_client.rest import ApiException
 from prometheus_api_client import PrometheusConnect
 
-from otel import opentelemetry_counts_on_whoever_is_killed, opentelemetry_has_what_stands_beside_what_is_not_kept
+from otel import opentelemetry_counts_on_whoever_is_killed, opentelemetry_has_native_histograms
 from serving import Child, Failed, Server, equal, free_port, get, prometheus_data, raw_points, until
 
 PROGRAM = sys.argv[1]
@@ -505,7 +505,7 @@ TESTS = [
     a_client_of_prometheus_reads_every_point,
     grafana_gets_what_its_data_source_asks,
     opentelemetry_counts_on_whoever_is_killed,
-    opentelemetry_has_what_stands_beside_what_is_not_kept,
+    opentelemetry_has_native_histograms,
 ]
 
 
