@@ -4,6 +4,7 @@
 //! none is set where nobody would keep it. Whoever may change these rows is decided by rights.
 
 use super::operator::manage;
+use super::rights::told_by_server;
 use super::session::{Refusal, Session};
 use plinth::{RangeOptions, Transaction, TransactionOption, block_on};
 use plinth_bench::Value;
@@ -48,16 +49,7 @@ fn alone(words: &[Vec<u8>]) -> Result<Whom, Refusal> {
 
 /// Whether whoever answers keeps quotas, and can tell who is meant; why not.
 fn check_can_keep<Out: Write>(session: &Session<Out>) -> Result<(), Refusal> {
-    // What is written to files is kept by a later server.
-    if session.database.endpoint().newest_here().is_ok() {
-        return Ok(());
-    }
-    let status: Value = session
-        .shown()
-        .status_json()
-        .wait()?
-        .parse()
-        .map_err(|error| Refusal::Usage(format!("the status document is not JSON: {error}")))?;
+    let Some(status) = told_by_server(session)? else { return Ok(()) };
     match status.pointer("/cluster/plinth/server/quotas/kept").and_then(Value::as_bool) {
         Some(true) => Ok(()),
         _ => Err(Refusal::Usage(

@@ -34,19 +34,23 @@ fn is_operator(key: &Bytes) -> bool {
     Grant::decode(key).is_some_and(|grant| grant.is_operator())
 }
 
+/// What a server says of itself; `None` where this process has the files: what is written to them
+/// is kept by a later server.
+pub(super) fn told_by_server<Out: Write>(session: &Session<Out>) -> Result<Option<Value>, Refusal> {
+    if session.database.endpoint().newest_here().is_ok() {
+        return Ok(None);
+    }
+    let status = session.shown().status_json().wait()?.parse();
+    let status = status
+        .map_err(|error| Refusal::Usage(format!("the status document is not JSON: {error}")))?;
+    Ok(Some(status))
+}
+
 /// Whether whoever answers keeps rights, and can tell who the operator is whom a grant makes; why
 /// not.
 fn check_can_hold<Out: Write>(session: &Session<Out>, grant: &Grant) -> Result<(), Refusal> {
-    // Whoever has the files may everything anyway, and what he writes is kept by a later server.
-    if session.database.endpoint().newest_here().is_ok() {
-        return Ok(());
-    }
-    let status: Value = session
-        .shown()
-        .status_json()
-        .wait()?
-        .parse()
-        .map_err(|error| Refusal::Usage(format!("the status document is not JSON: {error}")))?;
+    // Whoever has the files may everything anyway.
+    let Some(status) = told_by_server(session)? else { return Ok(()) };
     let says = |what: &str| {
         let told = status.pointer(&format!("/cluster/plinth/server/rights/{what}"));
         told.and_then(Value::as_bool)
