@@ -67,7 +67,7 @@ pub use sample::{HISTOGRAM, HistogramSample, STALE, Sample, Value};
 pub use source::{Memory, Points, Samples, Source};
 
 use eval::{Evaluator, Steps};
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -234,19 +234,85 @@ pub fn format_short(value: f64) -> String {
 
 /// A value as Prometheus prints it.
 pub fn format_value(value: f64) -> String {
+    let mut text = String::new();
+    put_value(&mut text, value);
+    text
+}
+
+/// Appends a value as Prometheus prints it: the fewest digits that are read as the same, of two
+/// such that are equally near that with the even last digit, in Go's forms.
+pub fn put_value(text: &mut String, value: f64) {
     match value {
-        value if value.is_nan() => "NaN".into(),
-        f64::INFINITY => "+Inf".into(),
-        f64::NEG_INFINITY => "-Inf".into(),
-        value if value == 0.0 || (1e-6..1e21).contains(&value.abs()) => value.to_string(),
-        // Go's form: the exponent has a sign, and two digits at least.
-        value => {
-            let text = format!("{value:e}");
-            let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-            match exponent.strip_prefix('-') {
-                Some(exponent) => format!("{digits}e-{exponent:0>2}"),
-                None => format!("{digits}e+{exponent:0>2}"),
-            }
+        value if value.is_nan() => return text.push_str("NaN"),
+        f64::INFINITY => return text.push_str("+Inf"),
+        f64::NEG_INFINITY => return text.push_str("-Inf"),
+        _ => {}
+    }
+    let mut buffer = zmij::Buffer::new();
+    let digits = buffer.format_finite(value);
+    let Some((digits, exponent)) = digits.split_once('e') else {
+        return text.push_str(digits.strip_suffix(".0").unwrap_or(digits));
+    };
+    let (digits, exponent) = (digits.strip_suffix(".0").unwrap_or(digits), exponent.parse::<i32>());
+    let exponent = exponent.unwrap_or_default();
+    if !(-6..21).contains(&exponent) {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        let _ = write!(text, "{digits}e{sign}{:02}", exponent.unsigned_abs());
+        return;
+    }
+    let unsigned = digits.trim_start_matches('-');
+    text.push_str(&digits[..digits.len() - unsigned.len()]);
+    let unsigned = unsigned.replacen('.', "", 1);
+    let places = exponent.unsigned_abs() as usize;
+    let _ = match exponent {
+        0.. => write!(text, "{unsigned:0<width$}", width = places + 1),
+        _ => write!(text, "0.{:0>width$}", unsigned, width = unsigned.len() + places - 1),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::format_value;
+
+    #[test]
+    fn values_are_written_as_go_writes_them() {
+        // As `strconv.FormatFloat(value, 'f' or 'e', -1, 64)` gives them.
+        for (value, text) in [
+            (-245_777_903_432_188.62, "-245777903432188.62"),
+            (245_777_903_432_188.38, "245777903432188.38"),
+            (1e-6, "0.000001"),
+            (-1.25e-5, "-0.0000125"),
+            (-0.000_001_5, "-0.0000015"),
+            (9.5e-7, "9.5e-07"),
+            (-1.5e-10, "-1.5e-10"),
+            (5e-324, "5e-324"),
+            (-0.0, "-0"),
+            (1e16, "10000000000000000"),
+            (-1.25e17, "-125000000000000000"),
+            (1e20, "100000000000000000000"),
+            (1e21, "1e+21"),
+            (-1.25e300, "-1.25e+300"),
+        ] {
+            assert_eq!(format_value(value), text);
+        }
+    }
+
+    #[test]
+    fn values_are_read_as_they_were() {
+        let mut bits = 1_u64;
+        let numbers = std::iter::repeat_with(|| {
+            bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            [f64::from_bits(bits), (bits >> 40) as f64 / 1000.0, (bits as i64 >> 20) as f64]
+        });
+        let finite = numbers.take(20_000).flatten().filter(|value| value.is_finite());
+        for value in finite {
+            let text = format_value(value);
+            let is_plain = value == 0.0 || (1e-6..1e21).contains(&value.abs());
+            assert_eq!(!text.contains('e'), is_plain, "{text}");
+            let shortest = if is_plain { value.to_string() } else { format!("{value:e}") };
+            let zeros = text.len() - shortest.len();
+            assert!(zeros <= if is_plain { 0 } else { 2 }, "{text} is no longer than {shortest}");
+            assert_eq!(text.parse::<f64>().unwrap().to_bits(), value.to_bits());
         }
     }
 }

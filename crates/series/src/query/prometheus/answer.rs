@@ -4,7 +4,9 @@
 //! Numbers are texts in it, as Prometheus has them, since JSON has neither infinities nor what is
 //! no number; a histogram has its count, its sum and a list of its buckets.
 
-use plinth_promql::{Answered, Bucket, Histogram, Labels, Row, Value, format_value};
+use plinth_promql::{
+    Answered, Bucket, Histogram, Labels, Row, Sample, Value, format_value, put_value,
+};
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
 
@@ -42,49 +44,73 @@ impl Reply {
 
 /// The value of an expression; that of one time has it beside it.
 pub(super) fn data(value: &Answered, time: i64) -> String {
-    let (kind, result) = match value {
-        Answered::Scalar(number) => ("scalar", sample(time, *number)),
-        Answered::String(text) => ("string", format!("[{},{}]", seconds(time), json!(text))),
-        Answered::Vector(series) => {
-            let one = |(labels, value): &(Labels, Value)| {
-                let value = match value {
-                    Value::Float(value) => format!(r#""value":{}"#, sample(time, *value)),
-                    Value::Histogram(one) => format!(r#""histogram":{}"#, point(time, one)),
-                };
-                format!(r#"{{"metric":{},{value}}}"#, metric(labels))
-            };
-            ("vector", list(series.iter().map(one)))
+    let mut text = String::from(r#"{"result":"#);
+    let kind = match value {
+        Answered::Scalar(number) => {
+            put_sample(&mut text, (time, *number));
+            "scalar"
         }
-        Answered::Matrix(series) => ("matrix", list(series.iter().map(row))),
+        Answered::String(string) => {
+            let _ = write!(text, "[{},{}]", seconds(time), json!(string));
+            "string"
+        }
+        Answered::Vector(series) => {
+            put_list(&mut text, series, |text, (labels, value)| {
+                put_value_of(text, labels, value, time)
+            });
+            "vector"
+        }
+        Answered::Matrix(series) => {
+            put_list(&mut text, series, put_row);
+            "matrix"
+        }
     };
-    format!(r#"{{"result":{result},"resultType":"{kind}"}}"#)
+    let _ = write!(text, r#","resultType":"{kind}"}}"#);
+    text
+}
+
+fn put_value_of(text: &mut String, labels: &Labels, value: &Value, time: i64) {
+    let _ = write!(text, r#"{{"metric":{},"#, metric(labels));
+    match value {
+        Value::Float(value) => {
+            text.push_str(r#""value":"#);
+            put_sample(text, (time, *value));
+        }
+        Value::Histogram(one) => {
+            text.push_str(r#""histogram":"#);
+            put_histogram(text, time, one);
+        }
+    }
+    text.push('}');
 }
 
 /// A series with its points, each kind by itself; of histograms alone there are no `values`.
-fn row(row: &Row) -> String {
-    let mut text = format!(r#"{{"metric":{}"#, metric(&row.labels));
+fn put_row(text: &mut String, row: &Row) {
+    let _ = write!(text, r#"{{"metric":{}"#, metric(&row.labels));
     if !row.samples.is_empty() || row.histograms.is_empty() {
-        let points = list(row.samples.iter().map(|(time, value)| sample(*time, *value)));
-        let _ = write!(text, r#","values":{points}"#);
+        text.push_str(r#","values":"#);
+        put_list(text, &row.samples, |text, sample| put_sample(text, *sample));
     }
     if !row.histograms.is_empty() {
-        let points = list(row.histograms.iter().map(|(time, one)| point(*time, one)));
-        let _ = write!(text, r#","histograms":{points}"#);
+        text.push_str(r#","histograms":"#);
+        put_list(text, &row.histograms, |text, (time, one)| put_histogram(text, *time, one));
     }
     text.push('}');
-    text
 }
 
-fn list(parts: impl Iterator<Item = String>) -> String {
-    let mut text = String::from("[");
-    for (place, part) in parts.enumerate() {
+fn put_list<T>(
+    text: &mut String,
+    parts: impl IntoIterator<Item = T>,
+    put: impl Fn(&mut String, T),
+) {
+    text.push('[');
+    for (place, part) in parts.into_iter().enumerate() {
         if place > 0 {
             text.push(',');
         }
-        text.push_str(&part);
+        put(text, part);
     }
     text.push(']');
-    text
 }
 
 /// Labels as an object.
@@ -96,24 +122,31 @@ pub(super) fn metric(labels: &Labels) -> Json {
         .into()
 }
 
-fn sample(time: i64, value: f64) -> String {
-    format!(r#"[{},"{}"]"#, seconds(time), format_value(value))
+/// Appends a number with its time. Long answers are made of these.
+fn put_sample(text: &mut String, (time, value): Sample) {
+    text.push('[');
+    let _ = match time % SECOND {
+        0 => write!(text, "{},\"", time / SECOND),
+        _ => write!(text, "{},\"", seconds(time)),
+    };
+    put_value(text, value);
+    text.push_str("\"]");
 }
 
-/// A histogram at a time.
-fn point(time: i64, histogram: &Histogram) -> String {
+/// Appends a histogram with its time.
+fn put_histogram(text: &mut String, time: i64, histogram: &Histogram) {
     let [count, sum] = [histogram.count(), histogram.sum()].map(format_value);
-    let mut text = format!(r#"[{},{{"count":"{count}","sum":"{sum}""#, seconds(time));
-    let mut buckets = histogram.buckets().map(bucket).peekable();
+    let _ = write!(text, r#"[{},{{"count":"{count}","sum":"{sum}""#, seconds(time));
+    let mut buckets = histogram.buckets().peekable();
     if buckets.peek().is_some() {
-        let _ = write!(text, r#","buckets":{}"#, list(buckets));
+        text.push_str(r#","buckets":"#);
+        put_list(text, buckets, put_bucket);
     }
     text.push_str("}]");
-    text
 }
 
 /// Which bounds are in a bucket, the bounds, and how many observations.
-fn bucket(bucket: Bucket) -> String {
+fn put_bucket(text: &mut String, bucket: Bucket) {
     let rule = match (bucket.has_lower, bucket.has_upper) {
         (false, true) => 0,
         (true, false) => 1,
@@ -121,7 +154,7 @@ fn bucket(bucket: Bucket) -> String {
         (true, true) => 3,
     };
     let [lower, upper, count] = [bucket.lower, bucket.upper, bucket.count].map(format_value);
-    format!(r#"[{rule},"{lower}","{upper}","{count}"]"#)
+    let _ = write!(text, r#"[{rule},"{lower}","{upper}","{count}"]"#);
 }
 
 /// Seconds with milliseconds, as a number of JSON.
