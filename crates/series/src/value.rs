@@ -351,6 +351,20 @@ impl Points {
         (0..self.len()).map(|index| self.get(index))
     }
 
+    /// Appends all points, their values as floats: integers beyond 2^53 are rounded.
+    pub(crate) fn put_numbers(&self, samples: &mut Vec<(i64, f64)>) {
+        let times = self.times.iter().copied();
+        match &self.values {
+            Column::Floats(values) => samples.extend(times.zip(values.iter().copied())),
+            Column::Integers(values) => {
+                samples.extend(times.zip(values.iter().map(|value| *value as f64)));
+            }
+            Column::Mixed(values) => {
+                samples.extend(times.zip(values.iter().map(|value| value.as_f64())));
+            }
+        }
+    }
+
     /// Puts a point where its time belongs, in place of one with the same time if there is one.
     /// Whether there is one more now.
     pub fn insert(&mut self, point: Point) -> bool {

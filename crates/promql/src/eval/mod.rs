@@ -34,7 +34,11 @@ use std::sync::Arc;
 
 /// Seconds from one time to another.
 pub(crate) fn seconds(from: i64, to: i64) -> f64 {
-    (i128::from(to) - i128::from(from)) as f64 / 1e9
+    // The wide difference is the rare one, and takes a division of its own to make a float of.
+    match to.checked_sub(from) {
+        Some(difference) => difference as f64 / 1e9,
+        None => (i128::from(to) - i128::from(from)) as f64 / 1e9,
+    }
 }
 
 /// Drops the metric of a column whose values are none of it, now or at the end.

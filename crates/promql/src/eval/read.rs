@@ -307,7 +307,11 @@ impl<S: Source> Evaluator<'_, S> {
             }
             let span = Window { end, range: reading.range, step: steps.time(place) };
             if window.histograms.is_empty() {
-                if let Some(value) = asked.over.value(window.samples, span, &numbers) {
+                let value = match asked.over.is_a_rise() {
+                    true => held.rise(asked.over, span),
+                    false => asked.over.value(window.samples, span, &numbers),
+                };
+                if let Some(value) = value {
                     (column.cells[place], is_any, is_any_float) = (value, true, true);
                 }
             } else {

@@ -82,6 +82,11 @@ impl Over {
         })
     }
 
+    /// Whether it asks no more of points than how many there are, the ends, and where they fall.
+    pub(crate) fn is_a_rise(self) -> bool {
+        matches!(self, Self::Rate | Self::Increase | Self::Delta)
+    }
+
     /// Whether it makes sense of counters alone.
     pub(crate) fn is_of_counters(self) -> bool {
         matches!(self, Self::Rate | Self::Increase)
@@ -147,9 +152,7 @@ impl Over {
             Self::Rate | Self::Increase | Self::Delta => {
                 let falls = points.windows(2).filter(|pair| pair[1].1 < pair[0].1);
                 let falls = falls.map(|pair| pair[0].1).sum::<f64>();
-                let count = points.len() as u64;
-                let all = Digest { count, first: *first, last: *last, falls, ..(*last).into() };
-                self.extrapolated(&all, window)?
+                self.rise(points, falls, window)?
             }
             Self::Irate | Self::Idelta => self.of_the_last_two(points)?,
             Self::Avg => {
@@ -183,6 +186,15 @@ impl Over {
         Some(value)
     }
 
+    /// The value of points with what the sum of those is that are followed by lower ones, of
+    /// functions of how far a value rose.
+    pub(crate) fn rise(self, points: &[Sample], falls: f64, window: Window) -> Option<f64> {
+        let (first, last) = (points.first()?, points.last()?);
+        let count = points.len() as u64;
+        let all = Digest { count, first: *first, last: *last, falls, ..(*last).into() };
+        self.extrapolated(&all, window)
+    }
+
     /// How far a value rose, with what lies between the window's ends and its points.
     fn extrapolated(self, points: &Digest, window: Window) -> Option<f64> {
         let (first, last) = (points.first, points.last);
@@ -210,7 +222,8 @@ impl Over {
         let each = seen / (count - 1) as f64;
         let reach = |gap: f64| if gap >= each * 1.1 { each / 2.0 } else { gap };
         let mut before = reach(seconds(window.end.saturating_sub(window.range), first));
-        if self != Self::Delta && rise > 0.0 && from >= 0.0 {
+        // Beyond twice the rise, zero is further away than the reach: a division less.
+        if self != Self::Delta && rise > 0.0 && (0.0..2.0 * rise).contains(&from) {
             before = before.min(seen * (from / rise));
         }
         let factor = (seen + before + reach(seconds(last, window.end))) / seen;

@@ -236,7 +236,9 @@ impl Samples for Points {
     async fn more(&mut self, samples: &mut Vec<Sample>) -> Result<bool, crate::Error> {
         let Some(histograms) = &mut self.histograms else {
             let Some(part) = self.parts.next(|_| false).await? else { return Ok(false) };
-            samples.extend(numbers(&part));
+            if let Read::Piece(Piece::Points(points)) = &part {
+                points.put_numbers(samples);
+            }
             return Ok(true);
         };
         if histograms.wants_numbers() && !self.have_ended {
