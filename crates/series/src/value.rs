@@ -213,6 +213,19 @@ impl Column {
         (0..self.len()).map(|index| self.get(index))
     }
 
+    /// Appends the values as points of these times, of which there are as many.
+    pub(crate) fn with_times(&self, times: &[i64], points: &mut Vec<Point>) {
+        fn extend<T: Copy + Into<Value>>(times: &[i64], values: &[T], points: &mut Vec<Point>) {
+            let all = times.iter().zip(values);
+            points.extend(all.map(|(time, value)| Point { time: *time, value: (*value).into() }));
+        }
+        match self {
+            Self::Floats(values) => extend(times, values, points),
+            Self::Integers(values) => extend(times, values, points),
+            Self::Mixed(values) => extend(times, values, points),
+        }
+    }
+
     /// The values in their order, each with its type.
     pub(crate) fn into_values(self) -> Vec<Value> {
         match self {

@@ -43,6 +43,8 @@ mod query;
 mod query_bounds;
 #[path = "query_rest.rs"]
 mod query_rest;
+#[path = "recovery.rs"]
+mod recovery;
 #[path = "remote_read.rs"]
 mod remote_read;
 #[path = "rest.rs"]

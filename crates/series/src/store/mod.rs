@@ -60,6 +60,7 @@ mod raw;
 mod record_mail;
 mod record_rows;
 mod records;
+mod recover;
 mod remove;
 mod rest;
 mod retention;

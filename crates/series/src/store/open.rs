@@ -4,31 +4,24 @@
 //! is final. Points of the tail that are in a leaf already are told by their time, since leaves
 //! take over from the tail in order.
 
-use super::aside::Aside;
 use super::back;
-use super::damage::Mark;
 use super::flush::{self, Flusher};
 use super::foreign::Owner;
-use super::keys::{Id, Keys, Whose};
+use super::keys::Keys;
 use super::lease::{self, Tenure, Token};
 use super::names::Index;
 use super::place::{self, Former, Sight, check_format};
 use super::plot::Plot;
+use super::recover::recover;
 use super::rolls::{self, Rolls};
 use super::turn::Turns;
-use super::{Cell, PartOf, Pending, Role, Shared, inbox, lock, names, nodes, retry, rolling, tail};
+use super::{PartOf, Pending, Role, Shared, inbox, nodes, retry, rolling};
 use crate::error::{Error, Result};
-use crate::value::Point;
-use plinth_client::{RangeOptions, StreamingMode, Transaction};
+use plinth_client::Transaction;
 use plinth_env::sync::{First, race};
-use plinth_types::{Bytes, key_after, strinc};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
-
-/// Batches of the tail that are read in one transaction.
-const BATCHES_AT_ONCE: usize = 100;
 
 /// How long it is before a commit that failed is tried again by itself: a locked database stays so
 /// for a while.
@@ -163,86 +156,6 @@ async fn take_over(plot: &Plot) -> Result<(Token, bool)> {
     })
     .await?;
     Ok((owner, moves))
-}
-
-/// The series that the tail has points of; nothing for one that was deleted, whose points stay
-/// until the tail moves on; or whose rows can't be read.
-type Recovered = BTreeMap<Id, names::Stored<Arc<Cell>>>;
-
-/// Points of series that can't be read, which are to be set aside, and why.
-type Unreadable = BTreeMap<Whose, (Error, Vec<(Id, Point)>)>;
-
-/// Puts the tail's points back into open leaves, some batches at a time.
-async fn recover(shared: &Arc<Shared>) -> Result<()> {
-    let (mut cells, mut unreadable) = (Recovered::new(), Unreadable::new());
-    let tails = shared.keys.tails();
-    let end = strinc(&tails).unwrap_or_else(|| Bytes::from_static(b"\xff"));
-    let mut begin = Bytes::from(tails);
-    loop {
-        // Batches may be read at several versions: for an owner nobody else writes any more, and
-        // for a view, what goes meanwhile is in the trees.
-        let range = RangeOptions::from(begin.clone()..end.clone()).limit(BATCHES_AT_ONCE);
-        let range = &range.mode(StreamingMode::WantAll);
-        let rows =
-            |tr: Transaction| async move { tr.snapshot().range(range.clone()).collect().await };
-        let rows = retry::transact(&shared.database, rows).await?;
-        let Some(last) = rows.last() else { break };
-        begin = key_after(&last.key);
-        let batches =
-            rows.iter().map(|row| tail::decode(&row.value)).collect::<Result<Vec<_>>>()?;
-        let ids = batches.iter().flatten().map(|(id, _)| *id).filter(|id| !cells.contains_key(id));
-        let unknown: Vec<Id> = ids.collect::<BTreeSet<_>>().into_iter().collect();
-        let loaded = names::load(shared, &unknown).await?;
-        cells.extend(unknown.into_iter().zip(loaded));
-        for (row, points) in rows.iter().zip(batches) {
-            let number = shared.keys.number_of_tail(&row.key)?;
-            for (id, point) in points {
-                match cells.get(&id) {
-                    Some(Ok(Some(cell))) => recover_point(shared, cell, number, point),
-                    // Those are aside already.
-                    Some(Err((whose, why))) if shared.index.damage.mark(whose).0 == Mark::Aside => {
-                        shared.note_damage(whose, why, Mark::Aside);
-                    }
-                    Some(Err((whose, why))) => {
-                        let entry = unreadable.entry(whose.clone());
-                        entry.or_insert_with(|| (why.clone(), Vec::new())).1.push((id, point));
-                    }
-                    Some(Ok(None)) | None => {}
-                }
-            }
-            lock(&shared.flusher).note_batch(number, row.value.len());
-        }
-    }
-    set_aside(shared, unreadable);
-    Ok(())
-}
-
-/// Has the tail's points of series that can't be read set aside before the tail may lose them; a
-/// store that only reads is without them.
-fn set_aside(shared: &Shared, unreadable: Unreadable) {
-    let mut aside = Aside::default();
-    for (whose, (why, points)) in unreadable {
-        match shared.role {
-            Role::Owner { .. } => aside.add_batches(shared, &whose, &why, &points),
-            Role::Reader | Role::Poster(_) => shared.note_damage(&whose, &why, Mark::None),
-        }
-    }
-    lock(&shared.flusher).set_aside(aside);
-}
-
-/// Puts a point of the tail's batch `number` back, unless a leaf has it.
-fn recover_point(shared: &Shared, cell: &Arc<Cell>, number: u64, point: Point) {
-    let mut state = lock(&cell.state);
-    if state.sealed.is_some_and(|sealed| point.time <= sealed) {
-        return;
-    }
-    if state.open.insert(point) {
-        shared.open_points.fetch_add(1, Ordering::Relaxed);
-    }
-    if state.since.is_none() {
-        state.since = Some(number);
-        lock(&shared.flusher).age(number, cell);
-    }
 }
 
 /// Starts the task that commits every few milliseconds, and now and then looks into the inbox and

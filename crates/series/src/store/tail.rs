@@ -43,15 +43,27 @@ pub(crate) fn encode(points: &[(Id, Point)]) -> Vec<u8> {
     out
 }
 
-/// The points of a batch.
+/// The points of a batch, each with its series.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Vec<(Id, Point)>> {
+    let mut points = Vec::new();
+    let runs = decode_into(bytes, &mut points)?;
+    let ids = runs.into_iter().flat_map(|(id, length)| std::iter::repeat_n(id, length));
+    Ok(ids.zip(points).collect())
+}
+
+/// Appends the points of a batch; gives the series of those that stand next to each other, and how
+/// many they are.
+pub(crate) fn decode_into(bytes: &[u8], points: &mut Vec<Point>) -> Result<Vec<(Id, usize)>> {
     codec::check_checksum("a batch of the tail", bytes)?;
     let mut reader = Reader::new(bytes);
     let [format, kind, low, high, ..] = reader.fixed::<HEADER>()?;
     let count = usize::from(u16::from_le_bytes([low, high])) + 1;
-    let ids = match format {
+    let runs = match format {
         FORMAT => decode_runs(&mut reader, count)?,
-        FORMAT_WITHOUT_RUNS => codec::decode_integers(&mut reader, count)?,
+        FORMAT_WITHOUT_RUNS => {
+            let ids = codec::decode_integers(&mut reader, count)?;
+            ids.into_iter().map(|id| (id as Id, 1)).collect()
+        }
         _ => {
             let why = format!("format {FORMAT_WITHOUT_RUNS} or {FORMAT} expected, {format} found");
             return Err(Error::damaged("a batch of the tail", why));
@@ -63,20 +75,21 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Vec<(Id, Point)>> {
     if !reader.is_empty() {
         return Err(reader.wrong("the end of the batch"));
     }
-    let points = ids.into_iter().zip(times).zip(values.iter());
-    Ok(points.map(|((id, time), value)| (id as Id, Point { time, value })).collect())
+    values.with_times(&times, points);
+    Ok(runs)
 }
 
-/// The series of each point.
-fn decode_runs(reader: &mut Reader<'_>, count: usize) -> Result<Vec<i64>> {
+/// The series of the points, and how many each has.
+fn decode_runs(reader: &mut Reader<'_>, count: usize) -> Result<Vec<(Id, usize)>> {
     let runs = reader.count(count)?;
     let ids = codec::decode_integers(reader, runs)?;
     let lengths = codec::decode_integers(reader, runs)?;
-    let mut all = Vec::with_capacity(count);
+    let (mut all, mut points) = (Vec::with_capacity(runs), 0);
     for (id, length) in ids.into_iter().zip(lengths) {
         match usize::try_from(length) {
-            Ok(length) if (1..=count - all.len()).contains(&length) => {
-                all.extend(std::iter::repeat_n(id, length));
+            Ok(length) if (1..=count - points).contains(&length) => {
+                all.push((id as Id, length));
+                points += length;
             }
             _ => {
                 return Err(
@@ -85,11 +98,7 @@ fn decode_runs(reader: &mut Reader<'_>, count: usize) -> Result<Vec<i64>> {
             }
         }
     }
-    if all.len() == count {
-        Ok(all)
-    } else {
-        Err(reader.wrong("runs of as many points as there are"))
-    }
+    if points == count { Ok(all) } else { Err(reader.wrong("runs of as many points as there are")) }
 }
 
 #[cfg(test)]

@@ -1,0 +1,315 @@
+//! Recovery: what the tail has goes back into the open leaves of its series.
+//!
+//! ```text
+//!   batches, as they came   a b c a b c | a b c ...     read and decoded ahead, by a task of its own
+//!      a window of them     a a a  b b b  c c c         put in the order of series
+//!   open leaves             a...   b...   c...          each is visited once for a window
+//! ```
+//!
+//! The tail may have tens of millions of points, and nobody is answered before they are back. Where
+//! many series take turns each of their leaves is far from the processor, and to come by it costs
+//! more than to put a point there: so it is done for many points at a time. Points of one series
+//! keep their order, in which the last one of a time counts. Those that a leaf has are told by
+//! their time, and left out.
+
+use super::aside::Aside;
+use super::damage::Mark;
+use super::keys::{Id, Whose};
+use super::{Cell, Role, Shared, lock, names, prefetch_cells, retry, tail};
+use crate::error::{Error, Result};
+use crate::value::Point;
+use plinth_client::{KeyValue, RangeOptions, StreamingMode, Transaction};
+use plinth_env::prefetch;
+use plinth_env::reply::{Reply, promise};
+use plinth_types::{Bytes, key_after, strinc};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Batches of the tail that are read in one transaction.
+const BATCHES_AT_ONCE: usize = 100;
+
+/// A window has one in so many of the points that there may be in open leaves, about: it takes up
+/// to three times as much memory for each, and the next one is read meanwhile.
+const WINDOW_PART: usize = 16;
+/// And no more than so many.
+const WINDOW_MOST: usize = 16 << 20;
+
+/// Numbers of series that lie together: neighbours have most of a batch's points.
+const PAGE: u64 = 256;
+
+/// The place of a series that was not found yet.
+const UNKNOWN: u32 = u32::MAX;
+
+/// How many runs ahead the memory of the points of one is asked for.
+const PREFETCH_RUNS: usize = 16;
+
+/// Points of series that can't be read, which are to be set aside, and why.
+type Unreadable = BTreeMap<Whose, (Error, Vec<(Id, Point)>)>;
+
+/// Puts the tail's points back into open leaves.
+pub(super) async fn recover(shared: &Arc<Shared>) -> Result<()> {
+    let (mut series, mut unreadable) = (Vec::new(), Unreadable::new());
+    let mut ahead = read_ahead(Ahead::new(shared), Window::default());
+    let mut spare = Window::default();
+    while let (reader, Some(mut window)) = ahead.await?? {
+        ahead = read_ahead(reader, spare);
+        series.append(&mut window.found);
+        let mut flusher = lock(&shared.flusher);
+        window.batches.iter().for_each(|batch| flusher.note_batch(batch.number, batch.bytes));
+        drop(flusher);
+        put_back(shared, &series, &window, &mut unreadable);
+        spare = window;
+    }
+    set_aside(shared, unreadable);
+    Ok(())
+}
+
+/// Some batches that follow each other.
+#[derive(Default)]
+struct Window {
+    points: Vec<Point>,
+    /// Points of one series that stand next to each other: its place among all that were found, and
+    /// how many they are.
+    runs: Vec<(u32, u32)>,
+    batches: Vec<Batch>,
+    /// Series that no window before had points of.
+    found: Vec<(Id, Slot)>,
+}
+
+/// A batch of a window.
+struct Batch {
+    number: u64,
+    bytes: usize,
+    /// The place of its first point among the window's.
+    at: usize,
+}
+
+impl Window {
+    /// The same without anything, with the memory.
+    fn cleared(mut self) -> Self {
+        self.points.clear();
+        self.runs.clear();
+        self.batches.clear();
+        self
+    }
+
+    /// The number of the batch that has the point at this place.
+    fn batch_of(&self, at: u32) -> u64 {
+        let behind = self.batches.partition_point(|batch| batch.at <= at as usize);
+        self.batches[behind - 1].number
+    }
+}
+
+/// What is known of a series.
+enum Slot {
+    /// It was deleted: its points stay until the tail moves on.
+    Gone,
+    There(Arc<Cell>),
+    /// Its rows can't be read.
+    Unreadable(Whose, Error),
+}
+
+/// Who reads the tail.
+struct Ahead {
+    shared: Arc<Shared>,
+    /// What has not been read.
+    begin: Bytes,
+    end: Bytes,
+    places: Places,
+}
+
+/// Has the next window read by a task of its own, with the memory of one that was.
+fn read_ahead(mut reader: Ahead, spare: Window) -> Reply<Result<(Ahead, Option<Window>)>> {
+    let (promise, reply) = promise();
+    let env = reader.shared.database.endpoint().env().clone();
+    let task = env.spawn("plinth-series-tail", async move {
+        let window = reader.next(spare.cleared()).await;
+        promise.send(Ok(window.map(|window| (reader, window))));
+    });
+    drop(task);
+    reply
+}
+
+impl Ahead {
+    fn new(shared: &Arc<Shared>) -> Self {
+        let begin = Bytes::from(shared.keys.tails());
+        let end = strinc(&begin).unwrap_or_else(|| Bytes::from_static(b"\xff"));
+        Self { shared: shared.clone(), begin, end, places: Places::default() }
+    }
+
+    /// The next window; `None` if there are no more batches.
+    async fn next(&mut self, mut window: Window) -> Result<Option<Window>> {
+        let enough = (self.shared.settings.open_points / WINDOW_PART).min(WINDOW_MOST);
+        while window.points.len() <= enough {
+            let rows = self.rows().await?;
+            let Some(last) = rows.last() else { break };
+            self.begin = key_after(&last.key);
+            let mut unknown = Vec::new();
+            for row in &rows {
+                let number = self.shared.keys.number_of_tail(&row.key)?;
+                let at = window.points.len();
+                window.batches.push(Batch { number, bytes: row.value.len(), at });
+                for (id, length) in tail::decode_into(&row.value, &mut window.points)? {
+                    let place = self.places.find(id, || unknown.push(id));
+                    window.runs.push((place, length as u32));
+                }
+            }
+            window.found.extend(self.load(unknown).await?);
+        }
+        Ok((!window.batches.is_empty()).then_some(window))
+    }
+
+    /// What there is of some series.
+    async fn load(&self, ids: Vec<Id>) -> Result<impl Iterator<Item = (Id, Slot)> + use<>> {
+        let loaded = names::load(&self.shared, &ids).await?;
+        Ok(ids.into_iter().zip(loaded).map(|(id, loaded)| {
+            let slot = match loaded {
+                Ok(Some(cell)) => Slot::There(cell),
+                Ok(None) => Slot::Gone,
+                Err((whose, why)) => Slot::Unreadable(whose, why),
+            };
+            (id, slot)
+        }))
+    }
+
+    /// The next batches. They may be read at several versions: for an owner nobody else writes any
+    /// more, and for a view, what goes meanwhile is in the trees.
+    async fn rows(&self) -> Result<Vec<KeyValue>> {
+        let range = RangeOptions::from(self.begin.clone()..self.end.clone());
+        let range = &range.limit(BATCHES_AT_ONCE).mode(StreamingMode::WantAll);
+        let rows =
+            |tr: Transaction| async move { tr.snapshot().range(range.clone()).collect().await };
+        retry::transact(&self.shared.database, rows).await
+    }
+}
+
+/// The places of series among all that were found, by their numbers.
+#[derive(Default)]
+struct Places {
+    /// Of [`PAGE`] numbers that follow each other; no place is [`UNKNOWN`].
+    pages: Vec<Vec<u32>>,
+    by_number: BTreeMap<u64, usize>,
+    /// The page that was looked at last.
+    last: Option<(u64, usize)>,
+    found: u32,
+}
+
+impl Places {
+    /// The place of a series; says so, if it had none before.
+    fn find(&mut self, id: Id, is_new: impl FnOnce()) -> u32 {
+        let (number, page) = match self.last {
+            Some(last) if last.0 == id / PAGE => last,
+            _ => {
+                let number = id / PAGE;
+                let page = self.by_number.entry(number).or_insert_with(|| {
+                    self.pages.push(vec![UNKNOWN; PAGE as usize]);
+                    self.pages.len() - 1
+                });
+                (number, *page)
+            }
+        };
+        self.last = Some((number, page));
+        let place = &mut self.pages[page][(id % PAGE) as usize];
+        if *place == UNKNOWN {
+            *place = self.found;
+            self.found += 1;
+            is_new();
+        }
+        *place
+    }
+}
+
+/// The runs of a window in the order of series, of which there are so many, those of one as they
+/// were: where each begins and how many points it has; and how many runs lie before those of each
+/// series.
+fn by_series(window: &Window, series: usize) -> (Vec<(u32, u32)>, Vec<u32>) {
+    let mut before = vec![0_u32; series + 1];
+    for (of, _) in &window.runs {
+        before[*of as usize + 1] += 1;
+    }
+    for at in 0..series {
+        before[at + 1] += before[at];
+    }
+    let (mut sorted, mut next) = (vec![(0, 0); window.runs.len()], before.clone());
+    let mut at = 0;
+    for (of, length) in &window.runs {
+        let place = &mut next[*of as usize];
+        sorted[*place as usize] = (at, *length);
+        *place += 1;
+        at += length;
+    }
+    (sorted, before)
+}
+
+/// Puts a window's points back; those of series that can't be read to such.
+fn put_back(shared: &Shared, series: &[(Id, Slot)], window: &Window, unreadable: &mut Unreadable) {
+    let (runs, before) = by_series(window, series.len());
+    let has_any = |at: &usize| before[*at] < before[*at + 1];
+    let present: Vec<usize> = (0..series.len()).filter(has_any).collect();
+    let cell = |place: usize| match series.get(*present.get(place)?) {
+        Some((_, Slot::There(cell))) => Some(&**cell),
+        _ => None,
+    };
+    let (mut points, mut grown) = (Vec::new(), 0);
+    for (place, of) in present.iter().enumerate() {
+        prefetch_cells(place, cell);
+        points.clear();
+        let of_one = before[*of] as usize..before[of + 1] as usize;
+        let number = window.batch_of(runs[of_one.start].0);
+        for at in of_one {
+            if let Some((ahead, _)) = runs.get(at + PREFETCH_RUNS) {
+                prefetch(window.points[*ahead as usize..].as_ptr().cast());
+            }
+            let (from, length) = runs[at];
+            points.extend_from_slice(&window.points[from as usize..][..length as usize]);
+        }
+        match &series[*of] {
+            (_, Slot::There(cell)) => grown += put_back_one(shared, cell, number, &points),
+            // Those are aside already.
+            (_, Slot::Unreadable(whose, why))
+                if shared.index.damage.mark(whose).0 == Mark::Aside =>
+            {
+                shared.note_damage(whose, why, Mark::Aside);
+            }
+            (id, Slot::Unreadable(whose, why)) => {
+                let entry = unreadable.entry(whose.clone());
+                let (_, all) = entry.or_insert_with(|| (why.clone(), Vec::new()));
+                all.extend(points.iter().map(|point| (*id, *point)));
+            }
+            (_, Slot::Gone) => {}
+        }
+    }
+    shared.open_points.fetch_add(grown, Ordering::Relaxed);
+}
+
+/// Puts points of one series back, but those that a leaf has; `number` is the batch of the first.
+/// How many more there are then.
+fn put_back_one(shared: &Shared, cell: &Arc<Cell>, number: u64, points: &[Point]) -> usize {
+    let mut state = lock(&cell.state);
+    let before = state.open.len();
+    if !state.take_later(points) {
+        let sealed = state.sealed;
+        for point in points.iter().filter(|point| sealed.is_none_or(|last| last < point.time)) {
+            state.open.insert(*point);
+        }
+    }
+    if state.since.is_none() && !state.open.is_empty() {
+        state.since = Some(number);
+        lock(&shared.flusher).age(number, cell);
+    }
+    state.open.len() - before
+}
+
+/// Has the tail's points of series that can't be read set aside before the tail may lose them; a
+/// store that only reads is without them.
+fn set_aside(shared: &Shared, unreadable: Unreadable) {
+    let mut aside = Aside::default();
+    for (whose, (why, points)) in unreadable {
+        match shared.role {
+            Role::Owner { .. } => aside.add_batches(shared, &whose, &why, &points),
+            Role::Reader | Role::Poster(_) => shared.note_damage(&whose, &why, Mark::None),
+        }
+    }
+    lock(&shared.flusher).set_aside(aside);
+}
