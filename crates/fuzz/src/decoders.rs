@@ -77,6 +77,7 @@ pub(crate) fn replies(bytes: &[u8]) {
         Some(Kind::ReadVersionReply) => reply::read_version(&body).err(),
         Some(Kind::CountedVersionReply) => reply::counted_version(&body).err(),
         Some(Kind::StandingReply) => reply::standing(&body).err(),
+        Some(Kind::Waits) => reply::waits(&body).err(),
         Some(Kind::GetNewestReply) => reply::get_newest(&body).err(),
         Some(Kind::GetManyReply) => reply::get_many(&body).err(),
         Some(Kind::GetRangeReply) => match reply::get_range(&body) {

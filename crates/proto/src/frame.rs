@@ -7,6 +7,7 @@
 
 use crate::wire::{Put, Reader};
 use plinth_types::{Error, Result};
+use std::time::Duration;
 
 /// Bytes of a header.
 pub const HEADER: usize = 16;
@@ -39,6 +40,11 @@ pub const RANGE_LOCKS: u16 = 6;
 pub const COUNTED: u16 = 7;
 /// The version of the protocol in which a client can show tokens.
 pub const TOKENS: u16 = 8;
+/// The version of the protocol in which a server says that a request waits for a quota.
+pub const WAITS: u16 = 9;
+/// How often a server says so again, at least, while that lasts: who hears nothing for some times
+/// as long needn't wait for it.
+pub const WAITS_AGAIN: Duration = Duration::from_secs(1);
 
 /// What marks a kind as a reply.
 const REPLY: u8 = 0x80;
@@ -142,6 +148,9 @@ pub enum Kind {
     StandingReply = REPLY | 23,
     /// The answer to [`Kind::GetNewest`].
     GetNewestReply = REPLY | 24,
+    /// No answer yet: the request of this id waits for a quota. With [`NO_ID`]: those wait still of
+    /// which that was said.
+    Waits = REPLY | 26,
     /// The answer to any request: it failed. With [`NO_ID`]: why the connection ends.
     Failure = 0xff,
 }
@@ -198,6 +207,7 @@ impl Kind {
             0x96 => CountedVersionReply,
             0x97 => StandingReply,
             0x98 => GetNewestReply,
+            0x9a => Waits,
             0xff => Failure,
             _ => return None,
         })
@@ -219,7 +229,8 @@ impl Kind {
             code if code < Self::Reboot.code() => CHANGES,
             code if code < Self::CountedVersion.code() => REBOOT,
             code if code < Self::Token.code() => COUNTED,
-            _ => TOKENS,
+            code if code == Self::Token.code() => TOKENS,
+            _ => WAITS,
         }
     }
 

@@ -16,7 +16,7 @@ pub const MAGIC: [u8; 8] = *b"\x89PLNTH\r\n";
 /// The oldest version of the protocol that this crate speaks.
 pub const OLDEST: u16 = 1;
 /// The newest version of the protocol that this crate speaks.
-pub const NEWEST: u16 = 8;
+pub const NEWEST: u16 = 9;
 /// Longest text in either message; longer ones are cut.
 const MAX_TEXT: usize = 1024;
 

@@ -48,6 +48,24 @@ pub fn put_pong(out: &mut Vec<u8>, id: u32) {
     frame::finish(out, start);
 }
 
+/// Appends a [`Kind::Waits`]. `is_unread`: and nothing more is read of the connection meanwhile.
+pub fn put_waits(out: &mut Vec<u8>, id: u32, is_unread: bool) {
+    let start = frame::begin(out, id, Kind::Waits);
+    out.extend_from_slice(&[u8::from(is_unread)]);
+    frame::finish(out, start);
+}
+
+/// Whether nothing more is read of the connection.
+///
+/// # Errors
+/// As [`read_version`].
+pub fn waits(body: &[u8]) -> Result<bool> {
+    let mut reader = Reader::new(body);
+    let is_unread = reader.flag()?;
+    reader.end()?;
+    Ok(is_unread)
+}
+
 /// A version to read at.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReadVersion {

@@ -5,7 +5,7 @@
 //! flipped in a whole frame, which the checksum must notice, and lies under a right checksum, which
 //! the decoders must survive.
 
-use crate::frame::{self, HEADER, Kind, MAX_REPLY, MAX_REQUEST};
+use crate::frame::{self, HEADER, Kind, MAX_REPLY, MAX_REQUEST, NO_ID};
 use crate::hello::{Hello, NEWEST, Welcome};
 use crate::reply;
 use crate::request::{self, MAX_KEYS, MAX_TOKEN, ReadVersion, Request, SnapshotId};
@@ -504,6 +504,7 @@ fn version_two_keeps_its_bytes() {
             21 => 5,
             22..=24 => 7,
             25 => 8,
+            26 => 9,
             _ => 1,
         };
         assert_eq!(kind.since(), since, "{kind:?}");
@@ -518,6 +519,19 @@ fn version_eight_keeps_its_bytes() {
     assert_eq!((frame[12], &frame[HEADER..]), (25, &b"\x05\0\0\0a.b.c"[..]));
     let long = encoded(|out| request::put_token(out, 5, &[b'x'; MAX_TOKEN + 1]));
     assert!(Request::decode(&frame::split(&long, MAX_REQUEST).unwrap().unwrap()).is_err());
+}
+
+#[test]
+fn version_nine_keeps_its_bytes() {
+    for is_unread in [false, true] {
+        let waits = encoded(|out| reply::put_waits(out, NO_ID, is_unread));
+        assert_eq!(
+            (waits[12], &waits[8..12], &waits[16..]),
+            (0x9a, &[0xff; 4][..], &[u8::from(is_unread)][..])
+        );
+        assert_eq!(reply::waits(&waits[16..]), Ok(is_unread));
+    }
+    assert!([&b""[..], b"\x02", b"\0\0"].iter().all(|body| reply::waits(body).is_err()));
 }
 
 #[test]

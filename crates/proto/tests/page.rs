@@ -50,7 +50,7 @@ fn range() -> Request {
 
 fn conversation() -> Vec<Vec<u8>> {
     let hello = Hello::new("", "example");
-    let welcome = Welcome::accept(&hello, 8, "00112233445566778899aabbccddeeff");
+    let welcome = Welcome::accept(&hello, 9, "00112233445566778899aabbccddeeff");
     let begin = ReadVersion { priority: 1, count: 1, ..ReadVersion::default() };
     let mut rows = Rows::builder();
     rows.push(b"hello", b"world");

@@ -12,13 +12,13 @@ mod series;
 
 use plinth_client::remote::{ClusterFile, RemoteEndpoint, RemoteOptions};
 use plinth_client::{Database, Endpoint, PinnedSnapshot, Transaction, TransactionOption};
-use plinth_env::Env;
 use plinth_env::simulated::Simulation;
+use plinth_env::{Env, Task};
 use plinth_pipeline::{EngineKind, Node, NodeConfig, SsdSettings};
 use plinth_server::{Server, ServerConfig};
 use plinth_types::quotas::{Bounds, Quota};
 use plinth_types::rights::Grant;
-use plinth_types::{Bytes, Error, system};
+use plinth_types::{Bytes, Error, codes, system};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -325,6 +325,35 @@ fn a_changed_quota_holds_on_an_open_connection_and_one_that_is_cleared_lets_go()
     world.set(&[format!("{who} read=none")]);
     let read = world.sim.run_until_within(Duration::from_secs(1), &mut waits);
     assert!(read.is_some(), "it waits for a quota that is gone");
+}
+
+/// Such a server was silent to its client, who connected anew after seconds: what became of the
+/// commits was unknown then, and he sent all of them again.
+#[test]
+fn who_is_not_read_since_too_much_of_his_waits_is_told_and_keeps_his_connection() {
+    let world = World::new(EngineKind::Memory);
+    let user = world.user("user");
+    let who = format!("address {}", user.address);
+    world.set(&[format!("{who} write=1kB/s")]);
+    let commit = |number: u8| {
+        let tr = user.db.create_transaction();
+        (0..25_u8).for_each(|row| tr.set([b'w', number, row], vec![row; 80_000]));
+        user.env.spawn("writer", async move {
+            // By then all but the first are too old.
+            let done = tr.commit().await.map_err(|why| why.code());
+            assert!(matches!(done, Ok(()) | Err(codes::TRANSACTION_TOO_OLD)), "{done:?}");
+        })
+    };
+    // More than may wait for a quota.
+    let commits: Vec<_> = (0..12).map(commit).collect();
+    world.sim.run_for(Duration::from_secs(150));
+    assert_eq!(commits.iter().filter(|commit| commit.is_finished()).count(), 1);
+    let accepted = || world.status()["connections_accepted"].as_u64().unwrap();
+    let before = accepted();
+    world.set(&[format!("{who} write=none")]);
+    world.sim.run_for(Duration::from_secs(10));
+    assert!(commits.iter().all(Task::is_finished));
+    assert_eq!(accepted(), before + 1, "that of whoever asks for the status");
 }
 
 #[test]

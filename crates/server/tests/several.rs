@@ -14,6 +14,7 @@ use plinth_env::simulated::{NetworkPlan, Random, Simulation};
 use plinth_env::{Env, Task};
 use plinth_pipeline::{Node, NodeConfig};
 use plinth_server::{Server, ServerConfig};
+use plinth_types::quotas::{Bounds, Quota};
 use plinth_types::{
     Bytes, Changes, ChangesRequest, CommitReply, CommitRequest, Error, KeyList, KeyRange,
     KeySelector, KeySpace, Located, LocatedMember, Quorum, RangeRead, RangeResult, Result,
@@ -72,8 +73,11 @@ impl Seat {
         Standing { node, term, follows: leader.filter(|leader| *leader != node) }
     }
 
-    fn note(&self) {
-        self.world.reads[self.at].fetch_add(1, Ordering::Relaxed);
+    fn note(&self, space: KeySpace) {
+        // The server itself reads among the system's keys.
+        if space == KeySpace::Normal {
+            self.world.reads[self.at].fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -121,7 +125,7 @@ impl Endpoint for Seat {
         space: KeySpace,
         keys: &KeyList,
     ) -> Reply<Vec<Option<Bytes>>> {
-        self.note();
+        self.note(space);
         self.behind.get_many(version, space, keys)
     }
 
@@ -130,7 +134,7 @@ impl Endpoint for Seat {
     }
 
     fn get_range(&self, version: Version, space: KeySpace, read: &RangeRead) -> Reply<RangeResult> {
-        self.note();
+        self.note(space);
         self.behind.get_range(version, space, read)
     }
 
@@ -163,7 +167,7 @@ impl Endpoint for Seat {
     }
 
     fn read_changes(&self, request: ChangesRequest) -> Reply<Changes> {
-        self.note();
+        self.note(KeySpace::Normal);
         if self.world.lacks.load(Ordering::Relaxed) & (1 << self.at) != 0 {
             let detail = format!("node {} lacks it", self.at);
             return Reply::ready(Err(Error::version_invalid().with_detail(detail)));
@@ -173,6 +177,10 @@ impl Endpoint for Seat {
 
     fn pin_snapshot(&self) -> Reply<Pinned> {
         self.behind.pin_snapshot()
+    }
+
+    fn newest_here(&self) -> Result<Version> {
+        self.behind.newest_here()
     }
 
     fn located(&self) -> Option<Located> {
@@ -531,6 +539,64 @@ fn nobody_reads_at_a_version_of_a_leader_that_others_follow_no_more() {
         let version = world.sim.run_until(db.create_transaction().get_read_version()).unwrap();
         assert!(version != OLD, "seed {seed}");
         world.sim.run_until(check(&db)).unwrap();
+    }
+}
+
+/// Such a server was taken for lost after a quarter of a second, and each of the others was asked
+/// and paid, too.
+#[test]
+fn a_read_that_waits_for_a_quota_is_asked_of_one_server_and_paid_for_once() {
+    const LARGE: usize = 4_200;
+    for seed in 0..4 {
+        let world = World::new(seed);
+        let client = world.sim.process("client");
+        let endpoint = Arc::new(RemoteEndpoint::connect(&client, world.file.clone()));
+        let db = Database::new(endpoint.clone());
+        let quota = format!("address {} read=1kB/s", world.sim.ip(&client));
+        let words: Vec<_> = quota.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+        let quota = Quota::parse(&words).unwrap();
+        let written = db.transact(async |tr| {
+            tr.set_option(TransactionOption::AccessSystemKeys)?;
+            tr.set("large", vec![7; LARGE]);
+            tr.set(quota.whom.key(), quota.change(Bounds::default()).value(0));
+            Ok::<_, Error>(())
+        });
+        world.sim.run_until(written).unwrap();
+        world.sim.run_for(Duration::from_secs(1));
+        let counts = || world.reads.each_ref().map(|reads| reads.load(Ordering::Relaxed));
+        let read = async |number: usize| {
+            let tr = db.create_transaction();
+            match number % 3 {
+                0 => assert_eq!(tr.get("large").await.unwrap().map(|it| it.len()), Some(LARGE)),
+                1 => assert_eq!(tr.get_range("large".."large0").await.unwrap().rows.len(), 1),
+                _ => {
+                    // More than are answered whole go another way through the client.
+                    let version = tr.get_read_version().await.unwrap();
+                    let mut keys = KeyList::new();
+                    keys.push(b"large");
+                    let _ = (0..11).map(|_| keys.push(b"none")).max();
+                    let values = endpoint.get_many(version, KeySpace::Normal, &keys).await.unwrap();
+                    assert_eq!(values[0].as_ref().map(|it| it.len()), Some(LARGE));
+                }
+            }
+        };
+        world.sim.run_until(async {
+            for _ in 0..40 {
+                assert_eq!(db.create_transaction().get("none").await, Ok(None));
+            }
+        });
+        let before = counts();
+        world.sim.run_until(async {
+            for number in 0..21 {
+                read(number).await;
+            }
+        });
+        let mut asked: Vec<_> = counts().iter().zip(before).map(|(now, then)| now - then).collect();
+        asked.sort_unstable();
+        // The server begins twice with many keys.
+        assert_eq!(asked, [0, 0, 21 + 7], "seed {seed}: the others were asked, too");
+        let took = world.sim.now();
+        assert!(took > Duration::from_secs(60), "seed {seed}: it never waited, in {took:?}");
     }
 }
 

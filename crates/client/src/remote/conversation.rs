@@ -227,14 +227,21 @@ impl Conversation {
     /// Tells those who wait for the replies that `bytes` begin with; says how many bytes those are.
     fn hand_out(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         let mut used = 0;
-        let mut frames = Vec::new();
+        let (mut frames, mut said) = (Vec::new(), Vec::new());
         while let Some(frame) = frame::split(&bytes[used..], MAX_REPLY)? {
             used += frame.len();
             if frame.id == frame::NO_ID && frame.kind == Kind::Failure as u8 {
                 self.is_over = Some(reply::failure(frame.body));
                 continue;
             }
+            if frame.kind == Kind::Waits as u8 {
+                said.push((frame.id, reply::waits(frame.body)?));
+                continue;
+            }
             frames.push(frame);
+        }
+        if !said.is_empty() {
+            self.link.hear_waits(said.into_iter());
         }
         let mut waiting: Vec<Option<Pending>> = Vec::with_capacity(frames.len());
         self.link.take(frames.iter().map(|frame| frame.id), &mut waiting);

@@ -113,7 +113,8 @@ pub(super) fn by_frame<T: Send + 'static>(
 ) -> impl Fn(&RemoteEndpoint) -> Reply<T> + Send + Sync + 'static {
     move |server| {
         let (promise, reply) = promise();
-        server.link().submit(token.as_ref(), answer(promise), |out, id| {
+        let asked_by = (token.as_ref(), server.waits.as_ref());
+        server.link().submit_noting(asked_by, answer(promise), |out, id| {
             out.extend_from_slice(&frame);
             set_id(out, id);
         });

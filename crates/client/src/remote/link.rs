@@ -15,6 +15,7 @@ use super::refusal;
 use super::scout::Lost;
 use super::slots::{Answer, Pending, Slots, unknown};
 use super::token::{Shown, Token};
+use super::waits::{Says, Waits};
 use crate::endpoint::ReadVersionReply;
 use plinth_env::reply::Promise;
 use plinth_env::{Env, Signal};
@@ -69,6 +70,8 @@ struct State {
     waker: Option<Waker>,
     /// Why the last attempt to connect failed.
     failure: Option<Error>,
+    /// What the server says of requests that wait.
+    says: Says,
 }
 
 /// Transactions that share a request for a read version.
@@ -199,7 +202,18 @@ impl Link {
         answer: Answer,
         encode: impl FnOnce(&mut Vec<u8>, u32),
     ) {
-        self.leave(token, answer, encode, false);
+        self.leave((token, None), answer, encode, false);
+    }
+
+    /// The same, for one who wants to know whether it waits at the server.
+    #[inline]
+    pub(super) fn submit_noting(
+        &self,
+        asked_by: (Option<&Token>, Option<&Waits>),
+        answer: Answer,
+        encode: impl FnOnce(&mut Vec<u8>, u32),
+    ) {
+        self.leave(asked_by, answer, encode, false);
     }
 
     /// Leaves a request that others are asked for when this server doesn't answer it.
@@ -210,21 +224,23 @@ impl Link {
         answer: Answer,
         encode: impl FnOnce(&mut Vec<u8>, u32),
     ) {
-        self.leave(token, answer, encode, true);
+        self.leave((token, None), answer, encode, true);
     }
 
     #[inline]
     fn leave(
         &self,
-        token: Option<&Token>,
+        (token, noted): (Option<&Token>, Option<&Waits>),
         answer: Answer,
         encode: impl FnOnce(&mut Vec<u8>, u32),
         is_direct: bool,
     ) {
         let mut state = self.lock();
         let (id, _) = state.slots.insert(answer, token, encode);
-        if is_direct && let Some(pending) = state.slots.get_mut(id) {
-            pending.is_direct = true;
+        if (is_direct || noted.is_some())
+            && let Some(pending) = state.slots.get_mut(id)
+        {
+            (pending.is_direct, pending.noted) = (is_direct, noted.cloned());
         }
         if let Some((pending, error)) = state.unaskable(id) {
             drop(state);
@@ -265,16 +281,18 @@ impl Link {
             now.saturating_sub(*seen.get_or_insert(now)) >= patience
         };
         let mut orphans = Vec::new();
+        let is_unread;
         {
             let mut guard = self.lock();
-            let State { slots, gathered, .. } = &mut *guard;
+            let State { slots, gathered, says, .. } = &mut *guard;
+            is_unread = says.excuses(now, false);
             for pending in slots.iter_mut().filter(|pending| pending.is_direct) {
-                if is_late(&mut pending.seen) {
+                if is_late(&mut pending.seen) && !says.excuses(now, pending.waits) {
                     orphans.extend(Orphan::of(pending));
                 }
             }
             for gathered in gathered.iter_mut().filter(|gathered| gathered.wanted.is_direct) {
-                if is_late(&mut gathered.seen) {
+                if is_late(&mut gathered.seen) && !is_unread {
                     orphans.extend(gathered.orphan());
                 }
             }
@@ -282,7 +300,7 @@ impl Link {
         // Of those whose server has answered, and others are to agree.
         for count in self.counts().iter() {
             let Some(began) = count.waits_directly() else { continue };
-            if is_late(&mut Some(began)) {
+            if is_late(&mut Some(began)) && !is_unread {
                 orphans.extend(Orphan::of_version(&mut Answer::Counted(count.clone())));
             }
         }
@@ -292,10 +310,30 @@ impl Link {
         waits
     }
 
+    /// The server says that requests wait for a quota, each with whether nothing more is read.
+    /// Without an id: that those wait still of which it said so.
+    #[cold]
+    pub(super) fn hear_waits(&self, said: impl Iterator<Item = (u32, bool)>) {
+        let now = self.env.now();
+        let mut state = self.lock();
+        for (id, is_unread) in said {
+            state.says.hear(now, is_unread);
+            if let Some(pending) = state.slots.get_mut(id) {
+                pending.waits = true;
+                pending.noted.iter().for_each(Waits::note);
+            }
+        }
+    }
+
+    /// Whether the server needn't answer yet what it was asked: `waits` if it said so of that.
+    pub(super) fn excuses(&self, now: Duration, waits: bool) -> bool {
+        self.lock().says.excuses(now, waits)
+    }
+
     /// Leaves a commit. It may be large, so it is not encoded under the lock.
     pub(super) fn submit_commit(
         &self,
-        token: Option<&Token>,
+        (token, noted): (Option<&Token>, Option<&Waits>),
         promise: Promise<CommitReply>,
         commit: &CommitRequest,
     ) {
@@ -306,6 +344,9 @@ impl Link {
             plinth_proto::frame::set_id(&mut frame, id);
             *out = frame;
         });
+        if let Some(pending) = state.slots.get_mut(id) {
+            pending.noted = noted.cloned();
+        }
         state.queue(id);
         self.ring(state);
     }
@@ -542,6 +583,8 @@ impl Link {
         state.failure = None;
         state.connected = true;
         state.version = version;
+        state.says = Says::default();
+        state.slots.iter_mut().for_each(|pending| pending.waits = false);
         (state.sent, state.shown) = (Shown::default(), Shown::default());
         let ids: Vec<_> = state.slots.iter().map(|(id, _)| id).collect();
         let mut unaskable = Vec::new();

@@ -37,6 +37,7 @@ mod slots;
 mod snapshot;
 mod status;
 mod token;
+mod waits;
 
 pub use cluster_file::{Address, ClusterFile};
 #[cfg(feature = "tls")]
@@ -67,6 +68,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use token::Token;
+use waits::Waits;
 
 const _: () = assert!(FEW_KEYS <= WHOLE_KEYS, "their values come whole");
 
@@ -114,6 +116,8 @@ pub struct RemoteEndpoint {
     scout: Arc<Needed>,
     /// Shown with all that is asked for.
     token: Option<Token>,
+    /// Learns whether what is asked for waits at the server, if somebody wants to know.
+    waits: Option<Waits>,
 }
 
 /// The connections, and what is known about where they lead.
@@ -148,12 +152,13 @@ impl RemoteEndpoint {
             let scout = Arc::new(Scout::default());
             let core = Core::new(env, file, options, database, Lost::Waits(Some(scout.clone())));
             scout.serve(&core);
-            return Self { core, scout: Needed::new(scout), token: None };
+            return Self { core, scout: Needed::new(scout), token: None, waits: None };
         }
         let cluster = Cluster::connect(env, &file, &options, &database);
         let options = RemoteOptions { connections: 0, ..options };
         let core = Core::new(env, file, options, database, Lost::Waits(None));
-        Self { core, scout: Needed::new(Arc::new(Scout::of(cluster))), token: None }
+        let scout = Needed::new(Arc::new(Scout::of(cluster)));
+        Self { core, scout, token: None, waits: None }
     }
 
     /// One of several servers, which gives up what it can't ask.
@@ -164,7 +169,7 @@ impl RemoteEndpoint {
         database: Arc<OnceLock<String>>,
     ) -> Self {
         let core = Core::new(env, Arc::new(file), options, database, Lost::GivesUp);
-        Self { core, scout: Needed::new(Arc::default()), token: None }
+        Self { core, scout: Needed::new(Arc::default()), token: None, waits: None }
     }
 
     /// The servers, if several are known of.
@@ -175,7 +180,13 @@ impl RemoteEndpoint {
 
     /// The same connections, asked with this token.
     fn with(&self, token: Option<Token>) -> Self {
-        Self { core: self.core.clone(), scout: self.scout.clone(), token }
+        let (core, scout, waits) = (self.core.clone(), self.scout.clone(), self.waits.clone());
+        Self { core, scout, token, waits }
+    }
+
+    /// The same connections, for one who wants to know whether what he asks for waits.
+    fn noting(&self, waits: Waits) -> Self {
+        Self { waits: Some(waits), ..self.with(self.token.clone()) }
     }
 
     /// Asks one of several servers, with the token that this has.
@@ -217,13 +228,14 @@ impl RemoteEndpoint {
     /// Leaves a request, to be answered as far as the token lets it.
     #[inline]
     fn submit(&self, answer: Answer, encode: impl FnOnce(&mut Vec<u8>, u32)) {
-        self.link().submit(self.token.as_ref(), answer, encode);
+        self.link().submit_noting((self.token.as_ref(), self.waits.as_ref()), answer, encode);
     }
 
     /// Commits, and keeps the request: where nobody has heard it, it may be sent elsewhere.
     fn commit_again(&self, request: &CommitRequest) -> Reply<CommitReply> {
         let (promise, reply) = promise();
-        self.link().submit_commit(self.token.as_ref(), promise, request);
+        let asked_by = (self.token.as_ref(), self.waits.as_ref());
+        self.link().submit_commit(asked_by, promise, request);
         reply
     }
 
@@ -325,13 +337,13 @@ impl Core {
     #[inline]
     fn get_many(
         &self,
-        token: Option<&Token>,
+        asked_by: (Option<&Token>, Option<&Waits>),
         promise: Promise<Vec<Option<Bytes>>>,
         version: Version,
         space: KeySpace,
         keys: &KeyList,
     ) {
-        self.link().submit(token, Answer::Values(promise, keys.len()), |out, id| {
+        self.link().submit_noting(asked_by, Answer::Values(promise, keys.len()), |out, id| {
             request::put_get_many(out, id, version, space, keys.iter());
         });
     }
@@ -471,9 +483,10 @@ impl Endpoint for RemoteEndpoint {
             return self
                 .ask(cluster, Whom::Any, move |server| server.get_many(version, space, &keys));
         }
-        let (core, token) = (self.core.clone(), self.token.clone());
+        let core = self.core.clone();
+        let (token, waits) = (self.token.clone(), self.waits.clone());
         many::values(keys, move |promise, keys| {
-            core.get_many(token.as_ref(), promise, version, space, keys)
+            core.get_many((token.as_ref(), waits.as_ref()), promise, version, space, keys)
         })
     }
 

@@ -6,6 +6,7 @@
 
 use super::counting::{Count, Wanted};
 use super::token::Token;
+use super::waits::Waits;
 use crate::endpoint::{Newest, ReadVersionReply};
 use plinth_env::reply::Promise;
 use plinth_proto::frame::{self, Kind};
@@ -227,6 +228,10 @@ pub(super) struct Pending {
     pub(super) is_direct: bool,
     /// When somebody has looked at it first, who looks for what waits for too long.
     pub(super) seen: Option<Duration>,
+    /// Whether the server has said that it waits for a quota.
+    pub(super) waits: bool,
+    /// Who else is told.
+    pub(super) noted: Option<Waits>,
 }
 
 impl Pending {
@@ -269,8 +274,8 @@ impl Slots {
         let mut frame = Vec::new();
         encode(&mut frame, id);
         let (serial, token) = (self.serial, token.cloned());
-        let (is_direct, seen) = (false, None);
-        let pending = Pending { answer, frame, serial, token, is_direct, seen };
+        let (is_direct, seen, waits, noted) = (false, None, false, None);
+        let pending = Pending { answer, frame, serial, token, is_direct, seen, waits, noted };
         self.slots[id as usize] = Some(pending);
         (id, self.serial)
     }

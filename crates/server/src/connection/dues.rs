@@ -11,9 +11,10 @@
 //! ```
 //!
 //! Always: what waits is counted as held by the connection, and for its quota. Beyond [`MOST_HELD`]
-//! for a quota the connections that hold more than a little of it are not read, and closed as
-//! silent ones are if that lasts. A request waits for what it has to keep to *now*: with each
-//! change of quotas or rights it finds that out anew.
+//! for a quota the connections that hold more than a little of it are not read. Whoever waits is
+//! told so, of each request and again every second, lest he takes the server for lost. A request
+//! waits for what it has to keep to *now*: with each change of quotas or rights it finds that out
+//! anew.
 
 use super::{Connection, Phase};
 use crate::memory::REQUEST_OVERHEAD;
@@ -22,6 +23,7 @@ use crate::rights::Identity;
 use plinth_client::Newest;
 use plinth_env::reply::promise;
 use plinth_env::{Reply, Sleep};
+use plinth_proto::frame::{NO_ID, WAITS, WAITS_AGAIN};
 use plinth_proto::{Request, reply};
 use plinth_types::quotas::Of;
 use plinth_types::{
@@ -54,7 +56,16 @@ pub(super) struct Keeping {
     lines: Vec<Line>,
     /// Bytes of what waits.
     held: usize,
+    /// What the client was told last of what waits.
+    told: Option<Told>,
     alarm: Option<(Duration, Pin<Box<Sleep>>)>,
+}
+
+/// When a client was told that requests wait, and whether that nothing more is read, too.
+#[derive(Clone, Copy)]
+struct Told {
+    at: Duration,
+    is_unread: bool,
 }
 
 /// Requests that wait for the same.
@@ -111,7 +122,8 @@ impl Keeping {
 
     /// None of them is wanted any more.
     pub(super) fn give_up(&mut self) {
-        (self.lines, self.held, self.alarm) = (Vec::new(), 0, None);
+        (self.lines, self.held) = (Vec::new(), 0);
+        (self.told, self.alarm) = (None, None);
     }
 
     fn has_line(&self, of: Of, dues: &Dues) -> bool {
@@ -242,7 +254,26 @@ impl Connection {
             doors.bursts.throttled(&self.outbox.peer, whose, of.name());
         }
         self.access.dues.push(of, dues, held);
+        if self.access.version >= WAITS {
+            reply::put_waits(&mut self.output, id, false);
+            self.access.dues.told.get_or_insert(Told { at: now, is_unread: false });
+        }
         Ok(())
+    }
+
+    /// Tells the client that requests wait still, every now and then, and that nothing more is read
+    /// as soon as that is so. Says when it is to be told again.
+    fn tell_of_waiting(&mut self, now: Duration) -> Option<Duration> {
+        let is_unread = self.access.dues.is_full();
+        let Some(told) = &mut self.access.dues.told else { return None };
+        let is_due = now.saturating_sub(told.at) >= WAITS_AGAIN || is_unread != told.is_unread;
+        // Whoever doesn't take it isn't told more often.
+        if is_due && self.output.len() - self.sent < self.shared.config.limits.output_bytes {
+            reply::put_waits(&mut self.output, NO_ID, is_unread);
+            *told = Told { at: now, is_unread };
+        }
+        let next = told.at + WAITS_AGAIN;
+        Some(if next > now { next } else { now + WAITS_AGAIN })
     }
 
     fn carry_out_within(
@@ -288,6 +319,13 @@ impl Connection {
         }
         lines.retain(|line| !line.waiting.is_empty());
         self.access.dues.lines = lines;
+        match self.access.dues.waits() {
+            true => {
+                let again = self.tell_of_waiting(self.shared.env.now());
+                soonest = soonest.into_iter().chain(again).min();
+            }
+            false => self.access.dues.told = None,
+        }
         self.set_alarm(soonest, context);
         moved
     }

@@ -9,7 +9,7 @@ use plinth_client::remote::{ClusterFile, RemoteEndpoint, RemoteOptions};
 use plinth_client::{Database, TransactionOption};
 use plinth_env::{Env, block_on};
 use plinth_pipeline::{Node, NodeConfig};
-use plinth_proto::frame::Kind;
+use plinth_proto::frame::{Kind, NO_ID};
 use plinth_proto::hello::NEWEST;
 use plinth_proto::{Hello, Request};
 use plinth_server::{Limits, Server, ServerConfig};
@@ -217,11 +217,14 @@ fn what_waits_for_a_quota_takes_a_bounded_part_of_memory() {
     keys.push(b"good");
     let mut calm = refusal(&place, 0).unwrap();
     calm.ask(1, &commit(1, 100)).unwrap();
+    assert_eq!(calm.next(), Some((1, Kind::Waits as u8, vec![0])));
     calm.ask(2, &Request::Ping).unwrap();
     let read = Request::GetNewest { lock_aware: false, space: KeySpace::Normal, keys };
     calm.ask(3, &read).unwrap();
     assert_eq!(calm.next().map(|(id, kind, _)| (id, kind)), Some((2, Kind::Pong as u8)));
     assert_eq!(calm.next().map(|(id, ..)| id), Some(3));
+    // Whoever isn't read is told so.
+    while flood[0].next().unwrap() != (NO_ID, Kind::Waits as u8, vec![1]) {}
     drop((flood, calm));
     while place.server.buffered_bytes() > 0 {
         block_on(Env::real().sleep(Duration::from_millis(5)));

@@ -3,6 +3,7 @@
 //! What may be asked again is kept as a function; the promise is kept by the first answer that
 //! counts. An operation that is not done is seen by the steward, so that none is forgotten.
 
+use super::super::waits::Waits;
 use super::super::{RemoteEndpoint, refusal, thread_number};
 use super::Cluster;
 use super::waiting::{Pending, Place};
@@ -51,10 +52,29 @@ struct State<T> {
     tried: u64,
     /// When somebody was asked first.
     first: Option<Duration>,
-    /// The one asked last, in which term, and when.
-    last: Option<(usize, u64, Duration)>,
+    last: Option<Last>,
     /// How a watch is taken back.
     listeners: Vec<Listener<T>>,
+}
+
+/// The server that was asked last.
+#[derive(Clone)]
+struct Last {
+    at: usize,
+    /// In which term, and when.
+    term: u64,
+    asked: Duration,
+    /// Whether it has said that this waits for a quota.
+    waits: Waits,
+}
+
+impl Last {
+    /// Whether it should have answered by now.
+    fn is_silent(&self, cluster: &Cluster, now: Duration) -> bool {
+        let links = &cluster.server(self.at).endpoint().core.links;
+        now.saturating_sub(self.asked) >= SILENCE
+            && !links.iter().any(|link| link.excuses(now, self.waits.is_said()))
+    }
 }
 
 impl<T: Send + 'static> Op<T> {
@@ -87,7 +107,8 @@ impl<T: Send + 'static> Op<T> {
             let mut state = op.state();
             (state.owing, state.tried) = (1 << at, 1 << at);
             // In whichever term it was: who leads now is asked, if that is another one.
-            (state.first, state.last) = (Some(before), Some((at, 0, before)));
+            let last = Last { at, term: 0, asked: before, waits: Waits::default() };
+            (state.first, state.last) = (Some(before), Some(last));
         }
         let (place, _) = cluster.waiting.insert(thread_number(), op.clone());
         let _ = op.place.set(place);
@@ -139,15 +160,16 @@ impl<T: Send + 'static> Op<T> {
     }
 
     fn dispatch(self: Arc<Self>, cluster: &Arc<Cluster>, at: usize) {
-        let now = cluster.env.now();
+        let (now, waits) = (cluster.env.now(), Waits::default());
         {
             let mut state = self.state();
             state.owing |= 1 << at;
             state.tried |= 1 << at;
             state.first.get_or_insert(now);
-            state.last = Some((at, cluster.leader().term, now));
+            let (term, waits) = (cluster.leader().term, waits.clone());
+            state.last = Some(Last { at, term, asked: now, waits });
         }
-        let reply = (self.ask)(cluster.server(at).endpoint());
+        let reply = (self.ask)(&cluster.server(at).endpoint().noting(waits.clone()));
         if self.whom == Whom::AnyForLong
             && let Some(listener) = reply.listener()
         {
@@ -156,7 +178,9 @@ impl<T: Send + 'static> Op<T> {
         let cluster = Arc::downgrade(cluster);
         reply.on_complete(move |result| {
             if let Some(cluster) = cluster.upgrade() {
-                self.settle(&cluster, at, Some(now), result);
+                // How long somebody waits for his quota says nothing of the server.
+                let asked = (!waits.is_said()).then_some(now);
+                self.settle(&cluster, at, asked, result);
             }
         });
     }
@@ -238,7 +262,7 @@ impl<T: Send + 'static> Pending for Op<T> {
     fn look(self: Arc<Self>, cluster: &Arc<Cluster>) {
         let (owing, last, tried) = {
             let state = self.state();
-            (state.owing, state.last, state.tried)
+            (state.owing, state.last.clone(), state.tried)
         };
         if owing == 0 {
             if let Some(refusal) = cluster.refusal() {
@@ -252,10 +276,10 @@ impl<T: Send + 'static> Pending for Op<T> {
             }
             return;
         }
-        let Some((at, term, asked)) = last else { return };
-        let is_silent = cluster.env.now().saturating_sub(asked) >= SILENCE;
+        let Some(last) = last else { return };
+        let Last { at, term, .. } = last;
         match self.whom {
-            Whom::Any if is_silent => {
+            Whom::Any if last.is_silent(cluster, cluster.env.now()) => {
                 cluster.server(at).lost(None);
                 if let Some(at) = cluster.choose(Whom::Any, tried) {
                     self.dispatch(cluster, at);
@@ -276,11 +300,13 @@ impl<T: Send + 'static> Pending for Op<T> {
         }
     }
 
-    fn wants_leader(&self, now: Duration) -> bool {
-        let state = self.state();
-        let asked = state.last.map_or(Duration::ZERO, |(_, _, asked)| asked);
-        let is_silent = self.whom() == Whom::Leader && now.saturating_sub(asked) >= SILENCE;
-        state.owing == 0 || is_silent
+    fn wants_leader(&self, cluster: &Cluster) -> bool {
+        let (owing, last) = {
+            let state = self.state();
+            (state.owing, state.last.clone())
+        };
+        let is_silent = |last: Last| last.is_silent(cluster, cluster.env.now());
+        owing == 0 || self.whom() == Whom::Leader && last.is_none_or(is_silent)
     }
 
     fn has_nobody(&self) -> bool {

@@ -36,8 +36,7 @@ pub(super) async fn run(cluster: Arc<Cluster>) {
             idle = 0;
             continue;
         }
-        let now = cluster.env.now();
-        if waiting.iter().any(|op| op.wants_leader(now)) {
+        if waiting.iter().any(|op| op.wants_leader(&cluster)) {
             (0..cluster.servers().count()).for_each(|at| locate(&cluster, at));
         }
         for op in waiting {

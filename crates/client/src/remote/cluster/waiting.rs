@@ -8,7 +8,6 @@ use super::Cluster;
 use plinth_types::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 /// What the steward sees of an operation.
 pub(super) trait Pending: Send + Sync {
@@ -20,7 +19,7 @@ pub(super) trait Pending: Send + Sync {
 
     /// Whether it is to be found out who leads and who is there: nobody is to be asked, or the
     /// leader is silent.
-    fn wants_leader(&self, now: Duration) -> bool;
+    fn wants_leader(&self, cluster: &Cluster) -> bool;
 
     /// Whether the leader is to answer, and nobody was asked who might.
     fn has_nobody(&self) -> bool;
@@ -158,7 +157,7 @@ mod tests {
 
         fn look(self: Arc<Self>, _: &Arc<Cluster>) {}
 
-        fn wants_leader(&self, _: Duration) -> bool {
+        fn wants_leader(&self, _: &Cluster) -> bool {
             false
         }
 
