@@ -10,7 +10,7 @@ mod common;
 use common::around::{Altered, Around};
 use common::peer::Peer;
 use common::*;
-use plinth_client::Endpoint;
+use plinth_client::{Database, Endpoint, TransactionOption};
 use plinth_env::reply::{Promise, Reply, promise};
 use plinth_env::simulated::Simulation;
 use plinth_env::sync::{First, race};
@@ -18,7 +18,9 @@ use plinth_env::{Env, Stream, block_on};
 use plinth_pipeline::{InProcess, Node, NodeConfig};
 use plinth_proto::Request;
 use plinth_server::{Limits, SeriesConfig, Server, ServerConfig};
-use plinth_types::{CommitReply, CommitRequest};
+use plinth_types::quotas::{Bounds, Of, Whom};
+use plinth_types::rights::Subject;
+use plinth_types::{CommitReply, CommitRequest, Error};
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -119,6 +121,51 @@ fn half_a_line_is_not_waited_for_for_ever_and_silence_between_lines_is() {
         let mut buffer = [0; 100];
         let len = poll_fn(|context| whole.poll_receive(context, &mut buffer)).await.unwrap();
         assert!(len > 0, "whoever sends whole lines may be silent between them");
+    });
+    sim.run_until(server.stop());
+}
+
+/// Whoever waited for his quota counted as one who had just said something, for as long as he owed:
+/// had he gone, others made room for newcomers in his place.
+#[test]
+fn a_sender_that_waits_for_its_quota_makes_room_before_one_that_spoke_later() {
+    let sim = Simulation::new(1);
+    let env = sim.process("server");
+    let [listen, resp] = [4500, 8282].map(|port| SocketAddr::new(sim.ip(&env), port));
+    let [over, calm, newcomer] = ["over", "calm", "newcomer"].map(|name| sim.process(name));
+    let (node, server) = sim.run_until(async {
+        let node = Node::in_memory(&env, NodeConfig::default()).await.unwrap();
+        let series = SeriesConfig { resp: Some(resp), ..SeriesConfig::default() };
+        let limits = Limits { connections: 2, ..Limits::default() };
+        let listen = vec![listen];
+        let config = ServerConfig { listen, series, limits, ..ServerConfig::default() };
+        (node.clone(), Server::start(Arc::new(node.endpoint()), config).await.unwrap())
+    });
+    let quota = Whom::User(Subject::parse("address", &sim.ip(&over).to_string()).unwrap());
+    let mut bounds = Bounds::default();
+    bounds.set(Of::Write, Some(1_000));
+    sim.run_until(Database::new(Arc::new(node.endpoint())).transact(async |tr| {
+        tr.set_option(TransactionOption::AccessSystemKeys)?;
+        tr.set(quota.key(), bounds.value(0));
+        Ok::<_, Error>(())
+    }))
+    .unwrap();
+    sim.run_for(Duration::from_secs(1));
+    sim.run_until(async {
+        let mut waits = over.sockets().connect(resp).await.unwrap();
+        let lines = "+cpu host=a\r\n:1000\r\n+1\r\n".repeat(2_000);
+        send(&mut waits, lines.as_bytes()).await;
+        over.sleep(Duration::from_secs(1)).await;
+        let mut spoke = calm.sockets().connect(resp).await.unwrap();
+        send(&mut spoke, b"+cpu host=b\r\n:1000\r\n+1\r\n").await;
+        calm.sleep(Duration::from_secs(20)).await;
+        let mut buffer = [0; 100];
+        let _newcomer = newcomer.sockets().connect(resp).await.unwrap();
+        let gone = race(is_at_end(&mut waits), over.sleep(Duration::from_secs(5)));
+        assert!(matches!(gone.await, First::Left(())), "the other one made room");
+        send(&mut spoke, b"+SYNC\r\n").await;
+        let len = poll_fn(|context| spoke.poll_receive(context, &mut buffer)).await.unwrap();
+        assert!(len > 0);
     });
     sim.run_until(server.stop());
 }

@@ -70,6 +70,13 @@ impl Caller {
         }
     }
 
+    /// Nothing is received of it for a moment, because it has sent too much: half a line can't be
+    /// ended then. It has said nothing for all that, and may have gone.
+    pub(super) fn is_held_back(&self, now: Duration) {
+        let half = |since: u64| (since != NEVER).then_some(millis(now));
+        let _ = self.half_since.fetch_update(Ordering::Relaxed, Ordering::Relaxed, half);
+    }
+
     fn waited(&self) -> Option<Waited> {
         let since = self.heard.load(Ordering::Relaxed);
         (since != NEVER).then_some(Waited { number: self.number, address: self.address, since })
@@ -222,5 +229,32 @@ mod tests {
             assert_eq!(slow.is_displaced(), second > 61, "{second}");
         }
         assert!(!silent.is_displaced() && !busy.is_displaced());
+    }
+
+    /// Whoever waited for his quota was taken for one who had just said something, and kept his
+    /// place though he had gone.
+    #[test]
+    fn who_is_held_back_may_end_his_line_later_and_has_said_nothing() {
+        let callers = Callers::default();
+        let at = Duration::from_secs;
+        let [held_back, other] = [1, 2].map(|second| callers.enter(HERE, at(second), 2));
+        held_back.heard(at(3), true, true);
+        other.heard(at(4), true, false);
+        for second in 4..200 {
+            held_back.is_held_back(at(second));
+            other.is_held_back(at(second));
+            callers.sweep(at(second));
+        }
+        assert!(!held_back.is_displaced() && !other.is_displaced());
+        callers.sweep(at(261));
+        assert!(held_back.is_displaced(), "it is received, and still half");
+        assert!(!other.is_displaced(), "it has none");
+        callers.leave(&held_back);
+        let held_back = callers.enter(HERE, at(5), 9);
+        held_back.is_held_back(at(300));
+        callers.enter(HERE, at(301), 2);
+        assert!(other.is_displaced() && !held_back.is_displaced());
+        callers.enter(HERE, at(301), 2);
+        assert!(held_back.is_displaced(), "it is the one that has said nothing for longest");
     }
 }

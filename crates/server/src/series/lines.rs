@@ -185,14 +185,13 @@ impl Connection {
     async fn wait_for_quota(&mut self, hub: &Hub, caller: &Caller) -> plinth_series::Result<()> {
         while let Some(payer) = self.payer(hub) {
             if payer.owes().is_some() {
+                // It is not the sender who has to hurry.
+                caller.is_held_back(hub.env.now());
                 self.save(hub).await?;
             }
             let delays = hub.access.throttle.delays(&payer);
             match race(caller.stop.wait(), delays).await {
-                First::Right(true) => {
-                    // It is not the sender who has to hurry.
-                    caller.heard(hub.env.now(), true, !self.held.is_empty());
-                }
+                First::Right(true) => {}
                 // It is looked at next.
                 First::Left(()) => {
                     caller.stop.notify();
