@@ -11,14 +11,16 @@ mod counted;
 mod series;
 
 use plinth_client::remote::{ClusterFile, RemoteEndpoint, RemoteOptions};
-use plinth_client::{Database, Endpoint, PinnedSnapshot, Transaction, TransactionOption};
+use plinth_client::{
+    Database, Endpoint, PinnedSnapshot, RangeOptions, Transaction, TransactionOption,
+};
 use plinth_env::simulated::Simulation;
 use plinth_env::{Env, Task};
 use plinth_pipeline::{EngineKind, Node, NodeConfig, SsdSettings};
 use plinth_server::{Server, ServerConfig};
 use plinth_types::quotas::{Bounds, Quota};
 use plinth_types::rights::Grant;
-use plinth_types::{Bytes, Error, codes, system};
+use plinth_types::{Bytes, Error, KeySelector, codes, system};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -400,6 +402,83 @@ fn a_tenant_has_its_rate_whoever_uses_it_and_other_keys_are_nothing_to_it() {
     assert_is_rate(moved[0] + moved[1], 100_000, "both together");
     assert!(moved[2] > 20 * (moved[0] + moved[1]), "{moved:?}");
     assert!(world.budget("tenant app")["write"]["bytes"].as_u64() > Some(100_000 * SECONDS));
+}
+
+/// Where a range began before the tenant's keys nobody waited, though the tenant paid; and the
+/// tenant's users waited for an operator's backup.
+#[test]
+fn a_range_over_a_tenant_waits_for_it_and_operators_are_nothing_to_it() {
+    let world = World::new(EngineKind::Memory);
+    world.write(|tr| tr.set(b"\xff\xff/management/tenant/map/app", ""));
+    let [user, operator, checker] = ["user", "operator", "checker"].map(|name| world.user(name));
+    world.grant(&format!("operator address {}", operator.address));
+    world.grant(&format!("operator address {}", checker.address));
+    world.grant("reader anybody");
+    let app = world.sim.run_until(operator.db.open_tenant("app")).unwrap().id().to_be_bytes();
+    world.write(|tr| tr.set([&app[..], b"k"].concat(), vec![7; LARGE]));
+    world.set(&["tenant app read=100kB/s".to_owned()]);
+    let reads_all = |user: &User| {
+        let (env, db, moved) = (user.env.clone(), user.db.clone(), user.moved.clone());
+        drop(user.env.spawn("reader", async move {
+            for round in 0.. {
+                let read = db.transact(async |tr| {
+                    let range = RangeOptions::from(&b""[..]..&b"k"[..]);
+                    // Also from a key that lies behind, and the last ones first.
+                    let begins = KeySelector::new(&b"k"[..], false, -1);
+                    match round % 3 {
+                        0 => tr.get_range(range).await,
+                        1 => tr.get_range(RangeOptions { reverse: true, ..range }).await,
+                        _ => tr.get_range(RangeOptions { begin: begins, ..range }).await,
+                    }
+                });
+                let read = read.await.expect("nothing fails").rows;
+                let bytes: usize = read.iter().map(|(key, value)| key.len() + value.len()).sum();
+                assert!(bytes > LARGE || round % 3 == 2, "{bytes}");
+                moved.fetch_add(bytes as u64, Ordering::Relaxed);
+                env.sleep(PAUSE).await;
+            }
+        }));
+    };
+    reads_all(&user);
+    world.sim.run_for(Duration::from_secs(2));
+    assert_is_rate(world.moved(&[&user])[0], 100_000, "ranges");
+    let bytes = || world.budget("tenant app")["read"]["bytes"].as_u64().unwrap();
+    let before = bytes();
+    reads_all(&operator);
+    let moved = world.moved(&[&user, &operator]);
+    assert_is_rate(moved[0], 100_000, "beside an operator");
+    assert!(moved[1] > 10 * moved[0], "{moved:?}");
+    assert!(bytes() - before < 2 * 100_000 * SECONDS, "it paid for the operator");
+}
+
+/// Such a request waited for the tenant's budget first.
+#[test]
+fn who_may_not_read_a_tenant_is_told_so_at_once() {
+    let world = World::new(EngineKind::Memory);
+    world.write(|tr| tr.set(b"\xff\xff/management/tenant/map/app", ""));
+    let [user, stranger] = ["user", "stranger"].map(|name| world.user(name));
+    world.grant(&format!("reader address {} tenant app", user.address));
+    world.grant(&format!("writer address {} prefix k", stranger.address));
+    let app = world.sim.run_until(world.inside.open_tenant("app")).unwrap().id().to_be_bytes();
+    let key = [&app[..], b"k"].concat();
+    world.write(|tr| tr.set(&key, vec![7; LARGE]));
+    world.set(&["tenant app read=1kB/s write=1kB/s".to_owned()]);
+    let read = async |user: &User| user.db.create_transaction().get(&key).await;
+    world.sim.run_until(read(&user)).unwrap();
+    let mut waits = Box::pin(read(&user));
+    let second = Duration::from_secs(1);
+    assert!(world.sim.run_until_within(second, &mut waits).is_none());
+    let denied = Error::permission_denied().code();
+    let told = world.sim.run_until_within(second, read(&stranger)).expect("it waits");
+    assert_eq!(told.unwrap_err().code(), denied);
+    let tr = stranger.db.create_transaction();
+    let ranged = world.sim.run_until_within(second, tr.get_range(&b""[..]..&b"l"[..]));
+    assert_eq!(ranged.expect("it waits").unwrap_err().code(), denied);
+    // Who had to wait, and may no longer.
+    world.write(|tr| tr.clear_range(system::RIGHTS.0, system::RIGHTS.1));
+    world.grant("reader address 1.2.3.4");
+    let told = world.sim.run_until_within(second, &mut waits).expect("it waits");
+    assert_eq!(told.unwrap_err().code(), denied);
 }
 
 #[test]

@@ -5,11 +5,14 @@
 
 use super::Connection;
 use super::dues::Keeping;
-use crate::rights::{Allowance, Claims, Guarded, Identity, Rights};
+use crate::rights::{
+    Allowance, Claims, Guarded, Identity, Rights, refuses_range, refuses_selector,
+};
 use plinth_client::Endpoint;
 use plinth_env::Env;
+use plinth_proto::Request;
 use plinth_types::rights::Coverage;
-use plinth_types::{Bytes, Error, Result};
+use plinth_types::{Bytes, Error, KeyList, Result, system};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -87,6 +90,24 @@ impl Access {
     }
 }
 
+/// Whether somebody who may this much is refused what `Guarded` refuses at once.
+fn refuses(coverage: &Coverage, request: &Request) -> bool {
+    let may_not_read = |keys: &KeyList| keys.iter().any(|key| coverage.check_key(key).is_err());
+    match request {
+        // Some of those may be told all the same.
+        Request::GetMany { keys, .. } => {
+            may_not_read(keys) && !keys.iter().all(|key| key.starts_with(system::TENANT_NAMES))
+        }
+        Request::GetNewest { keys, .. } => may_not_read(keys),
+        Request::GetKey { space, selector, .. } => refuses_selector(coverage, *space, selector),
+        Request::GetRange { space, read, .. } => refuses_range(coverage, *space, read),
+        Request::InSnapshot { read, .. } => refuses(coverage, read),
+        Request::Commit(commit) => coverage.check_commit(commit).is_err(),
+        Request::Changes(_) => !coverage.is_operator(),
+        _ => false,
+    }
+}
+
 impl Connection {
     /// The database, as far as whoever asks may use it.
     ///
@@ -138,6 +159,15 @@ impl Connection {
     /// `permission_denied` if whoever asks may not read a key.
     pub(super) fn check_key(&mut self, key: &[u8]) -> Result<()> {
         self.coverage()?.map_or(Ok(()), |coverage| coverage.check_key(key))
+    }
+
+    /// Whether a request would be refused, whatever the database has.
+    pub(super) fn is_refused(&mut self, request: &Request) -> bool {
+        match self.coverage() {
+            Ok(None) => false,
+            Ok(Some(coverage)) => refuses(&coverage, request),
+            Err(_) => true,
+        }
     }
 
     fn judged(&mut self, epoch: u64) -> Result<&Judged> {

@@ -18,7 +18,7 @@
 
 use super::{Connection, Phase};
 use crate::memory::REQUEST_OVERHEAD;
-use crate::quotas::{Bill, Counted, Dues};
+use crate::quotas::{Bill, Budget, Counted, Dues, Met};
 use crate::rights::Identity;
 use plinth_client::Newest;
 use plinth_env::reply::promise;
@@ -154,18 +154,18 @@ fn moves(request: &Request) -> Option<Of> {
 }
 
 /// The keys that a request names by which it is known whose it is.
-fn keys(request: &Request, meet: &mut impl FnMut(&[u8])) {
+fn name(request: &Request, met: &mut Met<'_, Arc<Budget>>) {
     match request {
         Request::GetMany { keys, .. } | Request::GetNewest { keys, .. } => {
-            keys.iter().for_each(meet);
+            keys.iter().for_each(|key| met.key(key));
         }
-        Request::GetKey { selector, .. } => meet(&selector.key),
-        Request::GetRange { read, .. } => meet(&read.begin.key),
-        Request::InSnapshot { read, .. } => keys(read, meet),
+        Request::GetKey { selector, .. } => met.selector(selector),
+        Request::GetRange { read, .. } => met.read(read),
+        Request::InSnapshot { read, .. } => name(read, met),
         Request::Commit(commit) => {
-            commit.mutations.iter().for_each(|mutation| meet(mutation.param1));
+            commit.mutations.iter().for_each(|mutation| met.key(mutation.param1));
         }
-        Request::Watch { key, .. } => meet(key),
+        Request::Watch { key, .. } => met.key(key),
         _ => {}
     }
 }
@@ -224,13 +224,7 @@ impl Connection {
     }
 
     fn dues_for(&mut self, token: &Bytes, request: &Request) -> Arc<Dues> {
-        let dues = self.dues(token);
-        if !dues.depends_on_keys() {
-            return dues;
-        }
-        let mut met = (*dues).clone();
-        keys(request, &mut |key| met.meet(key));
-        Arc::new(met)
+        self.dues(token).naming(|met| name(request, met))
     }
 
     /// Carries a request out, or has it wait.
@@ -246,6 +240,10 @@ impl Connection {
         let now = self.shared.env.now();
         if !self.access.dues.has_line(of, &dues) && dues.wait(of, now).is_none() {
             return self.carry_out_within(dues, id, request, len);
+        }
+        // Nobody waits for a word that he may have at once.
+        if self.is_refused(&request) {
+            return self.carry_out(id, request, len);
         }
         let held = Held { id, request, len, token };
         let doors = &self.shared.doors;
@@ -376,8 +374,7 @@ impl Connection {
         self.access.dues.counted = counted.unwrap_or_default();
         let mut watches = std::mem::take(&mut self.watches);
         for watch in watches.iter_mut() {
-            let mut dues = (*self.dues(&watch.token)).clone();
-            dues.meet(&watch.key);
+            let dues = self.dues(&watch.token).naming(|met| met.key(&watch.key));
             watch.counted = dues.enter(Of::Watches, true).unwrap_or_default();
         }
         self.watches = watches;
@@ -385,11 +382,23 @@ impl Connection {
         self.access.dues.held = 0;
         for mut line in std::mem::take(&mut self.access.dues.lines) {
             while let Some(held) = line.pop() {
-                let dues = self.dues_for(&held.token.clone(), &held.request);
-                let _ = dues.begin_waiting(line.of, held.bytes(), now);
-                self.access.dues.push(line.of, dues, held);
+                self.wait_anew(line.of, held, now);
             }
         }
+    }
+
+    /// What waited goes on waiting, for what it has to keep to now, or is refused now.
+    fn wait_anew(&mut self, of: Of, held: Held, now: Duration) {
+        let dues = self.dues_for(&held.token.clone(), &held.request);
+        let shown = self.access.shown().clone();
+        self.access.show(held.token.clone());
+        let is_refused = self.is_refused(&held.request);
+        self.access.show(shown);
+        if is_refused {
+            return self.carry_out_held(dues, held);
+        }
+        let _ = dues.begin_waiting(of, held.bytes(), now);
+        self.access.dues.push(of, dues, held);
     }
 
     /// Counts something for whoever has asked for it.
@@ -445,11 +454,11 @@ impl Connection {
         answer: Reply<Vec<Option<Bytes>>>,
     ) -> Reply<Vec<Option<Bytes>>> {
         let Some(dues) = &self.access.dues.current else { return answer };
-        let keys = keys.clone();
-        dues.follow(&self.shared.env, answer, move |dues, now, values: &Vec<_>| {
+        let charge = move |dues: &Dues, now, keys: &KeyList, values: &Vec<_>| {
             let count = if is_cut { reply::fitting(values) } else { values.len() };
-            charge_values(dues, now, &keys, &values[..count])
-        })
+            charge_values(dues, now, keys, &values[..count])
+        };
+        dues.follow_of(keys, &self.shared.env, answer, charge)
     }
 
     /// Charges values that are there.
@@ -462,10 +471,10 @@ impl Connection {
     /// Charges values at the newest version, when they are answered.
     pub(super) fn charge_newest(&self, keys: &KeyList, answer: Reply<Newest>) -> Reply<Newest> {
         let Some(dues) = &self.access.dues.current else { return answer };
-        let keys = keys.clone();
-        dues.follow(&self.shared.env, answer, move |dues, now, (_, values): &Newest| {
-            charge_values(dues, now, &keys, values)
-        })
+        let charge = |dues: &Dues, now, keys: &KeyList, (_, values): &Newest| {
+            charge_values(dues, now, keys, values)
+        };
+        dues.follow_of(keys, &self.shared.env, answer, charge)
     }
 
     /// Charges the key that a selector found.

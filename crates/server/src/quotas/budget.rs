@@ -8,8 +8,10 @@
 //! meanwhile.
 
 use super::bucket::Bucket;
+use super::met::{Id, Met};
 use plinth_env::Env;
 use plinth_env::reply::{Reply, promise};
+use plinth_types::KeyList;
 use plinth_types::quotas::{Bounds, Of};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -199,17 +201,17 @@ impl Budget {
 }
 
 /// Budgets of tenants, by the id that their keys begin with.
-pub(super) type Tenants = BTreeMap<[u8; 8], Arc<Budget>>;
+pub(super) type Tenants = BTreeMap<Id, Arc<Budget>>;
 
 /// Bytes that somebody pays for, and of these those that tenants pay for.
 #[derive(Default, Debug)]
 pub(crate) struct Bill {
     all: u64,
-    tenants: BTreeMap<[u8; 8], u64>,
+    tenants: BTreeMap<Id, u64>,
 }
 
 /// What a request has to keep to.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Dues {
     /// Those of whoever asks.
     own: Vec<Arc<Budget>>,
@@ -223,9 +225,9 @@ impl Dues {
         Self { own, tenants, met: Vec::new() }
     }
 
-    /// Whether there is nothing to keep to, whatever is asked for.
+    /// Whether there is nothing to keep to.
     pub(crate) fn is_nothing(&self) -> bool {
-        self.own.is_empty() && self.tenants.is_empty()
+        self.own.is_empty() && self.met.is_empty()
     }
 
     /// Whether there is something to keep to for whoever asks, be it for keys or not.
@@ -234,23 +236,21 @@ impl Dues {
         !self.own.is_empty()
     }
 
-    /// Whether it depends on the keys of a request.
-    pub(crate) fn depends_on_keys(&self) -> bool {
-        !self.tenants.is_empty()
-    }
-
-    /// The request names a key.
-    pub(crate) fn meet(&mut self, key: &[u8]) {
-        if let Some(budget) = self.tenant(key)
-            && !self.met.iter().rev().any(|known| Arc::ptr_eq(known, budget))
-        {
-            let budget = budget.clone();
-            self.met.push(budget);
+    /// What a request has to keep to that names what `name` does.
+    pub(crate) fn naming(
+        self: &Arc<Self>,
+        name: impl FnOnce(&mut Met<'_, Arc<Budget>>),
+    ) -> Arc<Self> {
+        if self.tenants.is_empty() {
+            return self.clone();
         }
-    }
-
-    fn tenant(&self, key: &[u8]) -> Option<&Arc<Budget>> {
-        self.tenants.get(key.first_chunk::<8>()?)
+        let mut met = Met::new(&self.tenants);
+        name(&mut met);
+        let met: Vec<_> = met.all().cloned().collect();
+        if met.is_empty() {
+            return self.clone();
+        }
+        Arc::new(Self { own: self.own.clone(), tenants: self.tenants.clone(), met })
     }
 
     fn all(&self) -> impl Iterator<Item = &Arc<Budget>> {
@@ -392,6 +392,25 @@ impl Dues {
         reply
     }
 
+    /// The same where it depends on the keys that were asked for: they are kept only if that takes
+    /// a while.
+    pub(crate) fn follow_of<T: Send + 'static>(
+        self: &Arc<Self>,
+        keys: &KeyList,
+        env: &Env,
+        mut answer: Reply<T>,
+        charge: impl FnOnce(&Self, Duration, &KeyList, &T) -> u64 + Send + 'static,
+    ) -> Reply<T> {
+        if let Some(answer) = answer.try_take() {
+            if let Ok(answer) = &answer {
+                charge(self, env.now(), keys, answer);
+            }
+            return Reply::ready(answer);
+        }
+        let keys = keys.clone();
+        self.follow(env, answer, move |dues, now, answer| charge(dues, now, &keys, answer))
+    }
+
     fn each_bucket(&self, mut work: impl FnMut(&mut Bucket)) {
         for budget in self.all() {
             if let Some(bucket) = &mut budget.lock().moved[Of::Read as usize].bucket {
@@ -470,10 +489,11 @@ mod tests {
         assert_eq!(dues.charge(Of::Write, Duration::ZERO, moved.into_iter()), 122);
         let total = |budget: &Budget| budget.lock().moved[Of::Write as usize].total;
         assert_eq!([&me, &app, &other].map(|budget| total(budget)), [122, 17, 5]);
-        let mut met = (*dues).clone();
-        [&first[..], &first, b"short"].iter().for_each(|key| met.meet(key));
-        assert_eq!(met.all().count(), 2);
-        assert!(!met.is_same(&dues) && met.is_same(&met.clone()));
+        let naming = |keys: &[&[u8]]| dues.naming(|met| keys.iter().for_each(|key| met.key(key)));
+        let met = naming(&[&second, &first, b"short", &first]);
+        assert_eq!(met.all().count(), 3);
+        assert!(!met.is_same(&dues) && met.is_same(&naming(&[&first, &second])));
+        assert!(Arc::ptr_eq(&naming(&[b"short"]), &dues), "a copy, though nothing is met");
     }
 
     #[test]

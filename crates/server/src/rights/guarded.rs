@@ -106,6 +106,29 @@ impl Guarded {
     }
 }
 
+/// Whether a read in a range is refused whatever the database has.
+pub(crate) fn refuses_range(coverage: &Coverage, space: KeySpace, read: &RangeRead) -> bool {
+    if coverage.has_space(space) {
+        return false;
+    }
+    let bounds = [&read.begin, &read.end];
+    match bounds.map(|selector| Guarded::bound(space, selector)) {
+        [Some(begin), Some(end)] => coverage.check_range(&begin, &end).is_err(),
+        _ => bounds
+            .iter()
+            .any(|selector| selector.offset != 1 && refuses_selector(coverage, space, selector)),
+    }
+}
+
+/// Whether a selector is refused wherever it leads.
+pub(crate) fn refuses_selector(
+    coverage: &Coverage,
+    space: KeySpace,
+    selector: &KeySelector,
+) -> bool {
+    coverage.check_begins(&place(space, selector), selector.offset >= 1).is_err()
+}
+
 /// The place between keys at which a selector begins.
 fn place(space: KeySpace, selector: &KeySelector) -> Bytes {
     selector.clone().normalized().key.min(Bytes::from_static(space.end()))

@@ -31,7 +31,7 @@ mod remembered;
 mod token;
 mod tokens;
 
-pub(crate) use guarded::Guarded;
+pub(crate) use guarded::{Guarded, refuses_range, refuses_selector};
 pub(crate) use known::{Meant, tenant_prefix};
 pub(crate) use token::Claims;
 pub(crate) use tokens::Allowance;
@@ -333,9 +333,11 @@ impl Rights {
         }
     }
 
-    /// Whether a row, or this server's own settings, make somebody an operator.
+    /// Whether a row, or this server's own settings, make somebody an operator, be there rights or
+    /// not.
     pub(crate) fn is_operator(&self, who: &Identity) -> bool {
-        self.are_known() && self.coverage(who).is_ok_and(|(_, coverage)| coverage.is_operator())
+        let by_row = || self.coverage(who).is_ok_and(|(_, coverage)| coverage.is_operator());
+        known::is_any(&self.operators, who) || self.are_known() && by_row()
     }
 
     /// How many rows there are, as far as is known.
