@@ -11,10 +11,10 @@
 //! ```
 //!
 //! Always: what waits is counted as held by the connection, and for its quota. Beyond [`MOST_HELD`]
-//! for a quota the connections that hold more than a little of it are not read. Whoever waits is
-//! told so, of each request and again every second, lest he takes the server for lost. A request
-//! waits for what it has to keep to *now*: with each change of quotas or rights it finds that out
-//! anew.
+//! for a quota, or [`MOST_HELD_BY_ALL`], connections that hold more than a little are not read.
+//! Whoever waits is told so, of each request and again every second, lest he takes the server for
+//! lost. A request waits for what it has to keep to *now*: with each change of quotas or rights it
+//! finds that out anew.
 
 use super::{Connection, Phase};
 use crate::memory::REQUEST_OVERHEAD;
@@ -39,6 +39,8 @@ use std::time::Duration;
 const REMEMBERED: usize = 4;
 /// Bytes of requests that may wait for a quota before connections are not read for it.
 const MOST_HELD: usize = 16 << 20;
+/// The same for all quotas together.
+const MOST_HELD_BY_ALL: usize = 64 << 20;
 /// Of which each connection may have so many whatever the others have.
 const OWN: usize = 64 << 10;
 
@@ -117,7 +119,11 @@ impl Keeping {
 
     /// Whether nothing more can be taken in before some of them are done.
     pub(super) fn is_full(&self) -> bool {
-        self.held > OWN && self.lines.iter().any(|line| line.dues.held() > MOST_HELD)
+        let is_full = |line: &Line| {
+            let [own, all] = line.dues.held();
+            own > MOST_HELD || all > MOST_HELD_BY_ALL
+        };
+        self.held > OWN && self.lines.iter().any(is_full)
     }
 
     /// None of them is wanted any more.
@@ -420,16 +426,16 @@ impl Connection {
         Some((dues.clone(), dues.bill(written)))
     }
 
-    /// Charges what a commit writes from now on, unless it comes to nothing. One that grew too old
-    /// while it waited comes to nothing: were it charged nevertheless, whoever has many of them
-    /// would pay for all and never write anything.
+    /// Charges what a commit writes, unless it comes to nothing; until then it holds others back.
+    /// One that grew too old while it waited comes to nothing: were it charged nevertheless,
+    /// whoever has many of them would pay for all and never write anything.
     pub(super) fn charge_commit(
         &self,
         (dues, bill): (Arc<Dues>, Bill),
         answer: Reply<CommitReply>,
     ) -> Reply<CommitReply> {
         let env = self.shared.env.clone();
-        dues.pay(Of::Write, env.now(), &bill);
+        dues.reserve(Of::Write, &bill);
         let (done, reply) = promise();
         answer.on_complete(move |outcome| {
             let is_nothing = match &outcome {
@@ -437,9 +443,10 @@ impl Connection {
                 Ok(_) => true,
                 Err(why) => !why.is_maybe_committed(),
             };
-            if is_nothing {
-                dues.give_back(Of::Write, env.now(), &bill);
+            if !is_nothing {
+                dues.pay(Of::Write, env.now(), &bill);
             }
+            dues.release(Of::Write, &bill);
             done.send(outcome);
         });
         reply

@@ -2,12 +2,14 @@
 //!
 //! It fills with so many bytes a second, and holds those of one second. What is moved is taken out
 //! when it is known how much it is, so the bucket may go below nothing: then its owner waits until
-//! that is paid back. In the long run he moves what fills it, whatever the size of a request.
+//! that is paid back. In the long run he moves what fills it, whatever the size of a request, as
+//! long as one is no more than what fills it in a minute: nobody owes more than that.
 //!
 //! ```text
 //!   left    a second's bytes ┤ full     he may            taken out: a reply, a commit
-//!                          0 ┼ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─
+//!                          0 ┼ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─   reserved: what is under way
 //!                            ┤ owes     he waits          filled: so many bytes a second
+//!        a minute's bytes, owed
 //! ```
 //!
 //! Always: what is counted is bytes times nanoseconds, so nothing is rounded away however often it
@@ -16,6 +18,8 @@
 use std::time::Duration;
 
 const SECOND: i128 = 1_000_000_000;
+/// Seconds that its owner has to wait at most.
+const MOST_OWED: i128 = 60;
 
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,12 +30,14 @@ pub(super) struct Bucket {
     left: i128,
     /// As of when.
     at: Duration,
+    /// Bytes that may be taken out any moment.
+    reserved: u64,
 }
 
 impl Bucket {
     /// A full one.
     pub(super) fn new(rate: u64, now: Duration) -> Self {
-        Self { rate, left: i128::from(rate) * SECOND, at: now }
+        Self { rate, left: i128::from(rate) * SECOND, at: now, reserved: 0 }
     }
 
     /// What came in since it was looked at last.
@@ -47,37 +53,46 @@ impl Bucket {
     pub(super) fn set_rate(&mut self, rate: u64, now: Duration) {
         self.fill(now);
         self.rate = rate;
-        self.left = self.left.min(i128::from(rate) * SECOND);
+        self.put(self.left);
+    }
+
+    fn put(&mut self, left: i128) {
+        let second = i128::from(self.rate) * SECOND;
+        self.left = left.clamp(-MOST_OWED * second, second);
     }
 
     /// Takes out so many bytes, be they there or not.
     pub(super) fn take(&mut self, bytes: u64, now: Duration) {
         self.fill(now);
-        self.left = self.left.saturating_sub(i128::from(bytes) * SECOND);
+        self.put(self.left.saturating_sub(i128::from(bytes) * SECOND));
     }
 
-    /// Gives back so many that were taken out for nothing.
-    pub(super) fn give_back(&mut self, bytes: u64, now: Duration) {
-        self.fill(now);
-        let most = i128::from(self.rate) * SECOND;
-        self.left = self.left.saturating_add(i128::from(bytes) * SECOND).min(most);
+    /// So many may be taken out any moment.
+    pub(super) fn reserve(&mut self, bytes: u64) {
+        self.reserved = self.reserved.saturating_add(bytes);
+    }
+
+    /// They were taken out, or aren't going to be.
+    pub(super) fn release(&mut self, bytes: u64) {
+        self.reserved = self.reserved.saturating_sub(bytes);
     }
 
     /// For how long its owner has to wait; `None` if he owes nothing.
     pub(super) fn wait(&mut self, now: Duration) -> Option<Duration> {
         self.fill(now);
-        if self.left >= 0 {
+        let left = self.left - i128::from(self.reserved) * SECOND;
+        if left >= 0 {
             return None;
         }
         let rate = i128::from(self.rate.max(1));
-        let nanos = u64::try_from((rate - 1 - self.left) / rate).unwrap_or(u64::MAX);
-        Some(Duration::from_nanos(nanos))
+        let nanos = ((rate - 1 - left) / rate).min(MOST_OWED * SECOND);
+        Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
     }
 
     /// Whether it is full: whoever has such a one may as well have a new one.
     pub(super) fn is_full(&mut self, now: Duration) -> bool {
         self.fill(now);
-        self.left == i128::from(self.rate) * SECOND
+        self.left == i128::from(self.rate) * SECOND && self.reserved == 0
     }
 
     /// Bytes a second.
@@ -122,10 +137,11 @@ mod tests {
                     let before = rate_at(second - 1);
                     left = (left + before).min(before);
                 }
-                left = left.min(rate_at(second));
+                left = left.clamp(-MOST_OWED * rate_at(second), rate_at(second));
                 for (at, bytes) in &self.taken {
                     if *at == second {
-                        left = (left - bytes).min(rate_at(second));
+                        let rate = rate_at(second);
+                        left = (left - bytes).clamp(-MOST_OWED * rate, rate);
                     }
                 }
             }
@@ -153,12 +169,16 @@ mod tests {
                         second += 1;
                     }
                     1 => {
-                        let bytes = random.below(2_000);
-                        model.taken.push((second, -i128::from(bytes)));
-                        bucket.give_back(bytes, now);
+                        // What comes to nothing costs nothing, but is waited for until then.
+                        let bytes = 1 + random.below(200 * rate);
+                        bucket.reserve(bytes);
+                        let owed = i128::from(bytes) - model.left(second);
+                        let is_waited_for = bucket.wait(now).is_some();
+                        assert_eq!(is_waited_for, owed > 0, "seed {seed}, step {step}");
+                        bucket.release(bytes);
                     }
                     _ => {
-                        let bytes = random.below(3 * rate);
+                        let bytes = random.below([3, 90][step % 2] * rate);
                         model.taken.push((second, bytes.into()));
                         bucket.take(bytes, now);
                     }
@@ -206,8 +226,13 @@ mod tests {
         assert!(bucket.wait(Duration::ZERO).is_some_and(|wait| wait == Duration::from_secs(1)));
         assert!(!bucket.is_full(Duration::MAX));
         let mut bucket = Bucket::new(1_000, Duration::ZERO);
+        let minute = Some(Duration::from_secs(60));
         (0..100).for_each(|_| bucket.take(u64::MAX, Duration::ZERO));
-        assert_eq!(bucket.wait(Duration::ZERO), Some(Duration::from_nanos(u64::MAX)));
+        assert_eq!(bucket.wait(Duration::ZERO), minute, "nobody owes more");
+        (0..100).for_each(|_| bucket.reserve(u64::MAX));
+        assert_eq!(bucket.wait(Duration::ZERO), minute);
+        bucket.release(u64::MAX);
+        assert_eq!(bucket.wait(Duration::from_secs(60)), None);
         bucket.set_rate(2_000, Duration::from_secs(1));
         assert_eq!(bucket.rate(), 2_000);
     }

@@ -42,7 +42,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// People who have a budget each by the quota for everybody; more of them share one.
@@ -127,6 +127,8 @@ pub(crate) struct Quotas {
     /// Whether the database has such rows at all.
     is_kept: bool,
     totals: Totals,
+    /// Bytes of all requests that wait.
+    held: Arc<AtomicUsize>,
 }
 
 impl Quotas {
@@ -139,6 +141,7 @@ impl Quotas {
             users: Mutex::default(),
             is_kept: endpoint.newest_here() != Err(Error::unsupported_operation()),
             totals: Totals::default(),
+            held: Arc::default(),
         };
         quotas.renew(endpoint, &mut Last::default()).await;
         Arc::new(quotas)
@@ -229,12 +232,12 @@ impl Quotas {
         let mut own = known.of(who);
         // A backup, say, reads all of a tenant's keys, and nobody of that tenant's waits for it.
         if rights.is_operator(who) {
-            return Dues::new(own, Arc::default());
+            return Dues::new(own, Arc::default(), &self.held);
         }
         if own.is_empty() && known.each.is_some() {
             own.extend(self.budget_of(who));
         }
-        Dues::new(own, known.tenants.clone())
+        Dues::new(own, known.tenants.clone(), &self.held)
     }
 
     /// The budget that somebody has by the quota for everybody.
